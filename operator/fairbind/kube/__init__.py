@@ -1,0 +1,3 @@
+"""Everything that speaks Kubernetes."""
+
+from __future__ import annotations

@@ -1,0 +1,40 @@
+"""What the world is: tenants, servers, tasks and decisions, in plain frozen values.
+
+Nothing here reads a clock, talks to anybody or knows where the values came from. Amounts are integers in base units
+(for Kubernetes: milli-CPU, bytes, device counts), so that no sum depends on the order of its terms.
+"""
+
+from __future__ import annotations
+
+from fairbind.model.decisions import Bind, CycleReport, FairnessReason, Wait
+from fairbind.model.errors import FairbindError, InvalidProblemError, InvariantError
+from fairbind.model.policy import PolicySettings
+from fairbind.model.servers import MAX_AMOUNT, ServerTable
+from fairbind.model.shares import TOLERANCE, compute_dominant_share, compute_share_key, compute_weighted_share
+from fairbind.model.snapshot import Snapshot
+from fairbind.model.tasks import NO_CLAIMS, Claims, Placement, Task, TaskClass
+from fairbind.model.tenants import Tenant
+
+__all__ = [
+    "MAX_AMOUNT",
+    "NO_CLAIMS",
+    "TOLERANCE",
+    "Bind",
+    "Claims",
+    "CycleReport",
+    "FairbindError",
+    "FairnessReason",
+    "InvalidProblemError",
+    "InvariantError",
+    "Placement",
+    "PolicySettings",
+    "ServerTable",
+    "Snapshot",
+    "Task",
+    "TaskClass",
+    "Tenant",
+    "Wait",
+    "compute_dominant_share",
+    "compute_share_key",
+    "compute_weighted_share",
+]

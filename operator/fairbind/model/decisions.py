@@ -1,0 +1,63 @@
+"""Decisions are values: the cycle proposes, somebody else executes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fairbind.model.tasks import Task, TaskClass
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Place this task of this tenant on this server."""
+
+    task: Task
+    tenant: str
+    server: str
+
+
+@dataclass(frozen=True, slots=True)
+class FairnessReason:
+    """Somebody else is further below and takes the next room that both could use.
+
+    share: the waiting tenant's weighted share. next_tenant, next_share: who comes before it, and at which share.
+    """
+
+    share: float
+    next_tenant: str
+    next_share: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wait:
+    """No task of this class that is still waiting fits anywhere now.
+
+    first: the task of the class whose turn is next. waiting: how many of the class wait.
+    rejections: (reason, number of servers), every server counted once; the caller knows how to say it.
+    blocked: set when the class may not be placed at all. fairness: set when fairness is why the room went elsewhere.
+    """
+
+    task_class: TaskClass
+    first: Task
+    waiting: int
+    rejections: tuple[tuple[str, int], ...]
+    blocked: str | None = None
+    fairness: FairnessReason | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CycleReport:
+    """What one cycle decided, in the order of the decisions, and what still waits.
+
+    now: the time that the caller gave, seconds since the epoch. policy: its id.
+    bindings: in the order in which they were decided. waits: one for each class that could not go on; sorted by tenant
+    and turn. complete: False when the limit of decisions ended the cycle before the filling did.
+    weighted_shares: after the bindings, by tenant, sorted by name.
+    """
+
+    now: float
+    policy: str
+    bindings: tuple[Bind, ...]
+    waits: tuple[Wait, ...]
+    weighted_shares: tuple[tuple[str, float], ...]
+    complete: bool

@@ -1,0 +1,15 @@
+"""Faults. What is expected ("does not fit") is a value with a reason and never one of these."""
+
+from __future__ import annotations
+
+
+class FairbindError(Exception):
+    """The root of every error that fairbind raises on purpose."""
+
+
+class InvalidProblemError(FairbindError, ValueError):
+    """The caller's fault: a field has a value that cannot be meant. The message names both and what would be right."""
+
+
+class InvariantError(FairbindError):
+    """Our own bug: something that must always hold does not. The message carries what led to it."""

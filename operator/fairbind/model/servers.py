@@ -1,0 +1,44 @@
+"""Servers: machines with a capacity vector, kept as arrays in name order.
+
+Index order is name order everywhere, so "the first of equals" is "the one whose name comes first".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+MAX_AMOUNT = 2**53
+"""Amounts saturate here: still exact as float64, and a thousand of them still fit in an int64."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServerTable:
+    """All servers, sorted by name. Arrays are read-only.
+
+    names: K names, ascending.
+    capacity_kr: what tenants' tasks may hold in all, shape (K, R), base units, never negative.
+    free_kr: what is not held now, shape (K, R); below zero where somebody overcommitted the server.
+    usable_k: whether tasks may go there at all; only these count in the totals C. Shape (K,).
+    class_k: index of each server's class in `class_names`, shape (K,).
+    class_names: one name for each server class; ascending.
+    claimed: for a server's index the exclusive keys (see `Claims`) that are taken there; absent means none.
+    """
+
+    names: tuple[str, ...]
+    capacity_kr: IntArray
+    free_kr: IntArray
+    usable_k: BoolArray
+    class_k: NDArray[np.int32]
+    class_names: tuple[str, ...]
+    claimed: Mapping[int, frozenset[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for array in (self.capacity_kr, self.free_kr, self.usable_k, self.class_k):
+            array.flags.writeable = False

@@ -1,0 +1,27 @@
+"""The world at one moment, as a cycle sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fairbind.model.servers import ServerTable
+from fairbind.model.tasks import TaskClass
+from fairbind.model.tenants import Tenant
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """Everything that a decision may depend on.
+
+    resources: the R names of the axes; all vectors and the arrays' last axes follow this order.
+    counts_r: which of them count for shares ("fairness resources"); feasibility uses all.
+    total_r: C, the sum of capacities over usable servers, length R, Python integers.
+    servers: all servers. tenants: sorted by name. task_classes: in any order; a class's tenant is in `tenants`.
+    """
+
+    resources: tuple[str, ...]
+    counts_r: tuple[bool, ...]
+    total_r: tuple[int, ...]
+    servers: ServerTable
+    tenants: tuple[Tenant, ...]
+    task_classes: tuple[TaskClass, ...]

@@ -1,0 +1,75 @@
+"""Tasks that wait for a place, grouped in classes whose members are interchangeable but for their turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairbind.model.servers import BoolArray
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One waiting task. Inside a tenant the turn goes by higher priority, then earlier queue time, then uid.
+
+    name: for people and for the last tie of `fifo`; for Kubernetes "namespace/name".
+    queue_time: seconds since the epoch at which it began to wait.
+    """
+
+    uid: str
+    name: str
+    priority: int
+    queue_time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Keys that at most one task on a server may hold, such as a port of the machine.
+
+    taken: keys that the task marks as taken on its server. conflicting: keys of which none may be taken there before.
+    The two differ so that wildcards can be said: a wildcard takes "p/*" and conflicts with "p/any", which all take.
+    """
+
+    taken: frozenset[str] = frozenset()
+    conflicting: frozenset[str] = frozenset()
+
+
+NO_CLAIMS = Claims()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placement:
+    """Where a task may go, whatever room there is. Shared by all classes with equal constraints.
+
+    eligible_k: shape (K,), aligned with the server table; False on every server that is not usable.
+    preference_k: soft wishes as a score, more is better, shape (K,), int64; None when there are none. Ranks before fit.
+    rejections: why servers are not eligible, as (reason, how many servers), counted once a server; sorted.
+    claims: exclusive keys.
+    """
+
+    eligible_k: BoolArray
+    preference_k: NDArray[np.int64] | None = None
+    rejections: tuple[tuple[str, int], ...] = ()
+    claims: Claims = NO_CLAIMS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskClass:
+    """A tenant's waiting tasks with equal demand and equal constraints.
+
+    tenant: the tenant's name, one of the snapshot's.
+    demand_r: what one task takes from a server, length R, base units. Decides whether it fits.
+    share_demand_r: what one task counts in shares; differs from demand_r only where a request is missing.
+    placement: where it may go.
+    tasks: in their turn (priority descending, queue time, uid); never empty.
+    blocked: why no task of this class may be placed at all, or None.
+    """
+
+    tenant: str
+    demand_r: tuple[int, ...]
+    share_demand_r: tuple[int, ...]
+    placement: Placement
+    tasks: tuple[Task, ...]
+    blocked: str | None = None

@@ -1,0 +1,3 @@
+"""What is served over HTTP: metrics and probes."""
+
+from __future__ import annotations
