@@ -1,0 +1,57 @@
+"""What can go wrong between us and a cluster, sorted by what the caller can do about it.
+
+An answer of the API server that is not a success is an `ApiError` with its status and reason: the caller knows which
+of them are expected. No answer at all is a `TransientClusterError`: whether the request was carried out is unknown.
+Settings with which no answer can ever come are a `PermanentClusterError`, said in one line.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from fairbind.model.errors import FairbindError
+
+_RETRYABLE = frozenset(
+    {
+        HTTPStatus.UNAUTHORIZED,  # the credentials are read anew after it
+        HTTPStatus.REQUEST_TIMEOUT,
+        HTTPStatus.TOO_MANY_REQUESTS,
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        HTTPStatus.BAD_GATEWAY,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        HTTPStatus.GATEWAY_TIMEOUT,
+    }
+)
+
+
+class TransientClusterError(FairbindError):
+    """No answer: a connection refused, lost or timed out. The request may or may not have been carried out."""
+
+
+class NotSentError(TransientClusterError):
+    """No answer, and certainly nothing was carried out: the request never left us."""
+
+
+class PermanentClusterError(FairbindError):
+    """The settings cannot work, whatever time passes. The message is one line that names the setting."""
+
+
+class ApiError(FairbindError):
+    """An answer of the API server that is not a success.
+
+    status: the HTTP status. reason: the machine-readable word of the Status object ("Conflict", "Expired"), or the
+    HTTP phrase when the body was something else. message: for people. retry_after: seconds that the server asks us to
+    wait, or None.
+    """
+
+    def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
+
+    @property
+    def is_retryable(self) -> bool:
+        """Whether the same request may succeed later although nobody changes anything."""
+        return self.status in _RETRYABLE
