@@ -1,0 +1,72 @@
+"""Documents point at what is there: files, headings, images, and targets of the Makefile."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from gates.tree import ROOT, find_files, name_of
+
+LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)(?:\s+\"[^\"]*\")?\)|(?:src|href)=\"(?P<quoted>[^\"]+)\"")
+HEADING = re.compile(r"^#{1,6}\s+(?P<text>.+?)\s*#*$", re.MULTILINE)
+FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+TARGET = re.compile(r"\bmake (?:-s |[A-Z]+=\S+ )*([a-z][a-z-]*)")
+
+
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def compute_anchors(text: str) -> set[str]:
+    """Return the fragments that a page offers: each heading in lower case, without punctuation, blanks as hyphens."""
+    headings = [match["text"] for match in HEADING.finditer(FENCE.sub("", text))]
+    plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings]
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain}
+
+
+def find_broken_links(page: Path) -> list[str]:
+    broken = []
+    for match in LINK.finditer(FENCE.sub("", read(page))):
+        target = match["target"] or match["quoted"]
+        if re.match(r"[a-z]+:", target):  # elsewhere: looking there would make the tests depend on the network
+            continue
+        path, _, fragment = target.partition("#")
+        file = page.parent / path if path else page
+        if not file.exists() or (fragment and file.suffix == ".md" and fragment not in compute_anchors(read(file))):
+            broken.append(f"{name_of(page)} -> {target}")
+    return broken
+
+
+def test_links_lead_somewhere() -> None:
+    pages = find_files("*.md")
+
+    assert len(pages) > 1
+    assert [link for page in pages for link in find_broken_links(page)] == []
+
+
+def test_broken_links_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A `b`, c\n[x](#a-b-c) [y](page.md#a) [z](gone.md) ![w](page.md)\n", encoding="utf-8")
+
+    assert [match["target"] for match in LINK.finditer(read(page))] == ["#a-b-c", "page.md#a", "gone.md", "page.md"]
+    assert compute_anchors(read(page)) == {"a-b-c"}
+
+
+def find_targets(text: str) -> set[str]:
+    """Return the targets that the code in a page calls make with."""
+    blocks = [match[0] for match in FENCE.finditer(text)]
+    spans = re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
+    return {target for code in [*blocks, *spans] for target in TARGET.findall(code)}
+
+
+def test_targets_are_found_in_code_only() -> None:
+    text = "`make -s local-kubeconfig` prints; we make sure.\n```sh\nNODES=3 make local-up\nmake help\n```\n"
+
+    assert find_targets(text) == {"local-kubeconfig", "local-up", "help"}
+
+
+def test_documents_name_targets_that_the_makefile_has() -> None:
+    targets = set(re.findall(r"^([a-z][a-z-]*):", read(ROOT / "Makefile"), re.MULTILINE))
+    named = {(name_of(page), target) for page in find_files("*.md") for target in find_targets(read(page))}
+
+    assert {(page, target) for page, target in named if target not in targets} == set()

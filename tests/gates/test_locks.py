@@ -1,0 +1,78 @@
+"""The locks agree with pyproject: every dependency is pinned and hashed, and nothing says where it comes from."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from gates.tree import ROOT
+
+RUNTIME = ROOT / "deploy" / "requirements.txt"
+EVERYTHING = ROOT / "tests" / "requirements.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One entry of a lock: the requirement and the hashes of the files that may be installed for it."""
+
+    requirement: Requirement
+    hashes: frozenset[str]
+
+
+def read_lock(path: Path) -> dict[str, Pin]:
+    """Return the pins of a lock by canonical name."""
+    lines = [line.partition("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    entries = " ".join(line.replace("\\", "") + ("" if line.endswith("\\") else "\n") for line in lines)
+    pins: dict[str, Pin] = {}
+    for entry in filter(str.strip, entries.splitlines()):
+        text, *options = entry.split("--hash=")
+        requirement = Requirement(text.strip())
+        pins[canonicalize_name(requirement.name)] = Pin(requirement, frozenset(map(str.strip, options)))
+    return pins
+
+
+def read_project() -> tuple[list[Requirement], list[Requirement]]:
+    """Return pyproject's runtime requirements, and those with what development adds."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    runtime = [Requirement(text) for text in project["dependencies"]]
+    return runtime, runtime + [Requirement(text) for text in project["optional-dependencies"]["dev"]]
+
+
+@pytest.mark.parametrize(("path", "wanted"), list(zip((RUNTIME, EVERYTHING), read_project(), strict=True)))
+def test_every_dependency_is_pinned_within_its_bounds(path: Path, wanted: list[Requirement]) -> None:
+    pins = read_lock(path)
+
+    for requirement in wanted:
+        pin = pins[canonicalize_name(requirement.name)].requirement
+        (specifier,) = pin.specifier
+        assert specifier.operator == "=="
+        assert requirement.specifier.contains(specifier.version, prereleases=True), f"{pin} is not {requirement}"
+
+
+@pytest.mark.parametrize("path", [RUNTIME, EVERYTHING])
+def test_every_pin_is_exact_and_hashed(path: Path) -> None:
+    for pin in read_lock(path).values():
+        assert [specifier.operator for specifier in pin.requirement.specifier] == ["=="], str(pin.requirement)
+        assert pin.hashes, f"{pin.requirement} has no hash"
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", digest) for digest in pin.hashes), str(pin.requirement)
+
+
+def test_tests_run_with_what_is_released() -> None:
+    everything = read_lock(EVERYTHING)
+
+    for name, pin in read_lock(RUNTIME).items():
+        assert everything[name] == pin
+
+
+@pytest.mark.parametrize("path", [RUNTIME, EVERYTHING])
+def test_no_lock_names_a_registry(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+
+    assert "://" not in text
+    assert not re.search(r"^\s*(-i|-f|--index-url|--extra-index-url|--find-links|--trusted-host)\b", text, re.MULTILINE)
