@@ -1,0 +1,159 @@
+"""The command line: the only place that puts the parts together.
+
+Errors are one line on stderr. Exit status 2: what was typed, or the kubeconfig, cannot be meant. 1: it failed while it
+ran. A traceback only with --debug. Imports that cost time are made by the command that needs them, so that
+`fairbind --version` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from fairbind import __version__
+from fairbind.cli.logs import LOG_FORMATS, LOG_LEVELS, LogFormat
+
+EXIT_FAILURE = 1
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+DEFAULT_NAMESPACE = "fairbind-system"
+SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+# Not passed to the commands: `main` looks for it when something has failed.
+debug_option = click.option(
+    "--debug", is_flag=True, expose_value=False, help="When it fails, show a traceback below the line."
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="fairbind", message="%(prog)s %(version)s")
+@debug_option
+def commands() -> None:
+    """Share a Kubernetes cluster fairly between tenants, also when its nodes differ."""
+
+
+def find_default_namespace() -> str:
+    """Return the namespace that this pod runs in, or the one that the chart is installed to by default."""
+    try:
+        return SERVICE_ACCOUNT_NAMESPACE.read_text(encoding="ascii").strip() or DEFAULT_NAMESPACE
+    except (OSError, UnicodeDecodeError):
+        return DEFAULT_NAMESPACE
+
+
+@commands.command(short_help="Watch a cluster and bind its pods.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path),
+    envvar="FAIRBIND_KUBECONFIG",
+    show_envvar=True,
+    help="File that says how to reach the cluster. Without it: KUBECONFIG, the pod's service account, ~/.kube/config.",
+)
+@click.option(
+    "--namespace",
+    envvar=["FAIRBIND_NAMESPACE", "POD_NAMESPACE"],
+    default=find_default_namespace,
+    show_default=f"the pod's own, else {DEFAULT_NAMESPACE}",
+    show_envvar=True,
+    help="Namespace of the lease that decides which replica leads.",
+)
+@click.option(
+    "--metrics-address",
+    metavar="HOST:PORT",
+    envvar="FAIRBIND_METRICS_ADDRESS",
+    default="0.0.0.0:8080",
+    show_default=True,
+    show_envvar=True,
+    help="Where to serve /metrics, /healthz and /readyz. Port 0 takes a free one and logs it.",
+)
+@click.option(
+    "--scheduler-name",
+    envvar="FAIRBIND_SCHEDULER_NAME",
+    default="fairbind",
+    show_default=True,
+    show_envvar=True,
+    help="Bind the pods whose spec.schedulerName is this.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(LOG_FORMATS),
+    envvar="FAIRBIND_LOG_FORMAT",
+    default="console",
+    show_default=True,
+    show_envvar=True,
+    help="Lines for people, coloured on a terminal, or JSON objects.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(LOG_LEVELS, case_sensitive=False),
+    envvar="FAIRBIND_LOG_LEVEL",
+    default="info",
+    show_default=True,
+    show_envvar=True,
+    help="The least level that is shown. debug shows every binding and every cycle.",
+)
+@debug_option
+def operator(
+    kubeconfig: Path | None,
+    namespace: str,
+    metrics_address: str,
+    scheduler_name: str,
+    log_format: LogFormat,
+    log_level: str,
+) -> None:
+    """Watch a cluster and bind its pods, fairly between tenants.
+
+    Several replicas may run: one leads and binds, the others keep watch and take over when it ends. SIGTERM or Ctrl-C
+    finishes the bindings in flight, gives the lease back and exits with 0; a second one ends at once.
+    """
+    from fairbind.cli.operator import serve  # noqa: PLC0415 - half a second of imports
+
+    serve(
+        kubeconfig=kubeconfig,
+        namespace=namespace,
+        metrics_address=metrics_address,
+        scheduler_name=scheduler_name,
+        log_format=log_format,
+        log_level=log_level,
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit status. arguments: None means those of the process."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        result = commands.main(words, prog_name="fairbind", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return EXIT_BAD_INPUT
+    except click.ClickException as error:
+        command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "fairbind"
+        return _fail(f"{' '.join(error.format_message().split())} (try '{command} --help')", EXIT_BAD_INPUT)
+    except (click.Abort, KeyboardInterrupt):
+        return EXIT_INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the last one to say in a line what went wrong
+        return _report_failure(error, shows_traceback="--debug" in words)
+    return result if isinstance(result, int) else 0
+
+
+def _report_failure(error: Exception, *, shows_traceback: bool) -> int:
+    from fairbind.kube.errors import PermanentClusterError  # noqa: PLC0415 - only failures need it
+    from fairbind.model.errors import FairbindError, InvalidProblemError  # noqa: PLC0415
+
+    if shows_traceback:
+        traceback.print_exception(error)
+    if isinstance(error, PermanentClusterError | InvalidProblemError):
+        return _fail(str(error), EXIT_BAD_INPUT)
+    if isinstance(error, FairbindError):
+        return _fail(str(error), EXIT_FAILURE)
+    hint = "" if shows_traceback else " (a bug; --debug shows where)"
+    return _fail(f"{type(error).__name__}: {error}{hint}", EXIT_FAILURE)
+
+
+def _fail(message: str, status: int) -> int:
+    click.echo(f"fairbind: {message}", err=True)
+    return status

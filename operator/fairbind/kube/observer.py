@@ -1,0 +1,61 @@
+"""What the operator tells whoever counts: one call for each thing that happened.
+
+The kube package knows no metrics library; whoever shows numbers implements this protocol (structurally) and is passed
+in. Calls are made on the event loop, so an implementation returns at once.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from fairbind.model.overview import ClusterOverview
+
+
+class Observer(Protocol):
+    """Told of everything that is counted or timed."""
+
+    def binding_finished(self, result: str) -> None:
+        """One binding came to its end: bound, conflict, gone, invalid, fenced or failed."""
+
+    def pod_scheduled(self, seconds: float) -> None:
+        """A pod was bound this long after its creation."""
+
+    def cycle_finished(self, seconds: float) -> None:
+        """A cycle came to its end after this long."""
+
+    def cycle_failed(self) -> None:
+        """A cycle raised an error; nothing of it was executed."""
+
+    def watch_restarted(self, resource: str, reason: str) -> None:
+        """The watch of a resource had to begin anew."""
+
+    def leadership_changed(self, leading: bool) -> None:  # noqa: FBT001 - the one thing that the call says
+        """This replica now leads, or no longer does."""
+
+    def overview_changed(self, overview: ClusterOverview) -> None:
+        """Who holds what now."""
+
+
+class SilentObserver:
+    """An observer that counts nothing."""
+
+    def binding_finished(self, result: str) -> None:
+        """Count nothing."""
+
+    def pod_scheduled(self, seconds: float) -> None:
+        """Count nothing."""
+
+    def cycle_finished(self, seconds: float) -> None:
+        """Count nothing."""
+
+    def cycle_failed(self) -> None:
+        """Count nothing."""
+
+    def watch_restarted(self, resource: str, reason: str) -> None:
+        """Count nothing."""
+
+    def leadership_changed(self, leading: bool) -> None:  # noqa: FBT001 - as in the protocol
+        """Count nothing."""
+
+    def overview_changed(self, overview: ClusterOverview) -> None:
+        """Count nothing."""

@@ -1,0 +1,269 @@
+"""The operator's metrics: fixed names, base units, series that come and go with their tenants.
+
+Two kinds of numbers. What *happened* (bindings, cycles, restarted watches) is counted when it happens. What *is*
+(who holds what, the cluster's capacity) is not kept in gauges that somebody must remember to delete: the newest
+`ClusterOverview` is turned into series when somebody scrapes, so a deleted tenant has none.
+
+Units are those of Prometheus: cores, bytes, seconds, counts. The cardinality is bounded by tenants x resources, and by
+the few server classes in which a tenant holds something.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    exposition,
+)
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+
+from fairbind import __version__
+from fairbind.model.overview import PENDING_REASONS, ClusterOverview, TenantOverview
+
+BINDING_RESULTS = ("bound", "conflict", "gone", "invalid", "fenced", "failed")
+WATCHED_RESOURCES = ("pods", "nodes", "namespaces", "tenants", "schedulingpolicies")
+RESTART_REASONS = ("expired", "connection")
+
+CYCLE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+POD_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSpec:
+    """One metric as it is documented: its full name, kind, labels and what it means."""
+
+    name: str
+    kind: Literal["gauge", "counter", "histogram"]
+    labels: tuple[str, ...]
+    description: str
+
+
+TENANT_METRICS = (
+    MetricSpec(
+        "fairbind_tenant_dominant_share",
+        "gauge",
+        ("tenant",),
+        "Largest share of any fairness resource of the cluster that the tenant holds, from 0 to 1.",
+    ),
+    MetricSpec(
+        "fairbind_tenant_weighted_dominant_share",
+        "gauge",
+        ("tenant",),
+        "Dominant share divided by the tenant's weights: what the fair policies equalise.",
+    ),
+    MetricSpec(
+        "fairbind_tenant_dominant_resource",
+        "gauge",
+        ("tenant", "resource"),
+        "1 for the resource of which the tenant holds its largest share, 0 for the others that it holds.",
+    ),
+    MetricSpec("fairbind_tenant_weight", "gauge", ("tenant",), "Weight of the tenant."),
+    MetricSpec(
+        "fairbind_tenant_allocated",
+        "gauge",
+        ("tenant", "resource"),
+        "What the tenant's bound and not finished pods request, in cores, bytes or counts.",
+    ),
+    MetricSpec(
+        "fairbind_tenant_virtual_dominant_share",
+        "gauge",
+        ("tenant", "server_class"),
+        "Share of a server class alone that the tenant's whole allocation would be; only classes where it holds room.",
+    ),
+    MetricSpec(
+        "fairbind_tenant_running_pods",
+        "gauge",
+        ("tenant",),
+        "Pods of the tenant that are bound and not finished, whoever bound them.",
+    ),
+    MetricSpec(
+        "fairbind_tenant_pending_pods",
+        "gauge",
+        ("tenant", "reason"),
+        "Pods of the tenant that wait for this scheduler, by the kind of reason.",
+    ),
+)
+
+CLUSTER_METRICS = (
+    MetricSpec(
+        "fairbind_cluster_capacity",
+        "gauge",
+        ("resource",),
+        "What tenants can hold on Ready nodes that are not cordoned, in cores, bytes or counts.",
+    ),
+    MetricSpec(
+        "fairbind_cluster_allocated", "gauge", ("resource",), "What all tenants hold, in cores, bytes or counts."
+    ),
+    MetricSpec("fairbind_server_classes", "gauge", (), "Groups of nodes that are alike for every waiting pod."),
+    MetricSpec(
+        "fairbind_fairness_jain_index",
+        "gauge",
+        (),
+        "Jain's index of the weighted shares of tenants with backlog: 1 when they are equal, 1/n when one has all.",
+    ),
+)
+
+OWN_METRICS = (
+    MetricSpec("fairbind_leader", "gauge", (), "1 while this replica holds the lease and binds pods, else 0."),
+    MetricSpec("fairbind_build_info", "gauge", ("version", "python_version"), "Always 1; its labels say what runs."),
+    MetricSpec(
+        "fairbind_scheduling_cycle_duration_seconds", "histogram", (), "How long a scheduling cycle took to decide."
+    ),
+    MetricSpec(
+        "fairbind_pod_scheduling_duration_seconds",
+        "histogram",
+        (),
+        "From the creation of a pod, which Kubernetes keeps in whole seconds, until it was bound.",
+    ),
+    MetricSpec("fairbind_bindings_total", "counter", ("result",), "Bindings that came to their end, by result."),
+    MetricSpec(
+        "fairbind_watch_restarts_total",
+        "counter",
+        ("resource", "reason"),
+        "Watches that began anew: expired means that history was lost and everything was listed again.",
+    ),
+    MetricSpec(
+        "fairbind_cycle_errors_total", "counter", (), "Scheduling cycles that failed; nothing of them was done."
+    ),
+)
+
+METRICS = TENANT_METRICS + CLUSTER_METRICS + OWN_METRICS
+_SPECS = {spec.name: spec for spec in METRICS}
+
+Samples = Iterable[tuple[Sequence[str], float]]
+
+
+def _tenant_samples(tenant: TenantOverview) -> Iterator[tuple[str, Samples]]:
+    """Give each tenant metric's labels and values for one tenant."""
+    name = tenant.name
+    held = sorted({*tenant.allocated, *([tenant.dominant_resource] if tenant.dominant_resource else ())})
+    yield "fairbind_tenant_dominant_share", [([name], tenant.dominant_share)]
+    yield "fairbind_tenant_weighted_dominant_share", [([name], tenant.weighted_share)]
+    yield (
+        "fairbind_tenant_dominant_resource",
+        [([name, resource], float(resource == tenant.dominant_resource)) for resource in held],
+    )
+    yield "fairbind_tenant_weight", [([name], tenant.weight)]
+    yield "fairbind_tenant_allocated", [([name, resource], amount) for resource, amount in tenant.allocated.items()]
+    yield (
+        "fairbind_tenant_virtual_dominant_share",
+        [([name, server_class], share) for server_class, share in tenant.virtual_dominant_shares.items()],
+    )
+    yield "fairbind_tenant_running_pods", [([name], float(tenant.running))]
+    yield (
+        "fairbind_tenant_pending_pods",
+        [([name, reason], float(tenant.pending.get(reason, 0))) for reason in PENDING_REASONS],
+    )
+
+
+def _cluster_samples(overview: ClusterOverview) -> Iterator[tuple[str, Samples]]:
+    """Give each cluster metric's labels and values."""
+    yield "fairbind_cluster_capacity", [([resource], amount) for resource, amount in overview.capacity.items()]
+    yield "fairbind_cluster_allocated", [([resource], amount) for resource, amount in overview.allocated.items()]
+    yield "fairbind_server_classes", [([], float(overview.server_classes))]
+    yield "fairbind_fairness_jain_index", [([], overview.jain_index)]
+
+
+class OverviewCollector:
+    """Turns the newest overview into series at the moment of a scrape."""
+
+    def __init__(self) -> None:
+        self.overview: ClusterOverview | None = None
+
+    def collect(self) -> Iterator[Metric]:
+        """Give one family for each metric of tenants and of the cluster; none before the first overview."""
+        overview = self.overview
+        if overview is None:
+            return
+        families = {
+            spec.name: GaugeMetricFamily(spec.name, spec.description, labels=spec.labels)
+            for spec in TENANT_METRICS + CLUSTER_METRICS
+        }
+        for name, samples in _cluster_samples(overview):
+            for labels, value in samples:
+                families[name].add_metric(labels, value)
+        for tenant in overview.tenants:
+            for name, samples in _tenant_samples(tenant):
+                for labels, value in samples:
+                    families[name].add_metric(labels, value)
+        yield from families.values()
+
+
+class Metrics:
+    """Counts what the operator reports and renders it for Prometheus. One registry of its own, nothing global."""
+
+    def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # they would double the number of series
+        self.registry = CollectorRegistry()
+        self._overviews = OverviewCollector()
+        self.registry.register(self._overviews)
+        self._leader = self._gauge("fairbind_leader")
+        self._gauge("fairbind_build_info").labels(__version__, platform.python_version()).set(1)
+        self._cycle_seconds = self._histogram("fairbind_scheduling_cycle_duration_seconds", CYCLE_BUCKETS)
+        self._pod_seconds = self._histogram("fairbind_pod_scheduling_duration_seconds", POD_BUCKETS)
+        self._bindings = self._counter("fairbind_bindings_total")
+        self._restarts = self._counter("fairbind_watch_restarts_total")
+        self._cycle_errors = self._counter("fairbind_cycle_errors_total")
+        # A counter that appears with its first event hides this event from rate(): start them all at 0.
+        for result in BINDING_RESULTS:
+            self._bindings.labels(result)
+        for resource in WATCHED_RESOURCES:
+            for reason in RESTART_REASONS:
+                self._restarts.labels(resource, reason)
+        ProcessCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+
+    def _gauge(self, name: str) -> Gauge:
+        spec = _SPECS[name]
+        return Gauge(name, spec.description, spec.labels, registry=self.registry)
+
+    def _counter(self, name: str) -> Counter:
+        spec = _SPECS[name]
+        return Counter(name, spec.description, spec.labels, registry=self.registry)
+
+    def _histogram(self, name: str, buckets: tuple[float, ...]) -> Histogram:
+        spec = _SPECS[name]
+        return Histogram(name, spec.description, spec.labels, registry=self.registry, buckets=buckets)
+
+    def binding_finished(self, result: str) -> None:
+        """Count a binding by its result."""
+        self._bindings.labels(result).inc()
+
+    def pod_scheduled(self, seconds: float) -> None:
+        """Time a pod from its creation to its binding; a clock that differs from the server's may say below 0."""
+        self._pod_seconds.observe(max(0.0, seconds))
+
+    def cycle_finished(self, seconds: float) -> None:
+        """Time a cycle."""
+        self._cycle_seconds.observe(seconds)
+
+    def cycle_failed(self) -> None:
+        """Count a cycle that raised an error."""
+        self._cycle_errors.inc()
+
+    def watch_restarted(self, resource: str, reason: str) -> None:
+        """Count a watch that began anew."""
+        self._restarts.labels(resource, reason).inc()
+
+    def leadership_changed(self, leading: bool) -> None:  # noqa: FBT001 - the one thing that the call says
+        """Show whether this replica leads."""
+        self._leader.set(1 if leading else 0)
+
+    def overview_changed(self, overview: ClusterOverview) -> None:
+        """Show this overview from now on."""
+        self._overviews.overview = overview
+
+    def render(self, accept: str) -> tuple[bytes, str]:
+        """Return everything in the format that an Accept header asks for, and its content type."""
+        encode, content_type = exposition.choose_encoder(accept)
+        return encode(self.registry), content_type
