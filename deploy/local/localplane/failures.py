@@ -1,0 +1,37 @@
+"""What went wrong when something could not be installed or built, in one line, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+
+
+class ToolError(RuntimeError):
+    """A tool could not be had; the message says why and what to do."""
+
+
+_CAUSES = (
+    (r"no space left on device|Errno 28|disk quota exceeded", "the disk is full: free some GB and run it again"),
+    (
+        r"dial tcp|no such host|i/o timeout|TLS handshake timeout|network is unreachable|connection refused|"
+        r"connection reset|proxyconnect|Temporary failure in name resolution|NewConnectionError|Max retries exceeded|"
+        r"ConnectTimeoutError|ReadTimeoutError|module lookup disabled|Failed to establish a new connection",
+        "the network does not answer: check the connection (and proxy settings) and run it again; "
+        "what is there already is kept",
+    ),
+    (r"THESE PACKAGES DO NOT MATCH THE HASHES|checksum mismatch|SECURITY ERROR", "a download is not what was pinned"),
+    (r"No matching distribution|is not a supported wheel", "there is no ready-made package for this platform"),
+    (r"[Pp]ermission denied", "a file or folder belongs to somebody else"),
+    (r"signal: killed|cannot allocate memory", "memory ran out: close other programs and run it again"),
+)
+
+
+def explain_failure(what: str, output: str) -> str:
+    """Return one line: what failed, the cause if it is a known one, and the program's own last words."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    last = lines[-1] if lines else "no output"
+    for pattern, cause in _CAUSES:
+        match = re.search(pattern, output)
+        if match:
+            words = next(line for line in lines if match[0].splitlines()[0] in line)
+            return f"{what} failed: {cause} ({words[:300]})"
+    return f"{what} failed: {last[:300]}"

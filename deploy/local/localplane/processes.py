@@ -1,0 +1,115 @@
+"""Child processes that never outlive us.
+
+``spawn`` starts a program so that it is killed when this process ends, however it ends (also by SIGKILL). The kernel
+ties a child to the *thread* that made it, so all children are made by one thread that lives as long as the process.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import subprocess
+import sys
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+LAUNCHER = Path(__file__).with_name("launch.py")
+
+
+class _Spawner:
+    """The one thread that makes children."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._requests: queue.SimpleQueue[tuple[list[str], Path, Mapping[str, str] | None, Path | None, Future]]
+        self._thread: threading.Thread | None = None
+        self._pid = 0
+
+    def spawn(
+        self, argv: list[str], log: Path, environment: Mapping[str, str] | None, directory: Path | None
+    ) -> subprocess.Popen[bytes]:
+        with self._lock:
+            if self._thread is None or self._pid != os.getpid():  # a fork takes no threads along
+                self._pid = os.getpid()
+                self._requests = queue.SimpleQueue()
+                self._thread = threading.Thread(target=self._serve, name="spawner", daemon=True)
+                self._thread.start()
+        answer: Future[subprocess.Popen[bytes]] = Future()
+        self._requests.put((argv, log, environment, directory, answer))
+        return answer.result()
+
+    def _serve(self) -> None:
+        while True:
+            argv, log, environment, directory, answer = self._requests.get()
+            try:
+                answer.set_result(_start(argv, log, environment, directory))
+            except OSError as error:
+                answer.set_exception(error)
+
+
+def _start(
+    argv: list[str], log: Path, environment: Mapping[str, str] | None, directory: Path | None
+) -> subprocess.Popen[bytes]:
+    launcher = [sys.executable, "-I", "-S", str(LAUNCHER), str(os.getpid())]
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [*launcher, *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            cwd=directory,
+            start_new_session=True,  # a Ctrl-C in the terminal is for us; we stop the children in order
+        )
+
+
+_SPAWNER = _Spawner()
+
+
+def spawn(
+    argv: Sequence[str | Path],
+    log: Path,
+    *,
+    environment: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a program that dies with this process; its output is appended to ``log``.
+
+    argv: the program as an absolute path, then its arguments. The pid of the result is the program's own.
+    """
+    return _SPAWNER.spawn([str(argument) for argument in argv], log, environment, directory)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """End a process at once and collect it."""
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+
+
+def terminate(process: subprocess.Popen[bytes], grace_seconds: float) -> None:
+    """Ask a process to end and kill it when it does not within the grace period."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(timeout=grace_seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    process.wait()
+
+
+def read_tail(log: Path, lines: int = 15) -> str:
+    """Return the last lines of a log, or an empty string when there is none."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, stream.tell() - 64 * 1024))
+            text = stream.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])

@@ -1,0 +1,218 @@
+"""The control plane's binaries, built from pinned Go modules and cached outside the tree.
+
+A binary's place in the cache is named after everything that decides its content (go.mod, go.sum, flags, platform), so
+a second clone builds nothing and a changed pin never meets an old binary. Builds wait for each other by a lock; a
+binary appears under its name only when it is whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from localplane import processes
+from localplane.failures import ToolError, explain_failure
+from localplane.toolchain import ensure_go
+
+MODULES = Path(__file__).parent.parent / "go"
+KUBERNETES_VERSION = (1, 37, 0)
+REPORT_INTERVAL_SECONDS = 20.0
+MEASURED_CORES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A program: the module that pins it, its package, how long a cold build took on two cores."""
+
+    name: str
+    module: str
+    package: str
+    build_seconds: int
+
+
+TOOLS: Mapping[str, Tool] = {
+    tool.name: tool
+    for tool in (
+        Tool("etcd", "kubernetes", "go.etcd.io/etcd/server/v3", 40),
+        Tool("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", 250),
+        Tool("kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", 90),
+        Tool("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", 15),
+        Tool("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", 30),
+        Tool("kwok", "cluster", "sigs.k8s.io/kwok/cmd/kwok", 150),
+        Tool("helm", "cluster", "helm.sh/helm/v4/cmd/helm", 40),
+    )
+}
+DEFAULT = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok", "helm")
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Where the binaries are."""
+
+    folders: Mapping[str, Path]
+
+    def path(self, name: str) -> Path:
+        """Return the path of a binary; raise ToolError when it has not been built."""
+        tool = TOOLS.get(name)
+        if tool is None:
+            raise ToolError(f"there is no tool {name!r}; there are {', '.join(TOOLS)}")
+        path = self.folders[tool.module] / name
+        if not path.exists():
+            raise ToolError(f"{name} has not been built: run `make tools`")
+        return path
+
+
+def print_line(text: str) -> None:
+    """Print a line at once, also into a pipe."""
+    print(text, flush=True)
+
+
+def find_cache() -> Path:
+    """Return the folder for what is kept between clones: FAIRBIND_CACHE, or the user's cache folder."""
+    if "FAIRBIND_CACHE" in os.environ:
+        return Path(os.environ["FAIRBIND_CACHE"]).absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base).absolute() / "fairbind"
+
+
+def ensure_tools(names: Iterable[str] = DEFAULT, report: Callable[[str], None] = print_line) -> Tools:
+    """Return the binaries; build those that are not in the cache, reporting what is done and how long it may take.
+
+    Raises ToolError with one line that says what is missing and what to do.
+    """
+    cache = find_cache()
+    tools = Tools(
+        {module: _compute_folder(cache, module) for module in sorted({tool.module for tool in TOOLS.values()})}
+    )
+    unknown = sorted(set(names) - set(TOOLS))
+    if unknown:
+        raise ToolError(f"there is no tool {unknown[0]!r}; there are {', '.join(TOOLS)}")
+    missing = [tool for name, tool in TOOLS.items() if name in set(names) and not _is_built(tools, tool)]
+    if missing:
+        try:
+            _build_all(tools, missing, cache, report)
+        except OSError as error:  # the folders, the lock, the rename
+            raise ToolError(explain_failure(f"building into {cache}", str(error))) from error
+    return tools
+
+
+def _is_built(tools: Tools, tool: Tool) -> bool:
+    return (tools.folders[tool.module] / tool.name).exists()
+
+
+def _build_all(tools: Tools, missing: list[Tool], cache: Path, report: Callable[[str], None]) -> None:
+    cache.mkdir(parents=True, exist_ok=True)
+    go = None
+    with _lock(cache / "tools.lock", report):
+        waiting = [tool for tool in missing if not _is_built(tools, tool)]  # somebody else may have built them
+        for number, tool in enumerate(waiting, start=1):
+            go = go or ensure_go(_find_go_line(tool.module), cache, report)
+            _build(go, tool, tools.folders[tool.module], f"{number}/{len(waiting)}", report)
+
+
+@contextlib.contextmanager
+def _lock(path: Path, report: Callable[[str], None]) -> Iterator[None]:
+    with path.open("a") as stream:
+        waiting_since = time.monotonic()
+        reported = 0.0
+        while True:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= reported + REPORT_INTERVAL_SECONDS:
+                    reported = time.monotonic()
+                    report(
+                        f"another build fills the same cache; waiting for it, {reported - waiting_since:.0f} s so far"
+                    )
+                time.sleep(0.2)
+            else:
+                break
+        yield
+
+
+def _build(go: Path, tool: Tool, folder: Path, position: str, report: Callable[[str], None]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / f".{tool.name}.partial"
+    log = folder.parent / f"{tool.name}.log"
+    log.unlink(missing_ok=True)
+    argv = [go, "build", *_compute_flags(), "-o", partial, tool.package]
+    expectation = tool.build_seconds * MEASURED_CORES / max(1, os.cpu_count() or 1)
+    cores = f"{os.cpu_count()} cores" if os.cpu_count() != 1 else "1 core"
+    line = f"building {tool.name} {position}, at most about {_describe_duration(expectation)} on {cores}"
+    started = time.monotonic()
+    report(line)
+    process = processes.spawn(argv, log, environment=_compute_environment(go), directory=MODULES / tool.module)
+    try:
+        while process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=REPORT_INTERVAL_SECONDS)
+                break
+            report(f"{line}; {_describe_duration(time.monotonic() - started)} so far{_describe_downloads(log)}")
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)  # the compilers too
+        process.wait()
+        raise
+    if process.returncode != 0:
+        partial.unlink(missing_ok=True)
+        raise ToolError(explain_failure(f"building {tool.name}", log.read_text(errors="replace")) + f"; see {log}")
+    partial.rename(folder / tool.name)
+    report(f"built {tool.name} in {_describe_duration(time.monotonic() - started)}")
+
+
+def _compute_folder(cache: Path, module: str) -> Path:
+    digest = hashlib.sha256()
+    for name in ("go.mod", "go.sum"):
+        digest.update((MODULES / module / name).read_bytes())
+    digest.update("\0".join([*_compute_flags(), sys.platform, platform.machine()]).encode())
+    return cache / "tools" / digest.hexdigest()[:16] / "bin"
+
+
+def _compute_flags() -> list[str]:
+    """Without the version variables everything calls itself v0.0.0-master."""
+    major, minor, _ = KUBERNETES_VERSION
+    version = "v" + ".".join(str(number) for number in KUBERNETES_VERSION)
+    variables = {
+        "k8s.io/component-base/version.gitVersion": version,
+        "k8s.io/component-base/version.gitMajor": major,
+        "k8s.io/component-base/version.gitMinor": minor,
+        "k8s.io/client-go/pkg/version.gitVersion": version,
+    }
+    assignments = " ".join(f"-X {name}={text}" for name, text in variables.items())
+    return ["-trimpath", "-buildvcs=false", f"-ldflags=-s -w {assignments}"]
+
+
+def _compute_environment(go: Path) -> dict[str, str]:
+    """The user's proxies, mirrors and caches count; other settings that change what is built do not."""
+    ours = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    foreign = {"GOOS", "GOARCH", "GOROOT", "GO111MODULE", "GOEXPERIMENT", "GOBIN"}
+    inherited = {name: text for name, text in os.environ.items() if name not in foreign}
+    return {**inherited, **ours, "PATH": f"{go.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
+
+
+def _find_go_line(module: str) -> tuple[int, int]:
+    match = re.search(r"^go (\d+)\.(\d+)", (MODULES / module / "go.mod").read_text(encoding="utf-8"), re.MULTILINE)
+    if match is None:
+        raise ToolError(f"{MODULES / module / 'go.mod'} has no go line")
+    return int(match[1]), int(match[2])
+
+
+def _describe_duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"  # noqa: PLR2004
+
+
+def _describe_downloads(log: Path) -> str:
+    """Modules are fetched before anything compiles; say so, because the expectation is for compiling."""
+    lines = log.read_text(errors="replace").splitlines()
+    is_downloading = bool(lines) and lines[-1].startswith("go: downloading")
+    return f", downloading modules ({len(lines)})" if is_downloading else ""
