@@ -1,0 +1,90 @@
+"""From Kubernetes' shape to facts. Kubernetes' JSON ends here."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+
+from fairbind.kube import wire
+from fairbind.kube.constraints import find_repelling_terms, find_unsupported, make_constraints
+from fairbind.kube.demand import DemandReader, compute_demand
+from fairbind.kube.facts import NamespaceFacts, NodeFacts, PodFacts, Taint
+from fairbind.model import MAX_AMOUNT
+
+DEFAULT_SCHEDULER = "default-scheduler"
+UNREADABLE = "unreadable fields"
+
+_FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
+
+
+def _parse_time(text: str | None) -> float:
+    """Return seconds since the epoch; 0 for what is no time."""
+    try:
+        return datetime.fromisoformat(text).timestamp() if text else 0.0
+    except ValueError:
+        return 0.0
+
+
+def _sort_labels(labels: wire.Labels | None) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(labels.items())) if labels else ()
+
+
+def convert_pod(pod: wire.Pod) -> PodFacts:
+    """Return what matters of a pod. One that could not be read in full carries its fault as unsupported."""
+    meta, spec, status = pod.metadata, pod.spec, pod.status
+    demand, nonsense = compute_demand(pod)
+    unsupported = find_unsupported(spec)
+    fault = pod.fault or nonsense
+    if fault is not None:
+        unsupported = (UNREADABLE, f"a field that makes no sense: {fault}")
+    node = spec.node_name or None
+    return PodFacts(
+        uid=meta.uid,
+        namespace=sys.intern(meta.namespace),
+        name=meta.name,
+        version=meta.resource_version,
+        created=_parse_time(meta.creation_timestamp),
+        priority=spec.priority or 0,
+        scheduler=sys.intern(spec.scheduler_name or DEFAULT_SCHEDULER),
+        node=sys.intern(node) if node else None,
+        terminating=meta.deletion_timestamp is not None,
+        finished=status.phase in _FINISHED_PHASES,
+        gated=bool(spec.scheduling_gates),
+        demand=demand,
+        constraints=make_constraints(spec),
+        unsupported=sys.intern(unsupported[0]) if unsupported else None,
+        unsupported_detail=unsupported[1] if unsupported else None,
+        repels=find_repelling_terms(spec, meta.namespace),
+        labels=() if node else _sort_labels(meta.labels),
+        scheduled_message=_find_scheduled_message(status),
+    )
+
+
+def _find_scheduled_message(status: wire.PodStatus) -> str | None:
+    for condition in status.conditions or ():
+        if condition.type == "PodScheduled":
+            return sys.intern(condition.message or "") if condition.status == "False" else None
+    return None
+
+
+def convert_node(node: wire.Node) -> NodeFacts:
+    """Return what matters of a node. Amounts that are absent, negative or nonsense count as none."""
+    reader = DemandReader()
+    allocatable = reader.read(node.status.allocatable, "status.allocatable")
+    amounts = ((sys.intern(resource), min(amount, MAX_AMOUNT)) for resource, amount in allocatable.items())
+    return NodeFacts(
+        name=node.metadata.name,
+        version=node.metadata.resource_version,
+        labels=_sort_labels(node.metadata.labels),
+        taints=tuple(Taint(taint.key, taint.value or "", taint.effect) for taint in node.spec.taints or ()),
+        ready=any(c.type == "Ready" and c.status == "True" for c in node.status.conditions or ()),
+        unschedulable=bool(node.spec.unschedulable),
+        allocatable=tuple(sorted(amounts)),
+        fault=node.fault or reader.fault,
+    )
+
+
+def convert_namespace(namespace: wire.Namespace) -> NamespaceFacts:
+    """Return what matters of a namespace."""
+    meta = namespace.metadata
+    return NamespaceFacts(meta.name, meta.resource_version, _sort_labels(meta.labels))
