@@ -1,0 +1,302 @@
+"""Carries decisions out: one POST to the binding subresource of each pod, many of them in flight.
+
+What must never happen is a pod bound twice, a pod bound by somebody who does not lead any more, or a node filled with
+pods that we believe were not bound. So:
+
+* Every request carries the pod's UID as precondition; a pod that is bound already answers 409. A repeated request can
+  do no harm, and the answer "not bound" is never guessed: after a lost answer the same binding is sent again, or the
+  pod is looked at, until it is known what became of it.
+* Every request, also a repeated one, asks the fence in the moment in which its bytes are handed over. The server is
+  told to give a request up after `BIND_TIMEOUT_SECONDS`, and the fence closes by more than that before the lease ends.
+  So a binding that was sent while we led has either happened or never will when somebody else can lead.
+* What remains is a freeze of the process between the fence's yes and the system call that follows it in the same call
+  stack, some microseconds later; such a straggler still binds its pod at most once, to the node that was free then.
+
+At most `in_flight` requests are open, far below what API priority and fairness refuses; where it refuses all the same,
+its Retry-After holds back every binding, not only the refused one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Protocol
+from urllib.parse import quote
+
+import msgspec
+
+from fairbind.kube.api import ApiClient, NotAllowedError
+from fairbind.kube.errors import ApiError, NotSentError, TransientClusterError
+
+BIND_TIMEOUT_SECONDS = 3.0
+"""Our own time limit for one request and the server's. The elector's margin is larger than this."""
+LOOK_TIMEOUT_SECONDS = 5.0
+GIVE_UP_SECONDS = 30.0
+"""A pod whose binding is only ever refused for now goes back to its queue after this."""
+FIRST_BACKOFF_SECONDS = 0.1
+MAX_BACKOFF_SECONDS = 2.0
+MAX_RETRY_AFTER_SECONDS = 10.0
+COMPLAINT_SECONDS = 60.0
+"""The same trouble is logged as a warning at most this often."""
+
+_BIND_QUERY = {"timeout": f"{BIND_TIMEOUT_SECONDS:g}s"}
+_UNCERTAIN = frozenset(
+    {HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE,
+     HTTPStatus.GATEWAY_TIMEOUT, HTTPStatus.REQUEST_TIMEOUT}
+)  # fmt: skip
+_NOT_NOW = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.UNAUTHORIZED})
+_log = logging.getLogger(__name__)
+
+
+class BindResult(enum.StrEnum):
+    """What became of a decision.
+
+    bound: the pod is on its node. conflict: it is bound elsewhere, was made anew under its name, is gated or being
+    deleted. gone: it does not exist any more. invalid: the API server will never take this binding. fenced: we may not
+    bind any more; nothing more was sent. failed: not bound, although it might be later; the reason was logged.
+    """
+
+    BOUND = "bound"
+    CONFLICT = "conflict"
+    GONE = "gone"
+    INVALID = "invalid"
+    FENCED = "fenced"
+    FAILED = "failed"
+
+
+class BindObserver(Protocol):
+    """Who counts the results."""
+
+    def binding_finished(self, result: str) -> None:
+        """One decision was carried out or not."""
+
+
+class Binder:
+    """Binds pods. `bind` returns when it is known what became of the pod, or when we may not find out any more."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        observer: BindObserver,
+        *,
+        in_flight: int = 64,
+        may_bind: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        randomness: random.Random | None = None,
+    ) -> None:
+        """may_bind: the fence, `Elector.may_bind`."""
+        self.api = api
+        self.clock = clock
+        self.sleep = sleep
+        self._observer = observer
+        self._may_bind = may_bind
+        self._random = randomness or random.Random()  # noqa: S311 - spreads retries, guards no secret
+        self._slots = asyncio.Semaphore(in_flight)
+        self._draining = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._open = 0
+        self._not_before = 0.0
+        self._complained_at: dict[str, float] = {}
+
+    @property
+    def in_flight(self) -> int:
+        """How many decisions are being carried out or wait for a free place."""
+        return self._open
+
+    async def bind(self, namespace: str, name: str, uid: str, node: str) -> BindResult:
+        """Bind one pod to a node and say what became of it. Raises nothing but CancelledError."""
+        self._open += 1
+        self._idle.clear()
+        result = BindResult.FAILED
+        try:
+            async with self._slots:
+                result = await _Binding(self, namespace, name, uid, node).carry_out()
+        finally:
+            self._open -= 1
+            if self._open == 0:
+                self._idle.set()
+            self._observer.binding_finished(result.value)
+        return result
+
+    async def drain(self, timeout_seconds: float) -> bool:
+        """Send nothing more and wait for what is in flight. Returns whether all of it has ended in time."""
+        self._draining = True
+        try:
+            await asyncio.wait_for(self._idle.wait(), timeout_seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    def is_open(self) -> bool:
+        """Whether a binding may be sent at this very moment."""
+        return not self._draining and self._may_bind()
+
+    async def wait_turn(self) -> None:
+        """Wait while the API server has asked for patience."""
+        while (delay := self._not_before - self.clock()) > 0 and self.is_open():
+            await self.sleep(min(delay, 1.0) * self._random.uniform(1.0, 1.5))
+
+    async def back_off(self, attempt: int) -> None:
+        """Wait longer after each attempt, by chance more or less, so that many do not come back at once."""
+        await self.sleep(min(FIRST_BACKOFF_SECONDS * 2**attempt, MAX_BACKOFF_SECONDS) * self._random.uniform(0.5, 1.0))
+
+    def hold_back(self, error: ApiError) -> None:
+        """Note that the server is overloaded, for all bindings."""
+        patience = min(error.retry_after or 1.0, MAX_RETRY_AFTER_SECONDS)
+        self._not_before = max(self._not_before, self.clock() + patience)
+
+    def complain(self, kind: str, message: str) -> None:
+        """Log a trouble as a warning, rarely, and each time for those who look closely."""
+        now = self.clock()
+        level = logging.DEBUG
+        if now - self._complained_at.get(kind, -COMPLAINT_SECONDS) >= COMPLAINT_SECONDS:
+            self._complained_at[kind] = now
+            level = logging.WARNING
+        _log.log(level, "%s", message)
+
+
+class _PodMetadata(msgspec.Struct):
+    uid: str = ""
+    deletionTimestamp: str | None = None  # noqa: N815 - as the API spells it
+
+
+class _PodSpec(msgspec.Struct):
+    nodeName: str | None = None  # noqa: N815 - as the API spells it
+
+
+class _Pod(msgspec.Struct):
+    metadata: _PodMetadata
+    spec: _PodSpec
+
+
+_pod_decoder = msgspec.json.Decoder(_Pod)
+
+
+class _Binding:
+    """One decision on its way.
+
+    uncertain_until: set once a request was sent of which we do not know what became; when the server gives it up.
+    """
+
+    def __init__(self, binder: Binder, namespace: str, name: str, uid: str, node: str) -> None:
+        self._binder = binder
+        self._api = binder.api
+        self._clock = binder.clock
+        self._name = f"{namespace}/{name}"
+        self._uid = uid
+        self._node = node
+        self._pod_path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}"
+        self._body = msgspec.json.encode(
+            {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"name": name, "namespace": namespace, "uid": uid},
+                "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+            }
+        )
+        self._uncertain_until: float | None = None
+
+    async def carry_out(self) -> BindResult:
+        give_up_at = self._clock() + GIVE_UP_SECONDS
+        attempt = 0
+        while True:
+            await self._binder.wait_turn()
+            if not self._binder.is_open():
+                return BindResult.FENCED
+            result = await self._send()
+            if result is not None:
+                return result
+            if self._clock() > give_up_at:
+                return await self._settle()
+            await self._binder.back_off(attempt)
+            attempt += 1
+
+    async def _send(self) -> BindResult | None:
+        """Send the binding once; None when it must be sent again to know more."""
+        try:
+            await self._api.request(
+                "POST",
+                f"{self._pod_path}/binding",
+                query=_BIND_QUERY,
+                body=self._body,
+                timeout_seconds=BIND_TIMEOUT_SECONDS,
+                guard=self._binder.is_open,
+            )
+        except NotAllowedError:
+            return BindResult.FENCED
+        except NotSentError as error:
+            self._binder.complain("connection", f"Binding {self._name} could not be sent: {error}")
+            return None
+        except TransientClusterError as error:
+            self._binder.complain("answer", f"Binding {self._name} had no answer, sending it again: {error}")
+            self._note_uncertainty()
+            return None
+        except ApiError as error:
+            return await self._judge(error)
+        return BindResult.BOUND
+
+    async def _judge(self, error: ApiError) -> BindResult | None:
+        if error.status == HTTPStatus.CONFLICT:
+            # An earlier attempt of ours may be what it conflicts with.
+            found = None if self._uncertain_until is None else await self._look()
+            return found or BindResult.CONFLICT
+        if error.status == HTTPStatus.NOT_FOUND:
+            return BindResult.GONE
+        if error.status in _NOT_NOW:
+            if error.status == HTTPStatus.TOO_MANY_REQUESTS:
+                self._binder.hold_back(error)
+            self._binder.complain(str(error.status), f"Binding {self._name} has to wait: {error}")
+            return None
+        if error.status in _UNCERTAIN:
+            self._binder.complain(str(error.status), f"Binding {self._name} failed, sending it again: {error}")
+            self._note_uncertainty()
+            return None
+        self._binder.complain(str(error.status), f"Binding {self._name} to {self._node} was refused: {error}")
+        if error.status in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}:
+            return BindResult.INVALID
+        return await self._settle()
+
+    def _note_uncertainty(self) -> None:
+        self._uncertain_until = self._clock() + BIND_TIMEOUT_SECONDS
+
+    async def _settle(self) -> BindResult:
+        """Give up, but not before every request that was sent has had its end."""
+        if self._uncertain_until is None:
+            return BindResult.FAILED
+        while (delay := self._uncertain_until - self._clock()) > 0:
+            await self._binder.sleep(delay)
+        result = await self._look()
+        return BindResult.FAILED if result is None else result
+
+    async def _look(self) -> BindResult | None:
+        """Ask the API server what became of the pod, until it answers or we may not bind any more; None: not bound."""
+        attempt = 0
+        while self._binder.is_open():
+            try:
+                answer = await self._api.request("GET", self._pod_path, timeout_seconds=LOOK_TIMEOUT_SECONDS)
+                pod = _pod_decoder.decode(answer)
+            except ApiError as error:
+                if error.status == HTTPStatus.NOT_FOUND:
+                    return BindResult.GONE
+                self._binder.complain("look", f"What became of {self._name} is not known yet: {error}")
+            except (TransientClusterError, msgspec.MsgspecError) as error:
+                self._binder.complain("look", f"What became of {self._name} is not known yet: {error}")
+            else:
+                return self._compare(pod)
+            await self._binder.back_off(attempt)
+            attempt += 1
+        return BindResult.FENCED
+
+    def _compare(self, pod: _Pod) -> BindResult | None:
+        if pod.metadata.uid != self._uid:
+            return BindResult.GONE
+        if pod.spec.nodeName:
+            return BindResult.BOUND if pod.spec.nodeName == self._node else BindResult.CONFLICT
+        return None if pod.metadata.deletionTimestamp is None else BindResult.CONFLICT
