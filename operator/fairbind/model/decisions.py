@@ -33,7 +33,9 @@ class Wait:
     """No task of this class that is still waiting fits anywhere now.
 
     first: the task of the class whose turn is next. waiting: how many of the class wait.
-    rejections: (reason, number of servers), every server counted once; the caller knows how to say it.
+    rejections: (reason, number of servers), sorted; the caller knows how to say it. A server that the class may not use
+    counts once, under the placement's reason; one with conflicting claims once, under "conflicting claims"; any other
+    once for each resource that it lacks, under "Insufficient " and the resource's name.
     blocked: set when the class may not be placed at all. fairness: set when fairness is why the room went elsewhere.
     """
 

@@ -1,0 +1,114 @@
+"""One cycle: from what is to what shall be done, with nothing in between but arithmetic.
+
+`run_cycle` fills progressively: who is furthest behind gets its next task placed, until nothing that waits fits. Room
+and accounts follow each decision at once, so the report is the trace of the filling in its order. What could not go on
+is explained at the end.
+
+Cost, at 5,000 servers: a shape that is seen for the first time scores all its servers, once; after that each decision
+costs one look for the least score, and new scores for the servers that changed since the shape was last asked.
+"""
+
+from __future__ import annotations
+
+from fairbind.model import Bind, CycleReport, InvalidProblemError, PolicySettings, Snapshot, TaskClass
+from fairbind.scheduling.checks import check_snapshot
+from fairbind.scheduling.filling import Filling, Line, Queue, compute_arrival, compute_turn
+from fairbind.scheduling.levels import Pools, compute_account
+from fairbind.scheduling.policies import Policy, get_policy
+from fairbind.scheduling.room import Room
+from fairbind.scheduling.shapes import Arrangement, Shape
+from fairbind.scheduling.waits import Refusals, Rivals, explain_waits
+
+
+def run_cycle(snapshot: Snapshot, policy: PolicySettings, now: float, *, limit: int | None = None) -> CycleReport:
+    """Return what to place where, in the order of the decisions, and what waits and why.
+
+    The same input gives the same report, byte for byte, and the order of `snapshot.task_classes` does not matter.
+
+    policy: only its `policy` is read; the rest is in the snapshot already. now: goes into the report; nothing depends
+    on it. limit: end after so many decisions; the report then tells only of waits that are certain.
+    Raises InvalidProblemError for an unknown policy, a negative limit and a snapshot whose parts do not go together.
+    """
+    if limit is not None and limit < 0:
+        raise InvalidProblemError(f"limit is {limit}; it must be 0 or more, or None")
+    chosen = get_policy(policy.policy)
+    check_snapshot(snapshot)
+    return _Cycle(snapshot, chosen).run(now, limit)
+
+
+class _Cycle:
+    """The working state of one cycle."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+        self.snapshot = snapshot
+        self.policy = policy
+        self.room = Room(snapshot.servers)
+        self.pools: Pools = policy.build_pools(snapshot)
+        self.fit = policy.build_fit(snapshot)
+        self.arrangements: dict[int, Arrangement] = {}
+        self.shapes: dict[tuple[tuple[int, ...], int], Shape] = {}
+        tenants = sorted(snapshot.tenants, key=lambda tenant: tenant.name)
+        self.accounts = {tenant.name: compute_account(tenant, snapshot) for tenant in tenants}
+        self.queues = self._build_queues()
+
+    def run(self, now: float, limit: int | None) -> CycleReport:
+        """Decide until nothing fits or the limit is reached, then explain."""
+        filling = Filling(self._build_lines(), self.pools)
+        bindings: list[Bind] = []
+        while (choice := filling.find_choice()) is not None and (limit is None or len(bindings) < limit):
+            bindings.append(self._place(choice.queue, choice.server, choice.pool))
+        complete = choice is None
+        waiting = [queue for queue in self.queues if queue.turn is not None and queue.task_class.blocked is None]
+        waits = explain_waits(
+            stuck=[queue for queue in waiting if complete or queue.fits_nowhere],
+            blocked=[queue for queue in self.queues if queue.task_class.blocked is not None],
+            refusals=Refusals(self.snapshot, self.room),
+            rivals=Rivals(waiting, self.pools, self.snapshot) if self.policy.is_fair else None,
+        )
+        return CycleReport(now, self.policy.id, tuple(bindings), waits, self._compute_shares(), complete)
+
+    def _build_queues(self) -> list[Queue]:
+        """Return a queue for each class, in an order that does not depend on the order of the classes."""
+        rule = compute_turn if self.policy.is_fair else compute_arrival
+        queues = [
+            Queue(task_class, self.accounts[task_class.tenant], rule, self._get_shape)
+            for task_class in self.snapshot.task_classes
+        ]
+        queues.sort(key=lambda queue: (queue.account.name, queue.turn, queue.task_class.demand_r))
+        return queues
+
+    def _build_lines(self) -> list[Line]:
+        """Return the lines in the order of their names: one for each tenant with tasks, or one for all."""
+        open_queues = [queue for queue in self.queues if queue.task_class.blocked is None]
+        if not self.policy.is_fair:
+            return [Line(open_queues, None)]
+        by_tenant: dict[str, list[Queue]] = {}
+        for queue in open_queues:
+            by_tenant.setdefault(queue.account.name, []).append(queue)
+        return [Line(queues, self.accounts[name]) for name, queues in sorted(by_tenant.items())]
+
+    def _get_shape(self, task_class: TaskClass) -> Shape:
+        """Return the shape of a class; made when it is needed first."""
+        placement = task_class.placement
+        key = task_class.demand_r, id(placement)
+        shape = self.shapes.get(key)
+        if shape is None:
+            arrangement = self.arrangements.get(id(placement))
+            if arrangement is None:
+                arrangement = Arrangement(placement, self.snapshot.servers, self.pools, self.room)
+                self.arrangements[id(placement)] = arrangement
+            score = self.fit.build_score(task_class.demand_r)
+            shape = self.shapes[key] = Shape(task_class.demand_r, placement, arrangement, score, self.room)
+        return shape
+
+    def _place(self, queue: Queue, server: int, pool: int) -> Bind:
+        """Take the queue's first task, and let room, pool and account follow."""
+        task_class = queue.task_class
+        self.room.take(server, task_class.demand_r, task_class.placement.claims)
+        self.pools.take(pool, task_class.demand_r)
+        queue.account.add(task_class.share_demand_r)
+        return Bind(queue.pop(), task_class.tenant, self.snapshot.servers.names[server])
+
+    def _compute_shares(self) -> tuple[tuple[str, float], ...]:
+        """Return every tenant's weighted dominant share after the placements, by name."""
+        return tuple((account.name, account.compute_share(self.snapshot.total_r)) for account in self.accounts.values())

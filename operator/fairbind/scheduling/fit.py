@@ -1,0 +1,173 @@
+"""Fit: how well a task suits a server. Less is better; only servers on which the task fits are compared.
+
+Best fit is the heuristic H(i, l) of DRFH (TPDS 2015, eq. 9): the L1 distance between the task's demand vector and the
+server's vector of what is left, both divided by their entry of a reference resource. The paper takes resource 1, which
+is undefined for a task that asks nothing of it and depends on the order of the resources. Here the reference is the
+task's dominant resource: the task asks for it and fits, so neither divisor is zero. Vectors are in parts of the
+cluster's totals, otherwise bytes would drown the rest. Only fairness resources that the cluster has take part.
+
+A task that asks for no fairness resource has no direction to compare. It goes to the server that is least loaded: the
+mean over all resources of the server, fairness resource or not, of the part in use.
+
+Each score is written twice, for many servers and for one, with the same operations in the same order, so both give
+the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairbind.model import Snapshot
+from fairbind.model.servers import IntArray
+from fairbind.scheduling.room import IndexArray
+
+FloatArray = NDArray[np.float64]
+
+
+class Score(Protocol):
+    """How well one demand suits servers on which it fits. What it says about others is ignored."""
+
+    def score_many(self, servers: IndexArray, free_rn: IntArray) -> FloatArray:
+        """Return the scores of servers with these indices, shape (n,). free_rn: what they have left, shape (R, n)."""
+        ...
+
+    def score_one(self, server: int, free_r: Sequence[int]) -> float:
+        """Return the score of one server. free_r: what it has left, length R."""
+        ...
+
+
+class NoPreference:
+    """All servers are alike, so the one whose name comes first is taken."""
+
+    __slots__ = ()
+
+    def score_many(self, servers: IndexArray, free_rn: IntArray) -> FloatArray:  # noqa: ARG002 (the protocol's shape)
+        """Return zeros."""
+        return np.zeros(len(servers))
+
+    def score_one(self, server: int, free_r: Sequence[int]) -> float:  # noqa: ARG002 (the protocol's shape)
+        """Return zero."""
+        return 0.0
+
+
+class ShapeDistance:
+    """H(i, l) of DRFH, eq. 9, with the dominant resource as the reference.
+
+    reference: index of the dominant resource. terms: for each other fairness resource r its index, the ratio of the
+    totals C_reference / C_r, and the task's own (D_r / C_r) / (D_reference / C_reference).
+    """
+
+    __slots__ = ("_reference", "_terms")
+
+    def __init__(self, reference: int, terms: Sequence[tuple[int, float, float]]) -> None:
+        self._reference = reference
+        self._terms = terms
+
+    def score_many(self, servers: IndexArray, free_rn: IntArray) -> FloatArray:
+        """Return H for many servers."""
+        distance: FloatArray = np.zeros(len(servers))
+        reference = np.maximum(free_rn[self._reference], 1)
+        for r, scale, ratio in self._terms:
+            term = np.maximum(free_rn[r], 0) / reference
+            term *= scale
+            term -= ratio
+            distance += np.abs(term, out=term)
+        return distance
+
+    def score_one(self, server: int, free_r: Sequence[int]) -> float:  # noqa: ARG002 (the protocol's shape)
+        """Return H for one server."""
+        distance = 0.0
+        reference = free_r[self._reference]
+        for r, scale, ratio in self._terms:
+            distance += abs(max(free_r[r], 0) / reference * scale - ratio)
+        return distance
+
+
+class MeanLoad:
+    """The mean part in use over the resources that the server has; for tasks without a direction.
+
+    capacity_rk: base units, shape (R, K).
+    """
+
+    __slots__ = ("_axes_k", "_capacity_rk")
+
+    def __init__(self, capacity_rk: IntArray) -> None:
+        self._capacity_rk = np.maximum(capacity_rk, 1)
+        self._axes_k = np.maximum(np.count_nonzero(capacity_rk > 0, axis=0), 1)
+
+    def score_many(self, servers: IndexArray, free_rn: IntArray) -> FloatArray:
+        """Return the mean load of many servers."""
+        free_share: FloatArray = np.zeros(len(servers))
+        for capacity_k, free_n in zip(self._capacity_rk, free_rn, strict=True):
+            free_share += free_n / capacity_k[servers]
+        load: FloatArray = 1.0 - free_share / self._axes_k[servers]
+        return load
+
+    def score_one(self, server: int, free_r: Sequence[int]) -> float:
+        """Return the mean load of one server."""
+        free_share = 0.0
+        for free, capacity in zip(free_r, self._capacity_rk[:, server].tolist(), strict=True):
+            free_share += free / capacity
+        return 1.0 - free_share / int(self._axes_k[server])
+
+
+class FirstFit:
+    """Makes the scores of first fit: none is better than another."""
+
+    __slots__ = ()
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        """Take nothing from the snapshot: first fit looks only at names."""
+
+    def build_score(self, demand_r: Sequence[int]) -> Score:  # noqa: ARG002 (the same call as for best fit)
+        """Return the score for tasks of this demand."""
+        return NoPreference()
+
+
+class BestFit:
+    """Makes the scores of best fit for one snapshot."""
+
+    __slots__ = ("_axes", "_load", "_snapshot")
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        named = sorted((name, r) for r, name in enumerate(snapshot.resources))
+        self._axes = [r for _, r in named if snapshot.counts_r[r] and snapshot.total_r[r] > 0]
+        self._load: MeanLoad | None = None
+
+    def build_score(self, demand_r: Sequence[int]) -> Score:
+        """Return the score for tasks of this demand."""
+        total_r = self._snapshot.total_r
+        reference = find_dominant_axis(demand_r, total_r, self._axes)
+        if reference is None:
+            if self._load is None:
+                self._load = MeanLoad(self._snapshot.servers.capacity_kr.T)
+            return self._load
+        demand, total = demand_r[reference], total_r[reference]
+        return ShapeDistance(
+            reference,
+            tuple(
+                (r, total / total_r[r], demand_r[r] * total / (total_r[r] * demand))
+                for r in self._axes
+                if r != reference
+            ),
+        )
+
+
+def find_dominant_axis(demand_r: Sequence[int], total_r: Sequence[int], axes: Sequence[int]) -> int | None:
+    """Return the axis whose total the demand takes the largest part of, the first of equals; None if it takes none.
+
+    >>> find_dominant_axis([1, 4], [9, 18], [0, 1])
+    1
+    """
+    best, dominant = Fraction(0), None
+    for r in axes:
+        share = Fraction(demand_r[r], total_r[r])
+        if share > best:
+            best, dominant = share, r
+    return dominant

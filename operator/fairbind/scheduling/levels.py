@@ -1,0 +1,195 @@
+"""Levels: how far a tenant has come, exactly, on the pool that the policy looks at.
+
+One formula serves all fair policies. With a_i what tenant i holds anywhere, c_k a pool and w_i its weights:
+
+    level(i, k) = max over r of a_ir / (c_kr * w_ir)
+
+* the pool is the whole cluster: the weighted dominant share (DRF, NSDI 2011, sections 4.2 and 4.3; DRFH, TPDS 2015,
+  section 4);
+* one pool for each server class: the weighted virtual dominant share (PS-DSF). For a tenant whose tasks differ in shape
+  it takes the maximum of its resources and not the sum over its tasks: only the maximum keeps sharing incentive;
+* the pool is what is left on the class now: rPS-DSF (Shan et al. 2018).
+
+A resource that a pool never had does not count there: otherwise one task with a GPU would put its tenant last on every
+server without one. A resource that the pool had and that is used up makes the level infinite for who holds some of it.
+
+Levels are integers as in `fairbind.model.shares`, so ties are exact whatever factor the weights have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairbind.model import ServerTable, Snapshot, Tenant, compute_weighted_share
+from fairbind.model.servers import IntArray
+from fairbind.model.shares import KEY_BITS
+
+INFINITE_LEVEL = 1 << 4096
+"""Above every level that real amounts and weights can give."""
+
+ABSENT = -1
+"""Stands in a pool for a resource that the pool never had or that does not count."""
+
+_LOW_BITS = 32
+
+
+@dataclass(slots=True)
+class Account:
+    """What one tenant holds during a cycle, and its weights.
+
+    held_r: a_i, base units, Python integers. weight_r: weight of the tenant and of the resource in it; None where r
+    does not count. version: grows with every change of held_r. terms: for each counting r its index and weight.
+    """
+
+    name: str
+    held_r: list[int]
+    weight_r: tuple[Fraction | None, ...]
+    version: int = 0
+    terms: tuple[tuple[int, int, int], ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.terms = tuple(
+            (r, weight.denominator << KEY_BITS, weight.numerator)
+            for r, weight in enumerate(self.weight_r)
+            if weight is not None
+        )
+
+    def add(self, share_demand_r: Sequence[int]) -> None:
+        """Count one more task."""
+        self.version += 1
+        self.held_r = [held + more for held, more in zip(self.held_r, share_demand_r, strict=True)]
+
+    def compute_level(self, pool_r: Sequence[int]) -> int:
+        """Return the level on this pool as an integer that orders tenants exactly."""
+        level = 0
+        for r, factor, divisor in self.terms:
+            held, amount = self.held_r[r], pool_r[r]
+            if held > 0 and amount >= 0:
+                if amount == 0:
+                    return INFINITE_LEVEL
+                level = max(level, held * factor // (divisor * amount))
+        return level
+
+    def compute_share(self, pool_r: Sequence[int]) -> float:
+        """Return the level on this pool for people; a resource of which nothing is left is left out."""
+        denominator_r = [
+            weight * amount if weight is not None and amount > 0 else None
+            for weight, amount in zip(self.weight_r, pool_r, strict=True)
+        ]
+        return compute_weighted_share(self.held_r, denominator_r)
+
+
+def compute_account(tenant: Tenant, snapshot: Snapshot) -> Account:
+    """Return the tenant's account at the beginning of a cycle."""
+    weight_r = tuple(
+        tenant.weight * tenant.resource_weights.get(resource, 1) if counts and total > 0 else None
+        for resource, counts, total in zip(snapshot.resources, snapshot.counts_r, snapshot.total_r, strict=True)
+    )
+    return Account(tenant.name, list(tenant.allocated_r or (0,) * len(snapshot.resources)), weight_r)
+
+
+@dataclass(slots=True)
+class Pools:
+    """The pools that levels refer to. Pool p of a policy with classes is the server class p.
+
+    amount_pr: c, Python integers, ABSENT where a resource does not count. pool_k: each server's pool; None: one for
+    all. residual: whether a placement takes from the pool. version_p: grows with every change of the pool.
+    """
+
+    amount_pr: list[list[int]]
+    pool_k: NDArray[np.int32] | None = None
+    residual: bool = False
+    version_p: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.version_p = [0] * len(self.amount_pr)
+
+    def take(self, pool: int, demand_r: Sequence[int]) -> None:
+        """Take a task's demand from a residual pool; other pools stay as they are."""
+        if self.residual:
+            self.version_p[pool] += 1
+            amount_r = self.amount_pr[pool]
+            for r, demand in enumerate(demand_r):
+                if demand > 0 and amount_r[r] > 0:
+                    amount_r[r] -= demand
+
+
+def compute_cluster_pool(snapshot: Snapshot) -> Pools:
+    """Return one pool: the totals of all usable servers."""
+    return Pools([[total if total > 0 else ABSENT for total in snapshot.total_r]])
+
+
+def compute_class_pools(snapshot: Snapshot) -> Pools:
+    """Return a pool for each server class: the capacities of its usable servers together."""
+    servers = snapshot.servers
+    amount_pr = _compute_sums_by_class(servers.capacity_kr, servers)
+    return Pools([[a if a > 0 else ABSENT for a in amount_r] for amount_r in amount_pr], servers.class_k)
+
+
+def compute_residual_pools(snapshot: Snapshot) -> Pools:
+    """Return a pool for each server class: what its usable servers have left; an overcommitted one has nothing."""
+    servers = snapshot.servers
+    capacity_pr = _compute_sums_by_class(servers.capacity_kr, servers)
+    left_pr = _compute_sums_by_class(np.maximum(servers.free_kr, 0), servers)
+    amount_pr = [
+        [left if capacity > 0 else ABSENT for left, capacity in zip(left_r, capacity_r, strict=True)]
+        for left_r, capacity_r in zip(left_pr, capacity_pr, strict=True)
+    ]
+    return Pools(amount_pr, servers.class_k, residual=True)
+
+
+def _compute_sums_by_class(amount_kr: IntArray, servers: ServerTable) -> list[list[int]]:
+    """Sum over each class's usable servers, exactly: high and low digits apart, so that no int64 overflows."""
+    shape = (len(servers.class_names), amount_kr.shape[1])
+    high_pr, low_pr = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    class_k, usable_kr = servers.class_k[servers.usable_k], amount_kr[servers.usable_k]
+    np.add.at(high_pr, class_k, usable_kr >> _LOW_BITS)
+    np.add.at(low_pr, class_k, usable_kr & ((1 << _LOW_BITS) - 1))
+    return [
+        [(high << _LOW_BITS) + low for high, low in zip(high_r, low_r, strict=True)]
+        for high_r, low_r in zip(high_pr.tolist(), low_pr.tolist(), strict=True)
+    ]
+
+
+def compute_virtual_dominant_shares(
+    snapshot: Snapshot, classes_by_tenant: Mapping[str, Collection[str]] | None = None
+) -> dict[str, dict[str, float]]:
+    """Return for each tenant its weighted virtual dominant share on server classes, by the classes' names, for people.
+
+    classes_by_tenant: the names of the classes that matter for a tenant, such as those where it holds something;
+    classes without a usable server are left out. None: those where a task of the tenant that may be placed is eligible.
+    Source: PS-DSF (Khamse-Ashari et al.), weighted; for tasks of several shapes see this module's story.
+    """
+    if classes_by_tenant is None:
+        classes_by_tenant = _compute_classes_in_reach(snapshot)
+    pools = compute_class_pools(snapshot)
+    servers = snapshot.servers
+    pool_of = {
+        servers.class_names[p]: pools.amount_pr[p] for p in np.unique(servers.class_k[servers.usable_k]).tolist()
+    }
+    shares: dict[str, dict[str, float]] = {}
+    for tenant in snapshot.tenants:
+        account = compute_account(tenant, snapshot)
+        names = sorted(name for name in classes_by_tenant.get(tenant.name, ()) if name in pool_of)
+        shares[tenant.name] = {name: account.compute_share(pool_of[name]) for name in names}
+    return shares
+
+
+def _compute_classes_in_reach(snapshot: Snapshot) -> dict[str, set[str]]:
+    """Return the names of the server classes where each tenant has an eligible task."""
+    servers = snapshot.servers
+    names_of: dict[int, list[str]] = {}
+    reach: dict[str, set[str]] = {}
+    for task_class in snapshot.task_classes:
+        if task_class.blocked is None:
+            eligible_k = task_class.placement.eligible_k
+            key = id(eligible_k)
+            if key not in names_of:
+                names_of[key] = [servers.class_names[p] for p in np.unique(servers.class_k[eligible_k]).tolist()]
+            reach.setdefault(task_class.tenant, set()).update(names_of[key])
+    return reach

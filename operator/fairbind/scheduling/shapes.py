@@ -1,0 +1,177 @@
+"""Shapes: what tasks of equal demand and equal constraints share, whoever's they are: where they fit, and how well.
+
+A shape keeps one array of scores, with infinity where a task of it does not fit, and brings it up to date when it is
+asked: only servers on which something was placed since the last time are scored again. Within a cycle room only
+shrinks, so "fits nowhere" is forever and ends all work on the shape.
+
+The positions of that array are the eligible servers in the order of an arrangement: by pool, then by preference (most
+wanted first), then by name. So a question about a pool is a question about a slice, wishes rank before fit, and the
+first least score of a slice is the one whose server's name comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import inf
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairbind.model import Placement, ServerTable
+from fairbind.scheduling.fit import FloatArray, Score
+from fairbind.scheduling.levels import Pools
+from fairbind.scheduling.room import IndexArray, Room
+
+Slices = tuple[tuple[int, int], ...]
+
+FEW = 8
+"""Up to so many changed servers are scored one by one; beyond that arrays are faster (measured)."""
+
+
+class FitRule(Protocol):
+    """Makes the score of a demand."""
+
+    def build_score(self, demand_r: Sequence[int]) -> Score:
+        """Return the score for tasks of this demand."""
+        ...
+
+
+class Arrangement:
+    """The servers that a placement allows, in the order of pool, preference, name.
+
+    servers: indices, shape (n,). position_k: where each server is in it, -1 where it is not; None when it is the
+    identity. most_free_r: the most that one of its servers had left when it was made.
+    """
+
+    __slots__ = ("_slices", "most_free_r", "position_k", "servers")
+
+    def __init__(self, placement: Placement, table: ServerTable, pools: Pools, room: Room) -> None:
+        servers = np.flatnonzero(placement.eligible_k & table.usable_k)
+        if pools.pool_k is not None or placement.preference_k is not None:
+            servers, self._slices = _arrange(servers, placement, pools)
+        else:
+            self._slices = {0: ((0, len(servers)),)}
+        self.servers: IndexArray = servers
+        self.position_k: NDArray[np.intp] | None = None
+        count = len(table.names)
+        if len(servers) != count or (np.diff(servers) < 0).any():
+            self.position_k = np.full(count, -1, dtype=np.intp)
+            self.position_k[servers] = np.arange(len(servers))
+        free_rn = room.free_rk[:, servers]
+        self.most_free_r: list[int] = free_rn.max(axis=1, initial=np.iinfo(np.int64).min).tolist()
+
+    @property
+    def pools(self) -> tuple[int, ...]:
+        """The pools in which it has a server, ascending."""
+        return tuple(self._slices)
+
+    def get_slices(self, pool: int) -> Slices:
+        """Return the pool's slices as (start, stop), the most wanted first; empty ones are left out."""
+        return self._slices.get(pool, ())
+
+
+def _arrange(servers: IndexArray, placement: Placement, pools: Pools) -> tuple[IndexArray, dict[int, Slices]]:
+    """Return the servers in the order of pool, preference, name and each pool's slices of equal preference."""
+    zeros = np.zeros(len(servers), dtype=np.int64)
+    pool = zeros if pools.pool_k is None else pools.pool_k[servers].astype(np.int64)
+    wish = zeros if placement.preference_k is None else -placement.preference_k[servers].astype(np.int64)
+    order = np.lexsort((wish, pool))
+    pool, wish = pool[order], wish[order]
+    cuts = np.flatnonzero((np.diff(pool) != 0) | (np.diff(wish) != 0)) + 1
+    edges = [0, *cuts.tolist(), len(servers)]
+    slices: dict[int, Slices] = {}
+    for start, stop in pairwise(edges):
+        if start < stop:
+            at = int(pool[start])
+            slices[at] = (*slices.get(at, ()), (start, stop))
+    return servers[order], slices
+
+
+class Shape:
+    """Tasks of one demand under one placement: finds the best server for them."""
+
+    __slots__ = ("_conflicting", "_cursor", "_demanded", "_open", "_room", "_score", "_scores", "arrangement")
+
+    def __init__(
+        self, demand_r: Sequence[int], placement: Placement, arrangement: Arrangement, score: Score, room: Room
+    ) -> None:
+        self.arrangement = arrangement
+        self._demanded = [(r, demand) for r, demand in enumerate(demand_r) if demand > 0]
+        self._conflicting = placement.claims.conflicting
+        self._score = score
+        self._room = room
+        self._scores: FloatArray | None = None
+        self._cursor = 0
+        possible = all(demand <= arrangement.most_free_r[r] for r, demand in self._demanded)
+        self._open: dict[int, list[tuple[int, int]]] = (
+            {pool: list(reversed(arrangement.get_slices(pool))) for pool in arrangement.pools} if possible else {}
+        )
+
+    @property
+    def fits_nowhere(self) -> bool:
+        """Whether it has been seen that no server has room. False says nothing."""
+        return not self._open
+
+    def find_server(self, pool: int) -> int | None:
+        """Return the best server of this pool on which a task of this shape fits, or None."""
+        slices = self._open.get(pool)
+        if slices is None:
+            return None
+        scores = self._refresh()
+        while slices:
+            start, stop = slices[-1]
+            best = start + int(scores[start:stop].argmin())
+            if scores[best] != inf:
+                return best if self.arrangement.position_k is None else int(self.arrangement.servers[best])
+            slices.pop()
+        del self._open[pool]
+        return None
+
+    def _refresh(self) -> FloatArray:
+        """Return the scores after all placements so far."""
+        scores, room, arrangement = self._scores, self._room, self.arrangement
+        start, stop = self._cursor, room.log_size
+        self._cursor = stop
+        if scores is None or stop - start >= len(scores):
+            self._scores = scores = self._score_many(arrangement.servers)
+        elif stop - start > FEW:
+            changed = room.log[start:stop]
+            if arrangement.position_k is None:
+                scores[changed] = self._score_many(changed)
+            else:
+                position = arrangement.position_k[changed]
+                inside = position >= 0
+                scores[position[inside]] = self._score_many(changed[inside])
+        elif start < stop:
+            position_k = arrangement.position_k
+            for server in room.log[start:stop].tolist():
+                position = server if position_k is None else position_k[server]
+                if position >= 0:
+                    scores[position] = self._score_one(server)
+        return scores
+
+    def _score_many(self, servers: IndexArray) -> FloatArray:
+        """Return the scores of servers with these indices; infinity where a task does not fit."""
+        room = self._room
+        free_rn = room.free_rk.take(servers, axis=1)
+        scores = self._score.score_many(servers, free_rn)
+        for r, demand in self._demanded:
+            scores[free_rn[r] < demand] = inf
+        if self._conflicting and room.claimed:
+            for n, server in enumerate(servers.tolist()):
+                if not self._conflicting.isdisjoint(room.claimed.get(server, ())):
+                    scores[n] = inf
+        return scores
+
+    def _score_one(self, server: int) -> float:
+        """Return the score of one server; infinity where a task does not fit."""
+        room = self._room
+        row = room.get_row(server)
+        for r, demand in self._demanded:
+            if row[r] < demand:
+                return inf
+        if self._conflicting and not self._conflicting.isdisjoint(room.claimed.get(server, ())):
+            return inf
+        return self._score.score_one(server, row)
