@@ -6,7 +6,7 @@ wrong port fails the TLS handshake instead of talking to a stranger.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-LIFETIME = datetime.timedelta(days=365)
-CLOCK_SKEW = datetime.timedelta(minutes=5)
+LIFETIME = dt.timedelta(days=365)
+CLOCK_SKEW = dt.timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def _compute_key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 def _compute_builder(
     subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey
 ) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.UTC)
+    now = dt.datetime.now(dt.UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)

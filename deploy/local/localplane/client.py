@@ -215,5 +215,6 @@ def _read_blob(section: Json, name: str, folder: Path) -> bytes | None:
     if f"{name}-data" in section:
         return base64.b64decode(section[f"{name}-data"])
     if name in section:
-        return (folder / section[name]).read_bytes()
+        path: str = section[name]
+        return (folder / path).read_bytes()
     return None

@@ -42,7 +42,7 @@ class Layout:
 
     @property
     def etcd(self) -> Path:
-        """etcd's data."""
+        """The data of etcd."""
         return self.directory / "etcd"
 
     @property
@@ -57,7 +57,7 @@ class Layout:
 
     @property
     def kwok_config(self) -> Path:
-        """kwok's options and stages."""
+        """The options and stages of kwok."""
         return self.directory / "kwok.yaml"
 
     @property

@@ -9,19 +9,22 @@ class ToolError(RuntimeError):
     """A tool could not be had; the message says why and what to do."""
 
 
+_NETWORK_SIGNS = (
+    "dial tcp|no such host|i/o timeout|TLS handshake timeout|network is unreachable|connection refused|"
+    "connection reset|proxyconnect|Temporary failure in name resolution|NewConnectionError|Max retries exceeded|"
+    "ConnectTimeoutError|ReadTimeoutError|module lookup disabled|Failed to establish a new connection"
+)
+_NETWORK_ADVICE = (
+    "the network does not answer: check the connection (and proxy settings) and run it again; "
+    "what is there already is kept"
+)
 _CAUSES = (
-    (r"no space left on device|Errno 28|disk quota exceeded", "the disk is full: free some GB and run it again"),
-    (
-        r"dial tcp|no such host|i/o timeout|TLS handshake timeout|network is unreachable|connection refused|"
-        r"connection reset|proxyconnect|Temporary failure in name resolution|NewConnectionError|Max retries exceeded|"
-        r"ConnectTimeoutError|ReadTimeoutError|module lookup disabled|Failed to establish a new connection",
-        "the network does not answer: check the connection (and proxy settings) and run it again; "
-        "what is there already is kept",
-    ),
-    (r"THESE PACKAGES DO NOT MATCH THE HASHES|checksum mismatch|SECURITY ERROR", "a download is not what was pinned"),
-    (r"No matching distribution|is not a supported wheel", "there is no ready-made package for this platform"),
-    (r"[Pp]ermission denied", "a file or folder belongs to somebody else"),
-    (r"signal: killed|cannot allocate memory", "memory ran out: close other programs and run it again"),
+    ("no space left on device|Errno 28|disk quota exceeded", "the disk is full: free some GB and run it again"),
+    (_NETWORK_SIGNS, _NETWORK_ADVICE),
+    ("THESE PACKAGES DO NOT MATCH THE HASHES|checksum mismatch|SECURITY ERROR", "a download is not what was pinned"),
+    ("No matching distribution|is not a supported wheel", "there is no ready-made package for this platform"),
+    ("[Pp]ermission denied", "a file or folder belongs to somebody else"),
+    ("signal: killed|cannot allocate memory", "memory ran out: close other programs and run it again"),
 )
 
 

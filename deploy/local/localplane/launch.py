@@ -52,7 +52,7 @@ def _start_watcher(parent_pid: int) -> None:
 def main() -> None:
     """Tie this process to its parent and become the program."""
     tie_to_parent(int(sys.argv[1]))
-    os.execv(sys.argv[2], sys.argv[2:])
+    os.execv(sys.argv[2], sys.argv[2:])  # noqa: S606  no shell is wanted
 
 
 if __name__ == "__main__":

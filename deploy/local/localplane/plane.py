@@ -294,37 +294,25 @@ class ControlPlane:
         namespace: str = "fairbind-system",
         chart: Path = CHART,
     ) -> None:
-        """Install or upgrade the chart with helm; raise PlaneError with helm's words when it refuses."""
+        """Install or upgrade the chart with helm and wait until its CRDs are served.
+
+        Raises PlaneError with helm's words when it refuses.
+        """
         values_file = self.directory / f"values-{release}.json"
         values_file.write_text(json.dumps(dict(values or {})), encoding="utf-8")
-        self.run_helm(
-            ["upgrade", "--install", release, str(chart), f"--namespace={namespace}", "--create-namespace"]
-            + [f"--values={values_file}"]
-        )
+        target = [release, str(chart), f"--namespace={namespace}", "--create-namespace"]
+        self.run_helm(["upgrade", "--install", *target, f"--values={values_file}"])
+        self._wait(lambda: are_crds_served(self.client), "the chart's CRDs to be served", self._components)
 
     def run_helm(self, arguments: Sequence[str]) -> str:
         """Run helm as the administrator and return what it prints; raise PlaneError when it fails."""
-        return self._run("helm", [*arguments, f"--kubeconfig={self.kubeconfig}"])
+        return run_tool(self._tools, "helm", [*arguments, f"--kubeconfig={self.kubeconfig}"], self.directory)
 
     def run_kubectl(self, arguments: Sequence[str]) -> str:
         """Run kubectl as the administrator and return what it prints; raise PlaneError when it fails."""
-        return self._run("kubectl", [f"--kubeconfig={self.kubeconfig}", *arguments])
+        return run_tool(self._tools, "kubectl", [*arguments, f"--kubeconfig={self.kubeconfig}"], self.directory)
 
     # --- inside ---
-
-    def _run(self, tool: str, arguments: Sequence[str]) -> str:
-        home = self.directory / "home"
-        home.mkdir(exist_ok=True)
-        result = subprocess.run(
-            [self._tools.path(tool), *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**_compute_environment(), "HOME": str(home), "HELM_CACHE_HOME": str(home / "cache")},
-        )
-        if result.returncode != 0:
-            raise PlaneError(f"{tool} {' '.join(arguments[:2])} failed: {(result.stderr or result.stdout).strip()}")
-        return result.stdout
 
     def _write_files(self) -> None:
         layout = self.layout
@@ -355,7 +343,7 @@ class ControlPlane:
         raise PlaneError(f"chosen ports were taken by others {PORT_ATTEMPTS} times in a row")
 
     def _spawn(self, component: _Component) -> None:
-        argv = [self._tools.path(component.name), *component.arguments]
+        argv: list[str | Path] = [self._tools.path(component.name), *component.arguments]
         component.process = processes.spawn(
             argv, self.logs(component.name), environment=_compute_environment(), directory=self.directory
         )
@@ -444,6 +432,40 @@ class ControlPlane:
         with ApiClient(url, tls=tls, connections=1) as etcd:
             answer: Json = etcd.post(path, body)
             return answer
+
+
+def run_tool(tools: Tools, name: str, arguments: Sequence[str], folder: Path) -> str:
+    """Run a command line tool and return what it prints; raise PlaneError with its words when it fails.
+
+    folder: where it may keep its caches, so that it neither finds nor leaves anything in the user's home.
+    """
+    home = folder / "home"
+    home.mkdir(exist_ok=True)
+    environment = {**_compute_environment(), "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
+    result = subprocess.run(
+        [tools.path(name), *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    if result.returncode != 0:
+        raise PlaneError(f"{name} {' '.join(arguments[:2])} failed: {(result.stderr or result.stdout).strip()}")
+    return result.stdout
+
+
+def are_crds_served(client: ApiClient) -> bool:
+    """Tell whether every CRD that there is can be listed: a new one answers 404, then 429, for a moment."""
+    for crd in client.items("/apis/apiextensions.k8s.io/v1/customresourcedefinitions"):
+        spec = crd["spec"]
+        versions = [version["name"] for version in spec["versions"] if version["served"]]
+        for version in versions:
+            try:
+                client.get(f"/apis/{spec['group']}/{version}/{spec['names']['plural']}", limit=1)
+            except ApiError:
+                return False
+    return True
 
 
 def _compute_environment() -> dict[str, str]:

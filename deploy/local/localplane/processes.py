@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,12 +22,21 @@ if TYPE_CHECKING:
 LAUNCHER = Path(__file__).with_name("launch.py")
 
 
+@dataclass(frozen=True, slots=True)
+class _Request:
+    argv: list[str]
+    log: Path
+    environment: Mapping[str, str] | None
+    directory: Path | None
+    answer: Future[subprocess.Popen[bytes]]
+
+
 class _Spawner:
     """The one thread that makes children."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._requests: queue.SimpleQueue[tuple[list[str], Path, Mapping[str, str] | None, Path | None, Future]]
+        self._requests: queue.SimpleQueue[_Request] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._pid = 0
 
@@ -40,30 +50,28 @@ class _Spawner:
                 self._thread = threading.Thread(target=self._serve, name="spawner", daemon=True)
                 self._thread.start()
         answer: Future[subprocess.Popen[bytes]] = Future()
-        self._requests.put((argv, log, environment, directory, answer))
+        self._requests.put(_Request(argv, log, environment, directory, answer))
         return answer.result()
 
     def _serve(self) -> None:
         while True:
-            argv, log, environment, directory, answer = self._requests.get()
+            request = self._requests.get()
             try:
-                answer.set_result(_start(argv, log, environment, directory))
-            except OSError as error:
-                answer.set_exception(error)
+                request.answer.set_result(_start(request))
+            except Exception as error:  # noqa: BLE001  it belongs to whoever asked
+                request.answer.set_exception(error)
 
 
-def _start(
-    argv: list[str], log: Path, environment: Mapping[str, str] | None, directory: Path | None
-) -> subprocess.Popen[bytes]:
+def _start(request: _Request) -> subprocess.Popen[bytes]:
     launcher = [sys.executable, "-I", "-S", str(LAUNCHER), str(os.getpid())]
-    with log.open("ab") as output:
+    with request.log.open("ab") as output:
         return subprocess.Popen(
-            [*launcher, *argv],
+            [*launcher, *request.argv],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=environment,
-            cwd=directory,
+            env=request.environment,
+            cwd=request.directory,
             start_new_session=True,  # a Ctrl-C in the terminal is for us; we stop the children in order
         )
 

@@ -146,7 +146,7 @@ def _build(go: Path, tool: Tool, folder: Path, position: str, report: Callable[[
     partial = folder / f".{tool.name}.partial"
     log = folder.parent / f"{tool.name}.log"
     log.unlink(missing_ok=True)
-    argv = [go, "build", *_compute_flags(), "-o", partial, tool.package]
+    argv: list[str | Path] = [go, "build", *_compute_flags(), "-o", partial, tool.package]
     expectation = tool.build_seconds * MEASURED_CORES / max(1, os.cpu_count() or 1)
     cores = f"{os.cpu_count()} cores" if os.cpu_count() != 1 else "1 core"
     line = f"building {tool.name} {position}, at most about {_describe_duration(expectation)} on {cores}"

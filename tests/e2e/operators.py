@@ -1,0 +1,167 @@
+"""``fairbind operator`` as a child process, looked at from outside: probes, metrics, log, signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import urllib3
+from prometheus_client.parser import text_string_to_metric_families
+
+from e2e.waiting import PATIENCE_SECONDS
+from localplane import processes
+from localplane.ports import find_free_ports
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Mapping, Sequence
+
+PROGRAM = Path(sys.executable).with_name("fairbind")
+NAMESPACE = "fairbind-system"
+SERVICE_ACCOUNT = "fairbind"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One line of the metrics page."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """One scrape. Names are the samples' own: ``..._total``, ``..._bucket``, ``..._count``."""
+
+    samples: Sequence[Sample]
+    text: str
+
+    def select(self, name: str, **labels: str) -> list[Sample]:
+        """Return the samples of a name that carry these labels (and maybe more)."""
+        return [
+            sample
+            for sample in self.samples
+            if sample.name == name and all(sample.labels.get(key) == text for key, text in labels.items())
+        ]
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """Return the value of the one sample with these labels, None when there is none; fail when there are more."""
+        found = self.select(name, **labels)
+        assert len(found) <= 1, f"{len(found)} samples of {name} {labels}"
+        return found[0].value if found else None
+
+    def total(self, name: str, **labels: str) -> float:
+        """Return the sum of the samples with these labels."""
+        return sum(sample.value for sample in self.select(name, **labels))
+
+
+def parse_metrics(text: str) -> Metrics:
+    """Parse a page in Prometheus' text format."""
+    families = text_string_to_metric_families(text)
+    samples = [Sample(line.name, line.labels, line.value) for family in families for line in family.samples]
+    return Metrics(samples, text)
+
+
+@dataclass(slots=True)
+class Operator:
+    """A running (or ended) operator."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    address: str
+    log: Path
+    _pool: urllib3.PoolManager = field(default_factory=lambda: urllib3.PoolManager(retries=False), repr=False)
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self.process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process has not ended."""
+        return self.process.poll() is None
+
+    def fetch(self, path: str, **headers: str) -> tuple[int, str]:
+        """Return status and text of a page; (0, reason) when it cannot be reached."""
+        try:
+            answer = self._pool.request("GET", f"http://{self.address}{path}", headers=headers, timeout=10.0)
+        except urllib3.exceptions.HTTPError as error:
+            return 0, str(error)
+        return answer.status, answer.data.decode()
+
+    def metrics(self) -> Metrics:
+        """Scrape and parse the metrics."""
+        status, text = self.fetch("/metrics")
+        assert status == 200, f"{self.name} answers {status} to /metrics: {text[:200]}"
+        return parse_metrics(text)
+
+    def is_ready(self) -> bool:
+        """Whether /readyz says so."""
+        return self.fetch("/readyz")[0] == 200
+
+    def is_leader(self) -> bool:
+        """Whether the operator says that it leads."""
+        status, text = self.fetch("/metrics")
+        return status == 200 and parse_metrics(text).value("fairbind_leader") == 1.0
+
+    def wait_ready(self, timeout: float = PATIENCE_SECONDS) -> None:
+        """Wait until it is ready; fail at once when it ends instead."""
+        deadline = time.monotonic() + timeout
+        while not self.is_ready():
+            assert self.is_running, f"{self.name} ended with {self.process.returncode}:\n{self.read_log()}"
+            assert time.monotonic() < deadline, f"{self.name} is not ready after {timeout} s:\n{self.read_log()}"
+            time.sleep(0.05)
+
+    def wait_ended(self, timeout: float = PATIENCE_SECONDS) -> int:
+        """Wait until the process has ended by itself and return its exit status (negative: the signal)."""
+        return self.process.wait(timeout=timeout)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self.process.send_signal(number)
+
+    def freeze(self) -> None:
+        """Stop the process in its tracks (SIGSTOP)."""
+        self.send(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let a frozen process go on."""
+        self.send(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End it at once (SIGKILL)."""
+        processes.kill(self.process)
+
+    def stop(self, timeout: float = 30.0) -> int:
+        """Ask it to end (SIGTERM) and return the exit status; kill it when it does not."""
+        if self.is_running:
+            self.thaw()
+        processes.terminate(self.process, timeout)
+        return self.process.returncode
+
+    def read_log(self, lines: int = 40) -> str:
+        """Return the end of its log."""
+        return processes.read_tail(self.log, lines)
+
+    def close(self) -> None:
+        """Kill it if it still runs and close our connections to it."""
+        self.kill()
+        self._pool.clear()
+
+
+def start_operator(
+    kubeconfig: Path, log: Path, arguments: Sequence[str] = (), *, environment: Mapping[str, str] | None = None
+) -> Operator:
+    """Start ``fairbind operator`` on a free port; it dies with this process. It is not ready yet."""
+    address = f"127.0.0.1:{find_free_ports(1)[0]}"
+    fixed = [f"--kubeconfig={kubeconfig}", f"--namespace={NAMESPACE}", f"--metrics-address={address}"]
+    everything = {**os.environ, **(environment or {})}
+    process = processes.spawn([PROGRAM, "operator", *fixed, *arguments], log, environment=everything)
+    return Operator(log.stem, process, address, log)

@@ -1,0 +1,55 @@
+"""Waiting on conditions: as long as it takes, but not for ever, and with the last thing seen when it was in vain."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+import urllib3
+
+from localplane.client import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Seen = TypeVar("Seen")
+
+# Generous: a busy machine with two cores must not make an honest test fail.
+PATIENCE_SECONDS = 60.0
+
+
+def wait_for(
+    condition: Callable[[], Seen],
+    timeout: float = PATIENCE_SECONDS,
+    describe: str | Callable[[], str] = "",
+    *,
+    pause: float = 0.1,
+) -> Seen:
+    """Call ``condition`` until it returns something true and return that; fail after ``timeout`` seconds.
+
+    A refusal of the API server, a lost connection or a failed assertion inside the condition counts as "not yet"; the
+    last one is shown. describe: what is waited for, or a function that says how things stand when it was in vain.
+    """
+    deadline = time.monotonic() + timeout
+    seen: object = None
+    while True:
+        try:
+            result = condition()
+            if result:
+                return result
+            seen = result
+        except (ApiError, urllib3.exceptions.HTTPError, AssertionError) as error:
+            seen = error
+        if time.monotonic() > deadline:
+            what = describe() if callable(describe) else describe
+            raise AssertionError(f"waited {timeout:.0f} s in vain for {what or condition!r}; last seen: {seen!r}")
+        time.sleep(pause)
+
+
+def never(condition: Callable[[], object], seconds: float, describe: str, *, pause: float = 0.1) -> None:
+    """Fail as soon as ``condition`` returns something true within so many seconds: for what must not happen."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        seen = condition()
+        assert not seen, f"{describe}: {seen!r}"
+        time.sleep(pause)
