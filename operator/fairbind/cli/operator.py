@@ -6,17 +6,15 @@ import asyncio
 import logging
 import os
 import signal
-import socket
 import sys
-import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from fairbind import __version__
 from fairbind.cli.logs import LogFormat, set_up_logging
 from fairbind.kube.api import ApiClient
 from fairbind.kube.credentials import Credentials, load_credentials
+from fairbind.kube.elector import make_identity
 from fairbind.kube.health import Health
 from fairbind.kube.service import OperatorSettings, run_operator
 from fairbind.web.metrics import Metrics
@@ -39,7 +37,7 @@ def serve(
 ) -> None:
     """Run the operator until it is asked to stop. Raises FairbindError; PermanentClusterError for bad settings."""
     address = parse_address(metrics_address)
-    settings = OperatorSettings(namespace=namespace, scheduler_name=scheduler_name, identity=_make_identity())
+    settings = OperatorSettings(namespace=namespace, scheduler_name=scheduler_name, identity=make_identity())
     set_up_logging(log_format, log_level)
     credentials = load_credentials(kubeconfig)
     with asyncio.Runner(loop_factory=_find_loop_factory()) as runner:
@@ -71,21 +69,17 @@ async def _serve(credentials: Credentials, settings: OperatorSettings, address: 
     _log.info("stopped")
 
 
-@dataclass(slots=True)
 class StopSignals:
     """SIGTERM and SIGINT: the first asks for an orderly end, the second ends the process at once."""
 
-    loop: asyncio.AbstractEventLoop
-    requested: asyncio.Event
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
+        self._loop = loop
         self.requested = asyncio.Event()
 
     def install(self) -> None:
         """Take the signals, also back from somebody who took them from us."""
         for number in STOP_SIGNALS:
-            self.loop.add_signal_handler(number, self._receive, number)
+            self._loop.add_signal_handler(number, self._receive, number)
 
     def _receive(self, number: signal.Signals) -> None:
         if self.requested.is_set():
@@ -94,11 +88,6 @@ class StopSignals:
             os._exit(SIGNAL_EXIT_BASE + number)
         _log.info("%s: finishing the bindings in flight", number.name)
         self.requested.set()
-
-
-def _make_identity() -> str:
-    """Return a name for this run that no other run has: a pod's container restarts under the same host name."""
-    return f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
 
 
 def _find_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -1,0 +1,213 @@
+"""Tenants and SchedulingPolicies, followed through kopf. The only module that knows kopf.
+
+kopf owns the watching of these rare objects: connections, resuming, relisting, one queue for each object. Three things
+are ours, because a scheduler must not miss a weight:
+
+1. Before kopf starts, both kinds are listed once, and nothing is decided until that worked. A CRD that is missing or a
+   verb that is forbidden is said here, with what to do, and tried again until it is there.
+2. kopf does not tell of objects that were deleted while its watch was broken, so both kinds are listed again every
+   half minute and compared; that costs two requests that the API server answers from memory.
+3. kopf ends when something happens that it was not made for (its CRD is deleted); then it is started again from step 1.
+
+kopf gets handlers for raw events only. It then never writes to an object: no finalizer, no annotation, no event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import aiohttp
+import kopf
+import msgspec
+
+from fairbind.kube.api import ApiClient
+from fairbind.kube.credentials import Credentials
+from fairbind.kube.errors import ApiError, TransientClusterError
+from fairbind.kube.health import Health
+from fairbind.kube.objects import ObjectTable
+from fairbind.kube.observer import Observer
+
+GROUP = "fairbind.io"
+VERSION = "v1alpha1"
+TENANTS = "tenants"
+POLICIES = "schedulingpolicies"
+KINDS = (TENANTS, POLICIES)
+
+RELIST_SECONDS = 30.0
+RETRY_SECONDS = 2.0
+REMIND_SECONDS = 60.0
+"""A problem that lasts is logged again this often."""
+NOT_FOUND = 404
+FORBIDDEN = 403
+
+_log = logging.getLogger(__name__)
+
+
+class CustomResources:
+    """Keeps the tables of Tenants and SchedulingPolicies up to date, through kopf.
+
+    reinstall_signals: called after kopf took the process's signal handlers, to take them back.
+    """
+
+    def __init__(
+        self,
+        api: ApiClient,
+        credentials: Credentials,
+        tables: Mapping[str, ObjectTable],
+        *,
+        observer: Observer,
+        health: Health,
+        reinstall_signals: Callable[[], None],
+    ) -> None:
+        self._api = api
+        self._credentials = credentials
+        self._tables = tables
+        self._observer = observer
+        self._health = health
+        self._reinstall_signals = reinstall_signals
+        self._reminded_at: dict[str, float] = {}
+        self._is_missing = dict.fromkeys(KINDS, False)
+        self.listed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Follow both kinds until cancelled."""
+        while True:
+            await self._list_until_it_works()
+            self.listed.set()
+            problem = await self._run_kopf()
+            for kind in KINDS:
+                self._observer.watch_restarted(kind, "connection")
+            _log.debug("kopf ended and is started again: %s", problem)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _list_until_it_works(self) -> None:
+        while True:
+            if await self._list_everything():
+                return
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _list_everything(self) -> bool:
+        """List both kinds and replace what the tables have. False when one could not be listed; what was, is taken."""
+        outcomes = [await self._list_kind(kind) for kind in KINDS]
+        return all(outcomes)
+
+    async def _list_kind(self, kind: str) -> bool:
+        try:
+            answer = await self._api.request("GET", f"/apis/{GROUP}/{VERSION}/{kind}")
+        except (ApiError, TransientClusterError) as error:
+            self._is_missing[kind] = isinstance(error, ApiError) and error.status in {NOT_FOUND, FORBIDDEN}
+            self._report(kind, _explain(kind, error))
+            return False
+        self._is_missing[kind] = False
+        found = msgspec.json.decode(answer)
+        self._tables[kind].replace(found.get("items") or [], found["metadata"].get("resourceVersion", ""))
+        if self._health.clear_problem(kind):
+            _log.info("%s.%s: listed", kind, GROUP)
+        self._reminded_at.pop(kind, None)
+        return True
+
+    def _report(self, kind: str, problem: str) -> None:
+        now = asyncio.get_running_loop().time()
+        is_new = self._health.set_problem(kind, problem)
+        if is_new or now - self._reminded_at.get(kind, -REMIND_SECONDS) >= REMIND_SECONDS:
+            _log.warning("%s.%s: %s", kind, GROUP, problem)
+            self._reminded_at[kind] = now
+
+    async def _run_kopf(self) -> str:
+        """Run kopf until it, or the comparison beside it, finds that it cannot go on; return why."""
+        settings, registry = _make_settings(), self._make_registry()
+        tasks = await kopf.spawn_tasks(registry=registry, settings=settings, clusterwide=True, standalone=True)
+        self._reinstall_signals()
+        own = asyncio.create_task(self._compare_regularly(), name="compare-custom-resources")
+        try:
+            done, _ = await asyncio.wait([*tasks, own], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            # kopf.run_tasks() would also end every task that was born after kopf, such as each binding in flight.
+            await _cancel_and_wait([own, *tasks])
+        return ", ".join(sorted(_describe_end(task) for task in done))
+
+    async def _compare_regularly(self) -> None:
+        """Return when a kind can no longer be listed for a reason that kopf would not survive."""
+        while True:
+            await asyncio.sleep(RELIST_SECONDS)
+            if not await self._list_everything() and any(self._is_missing.values()):
+                return
+
+    def _make_registry(self) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+
+        async def login(**_: Any) -> kopf.AiohttpSession:
+            return self._make_session()
+
+        kopf.on.login(registry=registry, id="login")(login)
+        for kind, table in self._tables.items():
+            kopf.on.event(GROUP, VERSION, kind, registry=registry, id=kind)(_make_event_handler(table))
+        return registry
+
+    def _make_session(self) -> kopf.AiohttpSession:
+        """Make the session that kopf uses until a 401, after which it closes it and asks for another."""
+        access = self._credentials.access
+
+        async def authorize(
+            request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+        ) -> aiohttp.ClientResponse:
+            if authorization := await self._credentials.authorization():
+                request.headers["Authorization"] = authorization
+            return await handler(request)
+
+        context = self._credentials.ssl_context
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=context if context is not None else True),
+            middlewares=[authorize],
+            proxy=access.proxy,
+        )
+        return kopf.AiohttpSession(server=access.server, aiohttp_session=session)
+
+
+def _make_event_handler(table: ObjectTable) -> Callable[..., Any]:
+    async def handle(event: Mapping[str, Any], **_: Any) -> None:
+        if event["type"] == "DELETED":
+            table.delete(event["object"])
+        else:
+            table.apply(event["object"])
+
+    return handle
+
+
+def _make_settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.scanning.disabled = True  # whether the CRDs are there is our own business: step 1 above
+    settings.process.ultimate_exiting_timeout = None  # would kill us minutes after kopf was started again
+    settings.networking.request_timeout = 15.0
+    settings.networking.connect_timeout = 10.0
+    settings.networking.error_backoffs = (1.0, 1.0, 2.0)
+    settings.queueing.exit_timeout = 0.5
+    return settings
+
+
+def _explain(kind: str, error: ApiError | TransientClusterError) -> str:
+    if isinstance(error, ApiError) and error.status == NOT_FOUND:
+        return "the CRD is not installed; apply crds/ or install the chart"
+    if isinstance(error, ApiError) and error.status == FORBIDDEN:
+        return f"forbidden: {error.message}; the chart's ClusterRole grants get, list and watch on {kind}.{GROUP}"
+    return str(error)
+
+
+def _describe_end(task: asyncio.Task[Any]) -> str:
+    if task.cancelled():
+        return f"{task.get_name()} was cancelled"
+    error = task.exception()
+    return f"{task.get_name()} ended" if error is None else f"{task.get_name()}: {error}"
+
+
+async def _cancel_and_wait(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.gather(*tasks, return_exceptions=True)

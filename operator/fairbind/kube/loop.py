@@ -1,0 +1,270 @@
+"""The loop that decides: woken by changes, one cycle for a batch of them, bindings carried out beside it.
+
+A cycle starts when something changed, `COALESCE_SECONDS` later, so that the order is decided over the batch and not by
+who arrived first within it; when cycles are long the pause grows with them, so that deciding takes at most about half
+of the time. A cycle decides no more than keeps the binder busy while the next one is made: decisions stay fresh, and
+the order stays right when something changes in the middle of a long backlog. Decisions are assumed in the mirror at
+once, so the next cycle counts them although the API server has not heard of them yet.
+
+A binding that failed gives its room back at once, and its pod waits for the API's word: 1 to 10 seconds, longer each
+time. A cycle that raises an error executes nothing, is counted, and is tried again later; the loop goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from fairbind.kube.binder import BindResult
+from fairbind.kube.health import Health
+from fairbind.kube.observer import Observer
+from fairbind.model import Bind, CycleReport, PolicySettings, Snapshot, Task, TaskClass, Wait
+from fairbind.scheduling import run_cycle
+
+COALESCE_SECONDS = 0.05
+BEAT_SECONDS = 5.0
+SWEEP_SECONDS = 300.0
+MAX_OUTSTANDING = 192
+"""Decisions that are not carried out yet, at most: three times what the binder has in flight."""
+LOW_WATER = 96
+"""A cycle that was ended by the limit goes on when no more than this are left."""
+FIRST_POSTPONE_SECONDS = 1.0
+MAX_POSTPONE_SECONDS = 10.0
+FAILED_CYCLE_SECONDS = 1.0
+FORGET_SECONDS = 600.0
+REPEAT_WAIT_SECONDS = 30.0
+"""A class whose reasons only changed in their numbers is told to the recorder again this often."""
+
+_log = logging.getLogger(__name__)
+
+
+class PodRecord(Protocol):
+    """What the loop must know of a pod. created: seconds since the epoch."""
+
+    @property
+    def namespace(self) -> str: ...  # noqa: D102
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def created(self) -> float: ...  # noqa: D102
+
+
+class World(Protocol):
+    """The mirror, as the loop sees it."""
+
+    @property
+    def settings(self) -> PolicySettings: ...  # noqa: D102
+    def build_snapshot(self) -> Snapshot: ...  # noqa: D102
+    def assume(self, uid: str, node: str) -> bool: ...  # noqa: D102
+    def forget(self, uid: str) -> None: ...  # noqa: D102
+    def find_pod(self, uid: str) -> PodRecord | None: ...  # noqa: D102
+    def note_waits(self, waits: Sequence[Wait]) -> None: ...  # noqa: D102
+
+
+class BindCarrier(Protocol):
+    """The binder, as the loop sees it."""
+
+    async def bind(self, namespace: str, name: str, uid: str, node: str) -> BindResult: ...  # noqa: D102
+
+
+class Announcer(Protocol):
+    """Who tells users what became of their pods."""
+
+    def scheduled(self, pod: PodRecord, uid: str, node: str) -> None: ...  # noqa: D102
+    def waits(self, wait: Wait, node_count: int, settings: PolicySettings) -> None: ...  # noqa: D102
+
+
+@dataclass(slots=True)
+class _Postponed:
+    """A pod whose binding failed. until: not decided on before; on the loop's clock."""
+
+    until: float
+    seconds: float
+
+
+class SchedulingLoop:
+    """Decides while `may_decide` says so, and has the decisions carried out."""
+
+    def __init__(
+        self,
+        world: World,
+        binder: BindCarrier,
+        announcer: Announcer,
+        *,
+        observer: Observer,
+        health: Health,
+        may_decide: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """wall_clock: seconds since the epoch, as pods' creation times are. clock: monotonic."""
+        self._world = world
+        self._binder = binder
+        self._announcer = announcer
+        self._observer = observer
+        self._health = health
+        self._may_decide = may_decide
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._wake = asyncio.Event()
+        self._outstanding: set[asyncio.Task[None]] = set()
+        self._postponed: dict[str, _Postponed] = {}
+        self._has_more = False
+        self._last_cycle_seconds = 0.0
+        self._told: dict[TaskClass, tuple[Hashable, float]] = {}
+        self.decides_since_start = 0
+
+    def wake(self) -> None:
+        """Something changed: a cycle may decide more, or differently."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Decide until cancelled. Bindings in flight go on after it."""
+        swept_at = self._clock()
+        while True:
+            self._health.beat()
+            try:
+                await asyncio.wait_for(self._wake.wait(), BEAT_SECONDS)
+            except TimeoutError:
+                if self._clock() - swept_at < SWEEP_SECONDS:
+                    continue
+                swept_at = self._clock()
+            if not self._has_more:
+                await asyncio.sleep(max(COALESCE_SECONDS, self._last_cycle_seconds))
+            self._wake.clear()
+            room = MAX_OUTSTANDING - len(self._outstanding)
+            if self._has_more and len(self._outstanding) > LOW_WATER:
+                continue  # woken again when enough of them have ended
+            if room > 0 and self._may_decide():
+                await self._decide(room)
+
+    async def drain(self, timeout_seconds: float) -> bool:
+        """Wait for the bindings in flight; True when all have ended in time."""
+        if not self._outstanding:
+            return True
+        _, pending = await asyncio.wait(set(self._outstanding), timeout=timeout_seconds)
+        return not pending
+
+    async def _decide(self, limit: int) -> None:
+        started = self._clock()
+        try:
+            snapshot = exclude_tasks(self._world.build_snapshot(), self._find_postponed(started))
+            settings = self._world.settings
+            if not snapshot.task_classes:
+                self._has_more = False
+                self._world.note_waits(())
+                return
+            report = run_cycle(snapshot, settings, self._wall_clock(), limit=limit)
+            self._execute(report)
+            if report.complete:
+                self._tell(report, len(snapshot.servers.names), settings)
+            self._world.note_waits(report.waits)
+        except Exception:
+            self._observer.cycle_failed()
+            _log.exception("a scheduling cycle failed; the next one is in %s s", FAILED_CYCLE_SECONDS)
+            await asyncio.sleep(FAILED_CYCLE_SECONDS)
+            self.wake()
+            return
+        self._has_more = not report.complete
+        if self._has_more and len(self._outstanding) <= LOW_WATER:
+            self.wake()
+        self._last_cycle_seconds = self._clock() - started
+        self._observer.cycle_finished(self._last_cycle_seconds)
+        _log.debug(
+            "cycle: %d decided, %d classes wait, %s, %.1f ms",
+            len(report.bindings),
+            len(report.waits),
+            "complete" if report.complete else "more to do",
+            self._last_cycle_seconds * 1000,
+        )
+
+    def _execute(self, report: CycleReport) -> None:
+        for bind in report.bindings:
+            pod = self._world.find_pod(bind.task.uid)
+            if pod is None or not self._world.assume(bind.task.uid, bind.server):
+                continue  # it went away while we decided
+            self.decides_since_start += 1
+            task = asyncio.get_running_loop().create_task(self._carry_out(bind, pod), name=f"bind {bind.task.name}")
+            self._outstanding.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._outstanding.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("%s: %s", task.get_name(), error, exc_info=error)
+        if self._has_more and len(self._outstanding) <= LOW_WATER:
+            self.wake()
+
+    async def _carry_out(self, bind: Bind, pod: PodRecord) -> None:
+        uid = bind.task.uid
+        result = BindResult.FAILED
+        try:
+            result = await self._binder.bind(pod.namespace, pod.name, uid, bind.server)
+        finally:
+            if result is not BindResult.BOUND:
+                self._world.forget(uid)
+        if result is BindResult.BOUND:
+            self._postponed.pop(uid, None)
+            self._observer.pod_scheduled(self._wall_clock() - pod.created)
+            self._announcer.scheduled(pod, uid, bind.server)
+            _log.debug("%s/%s -> %s", pod.namespace, pod.name, bind.server)
+        elif result is not BindResult.FENCED:
+            self._postpone(uid)
+            _log.debug("%s/%s -> %s: %s", pod.namespace, pod.name, bind.server, result.value)
+
+    def _postpone(self, uid: str) -> None:
+        known = self._postponed.get(uid)
+        seconds = FIRST_POSTPONE_SECONDS if known is None else min(2 * known.seconds, MAX_POSTPONE_SECONDS)
+        self._postponed[uid] = _Postponed(self._clock() + seconds, seconds)
+        asyncio.get_running_loop().call_later(seconds, self.wake)
+
+    def _find_postponed(self, now: float) -> frozenset[str]:
+        """Return the pods that must not be decided on now; forget those that failed long ago."""
+        if not self._postponed:
+            return frozenset()
+        for uid in [uid for uid, entry in self._postponed.items() if now - entry.until > FORGET_SECONDS]:
+            del self._postponed[uid]
+        return frozenset(uid for uid, entry in self._postponed.items() if entry.until > now)
+
+    def _tell(self, report: CycleReport, node_count: int, settings: PolicySettings) -> None:
+        """Pass the waits on, but those whose class and kinds of reasons are as they were a moment ago."""
+        now, told = self._clock(), {}
+        for wait in report.waits:
+            kinds = (_kinds_of_reasons(wait), wait.waiting == len(wait.task_class.tasks))
+            known = self._told.get(wait.task_class)
+            if known is not None and known[0] == kinds and now - known[1] < REPEAT_WAIT_SECONDS:
+                told[wait.task_class] = known
+                continue
+            told[wait.task_class] = (kinds, now)
+            self._announcer.waits(wait, node_count, settings)
+        self._told = told
+
+
+def _kinds_of_reasons(wait: Wait) -> Hashable:
+    return (
+        wait.blocked,
+        tuple(reason for reason, _ in wait.rejections),
+        None if wait.fairness is None else wait.fairness.next_tenant,
+    )
+
+
+def exclude_tasks(snapshot: Snapshot, uids: frozenset[str]) -> Snapshot:
+    """Return the snapshot without these tasks, and without the classes that have no other; itself for no uids."""
+    if not uids:
+        return snapshot
+
+    def keep(tasks: Sequence[Task]) -> tuple[Task, ...]:
+        return tuple(task for task in tasks if task.uid not in uids)
+
+    classes = []
+    for task_class in snapshot.task_classes:
+        if any(task.uid in uids for task in task_class.tasks):
+            if kept := keep(task_class.tasks):
+                classes.append(replace(task_class, tasks=kept))
+        else:
+            classes.append(task_class)
+    return replace(snapshot, task_classes=tuple(classes))
