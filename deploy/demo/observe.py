@@ -1,0 +1,174 @@
+"""What the demo sees: the operator's metrics and what the API server says about waiting pods, as one `Sample`.
+
+Shares, weights and counts come from the operator's own /metrics, so that the table shows what an administrator's
+Prometheus would. Why somebody waits comes from the API, as `kubectl describe pod` would show it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from demo.workload import KIND_LABEL, DemoTenant
+from localplane.client import ApiClient
+
+Json = dict[str, Any]
+Series = Mapping[str, Sequence[tuple[Mapping[str, str], float]]]
+
+SHOWN_RESOURCES = ("cpu", "memory", "nvidia.com/gpu")
+NO_REASON_YET = "its turn has not come yet"
+
+
+@dataclass(frozen=True, slots=True)
+class TenantSight:
+    """One tenant now. share, weighted_share: from 0. allocated: base units. why: why its first waiting pod waits."""
+
+    name: str
+    weight: float
+    dominant_resource: str | None
+    share: float
+    weighted_share: float
+    allocated: Mapping[str, float]
+    running: int
+    waiting: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How much of a resource all tenants hold, in base units."""
+
+    resource: str
+    allocated: float
+    capacity: float
+
+    @property
+    def fraction(self) -> float:
+        """From 0 to 1; 0 when there is none of it."""
+        return self.allocated / self.capacity if self.capacity > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What was seen at one moment. seconds: since the start. bound: pods so far. waiting: by namespace and kind."""
+
+    seconds: float
+    tenants: tuple[TenantSight, ...]
+    uses: tuple[Use, ...]
+    bound: int
+    jain_index: float
+    waiting: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+
+class Observer:
+    """Looks at a cluster and at an operator.
+
+    api: reads pods. metrics: the operator's server. clock: seconds since the start.
+    """
+
+    def __init__(self, api: ApiClient, metrics: ApiClient, clock: Callable[[], float]) -> None:
+        self._api = api
+        self._metrics = metrics
+        self._clock = clock
+
+    def take_sample(self, tenants: Sequence[DemoTenant]) -> Sample:
+        """Look once at everything; raise what the clients raise when something cannot be reached."""
+        series = parse_metrics(self._metrics.get("/metrics"))
+        pods = self._api.items(
+            "/api/v1/pods", labelSelector=KIND_LABEL, fieldSelector="spec.nodeName=,status.phase=Pending"
+        )
+        return compute_sample(self._clock(), series, pods, tenants)
+
+
+def parse_metrics(text: str) -> Series:
+    """Return the samples of a Prometheus text page by name, each with its labels.
+
+    >>> parse_metrics('a_b{x="1"} 2.5' + chr(10))
+    {'a_b': [({'x': '1'}, 2.5)]}
+    """
+    series: dict[str, list[tuple[Mapping[str, str], float]]] = defaultdict(list)
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            series[sample.name].append((sample.labels, sample.value))
+    return dict(series)
+
+
+def compute_sample(seconds: float, series: Series, pods: Sequence[Json], tenants: Sequence[DemoTenant]) -> Sample:
+    """Put a page of metrics and the list of waiting pods together. pods: as the API gives them."""
+    reasons = find_first_reasons(pods)
+    kinds = Counter((pod["metadata"]["namespace"], pod["metadata"]["labels"][KIND_LABEL]) for pod in pods)
+    capacity = _by_label(series, "fairbind_cluster_capacity", "resource")
+    allocated = _by_label(series, "fairbind_cluster_allocated", "resource")
+    jain = series.get("fairbind_fairness_jain_index", [({}, 1.0)])
+    return Sample(
+        seconds=seconds,
+        tenants=tuple(_see_tenant(series, tenant, reasons.get(tenant.namespace, "")) for tenant in tenants),
+        uses=tuple(Use(name, allocated.get(name, 0.0), capacity.get(name, 0.0)) for name in SHOWN_RESOURCES),
+        bound=int(
+            sum(value for labels, value in series.get("fairbind_bindings_total", []) if labels["result"] == "bound")
+        ),
+        jain_index=jain[0][1],
+        waiting=dict(kinds),
+    )
+
+
+def find_first_reasons(pods: Sequence[Json]) -> dict[str, str]:
+    """Return why the oldest waiting pod of each namespace waits, in the scheduler's words."""
+    reasons: dict[str, str] = {}
+    for pod in sorted(pods, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"])):
+        reasons.setdefault(pod["metadata"]["namespace"], _find_message(pod) or NO_REASON_YET)
+    return reasons
+
+
+def _find_message(pod: Json) -> str | None:
+    for condition in pod.get("status", {}).get("conditions") or []:
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            message: str | None = condition.get("message")
+            return message
+    return None
+
+
+def _see_tenant(series: Series, tenant: DemoTenant, why: str) -> TenantSight:
+    def find(name: str) -> float:
+        return _by_label(series, f"fairbind_tenant_{name}", "tenant").get(tenant.name, 0.0)
+
+    def find_all(name: str, label: str) -> dict[str, float]:
+        own = [
+            (labels, value)
+            for labels, value in series.get(f"fairbind_tenant_{name}", [])
+            if labels["tenant"] == tenant.name
+        ]
+        return {labels[label]: value for labels, value in own}
+
+    dominant = sorted(resource for resource, value in find_all("dominant_resource", "resource").items() if value == 1.0)
+    waiting = int(sum(find_all("pending_pods", "reason").values()))
+    return TenantSight(
+        name=tenant.name,
+        weight=find("weight") or float(tenant.weight),
+        dominant_resource=dominant[0] if dominant else None,
+        share=find("dominant_share"),
+        weighted_share=find("weighted_dominant_share"),
+        allocated=find_all("allocated", "resource"),
+        running=int(find("running_pods")),
+        waiting=waiting,
+        why=why if waiting else "",
+    )
+
+
+def _by_label(series: Series, name: str, label: str) -> dict[str, float]:
+    return {labels[label]: value for labels, value in series.get(name, [])}
+
+
+def compute_rate(samples: Sequence[Sample], window_seconds: float = 5.0) -> float:
+    """Return pods bound a second over the last seconds; 0.0 before there are two samples."""
+    if len(samples) < 2:  # noqa: PLR2004
+        return 0.0
+    last = samples[-1]
+    first = next(sample for sample in samples if sample.seconds >= last.seconds - window_seconds)
+    if first is last:
+        first = samples[-2]
+    return (last.bound - first.bound) / (last.seconds - first.seconds)

@@ -1,0 +1,133 @@
+"""What is said at the end: the shares, whether they are fair, and why they are as they are.
+
+Single moments jump by a pod, so shares are means over the last part of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from demo.observe import Sample, TenantSight
+from demo.view import shorten_resource
+from demo.workload import GPU, PINNED
+from fairbind.model.overview import compute_jain_index
+
+EQUAL_ENOUGH = 0.97
+SHARE_BLIND_POLICIES = ("fifo",)
+WINDOW_FRACTION = 6
+SHORTEST_WINDOW_SECONDS = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The run in numbers.
+
+    tenants: as seen last. share, weighted_share: means of the last window, by tenant. bound: pods over the whole run.
+    pinned_limit: GPUs that the pinned tenant could hold at most.
+    """
+
+    seconds: float
+    window_seconds: float
+    tenants: tuple[TenantSight, ...]
+    share: dict[str, float]
+    weighted_share: dict[str, float]
+    bound: int
+    pinned_limit: int
+    policy: str
+
+    @property
+    def backlogged(self) -> tuple[str, ...]:
+        """Tenants that have pods waiting."""
+        return tuple(tenant.name for tenant in self.tenants if tenant.waiting > 0)
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """Tenants that have pods waiting and can use every node."""
+        return tuple(name for name in self.backlogged if name != PINNED.name)
+
+    def compute_jain(self, names: Sequence[str]) -> float:
+        """Return the Jain index of the mean weighted shares of these tenants."""
+        return compute_jain_index(tuple(self.weighted_share[name] for name in names))
+
+
+def compute_outcome(samples: Sequence[Sample], *, policy: str, pinned_limit: int) -> Outcome:
+    """Sum a run up. samples: at least one, in the order of time."""
+    last = samples[-1]
+    window_seconds = max(SHORTEST_WINDOW_SECONDS, last.seconds / WINDOW_FRACTION)
+    recent = [sample for sample in samples if sample.seconds >= last.seconds - window_seconds]
+    share: dict[str, float] = {}
+    weighted_share: dict[str, float] = {}
+    for name in (tenant.name for tenant in last.tenants):
+        sights = [tenant for sample in recent for tenant in sample.tenants if tenant.name == name]
+        share[name] = sum(sight.share for sight in sights) / len(sights)
+        weighted_share[name] = sum(sight.weighted_share for sight in sights) / len(sights)
+    return Outcome(
+        seconds=last.seconds,
+        window_seconds=window_seconds,
+        tenants=last.tenants,
+        share=share,
+        weighted_share=weighted_share,
+        bound=last.bound,
+        pinned_limit=pinned_limit,
+        policy=policy,
+    )
+
+
+def format_summary(outcome: Outcome) -> str:
+    """Return the whole closing text, at most 80 columns wide where it is a table."""
+    jain_all, jain_free = (outcome.compute_jain(names) for names in (outcome.backlogged, outcome.free))
+    window = f"shares: means of the last {outcome.window_seconds:.0f} s"
+    lines = [
+        f"Summary after {outcome.seconds:.0f} s of {outcome.policy} ({window})",
+        "",
+        "  tenant     weight  dominant  share  share/weight  running  waiting",
+        *(_format_tenant(outcome, tenant) for tenant in outcome.tenants),
+        "",
+        f"  Jain index of the weighted shares: {jain_free:.3f} of the tenants that can use every node,",
+        f"  {jain_all:.3f} of all tenants with backlog (1 is equal)",
+        f"  {outcome.bound} pods bound, {outcome.bound / max(outcome.seconds, 1e-9):.1f} pods/s",
+        "",
+        *(f"  {line}" for line in explain(outcome)),
+        "",
+        "What to try next",
+        "  POLICY=fifo make demo    first come, first served: see what the shares were good for",
+        "  KEEP=1 make demo         keep the cluster and look around with kubectl",
+        "  make test                all tests; make help lists the rest; README.md installs fairbind on your cluster",
+    ]
+    return "\n".join(lines)
+
+
+def explain(outcome: Outcome) -> list[str]:
+    """Return the outcome in sentences: who is equal, and why the tenant that can only use some nodes is not."""
+    return [_explain_free(outcome), *_explain_pinned(outcome)]
+
+
+def _explain_free(outcome: Outcome) -> str:
+    values = ", ".join(f"{name} {outcome.weighted_share[name]:.3f}" for name in outcome.free)
+    if outcome.policy in SHARE_BLIND_POLICIES:
+        return f"{outcome.policy} looks at no shares and no weights: who asks first and most gets most ({values})."
+    if outcome.compute_jain(outcome.free) >= EQUAL_ENOUGH:
+        return f"Who can use every node holds as much as its weight says: share/weight is equal ({values})."
+    return f"Not equal yet ({values}): pods that end make it so, so a longer run gets closer (DURATION=120 make demo)."
+
+
+def _explain_pinned(outcome: Outcome) -> list[str]:
+    pinned = next((tenant for tenant in outcome.tenants if tenant.name == PINNED.name), None)
+    if pinned is None or outcome.policy in SHARE_BLIND_POLICIES:
+        return []
+    nodes = ", ".join(PINNED.selector.values())
+    held = round(pinned.allocated.get(GPU, 0.0))
+    has_all = f"it holds {'all' if held == outcome.pinned_limit else str(held)} of their {outcome.pinned_limit} GPUs"
+    return [
+        f"{pinned.name} can only use the {nodes} nodes: {has_all}, which is less than its weight",
+        "of 3 would give it, and what it cannot use is shared by the others.",
+    ]
+
+
+def _format_tenant(outcome: Outcome, tenant: TenantSight) -> str:
+    return (
+        f"  {tenant.name:<10} {tenant.weight:>6g}  {shorten_resource(tenant.dominant_resource):<8}  "
+        f"{outcome.share[tenant.name]:.3f}  {outcome.weighted_share[tenant.name]:>12.3f}  "
+        f"{tenant.running:>7}  {tenant.waiting:>7}"
+    )

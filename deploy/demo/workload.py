@@ -1,0 +1,196 @@
+"""What the demo asks of the cluster: four tenants, their pods, and a stream of them that never ends.
+
+The amounts are chosen so that the picture can be read:
+
+- every tenant always has pods of every kind waiting, so nobody is below its share for want of work;
+- `web`, `analytics` and `research` may use every node and all hunger for cores, so their weighted shares can be equal;
+- they ask for different things (cores, memory, GPUs), so their dominant resources differ;
+- `vision` has the largest weight but can only use the nodes with T4 GPUs, which are too few for its weight: it should
+  hold all of those GPUs, and the others should share the rest as if it had asked for no more.
+
+Everything is deterministic: pod number n of a tenant is the same in each run.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Json = dict[str, Any]
+
+KIND_LABEL = "demo.fairbind.io/kind"
+RUN_SECONDS = "fairbind.io/run-seconds"
+SCHEDULER_NAME = "fairbind"
+GPU = "nvidia.com/gpu"
+USUAL_NODES = 60
+FIRST_FILL = 13
+"""How many times the usual backlog there is at the start: more than the empty cluster takes."""
+LATE_FILL = 8
+"""The same for the tenant that comes later."""
+
+GPU_TOLERATION = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
+MEMORY_TOLERATION = {"key": "memory", "operator": "Exists", "effect": "NoSchedule"}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Pods that are alike. backlog: how many of them wait at any time, for `USUAL_NODES` nodes.
+
+    Within a tenant the oldest pod goes first, so the backlogs are also the proportions in which the kinds run.
+    """
+
+    name: str
+    requests: Mapping[str, str]
+    backlog: int
+
+
+@dataclass(frozen=True, slots=True)
+class DemoTenant:
+    """One tenant. selector: the only nodes that it can use, all when empty. tolerations: taints that it may ignore."""
+
+    name: str
+    weight: int
+    kinds: tuple[Kind, ...]
+    tolerations: tuple[Mapping[str, str], ...] = (GPU_TOLERATION, MEMORY_TOLERATION)
+    selector: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that belongs to it."""
+        return f"team-{self.name}"
+
+
+ANALYTICS = DemoTenant(
+    "analytics",
+    1,
+    (
+        Kind("query", {"cpu": "2", "memory": "24Gi"}, 16),
+        Kind("join", {"cpu": "4", "memory": "48Gi"}, 8),
+        Kind("embed", {"cpu": "4", "memory": "32Gi", GPU: "1"}, 1),
+    ),
+)
+WEB = DemoTenant(
+    "web",
+    2,
+    (
+        Kind("small", {"cpu": "2", "memory": "4Gi"}, 28),
+        Kind("large", {"cpu": "4", "memory": "8Gi"}, 14),
+    ),
+)
+VISION = DemoTenant(
+    "vision",
+    3,
+    (
+        Kind("detect", {"cpu": "8", "memory": "16Gi", GPU: "1"}, 4),
+        Kind("train", {"cpu": "8", "memory": "32Gi", GPU: "1"}, 2),
+    ),
+    tolerations=(GPU_TOLERATION,),
+    selector={"fairbind.io/shape": "gpu-t4"},
+)
+RESEARCH = DemoTenant(
+    "research",
+    2,
+    (
+        Kind("sweep", {"cpu": "2", "memory": "6Gi"}, 28),
+        Kind("solve", {"cpu": "4", "memory": "8Gi"}, 14),
+        Kind("learn", {"cpu": "4", "memory": "16Gi", GPU: "1"}, 3),
+    ),
+)
+
+FIRST_TENANTS = (ANALYTICS, WEB, VISION)
+LATE_TENANT = RESEARCH
+TENANTS = (*FIRST_TENANTS, LATE_TENANT)
+PINNED = VISION
+
+
+class PodStream:
+    """Makes the pods, each with a name that was never used and a running time of its own.
+
+    Running times are spread evenly from a ninth to a third of ``duration_seconds``, so that a tenant that arrives after
+    a third of it sees everybody else's first pods end.
+    """
+
+    def __init__(self, duration_seconds: float, nodes: int = USUAL_NODES) -> None:
+        self._run_seconds = (max(2, round(duration_seconds / 9)), max(4, round(duration_seconds / 3)))
+        self._scale = nodes / USUAL_NODES
+        self._made = dict.fromkeys((tenant.name for tenant in TENANTS), 0)
+        self.is_lasting = False
+        """Whether new pods never end: what stays when the cluster is kept."""
+
+    def make_missing(self, tenant: DemoTenant, waiting: Mapping[tuple[str, str], int], fill: int = 1) -> list[Json]:
+        """Return the pods that bring a tenant's backlog to ``fill`` times the usual, of all kinds in turn.
+
+        waiting: how many wait now, by namespace and kind.
+        """
+        missing = {
+            kind.name: max(0, self._compute_backlog(kind) * fill - waiting.get((tenant.namespace, kind.name), 0))
+            for kind in tenant.kinds
+        }
+        return [self._make_pod(tenant, kind) for kind in _mix(tenant.kinds, missing)]
+
+    def _compute_backlog(self, kind: Kind) -> int:
+        return max(1, round(kind.backlog * self._scale))
+
+    def _make_pod(self, tenant: DemoTenant, kind: Kind) -> Json:
+        self._made[tenant.name] += 1
+        name = f"{tenant.name}-{self._made[tenant.name]:06d}-{kind.name}"
+        annotations = {} if self.is_lasting else {RUN_SECONDS: str(self._choose_run_seconds(name))}
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "namespace": tenant.namespace,
+                "labels": {KIND_LABEL: kind.name},
+                "annotations": annotations,
+            },
+            "spec": {
+                "schedulerName": SCHEDULER_NAME,
+                "restartPolicy": "Never",
+                "automountServiceAccountToken": False,
+                "terminationGracePeriodSeconds": 0,
+                "nodeSelector": dict(tenant.selector),
+                "tolerations": [dict(toleration) for toleration in tenant.tolerations],
+                "containers": [
+                    {
+                        "name": "work",
+                        "image": "example.invalid/work",  # kwok runs nothing, so nothing is pulled
+                        "resources": {"requests": dict(kind.requests), "limits": _compute_limits(kind)},
+                    }
+                ],
+            },
+        }
+
+    def _choose_run_seconds(self, name: str) -> int:
+        return random.Random(name).randint(*self._run_seconds)  # noqa: S311  the same pod runs as long in each run
+
+
+def _compute_limits(kind: Kind) -> Json:
+    """Extended resources need a limit that equals the request; others go without."""
+    return {GPU: kind.requests[GPU]} if GPU in kind.requests else {}
+
+
+def _mix(kinds: tuple[Kind, ...], missing: Mapping[str, int]) -> Iterator[Kind]:
+    """Yield each kind as often as it is missing, evenly spread over the whole."""
+    places = [
+        ((number + 0.5) / missing[kind.name], kind.name, kind) for kind in kinds for number in range(missing[kind.name])
+    ]
+    for _, _, kind in sorted(places, key=lambda place: place[:2]):
+        yield kind
+
+
+def make_tenant(tenant: DemoTenant) -> Json:
+    """Return the Tenant object."""
+    return {
+        "apiVersion": "fairbind.io/v1alpha1",
+        "kind": "Tenant",
+        "metadata": {"name": tenant.name},
+        "spec": {"weight": tenant.weight, "namespaces": [tenant.namespace]},
+    }
+
+
+def make_namespace(tenant: DemoTenant) -> Json:
+    """Return the namespace in which the tenant's pods are made."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": tenant.namespace}}
