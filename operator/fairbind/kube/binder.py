@@ -31,7 +31,7 @@ from urllib.parse import quote
 import msgspec
 
 from fairbind.kube.api import ApiClient, NotAllowedError
-from fairbind.kube.errors import ApiError, NotSentError, TransientClusterError
+from fairbind.kube.errors import ApiError, NotSentError, TransientClusterError, is_namespace_ending
 
 BIND_TIMEOUT_SECONDS = 3.0
 """Our own time limit for one request and the server's. The elector's margin is larger than this."""
@@ -247,7 +247,7 @@ class _Binding:
             # An earlier attempt of ours may be what it conflicts with.
             found = None if self._uncertain_until is None else await self._look()
             return found or BindResult.CONFLICT
-        if error.status == HTTPStatus.NOT_FOUND:
+        if error.status == HTTPStatus.NOT_FOUND or is_namespace_ending(error):
             return BindResult.GONE
         if error.status in _NOT_NOW:
             if error.status == HTTPStatus.TOO_MANY_REQUESTS:

@@ -55,3 +55,8 @@ class ApiError(FairbindError):
     def is_retryable(self) -> bool:
         """Whether the same request may succeed later although nobody changes anything."""
         return self.status in _RETRYABLE
+
+
+def is_namespace_ending(error: ApiError) -> bool:
+    """Tell whether something could not be made because its namespace is being deleted; only the message says so."""
+    return error.status == HTTPStatus.FORBIDDEN and "is being terminated" in error.message

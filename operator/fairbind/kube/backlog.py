@@ -1,0 +1,201 @@
+"""Which waiting pods are to be told something now, and which have heard it.
+
+Twenty thousand pods may wait at the same time and their reasons change with every cycle, so this decides what is worth
+a write to the API server:
+
+* Each waiting pod carries the condition PodScheduled=False. It is written when it is new, and again when the kinds of
+  reasons change, each time at least twice as late as the time before. When only numbers in it change, it is renewed
+  after a minute at the earliest, and no more than `RENEWALS_PER_SECOND` of these are due for all pods together.
+* `FailedScheduling` events are due for the first `EVENTS_PER_CLASS` pods of a class, kind of reasons and five minutes.
+* What a pod says already is not due, also not for the next leader or after a restart.
+
+The picture of who waits is replaced as a whole after each cycle and looked at twice a second. A class of which nothing
+was due is not looked at again for some seconds, unless its pods or its kinds of reasons change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+
+from fairbind.kube.reasons import compute_gist, compute_signature, format_unschedulable
+from fairbind.model import Task, Wait
+
+RENEW_SECONDS = 60.0
+RENEWALS_PER_SECOND = 2.0
+FIRST_REWRITE_SECONDS = 5.0
+MAX_REWRITE_SECONDS = 300.0
+EVENT_PERIOD_SECONDS = 300.0
+EVENTS_PER_CLASS = 10
+SETTLED_SECONDS = 5.0
+"""How long a class of which nothing was due is left alone."""
+FORGET_SECONDS = 60.0
+"""How often pods that do not wait any more are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingPod:
+    """A pod that is neither bound nor about to be.
+
+    resource_version: of the newest version known. condition_message: what its PodScheduled=False says now, or None.
+    blocked_detail: the very thing that it carries and that is not honoured, or None.
+    """
+
+    resource_version: str
+    condition_message: str | None = None
+    blocked_detail: str | None = None
+
+
+@dataclass(slots=True)
+class Told:
+    """What one waiting pod was told. queued: it is about to be told something; times are the backlog's clock.
+
+    writes: how often the kinds of its reasons were written; 0 before the first. message: the last, whole.
+    event_name: of its FailedScheduling event; event_count: how often that was observed.
+    """
+
+    signature: Hashable = None
+    message: str | None = None
+    written_at: float = 0.0
+    writes: int = 0
+    queued: bool = False
+    event_name: str | None = None
+    event_signature: Hashable = None
+    event_at: float = 0.0
+    event_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One pod is to be told why it waits. wants_event: by an event also, not only by its condition."""
+
+    task: Task
+    wait: Wait
+    node_count: int
+    signature: Hashable
+    wants_event: bool
+
+
+class Backlog:
+    """The pods that wait and what they were told."""
+
+    def __init__(self, find_waiting: Callable[[str], WaitingPod | None], clock: Callable[[], float]) -> None:
+        """find_waiting: by UID; None for a pod that is gone, bound or about to be bound."""
+        self._find_waiting = find_waiting
+        self._clock = clock
+        self._waits: Sequence[Wait] = ()
+        self._node_count = 0
+        self._told: dict[str, Told] = {}
+        self._event_budgets: dict[Hashable, tuple[float, int]] = {}
+        self._settled: dict[int, tuple[Hashable, object, float]] = {}
+        self._next_renewal_at = 0.0
+        self._next_forget_at = clock() + FORGET_SECONDS
+
+    def __len__(self) -> int:
+        return len(self._told)
+
+    def replace(self, waits: Sequence[Wait], node_count: int) -> None:
+        """Take the whole picture of who waits."""
+        self._waits = waits
+        self._node_count = node_count
+
+    def find_told(self, uid: str) -> Told | None:
+        """Return what this pod was told, to be changed by whoever tells it."""
+        return self._told.get(uid)
+
+    def forget(self, uid: str) -> None:
+        """Drop a pod that waits no more."""
+        self._told.pop(uid, None)
+
+    def clear(self) -> None:
+        """Drop everything, because somebody else tells the pods now."""
+        self._waits = ()
+        self._told.clear()
+        self._settled.clear()
+        self._event_budgets.clear()
+
+    def find_due(self) -> Iterator[Notice | None]:
+        """Yield what is due now; None for each pod that nothing is due for, so that the caller can pause in between."""
+        settled = {}
+        for wait in self._waits:
+            tasks, signature = wait.task_class.tasks, compute_signature(wait)
+            known = self._settled.get(id(tasks))
+            state = signature, wait.waiting
+            if known is not None and known[0] == state and self._clock() < known[2]:
+                settled[id(tasks)] = known
+                continue
+            is_settled = True
+            for notice in self._find_due_in(wait, signature):
+                yield notice
+                is_settled = is_settled and notice is None
+            if is_settled:
+                # The tuple is kept beside its id, so that the id stays its own.
+                settled[id(tasks)] = (state, tasks, self._clock() + SETTLED_SECONDS)
+        self._settled = settled
+        self._forget_others()
+
+    def _find_due_in(self, wait: Wait, signature: Hashable) -> Iterator[Notice | None]:
+        tasks, node_count = wait.task_class.tasks, self._node_count
+        message = format_unschedulable(wait, node_count)
+        for rank, task in enumerate(tasks[len(tasks) - wait.waiting :]):
+            told = self._told.get(task.uid)
+            if told is None:
+                told = self._told[task.uid] = self._recall(task, wait, signature, message)
+            if told.queued:
+                yield None
+                continue
+            now = self._clock()
+            wants_event = rank < EVENTS_PER_CLASS and self._spend_event(told, wait, signature, now)
+            if wants_event or self._is_due(told, message, signature, now):
+                told.queued = True
+                yield Notice(task, wait, node_count, signature, wants_event)
+            else:
+                yield None
+
+    def _recall(self, task: Task, wait: Wait, signature: Hashable, message: str) -> Told:
+        """Return what a pod knows that we have not told anything yet: its condition may be of a leader before us."""
+        pod = self._find_waiting(task.uid)
+        if pod is None or pod.condition_message is None:
+            return Told()
+        if pod.blocked_detail is not None:
+            message = format_unschedulable(wait, self._node_count, blocked_detail=pod.blocked_detail)
+        if compute_gist(pod.condition_message) != compute_gist(message):
+            return Told()
+        return Told(signature=signature, message=pod.condition_message, written_at=self._clock(), writes=1)
+
+    def _is_due(self, told: Told, message: str, signature: Hashable, now: float) -> bool:
+        if told.writes == 0:
+            return True
+        age = now - told.written_at
+        if told.signature != signature:
+            patience = FIRST_REWRITE_SECONDS * 2.0 ** min(told.writes - 1, 10)
+            return age >= min(patience, MAX_REWRITE_SECONDS)
+        if age < RENEW_SECONDS or now < self._next_renewal_at or message == told.message:
+            return False
+        self._next_renewal_at = now + 1.0 / RENEWALS_PER_SECOND
+        return True
+
+    def _spend_event(self, told: Told, wait: Wait, signature: Hashable, now: float) -> bool:
+        """Take an event from the budget of the class and kind of reasons, unless the pod has had one in this period."""
+        if told.event_count and told.event_signature == signature and now - told.event_at < EVENT_PERIOD_SECONDS:
+            return False
+        key = wait.task_class.tenant, wait.task_class.demand_r, signature
+        started, left = self._event_budgets.get(key, (now, EVENTS_PER_CLASS))
+        if now - started >= EVENT_PERIOD_SECONDS:
+            started, left = now, EVENTS_PER_CLASS
+        if left == 0:
+            return False
+        self._event_budgets[key] = (started, left - 1)
+        return True
+
+    def _forget_others(self) -> None:
+        """Forget pods that do not wait any more, and budgets whose time is over."""
+        now = self._clock()
+        if now < self._next_forget_at:
+            return
+        self._next_forget_at = now + FORGET_SECONDS
+        for uid in [uid for uid in self._told if self._find_waiting(uid) is None]:
+            del self._told[uid]
+        over = [key for key, (started, _) in self._event_budgets.items() if now - started >= EVENT_PERIOD_SECONDS]
+        for key in over:
+            del self._event_budgets[key]

@@ -1,0 +1,88 @@
+"""Why a pod waits, as people read it: the words and the order of kube-scheduler, then the reason of fairness.
+
+"0/60 nodes are available: 12 Insufficient cpu, 48 node(s) had untolerated taint {gpu: true}. tenant a waits: its
+weighted share 0.31 is above 0.12 of b, which takes the next free room." Users, dashboards and autoscalers have read the
+first part for years, so it is theirs to the letter: the parts sorted as texts, their counts included.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+
+from fairbind.kube.convert import UNREADABLE
+from fairbind.model import FairnessReason, Wait
+
+_MAX_SHARE_DIGITS = 6
+_WORDS = {
+    "Insufficient pods": "Too many pods",
+    "conflicting claims": "node(s) didn't have free ports for the requested pod ports",
+}
+
+
+def format_unschedulable(wait: Wait, node_count: int, *, blocked_detail: str | None = None) -> str:
+    """Return the message for a pod's condition and events.
+
+    node_count: all nodes of the cluster. blocked_detail: for a blocked class, the very thing that this pod carries.
+
+    >>> from fairbind.model import NO_CLAIMS, Placement, Task, TaskClass
+    >>> import numpy as np
+    >>> task = Task("u1", "ns/p", 0, 0.0)
+    >>> task_class = TaskClass("a", (1,), (1,), Placement(np.zeros(3, dtype=bool)), (task,))
+    >>> rejections = (("Insufficient cpu", 2), ("Insufficient pods", 1), ("node(s) were unschedulable", 1))
+    >>> format_unschedulable(Wait(task_class, task, 1, rejections), 3)
+    '0/3 nodes are available: 1 Too many pods, 1 node(s) were unschedulable, 2 Insufficient cpu.'
+    """
+    if node_count == 0 and wait.blocked is None:
+        return "no nodes available to schedule pods"
+    message = f"0/{node_count} nodes are available"
+    if wait.blocked is not None:
+        return f"{message}: {_format_blocked(wait.blocked, blocked_detail or wait.blocked)}."
+    parts = sorted(f"{count} {_WORDS.get(reason, reason)}" for reason, count in wait.rejections)
+    message = f"{message}: {', '.join(parts)}." if parts else f"{message}."
+    if wait.fairness is not None:
+        message = f"{message} {_format_fairness(wait.task_class.tenant, wait.fairness)}"
+    return message
+
+
+def compute_signature(wait: Wait) -> Hashable:
+    """Return what makes two messages tell the same but for numbers that change from cycle to cycle.
+
+    The reason of fairness is left out: whose turn comes next alternates among tenants that are served fairly.
+    """
+    return wait.blocked, tuple(sorted({reason for reason, _ in wait.rejections}))
+
+
+def compute_gist(message: str) -> str:
+    """Return what stays of a message when its numbers, the order that follows from them and fairness are left out.
+
+    >>> compute_gist("0/3 nodes are available: 1 Too many pods, 2 Insufficient cpu. tenant a waits: its weighted ...")
+    '# Insufficient cpu; # Too many pods; #/# nodes are available'
+    >>> compute_gist("0/12 nodes are available: 11 Insufficient cpu, 2 Too many pods.") == compute_gist(
+    ...     "0/9 nodes are available: 1 Too many pods, 8 Insufficient cpu."
+    ... )
+    True
+    """
+    unfair = message.partition(". tenant ")[0].rstrip(".")
+    return "; ".join(sorted(re.split(r"[,:] ", re.sub(r"\d+", "#", unfair))))
+
+
+def _format_blocked(kind: str, detail: str) -> str:
+    return f"pod has {detail}" if kind == UNREADABLE else f"pod has {detail}, which fairbind does not honour yet"
+
+
+def _format_fairness(tenant: str, reason: FairnessReason) -> str:
+    share, next_share = _format_shares(reason.share, reason.next_share)
+    return (
+        f"tenant {tenant} waits: its weighted share {share} is above {next_share} of {reason.next_tenant}, "
+        "which takes the next free room."
+    )
+
+
+def _format_shares(share: float, next_share: float) -> tuple[str, str]:
+    """Two digits, and more where the two would look equal."""
+    for digits in range(2, _MAX_SHARE_DIGITS + 1):
+        texts = f"{share:.{digits}f}", f"{next_share:.{digits}f}"
+        if texts[0] != texts[1]:
+            break
+    return texts
