@@ -1,0 +1,87 @@
+# Needs Python >= 3.11 and make; everything else is installed into .venv or built into a cache outside the tree.
+# All recipes use relative paths, so that a blank in the path of the clone does no harm.
+
+.DEFAULT_GOAL := help
+VENV := .venv/bin
+LOCAL := PYTHONPATH=deploy/local $(VENV)/python -m localplane
+NODES ?= 60
+export KEEP DURATION
+
+# The first interpreter that really runs and is new enough: a name in PATH may be a shim that only fails.
+NO_PYTHON := $(if $(PYTHON),$(PYTHON) is not one,none is in PATH)
+define FIND_PYTHON
+for python in $(if $(PYTHON),"$(PYTHON)",$(VENV)/python python3.13 python3.12 python3.11 python3 python); do \
+  "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; python=; \
+done; \
+test -n "$$python" || { echo "fairbind needs Python 3.11 or newer, and $(NO_PYTHON): install one," \
+  "or name one with make PYTHON=/path/to/python3" >&2; exit 2; }
+endef
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | while IFS="$$(printf '\t')" read -r target text; do \
+	  printf '  make %-18s %s\n' "$$target" "$$text"; done
+
+.PHONY: install
+install: ## install the pinned dependencies and fairbind itself into .venv
+	@$(FIND_PYTHON); exec "$$python" deploy/bootstrap.py
+
+.PHONY: tools
+tools: install ## build the control plane's programs into the cache (the first time takes about 10 minutes)
+	@$(LOCAL) tools
+
+.PHONY: demo
+demo: install ## watch fairbind share a local cluster for a minute (KEEP=1 keeps it, DURATION=seconds, NODES=number)
+	@NODES="$(NODES)" exec $(VENV)/python deploy/demo/main.py
+
+.PHONY: test
+test: install ## everything that CI runs: format, lint, types, and all tests on the built wheel
+	@exec $(VENV)/python deploy/gates.py
+
+.PHONY: unit
+unit: install ## the tests that need no control plane, on the source tree
+	$(VENV)/python -m pytest tests --ignore=tests/e2e --ignore=tests/local --ignore=tests/demo --ignore=tests/perf
+
+.PHONY: e2e
+e2e: install ## the tests on a real control plane (FAIRBIND_KUBECONFIG=path: on that cluster)
+	$(VENV)/python -m pytest tests/e2e
+
+.PHONY: lint
+lint: install ## format, lint and types, without tests
+	@exec $(VENV)/python deploy/gates.py --no-tests
+
+.PHONY: format
+format: install ## format the Python code and fix what can be fixed
+	$(VENV)/ruff check --fix-only --quiet .
+	$(VENV)/ruff format .
+
+.PHONY: bench
+bench: install ## measure fairbind, kube-scheduler and the machine's limit (takes long; writes docs/benchmarks)
+	$(VENV)/python tests/perf/bench.py
+
+.PHONY: docs
+docs: install ## write the generated documents anew
+	$(VENV)/python deploy/chart.py
+	$(VENV)/python deploy/docs.py
+
+.PHONY: local-up
+local-up: install ## start a control plane that stays (NODES=number of fake nodes)
+	@$(LOCAL) up --nodes "$(NODES)"
+
+.PHONY: local-kubeconfig
+local-kubeconfig: install ## print the path of its kubeconfig: export KUBECONFIG="$(make -s local-kubeconfig)"
+	@$(LOCAL) kubeconfig
+
+.PHONY: local-status
+local-status: install ## say whether it runs and what is in it
+	@$(LOCAL) status
+
+.PHONY: local-down
+local-down: install ## stop it and remove what it kept
+	@$(LOCAL) down
+
+.PHONY: clean
+clean: ## remove what make made in this tree (the cache outside it stays)
+	@if test -x $(VENV)/python; then $(LOCAL) down --quiet || true; fi
+	rm -rf .venv .local build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf operator/fairbind.egg-info
