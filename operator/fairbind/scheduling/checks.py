@@ -14,6 +14,8 @@ def check_snapshot(snapshot: Snapshot) -> None:
         )
     if snapshot.servers.free_kr.shape != (count, axes) or snapshot.servers.capacity_kr.shape != (count, axes):
         raise InvalidProblemError(f"free_kr and capacity_kr must have the shape {(count, axes)}")
+    if max(snapshot.servers.free_kr.max(initial=0), snapshot.servers.capacity_kr.max(initial=0)) > MAX_AMOUNT:
+        raise InvalidProblemError(f"free_kr and capacity_kr must not exceed {MAX_AMOUNT}")
     known: set[str] = set()
     for tenant in snapshot.tenants:
         if tenant.name in known:

@@ -10,6 +10,8 @@ costs one look for the least score, and new scores for the servers that changed 
 
 from __future__ import annotations
 
+import numpy as np
+
 from fairbind.model import Bind, CycleReport, InvalidProblemError, PolicySettings, Snapshot, TaskClass
 from fairbind.scheduling.checks import check_snapshot
 from fairbind.scheduling.filling import Filling, Line, Queue, compute_arrival, compute_turn
@@ -33,7 +35,9 @@ def run_cycle(snapshot: Snapshot, policy: PolicySettings, now: float, *, limit: 
         raise InvalidProblemError(f"limit is {limit}; it must be 0 or more, or None")
     chosen = get_policy(policy.policy)
     check_snapshot(snapshot)
-    return _Cycle(snapshot, chosen).run(now, limit)
+    # A score of a server on which the task does not fit may divide by nothing; it is replaced in the next step.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _Cycle(snapshot, chosen).run(now, limit)
 
 
 class _Cycle:
@@ -69,9 +73,16 @@ class _Cycle:
 
     def _build_queues(self) -> list[Queue]:
         """Return a queue for each class, in an order that does not depend on the order of the classes."""
-        rule = compute_turn if self.policy.is_fair else compute_arrival
+        is_fair = self.policy.is_fair
         queues = [
-            Queue(task_class, self.accounts[task_class.tenant], rule, self._get_shape)
+            Queue(
+                task_class,
+                # A class keeps its tasks in the turn of a tenant's tasks already.
+                task_class.tasks if is_fair else sorted(task_class.tasks, key=compute_arrival),
+                account=self.accounts[task_class.tenant],
+                rule=compute_turn if is_fair else compute_arrival,
+                build_shape=self._get_shape,
+            )
             for task_class in self.snapshot.task_classes
         ]
         queues.sort(key=lambda queue: (queue.account.name, queue.turn, queue.task_class.demand_r))

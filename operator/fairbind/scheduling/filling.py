@@ -32,19 +32,25 @@ def compute_arrival(task: Task) -> Turn:
 
 
 class Queue:
-    """The tasks of one class that still wait, in their turn."""
+    """The tasks of one class that still wait, in their turn. tasks: all of them, in the order that the rule gives."""
 
     __slots__ = ("_next", "_rule", "_tasks", "account", "build_shape", "index", "shape", "task_class", "turn")
 
     def __init__(
-        self, task_class: TaskClass, account: Account, rule: TurnRule, build_shape: Callable[[TaskClass], Shape]
+        self,
+        task_class: TaskClass,
+        tasks: Sequence[Task],
+        *,
+        account: Account,
+        rule: TurnRule,
+        build_shape: Callable[[TaskClass], Shape],
     ) -> None:
         self.task_class = task_class
         self.account = account
         self.build_shape = build_shape
         self.shape: Shape | None = None
         self._rule = rule
-        self._tasks = sorted(task_class.tasks, key=rule)
+        self._tasks = tasks
         self._next = 0
         self.turn: Turn | None = rule(self._tasks[0])
 

@@ -10,34 +10,34 @@ A task that asks for no fairness resource has no direction to compare. It goes t
 mean over all resources of the server, fairness resource or not, of the part in use.
 
 Each score is written twice, for many servers and for one, with the same operations in the same order, so both give
-the same bits.
+the same bits. A quotient of two amounts is rounded once, so equal proportions of different sizes tie exactly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fairbind.model import Snapshot
 from fairbind.model.servers import IntArray
-from fairbind.scheduling.room import IndexArray
-
-FloatArray = NDArray[np.float64]
+from fairbind.scheduling.room import FloatArray, IndexArray
 
 
 class Score(Protocol):
-    """How well one demand suits servers on which it fits. What it says about others is ignored."""
+    """How well one demand suits servers on which it fits.
 
-    def score_many(self, servers: IndexArray, free_rn: IntArray) -> FloatArray:
-        """Return the scores of servers with these indices, shape (n,). free_rn: what they have left, shape (R, n)."""
+    What it says about other servers is ignored, even if it is no number, and divisions by zero are expected there:
+    whoever asks has silenced numpy's warnings about them.
+    """
+
+    def score_many(self, servers: IndexArray, left_rn: FloatArray) -> FloatArray:
+        """Return the scores of servers with these indices, shape (n,). left_rn: what they have left, shape (R, n)."""
         ...
 
     def score_one(self, server: int, free_r: Sequence[int]) -> float:
-        """Return the score of one server. free_r: what it has left, length R."""
+        """Return the score of one server. free_r: what is free there, maybe below zero, length R."""
         ...
 
 
@@ -46,7 +46,7 @@ class NoPreference:
 
     __slots__ = ()
 
-    def score_many(self, servers: IndexArray, free_rn: IntArray) -> FloatArray:  # noqa: ARG002 (the protocol's shape)
+    def score_many(self, servers: IndexArray, left_rn: FloatArray) -> FloatArray:  # noqa: ARG002 (the protocol's shape)
         """Return zeros."""
         return np.zeros(len(servers))
 
@@ -68,16 +68,17 @@ class ShapeDistance:
         self._reference = reference
         self._terms = terms
 
-    def score_many(self, servers: IndexArray, free_rn: IntArray) -> FloatArray:
+    def score_many(self, servers: IndexArray, left_rn: FloatArray) -> FloatArray:
         """Return H for many servers."""
-        distance: FloatArray = np.zeros(len(servers))
-        reference = np.maximum(free_rn[self._reference], 1)
+        distance: FloatArray | None = None
+        reference = left_rn[self._reference]
         for r, scale, ratio in self._terms:
-            term = np.maximum(free_rn[r], 0) / reference
+            term = left_rn[r] / reference
             term *= scale
             term -= ratio
-            distance += np.abs(term, out=term)
-        return distance
+            np.abs(term, out=term)
+            distance = term if distance is None else np.add(distance, term, out=distance)
+        return np.zeros(len(servers)) if distance is None else distance
 
     def score_one(self, server: int, free_r: Sequence[int]) -> float:  # noqa: ARG002 (the protocol's shape)
         """Return H for one server."""
@@ -100,20 +101,20 @@ class MeanLoad:
         self._capacity_rk = np.maximum(capacity_rk, 1)
         self._axes_k = np.maximum(np.count_nonzero(capacity_rk > 0, axis=0), 1)
 
-    def score_many(self, servers: IndexArray, free_rn: IntArray) -> FloatArray:
+    def score_many(self, servers: IndexArray, left_rn: FloatArray) -> FloatArray:
         """Return the mean load of many servers."""
-        free_share: FloatArray = np.zeros(len(servers))
-        for capacity_k, free_n in zip(self._capacity_rk, free_rn, strict=True):
-            free_share += free_n / capacity_k[servers]
-        load: FloatArray = 1.0 - free_share / self._axes_k[servers]
+        left_share: FloatArray = np.zeros(len(servers))
+        for capacity_k, left_n in zip(self._capacity_rk, left_rn, strict=True):
+            left_share += left_n / capacity_k[servers]
+        load: FloatArray = 1.0 - left_share / self._axes_k[servers]
         return load
 
     def score_one(self, server: int, free_r: Sequence[int]) -> float:
         """Return the mean load of one server."""
-        free_share = 0.0
+        left_share = 0.0
         for free, capacity in zip(free_r, self._capacity_rk[:, server].tolist(), strict=True):
-            free_share += free / capacity
-        return 1.0 - free_share / int(self._axes_k[server])
+            left_share += max(free, 0) / capacity
+        return 1.0 - left_share / int(self._axes_k[server])
 
 
 class FirstFit:
@@ -165,9 +166,8 @@ def find_dominant_axis(demand_r: Sequence[int], total_r: Sequence[int], axes: Se
     >>> find_dominant_axis([1, 4], [9, 18], [0, 1])
     1
     """
-    best, dominant = Fraction(0), None
+    best, of, dominant = 0, 1, None
     for r in axes:
-        share = Fraction(demand_r[r], total_r[r])
-        if share > best:
-            best, dominant = share, r
+        if demand_r[r] * of > best * total_r[r]:
+            best, of, dominant = demand_r[r], total_r[r], r
     return dominant

@@ -6,7 +6,8 @@ shrinks, so "fits nowhere" is forever and ends all work on the shape.
 
 The positions of that array are the eligible servers in the order of an arrangement: by pool, then by preference (most
 wanted first), then by name. So a question about a pool is a question about a slice, wishes rank before fit, and the
-first least score of a slice is the one whose server's name comes first.
+first least score of a slice is the one whose server's name comes first. One more position, the last, takes the scores
+of all servers that are not eligible, so that nobody has to pick them out; no slice reaches it.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairbind.model import Placement, ServerTable
-from fairbind.scheduling.fit import FloatArray, Score
+from fairbind.scheduling.fit import Score
 from fairbind.scheduling.levels import Pools
-from fairbind.scheduling.room import IndexArray, Room
+from fairbind.scheduling.room import FloatArray, IndexArray, Room
 
 Slices = tuple[tuple[int, int], ...]
 
-FEW = 8
+FEW = 12
 """Up to so many changed servers are scored one by one; beyond that arrays are faster (measured)."""
+
+SMALL_PART = 0.5
+"""An arrangement of a smaller part of the servers first leaves out changed servers that are not in it."""
 
 
 class FitRule(Protocol):
@@ -41,11 +45,11 @@ class FitRule(Protocol):
 class Arrangement:
     """The servers that a placement allows, in the order of pool, preference, name.
 
-    servers: indices, shape (n,). position_k: where each server is in it, -1 where it is not; None when it is the
-    identity. most_free_r: the most that one of its servers had left when it was made.
+    servers: indices, shape (n,). position_k: where each server is in it, n where it is not.
+    is_small: whether most servers are not in it. most_left_r: the most that one of its servers had left at the start.
     """
 
-    __slots__ = ("_slices", "most_free_r", "position_k", "servers")
+    __slots__ = ("_slices", "is_small", "most_left_r", "position_k", "servers")
 
     def __init__(self, placement: Placement, table: ServerTable, pools: Pools, room: Room) -> None:
         servers = np.flatnonzero(placement.eligible_k & table.usable_k)
@@ -54,13 +58,11 @@ class Arrangement:
         else:
             self._slices = {0: ((0, len(servers)),)}
         self.servers: IndexArray = servers
-        self.position_k: NDArray[np.intp] | None = None
         count = len(table.names)
-        if len(servers) != count or (np.diff(servers) < 0).any():
-            self.position_k = np.full(count, -1, dtype=np.intp)
-            self.position_k[servers] = np.arange(len(servers))
-        free_rn = room.free_rk[:, servers]
-        self.most_free_r: list[int] = free_rn.max(axis=1, initial=np.iinfo(np.int64).min).tolist()
+        self.is_small = len(servers) < SMALL_PART * count
+        self.position_k: NDArray[np.intp] = np.full(count, len(servers), dtype=np.intp)
+        self.position_k[servers] = np.arange(len(servers))
+        self.most_left_r: list[float] = room.left_rk[:, servers].max(axis=1, initial=0.0).tolist()
 
     @property
     def pools(self) -> tuple[int, ...]:
@@ -104,7 +106,7 @@ class Shape:
         self._room = room
         self._scores: FloatArray | None = None
         self._cursor = 0
-        possible = all(demand <= arrangement.most_free_r[r] for r, demand in self._demanded)
+        possible = all(demand <= arrangement.most_left_r[r] for r, demand in self._demanded)
         self._open: dict[int, list[tuple[int, int]]] = (
             {pool: list(reversed(arrangement.get_slices(pool))) for pool in arrangement.pools} if possible else {}
         )
@@ -124,7 +126,7 @@ class Shape:
             start, stop = slices[-1]
             best = start + int(scores[start:stop].argmin())
             if scores[best] != inf:
-                return best if self.arrangement.position_k is None else int(self.arrangement.servers[best])
+                return int(self.arrangement.servers[best])
             slices.pop()
         del self._open[pool]
         return None
@@ -135,30 +137,29 @@ class Shape:
         start, stop = self._cursor, room.log_size
         self._cursor = stop
         if scores is None or stop - start >= len(scores):
-            self._scores = scores = self._score_many(arrangement.servers)
+            self._scores = scores = np.append(self._score_many(arrangement.servers), inf)
         elif stop - start > FEW:
             changed = room.log[start:stop]
-            if arrangement.position_k is None:
-                scores[changed] = self._score_many(changed)
-            else:
-                position = arrangement.position_k[changed]
-                inside = position >= 0
-                scores[position[inside]] = self._score_many(changed[inside])
-        elif start < stop:
+            if arrangement.is_small:
+                changed = changed[arrangement.position_k[changed] < len(arrangement.servers)]
+            scores[arrangement.position_k[changed]] = self._score_many(changed)
+        else:
             position_k = arrangement.position_k
             for server in room.log[start:stop].tolist():
-                position = server if position_k is None else position_k[server]
-                if position >= 0:
-                    scores[position] = self._score_one(server)
+                scores[position_k[server]] = self._score_one(server)
         return scores
 
     def _score_many(self, servers: IndexArray) -> FloatArray:
         """Return the scores of servers with these indices; infinity where a task does not fit."""
         room = self._room
-        free_rn = room.free_rk.take(servers, axis=1)
-        scores = self._score.score_many(servers, free_rn)
+        left_rn = room.left_rk.take(servers, axis=1)
+        lacks = np.zeros(len(servers), dtype=np.bool_)
         for r, demand in self._demanded:
-            scores[free_rn[r] < demand] = inf
+            lacks |= left_rn[r] < demand
+        if lacks.all():
+            return np.full(len(servers), inf)
+        scores = self._score.score_many(servers, left_rn)
+        np.putmask(scores, lacks, inf)
         if self._conflicting and room.claimed:
             for n, server in enumerate(servers.tolist()):
                 if not self._conflicting.isdisjoint(room.claimed.get(server, ())):

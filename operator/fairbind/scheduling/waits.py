@@ -13,10 +13,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from fairbind.model import FairnessReason, Placement, Snapshot, TaskClass, Wait
-from fairbind.model.servers import BoolArray, IntArray
+from fairbind.model.servers import BoolArray
 from fairbind.scheduling.filling import Queue
 from fairbind.scheduling.levels import INFINITE_LEVEL, Account, Pools
-from fairbind.scheduling.room import Room
+from fairbind.scheduling.room import FloatArray, Room
 
 CONFLICTING_CLAIMS = "conflicting claims"
 INSUFFICIENT = "Insufficient {}"
@@ -50,7 +50,7 @@ class Refusals:
         self._snapshot = snapshot
         self._room = room
         self._known: dict[tuple[tuple[int, ...], int], Rejections] = {}
-        self._clear: dict[int, tuple[int, IntArray]] = {}
+        self._clear: dict[int, tuple[int, FloatArray]] = {}
 
     def compute_rejections(self, task_class: TaskClass) -> Rejections:
         """Return (reason, servers) pairs, sorted by reason."""
@@ -64,16 +64,16 @@ class Refusals:
         clear = self._clear.get(id(placement))
         if clear is None:
             clear = self._clear[id(placement)] = self._split(placement)
-        conflicts, free_rn = clear
+        conflicts, left_rn = clear
         counts: Counter[str] = Counter({CONFLICTING_CLAIMS: conflicts})
         for reason, count in placement.rejections:
             counts[reason] += count
         for r, demand in enumerate(demand_r):
             if demand > 0:
-                counts[INSUFFICIENT.format(self._snapshot.resources[r])] += int(np.count_nonzero(free_rn[r] < demand))
+                counts[INSUFFICIENT.format(self._snapshot.resources[r])] += int(np.count_nonzero(left_rn[r] < demand))
         return tuple(sorted((reason, count) for reason, count in counts.items() if count > 0))
 
-    def _split(self, placement: Placement) -> tuple[int, IntArray]:
+    def _split(self, placement: Placement) -> tuple[int, FloatArray]:
         """Return how many eligible servers have conflicting claims, and what the others have left, shape (R, n)."""
         clear_k = placement.eligible_k & self._snapshot.servers.usable_k
         eligible = int(np.count_nonzero(clear_k))
@@ -81,7 +81,7 @@ class Refusals:
         if conflicting:
             for server, taken in self._room.claimed.items():
                 clear_k[server] &= conflicting.isdisjoint(taken)
-        return eligible - int(np.count_nonzero(clear_k)), self._room.free_rk[:, clear_k]
+        return eligible - int(np.count_nonzero(clear_k)), self._room.left_rk[:, clear_k]
 
 
 class Rivals:
@@ -99,6 +99,7 @@ class Rivals:
         self._pool_bits: dict[int, int] = {}
         self._accounts: dict[str, Account] = {}
         self._reach: dict[str, int] = {}
+        self._shares: dict[tuple[str, int], float] = {}
         for queue in waiting:
             name = queue.account.name
             self._accounts[name] = queue.account
@@ -114,13 +115,18 @@ class Rivals:
         if level >= INFINITE_LEVEL:
             return None
         common = self._get_bits(placement) & self._get_pool_bits(pool)
-        amount_r = self._pools.amount_pr[pool]
         for rival_level, name, rival in self._get_ranking(pool):
             if rival_level >= level:
                 return None
             if self._reach[name] & common:
-                return FairnessReason(account.compute_share(amount_r), name, rival.compute_share(amount_r))
+                return FairnessReason(self._get_share(account, pool), name, self._get_share(rival, pool))
         return None
+
+    def _get_share(self, account: Account, pool: int) -> float:
+        share = self._shares.get((account.name, pool))
+        if share is None:
+            share = self._shares[account.name, pool] = account.compute_share(self._pools.amount_pr[pool])
+        return share
 
     def _get_bits(self, placement: Placement) -> int:
         bits = self._bits.get(id(placement))
