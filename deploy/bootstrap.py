@@ -93,13 +93,11 @@ def is_usable() -> bool:
     try:
         program = "import json, sys, pip; print(json.dumps([sys.prefix, sys.base_prefix]))"
         result = subprocess.run([PYTHON, "-c", program], capture_output=True, text=True, check=True)
-        scripts = re.search(
-            r"^#!(.*)$|exec' \"?([^\"]*)\"? ", (VENV / "bin" / "pip").read_text(encoding="utf-8"), re.MULTILINE
-        )
+        script = (VENV / "bin" / "pip").read_text(encoding="utf-8")
     except (OSError, subprocess.CalledProcessError):
         return False
     is_ours: bool = json.loads(result.stdout) == [str(VENV), sys.base_prefix]
-    return is_ours and scripts is not None and str(VENV) in scripts.string
+    return is_ours and str(VENV) in script
 
 
 def find_base_python() -> str:

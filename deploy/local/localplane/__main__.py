@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from localplane import detached
 from localplane.failures import ToolError
@@ -14,6 +15,7 @@ from localplane.tools import TOOLS, ensure_tools, print_line
 def main() -> int:
     """Do what the command line says; return the exit status."""
     parser = argparse.ArgumentParser(prog="localplane", description=__doc__)
+    parser.add_argument("--folder", type=Path, default=detached.Home().folder, help="where its files are")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("tools", help="build all programs into the cache and say where they are")
     up = commands.add_parser("up", help="start a control plane that stays")
@@ -34,7 +36,7 @@ def main() -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run one command."""
-    home = detached.Home()
+    home = detached.Home(arguments.folder.absolute())
     match arguments.command:
         case "tools":
             tools = ensure_tools(TOOLS)

@@ -189,7 +189,7 @@ def _write_state(home: Home, state: State) -> None:
 
 
 def _start_supervisor(home: Home) -> State:
-    argv = [sys.executable, "-m", "localplane", "supervise"]
+    argv = [sys.executable, "-m", "localplane", f"--folder={home.folder}", "supervise"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     with home.log.open("wb") as output:
         process = subprocess.Popen(
@@ -202,18 +202,21 @@ def _start_supervisor(home: Home) -> State:
             start_new_session=True,  # it outlives this terminal
         )
     try:
-        deadline = time.monotonic() + START_TIMEOUT_SECONDS
-        while True:
-            state = find_state(home)
-            if state is not None and state.is_ready:
-                return state
-            if process.poll() is not None or time.monotonic() > deadline:
-                words = processes.read_tail(home.log, lines=40)
-                raise PlaneError(f"the control plane did not start:\n{words}")
-            time.sleep(0.1)
+        return _wait_started(home, process)
     except BaseException:
         process.terminate()
         raise
+
+
+def _wait_started(home: Home, process: subprocess.Popen[bytes]) -> State:
+    deadline = time.monotonic() + START_TIMEOUT_SECONDS
+    while True:
+        state = find_state(home)
+        if state is not None and state.is_ready:
+            return state
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise PlaneError(f"the control plane did not start:\n{processes.read_tail(home.log, lines=40)}")
+        time.sleep(0.1)
 
 
 def _end_supervisor(home: Home) -> None:

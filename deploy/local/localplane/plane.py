@@ -7,7 +7,6 @@ Nothing is shared between planes, so any number of them run side by side.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -70,7 +69,8 @@ class ControlPlane:
 
     tools: where the binaries are. directory: the plane's folder; a temporary one, removed by ``stop``, when None.
     node_lease_seconds: 0 gives nodes that are Ready as long as kwok once said so and costs nothing when idle; 40 makes
-    them NotReady 50 s after kwok is gone, as real ones. scheduler: start kube-scheduler as well.
+    them NotReady 50 s after kwok is gone, as real ones. scheduler: start kube-scheduler as well. find_ports: returns so
+    many ports that seem to be free.
     """
 
     def __init__(
@@ -80,12 +80,14 @@ class ControlPlane:
         *,
         node_lease_seconds: int = 0,
         scheduler: bool = False,
+        find_ports: Callable[[int], Sequence[int]] = find_free_ports,
     ) -> None:
         self._tools = tools
         self._wanted_directory = directory
         self._folder: folders.PlaneFolder | None = None
         self._node_lease_seconds = node_lease_seconds
         self._with_scheduler = scheduler
+        self._find_ports = find_ports
         self._identities = Identities(Authority())
         self._components: dict[str, _Component] = {}
         self._ports: Ports | None = None
@@ -327,7 +329,7 @@ class ControlPlane:
     def _start_core(self) -> None:
         """Start etcd and the API server on free ports, on others when somebody was quicker."""
         for _ in range(PORT_ATTEMPTS):
-            self._ports = Ports(*find_free_ports(3))
+            self._ports = Ports(*self._find_ports(3))
             for name, (user, groups) in COMPONENT_GROUPS.items():
                 path = self.layout.kubeconfig(name)
                 self._identities.write_certificate_kubeconfig(path, self.server, user, groups)
@@ -386,10 +388,10 @@ class ControlPlane:
         timeout_seconds: float = START_TIMEOUT_SECONDS,
         pause_seconds: float = POLL_SECONDS,
     ) -> None:
-        """Wait for a condition; fail early when a component that it needs has ended."""
+        """Wait for a condition (no answer is "not yet"); fail early when a component that it needs has ended."""
         deadline = time.monotonic() + timeout_seconds
         names = list(watched)
-        while not condition():
+        while not _is_fulfilled(condition):
             for name in names:
                 self._check_alive(name)
             if time.monotonic() > deadline:
@@ -410,15 +412,10 @@ class ControlPlane:
         return "\n".join(parts)
 
     def _is_etcd_healthy(self) -> bool:
-        with contextlib.suppress(urllib3.exceptions.HTTPError, ApiError):
-            self._call_etcd("/v3/maintenance/status", {})
-            return True
-        return False
+        return bool(self._call_etcd("/v3/maintenance/status", {}))
 
     def _is_apiserver_ready(self) -> bool:
-        with contextlib.suppress(urllib3.exceptions.HTTPError, ApiError):
-            return bool(self.client.get("/readyz") == "ok")
-        return False
+        return bool(self.client.get("/readyz") == "ok")
 
     def _is_usable(self) -> bool:
         """Pods can be made once the controllers have given the namespace its service account."""
@@ -432,6 +429,13 @@ class ControlPlane:
         with ApiClient(url, tls=tls, connections=1) as etcd:
             answer: Json = etcd.post(path, body)
             return answer
+
+
+def _is_fulfilled(condition: Callable[[], bool]) -> bool:
+    try:
+        return condition()
+    except (urllib3.exceptions.HTTPError, ApiError):
+        return False
 
 
 def run_tool(tools: Tools, name: str, arguments: Sequence[str], folder: Path) -> str:
