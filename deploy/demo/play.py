@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
 import urllib3
@@ -85,18 +86,32 @@ class Play:
         return time.monotonic() - self._started
 
     def run(self, screen: Screen) -> Scene:
-        """Play until the time is up and return the last scene; raise DemoError when the operator is gone."""
+        """Play until the time is up and return the last scene; raise DemoError when the operator is gone.
+
+        Pods are made beside the looking, so that the table moves on while a busy API server takes its time.
+        """
         tick = 0
-        while self.clock() < self._duration_seconds or not self.samples:
-            if workload.LATE_TENANT not in self._present and self.clock() >= self._duration_seconds * ARRIVAL_FRACTION:
-                self._stage.welcome(workload.LATE_TENANT)
-                self._present = workload.TENANTS
-            if self.look():
-                screen.show(self.compute_scene())
-                self.feed()
-            tick += 1
-            time.sleep(max(0.0, tick * TICK_SECONDS - self.clock()))
+        making: Future[None] | None = None
+        with ThreadPoolExecutor(1, thread_name_prefix="feeder") as feeder:
+            while self.clock() < self._duration_seconds or not self.samples:
+                is_idle = making is None or making.done()
+                if self.look():
+                    screen.show(self.compute_scene())
+                    if is_idle:
+                        if making is not None:
+                            making.result()  # its error, if there is one
+                        making = feeder.submit(self._welcome_late if self._is_arrival_due() else self.feed)
+                tick += 1
+                time.sleep(max(0.0, tick * TICK_SECONDS - self.clock()))
         return self.compute_scene()
+
+    def _is_arrival_due(self) -> bool:
+        late_seconds = self._duration_seconds * ARRIVAL_FRACTION
+        return workload.LATE_TENANT not in self._present and self.clock() >= late_seconds
+
+    def _welcome_late(self) -> None:
+        self._stage.welcome(workload.LATE_TENANT)
+        self._present = workload.TENANTS
 
     def look(self) -> bool:
         """Take a sample; tell whether that was possible. A moment's silence is no reason to stop, a long one is."""
@@ -135,5 +150,5 @@ class Play:
         late = workload.LATE_TENANT
         since_seconds = samples[-1].seconds - self._duration_seconds * ARRIVAL_FRACTION
         if late not in self._present:
-            return f"{late.name}, a fourth tenant of weight {late.weight}, comes in {-since_seconds:.0f} s"
+            return f"{late.name}, a fourth tenant of weight {late.weight}, comes in {max(0.0, -since_seconds):.0f} s"
         return f"{late.name} came {since_seconds:.0f} s ago: its share grows as pods of the others end"

@@ -91,22 +91,22 @@ class Stage:
 def prepare(stack: contextlib.ExitStack, *, nodes: int, policy: str, duration_seconds: float) -> Stage:
     """Build everything up to the first cycle; the stack takes it down again."""
     steps = Steps()
-    with steps.step("control plane's programs", "built once in about 12 minutes, then nothing"):
+    with steps.step("programs of the control plane", "built once, about 12 min"):
         tools = ensure_tools(report=steps.report)
     with steps.step("etcd, API server, controllers, kwok", "about 5 s"):
         plane = stack.enter_context(ControlPlane(tools))
-    with steps.step("fairbind's chart, without its Deployment", "about 3 s"):
+    with steps.step("the chart, without its Deployment", "about 3 s"):
         plane.install_chart({"operator": {"enabled": False}, "policy": {"name": policy}}, namespace=NAMESPACE)
     with steps.step(f"{nodes} nodes of six kinds", "about 5 s"):
         plane.wait_nodes_ready(plane.add_nodes(nodes))
     stream = PodStream(duration_seconds, nodes)
-    with steps.step("tenants and their first pods", "about 3 s"):
+    with steps.step("tenants and their first pods", "about 5 s"):
         add_tenants(plane.client, workload.FIRST_TENANTS)
         create_pods(
             plane.client,
             _take_turns([stream.make_missing(tenant, {}, workload.FIRST_FILL) for tenant in workload.FIRST_TENANTS]),
         )
-    with steps.step("fairbind operator, with the rights of its service account", "about 2 s"):
+    with steps.step("operator, with its ServiceAccount's rights", "about 2 s"):
         operator, log, metrics = start_operator(stack, plane)
     return Stage(plane, operator, log, metrics, stream, find_pinned_limit(plane.client))
 

@@ -5,6 +5,7 @@ Single moments jump by a pod, so shares are means over the last part of the run.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from demo.view import shorten_resource
 from demo.workload import GPU, PINNED
 from fairbind.model.overview import compute_jain_index
 
+WIDTH = 80
 EQUAL_ENOUGH = 0.97
 SHARE_BLIND_POLICIES = ("fifo",)
 WINDOW_FRACTION = 6
@@ -75,7 +77,7 @@ def compute_outcome(samples: Sequence[Sample], *, policy: str, pinned_limit: int
 
 
 def format_summary(outcome: Outcome) -> str:
-    """Return the whole closing text, at most 80 columns wide where it is a table."""
+    """Return the whole closing text, at most `WIDTH` columns wide."""
     jain_all, jain_free = (outcome.compute_jain(names) for names in (outcome.backlogged, outcome.free))
     window = f"shares: means of the last {outcome.window_seconds:.0f} s"
     lines = [
@@ -84,16 +86,17 @@ def format_summary(outcome: Outcome) -> str:
         "  tenant     weight  dominant  share  share/weight  running  waiting",
         *(_format_tenant(outcome, tenant) for tenant in outcome.tenants),
         "",
-        f"  Jain index of the weighted shares: {jain_free:.3f} of the tenants that can use every node,",
-        f"  {jain_all:.3f} of all tenants with backlog (1 is equal)",
+        f"  Jain index of the weighted shares over the tenants with backlog: {jain_all:.3f};",
+        f"  over those of them that can use every node: {jain_free:.3f} (1 is equal)",
         f"  {outcome.bound} pods bound, {outcome.bound / max(outcome.seconds, 1e-9):.1f} pods/s",
         "",
-        *(f"  {line}" for line in explain(outcome)),
+        *textwrap.wrap(" ".join(explain(outcome)), WIDTH, initial_indent="  ", subsequent_indent="  "),
         "",
         "What to try next",
-        "  POLICY=fifo make demo    first come, first served: see what the shares were good for",
+        "  POLICY=fifo make demo    first come, first served, to see what shares are for",
         "  KEEP=1 make demo         keep the cluster and look around with kubectl",
-        "  make test                all tests; make help lists the rest; README.md installs fairbind on your cluster",
+        "  make test                run all tests; make help lists what else there is",
+        "  README.md                install fairbind on your own cluster",
     ]
     return "\n".join(lines)
 
@@ -119,10 +122,8 @@ def _explain_pinned(outcome: Outcome) -> list[str]:
     nodes = ", ".join(PINNED.selector.values())
     held = round(pinned.allocated.get(GPU, 0.0))
     has_all = f"it holds {'all' if held == outcome.pinned_limit else str(held)} of their {outcome.pinned_limit} GPUs"
-    return [
-        f"{pinned.name} can only use the {nodes} nodes: {has_all}, which is less than its weight",
-        "of 3 would give it, and what it cannot use is shared by the others.",
-    ]
+    limits = f"{pinned.name} can only use the {nodes} nodes: {has_all}"
+    return [f"{limits}, less than its weight of {pinned.weight:g} would give it. The others share what it cannot use."]
 
 
 def _format_tenant(outcome: Outcome, tenant: TenantSight) -> str:

@@ -24,7 +24,7 @@ CORES, BYTES = "cpu", "memory"
 TEBIBYTE, GIBIBYTE = 2**40, 2**30
 FIXED_LINES = 12
 """Lines of the picture that are there whatever the tenants: title, heads, cluster, note, and one for the cursor."""
-MOST_REASON_LINES = 3
+MOST_REASON_LINES = 4
 PICTURE_HEIGHT = 40
 PICTURE_WIDTH = 100
 FONT_FACE = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
@@ -97,8 +97,8 @@ def _render_uses(uses: tuple[Use, ...]) -> RenderableType:
     table = Table.grid(expand=True, padding=(0, 1))
     table.add_column(no_wrap=True)
     table.add_column(ratio=1, min_width=8)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(justify="right", no_wrap=True, min_width=22)
+    table.add_column(justify="right", no_wrap=True, min_width=5)
+    table.add_column(justify="right", no_wrap=True, min_width=18)
     for use in uses:
         table.add_row(
             f"cluster {shorten_resource(use.resource)}",

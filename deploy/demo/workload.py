@@ -25,9 +25,9 @@ RUN_SECONDS = "fairbind.io/run-seconds"
 SCHEDULER_NAME = "fairbind"
 GPU = "nvidia.com/gpu"
 USUAL_NODES = 60
-FIRST_FILL = 13
+FIRST_FILL = 7
 """How many times the usual backlog there is at the start: more than the empty cluster takes."""
-LATE_FILL = 8
+LATE_FILL = 4
 """The same for the tenant that comes later."""
 
 GPU_TOLERATION = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
@@ -66,25 +66,25 @@ ANALYTICS = DemoTenant(
     "analytics",
     1,
     (
-        Kind("query", {"cpu": "2", "memory": "24Gi"}, 16),
-        Kind("join", {"cpu": "4", "memory": "48Gi"}, 8),
-        Kind("embed", {"cpu": "4", "memory": "32Gi", GPU: "1"}, 1),
+        Kind("query", {"cpu": "2", "memory": "24Gi"}, 32),
+        Kind("join", {"cpu": "4", "memory": "48Gi"}, 16),
+        Kind("embed", {"cpu": "4", "memory": "96Gi", GPU: "1"}, 2),
     ),
 )
 WEB = DemoTenant(
     "web",
     2,
     (
-        Kind("small", {"cpu": "2", "memory": "4Gi"}, 28),
-        Kind("large", {"cpu": "4", "memory": "8Gi"}, 14),
+        Kind("small", {"cpu": "2", "memory": "4Gi"}, 56),
+        Kind("large", {"cpu": "4", "memory": "8Gi"}, 28),
     ),
 )
 VISION = DemoTenant(
     "vision",
     3,
     (
-        Kind("detect", {"cpu": "8", "memory": "16Gi", GPU: "1"}, 4),
-        Kind("train", {"cpu": "8", "memory": "32Gi", GPU: "1"}, 2),
+        Kind("detect", {"cpu": "8", "memory": "16Gi", GPU: "1"}, 8),
+        Kind("train", {"cpu": "8", "memory": "32Gi", GPU: "1"}, 4),
     ),
     tolerations=(GPU_TOLERATION,),
     selector={"fairbind.io/shape": "gpu-t4"},
@@ -93,9 +93,9 @@ RESEARCH = DemoTenant(
     "research",
     2,
     (
-        Kind("sweep", {"cpu": "2", "memory": "6Gi"}, 28),
-        Kind("solve", {"cpu": "4", "memory": "8Gi"}, 14),
-        Kind("learn", {"cpu": "4", "memory": "16Gi", GPU: "1"}, 3),
+        Kind("sweep", {"cpu": "2", "memory": "6Gi"}, 56),
+        Kind("solve", {"cpu": "4", "memory": "8Gi"}, 28),
+        Kind("learn", {"cpu": "4", "memory": "96Gi", GPU: "1"}, 3),
     ),
 )
 

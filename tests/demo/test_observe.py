@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import pytest
+
+from demo.observe import NO_REASON_YET, Use, compute_rate, compute_sample, find_first_reasons, parse_metrics
+from demo.scenes import make_sample
+from demo.workload import FIRST_TENANTS, KIND_LABEL
+
+PAGE = """\
+# TYPE fairbind_tenant_dominant_share gauge
+fairbind_tenant_dominant_share{tenant="web"} 0.4
+fairbind_tenant_dominant_share{tenant="ns/default"} 0.9
+# TYPE fairbind_tenant_weighted_dominant_share gauge
+fairbind_tenant_weighted_dominant_share{tenant="web"} 0.2
+# TYPE fairbind_tenant_dominant_resource gauge
+fairbind_tenant_dominant_resource{resource="cpu",tenant="web"} 1
+# TYPE fairbind_tenant_weight gauge
+fairbind_tenant_weight{tenant="web"} 5
+# TYPE fairbind_tenant_allocated gauge
+fairbind_tenant_allocated{resource="cpu",tenant="web"} 720
+# TYPE fairbind_tenant_running_pods gauge
+fairbind_tenant_running_pods{tenant="web"} 33
+# TYPE fairbind_tenant_pending_pods gauge
+fairbind_tenant_pending_pods{reason="queued",tenant="web"} 7
+fairbind_tenant_pending_pods{reason="insufficient",tenant="web"} 4
+# TYPE fairbind_cluster_capacity gauge
+fairbind_cluster_capacity{resource="cpu"} 1800
+# TYPE fairbind_cluster_allocated gauge
+fairbind_cluster_allocated{resource="cpu"} 900
+# TYPE fairbind_fairness_jain_index gauge
+fairbind_fairness_jain_index 0.75
+# TYPE fairbind_bindings counter
+fairbind_bindings_total{result="bound"} 500
+fairbind_bindings_total{result="conflict"} 9
+"""
+
+
+def make_pod(name: str, created: str, message: str | None = None, namespace: str = "team-web") -> dict[str, object]:
+    conditions = [{"type": "PodScheduled", "status": "False", "message": message}] if message else None
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "creationTimestamp": f"2030-01-01T00:00:{created}Z",
+            "labels": {KIND_LABEL: "small"},
+        },
+        "status": {"phase": "Pending", "conditions": conditions},
+    }
+
+
+def test_sample_holds_what_the_operator_says() -> None:
+    sample = compute_sample(12.0, parse_metrics(PAGE), [make_pod("web-1", "01", "no room")], FIRST_TENANTS)
+    web = next(tenant for tenant in sample.tenants if tenant.name == "web")
+    assert (web.weight, web.share, web.weighted_share, web.dominant_resource) == (5.0, 0.4, 0.2, "cpu")
+    assert (web.running, web.waiting, web.why, web.allocated) == (33, 11, "no room", {"cpu": 720.0})
+    assert (sample.seconds, sample.bound, sample.jain_index) == (12.0, 500, 0.75)
+    assert sample.uses[0] == Use("cpu", 900.0, 1800.0)
+    assert sample.uses[0].fraction == 0.5
+    assert sample.waiting == {("team-web", "small"): 1}
+
+
+def test_tenants_that_the_operator_does_not_know_yet_hold_nothing() -> None:
+    sample = compute_sample(0.0, parse_metrics(""), [], FIRST_TENANTS)
+    assert [tenant.name for tenant in sample.tenants] == [tenant.name for tenant in FIRST_TENANTS]
+    assert {(tenant.share, tenant.running, tenant.dominant_resource) for tenant in sample.tenants} == {(0.0, 0, None)}
+    assert [tenant.weight for tenant in sample.tenants] == [tenant.weight for tenant in FIRST_TENANTS]
+    assert {use.fraction for use in sample.uses} == {0.0}
+
+
+def test_first_reason_is_the_oldest_pods() -> None:
+    pods = [
+        make_pod("web-3", "02", "young"),
+        make_pod("web-2", "01", "second by name"),
+        make_pod("web-1", "01", "oldest"),
+        make_pod("vision-1", "05", namespace="team-vision"),
+    ]
+    assert find_first_reasons(pods) == {"team-web": "oldest", "team-vision": NO_REASON_YET}
+
+
+def test_rate_is_over_the_last_seconds() -> None:
+    samples = [make_sample(seconds=second, bound=bound) for second, bound in [(0, 0), (1, 800), (6, 900), (11, 1000)]]
+    assert compute_rate(samples) == pytest.approx(20.0)
+    assert compute_rate(samples[:1]) == 0.0
+    assert compute_rate([samples[0], samples[3]]) == pytest.approx(1000 / 11)

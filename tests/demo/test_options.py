@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from demo.program import Options, parse_options
+
+
+def test_defaults() -> None:
+    assert parse_options([], {}) == Options(60, 60, "best-fit-drfh", keep=False, picture=None)
+
+
+def test_environment_is_what_make_passes_and_arguments_win() -> None:
+    environment = {"DURATION": "30", "NODES": "12", "POLICY": "fifo", "KEEP": "1"}
+    assert parse_options([], environment) == Options(30, 12, "fifo", keep=True, picture=None)
+    given = parse_options(["--duration", "20", "--svg", "a.svg"], environment)
+    assert (given.duration_seconds, given.picture) == (20, Path("a.svg"))
+
+
+@pytest.mark.parametrize("keep", ["", "0", "no", "False"])
+def test_keep_can_be_said_not_to_be(keep: str) -> None:
+    assert not parse_options([], {"KEEP": keep}).keep
+
+
+@pytest.mark.parametrize(
+    ("environment", "word"),
+    [
+        ({"DURATION": "soon"}, "soon"),
+        ({"DURATION": "3"}, "DURATION"),
+        ({"NODES": "5"}, "NODES"),
+        ({"NODES": "1000000"}, "NODES"),
+        ({"POLICY": "best"}, "POLICY"),
+    ],
+)
+def test_wrong_values_end_with_2_and_are_named(
+    environment: dict[str, str], word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        parse_options([], environment)
+    assert end.value.code == 2
+    assert word in capsys.readouterr().err

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from demo import workload
+from demo.workload import GPU, KIND_LABEL, RUN_SECONDS, TENANTS, DemoTenant, PodStream
+
+
+def count_kinds(pods: list[workload.Json]) -> Counter[str]:
+    return Counter(pod["metadata"]["labels"][KIND_LABEL] for pod in pods)
+
+
+@pytest.mark.parametrize("tenant", TENANTS, ids=lambda tenant: tenant.name)
+def test_backlog_is_filled_up_and_no_further(tenant: DemoTenant) -> None:
+    stream = PodStream(60.0)
+    pods = stream.make_missing(tenant, {})
+    assert count_kinds(pods) == {kind.name: kind.backlog for kind in tenant.kinds}
+    waiting = {(tenant.namespace, kind.name): kind.backlog for kind in tenant.kinds}
+    assert stream.make_missing(tenant, waiting) == []
+    first = tenant.kinds[0]
+    waiting[tenant.namespace, first.name] -= 3
+    assert count_kinds(stream.make_missing(tenant, waiting)) == {first.name: 3}
+
+
+def test_more_waiting_than_wanted_is_not_made_up_for() -> None:
+    waiting = {(workload.WEB.namespace, "small"): 10_000}
+    assert count_kinds(PodStream(60.0).make_missing(workload.WEB, waiting)) == {"large": 28}
+
+
+def test_names_are_never_used_twice() -> None:
+    stream = PodStream(60.0)
+    names = [pod["metadata"]["name"] for _ in range(3) for pod in stream.make_missing(workload.WEB, {})]
+    assert len(set(names)) == len(names) > 100
+
+
+def test_kinds_are_spread_over_the_queue() -> None:
+    pods = PodStream(60.0).make_missing(workload.WEB, {})
+    half = count_kinds(pods[: len(pods) // 2])
+    assert half["small"] == pytest.approx(28, abs=1)
+    assert half["large"] == pytest.approx(14, abs=1)
+
+
+def test_same_pods_in_each_run() -> None:
+    assert PodStream(60.0).make_missing(workload.RESEARCH, {}) == PodStream(60.0).make_missing(workload.RESEARCH, {})
+
+
+@pytest.mark.parametrize("nodes", [6, 12, 60, 300])
+def test_backlog_goes_with_the_cluster(nodes: int) -> None:
+    counts = count_kinds(PodStream(60.0, nodes).make_missing(workload.WEB, {}))
+    assert counts == {"small": max(1, round(56 * nodes / 60)), "large": max(1, round(28 * nodes / 60))}
+
+
+@pytest.mark.parametrize("duration", [10.0, 60.0, 600.0])
+def test_pods_end_soon_enough_to_see_shares_move(duration: float) -> None:
+    pods = PodStream(duration).make_missing(workload.WEB, {})
+    seconds = {int(pod["metadata"]["annotations"][RUN_SECONDS]) for pod in pods}
+    assert min(seconds) >= 1
+    assert max(seconds) <= max(4, duration / 3 + 1)
+    assert len(seconds) > 1
+
+
+def test_lasting_pods_never_end() -> None:
+    stream = PodStream(60.0)
+    stream.is_lasting = True
+    assert all(RUN_SECONDS not in pod["metadata"]["annotations"] for pod in stream.make_missing(workload.WEB, {}))
+
+
+def test_only_the_pinned_tenant_is_pinned() -> None:
+    stream = PodStream(60.0)
+    selectors = {tenant.name: stream.make_missing(tenant, {})[0]["spec"]["nodeSelector"] for tenant in TENANTS}
+    assert [name for name, selector in selectors.items() if selector] == [workload.PINNED.name]
+
+
+def test_gpus_are_limits_too() -> None:
+    for tenant in TENANTS:
+        for pod in PodStream(60.0).make_missing(tenant, {}):
+            resources = pod["spec"]["containers"][0]["resources"]
+            assert resources["limits"].get(GPU) == resources["requests"].get(GPU)
+
+
+def test_weights_are_those_that_were_promised() -> None:
+    assert sorted(tenant.weight for tenant in workload.FIRST_TENANTS) == [1, 2, 3]
+    assert workload.make_tenant(workload.VISION)["spec"] == {"weight": 3, "namespaces": ["team-vision"]}
+    assert workload.make_namespace(workload.VISION)["metadata"]["name"] == "team-vision"
