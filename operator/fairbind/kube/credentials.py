@@ -30,6 +30,8 @@ RELOAD_SECONDS = 60.0
 RELOAD_AFTER_401_SECONDS = 2.0
 """A refused token is read anew at most this often: a plugin can be slow, and a refusal can last."""
 
+SERVICE_ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
 _log = logging.getLogger(__name__)
 Clock = Callable[[], float]
 
@@ -172,13 +174,23 @@ class ServiceAccountSource:
 
     name = "the pod's service account"
 
+    def __init__(self, folder: Path = SERVICE_ACCOUNT_FOLDER) -> None:
+        """folder: where the token and the certificate authority are mounted."""
+        self._folder = folder
+
     def load(self, *, anew: bool) -> ClusterAccess:  # noqa: ARG002 - a file is always read anew
         """Return the access of the pod's service account."""
-        from kubernetes import client, config  # noqa: PLC0415 - slow to import
+        from kubernetes import client  # noqa: PLC0415 - slow to import
+        from kubernetes.config.incluster_config import InClusterConfigLoader  # noqa: PLC0415 - slow to import
 
         settings = client.Configuration()
+        loader = InClusterConfigLoader(
+            token_filename=str(self._folder / "token"),
+            cert_filename=str(self._folder / "ca.crt"),
+            try_refresh_token=False,
+        )
         with _reported_by_loader(self.name):
-            config.load_incluster_config(client_configuration=settings, try_refresh_token=False)
+            loader.load_and_set(settings)
         return _make_access(settings, self.name)
 
 
@@ -289,7 +301,8 @@ def _reported_by_loader(source: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001 - whatever a malformed file leads to in there
-        raise PermanentClusterError(f"{source}: {_one_line(error)}") from None
+        kind = "malformed: " if isinstance(error, (TypeError, AttributeError, KeyError)) else ""
+        raise PermanentClusterError(f"{source}: {kind}{_one_line(error)}") from None
     finally:
         root.removeHandler(placeholder)
         root.removeFilter(collect)

@@ -46,6 +46,8 @@ PAUSE_SECONDS = 5.0
 COMPLAINT_SECONDS = 300.0
 MAX_NOTE_CHARACTERS = 1024
 
+__all__ = ["Recorder", "WaitingPod", "WriteApi"]
+
 _STRATEGIC = "application/strategic-merge-patch+json"
 _MERGE = "application/merge-patch+json"
 _log = logging.getLogger(__name__)
