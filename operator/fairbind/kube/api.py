@@ -14,7 +14,7 @@ import asyncio
 import http
 import math
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
 import aiohttp
@@ -82,7 +82,7 @@ class ApiClient:
 
     async def watch_lines(
         self, path: str, query: Mapping[str, str], *, idle_timeout_seconds: float
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """Yield the lines of a watch, without their newlines, until the server ends it.
 
         Lines may be of any length. Ends normally when the server closes the stream; raises as `request` does, also when

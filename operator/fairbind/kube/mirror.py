@@ -1,0 +1,345 @@
+"""The mirror: what the cluster looks like, as far as a scheduling decision depends on it.
+
+Reflectors feed it pods, nodes and namespaces; the handlers of custom resources feed it tenants and settings; the loop
+tells it what it decided. Every change moves one pod or one node in the books (`pods`, `servers`, `queues`); a snapshot
+is then cheap: it remakes what changed and shares the rest.
+
+A decision is assumed at once: the pod holds its room from then on, so that the next cycle does not give it away while
+the binding is under way. A failed binding takes the assumption back. What the API says wins over what we assumed.
+
+A system pod is a pod in a system namespace that no Tenant claims by name and that does not ask for our scheduler; it
+makes its node smaller and belongs to nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from fairbind.kube.accounts import Accounts
+from fairbind.kube.eligibility import Eligibility
+from fairbind.kube.facts import NamespaceFacts, NodeFacts, PodFacts
+from fairbind.kube.feeds import Feed
+from fairbind.kube.grouping import ServerGrouping
+from fairbind.kube.overview import build_overview
+from fairbind.kube.pods import Held, Idle, PodEntry, PodRecord, Position, Waiting, find_tenant, locate
+from fairbind.kube.queues import INELIGIBLE, INSUFFICIENT, QUEUED, QueueKey, TaskQueue
+from fairbind.kube.servers import Servers
+from fairbind.kube.tenants import SYSTEM_NAMESPACES, Directory, TenantSpec, TenantState
+from fairbind.model import PolicySettings, ServerTable, Snapshot, TaskClass, Wait
+from fairbind.model.overview import ClusterOverview
+
+__all__ = ["Mirror", "TenantState"]
+
+NOT_COUNTED = frozenset({"pods", "ephemeral-storage"})
+"""By default these do not count for shares."""
+
+_INSUFFICIENT_PREFIXES = ("Insufficient ", "conflicting claims")
+
+
+class Mirror:
+    """See the module. Not thread-safe: everything happens in one event loop.
+
+    on_change: called, cheaply and often, when something changed on which a decision may depend.
+    operator_namespace: counts as a system namespace too.
+    """
+
+    def __init__(
+        self, scheduler_name: str, on_change: Callable[[], None], *, operator_namespace: str | None = None
+    ) -> None:
+        self._scheduler_name = scheduler_name
+        self._on_change = on_change
+        self._directory = Directory(SYSTEM_NAMESPACES | {operator_namespace or "kube-system"})
+        self._entries: dict[str, PodEntry] = {}
+        self._by_namespace: dict[str, set[str]] = {}
+        self._queues: dict[QueueKey, TaskQueue] = {}
+        self._accounts = Accounts()
+        self._eligibility = Eligibility()
+        self._servers = Servers(self._eligibility)
+        self._grouping = ServerGrouping()
+        self._settings = PolicySettings()
+        self._snapshot: Snapshot | None = None
+        self.pods: Feed[PodFacts] = Feed(
+            key=lambda pod: pod.uid, put=self._put_pod, remove=self._remove_pod, known=self._entries.keys
+        )
+        self.nodes: Feed[NodeFacts] = Feed(
+            key=lambda node: node.name, put=self._put_node, remove=self._remove_node, known=self._find_node_names
+        )
+        self.namespaces: Feed[NamespaceFacts] = Feed(
+            key=lambda namespace: namespace.name,
+            put=lambda namespace: self._set_namespace(namespace.name, dict(namespace.labels)),
+            remove=lambda name: self._set_namespace(name, None),
+            known=self._directory.namespaces.keys,
+        )
+
+    # --- what others tell ---
+
+    @property
+    def settings(self) -> PolicySettings:
+        """What the administrator chose."""
+        return self._settings
+
+    def set_policy(self, settings: PolicySettings | None) -> None:
+        """Take new settings; None: the defaults."""
+        settings = settings or PolicySettings()
+        if settings != self._settings:
+            self._settings = settings
+            self._servers.set_selector(settings.server_selector)
+            self._touch()
+
+    def set_tenant(self, spec: TenantSpec) -> None:
+        """Take a declared tenant, new or changed."""
+        self.replace_tenants([*(s for s in self._directory.specs.values() if s.name != spec.name), spec])
+
+    def delete_tenant(self, name: str) -> None:
+        """Take a declared tenant away."""
+        self.replace_tenants(spec for spec in self._directory.specs.values() if spec.name != name)
+
+    def replace_tenants(self, specs: Iterable[TenantSpec]) -> None:
+        """Take the whole list of declared tenants."""
+        specs = list(specs)
+        if {spec.name: spec for spec in specs} != self._directory.specs:
+            self._directory.set_tenants(specs)
+            self._touch()
+
+    def assume(self, uid: str, node: str) -> bool:
+        """Let a waiting pod hold its room on a node; False when it does not wait any more."""
+        entry = self._entries.get(uid)
+        if entry is None or not isinstance(entry.position, Waiting):
+            return False
+        entry.assumed = node
+        self._move(entry)
+        self._snapshot = None
+        return True
+
+    def forget(self, uid: str, *, postponed: bool = False) -> None:
+        """Take an assumption back: the binding failed. postponed: the pod waits for `resume` before its next turn."""
+        entry = self._entries.get(uid)
+        if entry is not None and entry.assumed is not None:
+            entry.assumed = None
+            entry.postponed = postponed
+            if self._move(entry):
+                self._touch()
+
+    def resume(self, uid: str) -> None:
+        """Give a postponed pod its turn again."""
+        entry = self._entries.get(uid)
+        if entry is not None and entry.postponed:
+            entry.postponed = False
+            if self._move(entry):
+                self._touch()
+
+    def note_waits(self, waits: Iterable[Wait]) -> None:
+        """Take why classes wait, as the last cycle saw it; those it does not mention have not had their turn yet."""
+        for queue in self._queues.values():
+            if queue.key.unsupported is None:
+                queue.reason = QUEUED
+        for wait in waits:
+            entry = self._entries.get(wait.first.uid)
+            if wait.blocked is None and entry is not None and isinstance(entry.position, Waiting):
+                lacks_room = any(reason.startswith(_INSUFFICIENT_PREFIXES) for reason, _ in wait.rejections)
+                self._queues[entry.position.key].reason = INSUFFICIENT if lacks_room else INELIGIBLE
+
+    # --- what others ask ---
+
+    def find_pod(self, uid: str) -> PodRecord | None:
+        """Return a pod that is there and not finished."""
+        entry = self._entries.get(uid)
+        if entry is None:
+            return None
+        facts = entry.facts
+        tenant = find_tenant(facts, self._directory, self._scheduler_name)
+        return PodRecord(
+            uid=uid,
+            namespace=facts.namespace,
+            name=facts.name,
+            created=facts.created,
+            priority=facts.priority,
+            tenant=tenant or "",
+            node=facts.node,
+            assumed=None if facts.node else entry.assumed,
+            resource_version=facts.version,
+            is_waiting=isinstance(entry.position, Waiting),
+            unsupported=facts.unsupported_detail,
+            scheduled_message=facts.scheduled_message,
+        )
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether any pod waits for its turn."""
+        return bool(self._queues)
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self._servers.names)} nodes, {len(self._directory.namespaces)} namespaces, "
+            f"{len(self._directory.specs)} Tenants, {len(self._entries)} pods, "
+            f"{sum(len(queue.tasks) for queue in self._queues.values())} waiting"
+        )
+
+    @property
+    def unknown_fairness_resources(self) -> tuple[str, ...]:
+        """The fairness resources of the settings that no node has; they are ignored."""
+        self.build_snapshot()
+        return tuple(r for r in self._settings.fairness_resources or () if r not in self._servers.axes)
+
+    def tenant_states(self) -> dict[str, TenantState]:
+        """Return what only the whole picture shows about each declared tenant, by name."""
+        snapshot = self.build_snapshot()
+        pairs = zip(snapshot.resources, snapshot.counts_r, strict=True)
+        return self._directory.compute_states(frozenset(resource for resource, counts in pairs if counts))
+
+    def build_snapshot(self) -> Snapshot:
+        """Return the world as it is now; the same object as before when nothing changed."""
+        if self._snapshot is None:
+            self._settle_tenants()
+            self._servers.settle()
+            self._snapshot = self._make_snapshot()
+        return self._snapshot
+
+    def build_overview(self) -> ClusterOverview:
+        """Return who holds what and who waits."""
+        snapshot = self.build_snapshot()
+        return build_overview(snapshot, self._accounts.by_name, list(self._queues.values()), self._servers.index)
+
+    # --- pods ---
+
+    def _put_pod(self, facts: PodFacts) -> None:
+        if facts.finished:
+            self._remove_pod(facts.uid)
+            return
+        entry = self._entries.get(facts.uid)
+        if entry is None:
+            entry = self._entries[facts.uid] = PodEntry(facts)
+            self._by_namespace.setdefault(facts.namespace, set()).add(facts.uid)
+        entry.facts = facts
+        if facts.node is not None or facts.terminating:
+            entry.assumed = None
+            entry.postponed = False
+        if self._move(entry):
+            self._touch()
+
+    def _remove_pod(self, uid: str) -> None:
+        entry = self._entries.pop(uid, None)
+        if entry is None:
+            return
+        namespace = entry.facts.namespace
+        self._by_namespace[namespace].discard(uid)
+        if not self._by_namespace[namespace]:
+            del self._by_namespace[namespace]
+        if entry.position is not None:
+            self._leave(entry.facts, entry.position)
+            self._touch()
+        if namespace not in self._by_namespace:
+            self._directory.forget(namespace)
+
+    def _move(self, entry: PodEntry) -> bool:
+        """Bring a pod's books up to date; False when it stays where it is."""
+        now = locate(entry, self._directory, self._scheduler_name)
+        if now == entry.position:
+            return False
+        if entry.position is not None:
+            self._leave(entry.facts, entry.position)
+        entry.position = now
+        if now is not None:
+            self._enter(entry.facts, now)
+        return True
+
+    def _enter(self, facts: PodFacts, position: Position) -> None:
+        match position:
+            case Held(tenant, node, demand, constraints):
+                claims = constraints.claims.taken
+                self._servers.hold(node, facts.uid, demand.real, claims, system=tenant is None)
+                if tenant is not None:
+                    self._accounts.hold(tenant, node, demand)
+            case Waiting(key, task):
+                queue = self._queues.get(key)
+                if queue is None:
+                    queue = self._queues[key] = TaskQueue(key)
+                queue.add(task)
+                self._accounts.wait(key.tenant)
+            case Idle(tenant, gated):
+                self._accounts.idle(tenant, gated=gated)
+
+    def _leave(self, facts: PodFacts, position: Position) -> None:
+        match position:
+            case Held(tenant, node, demand, _):
+                self._servers.release(node, facts.uid, demand.real, system=tenant is None)
+                if tenant is not None:
+                    self._accounts.hold(tenant, node, demand, -1)
+            case Waiting(key, task):
+                queue = self._queues[key]
+                queue.remove(task)
+                if not queue.tasks:
+                    del self._queues[key]
+                self._accounts.wait(key.tenant, -1)
+            case Idle(tenant, gated):
+                self._accounts.idle(tenant, -1, gated=gated)
+
+    # --- nodes, namespaces, tenants ---
+
+    def _put_node(self, node: NodeFacts) -> None:
+        if self._servers.put_node(node):
+            self._touch()
+
+    def _remove_node(self, name: str) -> None:
+        if self._servers.remove_node(name):
+            self._touch()
+
+    def _find_node_names(self) -> list[str]:
+        return [name for name, book in self._servers.books.items() if book.node is not None]
+
+    def _set_namespace(self, name: str, labels: dict[str, str] | None) -> None:
+        if self._directory.namespaces.get(name) != labels:
+            self._directory.set_labels(name, labels)
+            self._touch()
+
+    def _settle_tenants(self) -> None:
+        for namespace in self._directory.resolve():
+            for uid in sorted(self._by_namespace.get(namespace, ())):
+                self._move(self._entries[uid])
+        self._accounts.declare(self._directory.specs)
+
+    def _touch(self) -> None:
+        self._snapshot = None
+        self._on_change()
+
+    # --- the snapshot ---
+
+    def _make_snapshot(self) -> Snapshot:
+        axes = self._servers.axes
+        task_classes = self._make_task_classes()
+        class_k, class_names = self._grouping.compute(
+            self._servers.names,
+            self._servers.capacity_kr,
+            self._servers.capacity_version,
+            [c.placement for c in task_classes if c.blocked is None],
+            self._settings.server_class_tolerance,
+        )
+        servers = ServerTable(
+            names=self._servers.names,
+            capacity_kr=self._servers.capacity_kr,
+            free_kr=self._servers.free_kr,
+            usable_k=self._servers.usable_k,
+            class_k=class_k,
+            class_names=class_names,
+            claimed=self._servers.claimed,
+        )
+        return Snapshot(
+            resources=axes,
+            counts_r=self._compute_counts(axes),
+            total_r=self._servers.total_r,
+            servers=servers,
+            tenants=self._accounts.build_tenants(axes),
+            task_classes=task_classes,
+        )
+
+    def _make_task_classes(self) -> tuple[TaskClass, ...]:
+        if len(self._eligibility) > 64 + 2 * len(self._queues):
+            self._eligibility.keep_only(key.constraints for key in self._queues)
+        axes, get_placement = self._servers.axes, self._eligibility.get_placement
+        return tuple(
+            queue.build_task_class(axes, get_placement(queue.key.constraints)) for queue in self._queues.values()
+        )
+
+    def _compute_counts(self, axes: tuple[str, ...]) -> tuple[bool, ...]:
+        chosen = [r for r in self._settings.fairness_resources or () if r in axes]
+        return tuple(r in chosen if chosen else r not in NOT_COUNTED for r in axes)

@@ -1,0 +1,119 @@
+"""The overview: shares and counts that people read, made from the mirror's books.
+
+Shares are the ones that decide: they count a small default where a request is missing, and their totals are the
+capacities of usable nodes. What is shown as allocated is the requests themselves, wherever the pods are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from fairbind.kube.accounts import Account
+from fairbind.kube.facts import CPU
+from fairbind.kube.quantity import MILLI
+from fairbind.kube.queues import GATED, INELIGIBLE, QUEUED, TaskQueue
+from fairbind.model import Snapshot, Tenant, compute_dominant_share, compute_weighted_share
+from fairbind.model.overview import ClusterOverview, TenantOverview, compute_jain_index
+from fairbind.scheduling import compute_virtual_dominant_shares
+
+MOST_CLASSES = 8
+"""Virtual dominant shares are shown on at most so many classes a tenant: those that hold most of its pods."""
+
+
+def to_people_units(resource: str, amount: int) -> float:
+    """Return base units as cores, bytes or counts.
+
+    >>> to_people_units("cpu", 1500), to_people_units("memory", 1024)
+    (1.5, 1024.0)
+    """
+    return amount / MILLI if resource == CPU else float(amount)
+
+
+def build_overview(
+    snapshot: Snapshot, accounts: Mapping[str, Account], queues: Iterable[TaskQueue], index: Mapping[str, int]
+) -> ClusterOverview:
+    """Return the overview of a snapshot and the books that it was made from. index: of the nodes by name."""
+    pending: dict[str, Counter[str]] = {name: Counter() for name in accounts}
+    backlogged: set[str] = set()
+    for queue in queues:
+        pending[queue.key.tenant][queue.reason] += len(queue.tasks)
+        if queue.is_placeable and queue.reason != INELIGIBLE:
+            backlogged.add(queue.key.tenant)
+    virtual = _compute_virtual_shares(snapshot, accounts, index)
+    tenants = []
+    for tenant in snapshot.tenants:
+        account = accounts[tenant.name]
+        pending[tenant.name][QUEUED] += account.postponed
+        pending[tenant.name][GATED] += account.gated
+        tenants.append(
+            _describe_tenant(
+                tenant, account, snapshot, pending[tenant.name], virtual[tenant.name], tenant.name in backlogged
+            )
+        )
+    allocated: Counter[str] = Counter()
+    for account in accounts.values():
+        allocated.update(account.real)
+    return ClusterOverview(
+        capacity=_to_people(dict(zip(snapshot.resources, snapshot.total_r, strict=True))),
+        allocated=_to_people({resource: allocated.get(resource, 0) for resource in snapshot.resources} | allocated),
+        server_classes=len(snapshot.servers.class_names),
+        tenants=tuple(tenants),
+        jain_index=compute_jain_index(tuple(t.weighted_share for t in tenants if t.backlogged)),
+    )
+
+
+def _to_people(amounts: Mapping[str, int]) -> dict[str, float]:
+    return {resource: to_people_units(resource, amount) for resource, amount in amounts.items()}
+
+
+def _describe_tenant(
+    tenant: Tenant,
+    account: Account,
+    snapshot: Snapshot,
+    pending: Mapping[str, int],
+    virtual: Mapping[str, float],
+    backlogged: bool,  # noqa: FBT001  one of the tenant's facts, private
+) -> TenantOverview:
+    share, dominant = compute_dominant_share(tenant.allocated_r, snapshot.total_r, snapshot.counts_r)
+    return TenantOverview(
+        name=tenant.name,
+        weight=float(tenant.weight),
+        dominant_share=min(share, 1.0),
+        dominant_resource=None if dominant is None else snapshot.resources[dominant],
+        weighted_share=compute_weighted_share(tenant.allocated_r, _compute_denominators(tenant, snapshot)),
+        allocated=_to_people(account.real),
+        running=account.running,
+        pending={reason: count for reason, count in pending.items() if count},
+        virtual_dominant_shares=virtual,
+        backlogged=backlogged,
+    )
+
+
+def _compute_denominators(tenant: Tenant, snapshot: Snapshot) -> list[Fraction | None]:
+    """Return C_r times the tenant's weights; None where a resource does not count."""
+    return [
+        total * tenant.weight * tenant.resource_weights.get(resource, 1) if counts and total > 0 else None
+        for resource, total, counts in zip(snapshot.resources, snapshot.total_r, snapshot.counts_r, strict=True)
+    ]
+
+
+def _compute_virtual_shares(
+    snapshot: Snapshot, accounts: Mapping[str, Account], index: Mapping[str, int]
+) -> dict[str, dict[str, float]]:
+    """Return the virtual dominant shares, without weights, on the classes where each tenant holds most."""
+    classes = {name: _find_classes(account, snapshot, index) for name, account in accounts.items()}
+    unweighted = tuple(Tenant(tenant.name, allocated_r=tenant.allocated_r) for tenant in snapshot.tenants)
+    return compute_virtual_dominant_shares(replace(snapshot, tenants=unweighted), classes)
+
+
+def _find_classes(account: Account, snapshot: Snapshot, index: Mapping[str, int]) -> Sequence[str]:
+    counts: Counter[int] = Counter()
+    class_k = snapshot.servers.class_k
+    for node, pods in account.nodes.items():
+        if node in index:
+            counts[int(class_k[index[node]])] += pods
+    most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MOST_CLASSES]
+    return [snapshot.servers.class_names[number] for number, _ in most]

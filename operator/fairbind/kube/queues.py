@@ -1,0 +1,102 @@
+"""Waiting pods, grouped in task classes and kept in their turn.
+
+A class is one tenant's pods with equal demand, equal constraints and the same thing (if any) that forbids placing them.
+Its tasks stay sorted while pods come and go, and what a snapshot needs of it is remade only when it changed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import NamedTuple
+
+from fairbind.kube.facts import Amounts, Constraints, Demand
+from fairbind.kube.servers import Axes
+from fairbind.model import Placement, Task, TaskClass
+from fairbind.model.overview import PENDING_REASONS
+
+QUEUED, INSUFFICIENT, INELIGIBLE, UNSUPPORTED, GATED = PENDING_REASONS
+
+
+class QueueKey(NamedTuple):
+    """What makes a class."""
+
+    tenant: str
+    demand: Demand
+    constraints: Constraints
+    unsupported: str | None
+
+
+def compute_turn(task: Task) -> tuple[int, float, str]:
+    """Return what orders the tasks of a tenant: higher priority, earlier queue time, uid."""
+    return -task.priority, task.queue_time, task.uid
+
+
+def compute_vector(amounts: Amounts, axes: Axes) -> tuple[int, ...]:
+    """Return amounts in the order of the axes; a resource that is no axis drops out."""
+    by_resource = dict(amounts)
+    return tuple(by_resource.get(resource, 0) for resource in axes)
+
+
+class TaskQueue:
+    """The waiting tasks of one class. reason: why they wait, as the last cycle saw it."""
+
+    __slots__ = ("_axes", "_base", "_placement", "_task_class", "key", "missing", "reason", "tasks")
+
+    def __init__(self, key: QueueKey) -> None:
+        self.key = key
+        self.tasks: list[Task] = []
+        self.reason = QUEUED if key.unsupported is None else UNSUPPORTED
+        self.missing: tuple[str, ...] = ()
+        self._axes: Axes = ()
+        self._base: Placement | None = None
+        self._placement: Placement | None = None
+        self._task_class: TaskClass | None = None
+
+    def add(self, task: Task) -> None:
+        """Take a task in its turn."""
+        insort(self.tasks, task, key=compute_turn)
+        self._task_class = None
+
+    def remove(self, task: Task) -> None:
+        """Let a task go."""
+        index = bisect_left(self.tasks, compute_turn(task), key=compute_turn)
+        if self.tasks[index].uid != task.uid:
+            raise KeyError(task.uid)
+        del self.tasks[index]
+        self._task_class = None
+
+    def build_task_class(self, axes: Axes, base: Placement) -> TaskClass:
+        """Return the class as it is now; the same object as before when nothing changed.
+
+        base: where its constraints let it go, by `Eligibility`.
+        """
+        if axes != self._axes or base is not self._base:
+            self._axes, self._base = axes, base
+            self.missing = tuple(resource for resource, _ in self.key.demand.real if resource not in axes)
+            self._placement = exclude_all(base, self.missing) if self.missing else base
+            self._task_class = None
+        if self._task_class is None:
+            assert self._placement is not None
+            self._task_class = TaskClass(
+                tenant=self.key.tenant,
+                demand_r=compute_vector(self.key.demand.real, axes),
+                share_demand_r=compute_vector(self.key.demand.share, axes),
+                placement=self._placement,
+                tasks=tuple(self.tasks),
+                blocked=self.key.unsupported,
+            )
+        return self._task_class
+
+    @property
+    def is_placeable(self) -> bool:
+        """Whether, as of the last snapshot, some node may take these tasks at all, room or not."""
+        return self.key.unsupported is None and self._placement is not None and bool(self._placement.eligible_k.any())
+
+
+def exclude_all(base: Placement, missing: tuple[str, ...]) -> Placement:
+    """Return the placement of tasks that ask for resources that no node offers: every node lacks them."""
+    eligible = int(base.eligible_k.sum())
+    nowhere_k = base.eligible_k & False
+    nowhere_k.flags.writeable = False
+    lacking = ((f"Insufficient {resource}", eligible) for resource in missing if eligible)
+    return Placement(nowhere_k, None, tuple(sorted((*base.rejections, *lacking))), base.claims)
