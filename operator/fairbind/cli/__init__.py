@@ -7,9 +7,10 @@ ran. A traceback only with --debug. Imports that cost time are made by the comma
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
@@ -45,6 +46,20 @@ def find_default_namespace() -> str:
         return DEFAULT_NAMESPACE
 
 
+def _check_name(limit: int, pattern: re.Pattern[str]) -> Callable[[click.Context, click.Parameter, str], str]:
+    def check(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
+        if len(name) > limit or not pattern.fullmatch(name):
+            raise click.BadParameter(f"{name!r} is not a name that Kubernetes takes")
+        return name
+
+    return check
+
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+check_namespace = _check_name(63, re.compile(_LABEL))
+check_scheduler_name = _check_name(253, re.compile(rf"{_LABEL}(\.{_LABEL})*"))
+
+
 @commands.command(short_help="Watch a cluster and bind its pods.")
 @click.option(
     "--kubeconfig",
@@ -55,6 +70,7 @@ def find_default_namespace() -> str:
 )
 @click.option(
     "--namespace",
+    callback=check_namespace,
     envvar=["FAIRBIND_NAMESPACE", "POD_NAMESPACE"],
     default=find_default_namespace,
     show_default=f"the pod's own, else {DEFAULT_NAMESPACE}",
@@ -72,6 +88,7 @@ def find_default_namespace() -> str:
 )
 @click.option(
     "--scheduler-name",
+    callback=check_scheduler_name,
     envvar="FAIRBIND_SCHEDULER_NAME",
     default="fairbind",
     show_default=True,

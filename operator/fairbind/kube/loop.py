@@ -15,14 +15,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from fairbind.kube.binder import BindResult
 from fairbind.kube.health import Health
 from fairbind.kube.observer import Observer
-from fairbind.model import Bind, CycleReport, PolicySettings, Snapshot, Task, TaskClass, Wait
+from fairbind.model import Bind, CycleReport, PolicySettings, Snapshot, Wait
 from fairbind.scheduling import run_cycle
 
 COALESCE_SECONDS = 0.05
@@ -35,9 +34,8 @@ LOW_WATER = 96
 FIRST_POSTPONE_SECONDS = 1.0
 MAX_POSTPONE_SECONDS = 10.0
 FAILED_CYCLE_SECONDS = 1.0
-FORGET_SECONDS = 600.0
-REPEAT_WAIT_SECONDS = 30.0
-"""A class whose reasons only changed in their numbers is told to the recorder again this often."""
+MAX_REMEMBERED = 10_000
+"""How many pods are known to have failed before, at most."""
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +58,8 @@ class World(Protocol):
     def settings(self) -> PolicySettings: ...  # noqa: D102
     def build_snapshot(self) -> Snapshot: ...  # noqa: D102
     def assume(self, uid: str, node: str) -> bool: ...  # noqa: D102
-    def forget(self, uid: str) -> None: ...  # noqa: D102
+    def forget(self, uid: str, *, postponed: bool = False) -> None: ...  # noqa: D102
+    def resume(self, uid: str) -> None: ...  # noqa: D102
     def find_pod(self, uid: str) -> PodRecord | None: ...  # noqa: D102
     def note_waits(self, waits: Sequence[Wait]) -> None: ...  # noqa: D102
 
@@ -72,18 +71,10 @@ class BindCarrier(Protocol):
 
 
 class Announcer(Protocol):
-    """Who tells users what became of their pods."""
+    """The recorder, as the loop sees it."""
 
-    def scheduled(self, pod: PodRecord, uid: str, node: str) -> None: ...  # noqa: D102
-    def waits(self, wait: Wait, node_count: int, settings: PolicySettings) -> None: ...  # noqa: D102
-
-
-@dataclass(slots=True)
-class _Postponed:
-    """A pod whose binding failed. until: not decided on before; on the loop's clock."""
-
-    until: float
-    seconds: float
+    def scheduled(self, namespace: str, name: str, uid: str, node: str) -> None: ...  # noqa: D102
+    def note_waits(self, waits: Sequence[Wait], node_count: int) -> None: ...  # noqa: D102
 
 
 class SchedulingLoop:
@@ -112,11 +103,10 @@ class SchedulingLoop:
         self._wall_clock = wall_clock
         self._wake = asyncio.Event()
         self._outstanding: set[asyncio.Task[None]] = set()
-        self._postponed: dict[str, _Postponed] = {}
+        self._postponed_seconds: dict[str, float] = {}
         self._has_more = False
         self._last_cycle_seconds = 0.0
-        self._told: dict[TaskClass, tuple[Hashable, float]] = {}
-        self.decides_since_start = 0
+        self.decided = 0
 
     def wake(self) -> None:
         """Something changed: a cycle may decide more, or differently."""
@@ -152,18 +142,19 @@ class SchedulingLoop:
     async def _decide(self, limit: int) -> None:
         started = self._clock()
         try:
-            snapshot = exclude_tasks(self._world.build_snapshot(), self._find_postponed(started))
+            snapshot = self._world.build_snapshot()
             settings = self._world.settings
             if not snapshot.task_classes:
                 self._has_more = False
                 self._world.note_waits(())
+                self._announcer.note_waits((), len(snapshot.servers.names))
                 return
             report = run_cycle(snapshot, settings, self._wall_clock(), limit=limit)
             self._execute(report)
             if report.complete:
-                self._tell(report, len(snapshot.servers.names), settings)
+                self._announcer.note_waits(report.waits, len(snapshot.servers.names))
             self._world.note_waits(report.waits)
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever it was, the loop goes on
             self._observer.cycle_failed()
             _log.exception("a scheduling cycle failed; the next one is in %s s", FAILED_CYCLE_SECONDS)
             await asyncio.sleep(FAILED_CYCLE_SECONDS)
@@ -187,84 +178,38 @@ class SchedulingLoop:
             pod = self._world.find_pod(bind.task.uid)
             if pod is None or not self._world.assume(bind.task.uid, bind.server):
                 continue  # it went away while we decided
-            self.decides_since_start += 1
+            self.decided += 1
             task = asyncio.get_running_loop().create_task(self._carry_out(bind, pod), name=f"bind {bind.task.name}")
             self._outstanding.add(task)
             task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._outstanding.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("%s: %s", task.get_name(), error, exc_info=error)
         if self._has_more and len(self._outstanding) <= LOW_WATER:
             self.wake()
 
     async def _carry_out(self, bind: Bind, pod: PodRecord) -> None:
         uid = bind.task.uid
-        result = BindResult.FAILED
         try:
             result = await self._binder.bind(pod.namespace, pod.name, uid, bind.server)
-        finally:
-            if result is not BindResult.BOUND:
-                self._world.forget(uid)
+        except Exception:  # noqa: BLE001 - a bug; the pod must not hold its room for ever because of it
+            _log.exception("binding %s/%s to %s failed", pod.namespace, pod.name, bind.server)
+            result = BindResult.FAILED
         if result is BindResult.BOUND:
-            self._postponed.pop(uid, None)
+            self._postponed_seconds.pop(uid, None)
             self._observer.pod_scheduled(self._wall_clock() - pod.created)
-            self._announcer.scheduled(pod, uid, bind.server)
-            _log.debug("%s/%s -> %s", pod.namespace, pod.name, bind.server)
-        elif result is not BindResult.FENCED:
+            self._announcer.scheduled(pod.namespace, pod.name, uid, bind.server)
+        elif result is BindResult.FENCED:
+            self._world.forget(uid)
+        else:
             self._postpone(uid)
-            _log.debug("%s/%s -> %s: %s", pod.namespace, pod.name, bind.server, result.value)
+        _log.debug("%s/%s -> %s: %s", pod.namespace, pod.name, bind.server, result.value)
 
     def _postpone(self, uid: str) -> None:
-        known = self._postponed.get(uid)
-        seconds = FIRST_POSTPONE_SECONDS if known is None else min(2 * known.seconds, MAX_POSTPONE_SECONDS)
-        self._postponed[uid] = _Postponed(self._clock() + seconds, seconds)
-        asyncio.get_running_loop().call_later(seconds, self.wake)
-
-    def _find_postponed(self, now: float) -> frozenset[str]:
-        """Return the pods that must not be decided on now; forget those that failed long ago."""
-        if not self._postponed:
-            return frozenset()
-        for uid in [uid for uid, entry in self._postponed.items() if now - entry.until > FORGET_SECONDS]:
-            del self._postponed[uid]
-        return frozenset(uid for uid, entry in self._postponed.items() if entry.until > now)
-
-    def _tell(self, report: CycleReport, node_count: int, settings: PolicySettings) -> None:
-        """Pass the waits on, but those whose class and kinds of reasons are as they were a moment ago."""
-        now, told = self._clock(), {}
-        for wait in report.waits:
-            kinds = (_kinds_of_reasons(wait), wait.waiting == len(wait.task_class.tasks))
-            known = self._told.get(wait.task_class)
-            if known is not None and known[0] == kinds and now - known[1] < REPEAT_WAIT_SECONDS:
-                told[wait.task_class] = known
-                continue
-            told[wait.task_class] = (kinds, now)
-            self._announcer.waits(wait, node_count, settings)
-        self._told = told
-
-
-def _kinds_of_reasons(wait: Wait) -> Hashable:
-    return (
-        wait.blocked,
-        tuple(reason for reason, _ in wait.rejections),
-        None if wait.fairness is None else wait.fairness.next_tenant,
-    )
-
-
-def exclude_tasks(snapshot: Snapshot, uids: frozenset[str]) -> Snapshot:
-    """Return the snapshot without these tasks, and without the classes that have no other; itself for no uids."""
-    if not uids:
-        return snapshot
-
-    def keep(tasks: Sequence[Task]) -> tuple[Task, ...]:
-        return tuple(task for task in tasks if task.uid not in uids)
-
-    classes = []
-    for task_class in snapshot.task_classes:
-        if any(task.uid in uids for task in task_class.tasks):
-            if kept := keep(task_class.tasks):
-                classes.append(replace(task_class, tasks=kept))
-        else:
-            classes.append(task_class)
-    return replace(snapshot, task_classes=tuple(classes))
+        """Take the decision back; the pod has its next turn after a while, longer each time."""
+        seconds = min(2 * self._postponed_seconds.get(uid, FIRST_POSTPONE_SECONDS / 2), MAX_POSTPONE_SECONDS)
+        if len(self._postponed_seconds) >= MAX_REMEMBERED:
+            self._postponed_seconds.pop(next(iter(self._postponed_seconds)))
+        self._postponed_seconds[uid] = seconds
+        self._world.forget(uid, postponed=True)
+        asyncio.get_running_loop().call_later(seconds, self._world.resume, uid)

@@ -1,0 +1,79 @@
+"""What administrators want: Tenant and SchedulingPolicy objects, read and handed to the mirror.
+
+An object that cannot be meant stops nothing: its Tenant counts as if it did not exist, and a wrong policy as if there
+were none; both are told so in their conditions. Every change reads all objects anew (there are few), so that what
+counts never depends on the order in which things happened.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from fairbind.kube.objects import ObjectTable
+from fairbind.kube.policies import APPLIED_NAME, parse_policy
+from fairbind.kube.tenants import TenantSpec, parse_tenant
+from fairbind.model import InvalidProblemError, PolicySettings
+
+_log = logging.getLogger(__name__)
+
+
+class AdministeredWorld(Protocol):
+    """The mirror, as administrators change it."""
+
+    def replace_tenants(self, specs: list[TenantSpec]) -> None: ...  # noqa: D102
+    def set_policy(self, settings: PolicySettings | None) -> None: ...  # noqa: D102
+
+
+class Administration:
+    """Both tables, and what could not be read in them.
+
+    invalid_tenants, invalid_policies: what is wrong, by the object's name.
+    """
+
+    def __init__(self, world: AdministeredWorld, on_change: Callable[[], None]) -> None:
+        self._world = world
+        self._on_change = on_change
+        self.tenants = ObjectTable(self._read_tenants)
+        self.policies = ObjectTable(self._read_policies)
+        self.invalid_tenants: dict[str, str] = {}
+        self.invalid_policies: dict[str, str] = {}
+        self._settings: PolicySettings | None = None
+
+    def _read_tenants(self) -> None:
+        specs: list[TenantSpec] = []
+        problems: dict[str, str] = {}
+        for name, tenant_object in sorted(self.tenants.objects.items()):
+            try:
+                specs.append(parse_tenant(tenant_object))
+            except InvalidProblemError as error:
+                problems[name] = str(error)
+        _report_new_problems("Tenant", problems, self.invalid_tenants)
+        self.invalid_tenants = problems
+        self._world.replace_tenants(specs)
+        self._on_change()
+
+    def _read_policies(self) -> None:
+        settings: PolicySettings | None = None
+        problems: dict[str, str] = {}
+        for name, policy_object in sorted(self.policies.objects.items()):
+            try:
+                parsed = parse_policy(policy_object)
+            except InvalidProblemError as error:
+                problems[name] = str(error)
+            else:
+                settings = parsed if name == APPLIED_NAME else settings
+        _report_new_problems("SchedulingPolicy", problems, self.invalid_policies)
+        self.invalid_policies = problems
+        if settings != self._settings:
+            _log.info("policy: %s", settings or "the defaults, for want of a valid SchedulingPolicy 'default'")
+        self._settings = settings
+        self._world.set_policy(settings)
+        self._on_change()
+
+
+def _report_new_problems(kind: str, problems: Mapping[str, str], known: Mapping[str, str]) -> None:
+    for name, problem in problems.items():
+        if known.get(name) != problem:
+            _log.warning("%s %s is left out: %s", kind, name, problem)

@@ -1,0 +1,269 @@
+"""The operator, put together: mirror, reflectors, loop, binder, elector, recorder, status, and their common life.
+
+Its life has three parts. *Listing*: nothing is decided, and no lease is asked for, before pods, nodes, namespaces,
+Tenants and policies are all listed; a replica that cannot see must not keep the lease from one that can. *Running*:
+every replica keeps its mirror warm and its metrics true, the leader decides. *Ending*: no new decisions, the bindings
+in flight come to their end, the lease is given back, all within `STOP_SECONDS`.
+
+A replica that begins to lead lists all pods once more before its first cycle: its watch may not have brought the last
+bindings of the leader before it, and what it has not seen it would place others upon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from fairbind.kube.administration import Administration
+from fairbind.kube.api import ApiClient
+from fairbind.kube.binder import Binder
+from fairbind.kube.credentials import Credentials
+from fairbind.kube.decode import NAMESPACES, NODES, PODS
+from fairbind.kube.elector import Elector
+from fairbind.kube.handlers import POLICIES, TENANTS, CustomResources
+from fairbind.kube.health import Health
+from fairbind.kube.loop import SchedulingLoop
+from fairbind.kube.mirror import Mirror
+from fairbind.kube.observer import Observer
+from fairbind.kube.recorder import Recorder, WaitingPod
+from fairbind.kube.reflector import Reflector
+from fairbind.kube.status import StatusWriter
+from fairbind.model import FairbindError
+from fairbind.model.overview import ClusterOverview
+
+STOP_SECONDS = 8.0
+"""Below the 10 s that were promised; a pod's grace period is 30 s by default."""
+FLUSH_SECONDS = 1.0
+OVERVIEW_SECONDS = 1.0
+WATCH_SECONDS = 1.0
+YOUNG_OBJECTS = 20_000
+"""How many new containers wake Python's cycle collector. Its default, 700, makes it run hundreds of times a second
+during a backlog, while hardly anything here forms cycles."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSettings:
+    """namespace: of the lease. identity: of this run, among all replicas."""
+
+    namespace: str
+    scheduler_name: str
+    identity: str
+
+
+async def run_operator(
+    settings: OperatorSettings,
+    *,
+    credentials: Credentials,
+    api: ApiClient,
+    observer: Observer,
+    health: Health,
+    stop: asyncio.Event,
+    reinstall_signals: Callable[[], None],
+) -> None:
+    """Run until `stop` is set and then end in order. FairbindError when a part of it came to an end by itself."""
+    operator = Operator(settings, credentials, api, observer, health, reinstall_signals)
+    await operator.run(stop)
+
+
+class Operator:
+    """All parts of one replica."""
+
+    def __init__(
+        self,
+        settings: OperatorSettings,
+        credentials: Credentials,
+        api: ApiClient,
+        observer: Observer,
+        health: Health,
+        reinstall_signals: Callable[[], None],
+    ) -> None:
+        self._api = api
+        self._observer = observer
+        self._health = health
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._is_caught_up = False
+        self._is_overview_old = True
+        self._overview: ClusterOverview | None = None
+        self.mirror = Mirror(settings.scheduler_name, self._note_change, operator_namespace=settings.namespace)
+        self.administration = Administration(self.mirror, self._note_change)
+        self.reflectors: dict[str, Reflector[Any]] = {
+            "pods": Reflector(api, PODS, self.mirror.pods, on_restart=observer.watch_restarted),
+            "nodes": Reflector(api, NODES, self.mirror.nodes, on_restart=observer.watch_restarted),
+            "namespaces": Reflector(api, NAMESPACES, self.mirror.namespaces, on_restart=observer.watch_restarted),
+        }
+        self.custom_resources = CustomResources(
+            api,
+            credentials,
+            {TENANTS: self.administration.tenants, POLICIES: self.administration.policies},
+            observer=observer,
+            health=health,
+            reinstall_signals=reinstall_signals,
+        )
+        self.elector = Elector(api, settings.namespace, identity=settings.identity, on_change=self._lead)
+        self.binder = Binder(api, observer, may_bind=self.elector.may_bind)
+        self.recorder = Recorder(
+            api,
+            scheduler_name=settings.scheduler_name,
+            identity=settings.identity,
+            is_leading=self.elector.may_bind,
+            binds_in_flight=lambda: self.binder.in_flight,
+            find_waiting=self._find_waiting,
+        )
+        self.loop = SchedulingLoop(
+            self.mirror,
+            self.binder,
+            self.recorder,
+            observer=observer,
+            health=health,
+            may_decide=lambda: self._is_caught_up and self.elector.leading,
+        )
+        self.status = StatusWriter(
+            api,
+            self.administration,
+            find_overview=lambda: self._overview,
+            find_states=self.mirror.tenant_states,
+            may_write=self.elector.may_bind,
+            count_bindings=lambda: self.binder.in_flight,
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Live all three parts of the operator's life."""
+        stopping = asyncio.create_task(stop.wait(), name="stop")
+        try:
+            if not await self._run_until(stopping, self._list_everything()):
+                return
+            self._start_rest()
+            await self._run_until(stopping)
+            await self._end()
+        finally:
+            await _cancel([stopping, *self._tasks.values()])
+            self._observer.leadership_changed(leading=False)
+
+    async def _list_everything(self) -> None:
+        """Start what listens, and return when it has heard of everything once."""
+        for name, reflector in self.reflectors.items():
+            self._health.set_problem(name, "not listed yet")
+            self._start(f"watch {name}", reflector.run())
+        for kind in (TENANTS, POLICIES):
+            self._health.set_problem(kind, "not listed yet")
+        self._start("custom resources", self.custom_resources.run())
+        self._start("watch health", self._watch_health())
+        self._start("scheduling loop", self.loop.run())
+        for reflector in self.reflectors.values():
+            await reflector.synced.wait()
+        await self.custom_resources.listed.wait()
+
+    def _start_rest(self) -> None:
+        _settle_garbage_collector()
+        self._health.clear_problem("operator")
+        _log.info("everything is listed: %s", self.mirror)
+        self._start("overview", self._publish_overviews())
+        self._start("recorder", self.recorder.run())
+        self._start("status", self.status.run())
+        self._start("elector", self.elector.run())
+
+    async def _end(self) -> None:
+        """Stop deciding, finish what is in flight, give the lease back."""
+        deadline = asyncio.get_running_loop().time() + STOP_SECONDS
+        self._health.set_problem("operator", "ending")
+        self._is_caught_up = False
+        if not await self.binder.drain(STOP_SECONDS - 2 * FLUSH_SECONDS):
+            _log.warning("%d bindings had no answer in time; they are left to the next leader", self.binder.in_flight)
+        await self.recorder.flush(FLUSH_SECONDS)
+        await _cancel([self._tasks.pop("elector")])
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self.elector.release()
+        except TimeoutError:
+            _log.warning("the lease could not be given back in time; it runs out by itself")
+
+    def _note_change(self) -> None:
+        """Something in the mirror changed."""
+        self._is_overview_old = True
+        self.loop.wake()
+
+    def _lead(self, leading: bool) -> None:  # noqa: FBT001 - the elector's callback
+        self._observer.leadership_changed(leading)
+        if leading:
+            self._start("catch up", self._catch_up())
+        else:
+            self._is_caught_up = False
+
+    async def _catch_up(self) -> None:
+        """List all pods once more, and only then decide."""
+        await self.reflectors["pods"].relist()
+        self._is_caught_up = True
+        self.loop.wake()
+
+    def _find_waiting(self, uid: str) -> WaitingPod | None:
+        pod = self.mirror.find_pod(uid)
+        if pod is None or not pod.is_waiting:
+            return None
+        return WaitingPod(pod.resource_version, pod.scheduled_message, pod.unsupported)
+
+    async def _publish_overviews(self) -> None:
+        while True:
+            if self._is_overview_old or self.mirror.has_waiting or self.binder.in_flight:
+                self._is_overview_old = False
+                self._overview = self.mirror.build_overview()
+                self._observer.overview_changed(self._overview)
+            await asyncio.sleep(OVERVIEW_SECONDS)
+
+    async def _watch_health(self) -> None:
+        """Report what the parts wait for, and whether the API server answers."""
+        while True:
+            for name, reflector in self.reflectors.items():
+                if reflector.problem is None:
+                    self._health.clear_problem(name)
+                else:
+                    self._health.set_problem(name, reflector.problem)
+            await asyncio.sleep(WATCH_SECONDS)
+
+    def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks[name] = asyncio.get_running_loop().create_task(work, name=name)
+
+    async def _run_until(self, stopping: asyncio.Task[Any], work: Coroutine[Any, Any, None] | None = None) -> bool:
+        """Wait for the work (or for ever); False when the stop came first. Raises when a part has ended by itself."""
+        working = None if work is None else asyncio.create_task(work, name="list everything")
+        try:
+            while True:
+                waited = {stopping, *self._tasks.values(), *([working] if working else [])}
+                await asyncio.wait(waited, timeout=WATCH_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                if stopping.done():
+                    return False
+                self._check_tasks()
+                if working is not None and working.done():
+                    await working
+                    return True
+        finally:
+            if working is not None:
+                await _cancel([working])
+
+    def _check_tasks(self) -> None:
+        for name, task in list(self._tasks.items()):
+            if not task.done():
+                continue
+            error = None if task.cancelled() else task.exception()
+            if name == "catch up" and error is None:
+                del self._tasks[name]
+                continue
+            raise FairbindError(f"{name} has ended: {error or 'for no known reason'}") from error
+
+
+def _settle_garbage_collector() -> None:
+    """Take what was listed out of the collector's sight; it lives as long as the process."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, 20, 50)
+
+
+async def _cancel(tasks: list[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,268 @@
+"""Writes what the scheduler sees into the status of Tenants and SchedulingPolicies.
+
+Only the leader writes, at most once every two seconds for each object and only what changed; while many bindings are in
+flight the pace is slower, because nobody reads a share more often than every few seconds and the API server has better
+things to do. What is written is compared with what the API has, so a new leader repeats nothing, and somebody's edit
+of a status is put right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from fairbind.kube.administration import Administration
+from fairbind.kube.api import ApiClient
+from fairbind.kube.errors import ApiError, TransientClusterError
+from fairbind.kube.handlers import GROUP, POLICIES, TENANTS, VERSION
+from fairbind.kube.objects import KubeObject
+from fairbind.kube.policies import APPLIED_NAME
+from fairbind.kube.quantity import CPU, MILLI, format_quantity
+from fairbind.kube.tenants import TenantState
+from fairbind.model.overview import ClusterOverview, TenantOverview
+
+INTERVAL_SECONDS = 2.0
+BUSY_INTERVAL_SECONDS = 10.0
+BUSY_BINDINGS = 32
+"""From this many bindings in flight on, the slower pace holds."""
+SHARE_DIGITS = 6
+MAX_NAMES = 10
+"""A message names at most so many things; the rest is counted."""
+
+_log = logging.getLogger(__name__)
+
+Conditions = list[dict[str, Any]]
+
+
+class StatusWriter:
+    """Compares what should be in each status with what is, and writes the difference."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        administration: Administration,
+        *,
+        find_overview: Callable[[], ClusterOverview | None],
+        find_states: Callable[[], Iterable[TenantState]],
+        may_write: Callable[[], bool],
+        count_bindings: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api = api
+        self._administration = administration
+        self._find_overview = find_overview
+        self._find_states = find_states
+        self._may_write = may_write
+        self._count_bindings = count_bindings
+        self._clock = clock
+        self._written: dict[tuple[str, str], tuple[dict[str, Any], float]] = {}
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            await asyncio.sleep(INTERVAL_SECONDS / 4)
+            try:
+                await self._write_changes()
+            except Exception:  # noqa: BLE001 - whatever it was, other statuses can still be written
+                _log.exception("the statuses could not be compared")
+
+    async def _write_changes(self) -> None:
+        overview = self._find_overview()
+        if overview is None or not self._may_write():
+            return
+        states = {state.name: state for state in self._find_states()}
+        tenants = {tenant.name: tenant for tenant in overview.tenants}
+        invalid = self._administration.invalid_tenants
+        wanted: dict[tuple[str, str], tuple[KubeObject, dict[str, Any]]] = {}
+        for name, item in self._administration.tenants.objects.items():
+            status = compute_tenant_status(item, tenants.get(name), states.get(name), invalid.get(name))
+            wanted[TENANTS, name] = (item, status)
+        for name, item in self._administration.policies.objects.items():
+            problem = self._administration.invalid_policies.get(name)
+            wanted[POLICIES, name] = (item, compute_policy_status(item, problem))
+        self._written = {key: entry for key, entry in self._written.items() if key in wanted}
+        for (kind, name), (item, status) in wanted.items():
+            if self._may_write():
+                await self._write_if_changed(kind, name, item, status)
+
+    async def _write_if_changed(self, kind: str, name: str, item: KubeObject, status: dict[str, Any]) -> None:
+        now = self._clock()
+        written, written_at = self._written.get((kind, name), (None, -BUSY_INTERVAL_SECONDS))
+        interval = INTERVAL_SECONDS if self._count_bindings() < BUSY_BINDINGS else BUSY_INTERVAL_SECONDS
+        if now - written_at < interval:
+            return
+        present = item.get("status") or {}
+        if written is not None and _is_older(item, written):
+            present = written["status"]  # our own write has not come back yet
+        complete = keep_transition_times(status, present, _format_now())
+        patch = compute_merge_patch(present, complete)
+        if not patch:
+            return
+        path = f"/apis/{GROUP}/{VERSION}/{kind}/{quote(name)}/status"
+        body = msgspec.json.encode({"metadata": {"uid": item["metadata"]["uid"]}, "status": patch})
+        try:
+            answer = await self._api.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+        except (ApiError, TransientClusterError) as error:
+            is_gone = isinstance(error, ApiError) and error.status in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}
+            _log.log(logging.DEBUG if is_gone else logging.WARNING, "status of %s %s: %s", kind, name, error)
+            self._written[kind, name] = ({"metadata": {}, "status": present}, now)
+            return
+        self._written[kind, name] = (msgspec.json.decode(answer), now)
+
+
+def _is_older(item: KubeObject, written: Mapping[str, Any]) -> bool:
+    version = written["metadata"].get("resourceVersion", "0")
+    return bool(int(item["metadata"]["resourceVersion"]) < int(version))
+
+
+def compute_tenant_status(
+    tenant_object: KubeObject, overview: TenantOverview | None, state: TenantState | None, problem: str | None
+) -> dict[str, Any]:
+    """Return the whole status of a Tenant, its conditions without times.
+
+    overview: None when the tenant counts as if it did not exist. problem: what is wrong with its spec, or None.
+    """
+    generation = tenant_object["metadata"].get("generation", 0)
+    conditions = _make_tenant_conditions(state, problem, generation)
+    if overview is None:
+        return {
+            "observedGeneration": generation,
+            "dominantShare": 0.0,
+            "dominantResource": "",
+            "weightedShare": 0.0,
+            "allocated": {},
+            "pods": {"running": 0, "pending": 0},
+            "virtualDominantShares": [],
+            "conditions": conditions,
+        }
+    return {
+        "observedGeneration": generation,
+        "dominantShare": round(overview.dominant_share, SHARE_DIGITS),
+        "dominantResource": overview.dominant_resource or "",
+        "weightedShare": round(overview.weighted_share, SHARE_DIGITS),
+        "allocated": {
+            resource: format_quantity(resource, round(amount * (MILLI if resource == CPU else 1)))
+            for resource, amount in sorted(overview.allocated.items())
+            if amount
+        },
+        "pods": {"running": overview.running, "pending": sum(overview.pending.values())},
+        "virtualDominantShares": [
+            {"serverClass": name, "share": round(share, SHARE_DIGITS)}
+            for name, share in sorted(overview.virtual_dominant_shares.items())
+        ],
+        "conditions": conditions,
+    }
+
+
+def compute_policy_status(policy_object: KubeObject, problem: str | None) -> dict[str, Any]:
+    """Return the whole status of a SchedulingPolicy, its conditions without times."""
+    generation = policy_object["metadata"].get("generation", 0)
+    is_ignored = policy_object["metadata"]["name"] != APPLIED_NAME
+    if is_ignored:
+        message = f"Only the SchedulingPolicy named {APPLIED_NAME!r} applies; this one has no effect."
+        ready = _make_condition("Ready", "False", "Ignored", message, generation)
+        ignored = _make_condition("Ignored", "True", "OtherName", message, generation)
+    else:
+        ignored = _make_condition("Ignored", "False", "Applied", "The name says that it applies.", generation)
+        if problem is None:
+            ready = _make_condition("Ready", "True", "Applied", "Applies to every cycle.", generation)
+        else:
+            message = f"The defaults apply instead: {problem}"
+            ready = _make_condition("Ready", "False", "InvalidSpec", message, generation)
+    return {"observedGeneration": generation, "conditions": [ignored, ready]}
+
+
+def _make_tenant_conditions(state: TenantState | None, problem: str | None, generation: int) -> Conditions:
+    conflicts = state.claimed.lost if state is not None else ()
+    if conflicts:
+        named = _join([f"{namespace} (Tenant {owner})" for namespace, owner in conflicts])
+        message = f"An older Tenant claims and keeps: {named}."
+        conflict = _make_condition("NamespacesConflict", "True", "ClaimedByOlderTenant", message, generation)
+    else:
+        message = "No older Tenant claims a namespace of this one."
+        conflict = _make_condition("NamespacesConflict", "False", "NoConflict", message, generation)
+    reason, message = _find_shortcoming(state, problem)
+    status = "True" if reason == "AsWritten" else "False"
+    return [conflict, _make_condition("Ready", status, reason, message, generation)]
+
+
+def _find_shortcoming(state: TenantState | None, problem: str | None) -> tuple[str, str]:
+    """Return reason and message: what of the Tenant has no effect, the gravest first."""
+    if problem is not None:
+        return "InvalidSpec", f"The Tenant counts as if it did not exist: {problem}"
+    if state is None:
+        return "NotSeenYet", "The scheduler has not taken the Tenant into account yet."
+    claimed = state.claimed
+    lost = [namespace for namespace, _ in claimed.lost]
+    shortcomings = (
+        (
+            not (claimed.held or claimed.lost or claimed.missing),
+            "ClaimsNothing",
+            "No namespace belongs to the Tenant: spec.namespaces is empty and spec.namespaceSelector matches none.",
+        ),
+        (
+            bool(claimed.missing),
+            "NamespaceNotFound",
+            f"These claimed namespaces do not exist: {_join(claimed.missing)}. They count once they do.",
+        ),
+        (bool(lost), "NamespacesConflict", f"Older Tenants keep some of the claimed namespaces: {_join(lost)}."),
+        (
+            bool(state.unknown_resources),
+            "UnknownResource",
+            f"spec.resourceWeights names what does not count for shares: {_join(state.unknown_resources)}.",
+        ),
+    )
+    for is_there, reason, message in shortcomings:
+        if is_there:
+            return reason, message
+    return "AsWritten", "The Tenant counts as it is written."
+
+
+def _join(names: Sequence[str]) -> str:
+    rest = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _make_condition(kind: str, status: str, reason: str, message: str, generation: int) -> dict[str, Any]:
+    return {"type": kind, "status": status, "reason": reason, "message": message, "observedGeneration": generation}
+
+
+def keep_transition_times(status: dict[str, Any], present: Mapping[str, Any], now: str) -> dict[str, Any]:
+    """Return the status with times in its conditions: the present ones' where nothing turned, else `now`."""
+    known = {condition.get("type"): condition for condition in present.get("conditions") or []}
+    timed = []
+    for condition in status["conditions"]:
+        before = known.get(condition["type"], {})
+        since = before.get("lastTransitionTime") if before.get("status") == condition["status"] else None
+        timed.append({**condition, "lastTransitionTime": since or now})
+    return {**status, "conditions": timed}
+
+
+def compute_merge_patch(present: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the RFC 7386 patch that makes `wanted` of `present`; empty when they are equal.
+
+    >>> compute_merge_patch({"a": 1, "b": {"c": 2, "d": 3}}, {"a": 1, "b": {"c": 4}})
+    {'b': {'c': 4, 'd': None}}
+    """
+    patch: dict[str, Any] = {key: None for key in present if key not in wanted}
+    for key, value in wanted.items():
+        if key not in present:
+            patch[key] = value
+        elif isinstance(value, Mapping) and isinstance(present[key], Mapping):
+            if inner := compute_merge_patch(present[key], value):
+                patch[key] = inner
+        elif value != present[key]:
+            patch[key] = value
+    return patch
+
+
+def _format_now() -> str:
+    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fairbind
+from fairbind.cli import find_default_namespace, main
+
+SLOW_MODULES = ("numpy", "aiohttp", "kopf", "kubernetes", "msgspec", "prometheus_client")
+
+
+def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "fairbind", *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **environment},
+    )
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"fairbind {fairbind.__version__}\n"
+
+
+def test_the_version_needs_nothing_that_is_slow_to_import() -> None:
+    program = (
+        "import sys; from fairbind.cli import main; status = main(['--version'])\n"
+        f"sys.exit(status or ' '.join(set({SLOW_MODULES!r}) & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_help_names_every_option_with_its_environment_variable(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["operator", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for option in ("kubeconfig", "namespace", "metrics-address", "scheduler-name", "log-format", "log-level"):
+        assert f"--{option}" in text
+        assert f"FAIRBIND_{option.upper().replace('-', '_')}" in text
+    for default in ("0.0.0.0:8080", "default: fairbind]", "default: console]", "default: info]", "fairbind-system"):
+        assert default in text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["operator", "--nonsense"], "--nonsense"),
+        (["operators"], "operators"),
+        (["operator", "--log-level", "loud"], "loud"),
+        (["operator", "--log-format", "xml"], "xml"),
+        (["operator", "--metrics-address", "here"], "'here' is not HOST:PORT"),
+        (["operator", "--scheduler-name", ""], "--scheduler-name"),
+        (["operator", "--namespace", "No Such Name"], "--namespace"),
+        (["operator", "--kubeconfig", "/nonexistent/config"], "/nonexistent/config: no such file"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line_and_status_2(words: list[str], said: str) -> None:
+    done = run(*words)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert re.fullmatch(r"fairbind: [^\n]+\n", done.stderr)
+    assert said in done.stderr
+
+
+def test_no_cluster_at_all_says_where_it_was_looked_for() -> None:
+    done = run("operator")
+    assert done.returncode == 2
+    assert "--kubeconfig" in done.stderr
+    assert "KUBECONFIG" in done.stderr
+
+
+def test_a_traceback_is_shown_only_with_debug(tmp_path: Path) -> None:
+    wrong = tmp_path / "config"
+    wrong.write_text("just text")
+    words = ["operator", "--kubeconfig", str(wrong)]
+    assert "Traceback" not in run(*words).stderr
+    for debugging in (["--debug", *words], [*words, "--debug"]):
+        done = run(*debugging)
+        assert done.returncode == 2
+        assert "Traceback" in done.stderr
+        assert done.stderr.splitlines()[-1].startswith("fairbind: ")
+
+
+def test_options_come_from_the_environment() -> None:
+    done = run("operator", FAIRBIND_KUBECONFIG="/nonexistent/from-environment")
+    assert "/nonexistent/from-environment" in done.stderr
+    done = run("operator", FAIRBIND_LOG_LEVEL="shout")
+    assert "shout" in done.stderr
+
+
+def test_the_namespace_is_the_pods_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairbind.cli.SERVICE_ACCOUNT_NAMESPACE", tmp_path / "namespace")
+    assert find_default_namespace() == "fairbind-system"
+    (tmp_path / "namespace").write_text("team-scheduling\n")
+    assert find_default_namespace() == "team-scheduling"
+
+
+def test_no_command_shows_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "operator" in capsys.readouterr().err

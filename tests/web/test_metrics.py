@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from fairbind.model.overview import PENDING_REASONS, ClusterOverview, TenantOverview
+from fairbind.web.metrics import METRICS, Metrics
+
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+FULL_NAMES = {
+    "fairbind_tenant_dominant_share": {"tenant"},
+    "fairbind_tenant_weighted_dominant_share": {"tenant"},
+    "fairbind_tenant_dominant_resource": {"tenant", "resource"},
+    "fairbind_tenant_weight": {"tenant"},
+    "fairbind_tenant_allocated": {"tenant", "resource"},
+    "fairbind_tenant_virtual_dominant_share": {"tenant", "server_class"},
+    "fairbind_tenant_running_pods": {"tenant"},
+    "fairbind_tenant_pending_pods": {"tenant", "reason"},
+    "fairbind_cluster_capacity": {"resource"},
+    "fairbind_cluster_allocated": {"resource"},
+    "fairbind_server_classes": set(),
+    "fairbind_fairness_jain_index": set(),
+    "fairbind_leader": set(),
+    "fairbind_build_info": {"version", "python_version"},
+    "fairbind_scheduling_cycle_duration_seconds": set(),
+    "fairbind_pod_scheduling_duration_seconds": set(),
+    "fairbind_bindings_total": {"result"},
+    "fairbind_watch_restarts_total": {"resource", "reason"},
+    "fairbind_cycle_errors_total": set(),
+}
+
+
+def make_tenant(name: str, **changes: object) -> TenantOverview:
+    values: dict[str, object] = {
+        "weight": 2.0,
+        "dominant_share": 0.5,
+        "dominant_resource": "cpu",
+        "weighted_share": 0.25,
+        "allocated": {"cpu": 1.5, "memory": 1024.0},
+        "running": 3,
+        "pending": {"insufficient": 4},
+        "virtual_dominant_shares": {"node-a": 0.75},
+        "backlogged": True,
+        **changes,
+    }
+    return TenantOverview(name=name, **values)  # type: ignore[arg-type]
+
+
+def make_overview(*tenants: TenantOverview) -> ClusterOverview:
+    return ClusterOverview({"cpu": 8.0}, {"cpu": 1.5}, 2, tenants, 0.9)
+
+
+def sample(metrics: Metrics, name: str, **labels: str) -> float | None:
+    value: float | None = metrics.registry.get_sample_value(name, labels)
+    return value
+
+
+def test_names_and_labels_are_those_that_were_promised() -> None:
+    assert {spec.name: set(spec.labels) for spec in METRICS} == FULL_NAMES
+
+
+def test_every_promised_metric_is_served_with_its_type_and_help() -> None:
+    metrics = Metrics()
+    metrics.overview_changed(make_overview(make_tenant("a")))
+    page, _ = metrics.render("")
+    families = {family.name: family for family in parse_text(page.decode())}
+    for spec in METRICS:
+        family = families[spec.name.removesuffix("_total") if spec.kind == "counter" else spec.name]
+        assert (family.type, family.documentation) == (spec.kind, spec.description)
+    own = {name for name in families if name.startswith("fairbind_")}
+    assert own == {spec.name.removesuffix("_total") for spec in METRICS}
+
+
+def test_a_tenants_numbers() -> None:
+    metrics = Metrics()
+    metrics.overview_changed(make_overview(make_tenant("a")))
+    assert sample(metrics, "fairbind_tenant_dominant_share", tenant="a") == 0.5
+    assert sample(metrics, "fairbind_tenant_weighted_dominant_share", tenant="a") == 0.25
+    assert sample(metrics, "fairbind_tenant_weight", tenant="a") == 2.0
+    assert sample(metrics, "fairbind_tenant_dominant_resource", tenant="a", resource="cpu") == 1.0
+    assert sample(metrics, "fairbind_tenant_dominant_resource", tenant="a", resource="memory") == 0.0
+    assert sample(metrics, "fairbind_tenant_allocated", tenant="a", resource="memory") == 1024.0
+    assert sample(metrics, "fairbind_tenant_virtual_dominant_share", tenant="a", server_class="node-a") == 0.75
+    assert sample(metrics, "fairbind_tenant_running_pods", tenant="a") == 3.0
+    assert sample(metrics, "fairbind_tenant_pending_pods", tenant="a", reason="insufficient") == 4.0
+    assert sample(metrics, "fairbind_tenant_pending_pods", tenant="a", reason="gated") == 0.0
+
+
+def test_the_clusters_numbers() -> None:
+    metrics = Metrics()
+    metrics.overview_changed(make_overview())
+    assert sample(metrics, "fairbind_cluster_capacity", resource="cpu") == 8.0
+    assert sample(metrics, "fairbind_cluster_allocated", resource="cpu") == 1.5
+    assert sample(metrics, "fairbind_server_classes") == 2.0
+    assert sample(metrics, "fairbind_fairness_jain_index") == 0.9
+
+
+def test_a_tenant_that_holds_nothing_still_has_its_shares() -> None:
+    metrics = Metrics()
+    idle = make_tenant("idle", dominant_share=0.0, weighted_share=0.0, dominant_resource=None, allocated={}, pending={})
+    metrics.overview_changed(make_overview(idle))
+    assert sample(metrics, "fairbind_tenant_dominant_share", tenant="idle") == 0.0
+    assert sample(metrics, "fairbind_tenant_weighted_dominant_share", tenant="idle") == 0.0
+    for reason in PENDING_REASONS:
+        assert sample(metrics, "fairbind_tenant_pending_pods", tenant="idle", reason=reason) == 0.0
+
+
+def test_a_deleted_tenants_series_go_away() -> None:
+    metrics = Metrics()
+    metrics.overview_changed(make_overview(make_tenant("a"), make_tenant("b")))
+    metrics.overview_changed(make_overview(make_tenant("b")))
+    page = metrics.render("")[0].decode()
+    assert 'tenant="a"' not in page
+    assert 'tenant="b"' in page
+
+
+def test_what_happened_is_counted() -> None:
+    metrics = Metrics()
+    metrics.binding_finished("bound")
+    metrics.binding_finished("bound")
+    metrics.binding_finished("conflict")
+    metrics.cycle_failed()
+    metrics.watch_restarted("pods", "expired")
+    metrics.pod_scheduled(0.2)
+    metrics.pod_scheduled(-3.0)
+    metrics.cycle_finished(0.004)
+    assert sample(metrics, "fairbind_bindings_total", result="bound") == 2.0
+    assert sample(metrics, "fairbind_bindings_total", result="conflict") == 1.0
+    assert sample(metrics, "fairbind_bindings_total", result="gone") == 0.0
+    assert sample(metrics, "fairbind_cycle_errors_total") == 1.0
+    assert sample(metrics, "fairbind_watch_restarts_total", resource="pods", reason="expired") == 1.0
+    assert sample(metrics, "fairbind_watch_restarts_total", resource="nodes", reason="expired") == 0.0
+    assert sample(metrics, "fairbind_pod_scheduling_duration_seconds_count") == 2.0
+    assert sample(metrics, "fairbind_pod_scheduling_duration_seconds_sum") == pytest.approx(0.2)
+    assert sample(metrics, "fairbind_scheduling_cycle_duration_seconds_bucket", le="0.005") == 1.0
+    assert sample(metrics, "fairbind_scheduling_cycle_duration_seconds_bucket", le="0.0025") == 0.0
+
+
+def test_leadership_is_0_until_it_is_told() -> None:
+    metrics = Metrics()
+    assert sample(metrics, "fairbind_leader") == 0.0
+    metrics.leadership_changed(True)
+    assert sample(metrics, "fairbind_leader") == 1.0
+    metrics.leadership_changed(False)
+    assert sample(metrics, "fairbind_leader") == 0.0
+
+
+def test_openmetrics_is_served_to_those_who_ask() -> None:
+    metrics = Metrics()
+    metrics.overview_changed(make_overview(make_tenant('quote " and ü')))
+    page, content_type = metrics.render(OPENMETRICS)
+    assert content_type.startswith("application/openmetrics-text")
+    names = {family.name for family in parse_openmetrics(page.decode())}  # type: ignore[no-untyped-call]
+    assert "fairbind_tenant_dominant_share" in names
+    assert page.endswith(b"# EOF\n")
+
+
+def test_plain_text_is_served_to_all_others() -> None:
+    page, content_type = Metrics().render("*/*")
+    assert content_type.startswith("text/plain; version=0.0.4")
+    assert b"# EOF" not in page
+
+
+def test_no_second_set_of_series_for_creation_times() -> None:
+    assert b"_created" not in Metrics().render("")[0].replace(b"python_gc", b"")
+
+
+def test_the_process_shows_its_memory() -> None:
+    assert b"process_resident_memory_bytes" in Metrics().render("")[0]
