@@ -20,8 +20,8 @@ sys.path[:0] = [{deploy!r}, {local!r}]
 from demo import interruption
 interruption.install()
 try:
-    print("ready", flush=True)
     try:
+        print("ready", flush=True)
         time.sleep(60)
     finally:
         print("cleaning", flush=True)
