@@ -1,0 +1,388 @@
+"""What the API server accepts, refuses, fills in and drops of Tenants and SchedulingPolicies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from e2e.objects import POLICIES, TENANTS, make_name, make_tenant
+from localplane.client import ApiError
+
+if TYPE_CHECKING:
+    from e2e.api import Api, Json
+    from e2e.clusters import Cluster
+    from e2e.conftest import MakeTenant
+
+ROOT = Path(__file__).parents[2]
+API_VERSION = {"apiVersion": "fairbind.io/v1alpha1"}
+
+Spec = dict[str, Any]
+
+
+def select(**requirement: Any) -> Spec:
+    return {"namespaceSelector": {"matchExpressions": [requirement]}}
+
+
+VALID_TENANTS: list[Spec] = [
+    {},
+    {"weight": 1},
+    {"weight": 2},
+    {"weight": 0.5},
+    {"weight": "0.5"},
+    {"weight": "500m"},
+    {"weight": "2"},
+    {"weight": 0.001},
+    {"weight": "0.001"},
+    {"weight": "1m"},
+    {"weight": 1000},
+    {"weight": 1000.0},
+    {"weight": "1000"},
+    {"weight": "1000000m"},
+    {"weight": "1k"},
+    {"weight": "999.999"},
+    {"resourceWeights": {"cpu": 0.5, "nvidia.com/gpu": "1500m", "memory": 3}},
+    {"namespaces": []},
+    {"namespaces": ["a", "team-a", "1st", "x" * 63]},
+    {"namespaces": [f"n{number}" for number in range(1000)]},
+    {"namespaceSelector": {"matchLabels": {"team": "a", "example.com/tier": ""}}},
+    select(key="team", operator="In", values=["a", "b"]),
+    select(key="team", operator="NotIn", values=["a"]),
+    select(key="example.com/team", operator="Exists"),
+    select(key="team", operator="DoesNotExist", values=[]),
+    {
+        "weight": 3,
+        "resourceWeights": {"cpu": 2},
+        "namespaces": ["a"],
+        "namespaceSelector": {
+            "matchLabels": {"team": "a"},
+            "matchExpressions": [{"key": "archived", "operator": "DoesNotExist"}],
+        },
+    },
+]
+
+# the field that the refusal must name, and the spec
+INVALID_TENANTS: list[tuple[str, Spec]] = [
+    ("spec.weight", {"weight": 0}),
+    ("spec.weight", {"weight": 0.0}),
+    ("spec.weight", {"weight": -1}),
+    ("spec.weight", {"weight": 0.0009}),
+    ("spec.weight", {"weight": 1000.1}),
+    ("spec.weight", {"weight": 1001}),
+    ("spec.weight", {"weight": 10**30}),
+    ("spec.weight", {"weight": ""}),
+    ("spec.weight", {"weight": "0"}),
+    ("spec.weight", {"weight": "0.000"}),
+    ("spec.weight", {"weight": "0.0005"}),
+    ("spec.weight", {"weight": "1000.5"}),
+    ("spec.weight", {"weight": "1000001m"}),
+    ("spec.weight", {"weight": "0m"}),
+    ("spec.weight", {"weight": "-1"}),
+    ("spec.weight", {"weight": "1Gi"}),
+    ("spec.weight", {"weight": "1 "}),
+    ("spec.weight", {"weight": "two"}),
+    ("spec.weight", {"weight": "NaN"}),
+    ("spec.weight", {"weight": "1." + "0" * 40}),
+    ("spec.weight", {"weight": True}),
+    ("spec.weight", {"weight": False}),
+    ("spec.weight", {"weight": []}),
+    ("spec.weight", {"weight": [1]}),
+    ("spec.weight", {"weight": {}}),
+    ("spec.weight", {"weight": {"cpu": 1}}),
+    ("spec.resourceWeights.cpu", {"resourceWeights": {"cpu": 0}}),
+    ("spec.resourceWeights.memory", {"resourceWeights": {"cpu": 1, "memory": "much"}}),
+    ("spec.resourceWeights.cpu", {"resourceWeights": {"cpu": {"a": 1}}}),
+    ("spec.resourceWeights.cpu", {"resourceWeights": {"cpu": True}}),
+    ("spec.resourceWeights", {"resourceWeights": {f"example.com/r{number}": 1 for number in range(65)}}),
+    ("spec.resourceWeights", {"resourceWeights": 2}),
+    ("spec.namespaces", {"namespaces": "team-a"}),
+    ("spec.namespaces[1]", {"namespaces": ["a", "a"]}),
+    ("spec.namespaces[0]", {"namespaces": [""]}),
+    ("spec.namespaces[1]", {"namespaces": ["a", "Team_A"]}),
+    ("spec.namespaces[0]", {"namespaces": ["a.b"]}),
+    ("spec.namespaces[0]", {"namespaces": ["x" * 64]}),
+    ("spec.namespaces[0]", {"namespaces": [7]}),
+    ("spec.namespaces", {"namespaces": [f"n{number}" for number in range(1001)]}),
+    ("spec.namespaceSelector", {"namespaceSelector": {}}),
+    ("spec.namespaceSelector", {"namespaceSelector": {"matchLabels": {}, "matchExpressions": []}}),
+    ("spec.namespaceSelector.matchLabels", {"namespaceSelector": {"matchLabels": {"a b": "c"}}}),
+    ("spec.namespaceSelector.matchLabels", {"namespaceSelector": {"matchLabels": {"a": "no blanks"}}}),
+    ("spec.namespaceSelector.matchLabels", {"namespaceSelector": {"matchLabels": {"a": "x" * 64}}}),
+    ("spec.namespaceSelector.matchExpressions[0].operator", select(key="a", operator="Gt", values=["1"])),
+    ("spec.namespaceSelector.matchExpressions[0].operator", select(key="a")),
+    ("spec.namespaceSelector.matchExpressions[0].key", select(operator="Exists")),
+    ("spec.namespaceSelector.matchExpressions[0].key", select(key="-a", operator="Exists")),
+    ("spec.namespaceSelector.matchExpressions[0].values", select(key="a", operator="In")),
+    ("spec.namespaceSelector.matchExpressions[0].values", select(key="a", operator="NotIn", values=[])),
+    ("spec.namespaceSelector.matchExpressions[0].values", select(key="a", operator="Exists", values=["b"])),
+    ("spec.namespaceSelector.matchExpressions[0].values[0]", select(key="a", operator="In", values=["b c"])),
+    # unknown fields, also those that are to come
+    ("spec.wieght", {"wieght": 2}),
+    ("spec.parent", {"parent": "company"}),
+    ("spec.guarantee", {"guarantee": {"cpu": "1"}}),
+    ("spec.limit", {"limit": {"cpu": "1"}}),
+    ("spec.reclaim", {"reclaim": True}),
+    ("spec.namespaceSelector.matchFields", {"namespaceSelector": {"matchLabels": {"a": "b"}, "matchFields": []}}),
+    ("spec.namespaceSelector.matchExpressions[0].value", select(key="a", operator="Exists", value="b")),
+]
+
+VALID_POLICIES: list[Spec] = [
+    {},
+    *({"policy": policy} for policy in ("best-fit-drfh", "first-fit-drfh", "ps-dsf", "rps-dsf", "fifo")),
+    {"fairnessResources": ["cpu", "memory", "nvidia.com/gpu", "hugepages-2Mi"]},
+    {"serverClassTolerance": 0},
+    {"serverClassTolerance": 0.5},
+    {"nodeSelector": {"pool": "shared", "example.com/tier": ""}},
+]
+
+INVALID_POLICIES: list[tuple[str, Spec]] = [
+    ("spec.policy", {"policy": "drf"}),
+    ("spec.policy", {"policy": "Best-Fit-DRFH"}),
+    ("spec.policy", {"policy": ""}),
+    ("spec.policy", {"policy": 1}),
+    ("spec.fairnessResources", {"fairnessResources": []}),
+    ("spec.fairnessResources", {"fairnessResources": "cpu"}),
+    ("spec.fairnessResources[1]", {"fairnessResources": ["cpu", "cpu"]}),
+    ("spec.fairnessResources[0]", {"fairnessResources": ["a b"]}),
+    ("spec.fairnessResources[0]", {"fairnessResources": [""]}),
+    ("spec.serverClassTolerance", {"serverClassTolerance": -0.01}),
+    ("spec.serverClassTolerance", {"serverClassTolerance": 0.51}),
+    ("spec.serverClassTolerance", {"serverClassTolerance": "2%"}),
+    ("spec.nodeSelector", {"nodeSelector": {"a b": "c"}}),
+    ("spec.nodeSelector", {"nodeSelector": {"a": "b c"}}),
+    ("spec.nodeSelector", {"nodeSelector": {"a": 1}}),
+    ("spec.alpha", {"alpha": 1}),
+    ("spec.reclaim", {"reclaim": {"enabled": True}}),
+]
+
+
+def try_to_make(api: Api, path: str, kind: str, spec: Any, **query: str) -> Json:
+    """Ask the API server what it would make of an object, without keeping it."""
+    body = {"apiVersion": "fairbind.io/v1alpha1", "kind": kind, "metadata": {"name": make_name("try")}, "spec": spec}
+    made: Json = api.post(path, body, **{"dryRun": "All", "fieldValidation": "Strict", **query})
+    return made
+
+
+@pytest.mark.parametrize("spec", VALID_TENANTS, ids=lambda spec: json.dumps(spec)[:60])
+def test_valid_tenants_are_kept_as_they_were_written(api: Api, spec: Spec) -> None:
+    made = try_to_make(api, TENANTS, "Tenant", spec)
+
+    assert made["spec"] == {"weight": 1, **spec}
+
+
+@pytest.mark.parametrize(("field", "spec"), INVALID_TENANTS, ids=lambda part: json.dumps(part)[:60])
+def test_invalid_tenants_are_refused_by_field(api: Api, field: str, spec: Spec) -> None:
+    with pytest.raises(ApiError) as refusal:
+        try_to_make(api, TENANTS, "Tenant", spec)
+
+    assert refusal.value.status in {400, 422}
+    assert field in refusal.value.message
+
+
+@pytest.mark.parametrize("spec", VALID_POLICIES, ids=lambda spec: json.dumps(spec)[:60])
+def test_valid_policies_are_kept_as_they_were_written(api: Api, spec: Spec) -> None:
+    made = try_to_make(api, POLICIES, "SchedulingPolicy", spec)
+
+    assert made["spec"] == {"policy": "best-fit-drfh", "serverClassTolerance": 0.02, **spec}
+
+
+@pytest.mark.parametrize(("field", "spec"), INVALID_POLICIES, ids=lambda part: json.dumps(part)[:60])
+def test_invalid_policies_are_refused_by_field(api: Api, field: str, spec: Spec) -> None:
+    with pytest.raises(ApiError) as refusal:
+        try_to_make(api, POLICIES, "SchedulingPolicy", spec)
+
+    assert refusal.value.status in {400, 422}
+    assert field in refusal.value.message
+
+
+def test_rules_speak_of_the_field_and_say_what_to_write(api: Api) -> None:
+    with pytest.raises(ApiError, match="lower-case letters, digits and '-'"):
+        try_to_make(api, TENANTS, "Tenant", {"namespaces": ["Team_A"]})
+    with pytest.raises(ApiError, match=r"kubernetes\.io/metadata\.name, operator: Exists"):
+        try_to_make(api, TENANTS, "Tenant", {"namespaceSelector": {}})
+    with pytest.raises(ApiError, match='supported values: "best-fit-drfh"'):
+        try_to_make(api, POLICIES, "SchedulingPolicy", {"policy": "drf"})
+
+
+def test_a_tenant_without_a_spec_has_weight_one(api: Api) -> None:
+    name = make_name("try")
+    made = api.post(TENANTS, {"kind": "Tenant", "metadata": {"name": name}, **API_VERSION}, dryRun="All")
+
+    assert made["spec"] == {"weight": 1}
+
+
+def test_null_means_the_default(api: Api) -> None:
+    assert try_to_make(api, TENANTS, "Tenant", {"weight": None})["spec"] == {"weight": 1}
+
+
+def test_unknown_fields_are_dropped_where_they_are_not_refused(api: Api) -> None:
+    spec = {"weight": 2, "colour": "red", "namespaceSelector": {"matchLabels": {"a": "b"}, "also": 1}}
+    made = try_to_make(api, TENANTS, "Tenant", spec, fieldValidation="Ignore")
+
+    assert made["spec"] == {"weight": 2, "namespaceSelector": {"matchLabels": {"a": "b"}}}
+
+
+def test_a_weight_may_change_its_way_of_writing_under_server_side_apply(api: Api, tenant: MakeTenant) -> None:
+    path = f"{TENANTS}/{tenant(weight=2)}"
+
+    for weight in (0.5, "500m", 3, "3"):
+        body = {"apiVersion": "fairbind.io/v1alpha1", "kind": "Tenant", "spec": {"weight": weight}}
+        applied = api.patch(path, body, kind="apply", fieldManager="test", force="true")
+        assert applied["spec"]["weight"] == weight
+
+
+STATUS: Json = {
+    "observedGeneration": 1,
+    "dominantShare": 0.3125,
+    "dominantResource": "nvidia.com/gpu",
+    "weightedShare": 0.15625,
+    "allocated": {"cpu": "1500m", "memory": "12Gi", "nvidia.com/gpu": "5"},
+    "pods": {"running": 7, "pending": 3},
+    "virtualDominantShares": [{"serverClass": "a", "share": 1.5}, {"serverClass": "b", "share": 0.0}],
+    "conditions": [
+        {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": "",
+            "lastTransitionTime": "2026-01-02T03:04:05Z",
+            "observedGeneration": 1,
+        }
+        for kind, status, reason in [("NamespacesConflict", "False", "NoConflict"), ("Ready", "True", "Accepted")]
+    ],
+}
+
+
+def test_status_is_written_through_its_subresource_only(api: Api, tenant: MakeTenant) -> None:
+    path = f"{TENANTS}/{tenant(weight=2)}"
+
+    api.patch(path, {"status": STATUS})
+    assert "status" not in api.get(path)
+
+    api.patch(f"{path}/status", {"status": STATUS, "spec": {"weight": 5}}, fieldValidation="Strict")
+    assert api.get(path)["status"] == STATUS
+    assert api.get(path)["spec"] == {"weight": 2}
+
+
+@pytest.mark.parametrize(
+    ("field", "status"),
+    [
+        ("status.dominantShare", {"dominantShare": "a lot"}),
+        ("status.pods.running", {"pods": {"running": 1.5}}),
+        ("status.allocated.cpu", {"allocated": {"cpu": 1}}),
+        ("status.virtualDominantShares[0].share", {"virtualDominantShares": [{"serverClass": "a"}]}),
+        ("status.virtualDominantShares[1]", {"virtualDominantShares": [{"serverClass": "a", "share": 1}] * 2}),
+        ("status.conditions[0].reason", {"conditions": [{**STATUS["conditions"][0], "reason": "two words"}]}),
+        ("status.conditions[0].status", {"conditions": [{**STATUS["conditions"][0], "status": True}]}),
+        ("status.fairShare", {"fairShare": 0.5}),
+    ],
+    ids=lambda part: json.dumps(part)[:60],
+)
+def test_invalid_status_is_refused_by_field(api: Api, tenant: MakeTenant, field: str, status: Json) -> None:
+    path = f"{TENANTS}/{tenant()}/status"
+
+    with pytest.raises(ApiError) as refusal:
+        api.patch(path, {"status": status}, fieldValidation="Strict")
+
+    assert field in refusal.value.message
+
+
+def test_a_policy_takes_conditions(api: Api) -> None:
+    name = make_name("policy")
+    path = f"{POLICIES}/{name}"
+    api.post(POLICIES, {**API_VERSION, "kind": "SchedulingPolicy", "metadata": {"name": name}})
+    try:
+        status = {"observedGeneration": 1, "conditions": STATUS["conditions"][1:]}
+        api.patch(f"{path}/status", {"status": status}, fieldValidation="Strict")
+        assert api.get(path)["status"] == status
+    finally:
+        api.delete(path)
+
+
+def test_kubectl_shows_shares_and_the_weight_as_it_was_written(cluster: Cluster, api: Api, tenant: MakeTenant) -> None:
+    name = tenant(weight="500m")
+    api.patch(f"{TENANTS}/{name}/status", {"status": STATUS})
+
+    header, row = cluster.kubectl("get", "tn", name).splitlines()
+
+    columns = ["NAME", "WEIGHT", "DOMINANT SHARE", "DOMINANT RESOURCE", "RUNNING", "PENDING", "READY", "AGE"]
+    assert header.split() == " ".join(columns).split()
+    assert row.split()[:-1] == [name, "500m", "0.3125", "nvidia.com/gpu", "7", "3", "True"]
+    wide = cluster.kubectl("get", "tenant", name, "--output=wide").splitlines()[1]
+    assert "0.15625" in wide
+    assert "Accepted" in wide
+
+
+@pytest.mark.parametrize("name", ["sp", "fbpolicy", "schedulingpolicy", "schedulingpolicies.fairbind.io"])
+def test_policies_have_short_names(cluster: Cluster, name: str) -> None:
+    header, row = cluster.kubectl("get", name, "default").splitlines()
+
+    assert header.split() == ["NAME", "POLICY", "READY", "AGE"]
+    assert row.split()[:2] == ["default", "best-fit-drfh"]
+
+
+def find_field_paths(schema: Json, path: str) -> list[str]:
+    """Return the path of every field below a schema, as kubectl explain wants it."""
+    paths = []
+    for name, field in schema.get("properties", {}).items():
+        paths.append(f"{path}.{name}")
+        paths += find_field_paths(field, f"{path}.{name}") + find_field_paths(field.get("items", {}), f"{path}.{name}")
+    return paths
+
+
+@pytest.mark.parametrize("kind", ["tenant", "schedulingpolicy"])
+def test_kubectl_explains_every_field(cluster: Cluster, api: Api, kind: str) -> None:
+    plural = {"tenant": "tenants", "schedulingpolicy": "schedulingpolicies"}[kind]
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.fairbind.io"
+    schema = api.get(path)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    fields = [field for field in find_field_paths(schema, kind) if not field.startswith(f"{kind}.metadata")]
+
+    assert len(fields) > 10
+    # One call shows the descriptions of all fields of one object.
+    for parent in sorted({field.rpartition(".")[0] for field in fields}):
+        explained = cluster.kubectl("explain", parent)
+        children = [field.rpartition(".")[2] for field in fields if field.rpartition(".")[0] == parent]
+        assert "<no description>" not in explained, parent
+        assert [name for name in children if f"  {name}\t" not in explained] == [], parent
+
+
+def test_weight_is_explained_with_its_range(cluster: Cluster) -> None:
+    explained = " ".join(cluster.kubectl("explain", "tenant.spec.weight").split())
+
+    assert "from 0.001 to 1000" in explained
+
+
+def test_examples_are_valid(cluster: Cluster) -> None:
+    for name in ("tenants", "policy"):
+        file = ROOT / "deploy" / "examples" / f"{name}.yaml"
+        assert (
+            "created" in (out := cluster.kubectl("apply", "--dry-run=server", "-f", str(file))) or "configured" in out
+        )
+
+
+def test_the_workload_of_the_examples_is_valid(cluster: Cluster, tmp_path: Path) -> None:
+    file = ROOT / "deploy" / "examples" / "workload.yaml"
+    # A dry run makes no namespace for the Deployment to be in.
+    moved = tmp_path / "workload.yaml"
+    moved.write_text(file.read_text(encoding="utf-8").replace("namespace: web", "namespace: default"), encoding="utf-8")
+
+    assert "deployment.apps/shop" in cluster.kubectl("apply", "--dry-run=server", "-f", str(moved))
+
+
+@pytest.mark.parametrize("plural", ["tenants", "schedulingpolicies"])
+def test_crds_are_established_without_complaints(api: Api, plural: str) -> None:
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.fairbind.io"
+    states = {condition["type"]: condition["status"] for condition in api.get(path)["status"]["conditions"]}
+
+    assert states["Established"] == "True"
+    assert states["NamesAccepted"] == "True"
+    assert states.get("NonStructuralSchema", "False") == "False"
+
+
+def test_tenants_belong_to_the_cluster(api: Api) -> None:
+    with pytest.raises(ApiError) as refusal:
+        api.post("/apis/fairbind.io/v1alpha1/namespaces/default/tenants", make_tenant(make_name("try")))
+
+    assert refusal.value.status == 404
