@@ -12,7 +12,7 @@ import asyncio
 import datetime as dt
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
@@ -51,7 +51,7 @@ class StatusWriter:
         administration: Administration,
         *,
         find_overview: Callable[[], ClusterOverview | None],
-        find_states: Callable[[], Iterable[TenantState]],
+        find_states: Callable[[], Mapping[str, TenantState]],
         may_write: Callable[[], bool],
         count_bindings: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
@@ -78,7 +78,7 @@ class StatusWriter:
         overview = self._find_overview()
         if overview is None or not self._may_write():
             return
-        states = {state.name: state for state in self._find_states()}
+        states = self._find_states()
         tenants = {tenant.name: tenant for tenant in overview.tenants}
         invalid = self._administration.invalid_tenants
         wanted: dict[tuple[str, str], tuple[KubeObject, dict[str, Any]]] = {}
@@ -181,9 +181,9 @@ def compute_policy_status(policy_object: KubeObject, problem: str | None) -> dic
 
 
 def _make_tenant_conditions(state: TenantState | None, problem: str | None, generation: int) -> Conditions:
-    conflicts = state.claimed.lost if state is not None else ()
+    conflicts = state.conflicts if state is not None else {}
     if conflicts:
-        named = _join([f"{namespace} (Tenant {owner})" for namespace, owner in conflicts])
+        named = _join([f"{namespace} (Tenant {owner})" for namespace, owner in sorted(conflicts.items())])
         message = f"An older Tenant claims and keeps: {named}."
         conflict = _make_condition("NamespacesConflict", "True", "ClaimedByOlderTenant", message, generation)
     else:
@@ -200,18 +200,17 @@ def _find_shortcoming(state: TenantState | None, problem: str | None) -> tuple[s
         return "InvalidSpec", f"The Tenant counts as if it did not exist: {problem}"
     if state is None:
         return "NotSeenYet", "The scheduler has not taken the Tenant into account yet."
-    claimed = state.claimed
-    lost = [namespace for namespace, _ in claimed.lost]
+    lost = sorted(state.conflicts)
     shortcomings = (
         (
-            not (claimed.held or claimed.lost or claimed.missing),
+            state.claims_nothing,
             "ClaimsNothing",
-            "No namespace belongs to the Tenant: spec.namespaces is empty and spec.namespaceSelector matches none.",
+            "No namespace belongs to the Tenant: it has neither spec.namespaces nor spec.namespaceSelector.",
         ),
         (
-            bool(claimed.missing),
+            bool(state.missing),
             "NamespaceNotFound",
-            f"These claimed namespaces do not exist: {_join(claimed.missing)}. They count once they do.",
+            f"These claimed namespaces do not exist: {_join(state.missing)}. They count once they do.",
         ),
         (bool(lost), "NamespacesConflict", f"Older Tenants keep some of the claimed namespaces: {_join(lost)}."),
         (

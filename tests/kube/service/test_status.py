@@ -10,7 +10,7 @@ from fairbind.kube.status import (
     compute_tenant_status,
     keep_transition_times,
 )
-from fairbind.kube.tenants import Claimed, TenantState
+from fairbind.kube.tenants import TenantState
 from fairbind.model.overview import TenantOverview
 
 TENANT: dict[str, Any] = {"metadata": {"name": "a", "uid": "u", "generation": 3}}
@@ -29,12 +29,12 @@ OVERVIEW = TenantOverview(
 
 def make_state(
     *,
-    held: tuple[str, ...] = ("a-1",),
-    lost: tuple[tuple[str, str], ...] = (),
+    conflicts: dict[str, str] | None = None,
     missing: tuple[str, ...] = (),
+    claims_nothing: bool = False,
     unknown: tuple[str, ...] = (),
 ) -> TenantState:
-    return TenantState("a", Claimed(held, lost, missing), unknown)
+    return TenantState("a", conflicts or {}, missing, claims_nothing, unknown)
 
 
 def find_condition(status: dict[str, Any], kind: str) -> dict[str, Any]:
@@ -70,9 +70,9 @@ def test_a_tenant_as_it_is_written_is_ready() -> None:
 @pytest.mark.parametrize(
     ("state", "problem", "reason", "named"),
     [
-        (make_state(held=()), None, "ClaimsNothing", "spec.namespaces"),
+        (make_state(claims_nothing=True), None, "ClaimsNothing", "spec.namespaces"),
         (make_state(missing=("nowhere",)), None, "NamespaceNotFound", "nowhere"),
-        (make_state(lost=(("shared", "older"),)), None, "NamespacesConflict", "shared"),
+        (make_state(conflicts={"shared": "older"}), None, "NamespacesConflict", "shared"),
         (make_state(unknown=("example.com/x",)), None, "UnknownResource", "example.com/x"),
         (None, "spec.weight must be a number", "InvalidSpec", "spec.weight must be a number"),
         (None, None, "NotSeenYet", "yet"),
@@ -87,7 +87,7 @@ def test_what_of_a_tenant_has_no_effect_is_said(
 
 
 def test_a_conflict_names_the_namespace_and_who_keeps_it() -> None:
-    status = compute_tenant_status(TENANT, OVERVIEW, make_state(lost=(("shared", "older"),)), None)
+    status = compute_tenant_status(TENANT, OVERVIEW, make_state(conflicts={"shared": "older"}), None)
     conflict = find_condition(status, "NamespacesConflict")
     assert (conflict["status"], conflict["reason"]) == ("True", "ClaimedByOlderTenant")
     assert "shared (Tenant older)" in conflict["message"]
