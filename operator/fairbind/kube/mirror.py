@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from fairbind.kube.accounts import Accounts
+from fairbind.kube.consistency import Picture, check_same, describe
 from fairbind.kube.eligibility import Eligibility
 from fairbind.kube.facts import NamespaceFacts, NodeFacts, PodFacts
 from fairbind.kube.feeds import Feed
@@ -199,6 +200,26 @@ class Mirror:
         """Return who holds what and who waits."""
         snapshot = self.build_snapshot()
         return build_overview(snapshot, self._accounts.by_name, list(self._queues.values()), self._servers.index)
+
+    def check_consistent(self) -> None:
+        """Compare the books with books that are made anew from what the API said. Slow; for tests.
+
+        Raises InvariantError naming the first difference.
+        """
+        check_same(describe(self.build_snapshot(), self._accounts, self._servers), self._describe_anew())
+
+    def _describe_anew(self) -> Picture:
+        anew = Mirror(self._scheduler_name, lambda: None)
+        anew._directory = self._directory.copy()
+        anew.set_policy(self._settings)
+        for book in self._servers.books.values():
+            if book.node is not None:
+                anew._put_node(book.node)
+        for uid, entry in self._entries.items():
+            copy = anew._entries[uid] = PodEntry(entry.facts)
+            copy.assumed, copy.postponed = entry.assumed, entry.postponed
+            anew._move(copy)
+        return describe(anew.build_snapshot(), anew._accounts, anew._servers)
 
     # --- pods ---
 

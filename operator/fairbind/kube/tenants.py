@@ -212,6 +212,14 @@ class Directory:
             for name, spec in sorted(self._specs.items())
         }
 
+    def copy(self) -> Directory:
+        """Return a directory with the same tenants and namespaces that remembers no answer."""
+        anew = Directory(self._system)
+        anew.set_tenants(self._specs.values())
+        for namespace, labels in self._labels.items():
+            anew.set_labels(namespace, labels)
+        return anew
+
     def _compute_claimer(self, namespace: str) -> str | None:
         return next((spec.name for spec in self._by_age if self._claims(spec, namespace)), None)
 

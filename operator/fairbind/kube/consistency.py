@@ -1,0 +1,67 @@
+"""A picture of the books that can be compared: the incremental ones with ones made anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fairbind.kube.accounts import Accounts
+from fairbind.kube.servers import Servers
+from fairbind.model import InvariantError, Snapshot
+
+Picture = Mapping[str, Any]
+
+
+def describe(snapshot: Snapshot, accounts: Accounts, servers: Servers) -> Picture:
+    """Return everything that a decision or an overview depends on, as plain comparable values."""
+    table = snapshot.servers
+    return {
+        "resources": snapshot.resources,
+        "counts_r": snapshot.counts_r,
+        "total_r": snapshot.total_r,
+        "names": table.names,
+        "capacity_kr": table.capacity_kr.tolist(),
+        "free_kr": table.free_kr.tolist(),
+        "usable_k": table.usable_k.tolist(),
+        "classes": [table.class_names[index] for index in table.class_k.tolist()],
+        "claimed": {table.names[index]: sorted(keys) for index, keys in table.claimed.items()},
+        "tenants": [(t.name, t.weight, dict(t.resource_weights), t.allocated_r) for t in snapshot.tenants],
+        "task classes": _describe_classes(snapshot),
+        "accounts": {
+            account.name: (
+                account.real,
+                account.share,
+                account.nodes,
+                (account.running, account.waiting, account.gated, account.postponed),
+            )
+            for account in accounts.by_name.values()
+        },
+        "books": {
+            name: (book.system, book.held, book.ports, book.pods, book.node is not None)
+            for name, book in servers.books.items()
+        },
+    }
+
+
+def _describe_classes(snapshot: Snapshot) -> list[Any]:
+    return sorted(
+        (
+            task_class.tenant,
+            [task.uid for task in task_class.tasks],
+            task_class.demand_r,
+            task_class.share_demand_r,
+            task_class.blocked or "",
+            task_class.placement.eligible_k.tolist(),
+            None if task_class.placement.preference_k is None else task_class.placement.preference_k.tolist(),
+            task_class.placement.rejections,
+            sorted(task_class.placement.claims.conflicting),
+        )
+        for task_class in snapshot.task_classes
+    )
+
+
+def check_same(kept: Picture, anew: Picture) -> None:
+    """Raise InvariantError naming the first part in which the two differ."""
+    for part, value in kept.items():
+        if value != anew[part]:
+            raise InvariantError(f"the mirror's {part} are {value!r}, but made anew {anew[part]!r}")
