@@ -1,0 +1,132 @@
+"""What the benchmark itself asks of the cluster: namespaces and pods, made and removed quickly.
+
+It does so as the administrator, who is exempt from priority and fairness; no contender is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from fairbind.kube.api import ApiClient
+from fairbind.kube.errors import ApiError
+from perf.workload import RUN_LABEL, BenchPod, encode_pod, make_namespaces, make_tenants
+
+IN_FLIGHT = 64
+NOT_FOUND, TOO_MANY = 404, 429
+Item = TypeVar("Item")
+
+
+class _CreatedMetadata(msgspec.Struct):
+    uid: str
+
+
+class _Created(msgspec.Struct):
+    metadata: _CreatedMetadata
+
+
+_decode_created = msgspec.json.Decoder(_Created).decode
+
+
+async def run_many(items: Iterable[Item], call: Callable[[Item], Awaitable[None]], in_flight: int) -> None:
+    """Make a call for each item, at most so many at the same time; the first error ends all."""
+    iterator = iter(items)
+
+    async def work() -> None:
+        for item in iterator:
+            await call(item)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(in_flight):
+            group.create_task(work())
+
+
+async def create_tenants(api: ApiClient) -> None:
+    """Create the Tenants, once for all runs."""
+    for tenant in make_tenants():
+        await api.request("POST", "/apis/fairbind.io/v1alpha1/tenants", body=json.dumps(tenant).encode())
+
+
+async def create_namespaces(api: ApiClient, run: str) -> None:
+    """Create a run's namespaces and wait until pods can be created there."""
+
+    async def create(namespace: dict[str, Any]) -> None:
+        name = namespace["metadata"]["name"]
+        await api.request("POST", "/api/v1/namespaces", body=json.dumps(namespace).encode())
+        while not await _exists(api, f"/api/v1/namespaces/{name}/serviceaccounts/default"):  # noqa: ASYNC110  no event
+            await asyncio.sleep(0.05)
+
+    await run_many(make_namespaces(run), create, IN_FLIGHT)
+
+
+class PodMaker:
+    """Creates pods and keeps what is known of them: when they were asked for, and their UIDs."""
+
+    def __init__(self, api: ApiClient, run: str, scheduler: str) -> None:
+        self._api = api
+        self._run = run
+        self._scheduler = scheduler
+        self.asked_at: dict[str, float] = {}
+        self.uids: dict[str, str] = {}
+
+    async def create(self, pod: BenchPod) -> None:
+        """Create one pod; its time starts before the call, so that it holds all that a user would wait."""
+        body = encode_pod(pod, self._run, self._scheduler)
+        self.asked_at[pod.name] = time.monotonic()
+        answer = await self._api.request("POST", f"/api/v1/namespaces/{pod.namespace}/pods", body=body)
+        self.uids[pod.name] = _decode_created(answer).metadata.uid
+
+    async def create_all(self, pods: Sequence[BenchPod]) -> float:
+        """Create pods as fast as it goes and return how many a second."""
+        started = time.monotonic()
+        await run_many(pods, self.create, IN_FLIGHT)
+        return len(pods) / (time.monotonic() - started)
+
+    async def create_at_rate(self, pods: Sequence[BenchPod], rate: float) -> float:
+        """Create pods at a steady rate, whatever becomes of the earlier ones; return the rate that was reached.
+
+        rate: pods a second.
+        """
+        started = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            for number, pod in enumerate(pods):
+                wait_seconds = started + number / rate - time.monotonic()
+                if wait_seconds > 0:
+                    await asyncio.sleep(wait_seconds)
+                group.create_task(self.create(pod))
+        return len(pods) / (time.monotonic() - started)
+
+
+async def delete_pods(api: ApiClient, run: str) -> None:
+    """Delete a run's pods at once, without grace, and wait until they are gone."""
+    options = json.dumps({"gracePeriodSeconds": 0, "propagationPolicy": "Background"}).encode()
+
+    async def delete(namespace: dict[str, Any]) -> None:
+        path = f"/api/v1/namespaces/{namespace['metadata']['name']}/pods"
+        while json.loads(await api.request("GET", path, query={"limit": "1"}))["items"]:
+            await api.request("DELETE", path, body=options, timeout_seconds=120)
+
+    await run_many(make_namespaces(run), delete, 8)
+
+
+async def fetch_nodes_of_pods(api: ApiClient, run: str) -> dict[str, str]:
+    """Return where the API says that a run's bound pods are, by the pod's name."""
+    query = {"labelSelector": f"{RUN_LABEL}={run}", "resourceVersion": "0"}
+    listed = json.loads(await api.request("GET", "/api/v1/pods", query=query, timeout_seconds=120))
+    pods = listed["items"] or []
+    return {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")}
+
+
+async def _exists(api: ApiClient, path: str) -> bool:
+    try:
+        await api.request("GET", path)
+    except ApiError as error:
+        if error.status == NOT_FOUND:
+            return False
+        raise
+    return True

@@ -1,0 +1,218 @@
+"""The order of things: planes of each size, rounds in alternating order, results to a file and a table."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fairbind.kube.api import ApiClient
+from fairbind.kube.credentials import load_credentials
+from fairbind.model.policy import DEFAULT_POLICY
+from localplane.nodes import mixed_nodes
+from localplane.plane import ControlPlane
+from localplane.tools import DEFAULT, Tools, ensure_tools
+from perf.cluster import create_tenants
+from perf.contenders import NAMESPACE, BareBinder, Fairbind, KubeScheduler, Scheduler
+from perf.machine import describe_machine, describe_versions
+from perf.report import PAGE, RESULTS, render_page, render_tables
+from perf.rounds import (
+    Arrivals,
+    Backlog,
+    Cluster,
+    Idle,
+    removing_pods,
+    run_arrivals,
+    run_backlog,
+    run_bare_binds,
+    run_idle,
+)
+from perf.workload import assign_in_turn, make_pods
+
+CYCLE = Path(__file__).with_name("cycle.py")
+SERVICE_ACCOUNT = "fairbind"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is run. nodes: sizes, one control plane each; in_flight: of the bare binder."""
+
+    nodes: tuple[int, ...] = (1000, 5000)
+    pods: int = 10_000
+    rounds: int = 2
+    in_flight: int = 128
+    contenders: tuple[str, ...] = (Fairbind.name, KubeScheduler.name, BareBinder.name)
+    idle_seconds: float = 30.0
+
+
+SMALL = Plan(nodes=(200,), pods=500, rounds=1, idle_seconds=3.0)
+
+
+@dataclass(slots=True)
+class Figures:
+    """All that has been measured so far."""
+
+    backlogs: list[Backlog] = field(default_factory=list)
+    arrivals: list[Arrivals] = field(default_factory=list)
+    idles: list[Idle] = field(default_factory=list)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the benchmark that the command line asks for."""
+    options = parse_arguments(arguments)
+    if options.render is not None:
+        write_page(json.loads(options.render.read_text(encoding="utf-8")), options.render)
+        return
+    wanted = Plan(options.nodes, options.pods, options.rounds, options.in_flight, options.only)
+    plan = SMALL if options.small else wanted
+    for count in plan.nodes:
+        assign_in_turn(make_pods(plan.pods, "check"), mixed_nodes(count))  # better now than in half an hour
+    results = run(plan)
+    output = options.output or RESULTS / f"{results['date'][:10]}.json"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    print(render_tables(results))
+    print(f"raw results: {output}")
+    if options.output is None and not options.small:
+        write_page(results, output)
+
+
+def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    plan = Plan()
+    description = "Compare fairbind with kube-scheduler and with bare bind calls."
+    parser = argparse.ArgumentParser(prog="bench.py", description=description)
+    parser.add_argument("--small", action="store_true", help="200 nodes, 500 pods, one round: shows only that it works")
+    parser.add_argument("--nodes", type=_parse_sizes, default=plan.nodes, metavar="N,N", help="sizes (1000,5000)")
+    parser.add_argument("--pods", type=int, default=plan.pods, help="pods in every backlog (10000)")
+    parser.add_argument("--rounds", type=int, default=plan.rounds, help="rounds, in alternating order (2)")
+    parser.add_argument("--in-flight", type=int, default=plan.in_flight, help="bare binds at the same time (128)")
+    parser.add_argument(
+        "--only",
+        type=_parse_names,
+        default=plan.contenders,
+        metavar="NAME,NAME",
+        help=f"leave others out ({', '.join(plan.contenders)})",
+    )
+    parser.add_argument("--output", type=Path, help="where the raw results go (docs/benchmarks/results/DATE.json)")
+    parser.add_argument("--render", type=Path, metavar="JSON", help="only make the page from raw results")
+    return parser.parse_args(arguments)
+
+
+def run(plan: Plan) -> dict[str, Any]:
+    """Measure everything and return the raw results."""
+    started = time.monotonic()
+    tools = ensure_tools((*DEFAULT, "kube-scheduler"))
+    results: dict[str, Any] = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": describe_machine(),
+        "versions": describe_versions(),
+        "plan": asdict(plan),
+        "cycle": measure_cycle(plan),
+    }
+    figures = Figures()
+    for count in plan.nodes:
+        measure_size(tools, plan, count, figures)
+    return {**results, **asdict(figures), "seconds": round(time.monotonic() - started)}
+
+
+def measure_cycle(plan: Plan) -> dict[str, Any]:
+    """Measure the pure cycle of the default policy, without any API, by the program beside this one."""
+    sizes = [str(size) for size in sorted({100, *plan.nodes})]
+    extra = ["--policies", DEFAULT_POLICY, "--servers", *sizes, "--repeats", str(plan.rounds)]
+    say("the pure cycle, without an API")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "cycle.json"
+        subprocess.run([sys.executable, CYCLE, "--json", file, *extra], check=True, stdout=subprocess.DEVNULL)
+        figures: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return figures
+
+
+def measure_size(tools: Tools, plan: Plan, count: int, figures: Figures) -> None:
+    """Measure all contenders on a fresh control plane with so many nodes."""
+    with ControlPlane(tools) as plane:
+        say(f"{count:,} nodes: creating them")
+        nodes = mixed_nodes(count)
+        plane.add_nodes(nodes)
+        plane.wait_nodes_ready(timeout_seconds=900)
+        plane.install_chart({"operator": {"enabled": False}})
+        kubeconfig = plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
+        asyncio.run(_measure_contenders(plane, nodes, kubeconfig, plan, figures))
+
+
+async def _measure_contenders(
+    plane: ControlPlane, nodes: Sequence[Any], kubeconfig: Path, plan: Plan, figures: Figures
+) -> None:
+    api = ApiClient(load_credentials(plane.kubeconfig))
+    cluster = Cluster(api, plane.running(), nodes)
+    fairbind = Fairbind(kubeconfig, plane.logs("fairbind"))
+    everybody: list[Scheduler | BareBinder] = [fairbind, KubeScheduler(plane), BareBinder(kubeconfig, plan.in_flight)]
+    contenders = [contender for contender in everybody if contender.name in plan.contenders]
+    try:
+        await create_tenants(api)
+        for turn in range(plan.rounds):
+            for contender in contenders if turn % 2 == 0 else contenders[::-1]:
+                is_last = turn == plan.rounds - 1
+                await _measure_turn(cluster, contender, plan, turn, figures, is_last=is_last)
+    finally:
+        await api.close()
+
+
+async def _measure_turn(
+    cluster: Cluster, contender: Scheduler | BareBinder, plan: Plan, turn: int, figures: Figures, *, is_last: bool
+) -> None:
+    """Measure one contender once: the backlog always, arrivals in the last round, idling on the largest cluster."""
+    count = len(cluster.nodes)
+    run_name = f"{contender.scheduler.partition('-')[0]}-{turn}"
+    where = f"{count:,} nodes, round {turn + 1}: {contender.name}"
+    if isinstance(contender, BareBinder):
+        async with removing_pods(cluster, None, run_name):
+            figures.backlogs.append(await run_bare_binds(cluster, contender, run_name, turn, plan.pods))
+            _report_backlog(where, figures.backlogs[-1])
+        return
+    async with removing_pods(cluster, contender, run_name):
+        backlog = await run_backlog(cluster, contender, run_name, turn, plan.pods)
+        figures.backlogs.append(backlog)
+        _report_backlog(where, backlog)
+        if is_last and count == max(plan.nodes):
+            figures.idles.append(await run_idle(cluster, contender, backlog.bound, plan.idle_seconds))
+            say(f"{where}: idle {figures.idles[-1].cores:.1%} of a core")
+    if is_last:
+        async with removing_pods(cluster, contender, f"{run_name}-a"):
+            await contender.start()
+            arrivals = await run_arrivals(cluster, contender, f"{run_name}-a", backlog.rate / 2, plan.pods)
+            figures.arrivals.append(arrivals)
+            say(f"{where}: arriving at {arrivals.reached_rate:.0f}/s, p99 {arrivals.p99_seconds:.2f} s")
+
+
+def _report_backlog(where: str, backlog: Backlog) -> None:
+    say(f"{where}: backlog of {backlog.pods:,}, {backlog.bound:,} bound, {backlog.rate:.0f}/s")
+
+
+def write_page(results: dict[str, Any], source: Path) -> None:
+    """Write the page that people read."""
+    PAGE.write_text(render_page(results, source.name), encoding="utf-8")
+    print(f"page: {PAGE}")
+
+
+def say(text: str) -> None:
+    print(f"{datetime.now().astimezone():%H:%M:%S} {text}", flush=True)
+
+
+def _parse_sizes(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
+
+
+def _parse_names(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if unknown := set(names) - set(Plan().contenders):
+        raise argparse.ArgumentTypeError(f"nobody is called {', '.join(sorted(unknown))}")
+    return names

@@ -1,0 +1,209 @@
+"""From raw results to the tables that people read: in the terminal and in docs/benchmarks/README.md."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
+RESULTS = FOLDER / "results"
+PAGE = FOLDER / "README.md"
+TEMPLATE = Path(__file__).with_name("page.template")
+OURS, THEIRS, LIMIT = "fairbind", "kube-scheduler", "bare binds"
+
+Results = Mapping[str, Any]
+
+
+def render_page(results: Results, source: str) -> str:
+    """Return the whole page. source: the name of the file with the raw results."""
+    machine, versions = results["machine"], results["versions"]
+    replacements = {
+        "@DATE@": str(results["date"])[:10],
+        "@MACHINE@": "{cpu}, {cores} cores, {memory_gib} GiB, {system}".format(**machine),
+        "@VERSIONS@": ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "@MINUTES@": f"{results['seconds'] / 60:.0f}",
+        "@SOURCE@": f"[results/{source}](results/{source})",
+        "@PODS@": f"{results['plan']['pods']:,}",
+        "@ROUNDS@": str(results["plan"]["rounds"]),
+        "@IN_FLIGHT@": str(results["plan"]["in_flight"]),
+        "@TABLES@": render_tables(results),
+    }
+    page = TEMPLATE.read_text(encoding="utf-8")
+    for mark, text in replacements.items():
+        page = page.replace(mark, text)
+    return page
+
+
+def render_tables(results: Results) -> str:
+    """Return all tables as Markdown."""
+    parts = [
+        ("Backlog", render_backlogs(results)),
+        ("Where the CPU went", render_cpu(results)),
+        ("Arrivals at half of the own backlog rate", render_arrivals(results)),
+        ("Idle, memory, start", render_idles(results)),
+        ("The pure cycle", render_cycle(results)),
+        ("What was wanted", render_goals(results)),
+    ]
+    return "\n\n".join(f"### {title}\n\n{table}" for title, table in parts if table)
+
+
+def render_backlogs(results: Results) -> str:
+    rows = []
+    for nodes, contender, runs in group_backlogs(results):
+        limit, theirs = compute_rate(results, nodes, LIMIT), compute_rate(results, nodes, THEIRS)
+        rate = compute_rate(results, nodes, contender)
+        rows.append(
+            [
+                f"{nodes:,}",
+                contender,
+                ", ".join(f"{run['rate']:.0f}" for run in runs),
+                f"{rate:.0f}",
+                f"{rate / limit:.0%}" if limit else "",
+                f"{rate / theirs:.2f}" if theirs else "",
+                f"{min(run['bound'] for run in runs):,} of {runs[0]['pods']:,}",
+            ]
+        )
+    head = ["nodes", "who", "pods/s in each round", "mean", "of the limit", "times kube-scheduler", "bound"]
+    return render_table(head, rows)
+
+
+def render_cpu(results: Results) -> str:
+    """CPU cores in use by each process from the start to the last binding, averaged over the rounds."""
+    rows = []
+    for nodes, contender, runs in group_backlogs(results):
+        seconds = sum(run["cpu"]["seconds"] for run in runs)
+        used = [run["cpu"]["by_process"] for run in runs]
+
+        def cores(*names: str) -> str:
+            return f"{sum(use.get(name, 0.0) for use in used for name in names) / seconds:.2f}"  # noqa: B023  called at once
+
+        rows.append(
+            [
+                f"{nodes:,}",
+                contender,
+                cores(OURS, THEIRS),
+                cores("kube-apiserver"),
+                cores("etcd"),
+                cores("kube-controller-manager", "kwok"),
+                cores("benchmark"),
+                f"{sum(run['cpu']['busy'] for run in runs) / len(runs):.0%}",
+            ]
+        )
+    head = ["nodes", "who", "scheduler", "API server", "etcd", "controllers, kwok", "benchmark", "machine busy"]
+    return render_table(head, rows)
+
+
+def render_arrivals(results: Results) -> str:
+    rows = [
+        [
+            f"{run['nodes']:,}",
+            run["contender"],
+            f"{run['reached_rate']:.0f}",
+            f"{run['bound']:,} of {run['pods']:,}",
+            *(f"{run[f'{name}_seconds']:.3f}" for name in ("p50", "p99", "max")),
+            f"{run['cpu']['busy']:.0%}",
+        ]
+        for run in results["arrivals"]
+    ]
+    head = ["nodes", "who", "pods/s", "bound", "p50 (s)", "p99 (s)", "longest (s)", "machine busy"]
+    return render_table(head, rows)
+
+
+def render_idles(results: Results) -> str:
+    rows = []
+    for run in results["idles"]:
+        backlogs = [b for b in results["backlogs"] if (b["contender"], b["nodes"]) == (run["contender"], run["nodes"])]
+        ready = ", ".join(f"{backlog['ready_seconds']:.1f}" for backlog in backlogs)
+        memory = max(run["memory_mib"], *(backlog["memory_mib"] for backlog in backlogs))
+        rows.append(
+            [
+                f"{run['nodes']:,}",
+                run["contender"],
+                f"{run['cores']:.1%}",
+                f"{memory:.0f}",
+                f"{run['restart_ready_seconds']:.1f}",
+                ready,
+            ]
+        )
+    head = ["nodes", "who", "idle, of a core", "memory (MiB)", "start to ready, all bound (s)", "none bound (s)"]
+    return render_table(head, rows)
+
+
+def render_cycle(results: Results) -> str:
+    """The figures of tests/perf/cycle.py, whatever it measures."""
+    runs = results["cycle"]["figures"]
+    head = list(runs[0])
+    titles = [name.replace("_", " ") for name in head]
+    return render_table(titles, [[_format(run.get(name)) for name in head] for run in runs])
+
+
+def render_goals(results: Results) -> str:
+    """What the project wants of itself, and whether it was reached in this run."""
+    rows = [[goal, figure, "yes" if met else "no"] for goal, figure, met in find_goals(results)]
+    return render_table(["wanted", "measured", "reached"], rows)
+
+
+def find_goals(results: Results) -> list[tuple[str, str, bool]]:
+    """Return (goal, figure, whether it was reached) for each goal that this run could measure."""
+    goals = []
+    for nodes in results["plan"]["nodes"]:
+        ours, theirs, limit = (compute_rate(results, nodes, name) for name in (OURS, THEIRS, LIMIT))
+        at = f"at {nodes:,} nodes"
+        if ours and theirs:
+            goals.append((f"2.0 x kube-scheduler {at}", f"{ours / theirs:.2f} x", ours >= 2.0 * theirs))
+        if ours and limit:
+            goals.append((f"80 % of the bare binds {at}", f"{ours / limit:.0%}", ours >= 0.8 * limit))
+    for run in results["arrivals"]:
+        if run["contender"] == OURS:
+            p99 = run["p99_seconds"]
+            goals.append((f"arriving, p99 below 1 s at {run['nodes']:,} nodes", f"{p99:.3f} s", p99 < 1.0))
+    for run in results["idles"]:
+        if run["contender"] == OURS:
+            at = f"with {run['nodes']:,} nodes and {run['pods']:,} pods"
+            memory, ready = run["memory_mib"], run["restart_ready_seconds"]
+            goals.append((f"idle below 3 % of a core {at}", f"{run['cores']:.1%}", run["cores"] < 0.03))
+            goals.append((f"memory below 400 MiB {at}", f"{memory:.0f} MiB", memory < 400))
+            goals.append((f"ready within 10 s {at}", f"{ready:.1f} s", ready < 10))
+    return goals
+
+
+def compute_rate(results: Results, nodes: int, contender: str) -> float:
+    """Return the mean of the rounds, pods a second; 0 when there was none."""
+    rates = [run["rate"] for run in results["backlogs"] if (run["nodes"], run["contender"]) == (nodes, contender)]
+    rates = [rate for rate in rates if not math.isnan(rate)]
+    return sum(rates) / len(rates) if rates else 0.0
+
+
+def group_backlogs(results: Results) -> Iterable[tuple[int, str, list[dict[str, Any]]]]:
+    """Yield (nodes, contender, its rounds)."""
+    for nodes in results["plan"]["nodes"]:
+        for contender in (OURS, THEIRS, LIMIT):
+            runs = [r for r in results["backlogs"] if (r["nodes"], r["contender"]) == (nodes, contender)]
+            if runs:
+                yield nodes, contender, runs
+
+
+def render_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table; numbers are aligned to the right."""
+    if not rows:
+        return ""
+    columns = list(zip(head, *rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    numeric = [all(text[:1].isdigit() or not text for text in column[1:]) for column in columns]
+    rule = ["-" * (width - right) + ":" * right for width, right in zip(widths, numeric, strict=True)]
+    lines = [
+        [
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(row, widths, numeric, strict=True)
+        ]
+        for row in (head, *rows)
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [lines[0], rule, *lines[1:]])
+
+
+def _format(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

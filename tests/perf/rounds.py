@@ -1,0 +1,228 @@
+"""The phases in which a contender is measured, and what is kept of each."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairbind.kube.api import ApiClient
+from perf.cluster import PodMaker, create_namespaces, delete_pods, fetch_nodes_of_pods
+from perf.contenders import BareBinder, Scheduler
+from perf.measure import (
+    BindingWatch,
+    CpuMeter,
+    CpuUse,
+    MeasureError,
+    compute_percentile,
+    read_cpu_seconds,
+    read_memory_mib,
+    wait_quiet,
+)
+from perf.workload import BenchPod, assign_in_turn, find_overcommitted, make_pods
+
+IDLE_SECONDS = 30.0
+ARRIVAL_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where everything happens. pids: the control plane's processes by name; nodes: the objects that were created."""
+
+    api: ApiClient
+    pids: Mapping[str, int]
+    nodes: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """All pods wait before the scheduler starts.
+
+    rate: bindings a second from the first to the last one that the watch saw. first_binding_seconds: from the start of
+    the process to the first binding. ready_seconds: to its readiness. created_rate: pods a second that were created.
+    memory_mib: resident at the end. cpu: from the start to the last binding. quiet: whether the control plane was idle
+    before. watch_restarts: of the benchmark's own watch. counted: what the scheduler says itself.
+    """
+
+    contender: str
+    nodes: int
+    turn: int
+    pods: int
+    bound: int
+    rate: float
+    first_binding_seconds: float
+    ready_seconds: float | None
+    created_rate: float
+    memory_mib: float | None
+    cpu: CpuUse
+    quiet: bool
+    watch_restarts: int
+    counted: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Pods come one by one. Latencies from asking for the pod's creation to the binding's event, in seconds."""
+
+    contender: str
+    nodes: int
+    wanted_rate: float
+    reached_rate: float
+    pods: int
+    bound: int
+    p50_seconds: float
+    p99_seconds: float
+    max_seconds: float
+    cpu: CpuUse
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Everything is bound and nothing changes. cores: the scheduler's CPU use; restart_ready_seconds: from a start."""
+
+    contender: str
+    nodes: int
+    pods: int
+    seconds: float
+    cores: float
+    memory_mib: float
+    restart_ready_seconds: float
+
+
+async def run_backlog(cluster: Cluster, contender: Scheduler, run: str, turn: int, count: int) -> Backlog:
+    """Measure a scheduler on a backlog; it is left running, and its pods stay."""
+    pods = make_pods(count, run)
+    await create_namespaces(cluster.api, run)
+    maker = PodMaker(cluster.api, run, contender.scheduler)
+    created_rate = await maker.create_all(pods)
+    quiet = await wait_quiet(cluster.pids)
+    async with BindingWatch(cluster.api, run) as watch:
+        meter, started = CpuMeter(cluster.pids), time.monotonic()
+        ready_seconds = await contender.start()
+        await watch.wait_bound(count)
+        cpu = _add_scheduler(meter.read(), contender.name, contender.pid)
+        await check_bindings(cluster, watch, run, pods)
+        first_seconds = min(watch.bound_at.values(), default=float("nan")) - started
+        return Backlog(
+            contender=contender.name,
+            nodes=len(cluster.nodes),
+            turn=turn,
+            pods=count,
+            bound=len(watch.bound_at),
+            rate=watch.compute_rate(),
+            first_binding_seconds=first_seconds,
+            ready_seconds=ready_seconds,
+            created_rate=created_rate,
+            memory_mib=read_memory_mib(contender.pid),
+            cpu=cpu,
+            quiet=quiet,
+            watch_restarts=watch.restarts,
+            counted=await contender.fetch_counters(),
+        )
+
+
+async def run_bare_binds(cluster: Cluster, binder: BareBinder, run: str, turn: int, count: int) -> Backlog:
+    """Measure bind calls alone on the same pods."""
+    pods = make_pods(count, run)
+    nodes = assign_in_turn(pods, cluster.nodes)
+    await create_namespaces(cluster.api, run)
+    maker = PodMaker(cluster.api, run, binder.scheduler)
+    created_rate = await maker.create_all(pods)
+    quiet = await wait_quiet(cluster.pids)
+    async with BindingWatch(cluster.api, run) as watch:
+        meter, started = CpuMeter(cluster.pids), time.monotonic()
+        await binder.bind_all(pods, maker.uids, nodes)
+        await watch.wait_bound(count)
+        cpu = meter.read()
+        await check_bindings(cluster, watch, run, pods)
+        return Backlog(
+            contender=binder.name,
+            nodes=len(cluster.nodes),
+            turn=turn,
+            pods=count,
+            bound=len(watch.bound_at),
+            rate=watch.compute_rate(),
+            first_binding_seconds=min(watch.bound_at.values()) - started,
+            ready_seconds=None,
+            created_rate=created_rate,
+            memory_mib=None,
+            cpu=cpu,
+            quiet=quiet,
+            watch_restarts=watch.restarts,
+            counted={"refused with 429": float(binder.refused)},
+        )
+
+
+async def run_arrivals(cluster: Cluster, contender: Scheduler, run: str, rate: float, count: int) -> Arrivals:
+    """Measure latencies while pods arrive at a rate; the scheduler must be running."""
+    pods = make_pods(min(count, max(1, round(rate * ARRIVAL_SECONDS))), run)
+    await create_namespaces(cluster.api, run)
+    await wait_quiet(cluster.pids)
+    maker = PodMaker(cluster.api, run, contender.scheduler)
+    async with BindingWatch(cluster.api, run) as watch:
+        meter = CpuMeter({**cluster.pids, contender.name: contender.pid})
+        reached = await maker.create_at_rate(pods, rate)
+        await watch.wait_bound(len(pods))
+        cpu = meter.read()
+        await check_bindings(cluster, watch, run, pods)
+        waits = [at - maker.asked_at[name] for name, at in watch.bound_at.items()]
+        return Arrivals(
+            contender=contender.name,
+            nodes=len(cluster.nodes),
+            wanted_rate=rate,
+            reached_rate=reached,
+            pods=len(pods),
+            bound=len(waits),
+            p50_seconds=compute_percentile(waits, 0.5),
+            p99_seconds=compute_percentile(waits, 0.99),
+            max_seconds=max(waits, default=float("nan")),
+            cpu=cpu,
+        )
+
+
+async def run_idle(cluster: Cluster, contender: Scheduler, pods: int, seconds: float = IDLE_SECONDS) -> Idle:
+    """Measure what a scheduler uses when all is bound and nothing happens, then how fast it starts on this cluster."""
+    await wait_quiet({**cluster.pids, contender.name: contender.pid})
+    meter = CpuMeter({contender.name: contender.pid})
+    await asyncio.sleep(seconds)
+    use = meter.read()
+    memory_mib = read_memory_mib(contender.pid)
+    await contender.stop()
+    return Idle(
+        contender=contender.name,
+        nodes=len(cluster.nodes),
+        pods=pods,
+        seconds=use.seconds,
+        cores=use.by_process[contender.name] / use.seconds,
+        memory_mib=memory_mib,
+        restart_ready_seconds=await contender.start(),
+    )
+
+
+async def check_bindings(cluster: Cluster, watch: BindingWatch, run: str, pods: Sequence[BenchPod]) -> None:
+    """Raise MeasureError unless the API says what the watch saw and no node holds more than it has."""
+    nodes = await fetch_nodes_of_pods(cluster.api, run)
+    if any(nodes.get(name) != node for name, node in watch.node.items()):
+        raise MeasureError("the API server and its watch disagree about bindings")
+    if overcommitted := find_overcommitted(nodes, pods, cluster.nodes):
+        raise MeasureError(f"{len(overcommitted)} nodes are overcommitted, the first is {overcommitted[0]}")
+
+
+@contextlib.asynccontextmanager
+async def removing_pods(cluster: Cluster, contender: Scheduler | None, run: str) -> AsyncIterator[None]:
+    """Stop the contender and remove a run's pods at the end, however it ends; namespaces stay, empty."""
+    try:
+        yield
+    finally:
+        if contender is not None:
+            await contender.stop()
+        await delete_pods(cluster.api, run)
+        await wait_quiet(cluster.pids)
+
+
+def _add_scheduler(use: CpuUse, name: str, pid: int) -> CpuUse:
+    """Add a process that began within the phase, so that all it has used belongs there."""
+    return CpuUse(use.seconds, {**use.by_process, name: round(read_cpu_seconds(pid), 2)}, use.busy)

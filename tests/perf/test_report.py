@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perf.measure import compute_percentile
+from perf.report import PAGE, RESULTS, find_goals, render_page, render_table, render_tables
+
+CPU = {"seconds": 10.0, "by_process": {"kube-apiserver": 12.0, "etcd": 2.0, "benchmark": 1.0}, "busy": 0.98}
+
+
+@pytest.fixture
+def results() -> dict[str, Any]:
+    def backlog(contender: str, rate: float) -> dict[str, Any]:
+        return {
+            "contender": contender,
+            "nodes": 1000,
+            "rate": rate,
+            "pods": 500,
+            "bound": 500,
+            "cpu": CPU,
+            "ready_seconds": 1.0,
+            "memory_mib": 100.0,
+        }
+
+    return {
+        "date": "2026-01-02T03:04:05+00:00",
+        "machine": {"cpu": "Abacus", "cores": 2, "memory_gib": 24.0, "system": "Linux 6"},
+        "versions": {"fairbind": "0.1.0"},
+        "plan": {"nodes": [1000], "pods": 500, "rounds": 1, "in_flight": 128},
+        "cycle": {"figures": [{"policy": "best-fit-drfh", "servers": 5000, "decisions_per_second": 25000.0}]},
+        "backlogs": [backlog("fairbind", 500.0), backlog("kube-scheduler", 260.0), backlog("bare binds", 600.0)],
+        "arrivals": [
+            {
+                "contender": "fairbind",
+                "nodes": 1000,
+                "reached_rate": 250.0,
+                "pods": 500,
+                "bound": 499,
+                "p50_seconds": 0.05,
+                "p99_seconds": 1.5,
+                "max_seconds": 2.0,
+                "cpu": CPU,
+            }
+        ],
+        "idles": [
+            {
+                "contender": "fairbind",
+                "nodes": 1000,
+                "pods": 500,
+                "cores": 0.01,
+                "memory_mib": 120.0,
+                "restart_ready_seconds": 3.0,
+            }
+        ],
+        "seconds": 120,
+    }
+
+
+def test_goals_are_judged_by_the_figures(results: dict[str, Any]) -> None:
+    reached = {goal: (figure, is_reached) for goal, figure, is_reached in find_goals(results)}
+
+    assert reached["2.0 x kube-scheduler at 1,000 nodes"] == ("1.92 x", False)
+    assert reached["80 % of the bare binds at 1,000 nodes"] == ("83%", True)
+    assert reached["arriving, p99 below 1 s at 1,000 nodes"] == ("1.500 s", False)
+    assert reached["idle below 3 % of a core with 1,000 nodes and 500 pods"] == ("1.0%", True)
+
+
+def test_page_says_all_that_was_measured(results: dict[str, Any]) -> None:
+    page = render_page(results, "2026-01-02.json")
+
+    assert "@" not in page
+    assert render_tables(results) in page
+    for part in ("Abacus, 2 cores", "2026-01-02", "499 of 500", "results/2026-01-02.json", "25,000"):
+        assert part in page
+
+
+@pytest.mark.parametrize("published", sorted(RESULTS.glob("*.json"))[-1:], ids=lambda path: path.stem)
+def test_published_page_is_made_from_the_published_results(published: Path) -> None:
+    results = json.loads(published.read_text(encoding="utf-8"))
+
+    assert PAGE.read_text(encoding="utf-8") == render_page(results, published.name)
+
+
+def test_numbers_are_aligned_to_the_right() -> None:
+    table = render_table(["who", "rate"], [["fairbind", "9"], ["x", "1,000"]])
+
+    assert table.splitlines() == [
+        "| who      |  rate |",
+        "| -------- | ----: |",
+        "| fairbind |     9 |",
+        "| x        | 1,000 |",
+    ]
+
+
+@pytest.mark.parametrize(("part", "value"), [(0.5, 50.0), (0.99, 99.0), (1.0, 100.0), (0.001, 1.0)])
+def test_percentile_is_the_nearest_rank(part: float, value: float) -> None:
+    assert compute_percentile([float(number) for number in range(100, 0, -1)], part) == value
