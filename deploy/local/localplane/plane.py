@@ -148,6 +148,11 @@ class ControlPlane:
         return f"https://{components.LOOPBACK}:{self._listening().apiserver}"
 
     @property
+    def etcd_url(self) -> str:
+        """Where etcd listens; it wants a client certificate of the plane's authority."""
+        return f"https://{components.LOOPBACK}:{self._listening().etcd}"
+
+    @property
     def scheduler_metrics_port(self) -> int:
         """Where kube-scheduler serves its metrics (HTTPS, authenticated)."""
         return self._listening().scheduler
@@ -218,26 +223,17 @@ class ControlPlane:
         self.stop_component(name, kill=kill)
         self.start_component(name)
 
-    def compact(self) -> int:
-        """Drop etcd's history up to now and return the revision.
+    def compact(self) -> None:
+        """Make every resume from an older version a 410 Gone, as after a long time apart.
 
-        A list of an exact older version gets 410 at once. The API server answers watches from its own memory, so a
-        client that resumes from an old version gets 410 only once that memory is lost too: see ``forget_history``.
-        """
-        status = self._call_etcd("/v3/maintenance/status", {})
-        revision = int(status["header"]["revision"])
-        self._call_etcd("/v3/kv/compaction", {"revision": str(revision), "physical": True})
-        return revision
-
-    def forget_history(self) -> None:
-        """Make every resume from an older version a 410: move the version on, compact, restart the API server.
-
-        A client that lost its connection meanwhile and resumes from what it saw last is told that this is too old.
+        Compacting etcd is not enough: the API server answers lists and watches from its own memory. So the version is
+        moved on, etcd's history dropped and the API server restarted; what a client saw before is then too old.
         """
         path = "/api/v1/namespaces/default/configmaps"
         made = self.client.post(path, {"metadata": {"generateName": "version-"}})
         self.client.delete(f"{path}/{made['metadata']['name']}")
-        self.compact()
+        status = self._call_etcd("/v3/maintenance/status", {})
+        self._call_etcd("/v3/kv/compaction", {"revision": status["header"]["revision"], "physical": True})
         self.restart_component("kube-apiserver", kill=True)
 
     # --- identities ---
@@ -425,8 +421,7 @@ class ControlPlane:
         pki = self.layout.pki
         tls = ssl.create_default_context(cafile=str(pki / "ca.crt"))
         tls.load_cert_chain(pki / "etcd-client.crt", pki / "etcd-client.key")
-        url = f"https://{components.LOOPBACK}:{self._listening().etcd}"
-        with ApiClient(url, tls=tls, connections=1) as etcd:
+        with ApiClient(self.etcd_url, tls=tls, connections=1) as etcd:
             answer: Json = etcd.post(path, body)
             return answer
 

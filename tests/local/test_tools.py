@@ -1,0 +1,103 @@
+"""Building: once for all clones, one at a time, and one line says why it failed. The compiler is a fake."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from localplane import tools as module
+from localplane.failures import ToolError, explain_failure
+from localplane.tools import TOOLS, ensure_tools
+
+FAKE_GO = """#!/bin/sh
+test "$1" = env && { echo go1.99.0; exit 0; }
+echo "$*" >> "$FAKE_LOG"
+case "$FAKE_MODE" in
+  fail) echo "$FAKE_WORDS" >&2; exit 1;;
+esac
+while test "$1" != -o; do shift; done
+sleep 0.2
+echo "#!/bin/sh" > "$2"
+"""
+
+
+@pytest.fixture
+def fake_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A compiler in PATH that writes down what it is asked for, and an empty cache; returns its notes."""
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "go"
+    program.write_text(FAKE_GO)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("FAIRBIND_CACHE", str(tmp_path / "a cache"))
+    monkeypatch.setenv("FAKE_LOG", str(tmp_path / "notes"))
+    return tmp_path / "notes"
+
+
+def test_what_is_missing_is_built_once(fake_go: Path) -> None:
+    lines: list[str] = []
+    built = ensure_tools(["etcd", "kwok"], lines.append)
+    again = ensure_tools(["etcd", "kwok"], pytest.fail)
+
+    assert built.path("etcd").exists()
+    assert built == again
+    assert len(fake_go.read_text().splitlines()) == 2
+    assert any("building etcd 1/2, at most about" in line for line in lines)
+    assert any(line.startswith("built kwok in") for line in lines)
+
+
+def test_two_processes_build_once(fake_go: Path) -> None:
+    program = "from localplane.tools import ensure_tools; ensure_tools(['etcd'])"
+    environment = {**os.environ, "PYTHONPATH": str(Path(module.__file__).parents[1])}
+    started = [subprocess.Popen([sys.executable, "-c", program], env=environment) for _ in range(3)]
+
+    assert [process.wait() for process in started] == [0, 0, 0]
+    assert len(fake_go.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("dial tcp: lookup proxy.golang.org: no such host", "the network does not answer"),
+        ("write /x: no space left on device", "the disk is full"),
+        ("verifying module: checksum mismatch", "not what was pinned"),
+        ("undefined: x", "building etcd failed: undefined: x"),
+    ],
+)
+def test_failure_is_one_line(fake_go: Path, monkeypatch: pytest.MonkeyPatch, words: str, line: str) -> None:
+    monkeypatch.setenv("FAKE_MODE", "fail")
+    monkeypatch.setenv("FAKE_WORDS", words)
+    with pytest.raises(ToolError) as caught:
+        ensure_tools(["etcd"], lambda _: None)
+
+    assert line in str(caught.value)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert fake_go.exists()
+    monkeypatch.setenv("FAKE_MODE", "")
+    assert ensure_tools(["etcd"], lambda _: None).path("etcd").exists()
+
+
+def test_unknown_tools_are_refused_by_name() -> None:
+    with pytest.raises(ToolError, match="no tool 'etcdd'"):
+        ensure_tools(["etcdd"])
+
+
+@pytest.mark.usefixtures("fake_go")
+def test_a_tool_that_was_not_asked_for_says_how_to_build_it() -> None:
+    with pytest.raises(ToolError, match="helm has not been built: run `make tools`"):
+        ensure_tools([]).path("helm")
+
+
+def test_every_tool_is_pinned_in_its_module() -> None:
+    for tool in TOOLS.values():
+        assert f"\t{tool.package}\n" in (module.MODULES / tool.module / "go.mod").read_text()
+
+
+def test_last_words_stand_for_an_unknown_failure() -> None:
+    assert explain_failure("x", "a\nb\n\n") == "x failed: b"
+    assert explain_failure("x", "") == "x failed: no output"
