@@ -139,6 +139,10 @@ class NodeColumns:
             match_k &= np.fromiter((is_field_met(requirement, node.name) for node in self._nodes), np.bool_)
         return match_k
 
+    def match_values(self, key: str, values: Iterable[str]) -> BoolArray:
+        """Return which nodes have one of these values of a label, shape (K,)."""
+        return self._match(Requirement(key, "In", tuple(sorted(values))))
+
     def _match_all(self, requirements: Iterable[Requirement]) -> BoolArray:
         everywhere = np.ones(len(self._nodes), dtype=np.bool_)
         return reduce(np.logical_and, (self._match(requirement) for requirement in requirements), everywhere)
@@ -208,10 +212,14 @@ class Verdict:
 
 
 class Eligibility:
-    """Verdicts for all constraints that were asked for, kept up to date node by node."""
+    """Verdicts for all constraints that were asked for, kept up to date node by node.
+
+    version: grows with every change of the nodes.
+    """
 
     def __init__(self) -> None:
         self.reasons = Reasons()
+        self.version = 0
         self._nodes: list[NodeFacts] = []
         self._selector: tuple[tuple[str, str], ...] = ()
         self._columns: NodeColumns | None = None
@@ -226,6 +234,7 @@ class Eligibility:
         nothing may be kept.
         """
         self._nodes, self._columns = list(nodes), None
+        self.version += 1
         if kept is None or selector != self._selector:
             self._selector = selector
             self._verdicts.clear()
@@ -246,6 +255,7 @@ class Eligibility:
         for index, node in changed.items():
             self._nodes[index] = node
         self._columns = None
+        self.version += 1
         for verdict in self._verdicts.values():
             if self._ask_again(verdict, list(changed)):
                 verdict.placement = None
@@ -268,6 +278,18 @@ class Eligibility:
             verdict.placement = self._make_placement(verdict)
         return verdict.placement
 
+    def match_domains(self, topology_key: str, nodes: Iterable[str]) -> BoolArray:
+        """Return which nodes share a value of the key with any of these nodes, shape (K,)."""
+        wanted = set(nodes)
+        labels = (dict(node.labels) for node in self._nodes if node.name in wanted)
+        values = {found[topology_key] for found in labels if topology_key in found}
+        return self._get_columns().match_values(topology_key, values)
+
+    def _get_columns(self) -> NodeColumns:
+        if self._columns is None:
+            self._columns = NodeColumns(self._nodes, self._selector)
+        return self._columns
+
     def _ask_again(self, verdict: Verdict, indexes: Sequence[int]) -> bool:
         """Ask single nodes; True when any answer changed."""
         constraints, changed = verdict.constraints, False
@@ -284,9 +306,7 @@ class Eligibility:
         return changed
 
     def _compute_verdict(self, constraints: Constraints) -> Verdict:
-        if self._columns is None:
-            self._columns = NodeColumns(self._nodes, self._selector)
-        columns = self._columns
+        columns = self._get_columns()
         match_k = columns.match_pairs(constraints.selector)
         if constraints.required is not None:
             nowhere = np.zeros(len(self._nodes), dtype=np.bool_)

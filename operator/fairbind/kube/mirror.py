@@ -24,9 +24,10 @@ from fairbind.kube.grouping import ServerGrouping
 from fairbind.kube.overview import build_overview
 from fairbind.kube.pods import Held, Idle, PodEntry, PodRecord, Position, Waiting, find_tenant, locate
 from fairbind.kube.queues import INELIGIBLE, INSUFFICIENT, QUEUED, QueueKey, TaskQueue
+from fairbind.kube.repulsion import Repulsion
 from fairbind.kube.servers import Servers
 from fairbind.kube.tenants import SYSTEM_NAMESPACES, Directory, TenantSpec, TenantState
-from fairbind.model import PolicySettings, ServerTable, Snapshot, TaskClass, Wait
+from fairbind.model import Placement, PolicySettings, ServerTable, Snapshot, TaskClass, Wait
 from fairbind.model.overview import ClusterOverview
 
 __all__ = ["Mirror", "TenantState"]
@@ -55,6 +56,7 @@ class Mirror:
         self._queues: dict[QueueKey, TaskQueue] = {}
         self._accounts = Accounts()
         self._eligibility = Eligibility()
+        self._repulsion = Repulsion(lambda namespace: self._directory.namespaces.get(namespace, {}))
         self._servers = Servers(self._eligibility)
         self._grouping = ServerGrouping()
         self._settings = PolicySettings()
@@ -192,6 +194,7 @@ class Mirror:
         """Return the world as it is now; the same object as before when nothing changed."""
         if self._snapshot is None:
             self._settle_tenants()
+            self._settle_repulsion()
             self._servers.settle()
             self._snapshot = self._make_snapshot()
         return self._snapshot
@@ -254,7 +257,7 @@ class Mirror:
 
     def _move(self, entry: PodEntry) -> bool:
         """Bring a pod's books up to date; False when it stays where it is."""
-        now = locate(entry, self._directory, self._scheduler_name)
+        now = locate(entry, self._directory, self._repulsion, self._scheduler_name)
         if now == entry.position:
             return False
         if entry.position is not None:
@@ -266,7 +269,8 @@ class Mirror:
 
     def _enter(self, facts: PodFacts, position: Position) -> None:
         match position:
-            case Held(tenant, node, demand, constraints):
+            case Held(tenant, node, demand, constraints, repels):
+                self._repulsion.hold(repels, node)
                 claims = constraints.claims.taken
                 self._servers.hold(node, facts.uid, demand.real, claims, system=tenant is None)
                 if tenant is not None:
@@ -282,7 +286,8 @@ class Mirror:
 
     def _leave(self, facts: PodFacts, position: Position) -> None:
         match position:
-            case Held(tenant, node, demand, _):
+            case Held(tenant, node, demand, _, repels):
+                self._repulsion.release(repels, node)
                 self._servers.release(node, facts.uid, demand.real, system=tenant is None)
                 if tenant is not None:
                     self._accounts.hold(tenant, node, demand, -1)
@@ -311,6 +316,7 @@ class Mirror:
     def _set_namespace(self, name: str, labels: dict[str, str] | None) -> None:
         if self._directory.namespaces.get(name) != labels:
             self._directory.set_labels(name, labels)
+            self._repulsion.note_labels(name)
             self._touch()
 
     def _settle_tenants(self) -> None:
@@ -318,6 +324,11 @@ class Mirror:
             for uid in sorted(self._by_namespace.get(namespace, ())):
                 self._move(self._entries[uid])
         self._accounts.declare(self._directory.specs)
+
+    def _settle_repulsion(self) -> None:
+        for namespace in self._repulsion.take_stale(self._by_namespace):
+            for uid in sorted(self._by_namespace[namespace]):
+                self._move(self._entries[uid])
 
     def _touch(self) -> None:
         self._snapshot = None
@@ -356,10 +367,14 @@ class Mirror:
     def _make_task_classes(self) -> tuple[TaskClass, ...]:
         if len(self._eligibility) > 64 + 2 * len(self._queues):
             self._eligibility.keep_only(key.constraints for key in self._queues)
-        axes, get_placement = self._servers.axes, self._eligibility.get_placement
-        return tuple(
-            queue.build_task_class(axes, get_placement(queue.key.constraints)) for queue in self._queues.values()
-        )
+        axes = self._servers.axes
+        return tuple(queue.build_task_class(axes, self._get_placement(queue)) for queue in self._queues.values())
+
+    def _get_placement(self, queue: TaskQueue) -> Placement:
+        base = self._eligibility.get_placement(queue.key.constraints)
+        if not queue.key.repelled:
+            return base
+        return queue.restrict(base, self._repulsion, self._eligibility)
 
     def _compute_counts(self, axes: tuple[str, ...]) -> tuple[bool, ...]:
         chosen = [r for r in self._settings.fairness_resources or () if r in axes]

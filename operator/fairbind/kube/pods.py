@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fairbind.kube.facts import Constraints, Demand, PodFacts
+from fairbind.kube.facts import Constraints, Demand, PodFacts, RepellingTerm
 from fairbind.kube.queues import QueueKey
+from fairbind.kube.repulsion import Repulsion
 from fairbind.kube.tenants import IMPLICIT_PREFIX, Directory
 from fairbind.model import Task
 
@@ -23,6 +24,7 @@ class Held:
     node: str
     demand: Demand
     constraints: Constraints
+    repels: tuple[RepellingTerm, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ def find_tenant(facts: PodFacts, directory: Directory, scheduler_name: str) -> s
     return IMPLICIT_PREFIX + facts.namespace
 
 
-def locate(entry: PodEntry, directory: Directory, scheduler_name: str) -> Position | None:
+def locate(entry: PodEntry, directory: Directory, repulsion: Repulsion, scheduler_name: str) -> Position | None:
     """Return where the pod stands now; None when it neither holds nor waits for anything of ours."""
     facts = entry.facts
     if facts.finished:
@@ -99,9 +101,10 @@ def locate(entry: PodEntry, directory: Directory, scheduler_name: str) -> Positi
         return None
     tenant = find_tenant(facts, directory, scheduler_name)
     if node is not None:
-        return Held(tenant, node, facts.demand, facts.constraints)
+        return Held(tenant, node, facts.demand, facts.constraints, facts.repels)
     assert tenant is not None
     if facts.gated or entry.postponed:
         return Idle(tenant, facts.gated)
-    key = QueueKey(tenant, facts.demand, facts.constraints, facts.unsupported)
+    repelled = repulsion.find_terms(facts.namespace, facts.labels)
+    key = QueueKey(tenant, facts.demand, facts.constraints, facts.unsupported, repelled)
     return Waiting(key, Task(facts.uid, f"{facts.namespace}/{facts.name}", facts.priority, facts.created))

@@ -9,7 +9,9 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import NamedTuple
 
-from fairbind.kube.facts import Amounts, Constraints, Demand
+from fairbind.kube.eligibility import Eligibility
+from fairbind.kube.facts import Amounts, Constraints, Demand, RepellingTerm
+from fairbind.kube.repulsion import Repulsion
 from fairbind.kube.servers import Axes
 from fairbind.model import Placement, Task, TaskClass
 from fairbind.model.overview import PENDING_REASONS
@@ -18,12 +20,13 @@ QUEUED, INSUFFICIENT, INELIGIBLE, UNSUPPORTED, GATED = PENDING_REASONS
 
 
 class QueueKey(NamedTuple):
-    """What makes a class."""
+    """What makes a class. repelled: the terms of placed pods that keep its pods away from somewhere."""
 
     tenant: str
     demand: Demand
     constraints: Constraints
     unsupported: str | None
+    repelled: frozenset[RepellingTerm] = frozenset()
 
 
 def compute_turn(task: Task) -> tuple[int, float, str]:
@@ -40,7 +43,7 @@ def compute_vector(amounts: Amounts, axes: Axes) -> tuple[int, ...]:
 class TaskQueue:
     """The waiting tasks of one class. reason: why they wait, as the last cycle saw it."""
 
-    __slots__ = ("_axes", "_base", "_placement", "_task_class", "key", "missing", "reason", "tasks")
+    __slots__ = ("_axes", "_base", "_placement", "_restricted", "_task_class", "key", "missing", "reason", "tasks")
 
     def __init__(self, key: QueueKey) -> None:
         self.key = key
@@ -50,6 +53,7 @@ class TaskQueue:
         self._axes: Axes = ()
         self._base: Placement | None = None
         self._placement: Placement | None = None
+        self._restricted: tuple[tuple[Placement, int, int], Placement] | None = None
         self._task_class: TaskClass | None = None
 
     def add(self, task: Task) -> None:
@@ -86,6 +90,13 @@ class TaskQueue:
                 blocked=self.key.unsupported,
             )
         return self._task_class
+
+    def restrict(self, base: Placement, repulsion: Repulsion, eligibility: Eligibility) -> Placement:
+        """Return the placement without the nodes that placed pods close; remembered until something changes."""
+        made_of = base, repulsion.version, eligibility.version
+        if self._restricted is None or self._restricted[0] != made_of:
+            self._restricted = made_of, repulsion.restrict(base, self.key.repelled, eligibility)
+        return self._restricted[1]
 
     @property
     def is_placeable(self) -> bool:
