@@ -19,11 +19,8 @@ SOURCE = Path(processes.__file__).parents[1]
 
 def start_parent(program: str, tmp_path: Path) -> tuple[subprocess.Popen[str], int]:
     """Run a program that spawns a child and prints its pid; return the parent and that pid."""
-    head = f"import sys; sys.path.insert(0, {str(SOURCE)!r})
-"
-    head += "from pathlib import Path
-from localplane import processes
-"
+    head = f"import sys; sys.path.insert(0, {str(SOURCE)!r})\n"
+    head += "from pathlib import Path\nfrom localplane import processes\n"
     parent = subprocess.Popen(
         [sys.executable, "-c", head + textwrap.dedent(program)], stdout=subprocess.PIPE, text=True, cwd=tmp_path
     )
