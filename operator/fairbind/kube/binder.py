@@ -44,7 +44,6 @@ MAX_RETRY_AFTER_SECONDS = 10.0
 COMPLAINT_SECONDS = 60.0
 """The same trouble is logged as a warning at most this often."""
 
-_BIND_QUERY = {"timeout": f"{BIND_TIMEOUT_SECONDS:g}s"}
 _UNCERTAIN = frozenset(
     {HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE,
      HTTPStatus.GATEWAY_TIMEOUT, HTTPStatus.REQUEST_TIMEOUT}
@@ -86,14 +85,17 @@ class Binder:
         *,
         in_flight: int = 64,
         may_bind: Callable[[], bool],
+        timeout_seconds: float = BIND_TIMEOUT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         randomness: random.Random | None = None,
     ) -> None:
-        """may_bind: the fence, `Elector.may_bind`."""
+        """may_bind: the fence, `Elector.may_bind`. timeout_seconds: for one request; below the margin of the fence."""
         self.api = api
         self.clock = clock
         self.sleep = sleep
+        self.timeout_seconds = timeout_seconds
+        self.query = {"timeout": f"{timeout_seconds:g}s"}
         self._observer = observer
         self._may_bind = may_bind
         self._random = randomness or random.Random()  # noqa: S311 - spreads retries, guards no secret
@@ -224,9 +226,9 @@ class _Binding:
             await self._api.request(
                 "POST",
                 f"{self._pod_path}/binding",
-                query=_BIND_QUERY,
+                query=self._binder.query,
                 body=self._body,
-                timeout_seconds=BIND_TIMEOUT_SECONDS,
+                timeout_seconds=self._binder.timeout_seconds,
                 guard=self._binder.is_open,
             )
         except NotAllowedError:
@@ -264,7 +266,7 @@ class _Binding:
         return await self._settle()
 
     def _note_uncertainty(self) -> None:
-        self._uncertain_until = self._clock() + BIND_TIMEOUT_SECONDS
+        self._uncertain_until = self._clock() + self._binder.timeout_seconds
 
     async def _settle(self) -> BindResult:
         """Give up, but not before every request that was sent has had its end."""

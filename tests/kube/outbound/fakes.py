@@ -52,28 +52,51 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """What a response is made of; a response itself can be sent only once."""
+
+    status: int
+    text: str
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def make(self) -> web.Response:
+        return web.Response(status=self.status, text=self.text, headers=self.headers)
+
+
+class Silence:
+    """Nothing comes until the client gives up."""
+
+
+@dataclass(frozen=True, slots=True)
 class Trick:
     """What the server does instead of answering as it should.
 
-    happens: whether the request is carried out. answer: what comes back; None: the connection is dropped;
-    Ellipsis: nothing comes until the client gives up.
+    happens: whether the request is carried out. answer: what comes back; None: the connection is dropped.
     """
 
     happens: bool
-    answer: web.Response | Any | None = None  # Any: Ellipsis
+    answer: Answer | Silence | None = None
 
 
-def refuse(status: int, reason: str = "", message: str = "", **extra: Any) -> web.Response:
+def refuse(
+    status: int, reason: str = "", message: str = "", *, headers: dict[str, str] | None = None, **extra: Any
+) -> Answer:
     """Return a Status as an API server writes it."""
-    headers = extra.pop("headers", {})
     body = {"kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": status, **extra}
-    return web.json_response(body, status=status, headers=headers)
+    return Answer(status, json.dumps(body), headers or {})
 
 
-DROPPED_AFTER = Trick(happens=True, answer=None)
-DROPPED_BEFORE = Trick(happens=False, answer=None)
-SILENT_AFTER = Trick(happens=True, answer=...)
-SILENT_BEFORE = Trick(happens=False, answer=...)
+DROPPED_AFTER = Trick(happens=True)
+DROPPED_BEFORE = Trick(happens=False)
+SILENT_AFTER = Trick(happens=True, answer=Silence())
+SILENT_BEFORE = Trick(happens=False, answer=Silence())
+
+
+async def eventually(condition: Callable[[], object], timeout_seconds: float = 30.0) -> None:
+    """Wait until the condition holds."""
+    async with asyncio.timeout(timeout_seconds):
+        while not condition():  # noqa: ASYNC110 - conditions of others, which tell nobody
+            await asyncio.sleep(0.001)
 
 
 @dataclass
@@ -115,26 +138,27 @@ class FakePods:
 
     async def _answer(self, request: web.Request, seen: Seen) -> web.StreamResponse:
         tricks = self.tricks if seen.method == "POST" else self.get_tricks
-        trick = tricks.pop(0) if tricks else Trick(happens=True, answer=False)
-        honest = self._carry_out(seen) if trick.happens else web.json_response({})
-        if trick.answer is False:
-            return honest
+        if not tricks:
+            return self._carry_out(seen).make()
+        trick = tricks.pop(0)
+        if trick.happens:
+            self._carry_out(seen)
+        if isinstance(trick.answer, Answer):
+            return trick.answer.make()
         if trick.answer is None:
             assert request.transport is not None
             request.transport.abort()
-            return honest
-        if trick.answer is ...:
-            await asyncio.sleep(3600)
-        assert isinstance(trick.answer, web.Response)
-        return trick.answer
+            return web.Response()
+        await asyncio.sleep(3600)
+        raise AssertionError
 
-    def _carry_out(self, seen: Seen) -> web.Response:
+    def _carry_out(self, seen: Seen) -> Answer:
         name = seen.path.split("/")[6]
         pod = self.pods.get(name)
         if pod is None:
             return refuse(404, "NotFound", f'pods "{name}" not found')
         if seen.method == "GET":
-            return web.json_response(pod)
+            return Answer(200, json.dumps(pod))
         uid = seen.body["metadata"]["uid"]
         if uid != pod["metadata"]["uid"]:
             return refuse(409, "Conflict", f"Precondition failed: UID in precondition: {uid}")
@@ -142,7 +166,7 @@ class FakePods:
             return refuse(409, "Conflict", f"pod {name} is already assigned to node {pod['spec']['nodeName']}")
         pod["spec"]["nodeName"] = seen.body["target"]["name"]
         self.bound.append((name, seen.body["target"]["name"]))
-        return web.json_response({"kind": "Status", "status": "Success", "code": 201}, status=201)
+        return Answer(201, '{"kind": "Status", "status": "Success", "code": 201}')
 
 
 Handler = Callable[[web.Request], Any]

@@ -11,7 +11,7 @@ from aiohttp import web
 from fairbind.kube.api import ApiClient, NotAllowedError, parse_refusal
 from fairbind.kube.credentials import Credentials
 from fairbind.kube.errors import ApiError, NotSentError, TransientClusterError
-from kube.outbound.fakes import FixedSource, connected, refuse, serving
+from kube.outbound.fakes import Answer, FixedSource, connected, refuse, serving
 
 
 async def collect(api: ApiClient, idle_timeout_seconds: float = 5.0) -> list[bytes]:
@@ -57,23 +57,27 @@ async def test_a_server_below_a_path_is_asked_below_it() -> None:
         (refuse(409, "Conflict", "already bound"), (409, "Conflict", "already bound", None)),
         (refuse(429, "TooManyRequests", "slow", headers={"Retry-After": "7"}), (429, "TooManyRequests", "slow", 7.0)),
         (refuse(500, "InternalError", "x", details={"retryAfterSeconds": 3}), (500, "InternalError", "x", 3.0)),
-        (web.Response(status=503, text="<html>\nsorry"), (503, "Service Unavailable", "<html> sorry", None)),
-        (web.Response(status=404, body=b"\xff\xfe"), (404, "Not Found", "\ufffd\ufffd", None)),
-        (web.Response(status=500, text='{"message": 5}'), (500, "Internal Server Error", '{"message": 5}', None)),
-        (web.Response(status=403, text="{}"), (403, "Forbidden", "Forbidden", None)),
-        (web.Response(status=302, headers={"Location": "/elsewhere"}), (302, "Found", "Found", None)),
+        (Answer(503, "<html>\nsorry"), (503, "Service Unavailable", "<html> sorry", None)),
+        (Answer(404, "??"), (404, "Not Found", "??", None)),
+        (Answer(500, '{"message": 5}'), (500, "Internal Server Error", '{"message": 5}', None)),
+        (Answer(403, "{}"), (403, "Forbidden", "Forbidden", None)),
+        (Answer(302, "", {"Location": "/elsewhere"}), (302, "Found", "Found", None)),
         (refuse(429, headers={"Retry-After": "Fri, 31 Dec 1999"}), (429, *["Too Many Requests"] * 2, None)),
     ],
 )
-async def test_an_answer_that_is_no_success_is_an_api_error(response: web.Response, expected: tuple[Any, ...]) -> None:
+async def test_an_answer_that_is_no_success_is_an_api_error(response: Answer, expected: tuple[Any, ...]) -> None:
     async def answer(_request: web.Request) -> web.Response:
-        return response
+        return response.make()
 
     async with connected(answer) as api:
         with pytest.raises(ApiError) as caught:
             await api.request("GET", "/x")
     error = caught.value
     assert (error.status, error.reason, error.message, error.retry_after) == expected
+
+
+def test_an_answer_that_is_no_text_is_shown_as_far_as_possible() -> None:
+    assert parse_refusal(404, b"no \xff", None).message == "no \ufffd"
 
 
 def test_statuses_that_nobody_knows_are_errors_too() -> None:
@@ -121,7 +125,7 @@ async def test_a_401_renews_the_credentials_for_the_next_attempt() -> None:
 
     async def answer(request: web.Request) -> web.Response:
         if request.headers["Authorization"] != "Bearer second":
-            return refuse(401, "Unauthorized", "who?")
+            return refuse(401, "Unauthorized", "who?").make()
         return web.Response(text="welcome")
 
     async with serving(answer) as url:
@@ -209,7 +213,7 @@ async def test_a_silent_watch_is_a_lost_connection() -> None:
 
 async def test_a_refused_watch_is_an_api_error() -> None:
     async def answer(_request: web.Request) -> web.Response:
-        return refuse(410, "Expired", "too old resource version")
+        return refuse(410, "Expired", "too old resource version").make()
 
     async with connected(answer) as api:
         with pytest.raises(ApiError, match="too old"):
