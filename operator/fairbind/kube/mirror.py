@@ -218,8 +218,8 @@ class Mirror:
         for book in self._servers.books.values():
             if book.node is not None:
                 anew._put_node(book.node)
-        for uid, entry in self._entries.items():
-            copy = anew._entries[uid] = PodEntry(entry.facts)
+        for entry in self._entries.values():
+            copy = anew._add_entry(entry.facts)
             copy.assumed, copy.postponed = entry.assumed, entry.postponed
             anew._move(copy)
         return describe(anew.build_snapshot(), anew._accounts, anew._servers)
@@ -232,14 +232,18 @@ class Mirror:
             return
         entry = self._entries.get(facts.uid)
         if entry is None:
-            entry = self._entries[facts.uid] = PodEntry(facts)
-            self._by_namespace.setdefault(facts.namespace, set()).add(facts.uid)
+            entry = self._add_entry(facts)
         entry.facts = facts
         if facts.node is not None or facts.terminating:
             entry.assumed = None
             entry.postponed = False
         if self._move(entry):
             self._touch()
+
+    def _add_entry(self, facts: PodFacts) -> PodEntry:
+        entry = self._entries[facts.uid] = PodEntry(facts)
+        self._by_namespace.setdefault(facts.namespace, set()).add(facts.uid)
+        return entry
 
     def _remove_pod(self, uid: str) -> None:
         entry = self._entries.pop(uid, None)
