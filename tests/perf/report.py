@@ -134,6 +134,8 @@ def render_idles(results: Results) -> str:
 def render_cycle(results: Results) -> str:
     """The figures of tests/perf/cycle.py, whatever it measures."""
     runs = results["cycle"]["figures"]
+    if not runs:
+        return ""
     head = list(runs[0])
     titles = [name.replace("_", " ") for name in head]
     return render_table(titles, [[_format(run.get(name)) for name in head] for run in runs])

@@ -11,7 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from gates.tree import ROOT
+from house.tree import ROOT
 
 RUNTIME = ROOT / "deploy" / "requirements.txt"
 EVERYTHING = ROOT / "tests" / "requirements.txt"
