@@ -218,6 +218,8 @@ def operator(request: pytest.FixtureRequest, cluster: Cluster, tmp_path: Path) -
 
     yield start
     for running in started:
+        if running.is_running:
+            running.stop()  # in order, so that the next test's operator need not wait for the lease to run out
         running.close()
 
 

@@ -1,23 +1,169 @@
+"""Pods of real tenants on a real API server: bound, shared by weight, told why they wait."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
+from e2e.api import call_many
+from e2e.checks import View, check_cluster, check_metrics, is_waiting
 from e2e.objects import make_pod
 from e2e.waiting import wait_for
+from localplane.nodes import make_node
 
 if TYPE_CHECKING:
-    from e2e.api import Api
-    from e2e.conftest import MakeNamespace, MakeNodes, StartOperator
+    from collections.abc import Sequence
+
+    from e2e.api import Api, Json
+    from e2e.clusters import Cluster
+    from e2e.conftest import MakeNamespace, MakeNodes, MakeTenant, StartOperator
+
+SMALL = {"cpu": "1", "memory": "1Gi"}
 
 
-def test_one_pod_is_bound_and_runs(api: Api, nodes: MakeNodes, namespace: MakeNamespace, operator: StartOperator) -> None:
+def create_pods(api: Api, namespace: str, pods: Sequence[Json]) -> None:
+    call_many(pods, lambda pod: api.post(f"/api/v1/namespaces/{namespace}/pods", pod))
+
+
+def find_waiting(api: Api, namespace: str) -> list[Json]:
+    return [pod for pod in api.items(f"/api/v1/namespaces/{namespace}/pods") if is_waiting(pod)]
+
+
+def count_bound(api: Api, namespace: str) -> int:
+    return sum(1 for pod in api.items(f"/api/v1/namespaces/{namespace}/pods") if pod["spec"].get("nodeName"))
+
+
+def find_condition(pod: Json) -> Json:
+    conditions = pod["status"].get("conditions") or []
+    return next((condition for condition in conditions if condition["type"] == "PodScheduled"), {})
+
+
+def test_one_pod_is_bound_and_runs(
+    api: Api, nodes: MakeNodes, namespace: MakeNamespace, operator: StartOperator
+) -> None:
     (node,) = nodes(1)
     name = namespace()
     running = operator()
-    pod = make_pod({"cpu": "1", "memory": "1Gi"})
-    path = f"/api/v1/namespaces/{name}/pods"
-    api.post(path, pod)
-    path = f"{path}/{pod['metadata']['name']}"
+    pod = make_pod(SMALL)
+    create_pods(api, name, [pod])
+    path = f"/api/v1/namespaces/{name}/pods/{pod['metadata']['name']}"
     wait_for(lambda: api.get(path)["spec"].get("nodeName") == node, describe="the pod to be bound")
     wait_for(lambda: api.get(path)["status"].get("phase") == "Running", describe="the pod to run")
     assert running.stop() == 0
+
+
+def test_tenants_share_by_weight_and_the_metrics_agree(
+    cluster: Cluster,
+    nodes: MakeNodes,
+    namespace: MakeNamespace,
+    tenant: MakeTenant,
+    operator: StartOperator,
+) -> None:
+    api = cluster.api
+    nodes(
+        [
+            make_node(f"even-{number}-{id(cluster):x}", allocatable={"cpu": "8", "memory": "32Gi", "pods": "110"})
+            for number in range(6)
+        ]
+    )
+    namespaces = [namespace(), namespace(), namespace()]
+    tenants = [tenant(weight=weight, namespaces=[name]) for weight, name in zip((1, "2", 3.0), namespaces, strict=True)]
+    for name in namespaces:
+        create_pods(api, name, [make_pod(SMALL) for _ in range(40)])
+    running = operator()
+    wait_for(lambda: sum(count_bound(api, name) for name in namespaces) == 48, describe="all 48 cores to be taken")
+    check_cluster(cluster)
+    assert [count_bound(api, name) for name in namespaces] == [8, 16, 24]
+    check_metrics(api, running, namespaces)
+    metrics = running.metrics()
+    for name, weight in zip(tenants, (1, 2, 3), strict=True):
+        assert metrics.value("fairbind_tenant_weight", tenant=name) == weight
+        assert metrics.value("fairbind_tenant_dominant_resource", tenant=name, resource="cpu") == 1.0
+        assert metrics.value("fairbind_tenant_pending_pods", tenant=name, reason="insufficient") == 40 - 8 * weight
+    assert metrics.value("fairbind_fairness_jain_index") == pytest.approx(1.0)
+
+
+def test_waiting_pods_say_why_in_their_condition_and_an_event(
+    api: Api, nodes: MakeNodes, namespace: MakeNamespace, operator: StartOperator
+) -> None:
+    gpu = {"key": "gpu", "value": "true", "effect": "NoSchedule"}
+    stem = f"why-{id(api):x}"
+    nodes(
+        [
+            make_node(f"{stem}-small", allocatable={"cpu": "1", "memory": "1Gi", "pods": "10"}),
+            make_node(f"{stem}-gpu", taints=[gpu]),
+        ]
+    )
+    name = namespace()
+    operator()
+    pod = make_pod({"cpu": "2"})
+    create_pods(api, name, [pod])
+    path = f"/api/v1/namespaces/{name}/pods/{pod['metadata']['name']}"
+    message = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {gpu: true}."
+    wait_for(lambda: find_condition(api.get(path)).get("message") == message, describe=message)
+    condition = find_condition(api.get(path))
+    assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+
+    def find_events() -> list[Json]:
+        found = api.items(
+            f"/api/v1/namespaces/{name}/events", fieldSelector=f"involvedObject.name={pod['metadata']['name']}"
+        )
+        return [event for event in found if event["reason"] == "FailedScheduling"]
+
+    (event,) = wait_for(find_events, describe="an event")
+    assert (event["type"], event["message"]) == ("Warning", message)
+
+
+def test_a_bound_pod_has_its_event(
+    api: Api, nodes: MakeNodes, namespace: MakeNamespace, operator: StartOperator
+) -> None:
+    (node,) = nodes(1)
+    name = namespace()
+    operator()
+    pod = make_pod(SMALL)
+    create_pods(api, name, [pod])
+    own = pod["metadata"]["name"]
+
+    def find_messages() -> list[str]:
+        found = api.items(f"/api/v1/namespaces/{name}/events", fieldSelector=f"involvedObject.name={own}")
+        return [event["message"] for event in found if event["reason"] == "Scheduled"]
+
+    assert wait_for(find_messages, describe="an event") == [f"Successfully assigned {name}/{own} to {node}"]
+
+
+def test_a_pod_says_when_fairness_is_why_it_waits(
+    api: Api, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+) -> None:
+    nodes([make_node(f"fair-{id(api):x}", allocatable={"cpu": "4", "memory": "32Gi", "pods": "110"})])
+    rich, poor = namespace(), namespace()
+    first, second = tenant(namespaces=[rich]), tenant(namespaces=[poor])
+    operator()
+    create_pods(api, rich, [make_pod(SMALL) for _ in range(4)])
+    wait_for(lambda: count_bound(api, rich) == 4, describe="the first tenant to take everything")
+    create_pods(api, poor, [make_pod(SMALL)])
+    create_pods(api, rich, [make_pod(SMALL)])
+    (pod,) = find_waiting(api, rich)
+    path = f"/api/v1/namespaces/{rich}/pods/{pod['metadata']['name']}"
+    expected = (
+        f"tenant {first} waits: its weighted share 1.00 is above 0.00 of {second}, which takes the next free room."
+    )
+    wait_for(lambda: expected in find_condition(api.get(path)).get("message", ""), describe=expected)
+    victim = next(pod for pod in api.items(f"/api/v1/namespaces/{rich}/pods") if pod["spec"].get("nodeName"))
+    api.delete(f"/api/v1/namespaces/{rich}/pods/{victim['metadata']['name']}")
+    wait_for(lambda: count_bound(api, poor) == 1, describe="the room to go to the second tenant")
+    assert find_waiting(api, rich)
+
+
+def test_pods_of_other_schedulers_are_left_alone(
+    cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, operator: StartOperator
+) -> None:
+    api = cluster.api
+    nodes(1)
+    name = namespace()
+    running = operator("--scheduler-name", "somebody-else")
+    create_pods(api, name, [make_pod(SMALL), make_pod(SMALL, scheduler_name="somebody-else")])
+    wait_for(lambda: count_bound(api, name) == 1, describe="one pod to be bound")
+    (left,) = [pod for pod in View.take(api).pods if pod["metadata"]["namespace"] == name and is_waiting(pod)]
+    assert left["spec"]["schedulerName"] == "fairbind"
+    assert running.metrics().value("fairbind_bindings_total", result="bound") == 1.0

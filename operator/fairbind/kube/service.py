@@ -136,33 +136,37 @@ class Operator:
         """Live all three parts of the operator's life."""
         stopping = asyncio.create_task(stop.wait(), name="stop")
         try:
-            if not await self._run_until(stopping, self._list_everything()):
-                return
-            self._start_rest()
-            await self._run_until(stopping)
-            await self._end()
+            self._start_listening()
+            if await self._run_until(stopping, self._wait_until_listed()):
+                self._start_acting()
+                try:
+                    await self._run_until(stopping)
+                finally:
+                    await self._end()
         finally:
             await _cancel([stopping, *self._tasks.values()])
             self._observer.leadership_changed(leading=False)
 
-    async def _list_everything(self) -> None:
-        """Start what listens, and return when it has heard of everything once."""
+    def _start_listening(self) -> None:
         for name, reflector in self.reflectors.items():
-            self._health.set_problem(name, "not listed yet")
             self._start(f"watch {name}", reflector.run())
         for kind in (TENANTS, POLICIES):
             self._health.set_problem(kind, "not listed yet")
         self._start("custom resources", self.custom_resources.run())
         self._start("watch health", self._watch_health())
         self._start("scheduling loop", self.loop.run())
+
+    async def _wait_until_listed(self) -> None:
         for reflector in self.reflectors.values():
             await reflector.synced.wait()
         await self.custom_resources.listed.wait()
 
-    def _start_rest(self) -> None:
+    def _start_acting(self) -> None:
         _settle_garbage_collector()
-        self._health.clear_problem("operator")
+        self.mirror.build_snapshot()
         _log.info("everything is listed: %s", self.mirror)
+        self._health.clear_problem("operator")
+        self._report_health()
         self._start("overview", self._publish_overviews())
         self._start("recorder", self.recorder.run())
         self._start("status", self.status.run())
@@ -173,7 +177,8 @@ class Operator:
         deadline = asyncio.get_running_loop().time() + STOP_SECONDS
         self._health.set_problem("operator", "ending")
         self._is_caught_up = False
-        if not await self.binder.drain(STOP_SECONDS - 2 * FLUSH_SECONDS):
+        await self.binder.drain(STOP_SECONDS - 2 * FLUSH_SECONDS)
+        if not await self.loop.drain(FLUSH_SECONDS):
             _log.warning("%d bindings had no answer in time; they are left to the next leader", self.binder.in_flight)
         await self.recorder.flush(FLUSH_SECONDS)
         await _cancel([self._tasks.pop("elector")])
@@ -190,10 +195,11 @@ class Operator:
 
     def _lead(self, leading: bool) -> None:  # noqa: FBT001 - the elector's callback
         self._observer.leadership_changed(leading)
+        self._is_caught_up = False
+        if (earlier := self._tasks.pop("catch up", None)) is not None:
+            earlier.cancel()
         if leading:
             self._start("catch up", self._catch_up())
-        else:
-            self._is_caught_up = False
 
     async def _catch_up(self) -> None:
         """List all pods once more, and only then decide."""
@@ -216,34 +222,34 @@ class Operator:
             await asyncio.sleep(OVERVIEW_SECONDS)
 
     async def _watch_health(self) -> None:
-        """Report what the parts wait for, and whether the API server answers."""
         while True:
-            for name, reflector in self.reflectors.items():
-                if reflector.problem is None:
-                    self._health.clear_problem(name)
-                else:
-                    self._health.set_problem(name, reflector.problem)
+            self._report_health()
             await asyncio.sleep(WATCH_SECONDS)
+
+    def _report_health(self) -> None:
+        """Report what the parts wait for. The election asks the API server every second or two, so it knows first."""
+        problems = {name: reflector.problem for name, reflector in self.reflectors.items()}
+        problems["election"] = self.elector.problem
+        for part, problem in problems.items():
+            if problem is None:
+                self._health.clear_problem(part)
+            else:
+                self._health.set_problem(part, problem)
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         self._tasks[name] = asyncio.get_running_loop().create_task(work, name=name)
 
     async def _run_until(self, stopping: asyncio.Task[Any], work: Coroutine[Any, Any, None] | None = None) -> bool:
         """Wait for the work (or for ever); False when the stop came first. Raises when a part has ended by itself."""
-        working = None if work is None else asyncio.create_task(work, name="list everything")
+        working = asyncio.create_task(work or asyncio.Event().wait(), name="wait")
         try:
-            while True:
-                waited = {stopping, *self._tasks.values(), *([working] if working else [])}
+            while not stopping.done() and not working.done():
+                waited = {stopping, working, *self._tasks.values()}
                 await asyncio.wait(waited, timeout=WATCH_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-                if stopping.done():
-                    return False
                 self._check_tasks()
-                if working is not None and working.done():
-                    await working
-                    return True
         finally:
-            if working is not None:
-                await _cancel([working])
+            await _cancel([working])
+        return not stopping.done()
 
     def _check_tasks(self) -> None:
         for name, task in list(self._tasks.items()):

@@ -1,0 +1,261 @@
+"""What must hold after every trouble, judged from the API's state alone.
+
+Nothing of fairbind is imported: sums, quantities and rules of eligibility are written anew here, simply, for the kinds
+of pods that these tests make (containers only; selectors, taints and tolerations).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from kubernetes.utils import parse_quantity
+
+from e2e.audit import check_bound_once, read_bindings
+from e2e.objects import SCHEDULER_NAME, TENANTS
+from e2e.waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from e2e.api import Api, Json
+    from e2e.clusters import Cluster
+    from e2e.operators import Metrics, Operator
+
+SYSTEM_NAMESPACES = {"kube-system", "kube-public", "kube-node-lease", "fairbind-system"}
+FRESH_SECONDS = 5.0
+"""Metrics agree with the API within this time."""
+SHARE_TOLERANCE = 1e-6
+
+Amounts = dict[str, Decimal]
+
+
+def compute_requests(pod: Json) -> Amounts:
+    """Return what a pod without init containers requests, one of `pods` included."""
+    total: Amounts = {"pods": Decimal(1)}
+    for container in pod["spec"]["containers"]:
+        requests = container.get("resources", {}).get("requests") or {}
+        add(total, {resource: parse_quantity(text) for resource, text in requests.items()})
+    return total
+
+
+def add(total: Amounts, more: Mapping[str, Decimal]) -> None:
+    for resource, amount in more.items():
+        total[resource] = total.get(resource, Decimal(0)) + amount
+
+
+def is_finished(pod: Json) -> bool:
+    return pod["status"].get("phase") in {"Succeeded", "Failed"}
+
+
+def is_ours(pod: Json) -> bool:
+    return bool(pod["spec"].get("schedulerName") == SCHEDULER_NAME)
+
+
+def is_waiting(pod: Json) -> bool:
+    meta = pod["metadata"]
+    return (
+        is_ours(pod) and not pod["spec"].get("nodeName") and not meta.get("deletionTimestamp") and not is_finished(pod)
+    )
+
+
+def is_usable(node: Json) -> bool:
+    conditions = node["status"].get("conditions") or []
+    is_ready = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+    return is_ready and not node["spec"].get("unschedulable")
+
+
+def is_eligible(pod: Json, node: Json) -> bool:
+    """Tell whether selectors and taints let the pod go there."""
+    labels = node["metadata"].get("labels") or {}
+    wanted = pod["spec"].get("nodeSelector") or {}
+    if not is_usable(node) or any(labels.get(key) != value for key, value in wanted.items()):
+        return False
+    tolerations = pod["spec"].get("tolerations") or []
+    return all(
+        taint["effect"] == "PreferNoSchedule" or any(_tolerates(toleration, taint) for toleration in tolerations)
+        for taint in node["spec"].get("taints") or []
+    )
+
+
+def _tolerates(toleration: Json, taint: Json) -> bool:
+    if toleration.get("effect") and toleration["effect"] != taint["effect"]:
+        return False
+    if not toleration.get("key"):
+        return bool(toleration.get("operator") == "Exists")
+    if toleration["key"] != taint["key"]:
+        return False
+    return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
+
+
+@dataclass(slots=True)
+class View:
+    """The API's state at one moment."""
+
+    nodes: dict[str, Json]
+    pods: list[Json]
+    tenants: dict[str, Json]
+    namespaces: dict[str, Json]
+    used: dict[str, Amounts] = field(default_factory=dict)
+
+    @classmethod
+    def take(cls, api: Api) -> View:
+        def by_name(items: Iterable[Json]) -> dict[str, Json]:
+            return {item["metadata"]["name"]: item for item in items}
+
+        view = cls(
+            by_name(api.items("/api/v1/nodes")),
+            list(api.items("/api/v1/pods")),
+            by_name(api.items(TENANTS)),
+            by_name(api.items("/api/v1/namespaces")),
+        )
+        view.used = view.sum_by_node()
+        return view
+
+    def sum_by_node(self) -> dict[str, Amounts]:
+        used: dict[str, Amounts] = defaultdict(dict)
+        for pod in self.pods:
+            if pod["spec"].get("nodeName") and not is_finished(pod):
+                add(used[pod["spec"]["nodeName"]], compute_requests(pod))
+        return dict(used)
+
+    def allocatable(self, node: str) -> Amounts:
+        amounts = self.nodes[node]["status"].get("allocatable") or {}
+        return {resource: parse_quantity(text) for resource, text in amounts.items()}
+
+    def find_overcommitted(self, *, but: Collection[str] = ()) -> list[str]:
+        """Return every node and resource of which more is held than there is; `but`: nodes that a test shrank."""
+        found = []
+        for node, amounts in self.used.items():
+            if node in self.nodes and node not in but:
+                capacity = self.allocatable(node)
+                found += [
+                    f"{node}: {amount} of {capacity.get(resource, 0)} {resource}"
+                    for resource, amount in amounts.items()
+                    if amount > capacity.get(resource, 0)
+                ]
+        return found
+
+    def find_forgotten(self) -> list[str]:
+        """Return waiting pods for which some node has room: nobody should be waiting then."""
+        return [
+            f"{pod['metadata']['namespace']}/{pod['metadata']['name']} fits on {node}"
+            for pod in self.pods
+            if is_waiting(pod) and not pod["spec"].get("schedulingGates")
+            for node in self.nodes
+            if is_eligible(pod, self.nodes[node]) and self._fits(pod, node)
+        ]
+
+    def _fits(self, pod: Json, node: str) -> bool:
+        capacity, used = self.allocatable(node), self.used.get(node, {})
+        return all(
+            used.get(resource, 0) + amount <= capacity.get(resource, 0)
+            for resource, amount in compute_requests(pod).items()
+        )
+
+    def find_tenant(self, namespace: str) -> str | None:
+        """Return whose namespace it is, for Tenants that claim by name; None: nobody's (a system namespace)."""
+        claimers = [
+            (tenant["metadata"]["creationTimestamp"], name)
+            for name, tenant in self.tenants.items()
+            if namespace in (tenant["spec"].get("namespaces") or [])
+        ]
+        if claimers:
+            return min(claimers)[1]
+        return None if namespace in SYSTEM_NAMESPACES else f"ns/{namespace}"
+
+
+def check_cluster(cluster: Cluster, *, but: Collection[str] = ()) -> View:
+    """Wait until no pod is forgotten; then check that nothing is overcommitted and nothing was bound twice."""
+
+    def is_settled() -> bool:
+        forgotten = View.take(cluster.api).find_forgotten()
+        assert not forgotten, f"{len(forgotten)} wait in vain: {forgotten[:5]}"
+        return True
+
+    wait_for(is_settled, describe="no pod to be forgotten", pause=0.5)
+    view = View.take(cluster.api)
+    overcommitted = view.find_overcommitted(but=but)
+    assert not overcommitted, overcommitted
+    if cluster.plane is not None:
+        check_bound_once(read_bindings(cluster.plane.audit_log))
+    return view
+
+
+def check_metrics(api: Api, operator: Operator, namespaces: Collection[str]) -> None:
+    """Check that the metrics agree with the API's state within five seconds. namespaces: the test's own."""
+
+    def agree() -> bool:
+        compare_metrics(View.take(api), operator.metrics(), namespaces)
+        return True
+
+    wait_for(agree, FRESH_SECONDS, "metrics that agree with the API's state", pause=0.25)
+
+
+def compare_metrics(view: View, metrics: Metrics, namespaces: Collection[str]) -> None:
+    """Fail where a metric differs from what the API's state says."""
+    _compare_capacity(view, metrics)
+    expected: dict[str, list[Json]] = defaultdict(list)
+    for name in view.tenants:
+        expected[name] = []
+    for pod in view.pods:
+        tenant = view.find_tenant(pod["metadata"]["namespace"])
+        if tenant is not None and pod["metadata"]["namespace"] in namespaces and not is_finished(pod):
+            expected[tenant].append(pod)
+    for tenant, pods in expected.items():
+        _compare_tenant(tenant, pods, metrics)
+    served = {sample.labels["tenant"] for sample in metrics.select("fairbind_tenant_weight")}
+    assert not {name for name in served if not name.startswith("ns/")} - view.tenants.keys()
+
+
+def _compare_capacity(view: View, metrics: Metrics) -> None:
+    capacity: Amounts = {}
+    system: Amounts = {}
+    usable = {name for name, node in view.nodes.items() if is_usable(node)}
+    for name in usable:
+        add(capacity, view.allocatable(name))
+    for pod in view.pods:
+        is_system = not is_ours(pod) and view.find_tenant(pod["metadata"]["namespace"]) is None
+        if is_system and pod["spec"].get("nodeName") in usable and not is_finished(pod):
+            add(system, compute_requests(pod))
+    for resource, amount in capacity.items():
+        assert metrics.value("fairbind_cluster_capacity", resource=resource) == float(amount - system.get(resource, 0))
+
+
+def _compare_tenant(tenant: str, pods: list[Json], metrics: Metrics) -> None:
+    bound = [pod for pod in pods if pod["spec"].get("nodeName")]
+    allocated: Amounts = {}
+    for pod in bound:
+        add(allocated, compute_requests(pod))
+    seen = {
+        sample.labels["resource"]: sample.value for sample in metrics.select("fairbind_tenant_allocated", tenant=tenant)
+    }
+    assert {resource: amount for resource, amount in seen.items() if amount} == {
+        resource: float(amount) for resource, amount in allocated.items()
+    }, f"allocated of {tenant}"
+    if bound or not tenant.startswith("ns/"):
+        assert metrics.value("fairbind_tenant_running_pods", tenant=tenant) == len(bound), f"running pods of {tenant}"
+    waiting = sum(1 for pod in pods if is_waiting(pod))
+    assert metrics.total("fairbind_tenant_pending_pods", tenant=tenant) == waiting, f"pending pods of {tenant}"
+    _compare_shares(tenant, allocated, metrics)
+
+
+def _compare_shares(tenant: str, allocated: Mapping[str, Decimal], metrics: Metrics) -> None:
+    """For tenants whose pods all request cpu and memory, so that no default counts in their shares."""
+    shares = {}
+    for resource, amount in allocated.items():
+        capacity = metrics.value("fairbind_cluster_capacity", resource=resource)
+        if capacity and resource not in {"pods", "ephemeral-storage"}:
+            shares[resource] = float(amount) / capacity
+    dominant = metrics.value("fairbind_tenant_dominant_share", tenant=tenant)
+    weight = metrics.value("fairbind_tenant_weight", tenant=tenant)
+    if dominant is None:
+        assert not allocated, f"no dominant share of {tenant}"
+        return
+    assert abs(dominant - min(1.0, max(shares.values(), default=0.0))) < SHARE_TOLERANCE, f"dominant share of {tenant}"
+    weighted = metrics.value("fairbind_tenant_weighted_dominant_share", tenant=tenant)
+    assert weight is not None
+    assert weighted is not None
+    assert abs(weighted - max(shares.values(), default=0.0) / weight) < SHARE_TOLERANCE, f"weighted share of {tenant}"
