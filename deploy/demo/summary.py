@@ -25,7 +25,8 @@ SHORTEST_WINDOW_SECONDS = 4.0
 class Outcome:
     """The run in numbers.
 
-    tenants: as seen last. share, weighted_share: means of the last window, by tenant. bound: pods over the whole run.
+    tenants: as seen last. share, weighted_share: means of the last window, by tenant. backlogged: tenants that had pods
+    waiting in most of it. bound: pods over the whole run.
     pinned_limit: GPUs that the pinned tenant could hold at most.
     """
 
@@ -34,14 +35,10 @@ class Outcome:
     tenants: tuple[TenantSight, ...]
     share: dict[str, float]
     weighted_share: dict[str, float]
+    backlogged: tuple[str, ...]
     bound: int
     pinned_limit: int
     policy: str
-
-    @property
-    def backlogged(self) -> tuple[str, ...]:
-        """Tenants that have pods waiting."""
-        return tuple(tenant.name for tenant in self.tenants if tenant.waiting > 0)
 
     @property
     def free(self) -> tuple[str, ...]:
@@ -60,16 +57,20 @@ def compute_outcome(samples: Sequence[Sample], *, policy: str, pinned_limit: int
     recent = [sample for sample in samples if sample.seconds >= last.seconds - window_seconds]
     share: dict[str, float] = {}
     weighted_share: dict[str, float] = {}
+    backlogged = []
     for name in (tenant.name for tenant in last.tenants):
         sights = [tenant for sample in recent for tenant in sample.tenants if tenant.name == name]
         share[name] = sum(sight.share for sight in sights) / len(sights)
         weighted_share[name] = sum(sight.weighted_share for sight in sights) / len(sights)
+        if 2 * sum(sight.waiting > 0 for sight in sights) > len(sights):
+            backlogged.append(name)
     return Outcome(
         seconds=last.seconds,
         window_seconds=window_seconds,
         tenants=last.tenants,
         share=share,
         weighted_share=weighted_share,
+        backlogged=tuple(backlogged),
         bound=last.bound,
         pinned_limit=pinned_limit,
         policy=policy,

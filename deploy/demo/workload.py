@@ -25,6 +25,7 @@ RUN_SECONDS = "fairbind.io/run-seconds"
 SCHEDULER_NAME = "fairbind"
 GPU = "nvidia.com/gpu"
 USUAL_NODES = 60
+SHORTEST_RUN_SECONDS = 2
 FIRST_FILL = 7
 """How many times the usual backlog there is at the start: more than the empty cluster takes."""
 LATE_FILL = 4
@@ -83,8 +84,8 @@ VISION = DemoTenant(
     "vision",
     3,
     (
-        Kind("detect", {"cpu": "8", "memory": "16Gi", GPU: "1"}, 8),
-        Kind("train", {"cpu": "8", "memory": "32Gi", GPU: "1"}, 4),
+        Kind("detect", {"cpu": "2", "memory": "4Gi", GPU: "1"}, 8),
+        Kind("train", {"cpu": "4", "memory": "8Gi", GPU: "1"}, 4),
     ),
     tolerations=(GPU_TOLERATION,),
     selector={"fairbind.io/shape": "gpu-t4"},
@@ -108,12 +109,12 @@ PINNED = VISION
 class PodStream:
     """Makes the pods, each with a name that was never used and a running time of its own.
 
-    Running times are spread evenly from a ninth to a third of ``duration_seconds``, so that a tenant that arrives after
-    a third of it sees everybody else's first pods end.
+    Running times are spread evenly from two seconds to two fifths of ``duration_seconds``: some pods end at any moment,
+    and a tenant that arrives after a third of it sees everybody else's first pods end.
     """
 
     def __init__(self, duration_seconds: float, nodes: int = USUAL_NODES) -> None:
-        self._run_seconds = (max(2, round(duration_seconds / 9)), max(4, round(duration_seconds / 3)))
+        self._longest_seconds = max(4, round(duration_seconds * 2 / 5))
         self._scale = nodes / USUAL_NODES
         self._made = dict.fromkeys((tenant.name for tenant in TENANTS), 0)
         self.is_lasting = False
@@ -164,7 +165,7 @@ class PodStream:
         }
 
     def _choose_run_seconds(self, name: str) -> int:
-        return random.Random(name).randint(*self._run_seconds)  # noqa: S311  the same pod runs as long in each run
+        return random.Random(name).randint(SHORTEST_RUN_SECONDS, self._longest_seconds)  # noqa: S311  the same pod runs as long in each run
 
 
 def _compute_limits(kind: Kind) -> Json:

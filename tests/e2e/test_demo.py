@@ -116,7 +116,7 @@ def test_a_short_demo_is_fair_and_leaves_nothing_behind(folder: Path, tmp_path: 
 
     shares = read_shares(demo.text)
     assert {name: row[0] for name, row in shares.items()} == {"analytics": 1, "web": 2, "vision": 3, "research": 2}
-    assert all(run > 0 and wait > 0 for _, _, run, wait in shares.values()), demo.text
+    assert all(run > 0 for _, _, run, _ in shares.values()), demo.text
     free = re.search(r"that can use every node: ([\d.]+)", demo.text)
     everybody = re.search(r"over the tenants with backlog: ([\d.]+)", demo.text)
     bound = re.search(r"(\d+) pods bound, ([\d.]+) pods/s", demo.text)
