@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Write or check the files; return the exit status."""
     parser = argparse.ArgumentParser(description="Make the files that follow from the CRDs, the chart and the alerts.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 and name the files that differ")
-    parser.add_argument("--helm", type=Path, default=shutil.which("helm"), help="the helm that renders the chart")
+    parser.add_argument("--helm", default=shutil.which("helm"), help="the helm that renders the chart")
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     helm = Path(options.helm) if options.helm else None

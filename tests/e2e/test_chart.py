@@ -375,6 +375,17 @@ class TestLifecycle:
         fresh.helm("rollback", "fairbind", "1", f"--namespace={HOME}")
         assert fresh.api.get(f"{POLICIES}/default")["spec"] == {"policy": "best-fit-drfh", "serverClassTolerance": 0.02}
 
+    def test_a_policy_that_was_edited_by_hand_is_not_overwritten_silently(self, fresh: Cluster) -> None:
+        install(fresh)
+        fresh.kubectl("patch", "schedulingpolicy", "default", "--type=merge", '--patch={"spec":{"policy":"fifo"}}')
+
+        with pytest.raises(PlaneError, match=r"conflict.*\.spec\.policy"):
+            upgrade(fresh, "--set=policy.name=ps-dsf")
+        assert fresh.api.get(f"{POLICIES}/default")["spec"]["policy"] == "fifo"
+
+        upgrade(fresh, "--set=policy.name=ps-dsf", "--force-conflicts")
+        assert fresh.api.get(f"{POLICIES}/default")["spec"]["policy"] == "ps-dsf"
+
     def test_a_wrong_value_changes_nothing(self, fresh: Cluster) -> None:
         install(fresh)
 

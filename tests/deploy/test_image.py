@@ -1,0 +1,113 @@
+"""The Dockerfile as far as it can be judged without a Docker engine, and the cluster that kind makes."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fairbind import __version__
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
+
+
+def find_instructions() -> list[tuple[str, str]]:
+    """Return the instructions of the Dockerfile with their arguments, continued lines joined."""
+    lines = [line for line in TEXT.splitlines() if line and not line.startswith("#")]
+    joined = "\n".join(lines).replace("\\\n", " ")
+    return [(line.split(maxsplit=1)[0], line.split(maxsplit=1)[1]) for line in joined.splitlines()]
+
+
+def find_arguments(name: str) -> list[str]:
+    return [arguments for instruction, arguments in find_instructions() if instruction == name]
+
+
+def test_both_stages_start_from_the_pinned_base() -> None:
+    assert find_arguments("ARG") == ["BASE=python:3.13-slim-trixie"]
+    assert find_arguments("FROM") == ["${BASE} AS build", "${BASE}"]
+
+
+def test_any_builder_can_build_it() -> None:
+    assert not re.search(r"^# *syntax|--mount|--link|--chmod|<<", TEXT, re.MULTILINE)
+
+
+def test_nothing_is_installed_without_its_hash() -> None:
+    installs = [part for run in find_arguments("RUN") for part in run.split("&&") if " install " in part]
+
+    assert len(installs) == 3
+    for install in installs:
+        assert "--require-hashes" in install or ("--no-deps" in install and "--no-index" in install), install
+    assert "--no-build-isolation" in TEXT
+    assert "apt-get" not in TEXT
+
+
+def test_it_runs_as_nobody_in_particular() -> None:
+    after_last_stage = TEXT[TEXT.rindex("\nFROM ") :]
+
+    assert re.search(r"^USER 65532:65532$", after_last_stage, re.MULTILINE)
+    assert 'ENTRYPOINT ["fairbind"]' in after_last_stage
+    assert "RUN" not in after_last_stage  # nothing can be left behind there
+
+
+def is_ignored(path: str) -> bool:
+    """Tell whether .dockerignore keeps a path out of the build's context; the last line that matches decides."""
+    ignored = False
+    for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines():
+        pattern = line.strip().removeprefix("!")
+        if not pattern or pattern.startswith("#"):
+            continue
+        plain = pattern.removeprefix("**/")
+        is_match = fnmatch.fnmatch(path, pattern) or path.startswith(f"{pattern}/")
+        is_match |= pattern.startswith("**/") and any(fnmatch.fnmatch(part, plain) for part in path.split("/"))
+        if is_match:
+            ignored = not line.startswith("!")
+    return ignored
+
+
+def find_copied() -> list[str]:
+    copies = [arguments.split() for arguments in find_arguments("COPY") if "--from" not in arguments]
+    return [source for *sources, _ in copies for source in sources]
+
+
+def test_everything_that_is_copied_is_there_and_sent() -> None:
+    copied = find_copied()
+
+    assert "operator" in copied
+    for source in copied:
+        assert (ROOT / source).exists(), source
+        assert not is_ignored(source), source
+    assert not is_ignored("operator/fairbind/cli/__init__.py")
+
+
+@pytest.mark.parametrize(
+    "path", [".git/config", ".venv/bin/python", "tests/e2e/test_crds.py", "operator/fairbind/__pycache__/a.pyc"]
+)
+def test_nothing_else_is_sent(path: str) -> None:
+    assert is_ignored(path)
+
+
+def test_the_example_builds_this_version() -> None:
+    assert f"-t fairbind:{__version__}" in TEXT
+
+
+def test_kind_makes_three_workers_that_differ() -> None:
+    config = yaml.safe_load((ROOT / "kind-config.yaml").read_text(encoding="utf-8"))
+    assert [node["role"] for node in config["nodes"]] == ["control-plane", "worker", "worker", "worker"]
+    assert {node["image"] for node in config["nodes"]} == {"kindest/node:v1.37.0"}
+
+    shapes, reserved, tainted = set(), set(), 0
+    for node in config["nodes"][1:]:
+        shapes.add(node["labels"]["fairbind.io/shape"])
+        (patch,) = node["kubeadmConfigPatches"]
+        registration = yaml.safe_load(patch)["nodeRegistration"]
+        (argument,) = registration["kubeletExtraArgs"]
+        assert argument["name"] == "system-reserved"
+        assert re.fullmatch(r"cpu=\d+m,memory=\d+[MG]i", argument["value"])
+        reserved.add(argument["value"])
+        tainted += len(registration.get("taints", []))
+    assert len(shapes) == len(reserved) == 3
+    assert tainted == 1
