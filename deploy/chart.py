@@ -6,7 +6,7 @@ of the CRDs and the kustomize base, which is the chart as helm renders it; witho
 
     python deploy/chart.py                 write everything
     python deploy/chart.py --check         write nothing; exit 1 and name what differs
-    python deploy/chart.py --helm PATH     with this helm instead of the one in PATH
+    python deploy/chart.py --helm PATH     with this helm instead of the one that `make tools` built, or that of PATH
 """
 
 from __future__ import annotations
@@ -142,16 +142,28 @@ def find_differences(outputs: Outputs) -> list[Path]:
     return [path for path, text in outputs.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
 
 
+def find_helm() -> str | None:
+    """Return the helm that was built for the local control plane, else the one of PATH, else None."""
+    sys.path.append(str(ROOT / "deploy" / "local"))
+    from localplane.failures import ToolError  # noqa: PLC0415 - its folder is on the path only now
+    from localplane.tools import ensure_tools  # noqa: PLC0415 - likewise
+
+    try:
+        return str(ensure_tools(()).path("helm"))
+    except ToolError:
+        return shutil.which("helm")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write or check the files; return the exit status."""
     parser = argparse.ArgumentParser(description="Make the files that follow from the CRDs, the chart and the alerts.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 and name the files that differ")
-    parser.add_argument("--helm", default=shutil.which("helm"), help="the helm that renders the chart")
+    parser.add_argument("--helm", default=find_helm(), help="the helm that renders the chart")
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     helm = Path(options.helm) if options.helm else None
     if helm is None:
-        print("no helm in PATH and no --helm: deploy/kustomize/base is left as it is", file=sys.stderr)
+        print("no helm (`make tools` builds one): deploy/kustomize/base is left as it is", file=sys.stderr)
     outputs = compute_outputs(options.root, helm)
     differing = find_differences(outputs)
     for path in differing:
