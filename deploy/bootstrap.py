@@ -62,10 +62,11 @@ def install(stamp: str) -> None:
     started = time.monotonic()
     STAMP.unlink(missing_ok=True)
     if not is_usable():
+        python = find_base_python()  # asks the environment, so before that goes
         shutil.rmtree(VENV, ignore_errors=True)
-        run("making a virtual environment", [find_base_python(), "-m", "venv", str(VENV)])
+        run("making a virtual environment", [python, "-m", "venv", str(VENV)])
     pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--no-input"]
-    run("installing", [*pip, "install", "--require-hashes", "--no-deps", "--requirement", str(LOCK)])
+    run("installing", [*pip, "install", "--no-compile", "--require-hashes", "--no-deps", "--requirement", str(LOCK)])
     extra = sorted(find_installed(pip) - find_locked() - UNLOCKED)
     if extra:
         run("removing what is not locked", [*pip, "uninstall", "--yes", *extra])

@@ -101,6 +101,9 @@ def build_test_environment() -> Path | None:
     install = ["--python", str(python), "install", "--no-deps", "--no-index", "--ignore-installed", str(wheel)]
     if not is_done([sys.executable, "-m", "pip", "--disable-pip-version-check", *install]):
         return None
+    for program in BIN.iterdir():  # linters that tests call
+        if not (python.parent / program.name).exists():
+            (python.parent / program.name).symlink_to(program)
     print(f"wheel: ok ({time.monotonic() - started:.1f} s), tested in {WHEEL_VENV}", flush=True)
     return python
 
