@@ -56,7 +56,7 @@ class Arrangement:
         if pools.pool_k is not None or placement.preference_k is not None:
             servers, self._slices = _arrange(servers, placement, pools)
         else:
-            self._slices = {0: ((0, len(servers)),)}
+            self._slices = {0: ((0, len(servers)),)} if len(servers) > 0 else {}
         self.servers: IndexArray = servers
         count = len(table.names)
         self.is_small = len(servers) < SMALL_PART * count

@@ -1,0 +1,254 @@
+"""A slow and obviously right judge of cycles: exact fractions, plain loops, no caches, no arrays.
+
+It does not decide: it walks along a report's decisions and says for each whether the policy allowed it. Whose turn it is and
+which task goes is exact; among servers the chosen one must be within TOLERANCE of the best fit, because the cycle
+compares float64 there. At the end it works out for itself what waits and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import pairwise
+
+from fairbind.model import TOLERANCE, Bind, CycleReport, FairnessReason, Snapshot, Task, TaskClass, Wait
+
+Level = tuple[bool, Fraction]
+"""Whether it is infinite, and the value if not."""
+
+BY_CLASS = {"ps-dsf", "rps-dsf"}
+
+
+@dataclass
+class World:
+    """The state of the walk. waiting: for each class, by its position in the snapshot, its tasks in their turn."""
+
+    snapshot: Snapshot
+    policy: str
+    free: list[list[int]] = field(init=False)
+    held: dict[str, list[int]] = field(init=False)
+    claimed: dict[int, set[str]] = field(init=False)
+    waiting: list[list[Task]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        snapshot = self.snapshot
+        self.free = [[int(amount) for amount in row] for row in snapshot.servers.free_kr]
+        self.held = {t.name: list(t.allocated_r) or [0] * len(snapshot.resources) for t in snapshot.tenants}
+        self.claimed = {k: set(snapshot.servers.claimed.get(k, ())) for k in range(len(self.free))}
+        self.waiting = [sorted(task_class.tasks, key=self.turn_of) for task_class in snapshot.task_classes]
+
+    def turn_of(self, task: Task) -> tuple[float | str, ...]:
+        if self.policy == "fifo":
+            return -task.priority, task.queue_time, task.name, task.uid
+        return -task.priority, task.queue_time, task.uid
+
+    def open_classes(self) -> Iterator[tuple[int, TaskClass]]:
+        """Classes with tasks left that may be placed."""
+        for n, task_class in enumerate(self.snapshot.task_classes):
+            if self.waiting[n] and task_class.blocked is None:
+                yield n, task_class
+
+    def eligible(self, task_class: TaskClass) -> list[int]:
+        servers = self.snapshot.servers
+        return [k for k in range(len(self.free)) if task_class.placement.eligible_k[k] and servers.usable_k[k]]
+
+    def fits(self, task_class: TaskClass, k: int) -> bool:
+        if task_class.placement.claims.conflicting & self.claimed[k]:
+            return False
+        return all(
+            demand == 0 or demand <= free for demand, free in zip(task_class.demand_r, self.free[k], strict=True)
+        )
+
+    def fitting(self, task_class: TaskClass, pool: int | None) -> list[int]:
+        """Servers of the pool (None: of the cluster) on which a task of the class fits."""
+        class_k = self.snapshot.servers.class_k
+        return [k for k in self.eligible(task_class) if pool in {None, class_k[k]} and self.fits(task_class, k)]
+
+    def pools(self) -> list[int | None]:
+        return list(range(len(self.snapshot.servers.class_names))) if self.policy in BY_CLASS else [None]
+
+    def level(self, name: str, pool: int | None) -> Level:
+        """The tenant's weighted (virtual) dominant share."""
+        snapshot, servers = self.snapshot, self.snapshot.servers
+        tenant = next(tenant for tenant in snapshot.tenants if tenant.name == name)
+        largest = Fraction(0)
+        for r, resource in enumerate(snapshot.resources):
+            if not snapshot.counts_r[r] or snapshot.total_r[r] == 0 or self.held[name][r] == 0:
+                continue
+            weight = tenant.weight * tenant.resource_weights.get(resource, Fraction(1))
+            members = [k for k in range(len(self.free)) if servers.usable_k[k] and pool in {None, servers.class_k[k]}]
+            capacity = sum(int(servers.capacity_kr[k, r]) for k in members)
+            if capacity == 0:
+                continue
+            if self.policy == "rps-dsf":
+                capacity = sum(max(self.free[k][r], 0) for k in members)
+                if capacity == 0:
+                    return True, Fraction(0)
+            largest = max(largest, Fraction(self.held[name][r]) / (capacity * weight))
+        return False, largest
+
+    def find_next(self) -> tuple[int, int | None] | None:
+        """Return whose turn it is as (class, pool), or None when nothing fits."""
+        candidates = []
+        for n, task_class in self.open_classes():
+            for pool in self.pools():
+                if self.fitting(task_class, pool):
+                    level = (False, Fraction(0)) if self.policy == "fifo" else self.level(task_class.tenant, pool)
+                    name = "" if self.policy == "fifo" else task_class.tenant
+                    turn = self.turn_of(self.waiting[n][0])
+                    candidates.append(((level, name, -1 if pool is None else pool, turn), n, pool))
+        if not candidates:
+            return None
+        _, n, pool = min(candidates)
+        return n, pool
+
+    def distance(self, task_class: TaskClass, k: int) -> tuple[Fraction, ...]:
+        """Terms of H of DRFH, eq. 9, by resource name; for a task without a direction the mean load."""
+        snapshot = self.snapshot
+        demand, total, free = task_class.demand_r, snapshot.total_r, [max(amount, 0) for amount in self.free[k]]
+        axes = sorted((snapshot.resources[r], r) for r in range(len(total)) if snapshot.counts_r[r] and total[r] > 0)
+        shares = [(Fraction(demand[r], total[r]), r) for _, r in axes]
+        reference = next((r for share, r in shares if share > 0 and share == max(shares)[0]), None)
+        if reference is None:
+            capacity = [int(amount) for amount in snapshot.servers.capacity_kr[k]]
+            parts = [1 - Fraction(left, most) for left, most in zip(free, capacity, strict=True) if most > 0]
+            return (sum(parts, Fraction(0)) / max(len(parts), 1),)
+        scale = Fraction(demand[reference], total[reference])
+        left = Fraction(free[reference], total[reference])
+        return tuple(
+            abs(Fraction(demand[r], total[r]) / scale - Fraction(free[r], total[r]) / left) for _, r in axes
+        )
+
+    def check_server(self, task_class: TaskClass, pool: int | None, chosen: int) -> None:
+        fitting = self.fitting(task_class, pool)
+        assert chosen in fitting, "the server is not in the pool, not eligible, lacks room or has a conflicting claim"
+        wish_k = task_class.placement.preference_k
+        if wish_k is not None:
+            most = max(wish_k[k] for k in fitting)
+            fitting = [k for k in fitting if wish_k[k] == most]
+            assert chosen in fitting, "a server that is wanted more has room"
+        if self.policy == "first-fit-drfh":
+            assert chosen == fitting[0], "not the first"
+            return
+        terms = {k: self.distance(task_class, k) for k in fitting}
+        best = min(sum(terms[k]) for k in fitting)
+        assert sum(terms[chosen]) <= best + Fraction(TOLERANCE) * max(best, 1), "not the best fit"
+        earlier = [k for k in fitting if k < chosen and terms[k] == terms[chosen]]
+        assert not earlier, "an equal server comes first by name"
+
+    def place(self, n: int, k: int) -> None:
+        task_class = self.snapshot.task_classes[n]
+        self.waiting[n].pop(0)
+        self.free[k] = [free - demand for free, demand in zip(self.free[k], task_class.demand_r, strict=True)]
+        self.claimed[k] |= task_class.placement.claims.taken
+        held = self.held[task_class.tenant]
+        self.held[task_class.tenant] = [a + b for a, b in zip(held, task_class.share_demand_r, strict=True)]
+
+
+def check_report(snapshot: Snapshot, report: CycleReport) -> None:
+    """Fail at the first decision that the policy does not allow, and at anything untrue in the rest of the report."""
+    world = World(snapshot, report.policy)
+    for bind in report.bindings:
+        check_step(world, bind)
+    if report.complete:
+        assert world.find_next() is None, "work conservation: a waiting task fits"
+    check_capacity(world)
+    check_shares(world, report)
+    check_waits(world, report)
+
+
+def check_step(world: World, bind: Bind) -> None:
+    following = world.find_next()
+    assert following is not None, "nothing fits any more"
+    n, pool = following
+    task_class = world.snapshot.task_classes[n]
+    assert bind.tenant == task_class.tenant, "somebody else is next"
+    assert bind.task == world.waiting[n][0], "another task of the tenant is next"
+    server = world.snapshot.servers.names.index(bind.server)
+    world.check_server(task_class, pool, server)
+    world.place(n, server)
+
+
+def check_capacity(world: World) -> None:
+    """No placement may have made a resource negative that was not before."""
+    for before, after in zip(world.snapshot.servers.free_kr.tolist(), world.free, strict=True):
+        assert all(b >= 0 or b == a for a, b in zip(before, after, strict=True))
+
+
+def check_shares(world: World, report: CycleReport) -> None:
+    totals = World(world.snapshot, "best-fit-drfh")
+    totals.held = world.held
+    expected = [(tenant.name, float(totals.level(tenant.name, None)[1])) for tenant in world.snapshot.tenants]
+    assert [name for name, _ in report.weighted_shares] == sorted(world.held)
+    for (name, share), (_, right) in zip(report.weighted_shares, expected, strict=True):
+        assert abs(share - right) <= TOLERANCE * max(right, 1.0), name
+
+
+def check_waits(world: World, report: CycleReport) -> None:
+    by_class = {id(wait.task_class): wait for wait in report.waits}
+    assert len(by_class) == len(report.waits)
+    for n, task_class in enumerate(world.snapshot.task_classes):
+        wait = by_class.pop(id(task_class), None)
+        if wait is None:
+            fits = task_class.blocked is None and bool(world.fitting(task_class, None))
+            assert not world.waiting[n] or (fits and not report.complete) or not report.complete
+        else:
+            check_wait(world, n, wait)
+    assert not by_class, "a wait of a class that does not exist"
+    turns = [(wait.task_class.tenant, world.turn_of(wait.first)) for wait in report.waits]
+    assert all(before <= after for before, after in pairwise(turns))
+
+
+def check_wait(world: World, n: int, wait: Wait) -> None:
+    task_class = world.snapshot.task_classes[n]
+    assert wait.first == world.waiting[n][0]
+    assert wait.waiting == len(world.waiting[n])
+    assert wait.blocked == task_class.blocked
+    if task_class.blocked is not None:
+        assert wait.rejections == ()
+        assert wait.fairness is None
+        return
+    assert not world.fitting(task_class, None), "it waits although it fits"
+    assert wait.rejections == count_rejections(world, task_class)
+    check_fairness(world, task_class, wait.fairness)
+
+
+def count_rejections(world: World, task_class: TaskClass) -> tuple[tuple[str, int], ...]:
+    counts: dict[str, int] = {}
+    for reason, count in task_class.placement.rejections:
+        counts[reason] = counts.get(reason, 0) + count
+    for k in world.eligible(task_class):
+        reasons = [
+            f"Insufficient {world.snapshot.resources[r]}"
+            for r, demand in enumerate(task_class.demand_r)
+            if demand > 0 and world.free[k][r] < demand
+        ]
+        if task_class.placement.claims.conflicting & world.claimed[k]:
+            reasons = ["conflicting claims"]
+        for reason in reasons:
+            counts[reason] = counts.get(reason, 0) + 1
+    return tuple(sorted((reason, count) for reason, count in counts.items() if count > 0))
+
+
+def check_fairness(world: World, task_class: TaskClass, reason: FairnessReason | None) -> None:
+    eligible = world.eligible(task_class)
+    if world.policy == "fifo" or not eligible:
+        assert reason is None
+        return
+    class_k = world.snapshot.servers.class_k
+    pools = sorted({int(class_k[k]) for k in eligible}) if world.policy in BY_CLASS else [None]
+    level, pool = min(((world.level(task_class.tenant, pool), pool) for pool in pools), key=lambda pair: pair[0])
+    rivals = []
+    for _, other in world.open_classes():
+        common = [k for k in eligible if k in world.eligible(other) and pool in {None, class_k[k]}]
+        if other.tenant != task_class.tenant and common and world.level(other.tenant, pool) < level:
+            rivals.append((world.level(other.tenant, pool), other.tenant))
+    if level[0] or not rivals:
+        assert reason is None
+        return
+    assert reason is not None, "somebody further below waits for the same servers"
+    least, name = min(rivals)
+    assert reason.next_tenant == name
+    assert abs(reason.share - float(level[1])) <= TOLERANCE * max(float(level[1]), 1.0)
+    assert abs(reason.next_share - float(least[1])) <= TOLERANCE * max(float(least[1]), 1.0)

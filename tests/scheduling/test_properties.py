@@ -1,0 +1,81 @@
+"""What must hold for every policy in every world."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairbind.model import Snapshot
+from scheduling.reference import check_report
+from scheduling.strategies import POLICY_IDS, snapshots
+from scheduling.worlds import apply_report, decide, describe
+
+every_policy = pytest.mark.parametrize("policy", POLICY_IDS)
+policies = st.sampled_from(POLICY_IDS)
+
+
+@every_policy
+@given(snapshot=snapshots())
+def test_every_step_is_what_the_policy_says(policy: str, snapshot: Snapshot) -> None:
+    claimed = dict(snapshot.servers.claimed)
+
+    report = decide(snapshot, policy)
+
+    assert report.complete
+    check_report(snapshot, report)
+    assert snapshot.servers.claimed == claimed
+
+
+@given(policy=policies, snapshot=snapshots(), order=st.randoms(use_true_random=False))
+def test_the_order_of_the_classes_does_not_matter(policy: str, snapshot: Snapshot, order: Random) -> None:
+    shuffled = list(snapshot.task_classes)
+    order.shuffle(shuffled)
+    again = replace(snapshot, task_classes=tuple(shuffled))
+
+    assert describe(decide(again, policy)) == describe(decide(snapshot, policy))
+
+
+@given(policy=policies, snapshot=snapshots(), limit=st.integers(0, 12))
+def test_a_limit_gives_the_first_decisions(policy: str, snapshot: Snapshot, limit: int) -> None:
+    whole, part = decide(snapshot, policy), decide(snapshot, policy, limit=limit)
+
+    assert part.bindings == whole.bindings[:limit]
+    assert part.complete == (len(whole.bindings) <= limit)
+    check_report(snapshot, part)
+
+
+@given(policy=policies, snapshot=snapshots(), factor=st.sampled_from([Fraction(1, 1000), Fraction(1, 7), Fraction(3), Fraction(10**9)]))
+def test_a_common_factor_of_the_weights_changes_nothing(policy: str, snapshot: Snapshot, factor: Fraction) -> None:
+    scaled = tuple(replace(tenant, weight=tenant.weight * factor) for tenant in snapshot.tenants)
+    again = replace(snapshot, tenants=scaled)
+
+    assert decide(again, policy).bindings == decide(snapshot, policy).bindings
+
+
+@given(policy=policies, snapshot=snapshots())
+def test_one_tenant_alone_gets_all_that_fits(policy: str, snapshot: Snapshot) -> None:
+    """Whatever its weight and whatever it holds already: nothing is kept back for others."""
+    name = snapshot.task_classes[0].tenant
+    own = tuple(task_class for task_class in snapshot.task_classes if task_class.tenant == name)
+    alone = replace(snapshot, task_classes=own)
+
+    report = decide(alone, policy)
+
+    check_report(alone, report)
+    assert all(wait.fairness is None for wait in report.waits)
+
+
+@given(policy=policies, snapshot=snapshots())
+def test_the_next_cycle_goes_on_where_a_limit_stopped(policy: str, snapshot: Snapshot) -> None:
+    """The filling has no memory beyond the snapshot."""
+    whole = decide(snapshot, policy)
+    half = decide(snapshot, policy, limit=len(whole.bindings) // 2)
+
+    rest = decide(apply_report(snapshot, half), policy)
+
+    assert half.bindings + rest.bindings == whole.bindings
