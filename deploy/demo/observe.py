@@ -117,10 +117,18 @@ def compute_sample(seconds: float, series: Series, pods: Sequence[Json], tenants
 
 
 def find_first_reasons(pods: Sequence[Json]) -> dict[str, str]:
-    """Return why the oldest waiting pod of each namespace waits, in the scheduler's words."""
-    reasons: dict[str, str] = {}
-    for pod in sorted(pods, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"])):
-        reasons.setdefault(pod["metadata"]["namespace"], _find_message(pod) or NO_REASON_YET)
+    """Return why the first pod of each namespace waits, in the scheduler's words.
+
+    First is the oldest about which something has been said: of the newest, nothing has been said yet.
+    """
+    reasons = dict.fromkeys((pod["metadata"]["namespace"] for pod in pods), NO_REASON_YET)
+    newest_first = sorted(
+        pods, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]), reverse=True
+    )
+    for pod in newest_first:
+        message = _find_message(pod)
+        if message:
+            reasons[pod["metadata"]["namespace"]] = message
     return reasons
 
 

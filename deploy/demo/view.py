@@ -27,6 +27,8 @@ FIXED_LINES = 12
 MOST_REASON_LINES = 4
 PICTURE_HEIGHT = 40
 PICTURE_WIDTH = 100
+CHARACTER_WIDTH = 12.2  # of rich's SVG
+INDENTED_TEXT = re.compile(r'x="([\d.]+)" y="([\d.]+)" textLength="([\d.]+)"([^>]*)>((?:&#160;)+)(?=[^&<])')
 FONT_FACE = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
@@ -179,5 +181,13 @@ def write_picture(scene: Scene, path: Path) -> None:
     )
     console.print(render(scene))
     drawing = FONT_FACE.sub("", console.export_svg(title="make demo", unique_id="demo"))  # rich's font is a download
+    drawing = INDENTED_TEXT.sub(_move_indented, drawing)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(drawing, encoding="utf-8")
+
+
+def _move_indented(found: re.Match[str]) -> str:
+    """Replace leading blanks by a place further right: some programs drop the blanks."""
+    x, y, length, rest, blanks = found.groups()
+    shift = CHARACTER_WIDTH * blanks.count("&#160;")
+    return f'x="{float(x) + shift:.1f}" y="{y}" textLength="{float(length) - shift:.1f}"{rest}>'

@@ -71,10 +71,11 @@ def test_first_reason_is_the_oldest_pods() -> None:
     pods = [
         make_pod("web-3", "02", "young"),
         make_pod("web-2", "01", "second by name"),
-        make_pod("web-1", "01", "oldest"),
+        make_pod("web-1", "01", "oldest with a reason"),
+        make_pod("web-0", "00"),
         make_pod("vision-1", "05", namespace="team-vision"),
     ]
-    assert find_first_reasons(pods) == {"team-web": "oldest", "team-vision": NO_REASON_YET}
+    assert find_first_reasons(pods) == {"team-web": "oldest with a reason", "team-vision": NO_REASON_YET}
 
 
 def test_rate_is_over_the_last_seconds() -> None:
