@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from types import UnionType
+from typing import Any, Generic, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -153,19 +154,27 @@ def _decode_fault(line: bytes) -> WatchFault:
     return WatchFault(status.code, status.reason or "", status.message or "")
 
 
-def _convert_readable(wire_type: type[Any], parts: dict[str, Any]) -> Any:
-    """Return the struct made from those fields that have the right shape; two levels deep (spec and its fields)."""
-    kept: dict[str, Any] = {}
-    for field in msgspec.structs.fields(wire_type):
-        if parts.get(field.encode_name) is None:
-            continue
-        value = parts[field.encode_name]
-        try:
-            kept[field.name] = msgspec.convert(value, field.type)
-        except msgspec.ValidationError:
-            if isinstance(value, dict) and isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
-                kept[field.name] = _convert_readable(field.type, value)
-    return wire_type(**kept)
+_UNREADABLE: Any = object()
+
+
+def _convert_readable(wanted: Any, value: Any) -> Any:
+    """Return the value as the wanted type, without those parts of it that have another shape, or `_UNREADABLE`."""
+    with contextlib.suppress(msgspec.ValidationError):
+        return msgspec.convert(value, wanted)
+    for choice in get_args(wanted) if get_origin(wanted) is UnionType else (wanted,):
+        if isinstance(value, dict) and isinstance(choice, type) and issubclass(choice, msgspec.Struct):
+            found = {
+                field.name: _convert_readable(field.type, value[field.encode_name])
+                for field in msgspec.structs.fields(choice)
+                if field.encode_name in value
+            }
+            return choice(**{name: part for name, part in found.items() if part is not _UNREADABLE})
+        if isinstance(value, list) and get_origin(choice) is list:
+            parts = [_convert_readable(get_args(choice)[0], part) for part in value]
+            return [part for part in parts if part is not _UNREADABLE]
+        if isinstance(value, dict) and get_origin(choice) is dict:
+            return {key: text for key, text in value.items() if isinstance(text, str)}
+    return _UNREADABLE
 
 
 PODS: Kind[PodFacts] = Kind("pods", "/api/v1/pods", wire.Pod, convert_pod)
