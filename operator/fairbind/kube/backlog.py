@@ -9,8 +9,8 @@ a write to the API server:
 * `FailedScheduling` events are due for the first `EVENTS_PER_CLASS` pods of a class, kind of reasons and five minutes.
 * What a pod says already is not due, also not for the next leader or after a restart.
 
-The picture of who waits is replaced as a whole after each cycle and looked at twice a second. A class of which nothing
-was due is not looked at again for some seconds, unless its pods or its kinds of reasons change.
+The picture of who waits is replaced as a whole after each cycle and looked at twice a second. A class whose pods and
+kinds of reasons are as they were is looked at less often, and so is a large one that keeps changing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ MAX_REWRITE_SECONDS = 300.0
 EVENT_PERIOD_SECONDS = 300.0
 EVENTS_PER_CLASS = 10
 SETTLED_SECONDS = 5.0
-"""How long a class of which nothing was due is left alone."""
+"""How long a class that stays as it is is left alone."""
+QUIET_SECONDS_PER_POD = 1e-4
+"""How long a class is left alone even when it changes, for each of its pods: looking at one costs a hundredth of it."""
 FORGET_SECONDS = 60.0
 """How often pods that do not wait any more are forgotten."""
 
@@ -76,6 +78,23 @@ class Notice:
     wants_event: bool
 
 
+@dataclass(slots=True)
+class _Look:
+    """When a class was looked at, and as what. It keeps what it was, so that no other object can have its identity."""
+
+    wait: Wait
+    signature: Hashable
+    at: float
+
+    def is_recent(self, wait: Wait, signature: Hashable, now: float) -> bool:
+        is_same = (
+            self.wait.task_class.tasks is wait.task_class.tasks
+            and self.wait.waiting == wait.waiting
+            and self.signature == signature
+        )
+        return now - self.at < (SETTLED_SECONDS if is_same else QUIET_SECONDS_PER_POD * wait.waiting)
+
+
 class Backlog:
     """The pods that wait and what they were told."""
 
@@ -87,8 +106,9 @@ class Backlog:
         self._node_count = 0
         self._told: dict[str, Told] = {}
         self._event_budgets: dict[Hashable, tuple[float, int]] = {}
-        self._settled: dict[int, tuple[Hashable, object, float]] = {}
-        self._next_renewal_at = 0.0
+        self._looks: dict[Hashable, _Look] = {}
+        self._renewals = 0.0
+        self._renewals_at = clock()
         self._next_forget_at = clock() + FORGET_SECONDS
 
     def __len__(self) -> int:
@@ -111,27 +131,25 @@ class Backlog:
         """Drop everything, because somebody else tells the pods now."""
         self._waits = ()
         self._told.clear()
-        self._settled.clear()
+        self._looks.clear()
         self._event_budgets.clear()
 
     def find_due(self) -> Iterator[Notice | None]:
         """Yield what is due now; None for each pod that nothing is due for, so that the caller can pause in between."""
-        settled = {}
+        now = self._clock()
+        self._renewals += RENEWALS_PER_SECOND * (now - self._renewals_at)
+        self._renewals = min(self._renewals, RENEWALS_PER_SECOND * SETTLED_SECONDS)
+        self._renewals_at = now
+        looks: dict[Hashable, _Look] = {}
         for wait in self._waits:
-            tasks, signature = wait.task_class.tasks, compute_signature(wait)
-            known = self._settled.get(id(tasks))
-            state = signature, wait.waiting
-            if known is not None and known[0] == state and self._clock() < known[2]:
-                settled[id(tasks)] = known
-                continue
-            is_settled = True
-            for notice in self._find_due_in(wait, signature):
-                yield notice
-                is_settled = is_settled and notice is None
-            if is_settled:
-                # The tuple is kept beside its id, so that the id stays its own.
-                settled[id(tasks)] = (state, tasks, self._clock() + SETTLED_SECONDS)
-        self._settled = settled
+            task_class, signature = wait.task_class, compute_signature(wait)
+            key = task_class.tenant, task_class.demand_r, id(task_class.placement)
+            look = self._looks.get(key)
+            if look is None or not look.is_recent(wait, signature, now):
+                yield from self._find_due_in(wait, signature)
+                look = _Look(wait, signature, now)
+            looks[key] = look
+        self._looks = looks
         self._forget_others()
 
     def _find_due_in(self, wait: Wait, signature: Hashable) -> Iterator[Notice | None]:
@@ -145,8 +163,14 @@ class Backlog:
                 yield None
                 continue
             now = self._clock()
-            wants_event = rank < EVENTS_PER_CLASS and self._spend_event(told, wait, signature, now)
-            if wants_event or self._is_due(told, message, signature, now):
+            is_due = self._is_due(told, message, signature, now)
+            is_new = told.event_count == 0 or (is_due and told.event_signature != signature)
+            wants_event = (
+                rank < EVENTS_PER_CLASS
+                and (is_new or now - told.event_at >= EVENT_PERIOD_SECONDS)
+                and self._spend_event(wait, signature, now)
+            )
+            if is_due or wants_event:
                 told.queued = True
                 yield Notice(task, wait, node_count, signature, wants_event)
             else:
@@ -170,15 +194,13 @@ class Backlog:
         if told.signature != signature:
             patience = FIRST_REWRITE_SECONDS * 2.0 ** min(told.writes - 1, 10)
             return age >= min(patience, MAX_REWRITE_SECONDS)
-        if age < RENEW_SECONDS or now < self._next_renewal_at or message == told.message:
+        if age < RENEW_SECONDS or self._renewals < 1.0 or message == told.message:
             return False
-        self._next_renewal_at = now + 1.0 / RENEWALS_PER_SECOND
+        self._renewals -= 1.0
         return True
 
-    def _spend_event(self, told: Told, wait: Wait, signature: Hashable, now: float) -> bool:
-        """Take an event from the budget of the class and kind of reasons, unless the pod has had one in this period."""
-        if told.event_count and told.event_signature == signature and now - told.event_at < EVENT_PERIOD_SECONDS:
-            return False
+    def _spend_event(self, wait: Wait, signature: Hashable, now: float) -> bool:
+        """Take an event from the budget of the class and kind of reasons, if there is any left in this period."""
         key = wait.task_class.tenant, wait.task_class.demand_r, signature
         started, left = self._event_budgets.get(key, (now, EVENTS_PER_CLASS))
         if now - started >= EVENT_PERIOD_SECONDS:

@@ -216,11 +216,16 @@ class Recorder:
         await self._send("POST", _make_events_path(job.namespace), event)
 
     async def _explain(self, notice: Notice) -> None:
-        uid = notice.task.uid
-        told = self._backlog.find_told(uid)
+        told = self._backlog.find_told(notice.task.uid)
         if told is None:
             return
-        told.queued = False
+        try:
+            await self._tell(told, notice)
+        finally:
+            told.queued = False  # and due again, if it was not written
+
+    async def _tell(self, told: Told, notice: Notice) -> None:
+        uid = notice.task.uid
         pod = self._find_waiting(uid)
         if pod is None:
             return

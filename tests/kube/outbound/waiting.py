@@ -1,0 +1,31 @@
+"""Waits as a cycle reports them, for the tests of what tells users."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairbind.model import FairnessReason, Placement, Task, TaskClass, Wait
+
+PLACEMENT = Placement(np.zeros(0, dtype=np.bool_))
+
+
+def make_tasks(count: int, prefix: str = "p") -> tuple[Task, ...]:
+    return tuple(Task(f"uid-{prefix}{n}", f"ns/{prefix}{n}", 0, float(n)) for n in range(count))
+
+
+def make_wait(
+    tasks: tuple[Task, ...],
+    *rejections: tuple[str, int],
+    tenant: str = "a",
+    demand: int = 1,
+    waiting: int | None = None,
+    blocked: str | None = None,
+    fairness: FairnessReason | None = None,
+) -> Wait:
+    task_class = TaskClass(tenant, (demand,), (demand,), PLACEMENT, tasks, blocked)
+    waiting = len(tasks) if waiting is None else waiting
+    return Wait(task_class, tasks[len(tasks) - waiting], waiting, rejections, blocked, fairness)
+
+
+CPU = ("Insufficient cpu", 3)
+MEMORY = ("Insufficient memory", 2)
