@@ -1,6 +1,6 @@
 """Hypothesis: the same examples for the same code, so that a red run is the change's fault and not the dice's.
 
-`HYPOTHESIS_PROFILE=deep` looks at many more and different worlds each time; use it after changing how the cycle decides.
+`HYPOTHESIS_PROFILE=deep` looks at many more and different worlds each time: for whoever changes how the cycle decides.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A slow and obviously right judge of cycles: exact fractions, plain loops, no caches, no arrays.
 
-It does not decide: it walks along a report's decisions and says for each whether the policy allowed it. Whose turn it is and
-which task goes is exact; among servers the chosen one must be within TOLERANCE of the best fit, because the cycle
-compares float64 there. At the end it works out for itself what waits and why.
+It does not decide: it walks along a report's decisions and says for each whether the policy allowed it. Whose turn it
+is and which task goes is exact; among servers the chosen one must be within TOLERANCE of the best fit, because the
+cycle compares float64 there. At the end it works out for itself what waits and why.
 """
 
 from __future__ import annotations
@@ -96,12 +96,28 @@ class World:
                 if self.fitting(task_class, pool):
                     level = (False, Fraction(0)) if self.policy == "fifo" else self.level(task_class.tenant, pool)
                     name = "" if self.policy == "fifo" else task_class.tenant
-                    turn = self.turn_of(self.waiting[n][0])
-                    candidates.append(((level, name, -1 if pool is None else pool, turn), n, pool))
+                    candidates.append((level, name, self.turn_of(self.waiting[n][0]), n, pool))
         if not candidates:
             return None
-        _, n, pool = min(candidates)
+        level, name = min(candidates)[:2]
+        first_of: dict[int | None, int] = {}  # for each pool the class whose turn it is there
+        for _, _, _, n, pool in sorted(c for c in candidates if c[:2] == (level, name)):
+            first_of.setdefault(pool, n)
+        _, _, n, pool = min(
+            (self.begin(level, n, pool), -1 if pool is None else pool, n, pool) for pool, n in first_of.items()
+        )
         return n, pool
+
+    def begin(self, level: Level, n: int, pool: int | None) -> Level:
+        """Who holds nothing yet begins where the task takes the least part; this is that part, else always 0."""
+        if level != (False, Fraction(0)) or self.policy == "fifo":
+            return False, Fraction(0)
+        task_class = self.snapshot.task_classes[n]
+        held = self.held[task_class.tenant]
+        self.held[task_class.tenant] = list(task_class.share_demand_r)
+        part = self.level(task_class.tenant, pool)
+        self.held[task_class.tenant] = held
+        return part
 
     def distance(self, task_class: TaskClass, k: int) -> tuple[Fraction, ...]:
         """Terms of H of DRFH, eq. 9, by resource name; for a task without a direction the mean load."""
@@ -116,9 +132,7 @@ class World:
             return (sum(parts, Fraction(0)) / max(len(parts), 1),)
         scale = Fraction(demand[reference], total[reference])
         left = Fraction(free[reference], total[reference])
-        return tuple(
-            abs(Fraction(demand[r], total[r]) / scale - Fraction(free[r], total[r]) / left) for _, r in axes
-        )
+        return tuple(abs(Fraction(demand[r], total[r]) / scale - Fraction(free[r], total[r]) / left) for _, r in axes)
 
     def check_server(self, task_class: TaskClass, pool: int | None, chosen: int) -> None:
         fitting = self.fitting(task_class, pool)

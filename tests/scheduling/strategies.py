@@ -39,7 +39,9 @@ def server_tables(draw: st.DrawFn, axes: int, unit_r: list[int]) -> ServerTable:
     free_kr = capacity_kr - np.array(used_kr, dtype=np.int64) * np.array(unit_r)
     names = tuple(f"s{k}" for k in range(count))
     signatures = draw(st.lists(st.integers(0, 1), min_size=count, max_size=count))
-    class_k, class_names = compute_server_classes(capacity_kr, signatures, names, draw(st.sampled_from([0.0, 0.02, 0.5])))
+    class_k, class_names = compute_server_classes(
+        capacity_kr, signatures, names, draw(st.sampled_from([0.0, 0.02, 0.5]))
+    )
     usable_k = np.array(draw(st.lists(st.sampled_from([True, True, True, False]), min_size=count, max_size=count)))
     claimed = draw(st.dictionaries(st.integers(0, count - 1), st.frozensets(st.sampled_from(KEYS)), max_size=2))
     return ServerTable(names, capacity_kr, free_kr, usable_k, class_k, class_names, claimed)

@@ -49,7 +49,11 @@ def test_a_limit_gives_the_first_decisions(policy: str, snapshot: Snapshot, limi
     check_report(snapshot, part)
 
 
-@given(policy=policies, snapshot=snapshots(), factor=st.sampled_from([Fraction(1, 1000), Fraction(1, 7), Fraction(3), Fraction(10**9)]))
+@given(
+    policy=policies,
+    snapshot=snapshots(),
+    factor=st.sampled_from([Fraction(1, 1000), Fraction(1, 7), Fraction(3), Fraction(10**9)]),
+)
 def test_a_common_factor_of_the_weights_changes_nothing(policy: str, snapshot: Snapshot, factor: Fraction) -> None:
     scaled = tuple(replace(tenant, weight=tenant.weight * factor) for tenant in snapshot.tenants)
     again = replace(snapshot, tenants=scaled)

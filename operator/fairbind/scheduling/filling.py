@@ -1,7 +1,9 @@
 """Progressive filling: again and again, who is furthest behind and has a task that fits.
 
 The candidates are pairs of a line (a tenant; or everybody in one line, for `fifo`) and a pool (the whole cluster, or a
-server class). They lie in a heap by level, then by the names of tenant and class. Within a cycle levels only grow and
+server class). They lie in a heap by level, then by the names of tenant and class. A tenant that holds nothing is at
+level 0 on all pools; it begins where its task takes the least part of the pool, which is where a filling with ever
+smaller tasks would begin (by name, one task in the wrong place could cost others many). Within a cycle levels only grow and
 room only shrinks, so a stored level is a lower bound: a pair is looked at again only when it comes to the top, and a
 pair that has no fitting task left is out for the rest of the cycle. The same holds for the classes in a line: they lie
 in a heap by the turn of their next task.
@@ -141,7 +143,7 @@ class Filling:
         """Return the next placement, or None when no waiting task fits anywhere."""
         heap = self._heap
         while heap:
-            _, n, pool, version = heap[0]
+            level, n, pool, version = heap[0]
             account = self._lines[n].account
             current = 0 if account is None else account.version + self._pools.version_p[pool]
             if version != current:
@@ -150,6 +152,26 @@ class Filling:
                 continue
             choice = self._lines[n].find_choice(pool)
             if choice is not None:
-                return choice
+                return choice if level > 0 or account is None else self._find_beginning(n, account, choice)
             heappop(heap)
         return None
+
+    def _find_beginning(self, n: int, account: Account, first: Choice) -> Choice:
+        """Return the choice of a line at level 0 whose task takes the least part of its pool, the first of equals.
+
+        first: its choice in the first pool where it is at level 0 and has one.
+        """
+        best, least = (
+            first,
+            account.compute_level(self._pools.amount_pr[first.pool], first.queue.task_class.share_demand_r),
+        )
+        for pool in range(first.pool + 1, len(self._pools.amount_pr)):
+            amount_r = self._pools.amount_pr[pool]
+            if least == 0 or account.compute_level(amount_r) > 0:
+                continue
+            choice = self._lines[n].find_choice(pool)
+            if choice is not None:
+                part = account.compute_level(amount_r, choice.queue.task_class.share_demand_r)
+                if part < least:
+                    best, least = choice, part
+        return best

@@ -64,11 +64,12 @@ class Account:
         self.version += 1
         self.held_r = [held + more for held, more in zip(self.held_r, share_demand_r, strict=True)]
 
-    def compute_level(self, pool_r: Sequence[int]) -> int:
-        """Return the level on this pool as an integer that orders tenants exactly."""
+    def compute_level(self, pool_r: Sequence[int], held_r: Sequence[int] | None = None) -> int:
+        """Return the level on this pool as an integer that orders tenants exactly. held_r: if not what it holds now."""
         level = 0
+        held_r = self.held_r if held_r is None else held_r
         for r, factor, divisor in self.terms:
-            held, amount = self.held_r[r], pool_r[r]
+            held, amount = held_r[r], pool_r[r]
             if held > 0 and amount >= 0:
                 if amount == 0:
                     return INFINITE_LEVEL
