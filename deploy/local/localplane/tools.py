@@ -149,7 +149,7 @@ def _build(go: Path, tool: Tool, folder: Path, position: str, report: Callable[[
     argv: list[str | Path] = [go, "build", *_compute_flags(), "-o", partial, tool.package]
     expectation = tool.build_seconds * MEASURED_CORES / max(1, os.cpu_count() or 1)
     cores = f"{os.cpu_count()} cores" if os.cpu_count() != 1 else "1 core"
-    line = f"building {tool.name} {position}, at most about {_describe_duration(expectation)} on {cores}"
+    line = f"building {tool.name} {position}, about {_describe_duration(expectation)} on {cores} with nothing else to do"
     started = time.monotonic()
     report(line)
     process = processes.spawn(argv, log, environment=_compute_environment(go), directory=MODULES / tool.module)
@@ -208,7 +208,8 @@ def _find_go_line(module: str) -> tuple[int, int]:
 
 
 def _describe_duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"  # noqa: PLR2004
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def _describe_downloads(log: Path) -> str:
