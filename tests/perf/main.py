@@ -52,9 +52,10 @@ class Plan:
     in_flight: int = 128
     contenders: tuple[str, ...] = (Fairbind.name, KubeScheduler.name, BareBinder.name)
     idle_seconds: float = 30.0
+    settle_seconds: float = 60.0
 
 
-SMALL = Plan(nodes=(200,), pods=500, rounds=1, idle_seconds=3.0)
+SMALL = Plan(nodes=(200,), pods=500, rounds=1, idle_seconds=3.0, settle_seconds=3.0)
 
 
 @dataclass(slots=True)
@@ -152,7 +153,7 @@ async def _measure_contenders(
     plane: ControlPlane, nodes: Sequence[Any], kubeconfig: Path, plan: Plan, figures: Figures
 ) -> None:
     api = ApiClient(load_credentials(plane.kubeconfig))
-    cluster = Cluster(api, plane.running(), nodes)
+    cluster = Cluster(api, plane.running(), nodes, plan.settle_seconds)
     fairbind = Fairbind(kubeconfig, plane.logs("fairbind"))
     everybody: list[Scheduler | BareBinder] = [fairbind, KubeScheduler(plane), BareBinder(kubeconfig, plan.in_flight)]
     contenders = [contender for contender in everybody if contender.name in plan.contenders]

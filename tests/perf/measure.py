@@ -78,8 +78,8 @@ class CpuMeter:
         return CpuUse(round(time.monotonic() - self._started, 2), rounded, round(1 - idle / max(total, 0.01), 3))
 
 
-async def wait_quiet(pids: Mapping[str, int], *, timeout_seconds: float = 60.0) -> bool:
-    """Wait until the control plane has digested what came before; tell whether it has."""
+async def wait_quiet(pids: Mapping[str, int], *, timeout_seconds: float) -> bool:
+    """Wait until these processes use little CPU together; tell whether they came to that."""
     deadline = time.monotonic() + timeout_seconds
     while time.monotonic() < deadline:
         meter = CpuMeter(pids)

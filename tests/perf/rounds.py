@@ -30,11 +30,20 @@ ARRIVAL_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where everything happens. pids: the control plane's processes by name; nodes: the objects that were created."""
+    """Where everything happens.
+
+    pids: the control plane's processes by name. nodes: the objects that were created. settle_seconds: how long to wait
+    for peace at most.
+    """
 
     api: ApiClient
     pids: Mapping[str, int]
     nodes: Sequence[Mapping[str, Any]]
+    settle_seconds: float = 60.0
+
+    async def settle(self, **more: int) -> bool:
+        """Wait until the control plane, and further processes by their pids, have digested what came before."""
+        return await wait_quiet({**self.pids, **more}, timeout_seconds=self.settle_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +107,7 @@ async def run_backlog(cluster: Cluster, contender: Scheduler, run: str, turn: in
     await create_namespaces(cluster.api, run)
     maker = PodMaker(cluster.api, run, contender.scheduler)
     created_rate = await maker.create_all(pods)
-    quiet = await wait_quiet(cluster.pids)
+    quiet = await cluster.settle()
     async with BindingWatch(cluster.api, run) as watch:
         meter, started = CpuMeter(cluster.pids), time.monotonic()
         ready_seconds = await contender.start()
@@ -131,7 +140,7 @@ async def run_bare_binds(cluster: Cluster, binder: BareBinder, run: str, turn: i
     await create_namespaces(cluster.api, run)
     maker = PodMaker(cluster.api, run, binder.scheduler)
     created_rate = await maker.create_all(pods)
-    quiet = await wait_quiet(cluster.pids)
+    quiet = await cluster.settle()
     async with BindingWatch(cluster.api, run) as watch:
         meter, started = CpuMeter(cluster.pids), time.monotonic()
         await binder.bind_all(pods, maker.uids, nodes)
@@ -160,7 +169,7 @@ async def run_arrivals(cluster: Cluster, contender: Scheduler, run: str, rate: f
     """Measure latencies while pods arrive at a rate; the scheduler must be running."""
     pods = make_pods(min(count, max(1, round(rate * ARRIVAL_SECONDS))), run)
     await create_namespaces(cluster.api, run)
-    await wait_quiet(cluster.pids)
+    await cluster.settle()
     maker = PodMaker(cluster.api, run, contender.scheduler)
     async with BindingWatch(cluster.api, run) as watch:
         meter = CpuMeter({**cluster.pids, contender.name: contender.pid})
@@ -185,7 +194,7 @@ async def run_arrivals(cluster: Cluster, contender: Scheduler, run: str, rate: f
 
 async def run_idle(cluster: Cluster, contender: Scheduler, pods: int, seconds: float = IDLE_SECONDS) -> Idle:
     """Measure what a scheduler uses when all is bound and nothing happens, then how fast it starts on this cluster."""
-    await wait_quiet({**cluster.pids, contender.name: contender.pid})
+    await cluster.settle(scheduler=contender.pid)
     meter = CpuMeter({contender.name: contender.pid})
     await asyncio.sleep(seconds)
     use = meter.read()
@@ -213,14 +222,17 @@ async def check_bindings(cluster: Cluster, watch: BindingWatch, run: str, pods: 
 
 @contextlib.asynccontextmanager
 async def removing_pods(cluster: Cluster, contender: Scheduler | None, run: str) -> AsyncIterator[None]:
-    """Stop the contender and remove a run's pods at the end, however it ends; namespaces stay, empty."""
+    """Stop the contender at the end, however it comes, and remove a run's pods when all went well.
+
+    After a failure the control plane ends, and the pods with it. Namespaces stay, empty.
+    """
     try:
         yield
     finally:
         if contender is not None:
             await contender.stop()
-        await delete_pods(cluster.api, run)
-        await wait_quiet(cluster.pids)
+    await delete_pods(cluster.api, run)
+    await cluster.settle()
 
 
 def _add_scheduler(use: CpuUse, name: str, pid: int) -> CpuUse:
