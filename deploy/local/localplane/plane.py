@@ -217,6 +217,7 @@ class ControlPlane:
             processes.kill(process)
         else:
             processes.terminate(process, STOP_GRACE_SECONDS.get(name, DEFAULT_STOP_GRACE_SECONDS))
+        self._components[name].process = None  # stopped on purpose: nobody is to find that it died
 
     def restart_component(self, name: str, *, kill: bool = False) -> None:
         """Stop a component and start it again, on the same port and the same files."""
