@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import os
 import sys
 import time
@@ -11,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import urllib3
 from rich.console import Console
 
 from demo import interruption, keeping, view, workload
@@ -21,12 +23,17 @@ from demo.stage import DemoError, Stage, prepare
 from demo.summary import compute_outcome, format_summary
 from fairbind.model.policy import DEFAULT_POLICY
 from fairbind.scheduling import POLICIES
+from localplane.client import ApiError
 from localplane.failures import ToolError
 from localplane.plane import PlaneError
+from localplane.ports import NoFreePortError
 
 SHORTEST_SECONDS, FEWEST_NODES, MOST_NODES = 10, 6, 1000
 LASTING_SECONDS = 60.0
 """How long a kept cluster is still fed: until pods that never end have taken the place of those that do."""
+FAILURES = (DemoError, PlaneError, ToolError, NoFreePortError, ApiError, urllib3.exceptions.HTTPError, OSError)
+NO_READER = (errno.EPIPE, errno.EIO)
+"""Whoever read our output has had enough; the terminal is closed."""
 NO = ("", "0", "no", "false", "off")
 
 
@@ -94,10 +101,10 @@ def _run_safely(options: Options, leash: Leash | None) -> int:
     except Interrupted as interruption_:
         _complain(f"stopped by {interruption_}; nothing is left running")
         return interruption.EXIT_CODE
-    except BrokenPipeError:  # whoever read our output has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return interruption.EXIT_CODE
-    except (DemoError, PlaneError, ToolError) as error:
+    except FAILURES as error:
+        if isinstance(error, OSError) and error.errno in NO_READER:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return interruption.EXIT_CODE
         _complain(f"make demo: {error}")
         return 1
 

@@ -3,6 +3,7 @@
 The amounts are chosen so that the picture can be read:
 
 - every tenant always has pods of every kind waiting, so nobody is below its share for want of work;
+- `analytics` has the least weight and asks for the most: first come, first served gives it far too much;
 - `web`, `analytics` and `research` may use every node and all hunger for cores, so their weighted shares can be equal;
 - they ask for different things (cores, memory, GPUs), so their dominant resources differ;
 - `vision` has the largest weight but can only use the nodes with T4 GPUs, which are too few for its weight: it should
@@ -67,9 +68,9 @@ ANALYTICS = DemoTenant(
     "analytics",
     1,
     (
-        Kind("query", {"cpu": "2", "memory": "24Gi"}, 32),
-        Kind("join", {"cpu": "4", "memory": "48Gi"}, 16),
-        Kind("embed", {"cpu": "4", "memory": "96Gi", GPU: "1"}, 2),
+        Kind("query", {"cpu": "2", "memory": "24Gi"}, 48),
+        Kind("join", {"cpu": "4", "memory": "48Gi"}, 24),
+        Kind("embed", {"cpu": "4", "memory": "96Gi", GPU: "1"}, 3),
     ),
 )
 WEB = DemoTenant(
