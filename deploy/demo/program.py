@@ -59,8 +59,8 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
         "--duration",
         type=int,
         metavar="SECONDS",
-        default=environment.get("DURATION") or "60",
-        help="or DURATION=; default 60",
+        default=environment.get("DURATION") or "50",
+        help="or DURATION=; default 50",
     )
     parser.add_argument("--nodes", type=int, default=environment.get("NODES") or "60", help="or NODES=; default 60")
     parser.add_argument(

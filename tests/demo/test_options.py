@@ -8,7 +8,7 @@ from demo.program import Options, parse_options
 
 
 def test_defaults() -> None:
-    assert parse_options([], {}) == Options(60, 60, "best-fit-drfh", keep=False, picture=None)
+    assert parse_options([], {}) == Options(50, 60, "best-fit-drfh", keep=False, picture=None)
 
 
 def test_environment_is_what_make_passes_and_arguments_win() -> None:
