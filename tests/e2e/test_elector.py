@@ -1,0 +1,171 @@
+"""The election on a real API server, with the rights of the chart's ServiceAccount."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from e2e.conftest import remove
+from e2e.operators import NAMESPACE
+from fairbind.kube.api import ApiClient
+from fairbind.kube.credentials import load_credentials
+from fairbind.kube.elector import LEASE_SECONDS, Elector
+
+if TYPE_CHECKING:
+    from e2e.api import Api, Json
+    from e2e.clusters import Cluster
+    from localplane.plane import ControlPlane
+
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/fairbind"
+TAKE_OVER_SECONDS = 15.0
+PATIENCE_SECONDS = 60.0
+_numbers = itertools.count()
+
+
+class Candidate:
+    """An elector with a connection of its own."""
+
+    def __init__(self, api: ApiClient) -> None:
+        self._api = api
+        self.changes: list[bool] = []
+        self.elector = Elector(
+            api,
+            NAMESPACE,
+            identity=f"candidate-{next(_numbers)}",
+            on_change=self.changes.append,
+        )
+        self.task = asyncio.create_task(self.elector.run())
+
+    def has_looked(self) -> bool:
+        return self.elector._foreign is not None
+
+    async def kill(self) -> None:
+        """End without giving anything back."""
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    async def stop(self) -> None:
+        """End as on SIGTERM."""
+        await self.kill()
+        await self.elector.release()
+
+    async def close(self) -> None:
+        await self.stop()
+        await self._api.close()
+
+
+@pytest.fixture
+def lease(api: Api) -> Iterator[Callable[[], Json]]:
+    """Read the lease; a killed holder of an earlier test must not be waited for."""
+    remove(api, LEASE)
+
+    def read() -> Json:
+        found: Json = api.get(LEASE)
+        return found
+
+    yield read
+    remove(api, LEASE)
+
+
+@contextlib.asynccontextmanager
+async def candidates(cluster: Cluster, count: int) -> AsyncIterator[list[Candidate]]:
+    """The first leads, the others stand by."""
+    kubeconfig = cluster.operator_kubeconfig()
+    made: list[Candidate] = []
+    try:
+        for _ in range(count):
+            made.append(Candidate(ApiClient(load_credentials(kubeconfig))))
+            await until(lambda: made[0].elector.leading, "the first to lead")
+        for standby in made[1:]:  # one that has never looked would take a deleted lease at once
+            await until(standby.has_looked, "the standby to look")
+        yield made
+    finally:
+        for candidate in made:
+            await candidate.close()
+
+
+async def until(condition: Callable[[], object], what: str, patience: float = PATIENCE_SECONDS) -> float:
+    """Wait until something holds; return for how long."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while not condition():
+        assert loop.time() - began < patience, f"waited in vain for {what}"
+        await asyncio.sleep(0.02)
+    return loop.time() - began
+
+
+async def test_the_lease_says_who_leads_and_is_renewed(cluster: Cluster, lease: Callable[[], Json]) -> None:
+    async with candidates(cluster, 1) as [leader]:
+        first = lease()["spec"]
+        assert first["holderIdentity"] == leader.elector.identity
+        assert first["leaseDurationSeconds"] == LEASE_SECONDS
+        await until(lambda: lease()["spec"]["renewTime"] > first["renewTime"], "a renewal")
+        assert lease()["spec"]["acquireTime"] == first["acquireTime"]
+        assert leader.elector.problem is None
+    assert lease()["spec"]["holderIdentity"] in {"", None}  # given back
+
+
+async def test_a_killed_leader_is_replaced_in_time_and_never_has_company(
+    cluster: Cluster, lease: Callable[[], Json]
+) -> None:
+    async with candidates(cluster, 2) as [leader, standby]:
+        assert not standby.elector.leading
+        await leader.kill()
+        closed = await until(lambda: not leader.elector.leading, "the fence to close")
+        assert not standby.elector.leading
+        assert closed + await until(lambda: standby.elector.leading, "the standby") < TAKE_OVER_SECONDS
+        assert lease()["spec"]["leaseTransitions"] == 1
+
+
+async def test_a_leader_that_ends_is_replaced_at_once(cluster: Cluster, lease: Callable[[], Json]) -> None:
+    async with candidates(cluster, 2) as [leader, standby]:
+        await leader.stop()
+        assert not leader.elector.leading
+        assert await until(lambda: standby.elector.leading, "the standby") < LEASE_SECONDS / 2
+        assert lease()["spec"]["holderIdentity"] == standby.elector.identity
+
+
+async def test_a_lease_that_is_deleted_or_edited_is_put_right(
+    cluster: Cluster, api: Api, lease: Callable[[], Json]
+) -> None:
+    async with candidates(cluster, 2) as [leader, standby]:
+        api.delete(LEASE)
+        await until(lambda: api.exists(LEASE), "the lease to be made anew")
+        assert lease()["spec"]["holderIdentity"] == leader.elector.identity
+        api.patch(LEASE, {"spec": {"renewTime": None, "leaseDurationSeconds": 3600}})
+        await until(lambda: lease()["spec"]["leaseDurationSeconds"] == LEASE_SECONDS, "the lease to be put right")
+        assert leader.elector.leading
+        assert not standby.elector.leading
+
+
+async def test_who_may_not_write_leases_says_so(cluster: Cluster, lease: Callable[[], Json]) -> None:
+    api = ApiClient(load_credentials(cluster.service_account_kubeconfig("default", "default")))
+    candidate = Candidate(api)
+    await until(lambda: candidate.elector.problem, "a problem")
+    assert candidate.elector.problem is not None
+    assert "leases.coordination.k8s.io" in candidate.elector.problem
+    assert "Role" in candidate.elector.problem
+    await candidate.close()
+    with pytest.raises(Exception, match="not found"):
+        lease()
+
+
+@pytest.mark.local_plane
+async def test_an_api_server_that_is_away_ends_the_lead_and_one_that_is_back_begins_it(
+    cluster: Cluster, plane: ControlPlane, lease: Callable[[], Json]
+) -> None:
+    async with candidates(cluster, 2) as [leader, standby]:
+        await asyncio.to_thread(plane.stop_component, "kube-apiserver", kill=True)
+        try:
+            assert await until(lambda: not leader.elector.leading, "the lead to end") < LEASE_SECONDS
+            assert leader.changes == [True, False]
+            assert not standby.elector.leading
+        finally:
+            await asyncio.to_thread(plane.start_component, "kube-apiserver")
+        await until(lambda: leader.elector.leading or standby.elector.leading, "somebody to lead")
+        assert lease()["spec"]["holderIdentity"] in {leader.elector.identity, standby.elector.identity}

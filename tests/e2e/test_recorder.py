@@ -1,0 +1,136 @@
+"""What users see of their pods, on a real API server and through kubectl."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from e2e.objects import make_pod
+from fairbind.kube.api import ApiClient
+from fairbind.kube.binder import Binder, BindResult
+from fairbind.kube.credentials import load_credentials
+from fairbind.kube.observer import SilentObserver
+from fairbind.kube.recorder import Recorder, WaitingPod
+from fairbind.model import Placement, Task, TaskClass, Wait
+
+if TYPE_CHECKING:
+    from e2e.api import Api, Json
+    from e2e.clusters import Cluster
+    from e2e.conftest import MakeNamespace
+
+PATIENCE_SECONDS = 60.0
+MESSAGE = "0/3 nodes are available: 3 Insufficient cpu."
+
+
+def make_wait(*pods: Json) -> Wait:
+    tasks = tuple(
+        Task(pod["metadata"]["uid"], f"{pod['metadata']['namespace']}/{pod['metadata']['name']}", 0, 0.0)
+        for pod in pods
+    )
+    task_class = TaskClass("a", (1,), (1,), Placement(np.zeros(3, dtype=np.bool_)), tasks)
+    return Wait(task_class, tasks[0], len(tasks), (("Insufficient cpu", 3),))
+
+
+@contextlib.asynccontextmanager
+async def recording(
+    cluster: Cluster, find_waiting: Callable[[str], WaitingPod | None]
+) -> AsyncIterator[tuple[Recorder, ApiClient]]:
+    api = ApiClient(load_credentials(cluster.operator_kubeconfig()))
+    recorder = Recorder(
+        api,
+        scheduler_name="fairbind",
+        identity="the-test",
+        is_leading=lambda: True,
+        binds_in_flight=lambda: 0,
+        find_waiting=find_waiting,
+    )
+    running = asyncio.create_task(recorder.run())
+    try:
+        yield recorder, api
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await api.close()
+
+
+async def until(condition: Callable[[], object], what: str) -> None:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while not await asyncio.to_thread(condition):
+        assert loop.time() - began < PATIENCE_SECONDS, f"waited in vain for {what}"
+        await asyncio.sleep(0.1)
+
+
+def find_condition(pod: Json) -> Json | None:
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return next((entry for entry in conditions if entry["type"] == "PodScheduled"), None)
+
+
+async def test_a_waiting_pod_says_why_in_its_condition_and_its_events(
+    cluster: Cluster, api: Api, namespace: MakeNamespace
+) -> None:
+    path = f"/api/v1/namespaces/{namespace()}/pods"
+    pod = api.post(path, make_pod({"cpu": "1"}))
+    place = f"{path}/{pod['metadata']['name']}"
+    api.patch(f"{place}/status", {"status": {"conditions": [{"type": "example.com/mine", "status": "True"}]}})
+
+    def find_waiting(_uid: str) -> WaitingPod:
+        known = api.get(place)
+        condition = find_condition(known)
+        return WaitingPod(known["metadata"]["resourceVersion"], condition["message"] if condition else None)
+
+    async with recording(cluster, find_waiting) as (recorder, _):
+        recorder.note_waits([make_wait(pod)], 3)
+        await until(lambda: find_condition(api.get(place)), "the condition")
+        found = api.get(place)
+        condition = find_condition(found)
+        assert condition is not None
+        assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+        assert condition["message"] == MESSAGE
+        assert condition["lastTransitionTime"]
+        assert "example.com/mine" in [entry["type"] for entry in found["status"]["conditions"]]
+        described = ["describe", "pod", pod["metadata"]["name"], f"--namespace={pod['metadata']['namespace']}"]
+        await until(lambda: "FailedScheduling" in cluster.kubectl(*described), "the event")
+        text = cluster.kubectl(*described)
+        assert MESSAGE in text
+        assert "fairbind" in text
+
+        told = recorder._backlog.find_told(pod["metadata"]["uid"])
+        assert told is not None
+        told.event_at -= 1000.0  # as if it had been long ago
+        events = f"/apis/events.k8s.io/v1/namespaces/{pod['metadata']['namespace']}/events"
+        await until(lambda: [e for e in api.items(events) if (e.get("series") or {}).get("count") == 2], "the count")
+        assert len(api.items(events)) == 1
+
+
+async def test_a_pod_that_is_bound_says_where_and_its_condition_stays_true(
+    cluster: Cluster, api: Api, namespace: MakeNamespace
+) -> None:
+    path = f"/api/v1/namespaces/{namespace()}/pods"
+    pod = api.post(path, make_pod({"cpu": "1"}))
+    name, uid, version = (pod["metadata"][key] for key in ("name", "uid", "resourceVersion"))
+    asked: list[str] = []
+
+    def find_waiting(uid: str) -> WaitingPod:
+        asked.append(uid)
+        return WaitingPod(version)  # what we knew before it was bound
+
+    async with recording(cluster, find_waiting) as (recorder, client):
+        binder = Binder(client, SilentObserver(), may_bind=lambda: True)
+        assert await binder.bind(pod["metadata"]["namespace"], name, uid, "n1") is BindResult.BOUND
+        recorder.note_waits([make_wait(pod)], 3)
+        await until(lambda: len(asked) > 2, "a second attempt to take the condition back")
+        condition = find_condition(api.get(f"{path}/{name}"))
+        assert condition is not None
+        assert condition["status"] == "True"
+        recorder.note_waits([], 3)
+        recorder.scheduled(pod["metadata"]["namespace"], name, uid, "n1")
+        arguments = ["describe", "pod", name, f"--namespace={pod['metadata']['namespace']}"]
+        await until(
+            lambda: f"Successfully assigned {pod['metadata']['namespace']}/{name} to n1" in cluster.kubectl(*arguments),
+            "the event",
+        )
