@@ -51,7 +51,7 @@ def main() -> int:
             report(str(error))
             return 1
         except OSError as error:
-            report(explain_failure(f"making {VENV}", str(error)))
+            report(explain_failure(f"making {VENV}", str(error), ROOT))
             return 1
     return 0
 
@@ -157,7 +157,7 @@ def run(what: str, command: list[str]) -> None:
                 "this Python cannot make virtual environments: install its venv package "
                 "(Debian and Ubuntu: apt install python3-venv), or name another with make PYTHON=/path/to/python3"
             )
-        raise BootstrapError(f"{explain_failure(what, words)}; see {log}")
+        raise BootstrapError(f"{explain_failure(what, words, ROOT)}; see {log}")
 
 
 if __name__ == "__main__":

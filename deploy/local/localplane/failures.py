@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FULL_BYTES = 16 << 20
 
 
 class ToolError(RuntimeError):
@@ -22,14 +29,20 @@ _CAUSES = (
     ("no space left on device|Errno 28|disk quota exceeded", "the disk is full: free some GB and run it again"),
     (_NETWORK_SIGNS, _NETWORK_ADVICE),
     ("THESE PACKAGES DO NOT MATCH THE HASHES|checksum mismatch|SECURITY ERROR", "a download is not what was pinned"),
+    (r"\(from versions: none\)", "the package index does not answer or knows nothing of it: check the connection"),
     ("No matching distribution|is not a supported wheel", "there is no ready-made package for this platform"),
     ("[Pp]ermission denied", "a file or folder belongs to somebody else"),
     ("signal: killed|cannot allocate memory", "memory ran out: close other programs and run it again"),
 )
 
 
-def explain_failure(what: str, output: str) -> str:
-    """Return one line: what failed, the cause if it is a known one, and the program's own last words."""
+def explain_failure(what: str, output: str, folder: Path | None = None) -> str:
+    """Return one line: what failed, the cause if it is a known one, and the program's own last words.
+
+    folder: where the program wrote; on a full disk it may not even have been able to say so.
+    """
+    if folder is not None and shutil.disk_usage(folder).free < FULL_BYTES:
+        output += f"\nno space left on device under {folder}"
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     last = lines[-1] if lines else "no output"
     for pattern, cause in _CAUSES:

@@ -149,7 +149,7 @@ def _build(go: Path, tool: Tool, folder: Path, position: str, report: Callable[[
     argv: list[str | Path] = [go, "build", *_compute_flags(), "-o", partial, tool.package]
     expectation = tool.build_seconds * MEASURED_CORES / max(1, os.cpu_count() or 1)
     cores = f"{os.cpu_count()} cores" if os.cpu_count() != 1 else "1 core"
-    line = f"building {tool.name} {position}, about {_describe_duration(expectation)} on {cores} with nothing else to do"
+    line = f"building {tool.name} {position}, about {_describe_duration(expectation)} on {cores} if idle"
     started = time.monotonic()
     report(line)
     process = processes.spawn(argv, log, environment=_compute_environment(go), directory=MODULES / tool.module)
@@ -165,7 +165,9 @@ def _build(go: Path, tool: Tool, folder: Path, position: str, report: Callable[[
         raise
     if process.returncode != 0:
         partial.unlink(missing_ok=True)
-        raise ToolError(explain_failure(f"building {tool.name}", log.read_text(errors="replace")) + f"; see {log}")
+        raise ToolError(
+            explain_failure(f"building {tool.name}", log.read_text(errors="replace"), folder) + f"; see {log}"
+        )
     partial.rename(folder / tool.name)
     report(f"built {tool.name} in {_describe_duration(time.monotonic() - started)}")
 
