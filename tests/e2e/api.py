@@ -32,6 +32,6 @@ class Api(ApiClient):
         tls = ssl.create_default_context(cafile=settings.ssl_ca_cert)
         if settings.cert_file:
             tls.load_cert_chain(settings.cert_file, settings.key_file)
-        token = settings.get_api_key_with_prefix("authorization")
+        token = settings.get_api_key_with_prefix("BearerToken", alias="authorization")
         headers = {"Authorization": token} if token else {}
         return cls(settings.host, tls=tls, headers=headers, timeout_seconds=timeout_seconds)
