@@ -10,13 +10,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+CREDENTIAL = "authentication.kubernetes.io/credential-id"
+
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """One request to bind a pod. moment: RFC 3339 with microseconds, when the server received it."""
+    """One request to bind a pod. moment: RFC 3339 with microseconds, when the server received it.
+
+    credential: which of the user's tokens it came with ("JTI=..."); empty for other credentials.
+    """
 
     moment: str
     user: str
+    credential: str
     namespace: str
     pod: str
     uid: str
@@ -45,6 +51,7 @@ def read_bindings(audit_log: Path, *, namespace: str | None = None) -> list[Bind
                 Binding(
                     moment=event["requestReceivedTimestamp"],
                     user=event["user"]["username"],
+                    credential=((event["user"].get("extra") or {}).get(CREDENTIAL) or [""])[0],
                     namespace=target["namespace"],
                     pod=target["name"],
                     uid=(body.get("metadata") or {}).get("uid", ""),

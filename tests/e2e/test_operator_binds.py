@@ -6,37 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from e2e.api import call_many
 from e2e.checks import View, check_cluster, check_metrics, is_waiting
 from e2e.objects import make_pod
 from e2e.waiting import wait_for
+from e2e.workloads import SMALL, count_bound, create_pods, find_condition, find_waiting
 from localplane.nodes import make_node
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from e2e.api import Api, Json
     from e2e.clusters import Cluster
     from e2e.conftest import MakeNamespace, MakeNodes, MakeTenant, StartOperator
-
-SMALL = {"cpu": "1", "memory": "1Gi"}
-
-
-def create_pods(api: Api, namespace: str, pods: Sequence[Json]) -> None:
-    call_many(pods, lambda pod: api.post(f"/api/v1/namespaces/{namespace}/pods", pod))
-
-
-def find_waiting(api: Api, namespace: str) -> list[Json]:
-    return [pod for pod in api.items(f"/api/v1/namespaces/{namespace}/pods") if is_waiting(pod)]
-
-
-def count_bound(api: Api, namespace: str) -> int:
-    return sum(1 for pod in api.items(f"/api/v1/namespaces/{namespace}/pods") if pod["spec"].get("nodeName"))
-
-
-def find_condition(pod: Json) -> Json:
-    conditions = pod["status"].get("conditions") or []
-    return next((condition for condition in conditions if condition["type"] == "PodScheduled"), {})
 
 
 def test_one_pod_is_bound_and_runs(

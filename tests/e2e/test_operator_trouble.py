@@ -1,0 +1,191 @@
+"""What goes wrong in clusters while pods are being bound, and what must hold after it, from the API's state alone."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from e2e.api import ApiError, call_many
+from e2e.checks import View, check_cluster, check_metrics
+from e2e.objects import make_pod
+from e2e.waiting import wait_for
+from e2e.workloads import (
+    SMALL,
+    count_bound,
+    create_pods,
+    delete_pods,
+    find_bound,
+    find_waiting,
+    list_pods,
+    make_mixed_pods,
+)
+
+if TYPE_CHECKING:
+    from e2e.api import Api
+    from e2e.clusters import Cluster
+    from e2e.conftest import MakeNamespace, MakeNodes, MakeTenant, StartOperator
+
+
+def patch_allocatable(api: Api, node: str, **amounts: str) -> None:
+    api.patch(f"/api/v1/nodes/{node}/status", {"status": {"allocatable": amounts, "capacity": amounts}})
+
+
+@pytest.mark.local_plane
+def test_an_operator_killed_in_the_middle_of_many_binds(
+    cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+) -> None:
+    api = cluster.api
+    nodes(150)
+    first, second = namespace(), namespace()
+    tenant(namespaces=[first])
+    tenant(namespaces=[second], weight=3)
+    for name in (first, second):
+        create_pods(api, name, make_mixed_pods(1000))
+    victim = operator()
+    wait_for(lambda: count_bound(api, first) + count_bound(api, second) >= 300, describe="some pods to be bound")
+    victim.kill()
+    assert find_waiting(api, first)
+    running = operator()
+    wait_for(running.is_leader, describe="the next one to lead")
+    check_cluster(cluster)
+    check_metrics(api, running, [first, second])
+
+
+@pytest.mark.local_plane
+def test_a_restart_of_the_api_server_and_a_lost_history(
+    cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, operator: StartOperator
+) -> None:
+    plane, api = cluster.plane, cluster.api
+    assert plane is not None
+    nodes(20)
+    name = namespace()
+    running = operator()
+    create_pods(api, name, make_mixed_pods(200))
+    wait_for(lambda: count_bound(api, name) >= 20, describe="some pods to be bound")
+    plane.stop_component("kube-apiserver", kill=True)
+    wait_for(lambda: running.fetch("/readyz")[0] == 503, 15.0, "readyz to say that the API server is away")
+    assert running.fetch("/healthz")[0] == 200
+    plane.start_component("kube-apiserver")
+    wait_for(running.is_ready, describe="readyz to say that it is back")
+    create_pods(api, name, make_mixed_pods(50))
+    check_cluster(cluster)
+    check_metrics(api, running, [name])
+    restarts = running.metrics()
+    assert restarts.total("fairbind_watch_restarts_total", resource="pods", reason="connection") >= 1
+
+    running.freeze()  # it must miss something for its version to be too old
+    gone = [pod["metadata"]["name"] for pod in list_pods(api, name)][:60]
+    delete_pods(api, name, gone)
+    wait_for(lambda: len(list_pods(api, name)) <= 190, describe="the pods to be gone")
+    plane.compact()
+    running.thaw()
+    wait_for(
+        lambda: running.metrics().total("fairbind_watch_restarts_total", resource="pods", reason="expired") >= 1,
+        describe="the lost history to be counted",
+    )
+    wait_for(running.is_leader, describe="it to lead again")
+    create_pods(api, name, make_mixed_pods(60))
+    check_cluster(cluster)
+    check_metrics(api, running, [name])
+
+
+def test_pods_deleted_while_they_are_decided_on(
+    cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, operator: StartOperator
+) -> None:
+    api = cluster.api
+    nodes(20)
+    name, doomed = namespace(), namespace()
+    running = operator()
+    for _ in range(3):
+        made = create_pods(api, name, make_mixed_pods(60))
+        create_pods(api, doomed, make_mixed_pods(20))
+        delete_pods(api, name, made[::2])
+    api.delete(f"/api/v1/namespaces/{doomed}")
+    wait_for(lambda: not list_pods(api, doomed), describe="the pods of the deleted namespace to be gone")
+    check_cluster(cluster)
+    check_metrics(api, running, [name])
+    wait_for(
+        lambda: not running.metrics().select("fairbind_tenant_running_pods", tenant=f"ns/{doomed}"),
+        describe="the series of the deleted namespace to go away",
+    )
+
+
+def test_nodes_that_come_go_shrink_and_grow_during_a_backlog(
+    cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, operator: StartOperator
+) -> None:
+    api = cluster.api
+    names = nodes(12)
+    name = namespace()
+    running = operator()
+    create_pods(api, name, [make_pod({"cpu": "2", "memory": "2Gi"}) for _ in range(300)])
+    wait_for(lambda: count_bound(api, name) >= 60, describe="the nodes to fill")
+    cordoned, deleted, shrunk, grown = names[0], names[1], names[6], names[7]
+    api.patch(f"/api/v1/nodes/{cordoned}", {"spec": {"unschedulable": True}})
+    api.delete(f"/api/v1/nodes/{deleted}")
+    patch_allocatable(api, shrunk, cpu="4", memory="16Gi", pods="110")
+    patch_allocatable(api, grown, cpu="64", memory="512Gi", pods="110")
+    check_cluster(cluster, but=[shrunk])
+    check_metrics(api, running, [name])
+    api.patch(f"/api/v1/nodes/{cordoned}", {"spec": {"unschedulable": None}})
+    nodes(4)
+    on_shrunk = {pod["metadata"]["name"] for pod in find_bound(api, name) if pod["spec"]["nodeName"] == shrunk}
+    delete_pods(api, name, sorted(on_shrunk))
+    check_cluster(cluster)
+    check_metrics(api, running, [name])
+
+
+@pytest.mark.local_plane
+def test_kube_scheduler_on_the_same_nodes(
+    cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, operator: StartOperator
+) -> None:
+    """Two schedulers that do not know of each other may overcommit a node for a moment; the kubelet refuses then.
+
+    kwok's kubelets refuse nothing, so here it is only asked that both go on, that the books follow what the other one
+    bound, and that nobody binds onto what is known to be full.
+    """
+    plane, api = cluster.plane, cluster.api
+    assert plane is not None
+    nodes(10)
+    name = namespace()
+    running = operator()
+    plane.start_component("kube-scheduler")
+    try:
+        ours = [make_pod(SMALL) for _ in range(60)]
+        theirs = [make_pod(SMALL, scheduler_name="default-scheduler") for _ in range(60)]
+        create_pods(api, name, [pod for pair in zip(ours, theirs, strict=True) for pod in pair])
+        wait_for(lambda: count_bound(api, name) == 120, describe="both to bind all of theirs")
+        check_metrics(api, running, [name])
+        before = View.take(api).find_overcommitted()
+        create_pods(api, name, [make_pod(SMALL) for _ in range(200)])
+        wait_for(lambda: not View.take(api).find_forgotten(), describe="no pod to be forgotten")
+        assert find_waiting(api, name)  # it is full now
+        assert View.take(api).find_overcommitted() == before
+    finally:
+        plane.stop_component("kube-scheduler")
+
+
+def test_a_pod_bound_by_somebody_else_is_a_conflict_and_no_trouble(
+    cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, operator: StartOperator
+) -> None:
+    api = cluster.api
+    names = nodes(6)
+    name = namespace()
+    running = operator()
+    pods = make_mixed_pods(120)
+
+    def create_and_bind(number: int) -> None:
+        pod = pods[number]
+        path = f"/api/v1/namespaces/{name}/pods"
+        api.post(path, pod)
+        if number % 3 == 0:
+            own = pod["metadata"]["name"]
+            target = {"apiVersion": "v1", "kind": "Node", "name": names[number % len(names)]}
+            body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": own}, "target": target}
+            with contextlib.suppress(ApiError):  # the operator may have been first
+                api.post(f"{path}/{own}/binding", body)
+
+    call_many(range(len(pods)), create_and_bind)
+    wait_for(lambda: not View.take(api).find_forgotten(), describe="no pod to be forgotten")
+    check_metrics(api, running, [name])

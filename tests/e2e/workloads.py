@@ -1,0 +1,68 @@
+"""Pods in numbers, and what became of them, as the API says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from e2e.api import ApiError, call_many
+from e2e.checks import is_waiting
+from e2e.objects import make_pod
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from e2e.api import Api, Json
+
+SMALL = {"cpu": "1", "memory": "1Gi"}
+SHAPES = (
+    {"cpu": "500m", "memory": "1Gi"},
+    {"cpu": "1", "memory": "512Mi"},
+    {"cpu": "2", "memory": "3Gi"},
+    {"cpu": "250m", "memory": "4Gi"},
+)
+
+
+def make_mixed_pods(count: int) -> list[Json]:
+    """Return pods of four shapes in turn."""
+    return [make_pod(SHAPES[number % len(SHAPES)]) for number in range(count)]
+
+
+def create_pods(api: Api, namespace: str, pods: Sequence[Json]) -> list[str]:
+    """Create pods on a few connections and return their names."""
+    call_many(pods, lambda pod: api.post(f"/api/v1/namespaces/{namespace}/pods", pod))
+    return [pod["metadata"]["name"] for pod in pods]
+
+
+def delete_pods(api: Api, namespace: str, names: Sequence[str]) -> None:
+    """Delete pods without grace; those that are gone already are no error."""
+
+    def delete(name: str) -> None:
+        try:
+            api.delete(f"/api/v1/namespaces/{namespace}/pods/{name}", {"gracePeriodSeconds": 0})
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    call_many(names, delete)
+
+
+def list_pods(api: Api, namespace: str) -> list[Json]:
+    return api.items(f"/api/v1/namespaces/{namespace}/pods")
+
+
+def find_waiting(api: Api, namespace: str) -> list[Json]:
+    return [pod for pod in list_pods(api, namespace) if is_waiting(pod)]
+
+
+def find_bound(api: Api, namespace: str) -> list[Json]:
+    return [pod for pod in list_pods(api, namespace) if pod["spec"].get("nodeName")]
+
+
+def count_bound(api: Api, namespace: str) -> int:
+    return len(find_bound(api, namespace))
+
+
+def find_condition(pod: Json) -> Json:
+    """Return the pod's PodScheduled condition, an empty object when it has none."""
+    conditions = pod["status"].get("conditions") or []
+    return next((condition for condition in conditions if condition["type"] == "PodScheduled"), {})
