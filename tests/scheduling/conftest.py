@@ -9,7 +9,7 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("ci", derandomize=True, max_examples=100, deadline=None)
+settings.register_profile("ci", derandomize=True, max_examples=60, deadline=None)
 settings.register_profile(
     "deep", max_examples=5_000, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -120,7 +120,7 @@ class World:
         return part
 
     def distance(self, task_class: TaskClass, k: int) -> tuple[Fraction, ...]:
-        """Terms of H of DRFH, eq. 9, by resource name; for a task without a direction the mean load."""
+        """Signed terms of H of DRFH, eq. 9, by resource name; for a task without a direction the mean load."""
         snapshot = self.snapshot
         demand, total, free = task_class.demand_r, snapshot.total_r, [max(amount, 0) for amount in self.free[k]]
         axes = sorted((snapshot.resources[r], r) for r in range(len(total)) if snapshot.counts_r[r] and total[r] > 0)
@@ -132,7 +132,7 @@ class World:
             return (sum(parts, Fraction(0)) / max(len(parts), 1),)
         scale = Fraction(demand[reference], total[reference])
         left = Fraction(free[reference], total[reference])
-        return tuple(abs(Fraction(demand[r], total[r]) / scale - Fraction(free[r], total[r]) / left) for _, r in axes)
+        return tuple(Fraction(demand[r], total[r]) / scale - Fraction(free[r], total[r]) / left for _, r in axes)
 
     def check_server(self, task_class: TaskClass, pool: int | None, chosen: int) -> None:
         fitting = self.fitting(task_class, pool)
@@ -146,8 +146,10 @@ class World:
             assert chosen == fitting[0], "not the first"
             return
         terms = {k: self.distance(task_class, k) for k in fitting}
-        best = min(sum(terms[k]) for k in fitting)
-        assert sum(terms[chosen]) <= best + Fraction(TOLERANCE) * max(best, 1), "not the best fit"
+        total = {k: sum(map(abs, terms[k]), Fraction(0)) for k in fitting}
+        best = min(total.values())
+        assert total[chosen] <= best + Fraction(TOLERANCE) * max(best, Fraction(1)), "not the best fit"
+        # Equal sums of different terms may differ by a rounding; equal proportions may not.
         earlier = [k for k in fitting if k < chosen and terms[k] == terms[chosen]]
         assert not earlier, "an equal server comes first by name"
 

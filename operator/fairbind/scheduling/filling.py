@@ -3,10 +3,11 @@
 The candidates are pairs of a line (a tenant; or everybody in one line, for `fifo`) and a pool (the whole cluster, or a
 server class). They lie in a heap by level, then by the names of tenant and class. A tenant that holds nothing is at
 level 0 on all pools; it begins where its task takes the least part of the pool, which is where a filling with ever
-smaller tasks would begin (by name, one task in the wrong place could cost others many). Within a cycle levels only grow and
-room only shrinks, so a stored level is a lower bound: a pair is looked at again only when it comes to the top, and a
-pair that has no fitting task left is out for the rest of the cycle. The same holds for the classes in a line: they lie
-in a heap by the turn of their next task.
+smaller tasks would begin (by name, one task in the wrong place could cost others many).
+
+Within a cycle levels only grow and room only shrinks, so a stored level is a lower bound: a pair is looked at again
+only when it comes to the top, and a pair that has no fitting task left is out for the rest of the cycle. The same holds
+for the classes in a line: they lie in a heap by the turn of their next task.
 """
 
 from __future__ import annotations

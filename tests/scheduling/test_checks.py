@@ -1,0 +1,77 @@
+"""Snapshots that cannot be meant are refused with the name of the field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fairbind.model import MAX_AMOUNT, InvalidProblemError, Placement, ServerTable, Snapshot, Tenant
+from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot, decide
+
+Change = Callable[[Snapshot], Snapshot]
+
+
+def build_good() -> Snapshot:
+    servers = build_servers({"s": (4, 4)})
+    return build_snapshot(servers, [build_class("a", (1, 1), build_placement(servers))])
+
+
+def with_class(**changes: Any) -> Change:
+    return lambda good: replace(good, task_classes=(replace(good.task_classes[0], **changes),))
+
+
+def with_tenant(**changes: Any) -> Change:
+    return lambda good: replace(good, tenants=(replace(good.tenants[0], **changes),))
+
+
+def with_servers(**changes: Any) -> Change:
+    return lambda good: replace(good, servers=replace(good.servers, **changes))
+
+
+CASES: list[tuple[str, Change]] = [
+    ("counts_r and total_r", lambda good: replace(good, counts_r=(True,))),
+    ("counts_r and total_r", lambda good: replace(good, total_r=(4, 4, 4))),
+    ("must have the shape", with_servers(free_kr=np.zeros((1, 3), dtype=np.int64))),
+    ("must have the shape", with_servers(capacity_kr=np.zeros((2, 2), dtype=np.int64))),
+    ("must not exceed", with_servers(free_kr=np.full((1, 2), MAX_AMOUNT + 1, dtype=np.int64))),
+    ("'a' is there twice", lambda good: replace(good, tenants=(*good.tenants, Tenant("a")))),
+    ("allocated_r must have 2", with_tenant(allocated_r=(1,))),
+    ("weights must be above 0", with_tenant(weight=Fraction(0))),
+    ("weights must be above 0", with_tenant(resource_weights={"cpu": Fraction(-1)})),
+    ("'b' is not one of the tenants", with_class(tenant="b")),
+    ("has no tasks", with_class(tasks=())),
+    ("demand_r is", with_class(demand_r=(1,))),
+    ("demand_r is", with_class(demand_r=(-1, 1))),
+    ("share_demand_r is", with_class(share_demand_r=(1, MAX_AMOUNT + 1))),
+    ("eligible_k must have", with_class(placement=Placement(np.ones(2, dtype=np.bool_)))),
+    (
+        "preference_k must have",
+        with_class(placement=Placement(np.ones(1, dtype=np.bool_), np.zeros(3, dtype=np.int64))),
+    ),
+]
+
+
+@pytest.mark.parametrize(("message", "change"), CASES)
+def test_a_snapshot_that_cannot_be_meant_is_refused(message: str, change: Change) -> None:
+    good = build_good()
+    assert len(decide(good).bindings) == 1
+
+    with pytest.raises(InvalidProblemError, match=message):
+        decide(change(good))
+
+
+def test_no_servers_and_no_resources_are_fine() -> None:
+    none = ServerTable(
+        (), np.zeros((0, 0), dtype=np.int64), np.zeros((0, 0), dtype=np.int64), np.zeros(0, dtype=np.bool_),
+        np.zeros(0, dtype=np.int32), (),
+    )  # fmt: skip
+    task_class = build_class("a", (), Placement(np.zeros(0, dtype=np.bool_)), 2)
+
+    report = decide(Snapshot((), (), (), none, (Tenant("a"),), (task_class,)))
+
+    assert [(wait.waiting, wait.rejections) for wait in report.waits] == [(2, ())]

@@ -1,0 +1,34 @@
+"""The registry: stable ids, and a clear word about an unknown one."""
+
+from __future__ import annotations
+
+import pytest
+
+from fairbind.model import InvalidProblemError
+from fairbind.model.policy import DEFAULT_POLICY
+from fairbind.scheduling import POLICIES
+from scheduling.worlds import build_servers, build_snapshot, decide
+
+
+def test_the_ids_are_those_that_users_write() -> None:
+    assert set(POLICIES) == {"best-fit-drfh", "first-fit-drfh", "ps-dsf", "rps-dsf", "fifo"}
+    assert DEFAULT_POLICY in POLICIES
+
+
+@pytest.mark.parametrize("policy_id", sorted(POLICIES))
+def test_every_policy_says_what_it_does_and_where_it_comes_from(policy_id: str) -> None:
+    policy = POLICIES[policy_id]
+
+    assert policy.id == policy_id
+    assert all((policy.name, policy.paper, policy.turn, policy.server))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "near"), [("best-fit", "best-fit-drfh"), ("psdsf", "ps-dsf"), ("FIFO!", "'FIFO!'"), ("", "rps-dsf")]
+)
+def test_an_unknown_policy_is_named_with_the_nearest_known(wrong: str, near: str) -> None:
+    snapshot = build_snapshot(build_servers({"a": (1, 1)}), [])
+
+    with pytest.raises(InvalidProblemError, match=f"policy is {wrong!r}.*did you mean") as caught:
+        decide(snapshot, wrong)
+    assert near in str(caught.value)

@@ -1,0 +1,107 @@
+"""Reasons: counted like kube-scheduler counts, and who comes before."""
+
+from __future__ import annotations
+
+import pytest
+
+from fairbind.model import Claims, FairnessReason, Tenant
+from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot, decide
+
+
+def test_a_server_counts_once_for_each_resource_that_it_lacks() -> None:
+    servers = build_servers({"a": (1, 9, 0), "b": (1, 1, 0), "c": (9, 9, 0), "d": (9, 9, 9)})
+    placement = build_placement(servers, only=["a", "b", "c"], rejections=(("tainted", 1),))
+    snapshot = build_snapshot(servers, [build_class("t", (2, 2, 1), placement)], resources=("cpu", "memory", "gpu"))
+
+    (wait,) = decide(snapshot).waits
+
+    assert wait.rejections == (
+        ("Insufficient cpu", 2),
+        ("Insufficient gpu", 3),
+        ("Insufficient memory", 1),
+        ("tainted", 1),
+    )
+
+
+def test_a_server_with_conflicting_claims_is_not_asked_for_room() -> None:
+    servers = build_servers({"a": (1, 1), "b": (1, 1)}, claimed={"a": ["p/80"]})
+    placement = build_placement(servers, claims=Claims(frozenset({"p/80"}), frozenset({"p/80"})))
+    snapshot = build_snapshot(servers, [build_class("t", (2, 0), placement)])
+
+    assert decide(snapshot).waits[0].rejections == (("Insufficient cpu", 1), ("conflicting claims", 1))
+
+
+def test_counts_are_those_after_the_last_placement() -> None:
+    servers = build_servers({"a": (4, 4), "b": (1, 1)})
+    snapshot = build_snapshot(servers, [build_class("t", (2, 0), build_placement(servers), 3)])
+
+    (wait,) = decide(snapshot).waits
+
+    assert (wait.waiting, wait.first.name, wait.rejections) == (1, "t-2-0/0002", (("Insufficient cpu", 2),))
+
+
+def test_waits_come_by_tenant_and_turn() -> None:
+    servers = build_servers({"a": (1, 1)})
+    everywhere = build_placement(servers)
+    classes = [build_class(tenant, (demand, 2), everywhere) for tenant in "ba" for demand in (4, 3, 2)]
+
+    waits = decide(build_snapshot(servers, classes)).waits
+
+    assert [(wait.task_class.tenant, wait.first.uid) for wait in waits] == [
+        (tenant, f"{tenant}-{demand}-2-0000") for tenant in "ab" for demand in (2, 3, 4)
+    ]
+
+
+def test_the_reason_names_who_is_further_below_and_waits_for_the_same_servers() -> None:
+    """C is lowest but waits for another server; d holds nothing but waits for nothing."""
+    servers = build_servers({"x": (10, 10), "y": (10, 10)}, free={"x": (0, 0), "y": (0, 0)})
+    on_x, on_y = build_placement(servers, only=["x"]), build_placement(servers, only=["y"])
+    snapshot = build_snapshot(
+        servers,
+        [build_class("a", (1, 1), on_x), build_class("b", (1, 1), on_x), build_class("c", (1, 1), on_y)],
+        tenants=[Tenant("a", allocated_r=(6, 2)), Tenant("b", allocated_r=(2, 3)), Tenant("c"), Tenant("d")],
+    )
+
+    waits = {wait.task_class.tenant: wait.fairness for wait in decide(snapshot).waits}
+
+    assert waits == {"a": FairnessReason(0.3, "b", 0.15), "b": None, "c": None}
+    assert all(wait.fairness is None for wait in decide(snapshot, "fifo").waits)
+
+
+def test_equal_shares_are_no_reason() -> None:
+    servers = build_servers({"x": (10, 10)}, free={"x": (0, 0)})
+    everywhere = build_placement(servers)
+    snapshot = build_snapshot(
+        servers,
+        [build_class("a", (1, 1), everywhere), build_class("b", (1, 1), everywhere)],
+        tenants=[Tenant("a", allocated_r=(5, 5)), Tenant("b", allocated_r=(5, 5))],
+    )
+
+    assert all(wait.fairness is None for wait in decide(snapshot).waits)
+
+
+def test_blocked_tasks_are_nobodys_rivals() -> None:
+    servers = build_servers({"x": (10, 10)}, free={"x": (0, 0)})
+    everywhere = build_placement(servers)
+    snapshot = build_snapshot(
+        servers,
+        [build_class("a", (1, 1), everywhere), build_class("b", (1, 1), everywhere, blocked="no")],
+        tenants=[Tenant("a", allocated_r=(10, 10)), Tenant("b")],
+    )
+
+    assert [wait.fairness for wait in decide(snapshot).waits] == [None, None]
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("ps-dsf", FairnessReason(0.5, "b", 0.25)), ("best-fit-drfh", None)])
+def test_ps_dsf_compares_on_the_class_and_drfh_on_the_cluster(policy: str, expected: FairnessReason | None) -> None:
+    """By totals b is ahead because of its devices; on the servers without any, it is behind."""
+    servers = build_servers({"gpu": (2, 4), "plain": (8, 0)}, free={"gpu": (0, 0), "plain": (0, 0)})
+    plain = build_placement(servers, only=["plain"])
+    snapshot = build_snapshot(
+        servers,
+        [build_class("a", (1, 0), plain), build_class("b", (1, 0), plain)],
+        tenants=[Tenant("a", allocated_r=(4, 0)), Tenant("b", allocated_r=(2, 4))],
+        resources=("cpu", "gpu"),
+    )
+
+    assert decide(snapshot, policy).waits[0].fairness == expected
