@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import errno
 import os
+import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ from demo import interruption, keeping, view, workload
 from demo.interruption import Interrupted
 from demo.keeping import Leash
 from demo.play import Play, open_screen
-from demo.stage import DemoError, Stage, prepare
+from demo.stage import DemoError, Stage, prepare, remove_finished
 from demo.summary import compute_outcome, format_summary
 from fairbind.model.policy import DEFAULT_POLICY
 from fairbind.scheduling import POLICIES
@@ -27,8 +28,10 @@ from localplane.client import ApiError
 from localplane.failures import ToolError
 from localplane.plane import PlaneError
 from localplane.ports import NoFreePortError
+from localplane.tools import DEFAULT
 
 SHORTEST_SECONDS, FEWEST_NODES, MOST_NODES = 10, 6, 1000
+KUBECTL = "kubectl"
 LASTING_SECONDS = 60.0
 """How long a kept cluster is still fed: until pods that never end have taken the place of those that do."""
 FAILURES = (DemoError, PlaneError, ToolError, NoFreePortError, ApiError, urllib3.exceptions.HTTPError, OSError)
@@ -113,7 +116,13 @@ def run(options: Options, stack: contextlib.ExitStack, leash: Leash | None) -> i
     """Set up, play, sum up; a kept cluster then stays until somebody ends this process."""
     tenants = len(workload.TENANTS)
     print(f"fairbind shares {options.nodes} nodes between {tenants} tenants for {options.duration_seconds} s")
-    stage = prepare(stack, nodes=options.nodes, policy=options.policy, duration_seconds=options.duration_seconds)
+    stage = prepare(
+        stack,
+        nodes=options.nodes,
+        policy=options.policy,
+        duration_seconds=options.duration_seconds,
+        tool_names=DEFAULT if leash is None else (*DEFAULT, KUBECTL),
+    )
     print(flush=True)
     play = Play(stage, duration_seconds=options.duration_seconds, nodes=options.nodes, policy=options.policy)
     with open_screen(Console(highlight=False)) as screen:
@@ -138,20 +147,22 @@ def _keep(stage: Stage, play: Play, leash: Leash) -> None:
             if play.look():
                 play.feed()
             time.sleep(1.0)
+        remove_finished(stage.plane.client)
         stage.operator.wait()
 
 
 def format_kept(stage: Stage) -> str:
     """Return how to reach and how to stop a kept cluster."""
-    kubectl = stage.plane.tools.path("kubectl")
+    kubectl = stage.plane.tools.path(KUBECTL)
     return "\n".join(
         [
-            "The cluster, the operator and the tenants stay; soon only pods that never end are left.",
-            f"  export KUBECONFIG='{stage.plane.kubeconfig}'",
-            f"  '{kubectl}' get tenants",
-            f"  '{kubectl}' describe pods --namespace {workload.PINNED.namespace} | tail -4     why one waits",
+            "The cluster, the operator and the tenants stay, with pods that do not end:",
+            f"  export KUBECONFIG={shlex.quote(str(stage.plane.kubeconfig))}",
+            f"  export PATH={shlex.quote(str(kubectl.parent))}:$PATH",
+            "  kubectl get tenants",
+            f"  kubectl get events --namespace {workload.PINNED.namespace} --field-selector reason=FailedScheduling",
             f"  curl {stage.metrics.server}/metrics",
-            f"  kill {os.getpid()}                 stops everything",
+            f"  kill {os.getpid()}    stops everything",
         ]
     )
 

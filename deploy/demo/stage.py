@@ -18,7 +18,7 @@ from localplane import processes
 from localplane.client import ApiClient, ApiError, call_many
 from localplane.plane import ControlPlane
 from localplane.ports import find_free_ports
-from localplane.tools import ensure_tools
+from localplane.tools import DEFAULT, ensure_tools
 
 NAMESPACE = "fairbind-system"
 SERVICE_ACCOUNT = "fairbind"
@@ -88,11 +88,18 @@ class Stage:
         create_pods(self.plane.client, self.stream.make_missing(tenant, {}, workload.LATE_FILL))
 
 
-def prepare(stack: contextlib.ExitStack, *, nodes: int, policy: str, duration_seconds: float) -> Stage:
+def prepare(
+    stack: contextlib.ExitStack,
+    *,
+    nodes: int,
+    policy: str,
+    duration_seconds: float,
+    tool_names: Sequence[str] = DEFAULT,
+) -> Stage:
     """Build everything up to the first cycle; the stack takes it down again."""
     steps = Steps()
     with steps.step("programs of the control plane", "built once, about 12 min"):
-        tools = ensure_tools(report=steps.report)
+        tools = ensure_tools(tool_names, steps.report)
     with steps.step("etcd, API server, controllers, kwok", "about 5 s"):
         plane = stack.enter_context(ControlPlane(tools))
     with steps.step("the chart, without its Deployment", "about 3 s"):
@@ -168,6 +175,12 @@ def create_pods(api: ApiClient, pods: Sequence[Json]) -> None:
         lambda pod: api.post(f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods", pod),
         parallel=CREATING_AT_ONCE,
     )
+
+
+def remove_finished(api: ApiClient) -> None:
+    """Delete the pods that have run to their end."""
+    for tenant in workload.TENANTS:
+        api.delete(f"/api/v1/namespaces/{tenant.namespace}/pods", fieldSelector="status.phase=Succeeded")
 
 
 def find_pinned_limit(api: ApiClient) -> int:

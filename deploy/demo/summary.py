@@ -15,7 +15,7 @@ from demo.workload import GPU, PINNED
 from fairbind.model.overview import compute_jain_index
 
 WIDTH = 80
-EQUAL_ENOUGH = 0.97
+EQUAL_ENOUGH = 0.99
 SHARE_BLIND_POLICIES = ("fifo",)
 WINDOW_FRACTION = 6
 SHORTEST_WINDOW_SECONDS = 4.0

@@ -173,7 +173,7 @@ def test_a_reader_that_goes_away_ends_the_demo(folder: Path) -> None:
 def test_a_kept_cluster_can_be_used_and_stopped(folder: Path) -> None:
     demo = Demo(folder, "--duration", "10", "--keep")
     assert demo.finish() == 0, demo.text
-    kubeconfig = re.search(r"export KUBECONFIG='(.*)'", demo.text)
+    kubeconfig = re.search(r"export KUBECONFIG='(.*)'$", demo.text, re.MULTILINE)
     kill = re.search(r"kill (\d+)", demo.text)
     assert kubeconfig is not None
     assert kill is not None
