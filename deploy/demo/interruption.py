@@ -4,6 +4,8 @@ The first signal raises `Interrupted` wherever the program is, so that every `wi
 its work. More of them are ignored for a moment (a terminal, make and timeout may each send one); later ones end the
 process at once, and the children, which are tied to it, with it. The standard library only: it is loaded before all
 else.
+
+A signal that comes just before a blocking call is seen when the call returns, so whoever waits does so in short turns.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import sys
 import threading
@@ -17,6 +18,7 @@ from pathlib import Path
 from demo import interruption
 
 LET_GO = b"+"
+TURN_SECONDS = 0.5
 
 
 class Leash:
@@ -73,6 +75,8 @@ def run_on_leash(work: Callable[[Leash], int]) -> int:
 
 def _follow(pid: int, news: int) -> int:
     try:
+        while not select.select([news], [], [], TURN_SECONDS)[0]:
+            pass
         if os.read(news, 1) == LET_GO:
             return 0
     except interruption.Interrupted:

@@ -148,7 +148,8 @@ def _keep(stage: Stage, play: Play, leash: Leash) -> None:
                 play.feed()
             time.sleep(1.0)
         remove_finished(stage.plane.client)
-        stage.operator.wait()
+        while stage.operator.poll() is None:  # not wait(): see `interruption`
+            time.sleep(1.0)
 
 
 def format_kept(stage: Stage) -> str:

@@ -22,7 +22,8 @@ interruption.install()
 try:
     try:
         print("ready", flush=True)
-        time.sleep(60)
+        while True:
+            time.sleep(0.02)  # a signal between two bytecodes is noticed after the call that comes next
     finally:
         print("cleaning", flush=True)
         time.sleep({cleaning})
@@ -44,11 +45,11 @@ def work(leash):
         if {lets_go}:
             leash.let_go(Path({log!r}))
             print("alone", flush=True)
-        time.sleep(60)
+        while True:
+            time.sleep(0.02)
     except interruption.Interrupted:
         Path({log!r}).open("a").write("ended")
         return interruption.EXIT_CODE
-    return 0
 
 interruption.install()
 sys.exit(keeping.run_on_leash(work))
