@@ -117,7 +117,7 @@ class Rivals:
         common = self._get_bits(placement) & self._get_pool_bits(pool)
         for rival_level, name, rival in self._get_ranking(pool):
             if rival_level >= level:
-                return None
+                break
             if self._reach[name] & common:
                 return FairnessReason(self._get_share(account, pool), name, self._get_share(rival, pool))
         return None
