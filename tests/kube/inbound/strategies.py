@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from kube.inbound.builders import Json
+from kube.inbound.builders import SCHEDULER, Json, make_pod
 
 KEYS = ("disk", "zone", "cores")
 VALUES = ("ssd", "hdd", "1", "2", "16", "")
@@ -86,3 +86,31 @@ requests = st.fixed_dictionaries(
         "gpu.io/x": st.just("1"),
     },
 )
+repelling_terms = st.fixed_dictionaries(
+    {"topologyKey": st.just("zone"), "labelSelector": st.sampled_from([{"matchLabels": {"app": app}} for app in APPS])},
+    optional={"namespaceSelector": st.sampled_from(({}, {"matchLabels": {"env": "prod"}}))},
+)
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> Json:
+    """A pod of ours or of somebody else, waiting or bound; the caller gives it a name."""
+    spec = draw(constraints)
+    node = draw(st.none() | st.sampled_from(NODE_NAMES))
+    if draw(st.integers(0, 3)) == 0:
+        terms = {"requiredDuringSchedulingIgnoredDuringExecution": [draw(repelling_terms)]}
+        spec["affinity"] = {**spec.get("affinity", {}), "podAntiAffinity": terms}
+    if node is None and draw(st.integers(0, 3)) == 0:
+        spec["schedulingGates"] = [{"name": "g"}]
+    pod = make_pod(
+        namespace=draw(st.sampled_from(NAMESPACES)),
+        requests=draw(requests),
+        scheduler=draw(st.sampled_from((SCHEDULER, SCHEDULER, "another"))),
+        node=node,
+        labels={"app": draw(st.sampled_from(APPS))},
+        priority=draw(st.integers(0, 1)),
+        **spec,
+    )
+    if draw(st.integers(0, 3)) == 0:
+        pod["spec"]["containers"][0]["ports"] = [{"hostPort": 80}]
+    return pod
