@@ -16,6 +16,7 @@ import math
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
@@ -146,10 +147,11 @@ class ApiClient:
             extra["server_hostname"] = access.tls_server_name
         if access.proxy is not None:
             extra["proxy"] = access.proxy
+        # Quoted here: a fifth of a request's cost would go into doing it with aiohttp's params.
+        url = f"{access.server}{path}?{urlencode(query)}" if query else access.server + path
         return await self._session.request(
             method,
-            URL(access.server + path, encoded=True),
-            params=query,
+            URL(url, encoded=True),
             data=payload,
             headers=headers,
             timeout=limits,

@@ -36,9 +36,9 @@ async def test_a_request_carries_query_body_and_headers_and_returns_the_answer()
 
     async with connected(answer) as api:
         body = await api.request(
-            "PATCH", "/a/b%20c", query={"x": "1,2"}, body=b"{}", content_type="application/merge-patch+json"
+            "PATCH", "/a/b%20c", query={"x": "1 &2", "y": ""}, body=b"{}", content_type="application/merge-patch+json"
         )
-    assert body == b'["PATCH", "/a/b%20c?x=1,2", "{}"]'
+    assert body == b'["PATCH", "/a/b%20c?x=1+%262&y=", "{}"]'
 
 
 async def test_a_server_below_a_path_is_asked_below_it() -> None:
