@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairbind.model import MAX_AMOUNT, ServerTable, Snapshot, Tenant, compute_share_key
+from fairbind.model import MAX_AMOUNT, ServerTable, Snapshot, Tenant, compute_share_key, compute_weighted_share
 from fairbind.scheduling import compute_virtual_dominant_shares
 from fairbind.scheduling.levels import (
     ABSENT,
@@ -54,11 +54,12 @@ def build_cpu_and_gpu(*, held: tuple[int, ...] = (4, 0)) -> Snapshot:
     pool=st.lists(positive, min_size=3, max_size=3),
     weight=weights,
 )
-def test_a_level_is_the_share_key_of_the_model(held: list[int], pool: list[int], weight: Fraction) -> None:
+def test_levels_and_shares_are_those_of_the_model(held: list[int], pool: list[int], weight: Fraction) -> None:
     account = Account("a", held, (weight, None, weight))
 
     denominators = [weight * pool[0], None, weight * pool[2]]
     assert account.compute_level(pool) == compute_share_key(held, denominators)
+    assert account.compute_share(pool) == compute_weighted_share(held, denominators)
     assert account.compute_level([pool[0], pool[1], ABSENT]) == compute_share_key(held, [*denominators[:2], None])
 
 

@@ -63,11 +63,12 @@ class _Cycle:
             bindings.append(self._place(choice.queue, choice.server, choice.pool))
         complete = choice is None
         waiting = [queue for queue in self.queues if queue.turn is not None and queue.task_class.blocked is None]
+        stuck = [queue for queue in waiting if complete or queue.fits_nowhere]
         waits = explain_waits(
-            stuck=[queue for queue in waiting if complete or queue.fits_nowhere],
+            stuck=stuck,
             blocked=[queue for queue in self.queues if queue.task_class.blocked is not None],
             refusals=Refusals(self.snapshot, self.room),
-            rivals=Rivals(waiting, self.pools, self.snapshot) if self.policy.is_fair else None,
+            rivals=Rivals(waiting, self.pools, self.snapshot) if stuck and self.policy.is_fair else None,
         )
         return CycleReport(now, self.policy.id, tuple(bindings), waits, self._compute_shares(), complete)
 

@@ -25,7 +25,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from fairbind.model import ServerTable, Snapshot, Tenant, compute_weighted_share
+from fairbind.model import ServerTable, Snapshot, Tenant
 from fairbind.model.servers import IntArray
 from fairbind.model.shares import KEY_BITS
 
@@ -43,7 +43,8 @@ class Account:
     """What one tenant holds during a cycle, and its weights.
 
     held_r: a_i, base units, Python integers. weight_r: weight of the tenant and of the resource in it; None where r
-    does not count. version: grows with every change of held_r. terms: for each counting r its index and weight.
+    does not count. version: grows with every change of held_r. terms: for each counting r its index and the weight's
+    denominator and numerator.
     """
 
     name: str
@@ -54,9 +55,7 @@ class Account:
 
     def __post_init__(self) -> None:
         self.terms = tuple(
-            (r, weight.denominator << KEY_BITS, weight.numerator)
-            for r, weight in enumerate(self.weight_r)
-            if weight is not None
+            (r, weight.denominator, weight.numerator) for r, weight in enumerate(self.weight_r) if weight is not None
         )
 
     def add(self, share_demand_r: Sequence[int]) -> None:
@@ -73,16 +72,18 @@ class Account:
             if held > 0 and amount >= 0:
                 if amount == 0:
                     return INFINITE_LEVEL
-                level = max(level, held * factor // (divisor * amount))
+                level = max(level, (held * factor << KEY_BITS) // (divisor * amount))
         return level
 
     def compute_share(self, pool_r: Sequence[int]) -> float:
-        """Return the level on this pool for people; a resource of which nothing is left is left out."""
-        denominator_r = [
-            weight * amount if weight is not None and amount > 0 else None
-            for weight, amount in zip(self.weight_r, pool_r, strict=True)
-        ]
-        return compute_weighted_share(self.held_r, denominator_r)
+        """Return the level on this pool for people; a resource of which nothing is left is left out.
+
+        On the totals this is `compute_weighted_share` of the model, to the bit: a quotient of integers is rounded once.
+        """
+        return max(
+            (self.held_r[r] * factor / (divisor * pool_r[r]) for r, factor, divisor in self.terms if pool_r[r] > 0),
+            default=0.0,
+        )
 
 
 def compute_account(tenant: Tenant, snapshot: Snapshot) -> Account:
@@ -91,7 +92,7 @@ def compute_account(tenant: Tenant, snapshot: Snapshot) -> Account:
         tenant.weight * tenant.resource_weights.get(resource, 1) if counts and total > 0 else None
         for resource, counts, total in zip(snapshot.resources, snapshot.counts_r, snapshot.total_r, strict=True)
     )
-    return Account(tenant.name, list(tenant.allocated_r or (0,) * len(snapshot.resources)), weight_r)
+    return Account(tenant.name, list(tenant.allocated_r) or [0] * len(snapshot.resources), weight_r)
 
 
 @dataclass(slots=True)
