@@ -44,7 +44,7 @@ unit: install ## the tests that need no control plane, on the source tree
 
 .PHONY: e2e
 e2e: install ## the tests on a real control plane (FAIRBIND_KUBECONFIG=path: on that cluster)
-	$(VENV)/python -m pytest tests/e2e
+	$(VENV)/python -m pytest tests/e2e tests/local
 
 .PHONY: lint
 lint: install ## format, lint and types, without tests

@@ -18,6 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "deploy" / "local"))
+
+from localplane import launch  # noqa: E402  found by the line above
+
 BIN = Path(sys.executable).parent
 BUILD = ROOT / "build"
 WHEEL_VENV = BUILD / "wheel-venv"
@@ -48,6 +52,7 @@ def main() -> int:
     parser.add_argument("--no-tests", action="store_true", help="only what comes before the tests")
     parser.add_argument("pytest", nargs="*", help="further arguments for pytest")
     arguments = parser.parse_args()
+    launch.tie_to_parent(os.getppid())
     failed = [gate.name for gate in find_gates() if not is_passing(gate)]
     if arguments.no_tests:
         return 1 if failed else 0
@@ -121,7 +126,8 @@ def run_tests(python: Path, further: list[str]) -> tuple[int, str]:
     options = ["--durations=10", "--cov", "--cov-report=term", *further]
     if sys.stdout.isatty():
         options.append("--color=yes")
-    command = [str(python), "-m", "pytest", *options]
+    # killed with us, and the control planes with it, whatever ends this run
+    command = [sys.executable, "-I", "-S", launch.__file__, str(os.getpid()), str(python), "-m", "pytest", *options]
     last = ""
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, errors="replace") as process:
         assert process.stdout is not None

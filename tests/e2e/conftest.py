@@ -96,12 +96,13 @@ def tools(pytestconfig: pytest.Config) -> Tools:
 
 
 @pytest.fixture(scope="session")
-def plane(tools: Tools) -> Iterator[ControlPlane]:
+def plane(request: pytest.FixtureRequest, tools: Tools) -> Iterator[ControlPlane]:
     """The local control plane of this run, without nodes."""
     if KUBECONFIG_VARIABLE in os.environ:
         pytest.skip(f"needs the local control plane; {KUBECONFIG_VARIABLE} is set")
     with ControlPlane(tools) as plane:
         yield plane
+        plane.stop(keep_logs=bool(request.session.testsfailed))
 
 
 @pytest.fixture(scope="session")
