@@ -37,7 +37,7 @@ class Cluster:
     @classmethod
     def connect(cls, kubeconfig: Path, tools: Tools, plane: ControlPlane | None) -> Self:
         """Return the cluster of a kubeconfig."""
-        folder = tempfile.TemporaryDirectory(prefix="fairbind-e2e-")
+        folder = tempfile.TemporaryDirectory(prefix="fairbind-e2e-", dir=plane.directory if plane else None)
         return cls(kubeconfig, Api.connect(kubeconfig), tools, plane, folder)
 
     def __enter__(self) -> Self:
