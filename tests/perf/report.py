@@ -168,6 +168,22 @@ def find_goals(results: Results) -> list[tuple[str, str, bool]]:
             goals.append((f"idle below 3 % of a core {at}", f"{run['cores']:.1%}", run["cores"] < 0.03))
             goals.append((f"memory below 400 MiB {at}", f"{memory:.0f} MiB", memory < 400))
             goals.append((f"ready within 10 s {at}", f"{ready:.1f} s", ready < 10))
+    return goals + find_cycle_goals(results["cycle"]["figures"])
+
+
+def find_cycle_goals(figures: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, bool]]:
+    """Return the goals of the pure cycle: decisions a second on the most servers, and how that grew from the fewest."""
+    goals = []
+    for shapes in dict.fromkeys(figure["shapes"] for figure in figures):
+        by_size = {
+            figure["servers"]: figure["decisions_per_second"] for figure in figures if figure["shapes"] == shapes
+        }
+        few, many = min(by_size), max(by_size)
+        rate, ratio = by_size[many], by_size[few] / by_size[many]
+        at = f"at {many:,} servers, {shapes}"
+        goals.append((f"cycle: 20,000 decisions/s {at}", f"{rate:,.0f}/s", rate >= 20_000))
+        if few < many:
+            goals.append((f"cycle: at most twice the cost of {few:,} {at}", f"{ratio:.2f} x", ratio <= 2.0))
     return goals
 
 
