@@ -25,7 +25,7 @@ from fairbind.scheduling.fit import Score
 from fairbind.scheduling.levels import Pools
 from fairbind.scheduling.room import FloatArray, IndexArray, Room
 
-Slices = tuple[tuple[int, int], ...]
+Slices = list[tuple[int, int]]
 
 FEW = 12
 """Up to so many changed servers are scored one by one; beyond that arrays are faster (measured)."""
@@ -46,32 +46,34 @@ class Arrangement:
     """The servers that a placement allows, in the order of pool, preference, name.
 
     servers: indices, shape (n,). position_k: where each server is in it, n where it is not.
-    is_small: whether most servers are not in it. most_left_r: the most that one of its servers had left at the start.
+    is_small: whether most servers are not in it. is_identity: whether it is all servers by name.
+    most_left_r: the most that one of its servers had left at the start.
     """
 
-    __slots__ = ("_slices", "is_small", "most_left_r", "position_k", "servers")
+    __slots__ = ("_slices", "is_identity", "is_small", "most_left_r", "position_k", "servers")
 
     def __init__(self, placement: Placement, table: ServerTable, pools: Pools, room: Room) -> None:
         servers = np.flatnonzero(placement.eligible_k & table.usable_k)
         if pools.pool_k is not None or placement.preference_k is not None:
             servers, self._slices = _arrange(servers, placement, pools)
         else:
-            self._slices = {0: ((0, len(servers)),)} if len(servers) > 0 else {}
+            self._slices = {0: [(0, len(servers))]} if len(servers) > 0 else {}
         self.servers: IndexArray = servers
         count = len(table.names)
         self.is_small = len(servers) < SMALL_PART * count
+        self.is_identity = len(servers) == count and bool((servers == np.arange(count)).all())
         self.position_k: NDArray[np.intp] = np.full(count, len(servers), dtype=np.intp)
         self.position_k[servers] = np.arange(len(servers))
         self.most_left_r: list[float] = room.left_rk[:, servers].max(axis=1, initial=0.0).tolist()
 
     @property
     def pools(self) -> tuple[int, ...]:
-        """The pools in which it has a server, ascending."""
+        """The pools in which it has a server."""
         return tuple(self._slices)
 
     def get_slices(self, pool: int) -> Slices:
         """Return the pool's slices as (start, stop), the most wanted first; empty ones are left out."""
-        return self._slices.get(pool, ())
+        return self._slices[pool]
 
 
 def _arrange(servers: IndexArray, placement: Placement, pools: Pools) -> tuple[IndexArray, dict[int, Slices]]:
@@ -86,8 +88,7 @@ def _arrange(servers: IndexArray, placement: Placement, pools: Pools) -> tuple[I
     slices: dict[int, Slices] = {}
     for start, stop in pairwise(edges):
         if start < stop:
-            at = int(pool[start])
-            slices[at] = (*slices.get(at, ()), (start, stop))
+            slices.setdefault(int(pool[start]), []).append((start, stop))
     return servers[order], slices
 
 
@@ -107,7 +108,7 @@ class Shape:
         self._scores: FloatArray | None = None
         self._cursor = 0
         possible = all(demand <= arrangement.most_left_r[r] for r, demand in self._demanded)
-        self._open: dict[int, list[tuple[int, int]]] = (
+        self._open: dict[int, Slices] = (
             {pool: list(reversed(arrangement.get_slices(pool))) for pool in arrangement.pools} if possible else {}
         )
 
@@ -152,7 +153,8 @@ class Shape:
     def _score_many(self, servers: IndexArray) -> FloatArray:
         """Return the scores of servers with these indices; infinity where a task does not fit."""
         room = self._room
-        left_rn = room.left_rk.take(servers, axis=1)
+        is_whole = servers is self.arrangement.servers and self.arrangement.is_identity
+        left_rn = room.left_rk if is_whole else room.left_rk.take(servers, axis=1)
         lacks = np.zeros(len(servers), dtype=np.bool_)
         for r, demand in self._demanded:
             lacks |= left_rn[r] < demand
