@@ -10,7 +10,7 @@ from house.tree import ROOT, find_files, name_of
 LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)(?:\s+\"[^\"]*\")?\)|(?:src|href)=\"(?P<quoted>[^\"]+)\"")
 HEADING = re.compile(r"^#{1,6}\s+(?P<text>.+?)\s*#*$", re.MULTILINE)
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
-TARGET = re.compile(r"\bmake (?:-s |[A-Z]+=\S+ )*([a-z][a-z-]*)")
+TARGET = re.compile(r"\bmake (?:-s |[A-Z]+=\S+ )*([a-z][a-z0-9-]*)")
 
 
 def read(path: Path) -> str:
@@ -66,7 +66,7 @@ def test_targets_are_found_in_code_only() -> None:
 
 
 def test_documents_name_targets_that_the_makefile_has() -> None:
-    targets = set(re.findall(r"^([a-z][a-z-]*):", read(ROOT / "Makefile"), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z][a-z0-9-]*):", read(ROOT / "Makefile"), re.MULTILINE))
     named = {(name_of(page), target) for page in find_files("*.md") for target in find_targets(read(page))}
 
     assert {(page, target) for page, target in named if target not in targets} == set()

@@ -6,9 +6,9 @@ from collections import Counter
 
 import numpy as np
 import pytest
+
 from fairbind.model import Placement, PolicySettings, ServerTable, Snapshot, Task, TaskClass, Tenant
 from fairbind.scheduling import compute_server_classes, run_cycle
-
 from house.tree import ROOT
 
 ORDINARY, BIG = (32_000, 128), (32_000, 3_360)  # milli-CPU, GiB
@@ -42,7 +42,6 @@ def decide(policy: str) -> Counter[str]:
 def test_example_has_the_numbers_that_fairbind_decides(policy: str) -> None:
     pods = decide(policy)
     memory, cpu = pods["a"] * 8 / 640, pods["b"] * 2 / 160
-    print(policy, pods, memory,cpu)
     row = f"{pods['a']} pods, {memory:.0%} of the memory | {pods['b']} pods, {cpu:.0%} of the CPUs |"
 
     assert row in (ROOT / "README.md").read_text(encoding="utf-8")
