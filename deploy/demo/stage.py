@@ -26,6 +26,8 @@ OPERATOR = "fairbind"
 OPERATOR_TIMEOUT_SECONDS = 60.0
 OPERATOR_GRACE_SECONDS = 5.0
 TOKEN_SECONDS = 7 * 24 * 3600
+PORT_ATTEMPTS = 3
+PORT_TAKEN = "address already in use"
 POLL_SECONDS = 0.05
 CREATING_AT_ONCE = 32
 
@@ -120,31 +122,34 @@ def prepare(
 
 def start_operator(stack: contextlib.ExitStack, plane: ControlPlane) -> tuple[subprocess.Popen[bytes], Path, ApiClient]:
     """Start the operator as the chart's ServiceAccount and wait until it is ready; raise DemoError when it is not."""
-    program = find_operator()
     kubeconfig = plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT, lifetime_seconds=TOKEN_SECONDS)
-    address = f"127.0.0.1:{find_free_ports(1)[0]}"
+    argv: list[str | Path] = [find_operator(), "operator", "--kubeconfig", kubeconfig, "--namespace", NAMESPACE]
     log = plane.logs("fairbind-operator")
-    arguments: list[str | Path] = [
-        "operator",
-        "--kubeconfig",
-        kubeconfig,
-        "--namespace",
-        NAMESPACE,
-        "--metrics-address",
-        address,
-    ]
-    process = processes.spawn([program, *arguments], log)
-    stack.callback(processes.terminate, process, OPERATOR_GRACE_SECONDS)
-    metrics = stack.enter_context(ApiClient(f"http://{address}", timeout_seconds=10.0))
+    for attempts_left in reversed(range(PORT_ATTEMPTS)):
+        address = f"127.0.0.1:{find_free_ports(1)[0]}"
+        process = processes.spawn([*argv, "--metrics-address", address], log)
+        stack.callback(processes.terminate, process, OPERATOR_GRACE_SECONDS)
+        metrics = stack.enter_context(ApiClient(f"http://{address}", timeout_seconds=10.0))
+        try:
+            _wait_ready(process, metrics, log)
+        except DemoError as error:
+            if attempts_left and PORT_TAKEN in str(error):  # somebody was faster
+                continue
+            raise
+        break
+    return process, log, metrics
+
+
+def _wait_ready(process: subprocess.Popen[bytes], metrics: ApiClient, log: Path) -> None:
     deadline = time.monotonic() + OPERATOR_TIMEOUT_SECONDS
     while not _is_ready(metrics):
         _check_running(process, log)
         if time.monotonic() > deadline:
+            seconds = f"{OPERATOR_TIMEOUT_SECONDS:.0f} s"
             raise DemoError(
-                f"the operator is not ready after {OPERATOR_TIMEOUT_SECONDS:.0f} s:\n{processes.read_tail(log)}"
+                f"the operator is not ready after {seconds}; the end of its log:\n{processes.read_tail(log)}"
             )
         time.sleep(POLL_SECONDS)
-    return process, log, metrics
 
 
 def find_operator() -> Path:
