@@ -249,7 +249,7 @@ def compute_merge_patch(present: Mapping[str, Any], wanted: Mapping[str, Any]) -
     """Return the RFC 7386 patch that makes `wanted` of `present`; empty when they are equal.
 
     >>> compute_merge_patch({"a": 1, "b": {"c": 2, "d": 3}}, {"a": 1, "b": {"c": 4}})
-    {'b': {'c': 4, 'd': None}}
+    {'b': {'d': None, 'c': 4}}
     """
     patch: dict[str, Any] = {key: None for key in present if key not in wanted}
     for key, value in wanted.items():
