@@ -33,9 +33,13 @@ def build_example(example: dict[str, Any]) -> Snapshot:
     servers = build_servers(example["servers"])
     everywhere = build_placement(servers)
     tenants = example["tenants"]
+    classes = []
+    for name, tenant in tenants.items():
+        placement = build_placement(servers, only=tenant["only"]) if "only" in tenant else everywhere
+        classes.append(build_class(name, tenant["demand"], placement, example["tasks_each"]))
     return build_snapshot(
         servers,
-        [build_class(name, tenant["demand"], everywhere, example["tasks_each"]) for name, tenant in tenants.items()],
+        classes,
         tenants=[weigh(name, tenant.get("weight", 1)) for name, tenant in tenants.items()],
         resources=example["resources"],
     )
@@ -54,6 +58,14 @@ def test_the_printed_allocation_comes_out(name: str, policy: str) -> None:
     if "shares" in example:
         assert dict(report.weighted_shares) == {t: float(Fraction(s)) for t, s in example["shares"].items()}
     check_report(snapshot, report)
+
+
+def test_the_page_about_policies_shows_what_comes_out() -> None:
+    page = (GOLDEN.parents[1] / "docs" / "policies.md").read_text(encoding="utf-8")
+    rows = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("|")]
+
+    for policy, placed in EXAMPLES["policies-page-small-nodes"]["expected"].items():
+        assert [policy, str(placed["edge"]), str(placed["batch"])] in rows
 
 
 def test_every_printed_example_has_a_source() -> None:

@@ -97,7 +97,7 @@ class _Cycle:
         by_tenant: dict[str, list[Queue]] = {}
         for queue in open_queues:
             by_tenant.setdefault(queue.account.name, []).append(queue)
-        return [Line(queues, self.accounts[name]) for name, queues in sorted(by_tenant.items())]
+        return [Line(queues, self.accounts[name]) for name, queues in by_tenant.items()]
 
     def _get_shape(self, task_class: TaskClass) -> Shape:
         """Return the shape of a class; made when it is needed first."""
