@@ -198,8 +198,8 @@ def compare_metrics(view: View, metrics: Metrics, namespaces: Collection[str]) -
     """Fail where a metric differs from what the API's state says."""
     _compare_capacity(view, metrics)
     expected: dict[str, list[Json]] = defaultdict(list)
-    for name in view.tenants:
-        expected[name] = []
+    for name in [*view.tenants, *(f"ns/{namespace}" for namespace in namespaces)]:
+        expected[name] = []  # an implicit tenant is there only while it has pods
     for pod in view.pods:
         tenant = view.find_tenant(pod["metadata"]["namespace"])
         if tenant is not None and pod["metadata"]["namespace"] in namespaces and not is_finished(pod):
@@ -221,7 +221,9 @@ def _compare_capacity(view: View, metrics: Metrics) -> None:
         if is_system and pod["spec"].get("nodeName") in usable and not is_finished(pod):
             add(system, compute_requests(pod))
     for resource, amount in capacity.items():
-        assert metrics.value("fairbind_cluster_capacity", resource=resource) == float(amount - system.get(resource, 0))
+        seen = metrics.value("fairbind_cluster_capacity", resource=resource)
+        expected = float(amount - system.get(resource, 0))
+        assert seen == expected, f"capacity of {resource}: {seen}, not {expected}"
 
 
 def _compare_tenant(tenant: str, pods: list[Json], metrics: Metrics) -> None:
@@ -235,8 +237,9 @@ def _compare_tenant(tenant: str, pods: list[Json], metrics: Metrics) -> None:
     assert {resource: amount for resource, amount in seen.items() if amount} == {
         resource: float(amount) for resource, amount in allocated.items()
     }, f"allocated of {tenant}"
-    if bound or not tenant.startswith("ns/"):
-        assert metrics.value("fairbind_tenant_running_pods", tenant=tenant) == len(bound), f"running pods of {tenant}"
+    running = metrics.value("fairbind_tenant_running_pods", tenant=tenant)
+    assert (running or 0.0) == len(bound), f"running pods of {tenant}: {running}, not {len(bound)}"
+    assert running is not None or tenant.startswith("ns/"), f"no metrics of {tenant}"
     waiting = sum(1 for pod in pods if is_waiting(pod))
     assert metrics.total("fairbind_tenant_pending_pods", tenant=tenant) == waiting, f"pending pods of {tenant}"
     _compare_shares(tenant, allocated, metrics)

@@ -1,0 +1,215 @@
+"""How the operator begins, waits for what is missing, and ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from e2e.checks import check_cluster
+from e2e.objects import POLICIES, TENANTS, make_name, make_pod, make_tenant
+from e2e.operators import NAMESPACE
+from e2e.waiting import wait_for
+from e2e.workloads import SMALL, count_bound, create_pods, find_waiting, make_mixed_pods
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from e2e.api import Api, Json
+    from e2e.clusters import Cluster
+    from e2e.conftest import MakeNamespace, MakeNodes, StartOperator
+
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/fairbind"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+STOP_SECONDS = 10.0
+
+
+def strip(item: Json) -> Json:
+    """Return an object as it could be created again."""
+    meta = {key: item["metadata"][key] for key in ("name", "labels", "annotations") if key in item["metadata"]}
+    return {key: part for key, part in item.items() if key != "status"} | {"metadata": meta}
+
+
+def test_sigterm_finishes_what_is_in_flight_and_gives_the_lease_back(
+    cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, operator: StartOperator
+) -> None:
+    nodes(60)
+    name = namespace()
+    create_pods(cluster.api, name, make_mixed_pods(700))
+    running = operator()
+    wait_for(lambda: count_bound(cluster.api, name) >= 20, describe="some pods to be bound", pause=0.02)
+    running.send(signal.SIGTERM)
+    assert running.wait_ended(STOP_SECONDS) == 0
+    assert cluster.api.get(LEASE)["spec"]["holderIdentity"] == ""
+    assert find_waiting(cluster.api, name)  # it did not go on until nothing was left
+    operator()
+    check_cluster(cluster)
+
+
+def test_a_second_signal_ends_it_at_once(operator: StartOperator, cluster: Cluster) -> None:
+    """The first one is kept busy by an API server that does not answer."""
+    plane = cluster.plane
+    if plane is None:
+        pytest.skip("needs to freeze the API server")
+    running = operator()
+    wait_for(running.is_leader, describe="it to lead")
+    os.kill(plane.pid("kube-apiserver"), signal.SIGSTOP)
+    try:
+        running.send(signal.SIGTERM)
+        wait_for(lambda: "SIGTERM" in running.read_log(), describe="the first signal to be taken")
+        assert running.is_running
+        running.send(signal.SIGTERM)
+        assert running.wait_ended(2.0) == 128 + signal.SIGTERM
+    finally:
+        os.kill(plane.pid("kube-apiserver"), signal.SIGCONT)
+
+
+def test_an_api_server_that_does_not_answer_holds_nobody_up(cluster: Cluster, operator: StartOperator) -> None:
+    plane = cluster.plane
+    if plane is None:
+        pytest.skip("needs to freeze the API server")
+    running = operator()
+    wait_for(running.is_leader, describe="it to lead")
+    os.kill(plane.pid("kube-apiserver"), signal.SIGSTOP)
+    try:
+        wait_for(lambda: running.fetch("/readyz")[0] == 503, 15.0, "readyz to say that nobody answers")
+        assert running.fetch("/healthz")[0] == 200
+        wait_for(lambda: not running.is_leader(), 15.0, "it to know that it does not lead any more")
+        running.send(signal.SIGTERM)
+        assert running.wait_ended(STOP_SECONDS) == 0
+    finally:
+        os.kill(plane.pid("kube-apiserver"), signal.SIGCONT)
+
+
+def test_sigint_is_an_orderly_end_too(operator: StartOperator) -> None:
+    running = operator()
+    running.send(signal.SIGINT)
+    assert running.wait_ended(STOP_SECONDS) == 0
+    assert "stopped" in running.read_log(1)
+
+
+def test_an_unusable_kubeconfig_is_one_line_and_status_2(operator: StartOperator, tmp_path: Path) -> None:
+    wrong = tmp_path / "kubeconfig"
+    wrong.write_text("apiVersion: v1\nkind: Config\ncurrent-context: nowhere\n")
+    running = operator(wait=False, kubeconfig=wrong)
+    assert running.wait_ended(30.0) == 2
+    (line,) = [line for line in running.read_log().splitlines() if line.startswith("fairbind: ")]
+    assert str(wrong) in line
+
+
+@pytest.fixture
+def stranger(api: Api) -> Iterator[str]:
+    """A ServiceAccount in the operator's namespace without any rights; its rights go away after the test."""
+    name = make_name("stranger")
+    api.post(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", {"metadata": {"name": name}})
+    yield name
+    for kind in ("clusterrolebindings", f"namespaces/{NAMESPACE}/rolebindings"):
+        for binding in api.items(f"{RBAC}/{kind}"):
+            if binding["metadata"]["name"].startswith(name):
+                api.delete(f"{RBAC}/{kind}/{binding['metadata']['name']}")
+    api.delete(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{name}")
+
+
+def grant(api: Api, account: str, role: Json, number: int) -> None:
+    """Give an account a role of the chart's."""
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role["kind"], "name": role["name"]}
+    kind = (
+        "clusterrolebindings"
+        if role["kind"] == "ClusterRole" and not role.get("local")
+        else f"namespaces/{NAMESPACE}/rolebindings"
+    )
+    body = {"metadata": {"name": f"{account}-{number}"}, "subjects": [subject], "roleRef": reference}
+    api.post(f"{RBAC}/{kind}", body)
+
+
+def test_a_forbidden_verb_is_named_and_waited_for(
+    cluster: Cluster,
+    api: Api,
+    stranger: str,
+    nodes: MakeNodes,
+    namespace: MakeNamespace,
+    operator: StartOperator,
+) -> None:
+    nodes(1)
+    name = namespace()
+    create_pods(api, name, [make_pod(SMALL)])
+    running = operator(wait=False, kubeconfig=cluster.service_account_kubeconfig(NAMESPACE, stranger))
+    wait_for(lambda: running.fetch("/readyz")[0] == 503, describe="readyz to say why not")
+    wait_for(lambda: "tenants" in running.fetch("/readyz")[1] and "forbidden" in running.fetch("/readyz")[1])
+    assert running.fetch("/healthz")[0] == 200
+    assert count_bound(api, name) == 0
+    log = running.read_log(100)
+    for resource in ("pods", "nodes", "namespaces", "tenants", "schedulingpolicies"):
+        assert f'cannot list resource "{resource}"' in log, log
+    number = 0
+    for kind in ("clusterrolebindings", f"namespaces/{NAMESPACE}/rolebindings"):
+        for binding in api.items(f"{RBAC}/{kind}"):
+            subjects = binding.get("subjects") or []
+            if any(subject["name"] == "fairbind" and subject.get("namespace") == NAMESPACE for subject in subjects):
+                role = binding["roleRef"]
+                grant(api, stranger, {**role, "local": kind != "clusterrolebindings"}, number)
+                number += 1
+    running.wait_ready()
+    wait_for(lambda: count_bound(api, name) == 1, describe="the pod to be bound once it is allowed")
+
+
+def test_a_missing_crd_is_named_and_waited_for(
+    api: Api, nodes: MakeNodes, namespace: MakeNamespace, operator: StartOperator
+) -> None:
+    nodes(1)
+    name = namespace()
+    crd = api.get(f"{CRDS}/schedulingpolicies.fairbind.io")
+    default = api.get(f"{POLICIES}/default")
+    try:
+        api.delete(f"{CRDS}/schedulingpolicies.fairbind.io")
+        wait_for(lambda: not api.exists(f"{CRDS}/schedulingpolicies.fairbind.io"), describe="the CRD to be gone")
+        running = operator(wait=False)
+        wait_for(
+            lambda: "schedulingpolicies: the CRD is not installed" in running.fetch("/readyz")[1],
+            describe=lambda: f"readyz to name the CRD; it says {running.fetch('/readyz')}",
+        )
+        create_pods(api, name, [make_pod(SMALL)])
+        assert "schedulingpolicies.fairbind.io: the CRD is not installed" in running.read_log()
+    finally:
+        wait_for(lambda: create(api, CRDS, strip(crd)), describe="the CRD to be made again")
+        wait_for(lambda: create(api, POLICIES, strip(default)), describe="the policy to be made again")
+    running.wait_ready()
+    wait_for(lambda: count_bound(api, name) == 1, describe="the pod to be bound")
+
+
+def create(api: Api, path: str, body: Json) -> bool:
+    api.post(path, body)
+    return True
+
+
+def test_a_crd_that_is_made_anew_under_a_running_operator(
+    api: Api, nodes: MakeNodes, namespace: MakeNamespace, operator: StartOperator
+) -> None:
+    """Its watch ends in a way that kopf does not survive; the operator does, and goes on to bind meanwhile."""
+    nodes(1)
+    name = namespace()
+    running = operator()
+    wait_for(running.is_leader, describe="it to lead")
+    path = f"{CRDS}/tenants.fairbind.io"
+    crd = api.get(path)
+    api.delete(path)
+    wait_for(lambda: not api.exists(path), describe="the CRD to be gone")
+    create_pods(api, name, [make_pod(SMALL)])
+    wait_for(lambda: count_bound(api, name) == 1, describe="a pod to be bound without the CRD")
+    wait_for(lambda: create(api, CRDS, strip(crd)), describe="the CRD to be made again")
+    own = make_name("anew")
+    wait_for(lambda: create(api, TENANTS, make_tenant(own, namespaces=[name])), describe="a Tenant to be made")
+    try:
+        wait_for(
+            lambda: running.metrics().value("fairbind_tenant_running_pods", tenant=own) == 1.0,
+            90.0,
+            "the new Tenant to be seen",
+        )
+        wait_for(running.is_ready, describe="it to be ready again")
+    finally:
+        api.delete(f"{TENANTS}/{own}")
