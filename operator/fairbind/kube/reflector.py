@@ -30,17 +30,22 @@ from fairbind.kube.feeds import Sink, parse_version
 PAGE_SIZE = 500
 LIST_TIMEOUT_SECONDS = 60.0
 FIRST_BACKOFF_SECONDS = 0.1
-MAX_BACKOFF_SECONDS = 10.0
+MAX_BACKOFF_SECONDS = 5.0
 IDLE_TIMEOUT_SECONDS = 130.0
 """Bookmarks come about once a minute; two that are missing mean that the connection is dead."""
 WATCH_SECONDS = (300, 600)
 """The server ends a watch after a time from this range; spread, so that watches do not end together."""
+
+REMIND_AFTER_FAILURES = 20
+"""A problem that lasts is logged again after so many attempts, which is about every minute and a half."""
 
 CONNECTION = "connection"
 EXPIRED = "expired"
 UNREADABLE = "unreadable"
 
 Item = TypeVar("Item")
+
+_UNUSABLE_VERSION = frozenset({HTTPStatus.GONE, HTTPStatus.BAD_REQUEST})
 
 _log = logging.getLogger(__name__)
 
@@ -143,8 +148,6 @@ class Reflector(Generic[Item]):
                 await self._list()
             except (ApiError, TransientClusterError, msgspec.DecodeError) as error:
                 self._waiters = waiters + self._waiters
-                if isinstance(error, ApiError) and error.status == HTTPStatus.GONE:
-                    continue  # it took too long from page to page; begin anew
                 await self._back_off(error)
                 continue
             self._note_success()
@@ -182,7 +185,7 @@ class Reflector(Generic[Item]):
                 await self._back_off(error)
                 raise _HistoryLostError(UNREADABLE) from error
             except ApiError as error:
-                if error.status == HTTPStatus.GONE:
+                if error.status in _UNUSABLE_VERSION:
                     raise _HistoryLostError(EXPIRED) from error
                 await self._note_break(error)
             except TransientClusterError as error:
@@ -230,9 +233,13 @@ class Reflector(Generic[Item]):
         await self._back_off(error)
 
     async def _back_off(self, error: Exception) -> None:
-        if self.problem is None or self._failures == 0:
-            _log.warning("%s: %s; trying again", self._kind.name, error)
         self.problem = str(error)
+        if isinstance(error, ApiError) and error.status == HTTPStatus.FORBIDDEN:
+            self.problem = (
+                f"{error.message}: the operator's ClusterRole must grant it, as the one of the Helm chart does"
+            )
+        if self._failures % REMIND_AFTER_FAILURES == 0:
+            _log.warning("%s: %s; trying again", self._kind.name, self.problem)
         longest = min(FIRST_BACKOFF_SECONDS * 2 ** min(self._failures, 16), MAX_BACKOFF_SECONDS)
         self._failures += 1
         asked = error.retry_after if isinstance(error, ApiError) and error.retry_after else 0.0
