@@ -203,16 +203,19 @@ class Histories(RuleBasedStateMachine):
         outcome=st.sampled_from(("open", "bound", "failed", "postponed")),
     )
     def decide(self, data: st.DataObject, node: str, outcome: str) -> None:
-        uids = [task.uid for c in self.mirror.build_snapshot().task_classes for task in c.tasks]
-        if not uids:
-            return
-        uid = data.draw(st.sampled_from(sorted(uids)))
+        if not self.find_waiting():
+            self.create_pods([make_pod(requests={"cpu": "1"})])
+            self.hear("pods", 10**6)
+        uid = data.draw(st.sampled_from(self.find_waiting()))
         assert self.mirror.assume(uid, node)
         self.assumed[uid] = node
         if outcome == "bound" and uid in self.server.objects["pods"]:
             self.server.change(uid, lambda pod: pod["spec"].setdefault("nodeName", node))
         if outcome in {"failed", "postponed"}:
             self.forget(uid, postponed=outcome == "postponed")
+
+    def find_waiting(self) -> list[str]:
+        return sorted(task.uid for c in self.mirror.build_snapshot().task_classes for task in c.tasks)
 
     @precondition(lambda self: self.assumed)
     @rule(data=st.data(), postponed=st.booleans())
@@ -340,4 +343,4 @@ class Expected:
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestHistories.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)

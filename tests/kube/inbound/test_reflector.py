@@ -222,9 +222,9 @@ async def test_a_forbidden_verb_is_named_with_what_to_do_and_asked_for_again() -
     setting.server.faults = [ApiError(403, "Forbidden", message) for _ in range(3)]
     async with running(setting):
         await wait_until(lambda: len(setting.slept) == 2)
-        assert setting.find_problem() is not None
-        assert 'cannot list resource "pods"' in setting.find_problem()
-        assert "ClusterRole" in setting.find_problem()
+        problem = setting.find_problem() or ""
+        assert 'cannot list resource "pods"' in problem
+        assert "ClusterRole" in problem
         await setting.reflector.synced.wait()
 
 
