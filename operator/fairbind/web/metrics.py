@@ -32,7 +32,7 @@ from fairbind.model.overview import PENDING_REASONS, ClusterOverview, TenantOver
 
 BINDING_RESULTS = ("bound", "conflict", "gone", "invalid", "fenced", "failed")
 WATCHED_RESOURCES = ("pods", "nodes", "namespaces", "tenants", "schedulingpolicies")
-RESTART_REASONS = ("expired", "connection")
+RESTART_REASONS = ("expired", "connection", "unreadable")
 
 CYCLE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 POD_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)

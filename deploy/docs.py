@@ -1,0 +1,181 @@
+"""Write the references that follow from the code, or check that they are what they should be.
+
+    python deploy/docs.py            write docs/reference/metrics.md and docs/reference/cli.md
+    python deploy/docs.py --check    write nothing; exit 1 and name what differs
+
+The references of the custom resources and of the chart's values follow from YAML and are `deploy/chart.py`'s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fairbind.cli import EXIT_BAD_INPUT, EXIT_FAILURE, commands
+from fairbind.cli.logs import LOG_LEVELS
+from fairbind.model.overview import PENDING_REASONS
+from fairbind.web.metrics import (
+    BINDING_RESULTS,
+    CLUSTER_METRICS,
+    OWN_METRICS,
+    RESTART_REASONS,
+    TENANT_METRICS,
+    WATCHED_RESOURCES,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from fairbind.web.metrics import MetricSpec
+
+ROOT = Path(__file__).resolve().parents[1]
+HELP_WIDTH = 100
+MADE = "<!-- Made from the code by deploy/docs.py; change the code and run it again. -->"
+
+PENDING = {
+    "queued": "its turn has not come, its last binding failed a moment ago, or this replica does not lead",
+    "insufficient": "nodes that it may use lack room",
+    "ineligible": "no node may take it, whatever room there is",
+    "unsupported": "it asks for something that is not honoured yet",
+    "gated": "it has scheduling gates",
+}
+RESULTS = {
+    "bound": "the pod is on its node",
+    "conflict": "it was bound elsewhere, made anew under its name, gated or being deleted meanwhile",
+    "gone": "it was deleted meanwhile",
+    "invalid": "the API server will never take this binding",
+    "fenced": "this replica was about to lose the lease, or was ending, so it sent nothing",
+    "failed": "not bound for now; the log says why",
+}
+REASONS = {
+    "expired": "the API server had forgotten where the watch was (410 Gone), so everything was listed again",
+    "connection": "the connection broke and the watch went on where it was",
+    "unreadable": "something on the watch was no JSON, so everything was listed again",
+}
+
+
+def compute_metrics_page() -> str:
+    """Return the reference of the metrics."""
+    lines = [
+        "# Metrics",
+        "",
+        MADE,
+        "",
+        "Served on `/metrics` by every replica, as Prometheus text or OpenMetrics, whichever is asked for. Amounts are in",
+        "base units: cores, bytes, seconds, counts. A deleted tenant's series go away. A tenant is a Tenant's name, or",
+        "`ns/NAME` for a namespace that no Tenant claims.",
+        "",
+        "Every replica shows the cluster as it sees it; to count things once, take the leader's:",
+        "`fairbind_tenant_dominant_share and on (instance) (fairbind_leader == 1)`.",
+        "",
+        *_compute_table("Tenants", TENANT_METRICS),
+        *_compute_table("The cluster", CLUSTER_METRICS),
+        *_compute_table("The operator itself", OWN_METRICS),
+        "The usual `process_*` and `python_gc_*` metrics are there too.",
+        "",
+        "## Values of labels",
+        "",
+        *_compute_values("`reason` of `fairbind_tenant_pending_pods`: why a pod waits.", PENDING, PENDING_REASONS),
+        *_compute_values("`result` of `fairbind_bindings_total`: what became of a decision.", RESULTS, BINDING_RESULTS),
+        *_compute_values("`reason` of `fairbind_watch_restarts_total`.", REASONS, RESTART_REASONS),
+        f"`resource` of `fairbind_watch_restarts_total`: {', '.join(f'`{name}`' for name in WATCHED_RESOURCES)}.",
+        "",
+        "`server_class` of `fairbind_tenant_virtual_dominant_share`: the first node's name of a group of nodes that are",
+        "alike (capacities within the policy's `serverClassTolerance`, and equal for every waiting pod).",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _compute_table(title: str, specs: Iterable[MetricSpec]) -> Iterator[str]:
+    yield from (f"## {title}", "", "| metric | type | labels | meaning |", "|---|---|---|---|")
+    for spec in specs:
+        labels = ", ".join(f"`{label}`" for label in spec.labels)
+        yield f"| `{spec.name}` | {spec.kind} | {labels} | {spec.description} |"
+    yield ""
+
+
+def _compute_values(title: str, meanings: dict[str, str], values: Sequence[str]) -> Iterator[str]:
+    yield from (title, "", "| value | meaning |", "|---|---|")
+    for value in values:
+        yield f"| `{value}` | {meanings[value]} |"
+    yield ""
+
+
+def compute_command_page() -> str:
+    """Return the reference of the command line."""
+    lines = [
+        "# Command line",
+        "",
+        MADE,
+        "",
+        "```text",
+        *_compute_help(commands, ["fairbind"]),
+        "```",
+        "",
+        *(line for name, command in sorted(commands.commands.items()) for line in _compute_section(name, command)),
+        "## Exit status",
+        "",
+        "| status | meaning |",
+        "|---|---|",
+        "| 0 | it did what it was asked, or ended in order after SIGTERM or SIGINT |",
+        f"| {EXIT_FAILURE} | it failed; one line on stderr says why |",
+        f"| {EXIT_BAD_INPUT} | the options or the kubeconfig cannot be meant; one line on stderr says which and why |",
+        "| 130, 143 | a second SIGINT or SIGTERM ended it at once |",
+        "",
+        "A traceback is shown only with `--debug`.",
+        "",
+        "## Log",
+        "",
+        f"On stderr. Levels, from most to least: {', '.join(LOG_LEVELS)}. `debug` has every binding and every cycle;",
+        "`info` what one wants to see once (listed, leading, a new policy, ending); `warning` what is wrong outside and is",
+        "waited for. With `--log-format json` a record is a JSON object with `time`, `level`, `logger`, `message` and,",
+        "after a fault, `traceback`.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _compute_section(name: str, command: click.Command) -> Iterator[str]:
+    yield from (f"## fairbind {name}", "", "```text", *_compute_help(command, ["fairbind", name]), "```", "")
+
+
+def _compute_help(command: click.Command, path: Sequence[str]) -> list[str]:
+    """Return what --help prints, at a width that does not depend on anybody's terminal."""
+    parent = click.Context(commands, info_name=path[0], **commands.context_settings) if len(path) > 1 else None
+    settings = {**commands.context_settings, "terminal_width": HELP_WIDTH}
+    context = click.Context(command, parent=parent, info_name=path[-1], **settings)
+    return [line.rstrip() for line in command.get_help(context).splitlines()]
+
+
+def compute_outputs(root: Path) -> dict[Path, str]:
+    """Return the text of every file, by path."""
+    reference = root / "docs" / "reference"
+    return {reference / "metrics.md": compute_metrics_page(), reference / "cli.md": compute_command_page()}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write or check the files; return the exit status."""
+    parser = argparse.ArgumentParser(description="Write the references that follow from the code.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 and name the files that differ")
+    parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    differing = 0
+    for path, text in compute_outputs(options.root).items():
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        differing += 1
+        name = path.relative_to(options.root)
+        if options.check:
+            print(f"{name} is out of date: run python deploy/docs.py", file=sys.stderr)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            print(f"wrote {name}")
+    return 1 if options.check and differing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
