@@ -65,9 +65,9 @@ def compute_metrics_page() -> str:
         "",
         MADE,
         "",
-        "Served on `/metrics` by every replica, as Prometheus text or OpenMetrics, whichever is asked for. Amounts are in",
-        "base units: cores, bytes, seconds, counts. A deleted tenant's series go away. A tenant is a Tenant's name, or",
-        "`ns/NAME` for a namespace that no Tenant claims.",
+        "Served on `/metrics` by every replica, as Prometheus text or OpenMetrics, whichever is asked for. Amounts are",
+        "in base units: cores, bytes, seconds, counts. A deleted tenant's series go away. A tenant is a Tenant's name,",
+        "or `ns/NAME` for a namespace that no Tenant claims.",
         "",
         "Every replica shows the cluster as it sees it; to count things once, take the leader's:",
         "`fairbind_tenant_dominant_share and on (instance) (fairbind_leader == 1)`.",
@@ -84,8 +84,8 @@ def compute_metrics_page() -> str:
         *_compute_values("`reason` of `fairbind_watch_restarts_total`.", REASONS, RESTART_REASONS),
         f"`resource` of `fairbind_watch_restarts_total`: {', '.join(f'`{name}`' for name in WATCHED_RESOURCES)}.",
         "",
-        "`server_class` of `fairbind_tenant_virtual_dominant_share`: the first node's name of a group of nodes that are",
-        "alike (capacities within the policy's `serverClassTolerance`, and equal for every waiting pod).",
+        "`server_class` of `fairbind_tenant_virtual_dominant_share`: the first node's name of a group of nodes that",
+        "are alike (capacities within the policy's `serverClassTolerance`, and equal for every waiting pod).",
     ]
     return "\n".join(lines) + "\n"
 
@@ -131,8 +131,8 @@ def compute_command_page() -> str:
         "## Log",
         "",
         f"On stderr. Levels, from most to least: {', '.join(LOG_LEVELS)}. `debug` has every binding and every cycle;",
-        "`info` what one wants to see once (listed, leading, a new policy, ending); `warning` what is wrong outside and is",
-        "waited for. With `--log-format json` a record is a JSON object with `time`, `level`, `logger`, `message` and,",
+        "`info` what one wants to see once (listed, leading, a new policy, ending); `warning` what is wrong outside and",
+        "is waited for. With `--log-format json` a record is a JSON object with `time`, `level`, `logger`, `message` and,",
         "after a fault, `traceback`.",
     ]
     return "\n".join(lines) + "\n"

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import docs
 import pytest
 
+import docs
 from fairbind.web.metrics import METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
