@@ -131,9 +131,9 @@ def compute_command_page() -> str:
         "## Log",
         "",
         f"On stderr. Levels, from most to least: {', '.join(LOG_LEVELS)}. `debug` has every binding and every cycle;",
-        "`info` what one wants to see once (listed, leading, a new policy, ending); `warning` what is wrong outside and",
-        "is waited for. With `--log-format json` a record is a JSON object with `time`, `level`, `logger`, `message` and,",
-        "after a fault, `traceback`.",
+        "`info` what one wants to see once (listed, leading, a new policy, ending); `warning` what is wrong outside",
+        "and is waited for. With `--log-format json` a record is a JSON object with `time`, `level`, `logger`,",
+        "`message` and, after a fault, `traceback`.",
     ]
     return "\n".join(lines) + "\n"
 
