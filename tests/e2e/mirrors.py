@@ -1,0 +1,103 @@
+"""The operator's mirror on a real API server, without the rest of the operator, beside a test that is synchronous."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from fairbind.kube.api import ApiClient
+from fairbind.kube.credentials import load_credentials
+from fairbind.kube.decode import NAMESPACES, NODES, PODS
+from fairbind.kube.mirror import Mirror
+from fairbind.kube.reflector import Reflector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from pathlib import Path
+    from types import TracebackType
+
+Answer = TypeVar("Answer")
+
+PATIENCE_SECONDS = 60.0
+
+
+class LiveMirror:
+    """A mirror whose event loop has a thread of its own. restarts: what the reflectors told of, as (kind, reason)."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self._kubeconfig = kubeconfig
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="mirror", daemon=True)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._api: ApiClient | None = None
+        self.mirror = Mirror("fairbind", lambda: None)
+        self.reflectors: dict[str, Reflector[Any]] = {}
+        self.restarts: list[tuple[str, str]] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._run(self._start())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._run(self._stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(PATIENCE_SECONDS)
+        self._loop.close()
+
+    def ask(self, question: Callable[[Mirror], Answer]) -> Answer:
+        """Return what a function finds in the mirror, asked between two events."""
+
+        async def answer() -> Answer:
+            self.mirror.check_consistent()
+            return question(self.mirror)
+
+        return self._run(answer())
+
+    def wait_synced(self) -> None:
+        """Wait until everything was listed."""
+
+        async def wait() -> None:
+            for reflector in self.reflectors.values():
+                await reflector.synced.wait()
+
+        self._run(wait())
+
+    def relist(self) -> None:
+        """List all pods again."""
+        self._run(self.reflectors["pods"].relist())
+
+    def find_held(self, node: str) -> dict[str, int]:
+        """What tenants' pods hold on a node, base units; without zeros."""
+
+        def question(mirror: Mirror) -> dict[str, int]:
+            snapshot = mirror.build_snapshot()
+            index = snapshot.servers.names.index(node)
+            held_r = (snapshot.servers.capacity_kr - snapshot.servers.free_kr)[index].tolist()
+            return {resource: held for resource, held in zip(snapshot.resources, held_r, strict=True) if held}
+
+        return self.ask(question)
+
+    async def _start(self) -> None:
+        self._api = ApiClient(load_credentials(self._kubeconfig))
+        feeds = ((PODS, self.mirror.pods), (NODES, self.mirror.nodes), (NAMESPACES, self.mirror.namespaces))
+        for kind, feed in feeds:
+            reflector: Reflector[Any] = Reflector(self._api, kind, feed, on_restart=self._note)
+            self.reflectors[kind.name] = reflector
+            self._tasks.append(asyncio.create_task(reflector.run()))
+
+    async def _stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._api is not None:
+            await self._api.close()
+
+    def _note(self, kind: str, reason: str) -> None:
+        self.restarts.append((kind, reason))
+
+    def _run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_SECONDS)
