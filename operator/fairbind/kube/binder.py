@@ -206,6 +206,14 @@ class _Binding:
         self._uncertain_until: float | None = None
 
     async def carry_out(self) -> BindResult:
+        """Bind, or find out why not. When it ends as fenced, nothing that was sent can take effect any more."""
+        while (result := await self._try()) is BindResult.FENCED and self._uncertain_until is not None:
+            await self._outlive_requests()
+            if not self._binder.is_open():
+                break
+        return result
+
+    async def _try(self) -> BindResult:
         give_up_at = self._clock() + GIVE_UP_SECONDS
         attempt = 0
         while True:
@@ -268,12 +276,16 @@ class _Binding:
     def _note_uncertainty(self) -> None:
         self._uncertain_until = self._clock() + self._binder.timeout_seconds
 
+    async def _outlive_requests(self) -> None:
+        """Wait until the server has given up whatever we sent without hearing what became of it."""
+        while self._uncertain_until is not None and (delay := self._uncertain_until - self._clock()) > 0:
+            await self._binder.sleep(delay)
+
     async def _settle(self) -> BindResult:
         """Give up, but not before every request that was sent has had its end."""
         if self._uncertain_until is None:
             return BindResult.FAILED
-        while (delay := self._uncertain_until - self._clock()) > 0:
-            await self._binder.sleep(delay)
+        await self._outlive_requests()
         result = await self._look()
         return BindResult.FAILED if result is None else result
 

@@ -182,6 +182,8 @@ class Elector:
                     # Somebody else was first, or edited it. Look at once: it may be that we do not lead any more.
                     self._lease = None
                     continue
+                # If the fence was closed meanwhile, that is told before it opens anew: another may have led in between.
+                self._announce()
                 self._holds_until = started + self._lease_seconds if held else None
                 self._note_progress()
                 return held

@@ -15,7 +15,6 @@ kopf gets handlers for raw events only. It then never writes to an object: no fi
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -132,10 +131,14 @@ class CustomResources:
 
     async def _compare_regularly(self) -> None:
         """Return when a kind can no longer be listed for a reason that kopf would not survive."""
+        pause = RELIST_SECONDS
         while True:
-            await asyncio.sleep(RELIST_SECONDS)
-            if not await self._list_everything() and any(self._is_missing.values()):
+            await asyncio.sleep(pause)
+            is_listed = await self._list_everything()
+            if not is_listed and any(self._is_missing.values()):
                 return
+            # /readyz names what is wrong until a list has worked, so an outage is looked at more often.
+            pause = RELIST_SECONDS if is_listed else RETRY_SECONDS
 
     def _make_registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
@@ -209,5 +212,4 @@ async def _cancel_and_wait(tasks: Iterable[asyncio.Task[Any]]) -> None:
     tasks = list(tasks)
     for task in tasks:
         task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.gather(*tasks, return_exceptions=True)  # raises only when we are cancelled ourselves

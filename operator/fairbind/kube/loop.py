@@ -127,9 +127,10 @@ class SchedulingLoop:
                 await asyncio.sleep(max(COALESCE_SECONDS, self._last_cycle_seconds))
             self._wake.clear()
             room = MAX_OUTSTANDING - len(self._outstanding)
+            self._has_more |= room <= 0  # what woke us is not decided yet
             if self._has_more and len(self._outstanding) > LOW_WATER:
                 continue  # woken again when enough of them have ended
-            if room > 0 and self._may_decide():
+            if self._may_decide():
                 await self._decide(room)
 
     async def drain(self, timeout_seconds: float) -> bool:

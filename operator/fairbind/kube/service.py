@@ -32,7 +32,7 @@ from fairbind.kube.observer import Observer
 from fairbind.kube.recorder import Recorder, WaitingPod
 from fairbind.kube.reflector import Reflector
 from fairbind.kube.status import StatusWriter
-from fairbind.model import FairbindError
+from fairbind.model import FairbindError, Snapshot
 from fairbind.model.overview import ClusterOverview
 
 STOP_SECONDS = 8.0
@@ -88,7 +88,6 @@ class Operator:
         self._health = health
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._is_caught_up = False
-        self._is_overview_old = True
         self._overview: ClusterOverview | None = None
         self.mirror = Mirror(settings.scheduler_name, self._note_change, operator_namespace=settings.namespace)
         self.administration = Administration(self.mirror, self._note_change)
@@ -190,7 +189,6 @@ class Operator:
 
     def _note_change(self) -> None:
         """Something in the mirror changed."""
-        self._is_overview_old = True
         self.loop.wake()
 
     def _lead(self, leading: bool) -> None:  # noqa: FBT001 - the elector's callback
@@ -214,9 +212,11 @@ class Operator:
         return WaitingPod(pod.resource_version, pod.scheduled_message, pod.unsupported)
 
     async def _publish_overviews(self) -> None:
+        shown: Snapshot | None = None
         while True:
-            if self._is_overview_old or self.mirror.has_waiting or self.binder.in_flight:
-                self._is_overview_old = False
+            # A decision changes the snapshot too, although it wakes nobody; reasons change while somebody waits.
+            if self.mirror.build_snapshot() is not shown or self.mirror.has_waiting:
+                shown = self.mirror.build_snapshot()
                 self._overview = self.mirror.build_overview()
                 self._observer.overview_changed(self._overview)
             await asyncio.sleep(OVERVIEW_SECONDS)

@@ -140,6 +140,7 @@ class Process:
             self, "fairbind-system", identity=self.name, clock=self.clock, sleep=self.sleep, on_change=self._note
         )
         self.task: asyncio.Task[None] | None = None
+        self.writes_begun = 0
 
     @property
     def now(self) -> float:
@@ -174,6 +175,7 @@ class Process:
     ) -> bytes:
         """The elector's way to the server. Time limits are kept by the process, so not while it is frozen."""
         began = self.now
+        self.writes_begun += method != "GET"
         delay = self.latency() + (1.5 if self._is_troubled("slow") else 0.0)
         await asyncio.sleep(delay / 2)
         answer: bytes | Exception | None = None

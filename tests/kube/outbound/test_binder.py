@@ -284,6 +284,35 @@ class TestFence:
         assert await harness.bind() is BindResult.FENCED
         assert len(harness.server.seen) == 1
 
+    @pytest.mark.parametrize("trick", [DROPPED_AFTER, Trick(happens=True, answer=refuse(503))])
+    async def test_a_room_is_not_given_back_while_a_request_may_still_be_carried_out(
+        self, harness: Harness, trick: Trick
+    ) -> None:
+        def lose(_seen: object) -> None:
+            harness.may_bind = False
+
+        harness.server.on_request = lose
+        harness.server.tricks = [trick]
+        began = harness.now
+        assert await harness.bind() is BindResult.FENCED
+        assert harness.now >= began + BIND_TIMEOUT_SECONDS
+
+    async def test_a_lead_that_comes_back_meanwhile_finds_out_what_became_of_it(self, harness: Harness) -> None:
+        def lose(_seen: object) -> None:
+            harness.may_bind = False
+            harness.server.on_request = lambda _seen: None
+
+        async def pause_and_lead(seconds: float) -> None:
+            await harness.sleep(seconds)
+            harness.may_bind = len(harness.pauses) > 1
+
+        harness.server.on_request = lose
+        harness.server.tricks = [DROPPED_AFTER]
+        binder = harness.make_binder()
+        binder.sleep = pause_and_lead
+        assert await binder.bind("ns", "p", "uid-p", "n1") is BindResult.BOUND
+        assert harness.server.bound == [("p", "n1")]
+
     async def test_a_lead_that_ends_while_waiting_for_a_free_place_sends_nothing(self, harness: Harness) -> None:
         gate = asyncio.Event()
         harness.server.pace = gate.wait

@@ -49,7 +49,7 @@ async def start_in_turn(cluster: Cluster) -> None:
     """Start so that process 0 leads."""
     for process in cluster.processes:
         process.start()
-        await cluster.pass_time(0.5)
+        await cluster.pass_time(0.9)
     assert cluster.leaders == [0]
 
 
@@ -120,6 +120,16 @@ def test_a_frozen_leader_finds_the_fence_closed_and_does_not_lead_before_it_is_e
         assert cluster.leaders == ([1] if seconds > LEASE_SECONDS else [0])
 
     play(scenario, troubles=[Trouble(0, "freeze", 5.0, seconds)])
+
+
+@pytest.mark.parametrize("tenths", range(0, 25, 2))
+def test_a_renewal_that_was_on_its_way_when_the_leader_froze_opens_no_fence_after_the_thaw(tenths: int) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await start_in_turn(cluster)
+        await cluster.pass_time(40.0)
+        assert cluster.leaders == [1]
+
+    play(scenario, troubles=[Trouble(0, "freeze", 5.0 + tenths / 10, 20.0)], latency=lambda: 0.3)
 
 
 def test_a_leader_that_is_cut_off_stops_before_another_can_lead() -> None:
@@ -305,6 +315,29 @@ def test_a_refusal_says_what_to_do_rarely_and_the_election_goes_on_when_it_is_ov
         assert cluster.processes[0].elector.problem is None
 
     play(scenario, processes=1)
+
+
+def test_a_lead_that_was_interrupted_is_told_as_a_new_one() -> None:
+    """The other led and gave the lease back while the first was frozen in the middle of a renewal."""
+
+    async def scenario(cluster: Cluster) -> None:
+        frozen, other = cluster.processes
+        frozen.start()
+        await cluster.pass_time(0.5)
+        other.start()
+        begun = frozen.writes_begun
+        while frozen.writes_begun == begun:  # noqa: ASYNC110 - on the virtual clock
+            await asyncio.sleep(0.001)
+        cluster.server.edit(renewTime="x")  # so that the renewal fails, and the lease is looked at after the thaw
+        frozen.troubles.append(Trouble(0, "freeze", frozen.now, 30.0))
+        await cluster.pass_time(20.0)
+        assert cluster.leaders == [1]
+        await other.stop()
+        await cluster.pass_time(30.0)
+        assert cluster.leaders == [0]
+        assert [leading for _, leading in frozen.changes] == [True, False, True]
+
+    play(scenario)
 
 
 class TestRelease:

@@ -288,6 +288,21 @@ async def test_a_long_backlog_is_decided_in_pieces_that_follow_the_binder(monkey
         assert bench.observer.cycles >= 4
 
 
+async def test_a_pod_that_comes_while_the_binder_is_full_is_decided_on_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop_module, "MAX_OUTSTANDING", 4)
+    monkeypatch.setattr(loop_module, "LOW_WATER", 2)
+    async with running(slots=10) as bench:
+        bench.binder.open.clear()
+        bench.add("a", "b", "c", "d")
+        await bench.until(lambda: len(bench.binder.asked) == 4)
+        bench.add("e")
+        await asyncio.sleep(4 * loop_module.COALESCE_SECONDS)
+        bench.binder.open.set()  # nothing else will wake the loop
+        await bench.until(lambda: len(bench.recorder.bound) == 5)
+
+
 async def test_who_waits_is_told_after_a_complete_cycle() -> None:
     async with running(slots=1) as bench:
         bench.add("a", "b", "c")
