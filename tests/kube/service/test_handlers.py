@@ -49,6 +49,9 @@ async def test_after_an_outage_it_is_ready_soon(monkeypatch: pytest.MonkeyPatch)
         while health.find_unready() is None:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0.001)
         monkeypatch.setattr(handlers, "RELIST_SECONDS", 3600.0)
+        asked = api.asked
+        while api.asked < asked + 6:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.001)
         api.is_away = False
         while health.find_unready() is not None:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0.001)
