@@ -143,6 +143,7 @@ class Directory:
         self._owners: dict[str, str | None] = {}
         self._stale: set[str] = set()
         self._is_all_stale = False
+        self._states: tuple[frozenset[str], dict[str, TenantState]] | None = None
 
     @property
     def specs(self) -> Mapping[str, TenantSpec]:
@@ -159,6 +160,7 @@ class Directory:
         self._specs = {spec.name: spec for spec in specs}
         self._by_age = tuple(sorted(self._specs.values(), key=lambda spec: (spec.created, spec.name)))
         self._is_all_stale = True
+        self._states = None
 
     def set_labels(self, namespace: str, labels: Mapping[str, str] | None) -> None:
         """Note a namespace's labels; None: it is gone."""
@@ -167,6 +169,7 @@ class Directory:
         else:
             self._labels[namespace] = labels
         self._stale.add(namespace)
+        self._states = None
 
     def find_claimer(self, namespace: str) -> str | None:
         """Return the declared tenant that has this namespace, or None. As of the last `resolve`, or now if unknown."""
@@ -194,7 +197,15 @@ class Directory:
             self._owners.pop(namespace, None)
 
     def compute_states(self, counting: frozenset[str]) -> dict[str, TenantState]:
-        """Return every declared tenant's state, by name. counting: the resources that count for shares."""
+        """Return every declared tenant's state, by name; the same object as before when nothing changed.
+
+        counting: the resources that count for shares. Asked twice a second, and it costs tenants x namespaces.
+        """
+        if self._states is None or self._states[0] != counting:
+            self._states = counting, self._compute_states(counting)
+        return self._states[1]
+
+    def _compute_states(self, counting: frozenset[str]) -> dict[str, TenantState]:
         conflicts: dict[str, dict[str, str]] = {name: {} for name in self._specs}
         named = {namespace for spec in self._by_age for namespace in spec.namespaces}
         for namespace in sorted(named | self._labels.keys()):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fairbind.kube.tenants import TenantSpec, parse_tenant
+from fairbind.kube.tenants import Directory, TenantSpec, parse_tenant
 from fairbind.model import InvalidProblemError
 from kube.inbound.builders import Cluster, make_namespace, make_node, make_pod
 
@@ -204,3 +204,19 @@ def test_implicit_tenants_are_gone_with_their_last_pod() -> None:
     assert get_cores(cluster) == {"ns/x": 0}
     cluster.delete_pod(pod)
     assert get_cores(cluster) == {}
+
+
+def test_states_are_made_anew_only_when_something_changed() -> None:
+    directory = Directory(frozenset())
+    counting = frozenset({"cpu"})
+    directory.set_tenants([make_spec("a", namespaces=["x"], resourceWeights={"memory": 2})])
+    before = directory.compute_states(counting)
+    assert before["a"].missing == ("x",)
+    assert directory.compute_states(counting) is before
+    directory.set_labels("x", {})
+    assert directory.compute_states(counting)["a"].missing == ()
+    directory.set_labels("x", None)
+    assert directory.compute_states(counting)["a"].missing == ("x",)
+    assert directory.compute_states(counting | {"memory"})["a"].unknown_resources == ()
+    directory.set_tenants([])
+    assert directory.compute_states(counting) == {}
