@@ -5,7 +5,7 @@
 VENV := .venv/bin
 LOCAL := PYTHONPATH=deploy/local $(VENV)/python -m localplane
 NODES ?= 60
-export KEEP DURATION
+export KEEP POLICY DURATION
 
 # The first interpreter that really runs and is new enough: a name in PATH may be a shim that only fails.
 NO_PYTHON := $(if $(PYTHON),$(PYTHON) is not one,none is in PATH)
@@ -31,7 +31,7 @@ tools: install ## build the control plane's programs into the cache (the first t
 	@$(LOCAL) tools
 
 .PHONY: demo
-demo: install ## watch fairbind share a local cluster for a minute (KEEP=1 keeps it, DURATION=seconds, NODES=number)
+demo: install ## watch fairbind share a local cluster for a minute (KEEP=1 keeps it; POLICY=name, DURATION=seconds, NODES=number)
 	@NODES="$(NODES)" exec $(VENV)/python deploy/demo/main.py
 
 .PHONY: test

@@ -10,23 +10,27 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "deploy" / "local"))
 
-from localplane.failures import explain_failure  # noqa: E402  found by the line above
+from localplane import launch  # noqa: E402  found by the line above
+from localplane.failures import explain_failure  # noqa: E402  likewise
 
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "fairbind-stamp"
 LOCK = ROOT / "tests" / "requirements.txt"
-SOURCES = (LOCK, ROOT / "pyproject.toml", ROOT / "operator" / "fairbind" / "__init__.py", Path(__file__).resolve())
+PROJECT = ROOT / "pyproject.toml"
+VERSION = ROOT / "operator" / "fairbind" / "__init__.py"
 UNLOCKED = frozenset({"pip", "fairbind"})  # pip comes with the environment, fairbind is this tree
 REPORT_INTERVAL_SECONDS = 15.0
 
@@ -76,12 +80,19 @@ def install(stamp: str) -> None:
 
 
 def compute_stamp() -> str:
-    """Return a digest of everything that the environment depends on: lock, project, place, interpreter."""
+    """Return a digest of everything that the environment depends on: lock, package, version, place, interpreter."""
     digest = hashlib.sha256()
-    for path in SOURCES:
-        digest.update(path.read_bytes())
+    for part in (LOCK.read_bytes(), VERSION.read_bytes(), compute_packaging(PROJECT.read_text(encoding="utf-8"))):
+        digest.update(part)
     digest.update(f"{ROOT}\0{sys.base_prefix}\0{sys.version_info[:2]}".encode())
     return digest.hexdigest()
+
+
+def compute_packaging(project: str) -> bytes:
+    """Return what of a pyproject decides what is installed: not how linters and tests are set up."""
+    tables = tomllib.loads(project)
+    setuptools = tables.get("tool", {}).get("setuptools", {})
+    return json.dumps([tables["build-system"], tables["project"], setuptools], sort_keys=True).encode()
 
 
 def is_current(stamp: str) -> bool:
@@ -134,11 +145,15 @@ def compute_canonical_name(name: str) -> str:
 
 
 def run(what: str, command: list[str]) -> None:
-    """Run a command quietly, saying from time to time that it still runs; raise BootstrapError with its last words."""
+    """Run a command quietly, saying from time to time that it still runs; raise BootstrapError with its last words.
+
+    command: a Python and its arguments. It ends with this process, so that a killed make leaves nobody who installs.
+    """
     log = ROOT / ".local" / "install.log"
     started = time.monotonic()
+    tied = [command[0], "-I", "-S", launch.__file__, str(os.getpid()), *command]
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=ROOT)
+        process = subprocess.Popen(tied, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=ROOT)
         try:
             while True:
                 try:

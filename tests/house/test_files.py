@@ -57,6 +57,14 @@ def test_yaml_is_sound() -> None:
     assert run_tool(TOOLS / "yamllint", "--strict", "-c", ROOT / "tests" / "house" / "yamllint.yaml", *files) == ""
 
 
+def test_dockerfile_is_sound(tmp_path: Path) -> None:
+    bad = tmp_path / "Dockerfile"
+    bad.write_text("FROM python:latest\nRUN cd /src && pip install fairbind\n", encoding="utf-8")
+
+    assert run_tool(TOOLS / "hadolint", "--no-color", ROOT / "deploy" / "Dockerfile") == ""
+    assert "DL3007" in run_tool(TOOLS / "hadolint", "--no-color", bad)
+
+
 def test_files_are_short() -> None:
     lengths = {name_of(path): len(path.read_bytes().splitlines()) for path in find_python("operator", "deploy")}
 
@@ -150,4 +158,6 @@ def test_package_has_one_licence() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
     assert project["license"] == "Apache-2.0"
-    assert "Apache License" in (ROOT / "LICENSE").read_text(encoding="utf-8")
+    licence = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert "Apache License" in licence
+    assert "END OF TERMS AND CONDITIONS" in licence

@@ -33,6 +33,17 @@ def test_another_stamp_is_not_current() -> None:
     assert not bootstrap.is_current("other")
 
 
+def test_only_what_is_installed_makes_the_environment_anew() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    linted = project.replace("line-length = 120", "line-length = 100")
+    commanded = project.replace('fairbind = "fairbind.cli:main"', 'fairbind = "fairbind.cli:other"')
+    assert project not in (linted, commanded)
+
+    before = bootstrap.compute_packaging(project)
+    assert bootstrap.compute_packaging(linted) == before
+    assert bootstrap.compute_packaging(commanded) != before
+
+
 @pytest.mark.parametrize(
     ("output", "words"),
     [
