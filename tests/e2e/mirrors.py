@@ -10,7 +10,7 @@ from fairbind.kube.api import ApiClient
 from fairbind.kube.credentials import load_credentials
 from fairbind.kube.decode import NAMESPACES, NODES, PODS
 from fairbind.kube.mirror import Mirror
-from fairbind.kube.reflector import Reflector
+from fairbind.kube.reflector import PAGE_SIZE, Reflector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -25,8 +25,9 @@ PATIENCE_SECONDS = 60.0
 class LiveMirror:
     """A mirror whose event loop has a thread of its own. restarts: what the reflectors told of, as (kind, reason)."""
 
-    def __init__(self, kubeconfig: Path) -> None:
+    def __init__(self, kubeconfig: Path, page_size: int = PAGE_SIZE) -> None:
         self._kubeconfig = kubeconfig
+        self._page_size = page_size
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="mirror", daemon=True)
         self._tasks: list[asyncio.Task[None]] = []
@@ -85,7 +86,9 @@ class LiveMirror:
         self._api = ApiClient(load_credentials(self._kubeconfig))
         feeds = ((PODS, self.mirror.pods), (NODES, self.mirror.nodes), (NAMESPACES, self.mirror.namespaces))
         for kind, feed in feeds:
-            reflector: Reflector[Any] = Reflector(self._api, kind, feed, on_restart=self._note)
+            reflector: Reflector[Any] = Reflector(
+                self._api, kind, feed, on_restart=self._note, page_size=self._page_size
+            )
             self.reflectors[kind.name] = reflector
             self._tasks.append(asyncio.create_task(reflector.run()))
 
@@ -95,6 +98,13 @@ class LiveMirror:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._api is not None:
             await self._api.close()
+        await self._wait_closed()
+
+    async def _wait_closed(self) -> None:
+        """TLS connections say goodbye after the session was closed; the loop must not end before."""
+        selector: Any = self._loop._selector  # type: ignore[attr-defined]
+        while len(selector.get_map()) > 1:  # noqa: ASYNC110  no event says it; what is left is the loop's own
+            await asyncio.sleep(0.01)
 
     def _note(self, kind: str, reason: str) -> None:
         self.restarts.append((kind, reason))
