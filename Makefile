@@ -27,7 +27,7 @@ install: ## install the pinned dependencies and fairbind itself into .venv
 	@$(FIND_PYTHON); exec "$$python" deploy/bootstrap.py
 
 .PHONY: tools
-tools: install ## build the control plane's programs into the cache (the first time takes about 10 minutes)
+tools: install ## build the control plane's programs into the cache (about 12 minutes the first time)
 	@$(LOCAL) tools
 
 .PHONY: demo

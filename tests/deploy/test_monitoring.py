@@ -21,7 +21,7 @@ from fairbind.web.metrics import (
     Metrics,
     MetricSpec,
 )
-from promtool import ensure_promtool
+from localplane.tools import ensure_tools
 
 ALERTS = Path(__file__).parents[2] / "deploy" / "alerts"
 DASHBOARD = Path(__file__).parents[2] / "deploy" / "dashboard" / "fairbind.json"
@@ -34,8 +34,15 @@ LABEL_VALUES = {
 
 
 @pytest.fixture(scope="session")
-def promtool() -> Path:
-    return ensure_promtool()
+def promtool(pytestconfig: pytest.Config) -> Path:
+    """Promtool; a first build takes minutes, so its progress is shown past pytest's capture."""
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+
+    def report(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            print(line, flush=True)
+
+    return ensure_tools(["promtool"], report).path("promtool")
 
 
 def run_promtool(promtool: Path, *arguments: object, stdin: str = "") -> str:

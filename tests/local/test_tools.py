@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -95,7 +96,8 @@ def test_a_tool_that_was_not_asked_for_says_how_to_build_it() -> None:
 
 def test_every_tool_is_pinned_in_its_module() -> None:
     for tool in TOOLS.values():
-        assert f"\t{tool.package}\n" in (module.MODULES / tool.module / "go.mod").read_text()
+        wanted = (module.MODULES / tool.module / "go.mod").read_text(encoding="utf-8")
+        assert re.search(rf"^(tool |\t){re.escape(tool.package)}$", wanted, re.MULTILINE), tool.name
 
 
 def test_last_words_stand_for_an_unknown_failure() -> None:

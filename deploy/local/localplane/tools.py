@@ -1,4 +1,4 @@
-"""The control plane's binaries, built from pinned Go modules and cached outside the tree.
+"""The control plane's binaries and those wanted beside it, built from pinned Go modules and cached outside the tree.
 
 A binary's place in the cache is named after everything that decides its content (go.mod, go.sum, flags, platform), so
 a second clone builds nothing and a changed pin never meets an old binary. Builds wait for each other by a lock; a
@@ -51,6 +51,7 @@ TOOLS: Mapping[str, Tool] = {
         Tool("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", 30),
         Tool("kwok", "cluster", "sigs.k8s.io/kwok/cmd/kwok", 150),
         Tool("helm", "cluster", "helm.sh/helm/v4/cmd/helm", 40),
+        Tool("promtool", "promtool", "github.com/prometheus/prometheus/cmd/promtool", 120),
     )
 }
 DEFAULT = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok", "helm")
@@ -146,7 +147,7 @@ def _build(go: Path, tool: Tool, folder: Path, position: str, report: Callable[[
     partial = folder / f".{tool.name}.partial"
     log = folder.parent / f"{tool.name}.log"
     log.unlink(missing_ok=True)
-    argv: list[str | Path] = [go, "build", *_compute_flags(), "-o", partial, tool.package]
+    argv: list[str | Path] = [go, "build", *_compute_flags(tool.module), "-o", partial, tool.package]
     expectation = tool.build_seconds * MEASURED_CORES / max(1, os.cpu_count() or 1)
     cores = f"{os.cpu_count()} cores" if os.cpu_count() != 1 else "1 core"
     line = f"building {tool.name} {position}, about {_describe_duration(expectation)} on {cores} if idle"
@@ -176,12 +177,19 @@ def _compute_folder(cache: Path, module: str) -> Path:
     digest = hashlib.sha256()
     for name in ("go.mod", "go.sum"):
         digest.update((MODULES / module / name).read_bytes())
-    digest.update("\0".join([*_compute_flags(), sys.platform, platform.machine()]).encode())
+    digest.update("\0".join([*_compute_flags(module), sys.platform, platform.machine()]).encode())
     return cache / "tools" / digest.hexdigest()[:16] / "bin"
 
 
-def _compute_flags() -> list[str]:
-    """Without the version variables everything calls itself v0.0.0-master."""
+def _compute_flags(module: str) -> list[str]:
+    """Return what decides how the programs of a module are built.
+
+    Without the version variables Kubernetes' programs call themselves v0.0.0-master; without its tag promtool consists
+    mostly of the service discoveries of clouds.
+    """
+    plain = ["-trimpath", "-buildvcs=false"]
+    if module == "promtool":
+        return [*plain, "-ldflags=-s -w", "-tags=remove_all_sd"]
     major, minor, _ = KUBERNETES_VERSION
     version = "v" + ".".join(str(number) for number in KUBERNETES_VERSION)
     variables = {
@@ -191,7 +199,7 @@ def _compute_flags() -> list[str]:
         "k8s.io/client-go/pkg/version.gitVersion": version,
     }
     assignments = " ".join(f"-X {name}={text}" for name, text in variables.items())
-    return ["-trimpath", "-buildvcs=false", f"-ldflags=-s -w {assignments}"]
+    return [*plain, f"-ldflags=-s -w {assignments}"]
 
 
 def _compute_environment(go: Path) -> dict[str, str]:
