@@ -25,6 +25,8 @@ from localplane import launch  # noqa: E402  found by the line above
 BIN = Path(sys.executable).parent
 BUILD = ROOT / "build"
 WHEEL_VENV = BUILD / "wheel-venv"
+# What follows dies with us, and builds and control planes with it, whatever ends this run.
+TIED = (sys.executable, "-I", "-S", launch.__file__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ def is_passing(gate: Gate) -> bool:
     started = time.monotonic()
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "deploy" / "local")} if gate.name == "tools" else None
     is_quiet = gate.name != "tools"
-    result = subprocess.run(gate.command, cwd=ROOT, capture_output=is_quiet, text=True, check=False, env=environment)
+    command = [*TIED, str(os.getpid()), *gate.command]
+    result = subprocess.run(command, cwd=ROOT, capture_output=is_quiet, text=True, check=False, env=environment)
     verdict = "ok" if result.returncode == 0 else "FAILED"
     if result.returncode != 0 and is_quiet:
         print(result.stdout + result.stderr, end="", flush=True)
@@ -115,7 +118,8 @@ def build_test_environment() -> Path | None:
 
 def is_done(command: list[str]) -> bool:
     """Run a step of the build; its output is shown when it fails."""
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    tied = [*TIED, str(os.getpid()), *command]
+    result = subprocess.run(tied, cwd=ROOT, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         print(result.stdout + result.stderr, end="", flush=True)
     return result.returncode == 0
@@ -126,8 +130,7 @@ def run_tests(python: Path, further: list[str]) -> tuple[int, str]:
     options = ["--durations=10", "--cov", "--cov-report=term", *further]
     if sys.stdout.isatty():
         options.append("--color=yes")
-    # killed with us, and the control planes with it, whatever ends this run
-    command = [sys.executable, "-I", "-S", launch.__file__, str(os.getpid()), str(python), "-m", "pytest", *options]
+    command = [*TIED, str(os.getpid()), str(python), "-m", "pytest", *options]
     last = ""
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, errors="replace") as process:
         assert process.stdout is not None

@@ -70,8 +70,8 @@ def test_failed_gates_count_as_failed_tests() -> None:
 
 
 def test_a_gate_that_fails_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert gates.is_passing(gates.Gate("yes", ["true"]))
-    assert not gates.is_passing(gates.Gate("no", ["sh", "-c", "echo why; exit 3"]))
+    assert gates.is_passing(gates.Gate("yes", ["/bin/true"]))
+    assert not gates.is_passing(gates.Gate("no", ["/bin/sh", "-c", "echo why; exit 3"]))
 
     output = capsys.readouterr().out
     assert "yes: ok (" in output

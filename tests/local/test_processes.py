@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import textwrap
@@ -65,6 +66,33 @@ def test_child_dies_when_the_parent_ends_by_itself(tmp_path: Path) -> None:
     with parent:
         parent.wait()
         wait_for(lambda: not is_alive(child), "the child to die")
+
+
+COMPILES = """
+    import time
+    script = "sleep 1000 & echo $! > grandchild; wait"
+    processes.spawn([Path("/bin/sh"), "-c", script], Path("log"), with_offspring=True)
+    while not Path("grandchild").exists() or not Path("grandchild").read_text().endswith("\\n"):
+        time.sleep(0.01)
+    print(Path("grandchild").read_text(), flush=True)
+    time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_offspring_dies_when_the_parent_is_killed(number: signal.Signals, tmp_path: Path) -> None:
+    parent, grandchild = start_parent(COMPILES, tmp_path)
+    with parent:
+        assert is_alive(grandchild)
+        parent.send_signal(number)
+        parent.wait()
+        wait_for(lambda: not is_alive(grandchild), "the grandchild to die")
+
+
+@pytest.mark.parametrize(("script", "status"), [("exit 3", 3), ("kill -9 $$", -9)])
+def test_keeper_ends_as_its_program_does(script: str, status: int, tmp_path: Path) -> None:
+    with processes.spawn([Path("/bin/sh"), "-c", script], tmp_path / "log", with_offspring=True) as keeper:
+        assert keeper.wait() == status % 256
 
 
 def test_child_outlives_the_thread_that_asked_for_it(tmp_path: Path) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from local.waiting import is_alive, wait_for
 from localplane import tools as module
 from localplane.failures import ToolError, explain_failure
 from localplane.tools import TOOLS, ensure_tools
@@ -18,6 +20,7 @@ FAKE_GO = """#!/bin/sh
 test "$1" = env && { echo go1.99.0; exit 0; }
 echo "$*" >> "$FAKE_LOG"
 case "$FAKE_MODE" in
+  slow) sleep 1000 & echo $! > "$FAKE_LOG.compiler"; wait;;
   fail) echo "$FAKE_WORDS" >&2; exit 1;;
 esac
 while test "$1" != -o; do shift; done
@@ -58,6 +61,17 @@ def test_two_processes_build_once(fake_go: Path) -> None:
 
     assert [process.wait() for process in started] == [0, 0, 0]
     assert len(fake_go.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_compilers_die_with_whoever_asked_for_the_build(fake_go: Path, number: signal.Signals) -> None:
+    noted = fake_go.with_name("notes.compiler")
+    environment = {**os.environ, "PYTHONPATH": str(Path(module.__file__).parents[1]), "FAKE_MODE": "slow"}
+    command = [sys.executable, "-m", "localplane", "tools"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as asking:
+        wait_for(lambda: noted.exists() and noted.read_text().endswith("\n"), "the compiler to run")
+        asking.send_signal(number)
+    wait_for(lambda: not is_alive(int(noted.read_text())), "the compiler to die")
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ class _Request:
     log: Path
     environment: Mapping[str, str] | None
     directory: Path | None
+    with_offspring: bool
     answer: Future[subprocess.Popen[bytes]]
 
 
@@ -41,7 +42,13 @@ class _Spawner:
         self._pid = 0
 
     def spawn(
-        self, argv: list[str], log: Path, environment: Mapping[str, str] | None, directory: Path | None
+        self,
+        argv: list[str],
+        log: Path,
+        environment: Mapping[str, str] | None,
+        directory: Path | None,
+        *,
+        with_offspring: bool,
     ) -> subprocess.Popen[bytes]:
         with self._lock:
             if self._thread is None or self._pid != os.getpid():  # a fork takes no threads along
@@ -50,7 +57,7 @@ class _Spawner:
                 self._thread = threading.Thread(target=self._serve, name="spawner", daemon=True)
                 self._thread.start()
         answer: Future[subprocess.Popen[bytes]] = Future()
-        self._requests.put(_Request(argv, log, environment, directory, answer))
+        self._requests.put(_Request(argv, log, environment, directory, with_offspring, answer))
         return answer.result()
 
     def _serve(self) -> None:
@@ -63,7 +70,8 @@ class _Spawner:
 
 
 def _start(request: _Request) -> subprocess.Popen[bytes]:
-    launcher = [sys.executable, "-I", "-S", str(LAUNCHER), str(os.getpid())]
+    mode = ["--group"] if request.with_offspring else []
+    launcher = [sys.executable, "-I", "-S", str(LAUNCHER), *mode, str(os.getpid())]
     with request.log.open("ab") as output:
         return subprocess.Popen(
             [*launcher, *request.argv],
@@ -85,12 +93,16 @@ def spawn(
     *,
     environment: Mapping[str, str] | None = None,
     directory: Path | None = None,
+    with_offspring: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start a program that dies with this process; its output is appended to ``log``.
 
-    argv: the program as an absolute path, then its arguments. The pid of the result is the program's own.
+    argv: the program as an absolute path, then its arguments. The pid of the result is the program's own, and that of
+    its process group. with_offspring: what the program starts dies with this process too; the pid is then that of a
+    keeper, which leads the group.
     """
-    return _SPAWNER.spawn([str(argument) for argument in argv], log, environment, directory)
+    words = [str(argument) for argument in argv]
+    return _SPAWNER.spawn(words, log, environment, directory, with_offspring=with_offspring)
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

@@ -153,7 +153,8 @@ def _build(go: Path, tool: Tool, folder: Path, position: str, report: Callable[[
     line = f"building {tool.name} {position}, about {_describe_duration(expectation)} on {cores} if idle"
     started = time.monotonic()
     report(line)
-    process = processes.spawn(argv, log, environment=_compute_environment(go), directory=MODULES / tool.module)
+    settings, module = _compute_environment(go), MODULES / tool.module
+    process = processes.spawn(argv, log, environment=settings, directory=module, with_offspring=True)
     try:
         while process.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
