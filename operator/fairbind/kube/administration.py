@@ -67,7 +67,7 @@ class Administration:
         _report_new_problems("SchedulingPolicy", problems, self.invalid_policies)
         self.invalid_policies = problems
         if settings != self._settings:
-            _log.info("policy: %s", settings or "the defaults, for want of a valid SchedulingPolicy 'default'")
+            _log.info("policy: %s", _describe(settings))
         self._settings = settings
         self._world.set_policy(settings)
         self._on_change()
@@ -77,3 +77,14 @@ def _report_new_problems(kind: str, problems: Mapping[str, str], known: Mapping[
     for name, problem in problems.items():
         if known.get(name) != problem:
             _log.warning("%s %s is left out: %s", kind, name, problem)
+
+
+def _describe(settings: PolicySettings | None) -> str:
+    if settings is None:
+        return f"{_describe(PolicySettings())} (the defaults; there is no valid SchedulingPolicy {APPLIED_NAME!r})"
+    parts = [settings.policy, f"server class tolerance {settings.server_class_tolerance:g}"]
+    if settings.fairness_resources is not None:
+        parts.append(f"shares count {', '.join(settings.fairness_resources)}")
+    if settings.server_selector:
+        parts.append(f"nodes with {', '.join(f'{key}={value}' for key, value in settings.server_selector)}")
+    return "; ".join(parts)

@@ -127,6 +127,7 @@ class Operator:
             self.administration,
             find_overview=lambda: self._overview,
             find_states=self.mirror.tenant_states,
+            find_unknown_resources=lambda: self.mirror.unknown_fairness_resources,
             may_write=self.elector.may_bind,
             count_bindings=lambda: self.binder.in_flight,
         )

@@ -52,6 +52,7 @@ class StatusWriter:
         *,
         find_overview: Callable[[], ClusterOverview | None],
         find_states: Callable[[], Mapping[str, TenantState]],
+        find_unknown_resources: Callable[[], Sequence[str]],
         may_write: Callable[[], bool],
         count_bindings: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
@@ -60,6 +61,7 @@ class StatusWriter:
         self._administration = administration
         self._find_overview = find_overview
         self._find_states = find_states
+        self._find_unknown_resources = find_unknown_resources
         self._may_write = may_write
         self._count_bindings = count_bindings
         self._clock = clock
@@ -78,7 +80,7 @@ class StatusWriter:
         overview = self._find_overview()
         if overview is None or not self._may_write():
             return
-        states = self._find_states()
+        states, unknown = self._find_states(), self._find_unknown_resources()
         tenants = {tenant.name: tenant for tenant in overview.tenants}
         invalid = self._administration.invalid_tenants
         wanted: dict[tuple[str, str], tuple[KubeObject, dict[str, Any]]] = {}
@@ -87,7 +89,7 @@ class StatusWriter:
             wanted[TENANTS, name] = (item, status)
         for name, item in self._administration.policies.objects.items():
             problem = self._administration.invalid_policies.get(name)
-            wanted[POLICIES, name] = (item, compute_policy_status(item, problem))
+            wanted[POLICIES, name] = (item, compute_policy_status(item, problem, unknown))
         self._written = {key: entry for key, entry in self._written.items() if key in wanted}
         for (kind, name), (item, status) in wanted.items():
             if self._may_write():
@@ -162,21 +164,31 @@ def compute_tenant_status(
     }
 
 
-def compute_policy_status(policy_object: KubeObject, problem: str | None) -> dict[str, Any]:
-    """Return the whole status of a SchedulingPolicy, its conditions without times."""
+def compute_policy_status(
+    policy_object: KubeObject, problem: str | None, unknown_resources: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the whole status of a SchedulingPolicy, its conditions without times.
+
+    problem: what is wrong with its spec, or None. unknown_resources: fairness resources that no node has.
+    """
     generation = policy_object["metadata"].get("generation", 0)
-    is_ignored = policy_object["metadata"]["name"] != APPLIED_NAME
-    if is_ignored:
+    if policy_object["metadata"]["name"] != APPLIED_NAME:
         message = f"Only the SchedulingPolicy named {APPLIED_NAME!r} applies; this one has no effect."
         ready = _make_condition("Ready", "False", "Ignored", message, generation)
         ignored = _make_condition("Ignored", "True", "OtherName", message, generation)
+        return {"observedGeneration": generation, "conditions": [ignored, ready]}
+    if problem is not None:
+        shortcoming = "InvalidSpec", f"The defaults apply instead: {problem}"
+    elif unknown_resources:
+        shortcoming = "UnknownResource", f"No node has these fairness resources: {_join(unknown_resources)}."
     else:
-        ignored = _make_condition("Ignored", "False", "Applied", "The name says that it applies.", generation)
-        if problem is None:
-            ready = _make_condition("Ready", "True", "Applied", "Applies to every cycle.", generation)
-        else:
-            message = f"The defaults apply instead: {problem}"
-            ready = _make_condition("Ready", "False", "InvalidSpec", message, generation)
+        shortcoming = None
+    ready = (
+        _make_condition("Ready", "True", "Applied", "Applies to every cycle.", generation)
+        if shortcoming is None
+        else _make_condition("Ready", "False", *shortcoming, generation)
+    )
+    ignored = _make_condition("Ignored", "False", "Applied", "The name says that it applies.", generation)
     return {"observedGeneration": generation, "conditions": [ignored, ready]}
 
 

@@ -119,6 +119,13 @@ def test_only_the_default_policy_applies(name: str, problem: str | None, ready: 
         assert problem in found["message"]
 
 
+def test_fairness_resources_that_no_node_has_are_named() -> None:
+    status = compute_policy_status({"metadata": {"name": "default", "generation": 1}}, None, ["example.com/x"])
+    ready = find_condition(status, "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "UnknownResource")
+    assert "example.com/x" in ready["message"]
+
+
 def test_times_stay_while_a_condition_does_not_turn() -> None:
     status = compute_tenant_status(TENANT, OVERVIEW, make_state(), None)
     first = keep_transition_times(status, {}, "2026-01-01T00:00:00Z")
