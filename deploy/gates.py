@@ -8,6 +8,7 @@ the failed gates too.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -25,6 +26,8 @@ from localplane import launch  # noqa: E402  found by the line above
 BIN = Path(sys.executable).parent
 BUILD = ROOT / "build"
 WHEEL_VENV = BUILD / "wheel-venv"
+COVERAGE = BUILD / "coverage.json"
+LEAST_BRANCHES_PERCENT = 95
 # What follows dies with us, and builds and control planes with it, whatever ends this run.
 TIED = (sys.executable, "-I", "-S", launch.__file__)
 
@@ -65,6 +68,10 @@ def main() -> int:
         failed.append("wheel")
         python = Path(sys.executable)
     status, closing_line = run_tests(python, arguments.pytest)
+    if status != 0 and not re.search(r"\b[1-9]\d* (failed|errors?)\b", closing_line):
+        failed.append("pytest")
+    if not arguments.pytest and not has_enough_branches(COVERAGE):
+        failed.append("coverage")
     if failed:
         print(f"gates that failed: {', '.join(failed)}", flush=True)
         print(compute_closing_line(closing_line, len(failed)), flush=True)
@@ -127,7 +134,9 @@ def is_done(command: list[str]) -> bool:
 
 def run_tests(python: Path, further: list[str]) -> tuple[int, str]:
     """Run pytest, show what it prints and return its exit status and closing line."""
-    options = ["--durations=10", "--cov", "--cov-report=term", *further]
+    BUILD.mkdir(exist_ok=True)
+    COVERAGE.unlink(missing_ok=True)
+    options = ["--durations=10", "--cov", "--cov-report=term", f"--cov-report=json:{COVERAGE}", *further]
     if sys.stdout.isatty():
         options.append("--color=yes")
     command = [*TIED, str(os.getpid()), str(python), "-m", "pytest", *options]
@@ -138,6 +147,23 @@ def run_tests(python: Path, further: list[str]) -> tuple[int, str]:
             print(line, end="", flush=True)
             last = line.strip() or last
     return process.returncode, last
+
+
+def has_enough_branches(file: Path) -> bool:
+    """Tell whether the tests took enough of the inner packages' branches; say how many when not.
+
+    Nothing is said when all is well: then the line of the tests is the last one. Coverage's own limit counts lines too.
+    """
+    if not file.exists():
+        print(f"{file} was not written", flush=True)
+        return False
+    totals = json.loads(file.read_text(encoding="utf-8"))["totals"]
+    percent: float = 100.0 * totals["covered_branches"] / max(1, totals["num_branches"])
+    if percent < LEAST_BRANCHES_PERCENT:
+        print(
+            f"{percent:.1f} % of the inner packages' branches are covered, not {LEAST_BRANCHES_PERCENT} %", flush=True
+        )
+    return percent >= LEAST_BRANCHES_PERCENT
 
 
 def compute_closing_line(pytest_line: str, failed_gates: int) -> str:

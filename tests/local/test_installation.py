@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -67,6 +68,19 @@ def test_failed_gates_count_as_failed_tests() -> None:
     assert gates.compute_closing_line("= 5 passed in 1s =", 1) == "1 failed, 5 passed"
     assert gates.compute_closing_line("2 failed, 5 passed, 3 skipped in 1s", 2) == "4 failed, 5 passed, 3 skipped"
     assert gates.compute_closing_line("", 1) == "1 failed, 0 passed"
+
+
+@pytest.mark.parametrize(("covered", "is_enough"), [(95, True), (94, False)])
+def test_branches_are_judged_by_themselves(
+    covered: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, is_enough: bool
+) -> None:
+    file = tmp_path / "coverage.json"
+    totals = {"covered_lines": 1000, "num_statements": 1000, "covered_branches": covered, "num_branches": 100}
+    file.write_text(json.dumps({"totals": totals}), encoding="utf-8")
+
+    assert gates.has_enough_branches(file) == is_enough
+    assert ("94.0 %" in capsys.readouterr().out) != is_enough
+    assert not gates.has_enough_branches(tmp_path / "nothing")
 
 
 def test_a_gate_that_fails_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
