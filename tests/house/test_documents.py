@@ -5,6 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+import yaml
+
+from fairbind.cli import main
+from fairbind.web.metrics import METRICS
 from house.tree import ROOT, find_files, name_of
 
 LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)(?:\s+\"[^\"]*\")?\)|(?:src|href)=\"(?P<quoted>[^\"]+)\"")
@@ -70,3 +75,64 @@ def test_documents_name_targets_that_the_makefile_has() -> None:
     named = {(name_of(page), target) for page in find_files("*.md") for target in find_targets(read(page))}
 
     assert {(page, target) for page, target in named if target not in targets} == set()
+
+
+def find_unknown_metrics(text: str) -> set[str]:
+    """Return what looks like a metric of ours and is none; `_bucket` and the like belong to histograms."""
+    names = {spec.name for spec in METRICS}
+    parts = {
+        f"{spec.name}_{part}" for spec in METRICS if spec.kind == "histogram" for part in ("bucket", "sum", "count")
+    }
+    prefixes = {name[:end] for name in names for end in range(len(name)) if name[:end].endswith("_")}
+    return set(re.findall(r"\bfairbind_[a-z_]+", text)) - names - parts - prefixes
+
+
+def test_unknown_metrics_are_found() -> None:
+    assert find_unknown_metrics("`fairbind_leader`, `fairbind_tenant_`, `fairbind_leaders`") == {"fairbind_leaders"}
+
+
+def test_documents_name_metrics_that_there_are() -> None:
+    pages = find_files("README.md", "SECURITY.md", "docs/*.md")
+
+    assert {(name_of(page), name) for page in pages for name in find_unknown_metrics(read(page))} == set()
+
+
+def test_documents_name_options_that_the_command_has(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["operator", "--help"]) == 0
+    options = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) | {"--version"}
+    calls = [
+        (name_of(page), option)
+        for page in find_files("README.md", "docs/*.md")
+        for call in re.findall(r"fairbind operator( [^`\n]*)", read(page))
+        for option in re.findall(r"--[a-z-]+", call)
+    ]
+
+    assert calls
+    assert [call for call in calls if call[1] not in options] == []
+
+
+def test_documents_name_values_that_the_chart_has() -> None:
+    values = yaml.safe_load(read(ROOT / "charts" / "fairbind" / "values.yaml"))
+    groups = "|".join(values)
+    named = {
+        (name_of(page), path)
+        for page in find_files("README.md", "docs/*.md")
+        for path in re.findall(rf"(?:`|--set )((?:{groups})\.[A-Za-z.]+)\b", read(page))
+    }
+
+    assert named
+    assert {(page, path) for page, path in named if not has_value(values, path.split("."))} == set()
+
+
+def has_value(values: object, path: list[str]) -> bool:
+    return not path or (isinstance(values, dict) and path[0] in values and has_value(values[path[0]], path[1:]))
+
+
+def test_reasons_of_conditions_are_what_the_operator_gives() -> None:
+    code = "".join(read(path) for path in find_files("operator/fairbind/kube/*.py"))
+    page = read(ROOT / "docs" / "operate.md")
+    sections = re.findall(r"^### A \w+ is not ready$(.*?)(?=^###|\Z)", page, re.MULTILINE | re.DOTALL)
+    reasons = [reason for section in sections for reason in re.findall(r"^\| `(\w+)`", section, re.MULTILINE)]
+
+    assert len(sections) == 2
+    assert [reason for reason in reasons if f'"{reason}"' not in code] == []
