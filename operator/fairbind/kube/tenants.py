@@ -137,7 +137,8 @@ class Directory:
 
     def __init__(self, system_namespaces: frozenset[str]) -> None:
         self._system = system_namespaces
-        self._by_age: tuple[TenantSpec, ...] = ()
+        self._named: dict[str, list[TenantSpec]] = {}
+        self._selecting: list[TenantSpec] = []
         self._specs: dict[str, TenantSpec] = {}
         self._labels: dict[str, Mapping[str, str]] = {}
         self._owners: dict[str, str | None] = {}
@@ -158,7 +159,11 @@ class Directory:
     def set_tenants(self, specs: Iterable[TenantSpec]) -> None:
         """Replace all declared tenants."""
         self._specs = {spec.name: spec for spec in specs}
-        self._by_age = tuple(sorted(self._specs.values(), key=lambda spec: (spec.created, spec.name)))
+        self._named = {}
+        for spec in self._specs.values():
+            for namespace in spec.namespaces:
+                self._named.setdefault(namespace, []).append(spec)
+        self._selecting = [spec for spec in self._specs.values() if spec.selector is not None]
         self._is_all_stale = True
         self._states = None
 
@@ -199,19 +204,14 @@ class Directory:
     def compute_states(self, counting: frozenset[str]) -> dict[str, TenantState]:
         """Return every declared tenant's state, by name; the same object as before when nothing changed.
 
-        counting: the resources that count for shares. Asked twice a second, and it costs tenants x namespaces.
+        counting: the resources that count for shares. Asked twice a second.
         """
         if self._states is None or self._states[0] != counting:
             self._states = counting, self._compute_states(counting)
         return self._states[1]
 
     def _compute_states(self, counting: frozenset[str]) -> dict[str, TenantState]:
-        conflicts: dict[str, dict[str, str]] = {name: {} for name in self._specs}
-        named = {namespace for spec in self._by_age for namespace in spec.namespaces}
-        for namespace in sorted(named | self._labels.keys()):
-            claimers = [spec.name for spec in self._by_age if self._claims(spec, namespace)]
-            for name in claimers[1:]:
-                conflicts[name][namespace] = claimers[0]
+        conflicts = self._compute_conflicts()
         return {
             name: TenantState(
                 name=name,
@@ -231,12 +231,23 @@ class Directory:
             anew.set_labels(namespace, labels)
         return anew
 
-    def _compute_claimer(self, namespace: str) -> str | None:
-        return next((spec.name for spec in self._by_age if self._claims(spec, namespace)), None)
+    def _compute_conflicts(self) -> dict[str, dict[str, str]]:
+        conflicts: dict[str, dict[str, str]] = {name: {} for name in self._specs}
+        for namespace in sorted(self._named.keys() | self._labels.keys()):
+            claimers = self._find_claimers(namespace)
+            for younger in claimers[1:]:
+                conflicts[younger][namespace] = claimers[0]
+        return conflicts
 
-    def _claims(self, spec: TenantSpec, namespace: str) -> bool:
-        if namespace in spec.namespaces:
-            return True
-        if spec.selector is None or namespace in self._system or namespace not in self._labels:
-            return False
-        return spec.selector.is_met_by(self._labels[namespace])
+    def _compute_claimer(self, namespace: str) -> str | None:
+        return next(iter(self._find_claimers(namespace)), None)
+
+    def _find_claimers(self, namespace: str) -> list[str]:
+        """Return the names of all who claim a namespace, the one who has it first."""
+        claimers = {spec.name: spec for spec in self._named.get(namespace, ())}
+        if self._selecting and namespace not in self._system and namespace in self._labels:
+            labels = self._labels[namespace]
+            for spec in self._selecting:
+                if spec.selector is not None and spec.selector.is_met_by(labels):
+                    claimers[spec.name] = spec
+        return [spec.name for spec in sorted(claimers.values(), key=lambda spec: (spec.created, spec.name))]
