@@ -107,7 +107,7 @@ class NodeColumns:
     def __init__(self, nodes: Sequence[NodeFacts], server_selector: Sequence[tuple[str, str]]) -> None:
         self._nodes = nodes
         self._labels = [dict(node.labels) for node in nodes]
-        self._columns: dict[str, tuple[CodeArray, list[str]]] = {}
+        self._columns: dict[str, tuple[CodeArray, dict[str, int]]] = {}
         self._masks: dict[Requirement, BoolArray] = {}
         self._selector = server_selector
         self._taint_sets: list[tuple[Taint, ...]] = []
@@ -150,13 +150,17 @@ class NodeColumns:
     def _match(self, requirement: Requirement) -> BoolArray:
         mask_k = self._masks.get(requirement)
         if mask_k is None:
-            code_k, values = self._get_column(requirement.key)
+            code_k, codes = self._get_column(requirement.key)
             # The last entry answers for absent keys: their code, -1, is the last index.
-            answers = [requirement.is_met_by(value) for value in values] + [requirement.is_met_by(None)]
-            mask_k = self._masks[requirement] = np.array(answers, dtype=np.bool_)[code_k]
+            answers = np.zeros(len(codes) + 1, dtype=np.bool_)
+            if requirement.operator == "In":  # by far the most frequent, and host names have a value for each node
+                answers[[codes[value] for value in requirement.values if value in codes]] = True
+            else:
+                answers[:] = [*map(requirement.is_met_by, codes), requirement.is_met_by(None)]
+            mask_k = self._masks[requirement] = answers[code_k]
         return mask_k
 
-    def _get_column(self, key: str) -> tuple[CodeArray, list[str]]:
+    def _get_column(self, key: str) -> tuple[CodeArray, dict[str, int]]:
         column = self._columns.get(key)
         if column is None:
             codes: dict[str, int] = {}
@@ -166,7 +170,7 @@ class NodeColumns:
                 np.int32,
                 len(self._labels),
             )
-            column = self._columns[key] = (code_k, list(codes))
+            column = self._columns[key] = (code_k, codes)
         return column
 
 
