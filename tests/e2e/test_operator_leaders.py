@@ -16,7 +16,7 @@ from e2e.checks import check_cluster, check_metrics
 from e2e.objects import make_name, make_pod
 from e2e.operators import NAMESPACE
 from e2e.waiting import never, wait_for
-from e2e.workloads import SMALL, count_bound, create_pods, make_mixed_pods
+from e2e.workloads import SMALL, count_bindings, count_bound, create_pods, make_mixed_pods
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,7 +115,7 @@ def test_a_leader_that_was_frozen_binds_nothing_before_it_leads_again(
     audit_log = cluster.plane.audit_log
     nodes(40)
     name = namespace()
-    pods = make_mixed_pods(400)
+    pods = make_mixed_pods(300)
     (first, first_token), (second, second_token) = (
         make_credentials(cluster, tmp_path),
         make_credentials(cluster, tmp_path),
@@ -123,11 +123,11 @@ def test_a_leader_that_was_frozen_binds_nothing_before_it_leads_again(
     old = operator(kubeconfig=first)
     wait_for(old.is_leader, describe="the first to lead")
     new = operator(kubeconfig=second)
-    create_pods(cluster.api, name, pods[:250])
-    wait_for(lambda: count_bound(cluster.api, name) >= 20, describe="some pods to be bound", pause=0.02)
+    create_pods(cluster.api, name, pods[:200])
+    wait_for(lambda: count_bindings(old) >= 10, describe="some pods to be bound", pause=0.02)
     old.freeze()
     wait_for(new.is_leader, TAKE_OVER_SECONDS, "the standby to lead")
-    create_pods(cluster.api, name, pods[250:])  # something to bind for whoever believes that it leads
+    create_pods(cluster.api, name, pods[200:])  # something to bind for whoever believes that it leads
     old.thaw()
     wait_for(lambda: count_bound(cluster.api, name) == len(pods), describe="all pods to be bound")
     wait_for(lambda: old.is_ready() and not old.is_leader(), describe="the thawed one to see that it does not lead")

@@ -7,12 +7,14 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from e2e.checks import check_cluster
 from e2e.objects import POLICIES, TENANTS, make_name, make_pod, make_tenant
 from e2e.operators import NAMESPACE
 from e2e.waiting import wait_for
-from e2e.workloads import SMALL, count_bound, create_pods, find_waiting, make_mixed_pods
+from e2e.workloads import SMALL, count_bindings, count_bound, create_pods, find_waiting, make_mixed_pods
+from localplane.ports import find_free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,11 +39,11 @@ def strip(item: Json) -> Json:
 def test_sigterm_finishes_what_is_in_flight_and_gives_the_lease_back(
     cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, operator: StartOperator
 ) -> None:
-    nodes(60)
+    nodes(40)
     name = namespace()
-    create_pods(cluster.api, name, make_mixed_pods(700))
+    create_pods(cluster.api, name, make_mixed_pods(500))
     running = operator()
-    wait_for(lambda: count_bound(cluster.api, name) >= 20, describe="some pods to be bound", pause=0.02)
+    wait_for(lambda: count_bindings(running) >= 10, describe="some pods to be bound", pause=0.02)
     running.send(signal.SIGTERM)
     assert running.wait_ended(STOP_SECONDS) == 0
     assert cluster.api.get(LEASE)["spec"]["holderIdentity"] == ""
@@ -99,6 +101,24 @@ def test_an_unusable_kubeconfig_is_one_line_and_status_2(operator: StartOperator
     assert running.wait_ended(30.0) == 2
     (line,) = [line for line in running.read_log().splitlines() if line.startswith("fairbind: ")]
     assert str(wrong) in line
+
+
+def test_an_api_server_that_is_not_there_yet_is_waited_for(
+    cluster: Cluster, operator: StartOperator, tmp_path: Path
+) -> None:
+    (port,) = find_free_ports(1)
+    settings = yaml.safe_load(cluster.operator_kubeconfig().read_text())
+    settings["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(settings))
+    running = operator(wait=False, kubeconfig=kubeconfig)
+    wait_for(lambda: "pods: " in running.fetch("/readyz")[1], describe="readyz to say what it waits for")
+    status, text = running.fetch("/readyz")
+    assert status == 503
+    assert str(port) in text
+    assert running.fetch("/healthz")[0] == 200
+    assert running.metrics().value("fairbind_leader") == 0.0
+    assert running.stop() == 0
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from e2e.objects import make_pod
 from e2e.waiting import wait_for
 from e2e.workloads import (
     SMALL,
+    count_bindings,
     count_bound,
     create_pods,
     delete_pods,
@@ -37,14 +38,14 @@ def test_an_operator_killed_in_the_middle_of_many_binds(
     cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
 ) -> None:
     api = cluster.api
-    nodes(150)
+    nodes(100)
     first, second = namespace(), namespace()
     tenant(namespaces=[first])
     tenant(namespaces=[second], weight=3)
     for name in (first, second):
         create_pods(api, name, make_mixed_pods(1000))
     victim = operator()
-    wait_for(lambda: count_bound(api, first) + count_bound(api, second) >= 300, describe="some pods to be bound")
+    wait_for(lambda: count_bindings(victim) >= 300, describe="some pods to be bound", pause=0.02)
     victim.kill()
     assert find_waiting(api, first)
     running = operator()
@@ -63,7 +64,7 @@ def test_a_restart_of_the_api_server_and_a_lost_history(
     name = namespace()
     running = operator()
     create_pods(api, name, make_mixed_pods(200))
-    wait_for(lambda: count_bound(api, name) >= 20, describe="some pods to be bound")
+    wait_for(lambda: count_bindings(running) >= 20, describe="some pods to be bound", pause=0.02)
     plane.stop_component("kube-apiserver", kill=True)
     wait_for(lambda: running.fetch("/readyz")[0] == 503, 15.0, "readyz to say that the API server is away")
     assert running.fetch("/healthz")[0] == 200

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from e2e.api import Api, Json
+    from e2e.operators import Operator
 
 SMALL = {"cpu": "1", "memory": "1Gi"}
 SHAPES = (
@@ -60,6 +61,11 @@ def find_bound(api: Api, namespace: str) -> list[Json]:
 
 def count_bound(api: Api, namespace: str) -> int:
     return len(find_bound(api, namespace))
+
+
+def count_bindings(operator: Operator) -> float:
+    """Return how many pods an operator says it has bound: much cheaper to ask than the API server."""
+    return operator.metrics().total("fairbind_bindings_total", result="bound")
 
 
 def find_condition(pod: Json) -> Json:
