@@ -202,7 +202,7 @@ class Mirror:
     def build_overview(self) -> ClusterOverview:
         """Return who holds what and who waits."""
         snapshot = self.build_snapshot()
-        return build_overview(snapshot, self._accounts.by_name, list(self._queues.values()), self._servers.index)
+        return build_overview(snapshot, self._accounts.by_name, list(self._queues.values()))
 
     def check_consistent(self) -> None:
         """Compare the books with books that are made anew from what the API said. Slow; for tests.
@@ -321,6 +321,8 @@ class Mirror:
         if self._directory.namespaces.get(name) != labels:
             self._directory.set_labels(name, labels)
             self._repulsion.note_labels(name)
+            if name not in self._by_namespace:
+                self._directory.forget(name)
             self._touch()
 
     def _settle_tenants(self) -> None:

@@ -7,7 +7,7 @@ capacities of usable nodes. What is shown as allocated is the requests themselve
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
@@ -32,17 +32,15 @@ def to_people_units(resource: str, amount: int) -> float:
     return amount / MILLI if resource == CPU else float(amount)
 
 
-def build_overview(
-    snapshot: Snapshot, accounts: Mapping[str, Account], queues: Iterable[TaskQueue], index: Mapping[str, int]
-) -> ClusterOverview:
-    """Return the overview of a snapshot and the books that it was made from. index: of the nodes by name."""
+def build_overview(snapshot: Snapshot, accounts: Mapping[str, Account], queues: Iterable[TaskQueue]) -> ClusterOverview:
+    """Return the overview of a snapshot and the books that it was made from."""
     pending: dict[str, Counter[str]] = {name: Counter() for name in accounts}
     backlogged: set[str] = set()
     for queue in queues:
         pending[queue.key.tenant][queue.reason] += len(queue.tasks)
         if queue.is_placeable and queue.reason != INELIGIBLE:
             backlogged.add(queue.key.tenant)
-    virtual = _compute_virtual_shares(snapshot, accounts, index)
+    virtual = _compute_virtual_shares(snapshot, accounts)
     tenants = []
     for tenant in snapshot.tenants:
         account = accounts[tenant.name]
@@ -100,20 +98,20 @@ def _compute_denominators(tenant: Tenant, snapshot: Snapshot) -> list[Fraction |
     ]
 
 
-def _compute_virtual_shares(
-    snapshot: Snapshot, accounts: Mapping[str, Account], index: Mapping[str, int]
-) -> dict[str, dict[str, float]]:
+def _compute_virtual_shares(snapshot: Snapshot, accounts: Mapping[str, Account]) -> dict[str, dict[str, float]]:
     """Return the virtual dominant shares, without weights, on the classes where each tenant holds most."""
-    classes = {name: _find_classes(account, snapshot, index) for name, account in accounts.items()}
+    class_of = dict(zip(snapshot.servers.names, snapshot.servers.class_k.tolist(), strict=True))
+    names = snapshot.servers.class_names
+    classes = {name: [names[number] for number in _find_classes(a, class_of)] for name, a in accounts.items()}
     unweighted = tuple(Tenant(tenant.name, allocated_r=tenant.allocated_r) for tenant in snapshot.tenants)
     return compute_virtual_dominant_shares(replace(snapshot, tenants=unweighted), classes)
 
 
-def _find_classes(account: Account, snapshot: Snapshot, index: Mapping[str, int]) -> Sequence[str]:
+def _find_classes(account: Account, class_of: Mapping[str, int]) -> list[int]:
+    """Return the numbers of the classes on which a tenant has most of its pods."""
     counts: Counter[int] = Counter()
-    class_k = snapshot.servers.class_k
     for node, pods in account.nodes.items():
-        if node in index:
-            counts[int(class_k[index[node]])] += pods
+        if node in class_of:
+            counts[class_of[node]] += pods
     most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MOST_CLASSES]
-    return [snapshot.servers.class_names[number] for number, _ in most]
+    return [number for number, _ in most]

@@ -327,6 +327,19 @@ def test_what_a_placed_pod_repels_stays_out_of_its_domain_until_it_is_gone() -> 
     cluster.mirror.check_consistent()
 
 
+def test_of_two_pods_that_repel_each_closes_its_own_domain() -> None:
+    cluster = make_cluster(*ZONES, labels={"app": "web"})
+    affinity = repel({"app": "web"})
+    others = [make_pod(f"r-{node}", scheduler="another", node=node, affinity=affinity) for node in ("a1", "b1")]
+    cluster.add_pods(*others)
+    assert cluster.find_eligible("uid-pod") == {"x1"}
+    cluster.delete_pod(others[0])
+    assert cluster.find_eligible("uid-pod") == {"a1", "a2", "x1"}
+    cluster.add_pods(make_pod("r-a2", scheduler="another", node="a2", affinity=affinity))
+    assert cluster.find_eligible("uid-pod") == {"x1"}
+    cluster.mirror.check_consistent()
+
+
 def test_a_repelled_pod_that_comes_later_is_kept_away_too() -> None:
     cluster = make_cluster(*ZONES)
     place_repelling(cluster, repel({"app": "web"}))
