@@ -100,18 +100,16 @@ class World:
         if not candidates:
             return None
         level, name = min(candidates)[:2]
-        first_of: dict[int | None, int] = {}  # for each pool the class whose turn it is there
-        for _, _, _, n, pool in sorted(c for c in candidates if c[:2] == (level, name)):
-            first_of.setdefault(pool, n)
-        _, _, n, pool = min(
-            (self.begin(level, n, pool), -1 if pool is None else pool, n, pool) for pool, n in first_of.items()
-        )
+        leading = [c[2:] for c in candidates if c[:2] == (level, name)]
+        if level == (False, Fraction(0)) and self.policy != "fifo":
+            # Who holds nothing begins with its first task, in the pool of which the task takes the least part.
+            _, _, _, n, pool = min((turn, self.part(n, pool), rank(pool), n, pool) for turn, n, pool in leading)
+        else:
+            _, _, n, pool = min((rank(pool), turn, n, pool) for turn, n, pool in leading)
         return n, pool
 
-    def begin(self, level: Level, n: int, pool: int | None) -> Level:
-        """Who holds nothing yet begins where the task takes the least part; this is that part, else always 0."""
-        if level != (False, Fraction(0)) or self.policy == "fifo":
-            return False, Fraction(0)
+    def part(self, n: int, pool: int | None) -> Level:
+        """The part of the pool that one task of the class takes: the level of who holds just this."""
         task_class = self.snapshot.task_classes[n]
         held = self.held[task_class.tenant]
         self.held[task_class.tenant] = list(task_class.share_demand_r)
@@ -160,6 +158,10 @@ class World:
         self.claimed[k] |= task_class.placement.claims.taken
         held = self.held[task_class.tenant]
         self.held[task_class.tenant] = [a + b for a, b in zip(held, task_class.share_demand_r, strict=True)]
+
+
+def rank(pool: int | None) -> int:
+    return -1 if pool is None else pool
 
 
 def check_report(snapshot: Snapshot, report: CycleReport) -> None:

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairbind.model import Bind, CycleReport, InvalidProblemError, PolicySettings, Snapshot, TaskClass
+from fairbind.model import Bind, CycleReport, InvalidProblemError, PolicySettings, Snapshot
 from fairbind.scheduling.checks import check_snapshot
-from fairbind.scheduling.filling import Filling, Line, Queue, compute_arrival, compute_turn
+from fairbind.scheduling.filling import Filling
 from fairbind.scheduling.levels import Pools, compute_account
+from fairbind.scheduling.lines import Line, Queue, compute_arrival, compute_turn
 from fairbind.scheduling.policies import Policy, get_policy
 from fairbind.scheduling.room import Room
-from fairbind.scheduling.shapes import Arrangement, Shape
+from fairbind.scheduling.shapes import Shapes
 from fairbind.scheduling.waits import Refusals, Rivals, explain_waits
 
 
@@ -48,9 +49,7 @@ class _Cycle:
         self.policy = policy
         self.room = Room(snapshot.servers)
         self.pools: Pools = policy.build_pools(snapshot)
-        self.fit = policy.build_fit(snapshot)
-        self.arrangements: dict[int, Arrangement] = {}
-        self.shapes: dict[tuple[tuple[int, ...], int], Shape] = {}
+        self.shapes = Shapes(snapshot.servers, self.pools, self.room, policy.build_fit(snapshot))
         tenants = sorted(snapshot.tenants, key=lambda tenant: tenant.name)
         self.accounts = {tenant.name: compute_account(tenant, snapshot) for tenant in tenants}
         self.queues = self._build_queues()
@@ -82,7 +81,7 @@ class _Cycle:
                 task_class.tasks if is_fair else sorted(task_class.tasks, key=compute_arrival),
                 account=self.accounts[task_class.tenant],
                 rule=compute_turn if is_fair else compute_arrival,
-                build_shape=self._get_shape,
+                shapes=self.shapes,
             )
             for task_class in self.snapshot.task_classes
         ]
@@ -93,25 +92,11 @@ class _Cycle:
         """Return the lines in the order of their names: one for each tenant with tasks, or one for all."""
         open_queues = [queue for queue in self.queues if queue.task_class.blocked is None]
         if not self.policy.is_fair:
-            return [Line(open_queues, None)]
+            return [Line(open_queues, None, self.pools)]
         by_tenant: dict[str, list[Queue]] = {}
         for queue in open_queues:
             by_tenant.setdefault(queue.account.name, []).append(queue)
-        return [Line(queues, self.accounts[name]) for name, queues in by_tenant.items()]
-
-    def _get_shape(self, task_class: TaskClass) -> Shape:
-        """Return the shape of a class; made when it is needed first."""
-        placement = task_class.placement
-        key = task_class.demand_r, id(placement)
-        shape = self.shapes.get(key)
-        if shape is None:
-            arrangement = self.arrangements.get(id(placement))
-            if arrangement is None:
-                arrangement = Arrangement(placement, self.snapshot.servers, self.pools, self.room)
-                self.arrangements[id(placement)] = arrangement
-            score = self.fit.build_score(task_class.demand_r)
-            shape = self.shapes[key] = Shape(task_class.demand_r, placement, arrangement, score, self.room)
-        return shape
+        return [Line(queues, self.accounts[name], self.pools) for name, queues in by_tenant.items()]
 
     def _place(self, queue: Queue, server: int, pool: int) -> Bind:
         """Take the queue's first task, and let room, pool and account follow."""

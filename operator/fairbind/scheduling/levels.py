@@ -21,19 +21,24 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairbind.model import ServerTable, Snapshot, Tenant
+from fairbind.model import TOLERANCE, ServerTable, Snapshot, Tenant
 from fairbind.model.servers import IntArray
 from fairbind.model.shares import KEY_BITS
+from fairbind.scheduling.room import FloatArray, IndexArray
 
 INFINITE_LEVEL = 1 << 4096
 """Above every level that real amounts and weights can give."""
 
 ABSENT = -1
 """Stands in a pool for a resource that the pool never had or that does not count."""
+
+FEW = 32
+"""Up to so many pools are compared exactly at once; beyond that an approximation first leaves out most (measured)."""
 
 _LOW_BITS = 32
 
@@ -101,15 +106,24 @@ class Pools:
 
     amount_pr: c, Python integers, ABSENT where a resource does not count. pool_k: each server's pool; None: one for
     all. residual: whether a placement takes from the pool. version_p: grows with every change of the pool.
+    inverse_rp: 1 / c as float64, 0 where a resource does not count, infinity where nothing is left, shape (R, P).
+    kind_p: pools of equal amounts have equal numbers.
     """
 
     amount_pr: list[list[int]]
     pool_k: NDArray[np.int32] | None = None
     residual: bool = False
     version_p: list[int] = field(init=False)
+    inverse_rp: FloatArray = field(init=False)
+    kind_p: list[int] = field(init=False)
+    _kinds: dict[tuple[int, ...], int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.version_p = [0] * len(self.amount_pr)
+        count = len(self.amount_pr)
+        self.version_p, self.kind_p = [0] * count, [0] * count
+        self.inverse_rp = np.zeros((len(self.amount_pr[0]) if count else 0, count))
+        for pool in range(count):
+            self._follow(pool)
 
     def take(self, pool: int, demand_r: Sequence[int]) -> None:
         """Take a task's demand from a residual pool; other pools stay as they are."""
@@ -119,6 +133,49 @@ class Pools:
             for r, demand in enumerate(demand_r):
                 if demand > 0 and amount_r[r] > 0:
                     amount_r[r] -= demand
+            self._follow(pool)
+
+    def _follow(self, pool: int) -> None:
+        """Let inverse and kind follow the amounts."""
+        amount_r = self.amount_pr[pool]
+        self.inverse_rp[:, pool] = [1 / amount if amount > 0 else inf if amount == 0 else 0.0 for amount in amount_r]
+        self.kind_p[pool] = self._kinds.setdefault(tuple(amount_r), len(self._kinds))
+
+
+def find_least_level(
+    account: Account, pools: Pools, among: IndexArray, held_r: Sequence[int] | None = None
+) -> tuple[int, int]:
+    """Return the least level on one of these pools, exactly, and its pool, the first of equals.
+
+    among: indices of pools, ascending, not empty. held_r: if not what the account holds now.
+    """
+    if len(among) > FEW:
+        level_n = _compute_approximate_levels(account, pools, among, held_r)
+        # Rounding errors are far below the tolerance, so the least is among these; which one it is, integers say.
+        among = among[level_n <= level_n.min() * (1 + TOLERANCE)]
+    first_of: dict[int, int] = {}
+    for pool in among.tolist():
+        if pools.kind_p[pool] not in first_of:
+            first_of[pools.kind_p[pool]] = pool
+    return min((account.compute_level(pools.amount_pr[pool], held_r), pool) for pool in first_of.values())
+
+
+def find_zero_levels(account: Account, pools: Pools, among: IndexArray) -> IndexArray:
+    """Return those of the pools where the account holds nothing that counts."""
+    zero_pools: IndexArray = among[_compute_approximate_levels(account, pools, among, None) == 0]
+    return zero_pools
+
+
+def _compute_approximate_levels(
+    account: Account, pools: Pools, among: IndexArray, held_r: Sequence[int] | None
+) -> FloatArray:
+    """Return levels as float64, shape of `among`; zero and infinite ones are exactly that."""
+    level_n: FloatArray = np.zeros(len(among))
+    held_r = account.held_r if held_r is None else held_r
+    for r, factor, divisor in account.terms:
+        if held_r[r] > 0:
+            np.maximum(level_n, pools.inverse_rp[r][among] * (held_r[r] * factor / divisor), out=level_n)
+    return level_n
 
 
 def compute_cluster_pool(snapshot: Snapshot) -> Pools:

@@ -20,7 +20,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fairbind.model import Placement, ServerTable
+from fairbind.model import Placement, ServerTable, TaskClass
+from fairbind.model.servers import BoolArray
 from fairbind.scheduling.fit import Score
 from fairbind.scheduling.levels import Pools
 from fairbind.scheduling.room import FloatArray, IndexArray, Room
@@ -46,11 +47,12 @@ class Arrangement:
     """The servers that a placement allows, in the order of pool, preference, name.
 
     servers: indices, shape (n,). position_k: where each server is in it, n where it is not.
+    pools: where it has servers, ascending; starts: the position where each of them starts.
     is_small: whether most servers are not in it. is_identity: whether it is all servers by name.
     most_left_r: the most that one of its servers had left at the start.
     """
 
-    __slots__ = ("_slices", "is_identity", "is_small", "most_left_r", "position_k", "servers")
+    __slots__ = ("_slices", "is_identity", "is_small", "most_left_r", "pools", "position_k", "servers", "starts")
 
     def __init__(self, placement: Placement, table: ServerTable, pools: Pools, room: Room) -> None:
         servers = np.flatnonzero(placement.eligible_k & table.usable_k)
@@ -59,17 +61,14 @@ class Arrangement:
         else:
             self._slices = {0: [(0, len(servers))]} if len(servers) > 0 else {}
         self.servers: IndexArray = servers
+        self.pools = list(self._slices)
+        self.starts = [slices[0][0] for slices in self._slices.values()]
         count = len(table.names)
         self.is_small = len(servers) < SMALL_PART * count
         self.is_identity = len(servers) == count and bool((servers == np.arange(count)).all())
         self.position_k: NDArray[np.intp] = np.full(count, len(servers), dtype=np.intp)
         self.position_k[servers] = np.arange(len(servers))
         self.most_left_r: list[float] = room.left_rk[:, servers].max(axis=1, initial=0.0).tolist()
-
-    @property
-    def pools(self) -> tuple[int, ...]:
-        """The pools in which it has a server."""
-        return tuple(self._slices)
 
     def get_slices(self, pool: int) -> Slices:
         """Return the pool's slices as (start, stop), the most wanted first; empty ones are left out."""
@@ -92,53 +91,99 @@ def _arrange(servers: IndexArray, placement: Placement, pools: Pools) -> tuple[I
     return servers[order], slices
 
 
+class Shapes:
+    """All shapes and arrangements of a cycle, made when they are needed first."""
+
+    __slots__ = ("_arrangements", "_fit", "_pools", "_room", "_shapes", "_table")
+
+    def __init__(self, table: ServerTable, pools: Pools, room: Room, fit: FitRule) -> None:
+        self._table = table
+        self._pools = pools
+        self._room = room
+        self._fit = fit
+        self._arrangements: dict[int, Arrangement] = {}
+        self._shapes: dict[tuple[tuple[int, ...], int], Shape] = {}
+
+    def get_arrangement(self, placement: Placement) -> Arrangement:
+        """Return the arrangement of a placement."""
+        arrangement = self._arrangements.get(id(placement))
+        if arrangement is None:
+            arrangement = Arrangement(placement, self._table, self._pools, self._room)
+            self._arrangements[id(placement)] = arrangement
+        return arrangement
+
+    def get_shape(self, task_class: TaskClass) -> Shape:
+        """Return the shape of a class."""
+        placement = task_class.placement
+        key = task_class.demand_r, id(placement)
+        shape = self._shapes.get(key)
+        if shape is None:
+            score = self._fit.build_score(task_class.demand_r)
+            pools = len(self._pools.amount_pr)
+            shape = Shape(task_class, self.get_arrangement(placement), score, self._room, pools)
+            self._shapes[key] = shape
+        return shape
+
+
 class Shape:
-    """Tasks of one demand under one placement: finds the best server for them."""
+    """Tasks of one demand under one placement: finds the best server for them.
 
-    __slots__ = ("_conflicting", "_cursor", "_demanded", "_open", "_room", "_score", "_scores", "arrangement")
+    open_p: whether a task may fit into each pool; False is certain, and stays. Shape (P,).
+    """
 
-    def __init__(
-        self, demand_r: Sequence[int], placement: Placement, arrangement: Arrangement, score: Score, room: Room
-    ) -> None:
-        self.arrangement = arrangement
-        self._demanded = [(r, demand) for r, demand in enumerate(demand_r) if demand > 0]
-        self._conflicting = placement.claims.conflicting
+    __slots__ = (
+        "_arrangement",
+        "_conflicting",
+        "_cursor",
+        "_demanded",
+        "_left",
+        "_room",
+        "_score",
+        "_scores",
+        "open_p",
+    )
+
+    def __init__(self, task_class: TaskClass, arrangement: Arrangement, score: Score, room: Room, pools: int) -> None:
+        self._arrangement = arrangement
+        self._demanded = [(r, demand) for r, demand in enumerate(task_class.demand_r) if demand > 0]
+        self._conflicting = task_class.placement.claims.conflicting
         self._score = score
         self._room = room
+        self._left: dict[int, Slices] = {}
+        self._cursor = room.log_size
+        self.open_p: BoolArray = np.zeros(pools, dtype=np.bool_)
         self._scores: FloatArray | None = None
-        self._cursor = 0
-        possible = all(demand <= arrangement.most_left_r[r] for r, demand in self._demanded)
-        self._open: dict[int, Slices] = (
-            {pool: list(reversed(arrangement.get_slices(pool))) for pool in arrangement.pools} if possible else {}
-        )
-
-    @property
-    def fits_nowhere(self) -> bool:
-        """Whether it has been seen that no server has room. False says nothing."""
-        return not self._open
+        if all(demand <= arrangement.most_left_r[r] for r, demand in self._demanded):
+            scores = self._score_many(arrangement.servers)
+            if arrangement.pools:
+                self.open_p[arrangement.pools] = np.minimum.reduceat(scores, arrangement.starts) < inf
+            self._scores = np.append(scores, inf)
 
     def find_server(self, pool: int) -> int | None:
         """Return the best server of this pool on which a task of this shape fits, or None."""
-        slices = self._open.get(pool)
-        if slices is None:
+        if not self.open_p[pool]:
             return None
+        slices = self._left.get(pool)
+        if slices is None:
+            slices = self._left[pool] = self._arrangement.get_slices(pool)[::-1]
         scores = self._refresh()
         while slices:
             start, stop = slices[-1]
             best = start + int(scores[start:stop].argmin())
             if scores[best] != inf:
-                return int(self.arrangement.servers[best])
+                return int(self._arrangement.servers[best])
             slices.pop()
-        del self._open[pool]
+        self.open_p[pool] = False
         return None
 
     def _refresh(self) -> FloatArray:
         """Return the scores after all placements so far."""
-        scores, room, arrangement = self._scores, self._room, self.arrangement
+        scores, room, arrangement = self._scores, self._room, self._arrangement
+        assert scores is not None, "only a shape with an open pool is asked"
         start, stop = self._cursor, room.log_size
         self._cursor = stop
-        if scores is None or stop - start >= len(scores):
-            self._scores = scores = np.append(self._score_many(arrangement.servers), inf)
+        if stop - start >= len(scores):
+            scores[:-1] = self._score_many(arrangement.servers)
         elif stop - start > FEW:
             changed = room.log[start:stop]
             if arrangement.is_small:
@@ -153,7 +198,7 @@ class Shape:
     def _score_many(self, servers: IndexArray) -> FloatArray:
         """Return the scores of servers with these indices; infinity where a task does not fit."""
         room = self._room
-        is_whole = servers is self.arrangement.servers and self.arrangement.is_identity
+        is_whole = servers is self._arrangement.servers and self._arrangement.is_identity
         left_rn = room.left_rk if is_whole else room.left_rk.take(servers, axis=1)
         lacks = np.zeros(len(servers), dtype=np.bool_)
         for r, demand in self._demanded:

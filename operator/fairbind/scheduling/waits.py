@@ -14,9 +14,9 @@ import numpy as np
 
 from fairbind.model import FairnessReason, Placement, Snapshot, TaskClass, Wait
 from fairbind.model.servers import BoolArray
-from fairbind.scheduling.filling import Queue
-from fairbind.scheduling.levels import INFINITE_LEVEL, Account, Pools
-from fairbind.scheduling.room import FloatArray, Room
+from fairbind.scheduling.levels import INFINITE_LEVEL, Account, Pools, find_least_level
+from fairbind.scheduling.lines import Queue
+from fairbind.scheduling.room import FloatArray, IndexArray, Room
 
 CONFLICTING_CLAIMS = "conflicting claims"
 INSUFFICIENT = "Insufficient {}"
@@ -94,7 +94,8 @@ class Rivals:
         self._pools = pools
         self._snapshot = snapshot
         self._bits: dict[int, int] = {}
-        self._pools_of: dict[int, list[int]] = {}
+        self._pools_of: dict[int, IndexArray] = {}
+        self._levels: dict[tuple[str, int], tuple[int, int]] = {}
         self._rankings: dict[int, list[tuple[int, str, Account]]] = {}
         self._pool_bits: dict[int, int] = {}
         self._accounts: dict[str, Account] = {}
@@ -109,9 +110,12 @@ class Rivals:
         """Return who is next on the pool where this class is least behind, when that is somebody else further below."""
         placement, account = queue.task_class.placement, queue.account
         pools = self._get_pools(placement)
-        if not pools:
+        if len(pools) == 0:
             return None
-        level, pool = min((account.compute_level(self._pools.amount_pr[pool]), pool) for pool in pools)
+        key = account.name, id(placement)
+        if key not in self._levels:
+            self._levels[key] = find_least_level(account, self._pools, pools)
+        level, pool = self._levels[key]
         if level >= INFINITE_LEVEL:
             return None
         common = self._get_bits(placement) & self._get_pool_bits(pool)
@@ -134,12 +138,12 @@ class Rivals:
             bits = self._bits[id(placement)] = compute_bits(placement.eligible_k & self._snapshot.servers.usable_k)
         return bits
 
-    def _get_pools(self, placement: Placement) -> list[int]:
+    def _get_pools(self, placement: Placement) -> IndexArray:
         pools = self._pools_of.get(id(placement))
         if pools is None:
             eligible_k = placement.eligible_k & self._snapshot.servers.usable_k
             pool_k = self._pools.pool_k
-            pools = np.unique(pool_k[eligible_k]).tolist() if pool_k is not None else [0] * bool(eligible_k.any())
+            pools = np.zeros(int(eligible_k.any()), dtype=np.intp) if pool_k is None else np.unique(pool_k[eligible_k])
             self._pools_of[id(placement)] = pools
         return pools
 

@@ -1,0 +1,197 @@
+"""Who waits: the tasks of a class in a queue, and the classes of a tenant (or of everybody, for `fifo`) in a line.
+
+A line knows the pools in which something of it may still fit. Within a cycle room only shrinks, so a pool in which
+nothing fitted is closed for the rest of the cycle, and so is a class that did not fit into a pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heapreplace
+from typing import NamedTuple
+
+import numpy as np
+
+from fairbind.model import Task, TaskClass
+from fairbind.model.servers import BoolArray
+from fairbind.scheduling.levels import FEW, Account, Pools, find_least_level, find_zero_levels
+from fairbind.scheduling.room import IndexArray
+from fairbind.scheduling.shapes import Shape, Shapes
+
+NEVER = -1
+"""No version: a level was not looked at yet."""
+
+Turn = tuple[int, float, str, str]
+TurnRule = Callable[[Task], Turn]
+
+
+def compute_turn(task: Task) -> Turn:
+    """Return what orders the tasks of one tenant: higher priority, then earlier queue time, then uid."""
+    return -task.priority, task.queue_time, task.uid, ""
+
+
+def compute_arrival(task: Task) -> Turn:
+    """Return what orders all tasks for `fifo`: higher priority, then earlier queue time, then name (then uid)."""
+    return -task.priority, task.queue_time, task.name, task.uid
+
+
+class Queue:
+    """The tasks of one class that still wait, in their turn. tasks: all of them, in the order that the rule gives."""
+
+    __slots__ = ("_next", "_rule", "_shape", "_shapes", "_tasks", "account", "task_class", "turn")
+
+    def __init__(
+        self, task_class: TaskClass, tasks: Sequence[Task], *, account: Account, rule: TurnRule, shapes: Shapes
+    ) -> None:
+        self.task_class = task_class
+        self.account = account
+        self._shapes = shapes
+        self._shape: Shape | None = None
+        self._rule = rule
+        self._tasks = tasks
+        self._next = 0
+        self.turn: Turn | None = rule(tasks[0])
+
+    @property
+    def first(self) -> Task:
+        """The task whose turn is next; there must be one."""
+        return self._tasks[self._next]
+
+    @property
+    def waiting(self) -> int:
+        """How many tasks wait."""
+        return len(self._tasks) - self._next
+
+    @property
+    def fits_nowhere(self) -> bool:
+        """Whether it has been seen that no task of the class fits."""
+        return self._shape is not None and not self._shape.open_p.any()
+
+    @property
+    def reach(self) -> Sequence[int]:
+        """The pools in which it may use a server."""
+        return self._shapes.get_arrangement(self.task_class.placement).pools
+
+    def get_open(self) -> BoolArray:
+        """Return for each pool whether a task of the class may fit there; False is certain."""
+        if self._shape is None:
+            self._shape = self._shapes.get_shape(self.task_class)
+        return self._shape.open_p
+
+    def find_server(self, pool: int) -> int | None:
+        """Return the best server of the pool for the next task, or None."""
+        if self._shape is None:
+            self._shape = self._shapes.get_shape(self.task_class)
+        return self._shape.find_server(pool)
+
+    def pop(self) -> Task:
+        """Take the first task out."""
+        task = self._tasks[self._next]
+        self._next += 1
+        self.turn = self._rule(self._tasks[self._next]) if self._next < len(self._tasks) else None
+        return task
+
+
+class Choice(NamedTuple):
+    """The next placement: the first task of this queue goes to this server of this pool."""
+
+    queue: Queue
+    server: int
+    pool: int
+
+
+class Line:
+    """Classes that wait for the same turn: those of one tenant, or everybody's.
+
+    account: whose level decides when the line is served; None: lines have no level. open_pools: indices, ascending.
+    _levels: a heap of (level, pool, version) for a few open pools; what is not of the current version is a lower bound.
+    """
+
+    __slots__ = ("_heads", "_levels", "_pools", "_queues", "_reaching", "account", "open_pools")
+
+    def __init__(self, queues: Sequence[Queue], account: Account | None, pools: Pools) -> None:
+        self.account = account
+        self.open_pools: IndexArray = np.arange(len(pools.amount_pr))
+        self._pools = pools
+        self._queues = queues
+        self._levels: list[tuple[int, int, int]] = []
+        self._reaching: dict[int, list[int]] | None = None
+        self._heads: dict[int, list[tuple[Turn, int]]] = {}
+
+    def find_pool(self) -> tuple[int, int] | None:
+        """Return the line's least level on an open pool and that pool, the first of equals; None without open pools."""
+        account, heap = self.account, self._levels
+        if len(self.open_pools) == 0:
+            return None
+        if account is None:
+            return 0, int(self.open_pools[0])
+        if len(self.open_pools) > FEW:
+            return find_least_level(account, self._pools, self.open_pools)
+        if not heap:
+            heap.extend((0, pool, NEVER) for pool in self.open_pools.tolist())
+        while True:  # until the least one is not only a lower bound but a level
+            level, pool, version = heap[0]
+            current = account.version + self._pools.version_p[pool]
+            if version == current:
+                return level, pool
+            heapreplace(heap, (account.compute_level(self._pools.amount_pr[pool]), pool, current))
+
+    def find_choice(self, level: int, pool: int) -> Choice | None:
+        """Return the next placement of the line, which is at this level in this pool; None: nothing fits there."""
+        if level == 0 and self.account is not None and len(self.open_pools) > 1:
+            return self._find_beginning(self.account)
+        heads = self._heads.get(pool)
+        if heads is None:
+            heads = self._heads[pool] = self._collect_heads(pool)
+        while heads:
+            turn, n = heads[0]
+            queue = self._queues[n]
+            if queue.turn is None:
+                heappop(heads)
+            elif queue.turn != turn:
+                heapreplace(heads, (queue.turn, n))
+            else:
+                server = queue.find_server(pool)
+                if server is not None:
+                    return Choice(queue, server, pool)
+                heappop(heads)
+        return None
+
+    def close_pools(self) -> None:
+        """Close every pool in which no class of the line fits any more, as far as that has been seen."""
+        open_p = np.zeros(len(self._pools.amount_pr), dtype=np.bool_)
+        for queue in self._queues:
+            if queue.turn is not None:
+                open_p |= queue.get_open()
+        self.open_pools = np.flatnonzero(open_p)
+        self._levels.clear()
+
+    def _collect_heads(self, pool: int) -> list[tuple[Turn, int]]:
+        """Return a heap of the classes that can use a server of the pool, by the turn of their next task."""
+        if self._reaching is None:
+            self._reaching = {}
+            for n, queue in enumerate(self._queues):
+                for reached in queue.reach:
+                    self._reaching.setdefault(reached, []).append(n)
+        heads = [(turn, n) for n in self._reaching.get(pool, ()) if (turn := self._queues[n].turn) is not None]
+        heapify(heads)
+        return heads
+
+    def _find_beginning(self, account: Account) -> Choice | None:
+        """Return the first task that fits in a pool where the level is 0, in the one of which it takes the least part.
+
+        That is where a filling with ever smaller tasks would begin. By name, one task in the wrong pool could cost
+        others many.
+        """
+        zero_pools = find_zero_levels(account, self._pools, self.open_pools)
+        waiting = [(queue.turn, n) for n, queue in enumerate(self._queues) if queue.turn is not None]
+        for _, n in sorted(waiting):
+            queue = self._queues[n]
+            among = zero_pools[queue.get_open()[zero_pools]]
+            while len(among) > 0:
+                _, pool = find_least_level(account, self._pools, among, queue.task_class.share_demand_r)
+                server = queue.find_server(pool)
+                if server is not None:
+                    return Choice(queue, server, pool)
+                among = among[among != pool]
+        return None
