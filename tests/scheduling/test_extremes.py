@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from fairbind.model import MAX_AMOUNT, Claims, Placement, Snapshot, Task, TaskClass, Tenant
+from fairbind.scheduling.levels import FEW
 from scheduling.reference import check_report
 from scheduling.strategies import POLICY_IDS
 from scheduling.worlds import (
@@ -65,6 +67,32 @@ def test_a_busy_world_step_by_step(policy: str) -> None:
 
     assert len(report.bindings) > 80
     check_report(snapshot, report)
+
+
+@pytest.mark.parametrize("policy", ["ps-dsf", "rps-dsf"])
+@pytest.mark.parametrize("jitter", [0, 1])
+def test_more_server_classes_than_are_compared_one_by_one(policy: str, jitter: int) -> None:
+    """Each server is a class of its own: with equal capacities, so that all levels tie, and with slightly different."""
+    snapshot = split_classes(build_busy_world(servers=2 * FEW, classes=8, tasks=8, seed=5), jitter=jitter)
+
+    report = decide(snapshot, policy)
+
+    assert len(report.bindings) > 50
+    check_report(snapshot, report)
+
+
+def split_classes(snapshot: Snapshot, *, jitter: int) -> Snapshot:
+    servers = snapshot.servers
+    count = len(servers.names)
+    extra_kr = jitter * np.arange(count, dtype=np.int64)[:, None] % 3
+    apart = replace(
+        servers,
+        capacity_kr=servers.capacity_kr + extra_kr,
+        free_kr=servers.free_kr + extra_kr,
+        class_k=np.arange(count, dtype=np.int32),
+        class_names=servers.names,
+    )
+    return replace(snapshot, servers=apart, total_r=tuple(apart.capacity_kr.sum(axis=0).tolist()))
 
 
 @every_policy
