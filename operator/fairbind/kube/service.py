@@ -120,7 +120,7 @@ class Operator:
             self.recorder,
             observer=observer,
             health=health,
-            may_decide=lambda: self._is_caught_up and self.elector.leading,
+            may_decide=self.may_decide,
         )
         self.status = StatusWriter(
             api,
@@ -187,6 +187,10 @@ class Operator:
                 await self.elector.release()
         except TimeoutError:
             _log.warning("the lease could not be given back in time; it runs out by itself")
+
+    def may_decide(self) -> bool:
+        """Whether this replica leads and has seen all that was bound before it did."""
+        return self._is_caught_up and self.elector.leading
 
     def _note_change(self) -> None:
         """Something in the mirror changed."""

@@ -10,8 +10,9 @@ import pytest
 from fairbind.kube import service
 from fairbind.kube.decode import NODES, PODS
 from fairbind.kube.health import Health
-from fairbind.kube.observer import SilentObserver
+from fairbind.kube.observer import Observer, SilentObserver
 from fairbind.kube.service import Operator, OperatorSettings
+from fairbind.model import FairbindError
 from fairbind.model.overview import ClusterOverview
 from kube.inbound.builders import make_node, make_pod
 
@@ -29,6 +30,30 @@ class WatchingObserver(SilentObserver):
         return [(t.running, sum(t.pending.values())) for t in self.overviews[-1].tenants] if self.overviews else []
 
 
+def make_operator(observer: Observer | None = None, *, health: Health | None = None) -> Operator:
+    nothing = cast("Any", None)  # no request is made
+    settings = OperatorSettings("fairbind-system", "fairbind", "me")
+    return Operator(settings, nothing, nothing, observer or SilentObserver(), health or Health(), lambda: None)
+
+
+class Relists:
+    """Stands for the pods' reflector: every relist ends when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[asyncio.Future[None]] = []
+
+    async def relist(self) -> None:
+        self.asked.append(asyncio.get_running_loop().create_future())
+        await self.asked[-1]
+
+
+class Leading:
+    """Stands for an elector that leads."""
+
+    leading = True
+    problem: str | None = None
+
+
 async def eventually(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10.0):
         while not condition():  # noqa: ASYNC110 - the observer tells nobody
@@ -39,10 +64,7 @@ async def test_a_decision_is_shown_although_it_wakes_nobody(monkeypatch: pytest.
     """The overview was made between a pod's arrival and the decision; nothing that changes the books follows."""
     monkeypatch.setattr(service, "OVERVIEW_SECONDS", 0.005)
     observer = WatchingObserver()
-    nothing = cast("Any", None)  # no request is made
-    operator = Operator(
-        OperatorSettings("fairbind-system", "fairbind", "me"), nothing, nothing, observer, Health(), lambda: None
-    )
+    operator = make_operator(observer)
     publishing = asyncio.create_task(operator._publish_overviews())
     operator.mirror.nodes.apply(NODES.decode_item(_encode(make_node("n1"))))
     operator.mirror.pods.apply(PODS.decode_item(_encode(make_pod("p"))))
@@ -55,6 +77,82 @@ async def test_a_decision_is_shown_although_it_wakes_nobody(monkeypatch: pytest.
     assert len(observer.overviews) == shown  # nothing changes, nothing is computed
     publishing.cancel()
     await asyncio.gather(publishing, return_exceptions=True)
+
+
+def begin_to_lead(operator: Operator) -> Relists:
+    relists = Relists()
+    operator.reflectors["pods"] = cast("Any", relists)
+    operator.elector = cast("Any", Leading())
+    operator._lead(leading=True)
+    return relists
+
+
+async def test_a_new_leader_decides_only_after_it_has_listed_all_pods_once_more() -> None:
+    """What the leader before it bound last may not have come with the watch yet."""
+    operator = make_operator()
+    relists = begin_to_lead(operator)
+    await eventually(lambda: len(relists.asked) == 1)
+    assert not operator.may_decide()
+    relists.asked[0].set_result(None)
+    await eventually(operator.may_decide)
+
+
+async def test_a_list_from_before_leadership_was_lost_does_not_count_after_it() -> None:
+    operator = make_operator()
+    relists = begin_to_lead(operator)
+    await eventually(lambda: len(relists.asked) == 1)
+    operator._lead(leading=False)
+    operator._lead(leading=True)
+    await eventually(lambda: len(relists.asked) == 2)
+    if not relists.asked[0].done():
+        relists.asked[0].set_result(None)
+    await asyncio.sleep(0.01)
+    assert not operator.may_decide()
+    relists.asked[1].set_result(None)
+    await eventually(operator.may_decide)
+    operator._lead(leading=False)
+    assert not operator.may_decide()
+
+
+async def test_what_the_parts_wait_for_is_what_readiness_says() -> None:
+    health = Health()
+    health.clear_problem("operator")
+    operator = make_operator(health=health)
+    for reflector in operator.reflectors.values():
+        reflector.problem = None
+    operator._report_health()
+    assert health.find_unready() is None
+    operator.reflectors["nodes"].problem = "connection refused"
+    operator.elector.problem = "lease forbidden"
+    operator._report_health()
+    assert health.find_unready() == "election: lease forbidden; nodes: connection refused"
+    operator.reflectors["nodes"].problem = None
+    operator.elector.problem = None
+    operator._report_health()
+    assert health.find_unready() is None
+
+
+async def test_a_part_that_ends_by_itself_ends_the_operator_with_its_reason() -> None:
+    async def break_down() -> None:
+        raise RuntimeError("broken")
+
+    operator = make_operator()
+    operator._start("some part", break_down())
+    stopping = asyncio.create_task(asyncio.Event().wait())
+    with pytest.raises(FairbindError, match="some part has ended: broken"):
+        await operator._run_until(stopping)
+    stopping.cancel()
+
+
+async def test_a_stop_ends_the_wait_for_the_lists() -> None:
+    operator = make_operator()
+    stop = asyncio.Event()
+    stopping = asyncio.create_task(stop.wait())
+    waiting = asyncio.create_task(operator._run_until(stopping, operator._wait_until_listed()))
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    stop.set()
+    assert await waiting is False
 
 
 def _encode(content: dict[str, Any]) -> bytes:
