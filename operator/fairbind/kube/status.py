@@ -33,6 +33,7 @@ INTERVAL_SECONDS = 2.0
 BUSY_INTERVAL_SECONDS = 10.0
 BUSY_BINDINGS = 32
 """From this many bindings in flight on, the slower pace holds."""
+COMPLAINT_SECONDS = 60.0
 SHARE_DIGITS = 6
 MAX_NAMES = 10
 """A message names at most so many things; the rest is counted."""
@@ -66,17 +67,19 @@ class StatusWriter:
         self._count_bindings = count_bindings
         self._clock = clock
         self._written: dict[tuple[str, str], tuple[dict[str, Any], float]] = {}
+        self._complained_at = -COMPLAINT_SECONDS
 
     async def run(self) -> None:
         """Write until cancelled."""
         while True:
             await asyncio.sleep(INTERVAL_SECONDS / 4)
             try:
-                await self._write_changes()
+                await self.write_changes()
             except Exception:  # noqa: BLE001 - whatever it was, other statuses can still be written
                 _log.exception("the statuses could not be compared")
 
-    async def _write_changes(self) -> None:
+    async def write_changes(self) -> None:
+        """Compare every status once and write what is due."""
         overview = self._find_overview()
         if overview is None or not self._may_write():
             return
@@ -113,11 +116,19 @@ class StatusWriter:
         try:
             answer = await self._api.request("PATCH", path, body=body, content_type="application/merge-patch+json")
         except (ApiError, TransientClusterError) as error:
-            is_gone = isinstance(error, ApiError) and error.status in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}
-            _log.log(logging.DEBUG if is_gone else logging.WARNING, "status of %s %s: %s", kind, name, error)
+            self._complain(f"{kind} {name}", error)
             self._written[kind, name] = ({"metadata": {}, "status": present}, now)
             return
         self._written[kind, name] = (msgspec.json.decode(answer), now)
+
+    def _complain(self, what: str, error: ApiError | TransientClusterError) -> None:
+        """Log a write that failed; as a warning only now and then, and never because the object is gone."""
+        level = logging.DEBUG
+        is_gone = isinstance(error, ApiError) and error.status in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}
+        if not is_gone and self._clock() - self._complained_at >= COMPLAINT_SECONDS:
+            self._complained_at = self._clock()
+            level = logging.WARNING
+        _log.log(level, "the status of %s could not be written: %s", what, error)
 
 
 def _is_older(item: KubeObject, written: Mapping[str, Any]) -> bool:
