@@ -6,6 +6,10 @@ unpack a large list is worth more than its bytes. Nothing is retried here; only 
 
 A request can carry a guard, which is asked when the connection stands and the very next step hands the bytes to it.
 A leader fences its writes with this: asked any earlier, the answer could be as old as a TLS handshake takes.
+
+What was handed over must not linger either. Left alone, the kernel goes on for minutes to repeat bytes that a broken
+network swallowed, also after we gave the request up and closed the connection. So it gives a connection up when its
+bytes were not acknowledged for `UNACKNOWLEDGED_MILLISECONDS`, and closing throws away what was not delivered.
 """
 
 from __future__ import annotations
@@ -14,6 +18,8 @@ import asyncio
 import http
 import math
 import re
+import socket
+import struct
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -31,6 +37,8 @@ CONNECT_TIMEOUT_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 45.0
 """Below the 90 s after which an API server closes an idle connection, so that we do not write into a closing one."""
 WATCH_BUFFER_BYTES = 1 << 20
+UNACKNOWLEDGED_MILLISECONDS = 3000
+"""As long as a binding may take; the kernel of Linux keeps to it, others know no such limit."""
 
 _NO_TIMEOUT_ROUNDING = math.inf
 """aiohttp rounds time limits above its threshold up to whole seconds; a lease can end within that second."""
@@ -132,7 +140,7 @@ class ApiClient:
     ) -> aiohttp.ClientResponse:
         if self._session is None:
             # No limit on connections here: every caller bounds what it has in flight.
-            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS)
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, socket_factory=_make_socket)
             self._session = aiohttp.ClientSession(
                 connector=connector, headers=self._headers, read_bufsize=WATCH_BUFFER_BYTES, auto_decompress=True
             )
@@ -164,6 +172,17 @@ class ApiClient:
             # For the next attempt; this one is the caller's to repeat.
             await self._credentials.renew()
         return parse_refusal(response.status, answer, response.headers.get("Retry-After"))
+
+
+def _make_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """Make a socket that delivers soon or not at all; see the module."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    # On, for 0 seconds: to close is to reset. All answers have been read by then, or nobody wants them any more.
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MILLISECONDS)
+    return made
 
 
 def _is_success(response: aiohttp.ClientResponse) -> bool:

@@ -9,8 +9,12 @@ pods that we believe were not bound. So:
 * Every request, also a repeated one, asks the fence in the moment in which its bytes are handed over. The server is
   told to give a request up after `BIND_TIMEOUT_SECONDS`, and the fence closes by more than that before the lease ends.
   So a binding that was sent while we led has either happened or never will when somebody else can lead.
-* What remains is a freeze of the process between the fence's yes and the system call that follows it in the same call
-  stack, some microseconds later; such a straggler still binds its pod at most once, to the node that was free then.
+* What the network swallowed does not come to light later: the kernel repeats it for no longer than a request may take,
+  and a request that was given up resets its connection (`api`).
+* What remains are stragglers that no clock of ours can reach: a freeze of the process between the fence's yes and the
+  system call that follows it in the same call stack, some microseconds later; and a request that did reach a proxy or
+  the API server's machine, which then froze for seconds before it read it and had not heard of the reset. Such a
+  straggler still binds its pod at most once, to the node that was free then; the room may be given away twice.
 
 At most `in_flight` requests are open, far below what API priority and fairness refuses; where it refuses all the same,
 its Retry-After holds back every binding, not only the refused one.

@@ -29,6 +29,8 @@ RELOAD_SECONDS = 60.0
 """How long a loaded token is taken as it is. Kubelet renews a pod's token long before its end."""
 RELOAD_AFTER_401_SECONDS = 2.0
 """A refused token is read anew at most this often: a plugin can be slow, and a refusal can last."""
+RENEW_PATIENCE_SECONDS = 2.0
+"""How long a refused request waits for the renewal. A plugin that hangs must not keep bindings or the lease waiting."""
 
 SERVICE_ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -92,10 +94,13 @@ class Credentials:
         return self.access.authorization
 
     async def renew(self) -> None:
-        """Read everything anew, because the server refused what we have; not more often than sensible. Never raises."""
+        """Read everything anew, because the server refused what we have; not more often than sensible. Never raises.
+
+        Returns after `RENEW_PATIENCE_SECONDS` at the latest; what takes longer goes on in the background.
+        """
         if self._reloading is None and self._clock() - self._loaded_at < RELOAD_AFTER_401_SECONDS:
             return
-        await asyncio.shield(self._start_reload(anew=True))
+        await asyncio.wait({self._start_reload(anew=True)}, timeout=RENEW_PATIENCE_SECONDS)
 
     def _start_reload(self, *, anew: bool) -> asyncio.Task[None]:
         if self._reloading is None:

@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import socket
+import struct
 import time
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from fairbind.kube.api import ApiClient, NotAllowedError, parse_refusal
+from fairbind.kube import api as api_module
+from fairbind.kube.api import UNACKNOWLEDGED_MILLISECONDS, ApiClient, NotAllowedError, parse_refusal
 from fairbind.kube.credentials import Credentials
 from fairbind.kube.errors import ApiError, NotSentError, TransientClusterError
 from kube.outbound.fakes import Answer, FixedSource, connected, refuse, serving
@@ -218,3 +221,62 @@ async def test_a_refused_watch_is_an_api_error() -> None:
     async with connected(answer) as api:
         with pytest.raises(ApiError, match="too old"):
             await collect(api)
+
+
+async def test_the_kernel_does_not_go_on_with_what_nobody_acknowledges() -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response()
+
+    async with connected(answer) as api:
+        await api.request("GET", "/x")
+        [options] = [_read_options(transport) for transport in _find_transports(api)]
+    assert options == (UNACKNOWLEDGED_MILLISECONDS, struct.pack("ii", 1, 0))
+
+
+def _find_transports(api: ApiClient) -> list[Any]:
+    assert api._session is not None
+    assert api._session.connector is not None
+    return [protocol.transport for idle in api._session.connector._conns.values() for protocol, _ in idle]
+
+
+def _read_options(transport: Any) -> tuple[int, bytes]:
+    made = transport.get_extra_info("socket")
+    patience = made.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+    return patience, made.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.calcsize("ii"))
+
+
+async def test_a_request_that_is_given_up_resets_its_connection() -> None:
+    """Closed in order, the kernel would go on to deliver what the network has swallowed."""
+    loop = asyncio.get_running_loop()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        api = ApiClient(Credentials(FixedSource(f"http://127.0.0.1:{server.getsockname()[1]}")))
+        request = asyncio.create_task(api.request("POST", "/x", body=b"{}", timeout_seconds=1.0))
+        accepted, _ = await loop.sock_accept(server)
+        with accepted:
+            accepted.setblocking(False)
+            received = b""
+            while not received.endswith(b"{}"):
+                received += await loop.sock_recv(accepted, 1 << 16)
+            with pytest.raises(TransientClusterError, match="timed out"):
+                await request
+            with pytest.raises(ConnectionResetError):
+                await loop.sock_recv(accepted, 1)
+        await api.close()
+
+
+async def test_the_kernel_gives_up_a_peer_that_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but the kernel's own limit can end this request: ours is far away."""
+    monkeypatch.setattr(api_module, "UNACKNOWLEDGED_MILLISECONDS", 300)
+    loop = asyncio.get_running_loop()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        server.setblocking(False)
+        api = ApiClient(Credentials(FixedSource(f"http://127.0.0.1:{server.getsockname()[1]}")))
+        started = time.monotonic()
+        request = asyncio.create_task(api.request("POST", "/x", body=b"x" * 1_000_000, timeout_seconds=60.0))
+        accepted, _ = await loop.sock_accept(server)
+        with accepted, pytest.raises(TransientClusterError):
+            await request
+        assert time.monotonic() - started < 30.0
+        await api.close()

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import logging
 import ssl
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from fairbind.kube.credentials import Credentials, KubeconfigSource, ServiceAccountSource, load_credentials
+from fairbind.kube import credentials as credentials_module
+from fairbind.kube.credentials import (
+    ClusterAccess,
+    Credentials,
+    KubeconfigSource,
+    ServiceAccountSource,
+    load_credentials,
+)
 from fairbind.kube.errors import PermanentClusterError
 from kube.outbound.fakes import FixedSource
 
@@ -300,3 +308,27 @@ def test_a_proxy_is_used_but_for_servers_that_are_exempt(
     assert load_credentials(path).access.proxy == "http://192.0.2.9:3128"
     monkeypatch.setenv("no_proxy", "192.0.2.1")
     assert load_credentials(path).access.proxy is None
+
+
+async def test_a_plugin_that_hangs_does_not_keep_a_refused_request_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(credentials_module, "RENEW_PATIENCE_SECONDS", 0.05)
+    over = threading.Event()
+
+    class Hanging(FixedSource):
+        def load(self, *, anew: bool) -> ClusterAccess:
+            if self.loads:
+                over.wait(30.0)
+            return super().load(anew=anew)
+
+    clock, source = Clock(), Hanging("http://192.0.2.1")
+    credentials = Credentials(source, clock=clock)
+    clock.now += 10.0
+    source.token = "second"
+    try:
+        async with asyncio.timeout(10.0):
+            await credentials.renew()
+        assert await credentials.authorization() == "Bearer first"
+    finally:
+        over.set()
+    await settle(credentials)  # it went on meanwhile
+    assert await credentials.authorization() == "Bearer second"
