@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 from e2e.checks import check_metrics
-from e2e.objects import make_name, make_pod
+from e2e.objects import TENANTS, make_name, make_pod, make_tenant
 from e2e.waiting import wait_for
 from e2e.workloads import SMALL, create_pods, find_condition
 from localplane.nodes import make_node
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from e2e.api import Api, Json
     from e2e.conftest import MakeNamespace, MakeNodes, MakeTenant, StartOperator
 
+CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/tenants.fairbind.io"
 ROOM = {"cpu": "64", "memory": "64Gi", "pods": "300"}
 SOUND = {"sound": "yes"}
 HUGE = "9223372036854775807"
@@ -89,6 +91,42 @@ def test_odd_pods_nodes_and_tenants_stop_nothing(
 def find_tenants(api: Api, namespace: str) -> list[str]:
     items = api.items("/apis/fairbind.io/v1alpha1/tenants")
     return [item["metadata"]["name"] for item in items if namespace in item["spec"].get("namespaces", [])]
+
+
+def find_ready(api: Api, name: str) -> Json:
+    conditions = (api.get(f"{TENANTS}/{name}").get("status") or {}).get("conditions") or []
+    return next((condition for condition in conditions if condition["type"] == "Ready"), {})
+
+
+def test_an_object_from_before_the_crd_changed_is_left_out_and_says_why(
+    api: Api, nodes: MakeNodes, namespace: MakeNamespace, operator: StartOperator
+) -> None:
+    nodes([make_node(make_name("n"), allocatable=ROOM)])
+    own = namespace()
+    old = make_name("old")
+    running = operator()
+    crd = api.get(CRD)
+    lax = copy.deepcopy(crd["spec"])
+    schema = lax["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    schema["weight"] = {"x-kubernetes-preserve-unknown-fields": True}
+    api.patch(CRD, {"spec": lax})
+    try:
+        body = make_tenant(old, namespaces=[own], weight="plenty")
+        wait_for(lambda: api.post(TENANTS, body), describe="the lax CRD to let it pass", pause=0.3)
+    finally:
+        api.patch(CRD, {"spec": crd["spec"]})
+    try:
+        create_pods(api, own, [make_pod(SMALL)])
+        wait_for(
+            lambda: running.metrics().value("fairbind_tenant_running_pods", tenant=f"ns/{own}") == 1.0,
+            describe="the pod to be bound for the namespace's own tenant",
+        )
+        wait_for(lambda: find_ready(api, old), describe="its condition")
+        ready = find_ready(api, old)
+        assert (ready["status"], ready["reason"]) == ("False", "InvalidSpec")
+        assert "spec.weight" in ready["message"]
+    finally:
+        api.delete(f"{TENANTS}/{old}")
 
 
 def test_pods_that_end_free_their_room(
