@@ -49,6 +49,7 @@ RESULTS = {
     "gone": "it was deleted meanwhile",
     "invalid": "the API server will never take this binding",
     "fenced": "this replica was about to lose the lease, or was ending, so it sent nothing",
+    "stale": "its node was deleted, cordoned or not ready any more, so nothing was sent; the pod is decided on anew",
     "failed": "not bound for now; the log says why",
 }
 REASONS = {

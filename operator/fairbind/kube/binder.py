@@ -17,7 +17,8 @@ pods that we believe were not bound. So:
   straggler still binds its pod at most once, to the node that was free then; the room may be given away twice.
 
 At most `in_flight` requests are open, far below what API priority and fairness refuses; where it refuses all the same,
-its Retry-After holds back every binding, not only the refused one.
+its Retry-After holds back every binding, not only the refused one. While nobody may bind at all (the right is missing),
+one binding in `FORBIDDEN_SECONDS` finds out whether that has changed, and `problem` says what is missing.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ GIVE_UP_SECONDS = 30.0
 FIRST_BACKOFF_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 2.0
 MAX_RETRY_AFTER_SECONDS = 10.0
+FORBIDDEN_SECONDS = 10.0
 COMPLAINT_SECONDS = 60.0
 """The same trouble is logged as a warning at most this often."""
 
@@ -61,7 +63,8 @@ class BindResult(enum.StrEnum):
 
     bound: the pod is on its node. conflict: it is bound elsewhere, was made anew under its name, is gated or being
     deleted. gone: it does not exist any more. invalid: the API server will never take this binding. fenced: we may not
-    bind any more; nothing more was sent. failed: not bound, although it might be later; the reason was logged.
+    bind any more; nothing more was sent. stale: its node is gone or closed meanwhile; nothing was sent. failed: not
+    bound, although it might be later; the reason was logged.
     """
 
     BOUND = "bound"
@@ -69,6 +72,7 @@ class BindResult(enum.StrEnum):
     GONE = "gone"
     INVALID = "invalid"
     FENCED = "fenced"
+    STALE = "stale"
     FAILED = "failed"
 
 
@@ -89,12 +93,19 @@ class Binder:
         *,
         in_flight: int = 64,
         may_bind: Callable[[], bool],
+        may_use: Callable[[str], bool] = lambda _node: True,
         timeout_seconds: float = BIND_TIMEOUT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         randomness: random.Random | None = None,
     ) -> None:
-        """may_bind: the fence, `Elector.may_bind`. timeout_seconds: for one request; below the margin of the fence."""
+        """may_bind: the fence, `Elector.may_bind`. may_use: whether a node is still there and takes pods.
+
+        timeout_seconds: for one request; below the margin of the fence.
+        """
+        self.problem: str | None = None
+        """Why nothing can be bound, in one line that says what to do; None while something can."""
+        self.may_use = may_use
         self.api = api
         self.clock = clock
         self.sleep = sleep
@@ -109,6 +120,7 @@ class Binder:
         self._idle.set()
         self._open = 0
         self._not_before = 0.0
+        self._next_probe_at = 0.0
         self._complained_at: dict[str, float] = {}
 
     @property
@@ -143,6 +155,30 @@ class Binder:
     def is_open(self) -> bool:
         """Whether a binding may be sent at this very moment."""
         return not self._draining and self._may_bind()
+
+    def is_held_back(self) -> bool:
+        """Whether nothing would be sent now, because bindings are forbidden and were tried a moment ago."""
+        return self.problem is not None and self.clock() < self._next_probe_at
+
+    def take_probe(self) -> bool:
+        """Let everything pass, but while bindings are forbidden only one now and then."""
+        if self.is_held_back():
+            return False
+        self._next_probe_at = self.clock() + FORBIDDEN_SECONDS
+        return True
+
+    def note_forbidden(self, error: ApiError) -> None:
+        """Note that nobody may bind."""
+        self.problem = f"forbidden: {error.message}; the chart's ClusterRole grants create on pods/binding"
+        self._next_probe_at = self.clock() + FORBIDDEN_SECONDS
+        self.complain("forbidden", f"Bindings: {self.problem}; trying again every {FORBIDDEN_SECONDS:.0f} s")
+
+    def note_allowed(self) -> None:
+        """Note that a binding came through."""
+        if self.problem is not None:
+            _log.info("Bindings: allowed again.")
+            self.problem = None
+            self._complained_at.pop("forbidden", None)
 
     async def wait_turn(self) -> None:
         """Wait while the API server has asked for patience."""
@@ -224,6 +260,10 @@ class _Binding:
             await self._binder.wait_turn()
             if not self._binder.is_open():
                 return BindResult.FENCED
+            if not self._binder.may_use(self._node):
+                return await self._settle(BindResult.STALE)
+            if not self._binder.take_probe():
+                return await self._settle()
             result = await self._send()
             if result is not None:
                 return result
@@ -254,11 +294,13 @@ class _Binding:
             return None
         except ApiError as error:
             return await self._judge(error)
+        self._binder.note_allowed()
         return BindResult.BOUND
 
     async def _judge(self, error: ApiError) -> BindResult | None:
         if error.status == HTTPStatus.CONFLICT:
             # An earlier attempt of ours may be what it conflicts with.
+            self._binder.note_allowed()
             found = None if self._uncertain_until is None else await self._look()
             return found or BindResult.CONFLICT
         if error.status == HTTPStatus.NOT_FOUND or is_namespace_ending(error):
@@ -272,7 +314,10 @@ class _Binding:
             self._binder.complain(str(error.status), f"Binding {self._name} failed, sending it again: {error}")
             self._note_uncertainty()
             return None
-        self._binder.complain(str(error.status), f"Binding {self._name} to {self._node} was refused: {error}")
+        if _is_right_missing(error):
+            self._binder.note_forbidden(error)
+        else:
+            self._binder.complain(str(error.status), f"Binding {self._name} to {self._node} was refused: {error}")
         if error.status in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}:
             return BindResult.INVALID
         return await self._settle()
@@ -285,13 +330,13 @@ class _Binding:
         while self._uncertain_until is not None and (delay := self._uncertain_until - self._clock()) > 0:
             await self._binder.sleep(delay)
 
-    async def _settle(self) -> BindResult:
+    async def _settle(self, otherwise: BindResult = BindResult.FAILED) -> BindResult:
         """Give up, but not before every request that was sent has had its end."""
         if self._uncertain_until is None:
-            return BindResult.FAILED
+            return otherwise
         await self._outlive_requests()
         result = await self._look()
-        return BindResult.FAILED if result is None else result
+        return otherwise if result is None else result
 
     async def _look(self) -> BindResult | None:
         """Ask the API server what became of the pod, until it answers or we may not bind any more; None: not bound."""
@@ -318,3 +363,10 @@ class _Binding:
         if pod.spec.nodeName:
             return BindResult.BOUND if pod.spec.nodeName == self._node else BindResult.CONFLICT
         return None if pod.metadata.deletionTimestamp is None else BindResult.CONFLICT
+
+
+def _is_right_missing(error: ApiError) -> bool:
+    """Tell whether every binding would be refused, not only this one, as an admission webhook may do."""
+    if error.status == HTTPStatus.METHOD_NOT_ALLOWED:
+        return True
+    return error.status == HTTPStatus.FORBIDDEN and "cannot create resource" in error.message

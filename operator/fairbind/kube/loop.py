@@ -200,7 +200,7 @@ class SchedulingLoop:
             self._postponed_seconds.pop(uid, None)
             self._observer.pod_scheduled(self._wall_clock() - pod.created)
             self._announcer.scheduled(pod.namespace, pod.name, uid, bind.server)
-        elif result is BindResult.FENCED:
+        elif result in {BindResult.FENCED, BindResult.STALE}:
             self._world.forget(uid)
         else:
             self._postpone(uid)

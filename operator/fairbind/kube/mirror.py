@@ -166,6 +166,10 @@ class Mirror:
             scheduled_message=facts.scheduled_message,
         )
 
+    def may_use(self, node: str) -> bool:
+        """Whether a node is still there and takes tasks."""
+        return self._servers.may_use(node)
+
     @property
     def has_waiting(self) -> bool:
         """Whether any pod waits for its turn."""

@@ -105,6 +105,11 @@ class Servers:
         self._drop_if_empty(name)
         return True
 
+    def may_use(self, name: str) -> bool:
+        """Whether a node is there and takes tasks, as of now and not of the last `settle`."""
+        book = self.books.get(name)
+        return book is not None and book.node is not None and is_usable(book.node, self._selector)
+
     def hold(self, name: str, uid: str, amounts: Amounts, ports: frozenset[str], *, system: bool) -> None:
         """Note that a pod holds something on a node."""
         book = self.books.setdefault(name, ServerBook())

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +41,9 @@ STOP_SECONDS = 8.0
 FLUSH_SECONDS = 1.0
 OVERVIEW_SECONDS = 1.0
 WATCH_SECONDS = 1.0
+DECISIVE = ("pods", "nodes")
+BLIND_SECONDS = 3.0
+"""When pods or nodes are out of sight for longer, nothing is decided: their room may be gone, or they themselves."""
 YOUNG_OBJECTS = 20_000
 """How many new containers wake Python's cycle collector. Its default, 700, makes it run hundreds of times a second
 during a backlog, while hardly anything here forms cycles."""
@@ -88,6 +92,9 @@ class Operator:
         self._health = health
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._is_caught_up = False
+        self._is_ending = False
+        self._clock = time.monotonic
+        self._broken_since: dict[str, float] = {}
         self._overview: ClusterOverview | None = None
         self.mirror = Mirror(settings.scheduler_name, self._note_change, operator_namespace=settings.namespace)
         self.administration = Administration(self.mirror, self._note_change)
@@ -105,7 +112,7 @@ class Operator:
             reinstall_signals=reinstall_signals,
         )
         self.elector = Elector(api, settings.namespace, identity=settings.identity, on_change=self._lead)
-        self.binder = Binder(api, observer, may_bind=self.elector.may_bind)
+        self.binder = Binder(api, observer, may_bind=self.elector.may_bind, may_use=self.mirror.may_use)
         self.recorder = Recorder(
             api,
             scheduler_name=settings.scheduler_name,
@@ -176,7 +183,7 @@ class Operator:
         """Stop deciding, finish what is in flight, give the lease back."""
         deadline = asyncio.get_running_loop().time() + STOP_SECONDS
         self._health.set_problem("operator", "ending")
-        self._is_caught_up = False
+        self._is_ending = True
         await self.binder.drain(STOP_SECONDS - 2 * FLUSH_SECONDS)
         if not await self.loop.drain(FLUSH_SECONDS):
             _log.warning("%d bindings had no answer in time; they are left to the next leader", self.binder.in_flight)
@@ -189,8 +196,19 @@ class Operator:
             _log.warning("the lease could not be given back in time; it runs out by itself")
 
     def may_decide(self) -> bool:
-        """Whether this replica leads and has seen all that was bound before it did."""
-        return self._is_caught_up and self.elector.leading
+        """Whether this replica leads, has seen all that was bound before it did, sees, and can have it carried out."""
+        return (
+            self._is_caught_up
+            and not self._is_ending
+            and self.elector.leading
+            and not self._is_blind()
+            and not self.binder.is_held_back()
+        )
+
+    def _is_blind(self) -> bool:
+        """Whether pods or nodes have been out of sight for longer than an exchange of connections takes."""
+        now = self._clock()
+        return any(now - since > BLIND_SECONDS for since in self._broken_since.values())
 
     def _note_change(self) -> None:
         """Something in the mirror changed."""
@@ -227,14 +245,25 @@ class Operator:
             await asyncio.sleep(OVERVIEW_SECONDS)
 
     async def _watch_health(self) -> None:
+        might_decide = False
         while True:
             self._report_health()
+            may_decide = self.may_decide()
+            if may_decide and not might_decide:
+                self.loop.wake()  # whatever happened meanwhile woke it in vain
+            might_decide = may_decide
             await asyncio.sleep(WATCH_SECONDS)
 
     def _report_health(self) -> None:
         """Report what the parts wait for. The election asks the API server every second or two, so it knows first."""
         problems = {name: reflector.problem for name, reflector in self.reflectors.items()}
+        for name in DECISIVE:
+            if problems[name] is None:
+                self._broken_since.pop(name, None)
+            else:
+                self._broken_since.setdefault(name, self._clock())
         problems["election"] = self.elector.problem
+        problems["bindings"] = self.binder.problem if self.elector.leading else None
         for part, problem in problems.items():
             if problem is None:
                 self._health.clear_problem(part)

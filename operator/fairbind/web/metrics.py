@@ -30,7 +30,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from fairbind import __version__
 from fairbind.model.overview import PENDING_REASONS, ClusterOverview, TenantOverview
 
-BINDING_RESULTS = ("bound", "conflict", "gone", "invalid", "fenced", "failed")
+BINDING_RESULTS = ("bound", "conflict", "gone", "invalid", "fenced", "stale", "failed")
 WATCHED_RESOURCES = ("pods", "nodes", "namespaces", "tenants", "schedulingpolicies")
 RESTART_REASONS = ("expired", "connection", "unreadable")
 
@@ -59,7 +59,7 @@ TENANT_METRICS = (
         "fairbind_tenant_weighted_dominant_share",
         "gauge",
         ("tenant",),
-        "Dominant share divided by the tenant's weights: what the fair policies equalise.",
+        "Dominant share divided by the tenant's weights: what the fair policies equalise. Above 1 with small weights.",
     ),
     MetricSpec(
         "fairbind_tenant_dominant_resource",
@@ -78,7 +78,8 @@ TENANT_METRICS = (
         "fairbind_tenant_virtual_dominant_share",
         "gauge",
         ("tenant", "server_class"),
-        "Share of a server class alone that the tenant's whole allocation would be; only classes where it holds room.",
+        "Share of a server class alone that the tenant's whole allocation would be, which can be far above 1; "
+        "only classes where it holds room.",
     ),
     MetricSpec(
         "fairbind_tenant_running_pods",

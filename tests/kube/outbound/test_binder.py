@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fairbind.kube.api import ApiClient
-from fairbind.kube.binder import GIVE_UP_SECONDS, MAX_BACKOFF_SECONDS, Binder, BindResult
+from fairbind.kube.binder import FORBIDDEN_SECONDS, GIVE_UP_SECONDS, MAX_BACKOFF_SECONDS, Binder, BindResult
 from fairbind.kube.credentials import Credentials
 from kube.outbound.fakes import (
     DROPPED_AFTER,
@@ -354,3 +354,69 @@ async def test_the_same_trouble_is_a_warning_once_a_minute(harness: Harness, cap
     harness.now += 61.0
     await harness.bind()
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+
+
+RIGHT_MISSING = Trick(
+    happens=False,
+    answer=refuse(403, "Forbidden", 'pods "p" is forbidden: User "u" cannot create resource "pods/binding"'),
+)
+
+
+@pytest.mark.parametrize("refusal", [RIGHT_MISSING, Trick(happens=False, answer=refuse(405, "MethodNotAllowed", "no"))])
+async def test_while_bindings_are_forbidden_one_now_and_then_finds_out_whether_they_still_are(
+    harness: Harness, refusal: Trick
+) -> None:
+    for name in "abc":
+        harness.server.add(name)
+    harness.server.tricks = [refusal] * 2
+    assert await harness.bind("a") is BindResult.FAILED
+    problem = harness.binder.problem or ""
+    assert problem.startswith("forbidden: ")
+    assert "create on pods/binding" in problem
+    assert harness.binder.is_held_back()
+    for _ in range(20):
+        assert await harness.bind("b") is BindResult.FAILED
+    assert len(harness.server.binds) == 1
+    harness.now += FORBIDDEN_SECONDS
+    assert not harness.binder.is_held_back()
+    assert await asyncio.gather(*(harness.bind(name) for name in "abc")) == [BindResult.FAILED] * 3
+    assert len(harness.server.binds) == 2
+    harness.now += FORBIDDEN_SECONDS
+    assert await harness.bind("c") is BindResult.BOUND  # it was granted
+    assert harness.binder.problem is None
+    assert await harness.bind("a") is BindResult.BOUND
+
+
+async def test_a_refusal_of_one_binding_holds_back_no_other(harness: Harness) -> None:
+    denied = refuse(403, "Forbidden", 'admission webhook "x" denied the request')
+    harness.server.tricks = [Trick(happens=False, answer=denied)]
+    assert await harness.bind() is BindResult.FAILED
+    assert harness.binder.problem is None
+    assert await harness.bind() is BindResult.BOUND
+
+
+async def test_nothing_is_sent_to_a_node_that_is_gone_or_closed_meanwhile(harness: Harness) -> None:
+    open_nodes = {"n1"}
+    gate = asyncio.Event()
+    harness.server.pace = gate.wait
+    harness.server.add("q")
+    binder = harness.binder = harness.make_binder(in_flight=1)
+    binder.may_use = open_nodes.__contains__
+    first, second = asyncio.create_task(harness.bind("p")), asyncio.create_task(harness.bind("q"))
+    await eventually(lambda: harness.server.open_requests)
+    open_nodes.clear()
+    gate.set()
+    assert await first is BindResult.BOUND  # it was on its way
+    assert await second is BindResult.STALE
+    assert len(harness.server.seen) == 1
+
+
+async def test_a_lost_binding_to_a_node_that_is_gone_is_looked_at_before_its_room_is_given_back(
+    harness: Harness,
+) -> None:
+    open_nodes = {"n1"}
+    harness.binder.may_use = open_nodes.__contains__
+    harness.server.on_request = lambda _seen: open_nodes.clear()
+    harness.server.tricks = [DROPPED_AFTER]
+    assert await harness.bind() is BindResult.BOUND
+    assert [seen.method for seen in harness.server.seen] == ["POST", "GET"]

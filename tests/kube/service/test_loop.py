@@ -249,9 +249,10 @@ async def test_a_pod_that_fails_again_waits_longer(monkeypatch: pytest.MonkeyPat
         assert gaps[2] >= 0.39
 
 
-async def test_a_fenced_binding_gives_its_room_back_without_a_wait() -> None:
+@pytest.mark.parametrize("result", [BindResult.FENCED, BindResult.STALE])
+async def test_a_binding_that_was_not_sent_gives_its_room_back_without_a_wait(result: BindResult) -> None:
     async with running(slots=1) as bench:
-        bench.binder.answers["a"] = [BindResult.FENCED]
+        bench.binder.answers["a"] = [result]
         bench.add("a")
         await bench.until(lambda: bench.world.forgotten == ["a"])
         await bench.until(lambda: bench.binder.asked == ["a", "a"])

@@ -9,6 +9,7 @@ import pytest
 
 from fairbind.kube import service
 from fairbind.kube.decode import NODES, PODS
+from fairbind.kube.errors import ApiError
 from fairbind.kube.health import Health
 from fairbind.kube.observer import Observer, SilentObserver
 from fairbind.kube.service import Operator, OperatorSettings
@@ -52,6 +53,12 @@ class Leading:
 
     leading = True
     problem: str | None = None
+
+    def may_bind(self) -> bool:
+        return True
+
+    async def release(self) -> None:
+        pass
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
@@ -111,6 +118,86 @@ async def test_a_list_from_before_leadership_was_lost_does_not_count_after_it() 
     relists.asked[1].set_result(None)
     await eventually(operator.may_decide)
     operator._lead(leading=False)
+    assert not operator.may_decide()
+
+
+async def see_and_lead(operator: Operator) -> None:
+    """Let it lead, caught up, with nothing out of sight."""
+    for reflector in operator.reflectors.values():
+        reflector.problem = None
+    pods = operator.reflectors["pods"]
+    relists = begin_to_lead(operator)
+    await eventually(lambda: len(relists.asked) == 1)
+    relists.asked[0].set_result(None)
+    await eventually(operator.may_decide)
+    operator.reflectors["pods"] = pods
+
+
+@pytest.mark.parametrize("name", ["pods", "nodes"])
+async def test_who_sees_no_pods_or_nodes_does_not_decide_until_it_sees_again(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "WATCH_SECONDS", 0.005)
+    operator = make_operator()
+    await see_and_lead(operator)
+    now, woken = 100.0, 0
+
+    def wake() -> None:
+        nonlocal woken
+        woken += 1
+
+    operator._clock = lambda: now
+    operator.reflectors[name].problem = "connection refused"
+    operator._report_health()
+    now += service.BLIND_SECONDS - 0.1
+    assert operator.may_decide()  # connections are exchanged now and then
+    now += 0.2
+    assert not operator.may_decide()
+    monkeypatch.setattr(operator.loop, "wake", wake)
+    watching = asyncio.create_task(operator._watch_health())
+    await asyncio.sleep(0.05)
+    assert woken == 0
+    operator.reflectors[name].problem = None
+    await eventually(lambda: woken == 1)
+    assert operator.may_decide()
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+
+
+async def test_a_namespace_watch_that_is_broken_stops_nothing() -> None:
+    operator = make_operator()
+    await see_and_lead(operator)
+    now = 100.0
+    operator._clock = lambda: now
+    operator.reflectors["namespaces"].problem = "connection refused"
+    operator._report_health()
+    now += 1000.0
+    assert operator.may_decide()
+
+
+async def test_while_nothing_can_be_bound_nothing_is_decided_and_readiness_says_why() -> None:
+    health = Health()
+    health.clear_problem("operator")
+    operator = make_operator(health=health)
+    await see_and_lead(operator)
+    operator.binder.note_forbidden(ApiError(403, "Forbidden", "may not"))
+    assert not operator.may_decide()
+    operator._report_health()
+    assert str(health.find_unready()).startswith("bindings: forbidden: may not; the chart's ClusterRole grants")
+    operator.binder.note_allowed()
+    operator._report_health()
+    assert operator.may_decide()
+    assert health.find_unready() is None
+
+
+async def test_a_catch_up_that_ends_while_the_operator_ends_decides_nothing() -> None:
+    operator = make_operator()
+    await see_and_lead(operator)
+    operator._is_caught_up = False
+    operator.elector = cast("Any", Leading())
+    operator._tasks["elector"] = asyncio.create_task(asyncio.sleep(0))
+    await operator._end()
+    operator._is_caught_up = True
     assert not operator.may_decide()
 
 

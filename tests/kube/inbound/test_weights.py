@@ -1,0 +1,47 @@
+"""What a weight means where it is decided and where it is shown: both must be the same number."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from fairbind.kube.tenants import TenantSpec
+from fairbind.scheduling import run_cycle
+from kube.inbound.builders import Cluster, make_node, make_pod, read_node
+
+
+def test_a_weight_divides_what_is_left_after_the_weights_of_resources() -> None:
+    cluster = Cluster()
+    cluster.add_nodes(make_node("n1"), make_node("n2"))
+    resource_weights = {"memory": Fraction(1, 8)}
+    spec = TenantSpec("a", weight=Fraction(2), resource_weights=resource_weights, namespaces=frozenset({"team"}))
+    cluster.mirror.set_tenant(spec)
+    requests = {"cpu": "1", "memory": "1Gi"}
+    cluster.add_pods(
+        make_pod("held", node="n1", requests=requests),
+        make_pod("other", namespace="else", node="n2", requests=requests),
+        make_pod("waits", namespace="else", requests={"cpu": "1000"}),
+    )
+    snapshot = cluster.mirror.build_snapshot()
+    total = dict(zip(snapshot.resources, snapshot.total_r, strict=True))
+    expected = max(1000 / total["cpu"], 2**30 / (total["memory"] / 8)) / 2
+    shown = {tenant.name: tenant.weighted_share for tenant in cluster.mirror.build_overview().tenants}
+    decided = dict(run_cycle(snapshot, cluster.mirror.settings, 0.0).weighted_shares)
+    assert shown["a"] == pytest.approx(expected)
+    assert decided["a"] == pytest.approx(expected)
+    assert 2**30 / (total["memory"] / 8) > 1000 / total["cpu"]  # so that the resource's weight matters
+    assert shown == pytest.approx(decided)
+
+
+def test_a_node_may_be_used_as_long_as_it_is_there_and_open() -> None:
+    cluster = Cluster()
+    assert not cluster.mirror.may_use("n1")
+    cluster.add_nodes(make_node("n1"))
+    assert cluster.mirror.may_use("n1")
+    cluster.add_nodes(make_node("n1", unschedulable=True))
+    assert not cluster.mirror.may_use("n1")  # at once, not with the next snapshot
+    cluster.add_nodes(make_node("n1"))
+    assert cluster.mirror.may_use("n1")
+    cluster.mirror.nodes.delete(read_node(make_node("n1")))
+    assert not cluster.mirror.may_use("n1")
