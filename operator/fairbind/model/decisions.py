@@ -20,7 +20,8 @@ class Bind:
 class FairnessReason:
     """Somebody else is further below and takes the next room that both could use.
 
-    share: the waiting tenant's weighted share. next_tenant, next_share: who comes before it, and at which share.
+    share: the waiting tenant's weighted share, of what the policy measures by: the cluster, or the server class where
+    the tenant is least behind. next_tenant, next_share: who comes before it there, and at which share.
     """
 
     share: float
