@@ -5,7 +5,9 @@ a write to the API server:
 
 * Each waiting pod carries the condition PodScheduled=False. It is written when it is new, and again when the kinds of
   reasons change, each time at least twice as late as the time before. When only numbers in it change, it is renewed
-  after a minute at the earliest, and no more than `RENEWALS_PER_SECOND` of these are due for all pods together.
+  after a minute at the earliest, and no more than `RENEWALS_PER_SECOND` of these are due for all pods together. The
+  first pods of a class, at which people look, are renewed every `REFRESH_SECONDS` and from a budget of their own, so
+  that a sentence about shares that have moved since does not stay.
 * `FailedScheduling` events are due for the first `EVENTS_PER_CLASS` pods of a class, kind of reasons and five minutes.
 * What a pod says already is not due, also not for the next leader or after a restart.
 
@@ -23,6 +25,9 @@ from fairbind.model import Task, Wait
 
 RENEW_SECONDS = 60.0
 RENEWALS_PER_SECOND = 2.0
+REFRESH_SECONDS = 30.0
+REFRESHED_PODS = 2
+REFRESHES_PER_SECOND = 5.0
 FIRST_REWRITE_SECONDS = 5.0
 MAX_REWRITE_SECONDS = 300.0
 EVENT_PERIOD_SECONDS = 300.0
@@ -80,11 +85,15 @@ class Notice:
 
 @dataclass(slots=True)
 class _Look:
-    """When a class was looked at, and as what. It keeps what it was, so that no other object can have its identity."""
+    """When a class was looked at, and as what. It keeps what it was, so that no other object can have its identity.
+
+    refreshed_at: when its first pods were last told what had changed in the message, or might have been.
+    """
 
     wait: Wait
     signature: Hashable
     at: float
+    refreshed_at: float
 
     def is_recent(self, wait: Wait, signature: Hashable, now: float) -> bool:
         is_same = (
@@ -93,6 +102,27 @@ class _Look:
             and self.signature == signature
         )
         return now - self.at < (SETTLED_SECONDS if is_same else QUIET_SECONDS_PER_POD * wait.waiting)
+
+
+class _Budget:
+    """So many a second, and what was not used for some seconds may be used later. Times are the backlog's clock."""
+
+    def __init__(self, per_second: float, now: float) -> None:
+        self._per_second = per_second
+        self.left = 0.0
+        self._at = now
+
+    def refill(self, now: float) -> None:
+        """Take what has come since the last time."""
+        self.left = min(self.left + self._per_second * (now - self._at), self._per_second * SETTLED_SECONDS)
+        self._at = now
+
+    def spend(self) -> bool:
+        """Take one, if there is one."""
+        if self.left < 1.0:
+            return False
+        self.left -= 1.0
+        return True
 
 
 class Backlog:
@@ -107,8 +137,8 @@ class Backlog:
         self._told: dict[str, Told] = {}
         self._event_budgets: dict[Hashable, tuple[float, int]] = {}
         self._looks: dict[Hashable, _Look] = {}
-        self._renewals = 0.0
-        self._renewals_at = clock()
+        self._renewals = _Budget(RENEWALS_PER_SECOND, clock())
+        self._refreshes = _Budget(REFRESHES_PER_SECOND, clock())
         self._next_forget_at = clock() + FORGET_SECONDS
 
     def __len__(self) -> int:
@@ -137,22 +167,27 @@ class Backlog:
     def find_due(self) -> Iterator[Notice | None]:
         """Yield what is due now; None for each pod that nothing is due for, so that the caller can pause in between."""
         now = self._clock()
-        self._renewals += RENEWALS_PER_SECOND * (now - self._renewals_at)
-        self._renewals = min(self._renewals, RENEWALS_PER_SECOND * SETTLED_SECONDS)
-        self._renewals_at = now
+        self._renewals.refill(now)
+        self._refreshes.refill(now)
         looks: dict[Hashable, _Look] = {}
         for wait in self._waits:
             task_class, signature = wait.task_class, compute_signature(wait)
             key = task_class.tenant, task_class.demand_r, id(task_class.placement)
             look = self._looks.get(key)
             if look is None or not look.is_recent(wait, signature, now):
-                yield from self._find_due_in(wait, signature)
-                look = _Look(wait, signature, now)
+                refreshed_at = now if look is None else look.refreshed_at
+                may_refresh = (
+                    wait.blocked is None
+                    and now - refreshed_at >= REFRESH_SECONDS
+                    and self._refreshes.left >= REFRESHED_PODS
+                )
+                yield from self._find_due_in(wait, signature, may_refresh=may_refresh)
+                look = _Look(wait, signature, now, now if may_refresh else refreshed_at)
             looks[key] = look
         self._looks = looks
         self._forget_others()
 
-    def _find_due_in(self, wait: Wait, signature: Hashable) -> Iterator[Notice | None]:
+    def _find_due_in(self, wait: Wait, signature: Hashable, *, may_refresh: bool) -> Iterator[Notice | None]:
         tasks, node_count = wait.task_class.tasks, self._node_count
         message = format_unschedulable(wait, node_count)
         for rank, task in enumerate(tasks[len(tasks) - wait.waiting :]):
@@ -163,7 +198,7 @@ class Backlog:
                 yield None
                 continue
             now = self._clock()
-            is_due = self._is_due(told, message, signature, now)
+            is_due = self._is_due(told, message, signature, now, may_refresh=may_refresh and rank < REFRESHED_PODS)
             is_new = told.event_count == 0 or (is_due and told.event_signature != signature)
             wants_event = (
                 rank < EVENTS_PER_CLASS
@@ -187,17 +222,18 @@ class Backlog:
             return Told()
         return Told(signature=signature, message=pod.condition_message, written_at=self._clock(), writes=1)
 
-    def _is_due(self, told: Told, message: str, signature: Hashable, now: float) -> bool:
+    def _is_due(self, told: Told, message: str, signature: Hashable, now: float, *, may_refresh: bool) -> bool:
         if told.writes == 0:
             return True
         age = now - told.written_at
         if told.signature != signature:
             patience = FIRST_REWRITE_SECONDS * 2.0 ** min(told.writes - 1, 10)
             return age >= min(patience, MAX_REWRITE_SECONDS)
-        if age < RENEW_SECONDS or self._renewals < 1.0 or message == told.message:
+        if message == told.message:
             return False
-        self._renewals -= 1.0
-        return True
+        if may_refresh and self._refreshes.spend():
+            return True
+        return age >= RENEW_SECONDS and self._renewals.spend()
 
     def _spend_event(self, wait: Wait, signature: Hashable, now: float) -> bool:
         """Take an event from the budget of the class and kind of reasons, if there is any left in this period."""

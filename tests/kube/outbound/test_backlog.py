@@ -9,6 +9,9 @@ from fairbind.kube.backlog import (
     EVENTS_PER_CLASS,
     FORGET_SECONDS,
     MAX_REWRITE_SECONDS,
+    REFRESH_SECONDS,
+    REFRESHED_PODS,
+    REFRESHES_PER_SECOND,
     RENEW_SECONDS,
     RENEWALS_PER_SECOND,
     SETTLED_SECONDS,
@@ -17,7 +20,7 @@ from fairbind.kube.backlog import (
     WaitingPod,
 )
 from fairbind.kube.reasons import format_unschedulable
-from fairbind.model import Wait
+from fairbind.model import FairnessReason, Wait
 from kube.outbound.waiting import CPU, MEMORY, make_tasks, make_wait
 
 
@@ -107,11 +110,53 @@ def test_numbers_alone_are_renewed_after_a_minute_and_few_at_a_time(world: World
     world.show(make_wait(tasks, CPU))
     world.tell()
     world.show(make_wait(tasks, ("Insufficient cpu", 2)))
-    assert world.pass_time(RENEW_SECONDS - 1.0) == []
+    assert set(names(world.pass_time(RENEW_SECONDS - 1.0))) == {f"ns/p{n}" for n in range(REFRESHED_PODS)}
     renewed = world.pass_time(101.0)
     assert 100.0 * RENEWALS_PER_SECOND * 0.8 < len(renewed) <= 101.0 * RENEWALS_PER_SECOND + 10
     assert len(set(names(renewed))) == len(renewed)
     assert not any(notice.wants_event for notice in renewed)
+
+
+def test_what_the_first_pods_say_of_fairness_stays_current(world: World) -> None:
+    tasks = make_tasks(50)
+    reason = FairnessReason(0.35, "vision", 0.11)
+    world.show(make_wait(tasks, CPU, fairness=reason))
+    world.tell()
+    shares = (0.34, 0.33, None)  # in the end nobody is before it
+    for share in shares:
+        fairness = None if share is None else FairnessReason(share, "vision", 0.2)
+        wait = make_wait(tasks, CPU, fairness=fairness)
+        world.show(wait)
+        refreshed = world.pass_time(REFRESH_SECONDS + SETTLED_SECONDS)
+        assert [name for name in names(refreshed) if name in {"ns/p0", "ns/p1"}] == ["ns/p0", "ns/p1"]
+        told = world.backlog.find_told("uid-p0")
+        assert told is not None
+        assert told.message == format_unschedulable(wait, 3)
+    assert told.message is not None
+    assert "tenant" not in told.message
+
+
+def test_a_class_whose_first_pods_keep_changing_is_refreshed_rarely(world: World) -> None:
+    tasks = make_tasks(400)
+    world.show(make_wait(tasks, CPU, fairness=FairnessReason(0.9, "vision", 0.1)))
+    world.tell()
+    told = []
+    for turn in range(1, 110):  # one pod is bound each half second, and the shares move with it
+        world.show(make_wait(tasks[turn:], CPU, fairness=FairnessReason(0.9 + turn / 1000, "vision", 0.1)))
+        told += world.pass_time(0.5)
+    assert len(told) == REFRESHED_PODS
+
+
+def test_refreshing_many_classes_keeps_to_its_budget(world: World) -> None:
+    def show(share: float) -> None:
+        fairness = FairnessReason(share, "vision", 0.1)
+        world.show(*(make_wait(make_tasks(1, f"c{n}-"), CPU, demand=n + 1, fairness=fairness) for n in range(500)))
+
+    show(0.5)
+    world.tell()
+    show(0.6)
+    told = world.pass_time(RENEW_SECONDS - 1.0)
+    assert 0 < len(told) <= REFRESHES_PER_SECOND * (RENEW_SECONDS + SETTLED_SECONDS)
 
 
 def test_other_kinds_of_reasons_are_told_soon_but_each_time_later(world: World) -> None:
