@@ -15,7 +15,7 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ from fairbind.kube.elector import Elector
 from fairbind.kube.handlers import POLICIES, TENANTS, CustomResources
 from fairbind.kube.health import Health
 from fairbind.kube.loop import SchedulingLoop
-from fairbind.kube.mirror import Mirror
+from fairbind.kube.mirror import Mirror, TenantState
 from fairbind.kube.observer import Observer
 from fairbind.kube.recorder import Recorder, WaitingPod
 from fairbind.kube.reflector import Reflector
@@ -96,6 +96,7 @@ class Operator:
         self._clock = time.monotonic
         self._broken_since: dict[str, float] = {}
         self._overview: ClusterOverview | None = None
+        self._states: Mapping[str, TenantState] = {}
         self.mirror = Mirror(settings.scheduler_name, self._note_change, operator_namespace=settings.namespace)
         self.administration = Administration(self.mirror, self._note_change)
         self.reflectors: dict[str, Reflector[Any]] = {
@@ -133,7 +134,7 @@ class Operator:
             api,
             self.administration,
             find_overview=lambda: self._overview,
-            find_states=self.mirror.tenant_states,
+            find_states=lambda: self._states,
             find_unknown_resources=lambda: self.mirror.unknown_fairness_resources,
             may_write=self.elector.may_bind,
             count_bindings=lambda: self.binder.in_flight,
@@ -241,6 +242,7 @@ class Operator:
             if self.mirror.build_snapshot() is not shown or self.mirror.has_waiting:
                 shown = self.mirror.build_snapshot()
                 self._overview = self.mirror.build_overview()
+                self._states = self.mirror.tenant_states()
                 self._observer.overview_changed(self._overview)
             await asyncio.sleep(OVERVIEW_SECONDS)
 

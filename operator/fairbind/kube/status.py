@@ -20,7 +20,7 @@ from urllib.parse import quote
 import msgspec
 
 from fairbind.kube.administration import Administration
-from fairbind.kube.api import ApiClient
+from fairbind.kube.api import ApiClient, NotAllowedError
 from fairbind.kube.errors import ApiError, TransientClusterError
 from fairbind.kube.handlers import GROUP, POLICIES, TENANTS, VERSION
 from fairbind.kube.objects import KubeObject
@@ -33,6 +33,10 @@ INTERVAL_SECONDS = 2.0
 BUSY_INTERVAL_SECONDS = 10.0
 BUSY_BINDINGS = 32
 """From this many bindings in flight on, the slower pace holds."""
+WRITE_TIMEOUT_SECONDS = 5.0
+PAUSE_SECONDS = 5.0
+"""After a refusal or a lost answer no status of that kind is written for so long, or as long as the server asks for."""
+MAX_PAUSE_SECONDS = 60.0
 COMPLAINT_SECONDS = 60.0
 SHARE_DIGITS = 6
 MAX_NAMES = 10
@@ -67,6 +71,7 @@ class StatusWriter:
         self._count_bindings = count_bindings
         self._clock = clock
         self._written: dict[tuple[str, str], tuple[dict[str, Any], float]] = {}
+        self._not_before: dict[str, float] = {}
         self._complained_at = -COMPLAINT_SECONDS
 
     async def run(self) -> None:
@@ -100,6 +105,8 @@ class StatusWriter:
 
     async def _write_if_changed(self, kind: str, name: str, item: KubeObject, status: dict[str, Any]) -> None:
         now = self._clock()
+        if now < self._not_before.get(kind, now):
+            return
         written, written_at = self._written.get((kind, name), (None, -BUSY_INTERVAL_SECONDS))
         interval = INTERVAL_SECONDS if self._count_bindings() < BUSY_BINDINGS else BUSY_INTERVAL_SECONDS
         if now - written_at < interval:
@@ -114,21 +121,34 @@ class StatusWriter:
         path = f"/apis/{GROUP}/{VERSION}/{kind}/{quote(name)}/status"
         body = msgspec.json.encode({"metadata": {"uid": item["metadata"]["uid"]}, "status": patch})
         try:
-            answer = await self._api.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+            answer = await self._api.request(
+                "PATCH",
+                path,
+                body=body,
+                content_type="application/merge-patch+json",
+                timeout_seconds=WRITE_TIMEOUT_SECONDS,
+                guard=self._may_write,
+            )
+        except NotAllowedError:
+            return
         except (ApiError, TransientClusterError) as error:
-            self._complain(f"{kind} {name}", error)
+            self._judge(kind, name, error)
             self._written[kind, name] = ({"metadata": {}, "status": present}, now)
             return
         self._written[kind, name] = (msgspec.json.decode(answer), now)
 
-    def _complain(self, what: str, error: ApiError | TransientClusterError) -> None:
-        """Log a write that failed; as a warning only now and then, and never because the object is gone."""
-        level = logging.DEBUG
-        is_gone = isinstance(error, ApiError) and error.status in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}
-        if not is_gone and self._clock() - self._complained_at >= COMPLAINT_SECONDS:
-            self._complained_at = self._clock()
-            level = logging.WARNING
-        _log.log(level, "the status of %s could not be written: %s", what, error)
+    def _judge(self, kind: str, name: str, error: ApiError | TransientClusterError) -> None:
+        """Pause after a write that failed, and log it: rarely as a warning, and never because the object is gone."""
+        level, now, hint = logging.DEBUG, self._clock(), ""
+        if not isinstance(error, ApiError) or error.status not in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}:
+            asked = error.retry_after or 0.0 if isinstance(error, ApiError) else 0.0
+            self._not_before[kind] = now + min(max(asked, PAUSE_SECONDS), MAX_PAUSE_SECONDS)
+            if now - self._complained_at >= COMPLAINT_SECONDS:
+                self._complained_at = now
+                level = logging.WARNING
+        if isinstance(error, ApiError) and error.status == HTTPStatus.FORBIDDEN:
+            hint = f"; the chart's ClusterRole grants patch on {kind}/status"
+        _log.log(level, "the status of %s %s could not be written: %s%s", kind, name, error, hint)
 
 
 def _is_older(item: KubeObject, written: Mapping[str, Any]) -> bool:
@@ -142,8 +162,12 @@ def compute_tenant_status(
     """Return the whole status of a Tenant, its conditions without times.
 
     overview: None when the tenant counts as if it did not exist. problem: what is wrong with its spec, or None.
+    The observed generation is that of the spec from which the numbers come; the object may be newer than they are.
     """
-    generation = tenant_object["metadata"].get("generation", 0)
+    if problem is not None:  # so it is as of this very object
+        generation, overview, state = tenant_object["metadata"].get("generation", 0), None, None
+    else:
+        generation = 0 if state is None else state.generation
     conditions = _make_tenant_conditions(state, problem, generation)
     if overview is None:
         return {

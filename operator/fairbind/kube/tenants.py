@@ -122,7 +122,7 @@ class TenantState:
 
     conflicts: namespaces that it claims and an older Tenant keeps, with that one's name. missing: claimed by name, but
     not there. claims_nothing: the object says neither names nor a selector. unknown_resources: what its resourceWeights
-    name and does not count for shares.
+    name and does not count for shares. generation: of the spec that this was made from.
     """
 
     name: str
@@ -130,6 +130,7 @@ class TenantState:
     missing: tuple[str, ...]
     claims_nothing: bool
     unknown_resources: tuple[str, ...]
+    generation: int = 0
 
 
 class Directory:
@@ -219,6 +220,7 @@ class Directory:
                 missing=tuple(sorted(spec.namespaces - self._labels.keys())),
                 claims_nothing=not spec.namespaces and spec.selector is None,
                 unknown_resources=tuple(sorted(spec.resource_weights.keys() - counting)),
+                generation=spec.generation,
             )
             for name, spec in sorted(self._specs.items())
         }

@@ -34,7 +34,7 @@ def make_state(
     claims_nothing: bool = False,
     unknown: tuple[str, ...] = (),
 ) -> TenantState:
-    return TenantState("a", conflicts or {}, missing, claims_nothing, unknown)
+    return TenantState("a", conflicts or {}, missing, claims_nothing, unknown, 3)
 
 
 def find_condition(status: dict[str, Any], kind: str) -> dict[str, Any]:
@@ -58,6 +58,17 @@ def test_numbers_are_rounded_and_quantities_are_kubernetes_own() -> None:
             {"serverClass": "node-b", "share": 0.666667},
         ],
     }
+
+
+def test_the_observed_generation_is_that_of_the_spec_which_the_numbers_come_from() -> None:
+    newer: dict[str, Any] = {"metadata": {**TENANT["metadata"], "generation": 4}}
+    status = compute_tenant_status(newer, OVERVIEW, make_state(), None)
+    assert status["observedGeneration"] == 3
+    assert {condition["observedGeneration"] for condition in status["conditions"]} == {3}
+    assert compute_tenant_status(newer, None, None, None)["observedGeneration"] == 0
+    invalid = compute_tenant_status(newer, OVERVIEW, make_state(), "spec.weight must be a number")
+    assert invalid["observedGeneration"] == 4
+    assert invalid["allocated"] == {}
 
 
 def test_a_tenant_as_it_is_written_is_ready() -> None:

@@ -1,14 +1,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import pytest
 
 from fairbind.kube.administration import Administration
+from fairbind.kube.api import NotAllowedError
 from fairbind.kube.errors import ApiError, TransientClusterError
-from fairbind.kube.status import BUSY_BINDINGS, BUSY_INTERVAL_SECONDS, INTERVAL_SECONDS, StatusWriter
+from fairbind.kube.status import (
+    BUSY_BINDINGS,
+    BUSY_INTERVAL_SECONDS,
+    INTERVAL_SECONDS,
+    MAX_PAUSE_SECONDS,
+    PAUSE_SECONDS,
+    StatusWriter,
+)
 from fairbind.kube.tenants import TenantSpec, TenantState
 from fairbind.model import PolicySettings
 from fairbind.model.overview import ClusterOverview, TenantOverview
@@ -36,8 +44,20 @@ class FakeServer:
         self.patches: list[dict[str, Any]] = []
         self.fault: Exception | None = None
 
-    async def request(self, method: str, path: str, *, body: bytes, content_type: str) -> bytes:
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes,
+        content_type: str,
+        timeout_seconds: float,
+        guard: Callable[[], bool],
+    ) -> bytes:
         assert (method, path, content_type) == ("PATCH", TENANT, "application/merge-patch+json")
+        assert timeout_seconds <= 5.0
+        if not guard():
+            raise NotAllowedError
         patch = json.loads(body)
         assert patch["metadata"] == {"uid": "u"}
         self.patches.append(patch["status"])
@@ -142,6 +162,21 @@ async def test_only_the_leader_writes(bench: Bench) -> None:
     assert await bench.write() == 0
 
 
+async def test_a_lead_that_ends_on_the_way_to_the_server_writes_nothing(bench: Bench) -> None:
+    answers = iter((True, True, False))
+    bench.writer = StatusWriter(
+        cast("Any", bench.server),
+        bench.administration,
+        find_overview=bench.make_overview,
+        find_states=dict,
+        find_unknown_resources=lambda: (),
+        may_write=lambda: next(answers),
+        count_bindings=lambda: 0,
+        clock=lambda: bench.now,
+    )
+    assert await bench.write() == 0
+
+
 async def test_a_new_leader_repeats_nothing(bench: Bench) -> None:
     await bench.write()
     bench.tell()
@@ -162,22 +197,24 @@ async def test_an_edit_by_somebody_else_is_put_right(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "level"),
+    ("fault", "level", "pause"),
     [
-        (ApiError(404, "NotFound", "it is gone"), "DEBUG"),
-        (ApiError(409, "Conflict", "another uid"), "DEBUG"),
-        (ApiError(403, "Forbidden", "not you"), "WARNING"),
-        (TransientClusterError("away"), "WARNING"),
+        (ApiError(404, "NotFound", "it is gone"), "DEBUG", INTERVAL_SECONDS),
+        (ApiError(409, "Conflict", "another uid"), "DEBUG", INTERVAL_SECONDS),
+        (ApiError(403, "Forbidden", "not you"), "WARNING", PAUSE_SECONDS),
+        (ApiError(429, "TooManyRequests", "slow", retry_after=20.0), "WARNING", 20.0),
+        (ApiError(429, "TooManyRequests", "slow", retry_after=86400.0), "WARNING", MAX_PAUSE_SECONDS),
+        (TransientClusterError("away"), "WARNING", PAUSE_SECONDS),
     ],
 )
 async def test_a_write_that_fails_is_tried_again_later(
-    bench: Bench, fault: Exception, level: str, caplog: pytest.LogCaptureFixture
+    bench: Bench, fault: Exception, level: str, pause: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG", "fairbind")
     bench.server.fault = fault
     assert await bench.write() == 1
     assert [record.levelname for record in caplog.records if str(fault) in record.getMessage()] == [level]
-    assert await bench.write(after=INTERVAL_SECONDS / 2) == 1
+    assert await bench.write(after=pause / 2) == 1
     bench.server.fault = None
-    assert await bench.write(after=INTERVAL_SECONDS / 2) == 2
+    assert await bench.write(after=pause / 2) == 2
     assert bench.server.item["status"]["dominantShare"] == 0.25
