@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import datetime
+from functools import lru_cache
 
 from fairbind.kube import wire
 from fairbind.kube.constraints import find_repelling_terms, find_unsupported, make_constraints
@@ -13,6 +14,7 @@ from fairbind.model import MAX_AMOUNT
 
 DEFAULT_SCHEDULER = "default-scheduler"
 UNREADABLE = "unreadable fields"
+MAX_SHARED_MESSAGES = 4096
 
 _FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 
@@ -60,10 +62,19 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
     )
 
 
+@lru_cache(maxsize=MAX_SHARED_MESSAGES)
+def _share(message: str) -> str:
+    """Return one object for equal messages, which thousands of pods carry.
+
+    They are not interned: numbers in them change for ever, and newer Pythons never let go of what is interned.
+    """
+    return message
+
+
 def _find_scheduled_message(status: wire.PodStatus) -> str | None:
     for condition in status.conditions or ():
         if condition.type == "PodScheduled":
-            return sys.intern(condition.message or "") if condition.status == "False" else None
+            return _share(condition.message or "") if condition.status == "False" else None
     return None
 
 

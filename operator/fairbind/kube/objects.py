@@ -67,9 +67,13 @@ class ObjectTable:
 
 
 def _says_something_new(known: KubeObject, item: KubeObject) -> bool:
-    """The API server raises the generation with each change of the spec, and of nothing else that matters here."""
+    """The API server raises the generation with each change of the spec, but not when the CRD's defaults change."""
     old, new = known["metadata"], item["metadata"]
-    return bool(old.get("uid") != new.get("uid") or old.get("generation") != new.get("generation"))
+    return bool(
+        old.get("uid") != new.get("uid")
+        or old.get("generation") != new.get("generation")
+        or known.get("spec") != item.get("spec")
+    )
 
 
 def _object_version(item: KubeObject) -> int:

@@ -42,6 +42,17 @@ def test_a_list_is_taken_whole(watcher: Watcher) -> None:
     assert watcher.changes == 2
 
 
+def test_a_default_that_changes_at_the_same_generation_is_a_change(watcher: Watcher) -> None:
+    """The API server fills in the CRD's defaults when it answers, and counts no generation for it."""
+    watcher.table.replace([{**make("a", 1), "spec": {"weight": 1}}], "5")
+    watcher.table.replace([{**make("a", 1), "spec": {"weight": 2}}], "7")
+    assert watcher.changes == 2
+    watcher.table.apply({**make("a", 8), "spec": {"weight": 3}})
+    assert watcher.changes == 3
+    watcher.table.apply({**make("a", 9), "spec": {"weight": 3}, "status": {"allocated": {}}})
+    assert watcher.changes == 3
+
+
 def test_a_list_that_changes_nothing_is_no_change(watcher: Watcher) -> None:
     watcher.table.replace([make("a", 1)], "5")
     watcher.table.replace([make("a", 6)], "7")  # its status was written
