@@ -96,14 +96,13 @@ class CustomResources:
 
     async def _list_kind(self, kind: str) -> bool:
         try:
-            answer = await self._api.request("GET", f"/apis/{GROUP}/{VERSION}/{kind}")
-        except (ApiError, TransientClusterError) as error:
+            found = _decode_list(await self._api.request("GET", f"/apis/{GROUP}/{VERSION}/{kind}"))
+        except (ApiError, TransientClusterError, msgspec.MsgspecError) as error:
             self._is_missing[kind] = isinstance(error, ApiError) and error.status in {NOT_FOUND, FORBIDDEN}
             self._report(kind, _explain(kind, error))
             return False
         self._is_missing[kind] = False
-        found = msgspec.json.decode(answer)
-        self._tables[kind].replace(found.get("items") or [], found["metadata"].get("resourceVersion", ""))
+        self._tables[kind].replace(found.items or [], found.metadata.resourceVersion or "")
         if self._health.clear_problem(kind):
             _log.info("%s.%s: listed", kind, GROUP)
         self._reminded_at.pop(kind, None)
@@ -160,6 +159,8 @@ class CustomResources:
         ) -> aiohttp.ClientResponse:
             if authorization := await self._credentials.authorization():
                 request.headers["Authorization"] = authorization
+            if access.tls_server_name is not None:
+                request.server_hostname = access.tls_server_name  # kopf knows no such thing
             return await handler(request)
 
         context = self._credentials.ssl_context
@@ -169,6 +170,33 @@ class CustomResources:
             proxy=access.proxy,
         )
         return kopf.AiohttpSession(server=access.server, aiohttp_session=session)
+
+
+class _ListMetadata(msgspec.Struct):
+    resourceVersion: str | None = None  # noqa: N815 - as the API spells it
+
+
+class _ItemMetadata(msgspec.Struct):
+    name: str
+
+
+class _Item(msgspec.Struct):
+    metadata: _ItemMetadata
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMetadata
+    items: list[dict[str, Any]] | None
+
+
+def _decode_list(answer: bytes) -> _List:
+    """Return a list of objects that at least have names. msgspec.MsgspecError for anything else."""
+    try:
+        found = msgspec.json.decode(answer, type=_List)
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError(str(error)) from error
+    msgspec.convert(found.items or [], list[_Item])
+    return found
 
 
 def _make_event_handler(table: ObjectTable) -> Callable[..., Any]:
@@ -193,7 +221,9 @@ def _make_settings() -> kopf.OperatorSettings:
     return settings
 
 
-def _explain(kind: str, error: ApiError | TransientClusterError) -> str:
+def _explain(kind: str, error: ApiError | TransientClusterError | msgspec.MsgspecError) -> str:
+    if isinstance(error, msgspec.MsgspecError):
+        return f"the list cannot be read, is a proxy in between? {error}"
     if isinstance(error, ApiError) and error.status == NOT_FOUND:
         return "the CRD is not installed; apply crds/ or install the chart"
     if isinstance(error, ApiError) and error.status == FORBIDDEN:
