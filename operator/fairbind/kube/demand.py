@@ -110,7 +110,6 @@ def _compute_containers_total(pod: wire.Pod, reader: DemandReader) -> dict[str, 
         if container.restart_policy == "Always":
             _add(running, requests)
             _add(sidecars, requests)
-            _raise_to(starting, sidecars)
         else:
             _add(requests, sidecars)
             _raise_to(starting, requests)

@@ -29,13 +29,15 @@ from fairbind.kube.servers import Servers
 from fairbind.kube.tenants import SYSTEM_NAMESPACES, Directory, TenantSpec, TenantState
 from fairbind.model import Placement, PolicySettings, ServerTable, Snapshot, TaskClass, Wait
 from fairbind.model.overview import ClusterOverview
+from fairbind.scheduling.waits import CONFLICTING_CLAIMS
+from fairbind.scheduling.waits import INSUFFICIENT as INSUFFICIENT_REASON
 
 __all__ = ["Mirror", "TenantState"]
 
 NOT_COUNTED = frozenset({"pods", "ephemeral-storage"})
 """By default these do not count for shares."""
 
-_INSUFFICIENT_PREFIXES = ("Insufficient ", "conflicting claims")
+_LACKS_ROOM = (INSUFFICIENT_REASON.format(""), CONFLICTING_CLAIMS)
 
 
 class Mirror:
@@ -139,7 +141,7 @@ class Mirror:
         for wait in waits:
             entry = self._entries.get(wait.first.uid)
             if wait.blocked is None and entry is not None and isinstance(entry.position, Waiting):
-                lacks_room = any(reason.startswith(_INSUFFICIENT_PREFIXES) for reason, _ in wait.rejections)
+                lacks_room = any(reason.startswith(_LACKS_ROOM) for reason, _ in wait.rejections)
                 self._queues[entry.position.key].reason = INSUFFICIENT if lacks_room else INELIGIBLE
 
     # --- what others ask ---

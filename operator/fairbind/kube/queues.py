@@ -15,6 +15,7 @@ from fairbind.kube.repulsion import Repulsion
 from fairbind.kube.servers import Axes
 from fairbind.model import Placement, Task, TaskClass
 from fairbind.model.overview import PENDING_REASONS
+from fairbind.scheduling.waits import INSUFFICIENT as INSUFFICIENT_REASON
 
 QUEUED, INSUFFICIENT, INELIGIBLE, UNSUPPORTED, GATED = PENDING_REASONS
 
@@ -109,5 +110,5 @@ def exclude_all(base: Placement, missing: tuple[str, ...]) -> Placement:
     eligible = int(base.eligible_k.sum())
     nowhere_k = base.eligible_k & False
     nowhere_k.flags.writeable = False
-    lacking = ((f"Insufficient {resource}", eligible) for resource in missing if eligible)
+    lacking = ((INSUFFICIENT_REASON.format(resource), eligible) for resource in missing if eligible)
     return Placement(nowhere_k, None, tuple(sorted((*base.rejections, *lacking))), base.claims)
