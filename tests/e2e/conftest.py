@@ -222,6 +222,8 @@ def operator(request: pytest.FixtureRequest, cluster: Cluster, tmp_path: Path) -
         if running.is_running:
             running.stop()  # in order, so that the next test's operator need not wait for the lease to run out
         running.close()
+    for running in started:
+        assert "Traceback" not in running.read_log(10_000), running.read_log()
 
 
 def remove(api: Api, path: str) -> None:
