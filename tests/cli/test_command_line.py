@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,14 @@ import pytest
 import fairbind
 from fairbind.cli import find_default_namespace, main
 
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+current-context: only
+contexts: [{name: only, context: {cluster: only, user: only}}]
+clusters: [{name: only, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: only, user: {}}]
+"""
 SLOW_MODULES = ("numpy", "aiohttp", "kopf", "kubernetes", "msgspec", "prometheus_client")
 
 
@@ -74,6 +83,18 @@ def test_no_cluster_at_all_says_where_it_was_looked_for() -> None:
     assert done.returncode == 2
     assert "--kubeconfig" in done.stderr
     assert "KUBECONFIG" in done.stderr
+
+
+def test_a_taken_port_is_one_line_and_status_1(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(KUBECONFIG)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = run("operator", "--kubeconfig", str(kubeconfig), "--metrics-address", address)
+    assert done.returncode == 1
+    assert re.fullmatch(rf"fairbind: cannot listen on {address}: [^\n]+\n", done.stderr)
 
 
 def test_a_traceback_is_shown_only_with_debug(tmp_path: Path) -> None:
