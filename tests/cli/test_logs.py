@@ -21,6 +21,10 @@ def logging_as_before() -> Iterator[None]:
     logging.captureWarnings(capture=False)
 
 
+def fail() -> None:
+    raise ValueError("inner")
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -46,7 +50,7 @@ def test_json_lines_are_objects_with_the_traceback_inside() -> None:
     stream = io.StringIO()
     set_up_logging("json", "debug", stream)
     try:
-        raise ValueError("inner")
+        fail()
     except ValueError:
         logging.getLogger("fairbind.kube").exception("outer\nline")
     (line,) = stream.getvalue().splitlines()
@@ -80,7 +84,7 @@ def test_kopf_is_heard_only_by_those_who_debug() -> None:
 
 def test_a_traceback_follows_its_line_on_the_console() -> None:
     try:
-        raise ValueError("inner")
+        fail()
     except ValueError:
         record = logging.LogRecord("fairbind.x", logging.ERROR, "", 0, "outer", None, sys.exc_info())
     first, *rest = ConsoleFormatter(is_colourful=False).format(record).splitlines()
