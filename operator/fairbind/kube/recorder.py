@@ -204,11 +204,13 @@ class Recorder:
             patience = max(error.retry_after or 0.0, PAUSE_SECONDS)
         now = self._clock()
         self._next_write_at = max(self._next_write_at, now + patience)
-        level = logging.DEBUG
+        level, hint = logging.DEBUG, ""
+        if isinstance(error, ApiError) and error.status == HTTPStatus.FORBIDDEN:
+            hint = "; the chart's ClusterRole grants patch on pods/status, and create and patch on events.events.k8s.io"
         if now - self._complained_at >= COMPLAINT_SECONDS:
             self._complained_at = now
             level = logging.WARNING
-        _log.log(level, "An event or a pod's condition could not be written: %s", error)
+        _log.log(level, "An event or a pod's condition could not be written: %s%s", error, hint)
 
     async def _announce(self, job: _Scheduled) -> None:
         note = f"Successfully assigned {job.namespace}/{job.name} to {job.node}"

@@ -147,6 +147,9 @@ class Servers:
             self._offered.subtract(resource for resource, _ in old.allocatable)
         if new is not None:
             self._offered.update(resource for resource, _ in new.allocatable)
+        for resource, _ in () if old is None else old.allocatable:
+            if not self._offered[resource]:
+                del self._offered[resource]
 
     def _drop_if_empty(self, name: str) -> None:
         book = self.books[name]

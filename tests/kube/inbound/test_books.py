@@ -1,4 +1,4 @@
-"""What a weight means where it is decided and where it is shown: both must be the same number."""
+"""Numbers that are kept in two places, of which both must say the same, now and not only after the next snapshot."""
 
 from __future__ import annotations
 
@@ -45,3 +45,12 @@ def test_a_node_may_be_used_as_long_as_it_is_there_and_open() -> None:
     assert cluster.mirror.may_use("n1")
     cluster.mirror.nodes.delete(read_node(make_node("n1")))
     assert not cluster.mirror.may_use("n1")
+
+
+def test_resources_that_no_node_offers_any_more_are_forgotten() -> None:
+    cluster = Cluster()
+    for number in range(3):
+        cluster.add_nodes(make_node("n1", allocatable={"cpu": "4", f"example.com/r{number}": "1"}))
+    assert set(cluster.mirror._servers._offered) == {"cpu", "example.com/r2"}
+    cluster.mirror.nodes.delete(read_node(make_node("n1")))
+    assert not cluster.mirror._servers._offered
