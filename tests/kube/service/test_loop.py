@@ -326,6 +326,15 @@ async def test_a_pod_that_went_away_while_it_was_decided_on_is_left_alone() -> N
         assert "a" not in bench.world.held
 
 
+async def test_a_pod_that_waits_no_more_when_its_turn_comes_is_left_alone() -> None:
+    async with running() as bench:
+        assume = bench.world.assume
+        bench.world.assume = lambda uid, node: uid != "a" and assume(uid, node)  # type: ignore[method-assign]
+        bench.add("a", "b")
+        await bench.until(lambda: bench.recorder.bound == ["ns/b b only"])
+        assert bench.binder.asked == ["b"]
+
+
 async def test_the_loop_turns_also_when_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_module, "BEAT_SECONDS", 0.02)
     beats: list[None] = []
