@@ -86,7 +86,7 @@ async def test_everything_is_listed_page_by_page_before_it_is_synced() -> None:
         await setting.server.put(name)
     assert setting.find_problem() == "not listed yet"
     async with running(setting):
-        await setting.reflector.synced.wait()
+        await wait_until(setting.reflector.synced.is_set)
         assert setting.names == {"a", "b", "c", "d", "e"}
         assert setting.sink.lists == 1
         assert setting.find_problem() is None
@@ -178,7 +178,7 @@ async def test_a_list_that_expires_between_its_pages_begins_anew() -> None:
         await setting.server.put(name)
     setting.server.list_faults = [ApiError(410, "Expired", "the continue token is too old")]
     async with running(setting):
-        await setting.reflector.synced.wait()
+        await wait_until(setting.reflector.synced.is_set)
         assert setting.names == {"a", "b"}
         assert setting.sink.lists == 1
 
@@ -190,7 +190,7 @@ async def test_a_server_that_refuses_connections_is_asked_ever_less_often() -> N
         await wait_until(lambda: len(setting.slept) > 3)
         assert setting.find_problem() == "connection refused"
         assert not setting.reflector.synced.is_set()
-        await setting.reflector.synced.wait()
+        await wait_until(setting.reflector.synced.is_set)
         assert setting.find_problem() is None
     assert setting.slept[:3] == [0.1, 0.2, 0.4]
     assert max(setting.slept) == MAX_BACKOFF_SECONDS
@@ -212,7 +212,7 @@ async def test_the_server_says_how_long_to_wait() -> None:
     setting = make_setting()
     setting.server.faults = [ApiError(429, "TooManyRequests", "slow down", 7.0)]
     async with running(setting):
-        await setting.reflector.synced.wait()
+        await wait_until(setting.reflector.synced.is_set)
     assert setting.slept[0] == 7.0
 
 
@@ -225,7 +225,7 @@ async def test_a_forbidden_verb_is_named_with_what_to_do_and_asked_for_again() -
         problem = setting.find_problem() or ""
         assert 'cannot list resource "pods"' in problem
         assert "ClusterRole" in problem
-        await setting.reflector.synced.wait()
+        await wait_until(setting.reflector.synced.is_set)
 
 
 @pytest.mark.parametrize("line", [b"not json", b"[1]", b'{"type":"ADDED","object":"\xff"}'])
