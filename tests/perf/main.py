@@ -77,10 +77,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     plan = SMALL if options.small else wanted
     for count in plan.nodes:
         assign_in_turn(make_pods(plan.pods, "check"), mixed_nodes(count))  # better now than in half an hour
-    results = run(plan)
-    output = options.output or RESULTS / f"{results['date'][:10]}.json"
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    output = options.output or RESULTS / f"{date[:10]}.json"
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    results = run(plan, date, output)
     print(render_tables(results))
     print(f"raw results: {output}")
     if options.output is None and not options.small:
@@ -108,12 +108,12 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def run(plan: Plan) -> dict[str, Any]:
-    """Measure everything and return the raw results."""
+def run(plan: Plan, date: str, output: Path) -> dict[str, Any]:
+    """Measure everything and return the raw results; they are in the file after each size, so a later one may fail."""
     started = time.monotonic()
     tools = ensure_tools((*DEFAULT, "kube-scheduler"))
     results: dict[str, Any] = {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "date": date,
         "machine": describe_machine(),
         "versions": describe_versions(),
         "plan": asdict(plan),
@@ -122,7 +122,9 @@ def run(plan: Plan) -> dict[str, Any]:
     figures = Figures()
     for count in plan.nodes:
         measure_size(tools, plan, count, figures)
-    return {**results, **asdict(figures), "seconds": round(time.monotonic() - started)}
+        results |= {**asdict(figures), "seconds": round(time.monotonic() - started)}
+        output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    return results
 
 
 def measure_cycle(plan: Plan) -> dict[str, Any]:
