@@ -38,7 +38,7 @@ class Filling:
                 choice = line.find_choice(level, pool)
                 if choice is not None:
                     return choice
-                line.close_pools()
+                line.close_pools(pool)
             least = line.find_pool()
             if least is None:
                 heappop(heap)

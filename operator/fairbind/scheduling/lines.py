@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairbind.model import Task, TaskClass
+from fairbind.model import InvariantError, Task, TaskClass
 from fairbind.model.servers import BoolArray
 from fairbind.scheduling.levels import FEW, Account, Pools, find_least_level, find_zero_levels
 from fairbind.scheduling.room import IndexArray
@@ -157,12 +157,17 @@ class Line:
                 heappop(heads)
         return None
 
-    def close_pools(self) -> None:
-        """Close every pool in which no class of the line fits any more, as far as that has been seen."""
+    def close_pools(self, seen: int) -> None:
+        """Close every pool in which no class of the line fits any more, as far as that has been seen.
+
+        seen: a pool in which nothing fitted. Raises InvariantError if it would stay open: the filling would never end.
+        """
         open_p = np.zeros(len(self._pools.amount_pr), dtype=np.bool_)
         for queue in self._queues:
             if queue.turn is not None:
                 open_p |= queue.get_open()
+        if open_p[seen]:
+            raise InvariantError(f"pool {seen} stays open for a line in which nothing fits there")
         self.open_pools = np.flatnonzero(open_p)
         self._levels.clear()
 
