@@ -118,7 +118,7 @@ class World:
         return part
 
     def distance(self, task_class: TaskClass, k: int) -> tuple[Fraction, ...]:
-        """Signed terms of H of DRFH, eq. 9, by resource name; for a task without a direction the mean load."""
+        """Signed terms of H of DRFH, eq. 9, by resource name; for a task without a direction those of the mean load."""
         snapshot = self.snapshot
         demand, total, free = task_class.demand_r, snapshot.total_r, [max(amount, 0) for amount in self.free[k]]
         axes = sorted((snapshot.resources[r], r) for r in range(len(total)) if snapshot.counts_r[r] and total[r] > 0)
@@ -126,8 +126,13 @@ class World:
         reference = next((r for share, r in shares if share > 0 and share == max(shares)[0]), None)
         if reference is None:
             capacity = [int(amount) for amount in snapshot.servers.capacity_kr[k]]
-            parts = [1 - Fraction(left, most) for left, most in zip(free, capacity, strict=True) if most > 0]
-            return (sum(parts, Fraction(0)) / max(len(parts), 1),)
+            known = sum(most > 0 for most in capacity)
+            if known == 0:
+                return (Fraction(1),)
+            parts = [
+                1 - Fraction(left, most) if most > 0 else Fraction(0) for left, most in zip(free, capacity, strict=True)
+            ]
+            return tuple(part / known for part in parts)
         scale = Fraction(demand[reference], total[reference])
         left = Fraction(free[reference], total[reference])
         return tuple(Fraction(demand[r], total[r]) / scale - Fraction(free[r], total[r]) / left for _, r in axes)
@@ -148,7 +153,10 @@ class World:
         best = min(total.values())
         assert total[chosen] <= best + Fraction(TOLERANCE) * max(best, Fraction(1)), "not the best fit"
         # Equal sums of different terms may differ by a rounding; equal proportions may not.
-        earlier = [k for k in fitting if k < chosen and terms[k] == terms[chosen]]
+        kind_kr = self.snapshot.servers.capacity_kr > 0
+        earlier = [
+            k for k in fitting if k < chosen and terms[k] == terms[chosen] and (kind_kr[k] == kind_kr[chosen]).all()
+        ]
         assert not earlier, "an equal server comes first by name"
 
     def place(self, n: int, k: int) -> None:

@@ -7,7 +7,7 @@ task's dominant resource: the task asks for it and fits, so neither divisor is z
 cluster's totals, otherwise bytes would drown the rest. Only fairness resources that the cluster has take part.
 
 A task that asks for no fairness resource has no direction to compare. It goes to the server that is least loaded: the
-mean over all resources of the server, fairness resource or not, of the part in use.
+mean over all resources of the server, fairness resource or not, of the part in use. A server of nothing counts as full.
 
 Each score is written twice, for many servers and for one, with the same operations in the same order, so both give
 the same bits. A quotient of two amounts is rounded once, so equal proportions of different sizes tie exactly.
