@@ -7,7 +7,7 @@ Nothing here reads a clock, talks to anybody or knows where the values came from
 from __future__ import annotations
 
 from fairbind.model.decisions import Bind, CycleReport, FairnessReason, Wait
-from fairbind.model.errors import FairbindError, InvalidProblemError, InvariantError
+from fairbind.model.errors import FairbindError, InvalidProblemError, InvariantError, SolverError
 from fairbind.model.policy import PolicySettings
 from fairbind.model.servers import MAX_AMOUNT, ServerTable
 from fairbind.model.shares import TOLERANCE, compute_dominant_share, compute_share_key, compute_weighted_share
@@ -30,6 +30,7 @@ __all__ = [
     "PolicySettings",
     "ServerTable",
     "Snapshot",
+    "SolverError",
     "Task",
     "TaskClass",
     "Tenant",

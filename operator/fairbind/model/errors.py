@@ -11,5 +11,9 @@ class InvalidProblemError(FairbindError, ValueError):
     """The caller's fault: a field has a value that cannot be meant. The message names both and what would be right."""
 
 
+class SolverError(FairbindError):
+    """A solver gave no answer, or one that fails its certificate. Names the mechanism, the status and the problem."""
+
+
 class InvariantError(FairbindError):
     """Our own bug: something that must always hold does not. The message carries what led to it."""

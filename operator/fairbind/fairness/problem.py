@@ -1,0 +1,137 @@
+"""The one problem that every mechanism takes: servers with capacities, tenants with demands.
+
+Amounts are float64 in whatever units the caller likes, the same for capacities and demands of a resource; no mechanism
+depends on the choice. A server entry stands for `count` equal servers and is one class, pooled: its tasks are those of
+all of them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+POOL_NAME = "pool"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """Servers, tenants and what they want. All arrays are read-only; K entries, I tenants, R resources.
+
+    capacity_kr: what ONE server of entry k has, shape (K, R), >= 0. count_k: servers in the entry, >= 1.
+    divisible_k: False where a server's time, not its resources, is shared (paper of PS-DSF, equation 17).
+    alpha_k: the exponent of alpha-pf-vds on entry k; NaN where the call's own counts.
+    demand_ir: what one task needs, shape (I, R), >= 0, never all zero. weight_i: > 0. tasks_i: how many tasks the
+    tenant has, inf for no end. eligible_ik: may tenant i use entry k. resource_weight_ir: > 0, divides the share of r.
+    expected_tenants: how many will ever come (dynamic-drf). is_pooled: treat all entries as one server.
+    The order of tenants is their order of arrival.
+    """
+
+    resources: tuple[str, ...]
+    server_names: tuple[str, ...]
+    capacity_kr: FloatArray
+    count_k: FloatArray
+    divisible_k: BoolArray
+    alpha_k: FloatArray
+    tenant_names: tuple[str, ...]
+    demand_ir: FloatArray
+    weight_i: FloatArray
+    tasks_i: FloatArray
+    eligible_ik: BoolArray
+    resource_weight_ir: FloatArray
+    expected_tenants: int | None = None
+    is_pooled: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse shapes that do not belong together, and freeze the arrays."""
+        servers, tenants, resources = len(self.server_names), len(self.tenant_names), len(self.resources)
+        shapes = {
+            "capacity_kr": (servers, resources),
+            "count_k": (servers,),
+            "divisible_k": (servers,),
+            "alpha_k": (servers,),
+            "demand_ir": (tenants, resources),
+            "weight_i": (tenants,),
+            "tasks_i": (tenants,),
+            "eligible_ik": (tenants, servers),
+            "resource_weight_ir": (tenants, resources),
+        }
+        for field, shape in shapes.items():
+            array = getattr(self, field)
+            if array.shape != shape:
+                raise ValueError(f"{field} has shape {array.shape}, not {shape}")
+            array.setflags(write=False)
+
+    @property
+    def total_r(self) -> FloatArray:
+        """C_r: the capacity of all servers of all entries, shape (R,)."""
+        total_r: FloatArray = self.count_k @ self.capacity_kr
+        return total_r
+
+    def pooled(self) -> Problem:
+        """Return the problem with one server that has everything; everybody may use it (eligibility must be full)."""
+        return replace(
+            self,
+            server_names=(POOL_NAME,) if len(self.server_names) != 1 else self.server_names,
+            capacity_kr=self.total_r[None, :],
+            count_k=np.ones(1),
+            divisible_k=np.ones(1, dtype=bool),
+            alpha_k=np.full(1, np.nan),
+            eligible_ik=np.ones((len(self.tenant_names), 1), dtype=bool),
+            is_pooled=True,
+        )
+
+
+def make_problem(
+    capacity_kr: npt.ArrayLike,
+    demand_ir: npt.ArrayLike,
+    *,
+    count_k: npt.ArrayLike | None = None,
+    divisible_k: npt.ArrayLike | None = None,
+    alpha_k: npt.ArrayLike | None = None,
+    weight_i: npt.ArrayLike | None = None,
+    tasks_i: npt.ArrayLike | None = None,
+    eligible_ik: npt.ArrayLike | None = None,
+    resource_weight_ir: npt.ArrayLike | None = None,
+    expected_tenants: int | None = None,
+    is_pooled: bool = False,
+    resources: Sequence[str] | None = None,
+    server_names: Sequence[str] | None = None,
+    tenant_names: Sequence[str] | None = None,
+) -> Problem:
+    """Return a problem from arrays, with the usual defaults and names r0, s0, t0 ... where none are given.
+
+    >>> make_problem([[9, 18]], [[1, 4], [3, 1]]).tenant_names
+    ('t0', 't1')
+    """
+    capacity = np.atleast_2d(np.array(capacity_kr, dtype=np.float64))
+    demand = np.array(demand_ir, dtype=np.float64).reshape(-1, capacity.shape[1])
+    (servers, width), tenants = capacity.shape, demand.shape[0]
+
+    def floats(given: npt.ArrayLike | None, shape: tuple[int, ...], default: float) -> FloatArray:
+        return np.full(shape, default) if given is None else np.array(given, dtype=np.float64)
+
+    def flags(given: npt.ArrayLike | None, shape: tuple[int, ...]) -> BoolArray:
+        return np.ones(shape, dtype=np.bool_) if given is None else np.array(given, dtype=np.bool_)
+
+    return Problem(
+        resources=tuple(resources) if resources is not None else tuple(f"r{r}" for r in range(width)),
+        server_names=tuple(server_names) if server_names is not None else tuple(f"s{k}" for k in range(servers)),
+        capacity_kr=capacity,
+        count_k=floats(count_k, (servers,), 1.0),
+        divisible_k=flags(divisible_k, (servers,)),
+        alpha_k=floats(alpha_k, (servers,), np.nan),
+        tenant_names=tuple(tenant_names) if tenant_names is not None else tuple(f"t{i}" for i in range(tenants)),
+        demand_ir=demand,
+        weight_i=floats(weight_i, (tenants,), 1.0),
+        tasks_i=floats(tasks_i, (tenants,), np.inf),
+        eligible_ik=flags(eligible_ik, (tenants, servers)),
+        resource_weight_ir=floats(resource_weight_ir, (tenants, width), 1.0),
+        expected_tenants=expected_tenants,
+        is_pooled=is_pooled,
+    )
