@@ -28,6 +28,8 @@ BUILD = ROOT / "build"
 WHEEL_VENV = BUILD / "wheel-venv"
 COVERAGE = BUILD / "coverage.json"
 LEAST_BRANCHES_PERCENT = 95
+# tests/conftest.py keeps the tests on a cluster with one worker: the other computes while that one waits.
+WORKERS = ["-n", "2", "--dist", "loadgroup"]
 # What follows dies with us, and builds and control planes with it, whatever ends this run.
 TIED = (sys.executable, "-I", "-S", launch.__file__)
 
@@ -136,7 +138,7 @@ def run_tests(python: Path, further: list[str]) -> tuple[int, str]:
     """Run pytest, show what it prints and return its exit status and closing line."""
     BUILD.mkdir(exist_ok=True)
     COVERAGE.unlink(missing_ok=True)
-    options = ["--durations=10", "--cov", "--cov-report=term", f"--cov-report=json:{COVERAGE}", *further]
+    options = [*WORKERS, "--durations=10", "--cov", "--cov-report=term", f"--cov-report=json:{COVERAGE}", *further]
     if sys.stdout.isatty():
         options.append("--color=yes")
     command = [*TIED, str(os.getpid()), str(python), "-m", "pytest", *options]
