@@ -74,15 +74,18 @@ class Problem:
         return total_r
 
     def pooled(self) -> Problem:
-        """Return the problem with one server that has everything; everybody may use it (eligibility must be full)."""
+        """Return the problem with one server that has everything.
+
+        Entries must agree on alpha and divisible, which the pool keeps, and everybody must be eligible everywhere.
+        """
         return replace(
             self,
             server_names=(POOL_NAME,) if len(self.server_names) != 1 else self.server_names,
             capacity_kr=self.total_r[None, :],
             count_k=np.ones(1),
-            divisible_k=np.ones(1, dtype=bool),
-            alpha_k=np.full(1, np.nan),
-            eligible_ik=np.ones((len(self.tenant_names), 1), dtype=bool),
+            divisible_k=self.divisible_k[:1],
+            alpha_k=self.alpha_k[:1],
+            eligible_ik=self.eligible_ik[:, :1],
             is_pooled=True,
         )
 

@@ -1,0 +1,148 @@
+"""From a problem to a verified allocation: the one way in.
+
+Options that a mechanism does not take are refused by their names. The answer is checked twice: by the mechanism's own
+certificate on the reduced instance, and for feasibility on the problem as it was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+
+import numpy as np
+import numpy.typing as npt
+
+from fairbind.fairness.allocation import Allocation
+from fairbind.fairness.instance import expand_tasks, reduce_problem
+from fairbind.fairness.mechanism import Mechanism, Option
+from fairbind.fairness.problem import BoolArray, FloatArray, Problem
+from fairbind.fairness.registry import MECHANISMS
+from fairbind.fairness.verify import check_feasible_problem
+from fairbind.model.errors import InvalidProblemError
+
+NOBODY = {"method": "nobody can run anything"}
+
+# How an option is spelled in a refusal.
+_MEANINGS = {
+    Option.WEIGHT: "weights",
+    Option.RESOURCE_WEIGHTS: "resourceWeights",
+    Option.TASKS: "finite tasks",
+    Option.SERVERS: "several server entries; pool them (--pool, or pool: true)",
+    Option.ELIGIBLE: "eligible",
+    Option.DIVISIBLE: "servers that are not divisible",
+    Option.ALPHA: "alpha",
+    Option.EXPECTED_TENANTS: "expectedTenants",
+}
+
+
+def compute_allocation(problem: Problem, mechanism_id: str, *, alpha: float | None = None) -> Allocation:
+    """Return what the mechanism gives to whom, verified.
+
+    alpha: for the servers that name none (2 where the call does not either); only for mechanisms that take it.
+    Raises InvalidProblemError for an unknown mechanism or an option that it does not take, SolverError when no answer
+    was found that can be proved right.
+
+    >>> from fairbind.fairness.problem import make_problem
+    >>> compute_allocation(make_problem([[9, 18]], [[1, 4], [3, 1]]), "drf").totals_i.round(9).tolist()
+    [3.0, 2.0]
+    """
+    mechanism = get_mechanism(mechanism_id)
+    check_options(problem, mechanism, alpha=alpha)
+    solved = problem.pooled() if problem.is_pooled else problem
+    instance = reduce_problem(solved, alpha=alpha, merges_tenants=mechanism.merges_tenants)
+    if instance.weight_i.size:
+        solution = mechanism.solve(instance)
+        certificate = mechanism.certify(instance, solution)
+        tasks_ik = expand_tasks(instance, solution.tasks_ik)
+    else:
+        certificate = NOBODY
+        tasks_ik = np.zeros(solved.eligible_ik.shape)
+    check_feasible_problem(solved, tasks_ik, mechanism_id)
+    tasks_ik.setflags(write=False)
+    totals_i = tasks_ik.sum(axis=1)
+    return Allocation(
+        problem=solved,
+        mechanism=mechanism_id,
+        tasks_ik=tasks_ik,
+        totals_i=totals_i,
+        dominant_shares_i=compute_dominant_shares(solved, totals_i),
+        certificate=certificate,
+    )
+
+
+def compute_dominant_shares(problem: Problem, totals_i: FloatArray) -> FloatArray:
+    """Return max over r of total x d_ir / C_r, shape (I,); resources that nobody has are left out."""
+    exists_r = problem.total_r > 0
+    share_per_task_i = (problem.demand_ir[:, exists_r] / problem.total_r[exists_r]).max(axis=1, initial=0.0)
+    shares_i: FloatArray = totals_i * share_per_task_i
+    return shares_i
+
+
+def get_mechanism(mechanism_id: str) -> Mechanism:
+    """Return the mechanism of that id; raise InvalidProblemError, with the nearest known one, if there is none."""
+    if mechanism_id in MECHANISMS:
+        return MECHANISMS[mechanism_id]
+    near = get_close_matches(mechanism_id, MECHANISMS, n=1)
+    meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(MECHANISMS))}"
+    raise InvalidProblemError(f"mechanism: {mechanism_id!r} is unknown; {meant}")
+
+
+def check_options(problem: Problem, mechanism: Mechanism, *, alpha: float | None = None) -> None:
+    """Raise InvalidProblemError for the first option that the problem uses and the mechanism does not take."""
+    for option, find_field in _FIELDS.items():
+        field = find_field(problem)
+        if field is not None and option not in mechanism.options:
+            raise InvalidProblemError(f"{field}: mechanism {mechanism.id} does not take {_MEANINGS[option]}")
+    if alpha is not None:
+        if Option.ALPHA not in mechanism.options:
+            raise InvalidProblemError(f"alpha: {alpha!r}: mechanism {mechanism.id} does not take alpha")
+        if not 0 < alpha < np.inf:
+            raise InvalidProblemError(f"alpha: {alpha!r}: must be a number above 0")
+    if problem.is_pooled:
+        _check_pool(problem)
+
+
+def _check_pool(problem: Problem) -> None:
+    """Raise InvalidProblemError for what one pool cannot keep."""
+    for field, what in (
+        (_find_row("tenants", "eligible", ~problem.eligible_ik.all(axis=1)), "everybody may use a pool"),
+        (_find_row("servers", "alpha", _differs(problem.alpha_k)), "servers of a pool must agree on it"),
+        (_find_row("servers", "divisible", _differs(problem.divisible_k)), "servers of a pool must agree on it"),
+    ):
+        if field is not None:
+            raise InvalidProblemError(f"{field}: {what}")
+
+
+def _differs(values: FloatArray | BoolArray) -> BoolArray:
+    """Which of the values are not the first one (NaN equals NaN)."""
+    differs: BoolArray = (values != values[:1]) & ~(np.isnan(values) & np.isnan(values[:1]))
+    return differs
+
+
+def _find_many_servers(problem: Problem) -> str | None:
+    return "servers" if len(problem.server_names) > 1 and not problem.is_pooled else None
+
+
+def _find_expected(problem: Problem) -> str | None:
+    return None if problem.expected_tenants is None else "expectedTenants"
+
+
+def _find_row(collection: str, field: str, marked: npt.ArrayLike) -> str | None:
+    rows = np.flatnonzero(marked)
+    return f"{collection}[{rows[0]}].{field}" if rows.size else None
+
+
+# Where a problem uses an option, by its field's path; None where it does not. What is the same for everybody (all
+# weights equal) uses nothing.
+_FIELDS: Mapping[Option, Callable[[Problem], str | None]] = {
+    Option.SERVERS: _find_many_servers,
+    Option.ELIGIBLE: lambda problem: _find_row("tenants", "eligible", ~problem.eligible_ik.all(axis=1)),
+    Option.WEIGHT: lambda problem: _find_row("tenants", "weight", _differs(problem.weight_i)),
+    Option.RESOURCE_WEIGHTS: lambda problem: _find_row(
+        "tenants", "resourceWeights", ~(problem.resource_weight_ir == 1).all(axis=1)
+    ),
+    Option.TASKS: lambda problem: _find_row("tenants", "tasks", np.isfinite(problem.tasks_i)),
+    Option.DIVISIBLE: lambda problem: _find_row("servers", "divisible", ~problem.divisible_k),
+    Option.ALPHA: lambda problem: _find_row("servers", "alpha", ~np.isnan(problem.alpha_k)),
+    Option.EXPECTED_TENANTS: _find_expected,
+}
