@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import cvxpy
 import numpy as np
 import pytest
 
@@ -11,44 +10,26 @@ from fairbind.fairness.problem import FloatArray, Problem, make_problem
 from fairbind.fairness.solve import compute_allocation
 from fairbind.model.errors import InvalidProblemError, SolverError
 from fairness.families import FAMILIES, Family, families_for
+from fairness.textbook import compute_max_min_levels
 
 POOLS = [family for family in families_for(ASSET_FAIRNESS.options) if family.is_one_pool]
 
 
 def compute_by_linear_programs(problem: Problem) -> FloatArray:
-    """The textbook way: raise the least level by an LP, fix those who cannot exceed it by an LP of their own each.
-
-    Everything is scaled to one unit of level = one equal part, so that cvxpy's tolerances mean something.
-    """
+    """The textbook way; a level of 1 is what an equal part of everything would cost."""
     exists_r = problem.total_r > 0
     share_ir = problem.demand_ir[:, exists_r] / problem.total_r[exists_r]
-    present = (problem.demand_ir[:, ~exists_r] == 0).all(axis=1)
-    levels_i = np.zeros(present.size)
-    weight_i = problem.weight_i / problem.weight_i[present].sum()
-    scale_i = weight_i / share_ir.sum(axis=1).clip(1e-300)  # tasks at level 1
-    free = [int(i) for i in np.flatnonzero(present)]
-    while free:
-        level = cvxpy.Variable(len(problem.tenant_names), nonneg=True)
-        least = cvxpy.Variable()
-        rules = [share_ir.T @ cvxpy.multiply(scale_i, level) <= 1]
-        for i in range(present.size):
-            if i in free:
-                rules.append(level[i] >= least)
-                if np.isfinite(problem.tasks_i[i]):
-                    rules.append(level[i] <= problem.tasks_i[i] / scale_i[i])
-            else:
-                rules.append(level[i] == levels_i[i])
-        cvxpy.Problem(cvxpy.Maximize(least), rules).solve(solver=cvxpy.HIGHS)
-        reached = float(least.value)
-        stuck = []
-        for i in free:
-            cvxpy.Problem(cvxpy.Maximize(level[i]), [*rules, least == reached * (1 - 1e-10)]).solve(solver=cvxpy.HIGHS)
-            if level.value[i] <= reached * (1 + 1e-7):
-                stuck.append(i)
-        assert stuck
-        levels_i[stuck] = reached
-        free = [i for i in free if i not in stuck]
-    tasks_i: FloatArray = levels_i * scale_i
+    is_present_i = (problem.demand_ir[:, ~exists_r] == 0).all(axis=1)
+    weight_i = problem.weight_i[is_present_i] / problem.weight_i[is_present_i].sum()
+    tasks_per_level_i = weight_i / share_ir[is_present_i].sum(axis=1)
+    levels_i = compute_max_min_levels(
+        (share_ir[is_present_i] * tasks_per_level_i[:, None]).T,
+        np.ones(int(exists_r.sum())),
+        np.zeros(weight_i.size),
+        problem.tasks_i[is_present_i] / tasks_per_level_i,
+    )
+    tasks_i = np.zeros(is_present_i.size)
+    tasks_i[is_present_i] = levels_i * tasks_per_level_i
     return tasks_i
 
 
