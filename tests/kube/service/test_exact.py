@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fairbind.fairness.problem import make_problem
+from fairbind.kube.exact import ExactSolveError, ExactSolver, Question
+
+PAPER = Question(make_problem([[9, 18]], [[1, 4], [3, 1]]), "drf")
+
+
+@pytest.fixture
+async def solver() -> AsyncIterator[ExactSolver]:
+    solver = ExactSolver()
+    yield solver
+    await solver.close()
+
+
+def find_worker(solver: ExactSolver) -> int:
+    assert solver._process is not None
+    return solver._process.pid
+
+
+def is_alive(pid: int) -> bool:
+    with suppress(ProcessLookupError, FileNotFoundError):
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def wait_until_gone(pid: int) -> None:
+    deadline = time.monotonic() + 60
+    while is_alive(pid):
+        assert time.monotonic() < deadline, f"process {pid} is still there"
+        time.sleep(0.02)
+
+
+async def test_the_worker_solves_one_question_after_the_other(solver: ExactSolver) -> None:
+    first = await solver.solve(PAPER)
+    worker = find_worker(solver)
+    second = await solver.solve(Question(make_problem([[9, 18]], [[1, 4], [3, 1]], weight_i=[2, 1]), "drf"))
+
+    assert first.tasks_ik is not None
+    np.testing.assert_allclose(first.tasks_ik[:, 0], [3, 2])
+    assert second.shares_i is not None
+    assert second.shares_i[0] / second.shares_i[1] == pytest.approx(2)
+    assert find_worker(solver) == worker
+
+
+async def test_a_problem_that_cannot_be_solved_is_an_error_and_not_the_end(solver: ExactSolver) -> None:
+    with pytest.raises(ExactSolveError, match="did you mean drf") as caught:
+        await solver.solve(Question(PAPER.problem, "drx"))
+    assert caught.value.result == "failed"
+    assert (await solver.solve(PAPER)).problem is None
+
+
+async def test_a_worker_that_was_killed_is_an_error_and_the_next_question_starts_another(solver: ExactSolver) -> None:
+    await solver.solve(PAPER)
+    worker = find_worker(solver)
+    os.kill(worker, signal.SIGSTOP)
+    asking = asyncio.create_task(solver.solve(PAPER))
+    await asyncio.sleep(0)
+    os.kill(worker, signal.SIGKILL)
+    with pytest.raises(ExactSolveError, match="process ended") as caught:
+        await asking
+    assert caught.value.result == "failed"
+    assert (await solver.solve(PAPER)).problem is None
+    assert find_worker(solver) != worker
+
+
+async def test_an_answer_that_takes_too_long_is_given_up_and_its_worker_ended() -> None:
+    solver = ExactSolver()
+    await solver.solve(PAPER)
+    worker = find_worker(solver)
+    solver._solve_seconds = 0.2
+    os.kill(worker, signal.SIGSTOP)
+    with pytest.raises(ExactSolveError, match=r"no answer within 0\.2 s") as caught:
+        await solver.solve(PAPER)
+    assert caught.value.result == "timeout"
+    wait_until_gone(worker)
+    await solver.close()
+
+
+async def test_a_cancelled_solve_leaves_no_worker_behind(solver: ExactSolver) -> None:
+    await solver.solve(PAPER)
+    worker = find_worker(solver)
+    os.kill(worker, signal.SIGSTOP)
+    asking = asyncio.create_task(solver.solve(PAPER))
+    await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    wait_until_gone(worker)
+
+
+async def test_the_interrupt_of_a_terminal_is_for_the_parent_alone(solver: ExactSolver) -> None:
+    await solver.solve(PAPER)
+    worker = find_worker(solver)
+    os.kill(worker, signal.SIGINT)
+    await solver.solve(PAPER)
+    assert find_worker(solver) == worker
+
+
+PARENT = """
+import asyncio
+from fairbind.fairness.problem import make_problem
+from fairbind.kube.exact import ExactSolver, Question
+
+async def main():
+    solver = ExactSolver()
+    await solver.solve(Question(make_problem([[9, 18]], [[1, 4], [3, 1]]), "drf"))
+    print(solver._process.pid, flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+def test_a_worker_ends_with_a_parent_that_was_killed() -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        worker = int(parent.stdout.readline())
+        assert is_alive(worker)
+        parent.kill()
+    wait_until_gone(worker)
