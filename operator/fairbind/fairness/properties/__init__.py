@@ -1,0 +1,64 @@
+"""What a fair division may promise, and who would have to complain if it did not.
+
+Each property has an id, a definition with its source, and `find`, which looks for a witness: who envies whom and by
+how much, which allocation dominates, which lie pays. None means that the property holds on this problem within the
+tolerance of `witness.py`, or, for those that are searched for, that nothing was found. What is known of each mechanism
+in general stands in `fairbind.fairness.claims`.
+
+>>> from fairbind.fairness.problem import make_problem
+>>> from fairbind.fairness.solve import compute_allocation
+>>> problem = make_problem([[30, 30]], [[1, 3], [1, 1]])
+>>> allocation = compute_allocation(problem, "asset-fairness")
+>>> PROPERTIES["sharing-incentive"].find(problem, "asset-fairness", allocation).text
+'t1 runs 12 tasks; its slice of every server would run 15 (20 % less)'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from fairbind.fairness.properties.dynamic import (
+    DYNAMIC_ENVY_FREENESS,
+    DYNAMIC_PARETO_OPTIMALITY,
+    DYNAMIC_SHARING_INCENTIVE,
+)
+from fairbind.fairness.properties.monotonicity import POPULATION_MONOTONICITY, RESOURCE_MONOTONICITY
+from fairbind.fairness.properties.pareto import PARETO_OPTIMALITY
+from fairbind.fairness.properties.reductions import (
+    BOTTLENECK_FAIRNESS,
+    SINGLE_RESOURCE_REDUCTION,
+    SINGLE_SERVER_REDUCTION,
+)
+from fairbind.fairness.properties.shares import ENVY_FREENESS, SHARING_INCENTIVE
+from fairbind.fairness.properties.strategy import STRATEGY_PROOFNESS
+from fairbind.fairness.properties.witness import Property, Witness
+from fairbind.fairness.registry import MECHANISMS
+
+__all__ = ["PROPERTIES", "Property", "Witness", "properties_for"]
+
+_ALL = (
+    SHARING_INCENTIVE,
+    ENVY_FREENESS,
+    PARETO_OPTIMALITY,
+    STRATEGY_PROOFNESS,
+    SINGLE_SERVER_REDUCTION,
+    SINGLE_RESOURCE_REDUCTION,
+    BOTTLENECK_FAIRNESS,
+    POPULATION_MONOTONICITY,
+    RESOURCE_MONOTONICITY,
+    DYNAMIC_SHARING_INCENTIVE,
+    DYNAMIC_ENVY_FREENESS,
+    DYNAMIC_PARETO_OPTIMALITY,
+)
+
+PROPERTIES: Mapping[str, Property] = MappingProxyType({one.id: one for one in _ALL})
+
+
+def properties_for(mechanism_id: str) -> tuple[Property, ...]:
+    """Return the properties that mean something for a mechanism, in the registry's order.
+
+    >>> "dynamic-envy-freeness" in [one.id for one in properties_for("drf")]
+    False
+    """
+    return tuple(one for one in _ALL if one.options <= MECHANISMS[mechanism_id].options)

@@ -1,0 +1,206 @@
+"""What a mechanism for tenants who arrive one by one promises at every step, not only at the end.
+
+Step k is the mechanism on the first k tenants, with the same number of tenants expected in all. The part of the pool
+that is open at step k is k / n, by weight: the weights of those who came / those of all who are expected, the ones who
+have not come counting as the mean of those who have a weight. Complexity: one solve a step, at most MOST_STEPS.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairbind.fairness.allocation import Allocation
+from fairbind.fairness.instance import IntArray
+from fairbind.fairness.mechanism import Option
+from fairbind.fairness.problem import FloatArray, Problem
+from fairbind.fairness.properties.variants import as_solved, choose, compute_alone, keep_tenants
+from fairbind.fairness.properties.witness import NOISE, TOLERANCE, TRIES, Property, Witness, number, percent
+from fairbind.fairness.solve import compute_allocation
+
+MOST_STEPS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """The course of arrivals. totals_of: tasks of the first k tenants after step k, by k from 1."""
+
+    problem: Problem
+    steps: IntArray
+    totals_of: dict[int, FloatArray]
+    alone_i: FloatArray
+
+    def levels(self, step: int) -> FloatArray:
+        """Return dominant share / weight of the first tenants after this step, shape (step,)."""
+        able_i = self.alone_i[:step] > 0
+        share_i = np.divide(self.totals_of[step], self.alone_i[:step], out=np.zeros(step), where=able_i)
+        part_i: FloatArray = share_i / self.problem.weight_i[:step]
+        return part_i
+
+    def open_part(self, step: int) -> float:
+        """Return the part of the pool that may be given away at this step."""
+        return float(self.problem.weight_i[:step].sum() / self.total_weight)
+
+    @property
+    def total_weight(self) -> float:
+        """Return the weight of all tenants that are expected."""
+        present = len(self.problem.tenant_names)
+        expected = self.problem.expected_tenants or present
+        return float(self.problem.weight_i.sum() * expected / present)
+
+
+def _compute_steps(
+    problem: Problem, mechanism_id: str, allocation: Allocation, alpha: float | None, *, also_before: bool
+) -> _Steps:
+    """Solve the chosen steps; also_before: the step before each as well. The last is the allocation itself."""
+    solved = as_solved(problem)
+    present = len(solved.tenant_names)
+    steps = choose(np.arange(1, present + 1), MOST_STEPS, None)
+    wanted = set(steps.tolist()) | ({int(step) - 1 for step in steps if step > 1} if also_before else set())
+    totals_of = {present: allocation.totals_i}
+    expected = solved.expected_tenants or present
+    for step in sorted(wanted - {present}):
+        first = replace(keep_tenants(solved, np.arange(step)), expected_tenants=expected)
+        totals_of[step] = compute_allocation(first, mechanism_id, alpha=alpha).totals_i
+    return _Steps(solved, steps, totals_of, compute_alone(solved).sum(axis=1))
+
+
+def find_unshared_step(
+    problem: Problem,
+    mechanism_id: str,
+    allocation: Allocation,
+    *,
+    alpha: float | None = None,
+    generator: np.random.Generator | None = None,
+    tries: int = TRIES,
+) -> Witness | None:
+    """Return the step at which somebody has least of its part (1/n) of the pool, or None."""
+    del generator, tries
+    course = _compute_steps(problem, mechanism_id, allocation, alpha, also_before=False)
+    best: Witness | None = None
+    for step in course.steps.tolist():
+        part_i = course.problem.weight_i[:step] / course.total_weight
+        wanted_i = np.minimum(part_i * course.alone_i[:step], course.problem.tasks_i[:step])
+        short_i = np.where(wanted_i > 0, 1 - course.totals_of[step] / np.where(wanted_i > 0, wanted_i, 1.0), 0.0)
+        tenant = int(short_i.argmax())
+        size = float(short_i[tenant])
+        if size > TOLERANCE and (best is None or size > best.size):
+            name, got = course.problem.tenant_names[tenant], float(course.totals_of[step][tenant])
+            wanted = float(wanted_i[tenant])
+            text = f"after arrival {step} {name} runs {number(got)} tasks; its part of the pool would run "
+            best = Witness(
+                DYNAMIC_SHARING_INCENTIVE.id,
+                f"{text}{number(wanted)} ({percent(size)} less)",
+                size,
+                {"step": step, "tenant": name, "tasks": got, "part": wanted},
+            )
+    return best
+
+
+def find_envy_of_a_step(
+    problem: Problem,
+    mechanism_id: str,
+    allocation: Allocation,
+    *,
+    alpha: float | None = None,
+    generator: np.random.Generator | None = None,
+    tries: int = TRIES,
+) -> Witness | None:
+    """Return who has a higher level than a tenant and either came later or got more since that one came, or None."""
+    del generator, tries
+    course = _compute_steps(problem, mechanism_id, allocation, alpha, also_before=True)
+    names = course.problem.tenant_names
+    for step in course.steps.tolist():
+        level_i = course.levels(step)
+        for envious in (course.steps[course.steps <= step] - 1).tolist():
+            if course.totals_of[step][envious] >= course.problem.tasks_i[envious] * (1 - NOISE):
+                continue
+            is_above = level_i > level_i[envious] * (1 + TOLERANCE) + NOISE * level_i.max()
+            is_later = np.arange(step) > envious
+            before = course.levels(envious)[:envious] if envious else np.zeros(0)
+            has_grown = is_later.copy()
+            has_grown[:envious] = level_i[:envious] > before * (1 + TOLERANCE) + NOISE * level_i.max()
+            is_able = course.alone_i[:step] > 0
+            envied = np.flatnonzero(is_above & has_grown & is_able[envious] & is_able)
+            if envied.size:
+                other = int(envied[level_i[envied].argmax()])
+                size = float(1 - level_i[envious] / level_i[other])
+                why = "came later" if other > envious else f"got more after {names[envious]} came"
+                return Witness(
+                    DYNAMIC_ENVY_FREENESS.id,
+                    f"after arrival {step} {names[envious]} has a share {percent(size)} below that of {names[other]}, "
+                    f"who {why}",
+                    size,
+                    {"step": step, "tenant": names[envious], "envied": names[other]},
+                )
+    return None
+
+
+def find_idle_step(
+    problem: Problem,
+    mechanism_id: str,
+    allocation: Allocation,
+    *,
+    alpha: float | None = None,
+    generator: np.random.Generator | None = None,
+    tries: int = TRIES,
+) -> Witness | None:
+    """Return the step at which somebody could run more inside what is open at that step, or None.
+
+    In one pool that is so if and only if of all that a tenant needs something is left.
+    """
+    del generator, tries
+    course = _compute_steps(problem, mechanism_id, allocation, alpha, also_before=False)
+    solved = course.problem
+    exists_r = solved.total_r > 0
+    part_ir = solved.demand_ir[:, exists_r] / solved.total_r[exists_r]
+    for step in course.steps.tolist():
+        open_part = course.open_part(step)
+        left_r = open_part - course.totals_of[step] @ part_ir[:step]
+        more_i = np.where(part_ir[:step] > 0, left_r / np.where(part_ir[:step] > 0, part_ir[:step], 1.0), np.inf)
+        more_tasks_i = np.minimum(more_i.min(axis=1), solved.tasks_i[:step] - course.totals_of[step])
+        gain_i = np.where(course.alone_i[:step] > 0, more_tasks_i, 0.0) / np.maximum(course.alone_i[:step], 1e-300)
+        tenant = int(gain_i.argmax())
+        if gain_i[tenant] > TOLERANCE * open_part:
+            got, could = float(course.totals_of[step][tenant]), float(more_tasks_i[tenant])
+            return Witness(
+                DYNAMIC_PARETO_OPTIMALITY.id,
+                f"after arrival {step} {solved.tenant_names[tenant]} could run {number(got + could)} tasks instead of "
+                f"{number(got)} inside the {percent(open_part)} of the pool that is open, and nobody less",
+                could / (got + could),
+                {"step": step, "tenant": solved.tenant_names[tenant], "tasks": got, "tasksInstead": got + could},
+            )
+    return None
+
+
+_SOURCE = "Kash, Procaccia and Shah, JAIR 2014; restated in Li, Liu, Zhang and Zhang, 2019, section 2"
+
+DYNAMIC_SHARING_INCENTIVE = Property(
+    id="dynamic-sharing-incentive",
+    name="Sharing incentive at every arrival",
+    definition="After every arrival everybody who came runs at least what its part (1/n) of the pool would run.",
+    source=_SOURCE,
+    find=find_unshared_step,
+    options=frozenset({Option.EXPECTED_TENANTS}),
+)
+
+DYNAMIC_ENVY_FREENESS = Property(
+    id="dynamic-envy-freeness",
+    name="Dynamic envy-freeness",
+    definition=(
+        "After every arrival whoever has a higher share than a tenant came before it and has got nothing since it came."
+    ),
+    source=_SOURCE,
+    find=find_envy_of_a_step,
+    options=frozenset({Option.EXPECTED_TENANTS}),
+)
+
+DYNAMIC_PARETO_OPTIMALITY = Property(
+    id="dynamic-pareto-optimality",
+    name="Dynamic Pareto optimality",
+    definition="After k of n arrivals nobody could run more within k/n of every resource unless somebody runs less.",
+    source=_SOURCE,
+    find=find_idle_step,
+    options=frozenset({Option.EXPECTED_TENANTS}),
+)

@@ -1,0 +1,116 @@
+"""What a property is, what speaks against it, and which differences count.
+
+A violation counts when it is more than `TOLERANCE` of what the tenant should have and more than `NOISE` of what the
+tenant could run if it had everything it may use to itself: below that, solvers round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from fairbind.fairness.allocation import Allocation
+from fairbind.fairness.mechanism import Option
+from fairbind.fairness.problem import BoolArray, FloatArray, Problem
+
+TOLERANCE = 1e-6
+NOISE = 1e-9
+TRIES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """What speaks against a property: who, what and by how much.
+
+    text: one line for a reader. size: the violation as a part of what the tenant should have (1: twice as much would
+    be right). evidence: plain JSON values to check it with.
+    """
+
+    property: str
+    text: str
+    size: float
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_document(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {"property": self.property, "text": self.text, "size": self.size, "evidence": dict(self.evidence)}
+
+
+class Finder(Protocol):
+    """Looks for a witness against a property of one mechanism on one problem."""
+
+    def __call__(
+        self,
+        problem: Problem,
+        mechanism_id: str,
+        allocation: Allocation,
+        *,
+        alpha: float | None = None,
+        generator: np.random.Generator | None = None,
+        tries: int = TRIES,
+    ) -> Witness | None:
+        """Return a witness or None.
+
+        allocation: the mechanism's, for this problem and alpha. generator, tries: for properties that have to be
+        searched for; without a generator only what needs no chance is tried.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One property: what it says, who says so, and how to look for a witness against it.
+
+    options: those that a mechanism must take for the property to mean something. is_searched: None from `find` means
+    only that nothing was found; otherwise it means that the property holds here, within the tolerance.
+    """
+
+    id: str
+    name: str
+    definition: str
+    source: str
+    find: Finder
+    options: frozenset[Option] = frozenset()
+    is_searched: bool = False
+
+
+def counts(shortfall_i: FloatArray, wanted_i: FloatArray, alone_i: FloatArray) -> BoolArray:
+    """Which shortfalls are more than rounding; all in tasks, shape (I,)."""
+    is_counted: BoolArray = (shortfall_i > TOLERANCE * wanted_i) & (shortfall_i > NOISE * alone_i)
+    return is_counted
+
+
+def find_worst(got_i: FloatArray, wanted_i: FloatArray, alone_i: FloatArray) -> tuple[int, float] | None:
+    """Return who falls short of what it should have by the largest part, and that part; None if nobody does.
+
+    >>> find_worst(np.array([1.0, 3.0]), np.array([2.0, 4.0]), np.array([9.0, 9.0]))
+    (0, 0.5)
+    """
+    shortfall_i = wanted_i - got_i
+    is_counted_i = counts(shortfall_i, wanted_i, alone_i)
+    if not is_counted_i.any():
+        return None
+    part_i = np.where(is_counted_i, shortfall_i / np.where(is_counted_i, wanted_i, 1.0), 0.0)
+    worst = int(part_i.argmax())
+    return worst, float(part_i[worst])
+
+
+def number(value: float) -> str:
+    """Return a number as a reader wants it.
+
+    >>> number(2.0), number(1 / 3)
+    ('2', '0.333333')
+    """
+    return f"{value:.6g}"
+
+
+def percent(part: float) -> str:
+    """Return a part as percent.
+
+    >>> percent(0.256), percent(2e-5)
+    ('25.6 %', '0.002 %')
+    """
+    return f"{100 * part:.3g} %"
