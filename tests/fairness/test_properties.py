@@ -1,0 +1,207 @@
+"""Each property's `find` on allocations made by hand: what it must see, what it must not, and what it says."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from fairbind.fairness.allocation import Allocation
+from fairbind.fairness.problem import Problem, make_problem
+from fairbind.fairness.properties import PROPERTIES, Witness, properties_for
+from fairbind.fairness.properties.reductions import find_bottleneck
+from fairbind.fairness.properties.shares import compute_slice
+from fairbind.fairness.properties.strategy import Lie, apply_lie, compute_true_tasks
+from fairbind.fairness.properties.witness import Property
+from fairbind.fairness.registry import MECHANISMS
+from fairbind.fairness.solve import compute_allocation, compute_dominant_shares
+
+TWO = make_problem([[9, 18]], [[1, 4], [3, 1]])
+
+
+def allocate(problem: Problem, tasks_ik: npt.ArrayLike) -> Allocation:
+    tasks = np.array(tasks_ik, dtype=float).reshape(problem.eligible_ik.shape)
+    totals_i = tasks.sum(axis=1)
+    return Allocation(problem, "by hand", tasks, totals_i, compute_dominant_shares(problem, totals_i), {})
+
+
+def find(property_id: str, problem: Problem, tasks_ik: npt.ArrayLike, mechanism: str = "drf") -> Witness | None:
+    return PROPERTIES[property_id].find(problem, mechanism, allocate(problem, tasks_ik))
+
+
+def test_a_slice_is_a_part_of_every_server_that_one_may_use() -> None:
+    problem = make_problem(
+        [[10, 10], [20, 0], [4, 8]], [[1, 1], [1, 0]], eligible_ik=[[1, 1, 1], [1, 1, 0]], weight_i=[1, 3]
+    )
+    assert compute_slice(problem).tolist() == [0.25 * (10 + 4), 0.75 * (10 + 20)]
+
+
+def test_a_slice_with_weights_per_resource_is_never_more_than_everything() -> None:
+    problem = make_problem([[10, 10]], [[1, 1], [1, 1]], resource_weight_ir=[[1, 3], [1, 1]])
+    assert compute_slice(problem).tolist() == [2.5, 2.5]
+
+
+def test_who_runs_less_than_its_slice_is_named() -> None:
+    witness = find("sharing-incentive", TWO, [[2.25], [1.2]])
+    assert witness is not None
+    assert witness.text == "t1 runs 1.2 tasks; its slice of every server would run 1.5 (20 % less)"
+    assert witness.size == pytest.approx(0.2)
+    assert find("sharing-incentive", TWO, [[2.25], [1.5]]) is None
+
+
+def test_who_has_all_its_tasks_wants_no_slice() -> None:
+    problem = make_problem([[9, 18]], [[1, 4], [3, 1]], tasks_i=[np.inf, 1])
+    assert find("sharing-incentive", problem, [[3], [1]]) is None
+    assert find("sharing-incentive", problem, [[3], [0.5]]) is not None
+
+
+def test_who_envies_whom_is_named() -> None:
+    problem = make_problem([[10, 10]], [[1, 1], [1, 2]])
+    witness = find("envy-freeness", problem, [[1], [4]])
+    assert witness is not None
+    assert witness.evidence == {"tenant": "t0", "envied": "t1", "tasks": 1.0, "tasksInstead": 4.0}
+    assert "t0 envies t1" in witness.text
+    assert find("envy-freeness", problem, [[3.5], [3]]) is None
+
+
+def test_weights_scale_envy() -> None:
+    problem = make_problem([[12]], [[1], [1]], weight_i=[1, 3])
+    assert find("envy-freeness", problem, [[3], [9]]) is None
+    witness = find("envy-freeness", problem, [[4], [8]])
+    assert witness is not None
+    assert witness.evidence["tenant"] == "t1"
+
+
+def test_envy_looks_server_by_server() -> None:
+    """What t1 has, added up, would run a task of t0; on no server it has both resources."""
+    problem = make_problem([[4, 1], [1, 4]], [[1, 1], [1, 0.1]], eligible_ik=[[1, 0], [1, 1]])
+    assert find("envy-freeness", problem, [[0.5, 0], [0.5, 1]]) is None
+    assert find("envy-freeness", problem, [[0.02, 0], [0.5, 1]]) is not None
+
+
+def test_nobody_envies_for_tasks_that_it_does_not_have() -> None:
+    problem = make_problem([[12]], [[1], [1]], tasks_i=[2, np.inf])
+    assert find("envy-freeness", problem, [[2], [10]]) is None
+
+
+def test_time_of_a_server_is_envied_as_time() -> None:
+    """t1 has nine tenths of the time: for t0, 9 tasks; from the resources in use it could not tell."""
+    problem = make_problem([[10, 10]], [[1, 1], [2, 0.1]], divisible_k=[False])
+    witness = find("envy-freeness", problem, [[1], [4.5]])
+    assert witness is not None
+    assert witness.evidence["tasksInstead"] == pytest.approx(9)
+
+
+def test_room_for_more_is_a_dominating_allocation() -> None:
+    witness = find("pareto-optimality", TWO, [[3], [1]])
+    assert witness is not None
+    assert witness.evidence["dominating"] == {"t0": pytest.approx(45 / 11), "t1": pytest.approx(18 / 11)}
+    assert find("pareto-optimality", TWO, [[3], [2]]) is None
+
+
+def test_better_places_are_a_dominating_allocation() -> None:
+    """Two servers, each good for one tenant (Wang et al., TPDS 2015, figures 2 to 4): 6 tasks each could be 10."""
+    problem = make_problem([[2, 12], [12, 2]], [[0.2, 1], [1, 0.2]])
+    witness = find("pareto-optimality", problem, [[5, 1], [1, 5]])
+    assert witness is not None
+    assert witness.evidence["sumOfGains"] > 0.5
+    assert find("pareto-optimality", problem, [[10, 0], [0, 10]]) is None
+
+
+@pytest.mark.parametrize(("tasks", "time", "holds"), [(6.0, True, True), (4.0, True, False), (4.0, False, False)])
+def test_room_is_counted_in_what_is_shared(tasks: float, *, time: bool, holds: bool) -> None:
+    """All time may be used though both resources have room; limits and eligibility are kept, too."""
+    problem = make_problem(
+        [[10, 10], [5, 5]], [[1, 0.1], [0.1, 1]], divisible_k=[not time, True], eligible_ik=[[1, 0], [1, 0]]
+    )
+    assert (find("pareto-optimality", problem, [[tasks, 0], [4, 0]]) is None) is holds
+
+
+def test_tasks_that_do_not_exist_are_no_gain() -> None:
+    assert find("pareto-optimality", make_problem([[10]], [[1], [1]], tasks_i=[2, 3]), [[2], [3]]) is None
+
+
+def test_a_lie_is_judged_by_the_true_tasks() -> None:
+    """Ghodsi et al., NSDI 2011, section 6.1.2: for asset fairness a lie about one demand moves only the others."""
+    lie = Lie(0, (1.0, 8.0), np.inf)
+    told = compute_allocation(apply_lie(TWO, lie), "drf").totals_i[0]
+    assert compute_true_tasks(TWO, "drf", lie) == pytest.approx(told)  # the processors bind its true tasks
+    deflated = Lie(0, (0.5, 4.0), np.inf)
+    told = compute_allocation(apply_lie(TWO, deflated), "drf").totals_i[0]
+    assert compute_true_tasks(TWO, "drf", deflated) == pytest.approx(told / 2)
+
+
+def test_a_bottleneck_is_one_on_every_server() -> None:
+    assert find_bottleneck(make_problem([[9, 18], [4, 4]], [[1, 1], [3, 2]])) == 0
+    assert find_bottleneck(make_problem([[9, 18], [4, 4]], [[1, 1], [2, 3]])) is None
+    only_first = make_problem([[9, 18], [4, 4]], [[1, 1], [2, 3]], eligible_ik=[[1, 1], [1, 0]])
+    assert find_bottleneck(only_first) == 0
+    assert find_bottleneck(make_problem([[9, 0]], [[1, 1]])) is None
+
+
+def test_an_unfair_bottleneck_is_seen() -> None:
+    """Asset fairness's own counterexample (Ghodsi et al., NSDI 2011, theorem 2): 3 tasks each, 9 and 12 of 21."""
+    problem = make_problem([[21, 21]], [[3, 2], [4, 1]])
+    witness = find("bottleneck-fairness", problem, [[3], [3]])
+    assert witness is not None
+    assert witness.evidence == {"tenant": "t0", "tasks": 3.0, "reference": pytest.approx(3.5)}
+    assert find("bottleneck-fairness", problem, [[3.5], [2.625]]) is None
+
+
+def test_what_drf_would_give_is_compared_on_one_server() -> None:
+    assert find("single-server-reduction", TWO, [[3], [2]]) is None
+    witness = find("single-server-reduction", TWO, [[2.52], [2.16]])
+    assert witness is not None
+    assert "alone on server s0, by drf, 3" in witness.text
+
+
+def test_a_single_resource_is_compared() -> None:
+    one = make_problem([[12]], [[1], [2]], weight_i=[1, 2])
+    assert find("single-resource-reduction", one, [[4], [4]]) is None
+    assert find("single-resource-reduction", one, [[6], [3]]) is not None
+
+
+def test_losing_by_a_departure_is_seen() -> None:
+    """Without t1, t2 has the first resource to itself, and so needs more of the second, which t0 had."""
+    problem = make_problem([[1, 1]], [[0, 1], [1, 0], [1, 0.1]])
+    allocation = compute_allocation(problem, "drf")
+    assert allocation.totals_i == pytest.approx([0.95, 0.5, 0.5])
+    witness = PROPERTIES["population-monotonicity"].find(problem, "drf", allocation)
+    assert witness is not None
+    assert (witness.evidence["tenant"], witness.evidence["leaves"]) == ("t0", "t1")
+    assert witness.evidence["tasksAfter"] == pytest.approx(1 / 1.1)
+
+
+def test_losing_by_growth_is_seen() -> None:
+    """With more of the second resource a task of t0 is a smaller share: t0 gets more tasks, and t1 fewer."""
+    problem = make_problem([[6, 12]], [[1, 3], [2, 1]])
+    allocation = compute_allocation(problem, "drf")
+    assert allocation.totals_i == pytest.approx([2.4, 1.8])
+    witness = PROPERTIES["resource-monotonicity"].find(problem, "drf", allocation)
+    assert witness is not None
+    assert witness.text == "t1 runs 1.5 tasks instead of 1.8 when s0 gets half again of its r1 (16.7 % less)"
+    assert compute_allocation(make_problem([[6, 18]], [[1, 3], [2, 1]]), "drf").totals_i == pytest.approx([3, 1.5])
+
+
+@pytest.mark.parametrize("one", PROPERTIES.values(), ids=lambda one: one.id)
+def test_a_property_says_what_it_is(one: Property) -> None:
+    assert PROPERTIES[one.id] is one
+    assert one.definition.endswith(".")
+    assert one.source
+    assert one.name
+
+
+def test_witnesses_are_plain_json() -> None:
+    witness = find("sharing-incentive", TWO, [[1], [1]])
+    assert witness is not None
+    document = witness.to_document()
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_mechanism_has_the_properties_that_mean_something_for_it(mechanism: str) -> None:
+    ids = {one.id for one in properties_for(mechanism)}
+    dynamic = {one for one in PROPERTIES if one.startswith("dynamic-")}
+    assert ids == set(PROPERTIES) if mechanism == "dynamic-drf" else ids == set(PROPERTIES) - dynamic
