@@ -1,8 +1,11 @@
 """Server classes of the nodes, remembered: they change seldom, and comparing thousands of nodes takes milliseconds.
 
 Two nodes can be of one class only if every task that waits now may use both or none. So the answer depends on the
-capacities and on the set of different eligibility vectors; a few sets come and go with the queues, and their answers
-are kept until a capacity changes.
+capacities and on the set of different eligibility vectors; sets come and go with the queues, and the answers that were
+asked for last are kept until a capacity changes.
+
+Thousands of nodes are of a few kinds as a rule. Nodes of equal capacity that the same tasks may use are of one class in
+any case, so only one of each such kind, the first by name, is compared with the others.
 """
 
 from __future__ import annotations
@@ -17,8 +20,11 @@ from fairbind.model.servers import BoolArray, IntArray
 from fairbind.scheduling import compute_server_classes
 
 Classes = tuple[NDArray[np.int32], tuple[str, ...]]
+NumberArray = NDArray[np.int64]
 
-_REMEMBERED = 16
+_REMEMBERED = 64
+_MANY_VECTORS = 62
+"""So many bits a number has room for; with more vectors the numbers are made small again after each."""
 
 
 class ServerGrouping:
@@ -27,6 +33,7 @@ class ServerGrouping:
     def __init__(self) -> None:
         self._valid_for: tuple[int, float] | None = None
         self._answers: dict[frozenset[bytes], Classes] = {}
+        self._capacity_number_k: NumberArray = np.zeros(0, dtype=np.int64)
 
     def compute(
         self,
@@ -38,32 +45,62 @@ class ServerGrouping:
     ) -> Classes:
         """Return each node's class and the classes' names, as `compute_server_classes` does.
 
-        capacity_version: changes whenever names or capacities do. placements: of the tasks that wait.
+        names: ascending. capacity_version: changes whenever names or capacities do. placements: of the tasks that wait.
         """
         if (capacity_version, tolerance) != self._valid_for:
             self._valid_for = capacity_version, tolerance
             self._answers.clear()
+            self._capacity_number_k = number_rows(capacity_kr)
         arrays = {id(placement.eligible_k): placement.eligible_k for placement in placements}
         vectors = {np.packbits(eligible_k).tobytes(): eligible_k for eligible_k in arrays.values()}
         key = frozenset(vectors)
-        answer = self._answers.get(key)
+        answer = self._answers.pop(key, None)
         if answer is None:
             if len(self._answers) >= _REMEMBERED:
                 self._answers.pop(next(iter(self._answers)))
-            signatures = compute_signatures(list(vectors.values()), len(names))
-            answer = self._answers[key] = compute_server_classes(capacity_kr, signatures, names, tolerance)
+            answer = self._group(names, capacity_kr, list(vectors.values()), tolerance)
+        self._answers[key] = answer  # at the end: the one at the front was asked for longest ago
         return answer
 
+    def _group(
+        self, names: Sequence[str], capacity_kr: IntArray, eligible_sk: Sequence[BoolArray], tolerance: float
+    ) -> Classes:
+        signature_k = number_signatures(eligible_sk, len(names))
+        both_kr = np.column_stack((self._capacity_number_k, signature_k))
+        kind_k = number_rows(both_kr)
+        first_of_kind = np.unique(kind_k, return_index=True)[1]
+        class_of_kind, class_names = compute_server_classes(
+            capacity_kr[first_of_kind],
+            signature_k[first_of_kind].tolist(),
+            [names[first] for first in first_of_kind.tolist()],
+            tolerance,
+        )
+        return class_of_kind[kind_k], class_names
 
-def compute_signatures(eligible_sk: Sequence[BoolArray], count: int) -> list[bytes]:
-    r"""Return for each of `count` nodes which of the vectors hold there, as bytes that are equal when the nodes are.
 
-    Equal for the same set of vectors whatever their order is.
+def number_rows(value_kr: IntArray) -> NumberArray:
+    """Return a number from 0 on for each row, equal for equal rows.
 
-    >>> compute_signatures([np.array([True, False, True])], 3)
-    [b'\x80', b'\x00', b'\x80']
+    >>> number_rows(np.array([[4, 1], [2, 7], [4, 1]]))
+    array([1, 0, 1])
     """
-    if not eligible_sk:
-        return [b""] * count
-    bits_ks = np.packbits(np.stack(eligible_sk), axis=0).T
-    return [row.tobytes() for row in np.ascontiguousarray(bits_ks)]
+    number_k = np.zeros(len(value_kr), dtype=np.int64)
+    for value_k in value_kr.T:
+        distinct, code_k = np.unique(value_k, return_inverse=True)
+        # Column by column, numbered anew each time: a product of two counts of rows never overflows.
+        number_k = np.unique(number_k * len(distinct) + code_k.reshape(-1), return_inverse=True)[1].reshape(-1)
+    return number_k
+
+
+def number_signatures(eligible_sk: Sequence[BoolArray], count: int) -> NumberArray:
+    """Return a number for each of `count` nodes, equal where the same of the vectors hold.
+
+    >>> number_signatures([np.array([True, False, True]), np.array([True, False, False])], 3).tolist()
+    [3, 0, 2]
+    """
+    number_k = np.zeros(count, dtype=np.int64)
+    for eligible_k in eligible_sk:
+        number_k = 2 * number_k + eligible_k
+        if len(eligible_sk) > _MANY_VECTORS:
+            number_k = np.unique(number_k, return_inverse=True)[1].reshape(-1)
+    return number_k
