@@ -1,8 +1,8 @@
 """The command line: the only place that puts the parts together.
 
-Errors are one line on stderr. Exit status 2: what was typed, or the kubeconfig, cannot be meant. 1: it failed while it
-ran. A traceback only with --debug. Imports that cost time are made by the command that needs them, so that
-`fairbind --version` answers at once.
+Errors are one line on stderr. Exit status 2: what was typed, the problem or the kubeconfig cannot be meant. 1: it
+failed while it ran. A traceback only with --debug. Imports that cost time are made by the command that needs them, so
+that `fairbind --version` answers at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from pathlib import Path
 import click
 
 from fairbind import __version__
+from fairbind.cli.exact.commands import COMMANDS as EXACT_COMMANDS
 from fairbind.cli.logs import LOG_FORMATS, LOG_LEVELS, LogFormat
+from fairbind.cli.options import debug_option
 
 EXIT_FAILURE = 1
 EXIT_BAD_INPUT = 2
@@ -25,17 +27,16 @@ EXIT_INTERRUPTED = 130
 DEFAULT_NAMESPACE = "fairbind-system"
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
-# Not passed to the commands: `main` looks for it when something has failed.
-debug_option = click.option(
-    "--debug", is_flag=True, expose_value=False, help="When it fails, show a traceback below the line."
-)
-
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="fairbind", message="%(prog)s %(version)s")
 @debug_option
 def commands() -> None:
     """Share a Kubernetes cluster fairly between tenants, also when its nodes differ."""
+
+
+for _command in EXACT_COMMANDS:
+    commands.add_command(_command)
 
 
 def find_default_namespace() -> str:

@@ -1,0 +1,117 @@
+"""`fairbind compare --plot`: bars of the tenants' shares, of all servers and of each server entry.
+
+A panel is all servers together, or one entry; in it a group of bars is a mechanism, and a bar is a tenant's dominant
+share: the largest part that its tasks hold of any resource there. Drawn by matplotlib without a display; the same
+allocations give the same file.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from fairbind.fairness.allocation import Allocation
+from fairbind.fairness.problem import FloatArray
+from fairbind.model.errors import FairbindError, InvalidProblemError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_TENANTS: Final = 40
+MOST_ENTRIES: Final = 11
+MOST_IN_LEGEND: Final = 20
+
+# Okabe and Ito's colours, which readers with any colour vision can tell apart; hatches tell the next rounds apart.
+COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#666666")
+HATCHES: Final = ("", "///", "...", "xx", "++")
+
+
+def check_can_draw() -> None:
+    """Raise InvalidProblemError with what to install if there is no matplotlib."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise InvalidProblemError("--plot: matplotlib is not installed: pip install 'fairbind[plot]'")
+
+
+def draw(allocations: Sequence[Allocation], path: Path) -> None:
+    """Write the picture; its kind is that of the file's name. Raises FairbindError if it cannot be written."""
+    import matplotlib as mpl  # noqa: PLC0415 - an extra, and slow
+    from matplotlib.figure import Figure  # noqa: PLC0415 - the same
+
+    problem = allocations[0].problem
+    if len(problem.tenant_names) > MOST_TENANTS:
+        raise InvalidProblemError(f"--plot: draws at most {MOST_TENANTS} tenants, not {len(problem.tenant_names)}")
+    panels = compute_panels(allocations)
+    columns = 1 if len(panels) == 1 else 2
+    rows = math.ceil(len(panels) / columns)
+    with mpl.rc_context({"svg.hashsalt": "fairbind", "svg.fonttype": "none", "font.size": 9, "hatch.linewidth": 0.5}):
+        figure = Figure(figsize=(max(5.0, _panel_width(allocations)) * columns, 0.6 + 2.3 * rows), layout="constrained")
+        grid: Any = figure.subplots(rows, columns, squeeze=False, sharey=False)
+        axes: list[Axes] = list(grid.flat)
+        for panel, (title, share_mi) in zip(axes, panels, strict=False):
+            _draw_panel(
+                panel, title, share_mi, [allocation.mechanism for allocation in allocations], problem.tenant_names
+            )
+        for unused in axes[len(panels) :]:
+            unused.set_axis_off()
+        handles, labels = axes[0].get_legend_handles_labels()
+        if len(labels) <= MOST_IN_LEGEND:
+            figure.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 8), frameon=False)
+        try:
+            figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+        except OSError as error:
+            raise FairbindError(f"--plot: {path}: cannot be written: {error.strerror or error}") from error
+
+
+def compute_panels(allocations: Sequence[Allocation]) -> list[tuple[str, FloatArray]]:
+    """Return the title and the shares of each panel, shape (mechanisms, tenants): all servers, then each entry.
+
+    One entry alone is all servers; of many entries the first MOST_ENTRIES are drawn.
+    """
+    problem = allocations[0].problem
+    panels = [("all servers", np.array([allocation.dominant_shares_i for allocation in allocations]))]
+    if len(problem.server_names) == 1:
+        return [(problem.server_names[0], panels[0][1])]
+    for k, name in enumerate(problem.server_names[:MOST_ENTRIES]):
+        has_r = problem.count_k[k] * problem.capacity_kr[k]
+        needs_ir = problem.demand_ir[:, has_r > 0] / has_r[has_r > 0]
+        per_task_i = needs_ir.max(axis=1, initial=0.0)
+        count = f" ({problem.count_k[k]:.0f} servers)" if problem.count_k[k] > 1 else ""
+        panels.append(
+            (f"{name}{count}", np.array([allocation.tasks_ik[:, k] * per_task_i for allocation in allocations]))
+        )
+    return panels
+
+
+def _draw_panel(
+    panel: Axes, title: str, share_mi: FloatArray, mechanisms: Sequence[str], tenants: Sequence[str]
+) -> None:
+    width = 0.8 / len(tenants)
+    for i, tenant in enumerate(tenants):
+        panel.bar(
+            np.arange(len(mechanisms)) - 0.4 + (i + 0.5) * width,
+            share_mi[:, i],
+            width * 0.92,
+            label=tenant,
+            color=COLOURS[i % len(COLOURS)],
+            hatch=HATCHES[i // len(COLOURS) % len(HATCHES)],
+            edgecolor="white",
+            linewidth=0.0,
+        )
+    panel.set_title(title, fontsize=9, loc="left")
+    panel.set_ylabel("dominant share")
+    panel.set_ylim(0, max(1e-9, float(share_mi.max()) * 1.08))
+    panel.set_xticks(range(len(mechanisms)), [name.replace("-", "-\n", 1) for name in mechanisms])
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.grid(axis="y", linewidth=0.4, alpha=0.5)
+    panel.set_axisbelow(True)
+
+
+def _panel_width(allocations: Sequence[Allocation]) -> float:
+    """Return inches that leave every bar some width."""
+    bars = len(allocations) * len(allocations[0].problem.tenant_names)
+    return min(10.0, 1.0 + 0.85 * len(allocations) + 0.04 * bars)

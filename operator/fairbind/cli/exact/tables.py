@@ -1,0 +1,138 @@
+"""Tables for a terminal: aligned columns, broken into blocks where they would not fit."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+import textwrap
+import unicodedata
+from collections.abc import Sequence
+
+DEFAULT_WIDTH = 100
+NARROWEST = 40
+GAP = "  "
+
+_MOST_DECIMALS = 4
+_SIGNIFICANT = 6
+_LARGEST_FIXED, _SMALLEST_FIXED = 1e9, 1e-3
+
+
+def find_width() -> int:
+    """Return the columns of the terminal (or COLUMNS), and a usual number where there is none."""
+    return max(NARROWEST, shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns)
+
+
+def lay_out(rows: Sequence[Sequence[str]], *, numbers_from: int = 1, headings: int = 1) -> list[str]:
+    r"""Return the rows as lines with aligned columns, a rule below the first ones.
+
+    numbers_from: the first column that is aligned to the right. headings: how many rows stand above the rule.
+
+    >>> print("\n".join(lay_out([["tenant", "tasks"], ["a", "3.25"], ["b", "12.00"]])))
+    tenant  tasks
+    ------  -----
+    a        3.25
+    b       12.00
+    """
+    widths = [max(measure(cell) for cell in column) for column in zip(*rows, strict=True)]
+    lines = [_join(row, widths, numbers_from) for row in rows]
+    if headings:
+        lines.insert(headings, GAP.join("-" * width for width in widths))
+    return lines
+
+
+def lay_out_blocks(
+    labels: Sequence[str], columns: Sequence[Sequence[str]], *, width: int, headings: int = 1
+) -> list[list[str]]:
+    """Return tables with the labels on the left of as many columns as fit; each column starts with its headings."""
+    room = width - max(measure(label) for label in labels)
+    blocks: list[list[Sequence[str]]] = [[]]
+    used = 0
+    for column in columns:
+        needed = len(GAP) + max(measure(cell) for cell in column)
+        if blocks[-1] and used + needed > room:
+            blocks.append([])
+            used = 0
+        blocks[-1].append(column)
+        used += needed
+    return [lay_out(list(zip(labels, *block, strict=True)), headings=headings) for block in blocks]
+
+
+def lay_out_wrapped(rows: Sequence[Sequence[str]], *, width: int) -> list[str]:
+    r"""Return the rows as lines, all to the left, the last column wrapped into the width; the first row is headings.
+
+    >>> print("\n".join(lay_out_wrapped([["id", "takes"], ["drf", "one pool; weight, tasks"]], width=24)))
+    id   takes
+    ---  -------------------
+    drf  one pool; weight,
+         tasks
+    """
+    left = sum(max(measure(cell) for cell in column) + len(GAP) for column in list(zip(*rows, strict=True))[:-1])
+    wrapped: list[Sequence[str]] = []
+    for row in rows:
+        first, *others = textwrap.wrap(row[-1], max(20, width - left)) or [""]
+        wrapped.append([*row[:-1], first])
+        wrapped += [[""] * (len(row) - 1) + [other] for other in others]
+    return lay_out(wrapped, numbers_from=len(rows[0]))
+
+
+def format_numbers(values: Sequence[float]) -> list[str]:
+    """Return numbers that can stand below each other: as many decimals for all, as far as the magnitudes allow.
+
+    >>> format_numbers([3, 0.5, 0]), format_numbers([12345.678, 1]), format_numbers([1e-9, 1e12])
+    (['3.0000', '0.5000', '0'], ['12345.7', '1.0'], ['1e-09', '1e+12'])
+    """
+    sizes = [abs(value) for value in values if value != 0]
+    if not sizes:
+        return ["0"] * len(values)
+    if max(sizes) >= _LARGEST_FIXED or min(sizes) < _SMALLEST_FIXED:
+        return [f"{value:.5g}" for value in values]
+    if all(float(value).is_integer() for value in values):
+        return [f"{value:.0f}" for value in values]
+    decimals = min(_MOST_DECIMALS, max(0, _SIGNIFICANT - 1 - max(0, math.floor(math.log10(max(sizes))))))
+    return [f"{value:.{decimals}f}" if value != 0 else "0" for value in values]
+
+
+def format_percents(values: Sequence[float]) -> list[str]:
+    """Return parts of 1 as percent.
+
+    >>> format_percents([1, 0.0625])
+    ['100.0 %', '6.2 %']
+    """
+    return [f"{100 * value:.1f} %" for value in values]
+
+
+def measure(text: str) -> int:
+    """Return how many columns of a terminal the text takes.
+
+    >>> measure("cpu"), measure("\u4e2d\u6587")
+    (3, 4)
+    """
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(letter) else 1 + (unicodedata.east_asian_width(letter) in "WF") for letter in text
+    )
+
+
+def write_text(text: str) -> None:
+    """Print the text; what the terminal's encoding lacks is escaped rather than an error in the middle."""
+    encoding = sys.stdout.encoding or "ascii"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    sys.stdout.flush()
+
+
+def _join(row: Sequence[str], widths: Sequence[int], numbers_from: int) -> str:
+    cells = [
+        (_pad_left if column >= numbers_from else _pad_right)(cell, width)
+        for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+    ]
+    return GAP.join(cells).rstrip()
+
+
+def _pad_left(text: str, width: int) -> str:
+    return " " * (width - measure(text)) + text
+
+
+def _pad_right(text: str, width: int) -> str:
+    return text + " " * (width - measure(text))
