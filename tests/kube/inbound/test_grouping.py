@@ -4,13 +4,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairbind.kube.grouping import ServerGrouping
+from fairbind.kube.grouping import ServerGrouping, number_signatures
 from fairbind.model import Placement
 from fairbind.model.servers import BoolArray, IntArray
 from fairbind.scheduling import compute_server_classes
-
-MANY = 70
-"""More vectors than a number has bits."""
 
 
 def place(eligible_k: BoolArray) -> Placement:
@@ -23,9 +20,7 @@ def worlds(draw: st.DrawFn) -> tuple[IntArray, list[BoolArray]]:
     kinds = draw(st.lists(st.tuples(*[st.sampled_from([0, 1, 100, 101, 103, 10**15])] * 2), min_size=1, max_size=4))
     rows = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=12))
     vector = st.lists(st.booleans(), min_size=len(rows), max_size=len(rows)).map(np.array)
-    few = draw(st.lists(vector, max_size=4))
-    count = draw(st.sampled_from([1, MANY]))
-    return np.array(rows, dtype=np.int64), few * count
+    return np.array(rows, dtype=np.int64), draw(st.lists(vector, max_size=4))
 
 
 @given(world=worlds(), tolerance=st.sampled_from([0.0, 0.02, 0.5]))
@@ -40,6 +35,14 @@ def test_comparing_one_node_of_each_kind_is_comparing_all(
     class_k, class_names = ServerGrouping().compute(names, capacity_kr, 1, map(place, eligible_sk), tolerance)
 
     assert (class_k.tolist(), class_names) == (expected_k.tolist(), expected_names)
+
+
+def test_more_vectors_than_a_number_has_bits_are_told_apart() -> None:
+    differing, equal = np.array([True, False]), np.array([True, True])
+
+    first, second = number_signatures([differing] + 70 * [equal], 2).tolist()
+
+    assert first != second
 
 
 def test_an_answer_is_kept_until_a_capacity_changes() -> None:
