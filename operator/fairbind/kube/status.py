@@ -31,7 +31,7 @@ from fairbind.model.overview import ClusterOverview, TenantOverview
 
 INTERVAL_SECONDS = 2.0
 BUSY_INTERVAL_SECONDS = 10.0
-BUSY_BINDINGS = 32
+BUSY_BINDINGS = 8
 """From this many bindings in flight on, the slower pace holds."""
 WRITE_TIMEOUT_SECONDS = 5.0
 PAUSE_SECONDS = 5.0
