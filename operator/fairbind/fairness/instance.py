@@ -32,7 +32,7 @@ class Instance:
     weight_i: of the whole group; all sum to 1. limit_i: tasks that the group has, inf allowed, > 0.
     usable_ik: eligible, and the class has something of all that a task needs; every row has a True.
     gamma_ik: tasks of i that the class runs when i has it alone: min over r of c_kr / d_ir; 0 where not usable.
-    monopoly_i: tasks of i that ALL servers would run, usable or not (the papers' gamma_n of TSF).
+    monopoly_i: tasks of i that ALL servers would run, eligible or not, each by itself (the papers' gamma_n of TSF).
     share_per_task_i: max over r of d_ir / resource weight: the (per-resource weighted) dominant share of one task.
     alpha_k, divisible_k: of the class. member_i: tenants in the group. rank_i: place of the group's first in the order
     of arrival, from 0. tenants_total: all tenants of the problem, also those who can run nothing.
@@ -112,6 +112,7 @@ def reduce_problem(problem: Problem, *, alpha: float | None = None, merges_tenan
     demand_ir = problem.demand_ir[first_tenant][:, exists_r] / total_r[exists_r]
     weight_i = member_i * (problem.weight_i[first_tenant] / problem.weight_i[present].max(initial=0.0))
     usable_ik = can_run_ik[np.ix_(first_tenant, first_server)]
+    alone_ik = compute_gamma(capacity_kr, demand_ir)
     resource_weight_ir = problem.resource_weight_ir[first_tenant][:, exists_r]
     return Instance(
         capacity_kr=capacity_kr,
@@ -119,8 +120,8 @@ def reduce_problem(problem: Problem, *, alpha: float | None = None, merges_tenan
         weight_i=weight_i / weight_i.sum(),
         limit_i=member_i * problem.tasks_i[first_tenant],
         usable_ik=usable_ik,
-        gamma_ik=np.where(usable_ik, compute_gamma(capacity_kr, demand_ir), 0.0),
-        monopoly_i=compute_gamma(np.ones((1, demand_ir.shape[1])), demand_ir)[:, 0],
+        gamma_ik=np.where(usable_ik, alone_ik, 0.0),
+        monopoly_i=alone_ik.sum(axis=1),
         share_per_task_i=(demand_ir / resource_weight_ir).max(axis=1, initial=0.0),
         resource_weight_ir=resource_weight_ir,
         divisible_k=problem.divisible_k[first_server],

@@ -7,8 +7,17 @@ from types import MappingProxyType
 
 from fairbind.fairness.asset_fairness import ASSET_FAIRNESS
 from fairbind.fairness.drf import DRF
+from fairbind.fairness.drfh import DRFH
+from fairbind.fairness.dynamic_drf import DYNAMIC_DRF
 from fairbind.fairness.mechanism import Mechanism
+from fairbind.fairness.tsf import TSF
 
-_ALL = (DRF, ASSET_FAIRNESS)
+_ALL = (
+    DRF,
+    DRFH,
+    TSF,
+    ASSET_FAIRNESS,
+    DYNAMIC_DRF,
+)
 
 MECHANISMS: Mapping[str, Mechanism] = MappingProxyType({mechanism.id: mechanism for mechanism in _ALL})

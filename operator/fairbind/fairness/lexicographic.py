@@ -1,0 +1,113 @@
+"""Lexicographic max-min: the least level as high as it can be, then the next least, and so on, on servers that differ.
+
+In each round all groups that can still rise do so together, as far as a linear program allows (`rising`). Then those
+that the program's prices show to be stuck are fixed at that level: not everybody at the level, only who pays for it. All
+placements stay free, a group that is fixed keeps its level and not its servers. A group whose tasks all run is fixed,
+too.
+
+The certificate is one set of prices a round, and needs nothing else from the procedure. At prices p >= 0 a task of i
+costs at least v_i wherever it is placed, so that every allocation satisfies sum_i v_i x_i <= sum(p). If that holds with
+equality, v_i > 0 and nobody with v_j > 0 has a level above that of i, then i can only get more when somebody who has no
+more gets less. An allocation in which this is so for everybody who has tasks left is max-min fair, and so the
+lexicographic optimum, which is unique in the levels (Radunovic and Le Boudec, "A unified framework for max-min and
+min-max fairness with applications", IEEE/ACM Transactions on Networking 2007, theorem 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fairbind.fairness.allocation import Solution
+from fairbind.fairness.instance import Instance
+from fairbind.fairness.problem import FloatArray
+from fairbind.fairness.rising import RisingProgram, compute_worth
+from fairbind.fairness.verify import check_feasible
+from fairbind.model.errors import SolverError
+
+STUCK = 1e-8  # of the largest worth: below this a group is left to rise in the next round
+OPTIMALITY = 1e-7  # relative to a group's own level: how much more it could get before we refuse the answer
+ROUNDING = 1e-13  # of the worth of everything: what sums over all groups may lose
+
+
+def solve_lexicographic(instance: Instance, level_per_task_i: FloatArray) -> Solution:
+    """Return the lexicographic max-min allocation of the levels tasks x level_per_task_i, with its prices (N, K, R)."""
+    program = RisingProgram(instance, level_per_task_i)
+    limit_level_i = instance.limit_i * level_per_task_i
+    level_i = np.zeros(limit_level_i.shape)
+    rises_i = np.ones(limit_level_i.shape, dtype=bool)
+    # What an equal (weighted) part of each class would give everybody: never too much.
+    level = float((instance.gamma_ik.sum(axis=1) * level_per_task_i * instance.weight_i).min())
+    prices: list[FloatArray] = []
+    tasks_ik = np.zeros(instance.usable_ik.shape)
+    while rises_i.any():
+        rise = program.solve(rises_i, level_i, level)
+        tasks_ik, level = rise.tasks_ik, rise.level
+        has_all_i = rises_i & (limit_level_i <= level)
+        if has_all_i.any():
+            # They ask for less than t, so the others may rise further: solve again before anybody is fixed at t.
+            level_i[has_all_i] = limit_level_i[has_all_i]
+            rises_i &= ~has_all_i
+            continue
+        worth_i = np.where(rises_i, rise.worth_i, 0.0)
+        stuck_i = worth_i > STUCK * worth_i.max()
+        level_i[stuck_i] = level
+        rises_i &= ~stuck_i
+        prices.append(rise.price_kr)
+    return Solution(
+        _trim(tasks_ik, level_i / level_per_task_i, instance.limit_i),
+        {"prices_nkr": np.array(prices).reshape(-1, *instance.capacity_kr.shape)},
+    )
+
+
+def _trim(tasks_ik: FloatArray, wanted_i: FloatArray, limit_i: FloatArray) -> FloatArray:
+    """Take back what a group has beyond its level: the program only asks for at least that."""
+    total_i = tasks_ik.sum(axis=1)
+    wanted_i = np.minimum(wanted_i, limit_i)
+    trimmed: FloatArray = tasks_ik * np.minimum(1.0, wanted_i / np.maximum(total_i, np.finfo(float).tiny))[:, None]
+    return trimmed
+
+
+def certify_lexicographic(
+    instance: Instance, level_per_task_i: FloatArray, solution: Solution, mechanism_id: str
+) -> Mapping[str, Any]:
+    """Prove by prices that the levels are max-min fair (see the module) or raise SolverError."""
+    excess = check_feasible(instance, solution.tasks_ik, mechanism_id)
+    total_i = solution.tasks_ik.sum(axis=1)
+    level_i = total_i * level_per_task_i
+    gap_i = np.full(total_i.shape, np.inf)
+    for price_kr in solution.evidence["prices_nkr"]:
+        gap_i = np.minimum(gap_i, _compute_gaps(instance, price_kr, total_i, level_i))
+    has_limit_i = np.isfinite(instance.limit_i)
+    gap_i[has_limit_i] = np.minimum(gap_i, np.abs(1 - total_i / instance.limit_i))[has_limit_i]
+    worst = int(gap_i.argmax())
+    if not gap_i[worst] <= OPTIMALITY:
+        raise SolverError(
+            f"{mechanism_id}: tenant {int(instance.rank_i[worst])} could get {gap_i[worst]:.3g} of its own more"
+        )
+    rounds = len(solution.evidence["prices_nkr"])
+    return {"method": "prices", "rounds": rounds, "largestExcess": excess, "largestGap": float(gap_i[worst])}
+
+
+def _compute_gaps(instance: Instance, price_kr: FloatArray, total_i: FloatArray, level_i: FloatArray) -> FloatArray:
+    """Return how much more, as a part of its own, each group could get with nobody below it getting less, shape (I,).
+
+    At these prices, what is left when everybody keeps the lesser of its own level and that of i:
+    (sum(p) - sum_j v_j x_j min(1, level_i / level_j)) / (v_i x_i).
+    """
+    if not (price_kr >= 0).all():
+        raise SolverError("a negative price")
+    everything = float(price_kr.sum())
+    spent_i = compute_worth(instance, price_kr) * total_i
+    order = np.argsort(level_i)
+    spent, level = spent_i[order], level_i[order]
+    below = np.cumsum(spent)
+    above = np.append(np.cumsum((spent / np.maximum(level, np.finfo(float).tiny))[::-1])[::-1], 0.0)[1:] * level
+    left = everything - below - above
+    gap_i = np.full(total_i.shape, np.inf)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gap_i[order] = np.maximum(left - ROUNDING * everything, 0.0) / spent
+    gap_i[~(spent_i > 0)] = np.inf
+    return gap_i
