@@ -11,13 +11,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
+from math import inf
 
-from fairbind.model import TOLERANCE, Bind, CycleReport, FairnessReason, Snapshot, Task, TaskClass, Wait
+from fairbind.model import TOLERANCE, Bind, CycleReport, FairnessReason, Snapshot, Task, TaskClass, Tenant, Wait
+from fairbind.scheduling import POLICIES
+from fairbind.scheduling.probes import Draws
 
-Level = tuple[bool, Fraction]
-"""Whether it is infinite, and the value if not."""
+Level = tuple[bool, Fraction, float]
+"""Whether it is infinite, the value, and for who follows a target how far the tenant is on this very pool."""
 
+ZERO: Level = (False, Fraction(0), 0.0)
 BY_CLASS = {"ps-dsf", "rps-dsf"}
+FOLLOWING = {policy.id for policy in POLICIES.values() if policy.follows_targets}
 
 
 @dataclass
@@ -26,10 +31,14 @@ class World:
 
     snapshot: Snapshot
     policy: str
+    seed: int = 0
     free: list[list[int]] = field(init=False)
     held: dict[str, list[int]] = field(init=False)
     claimed: dict[int, set[str]] = field(init=False)
     waiting: list[list[Task]] = field(init=False)
+    pool_k: list[int] | None = field(init=False)
+    tasks: dict[str, list[tuple[int, ...]]] = field(init=False)
+    on_pool: dict[tuple[str, int], list[int]] = field(init=False)
 
     def __post_init__(self) -> None:
         snapshot = self.snapshot
@@ -37,6 +46,26 @@ class World:
         self.held = {t.name: list(t.allocated_r) or [0] * len(snapshot.resources) for t in snapshot.tenants}
         self.claimed = {k: set(snapshot.servers.claimed.get(k, ())) for k in range(len(self.free))}
         self.waiting = [sorted(task_class.tasks, key=self.turn_of) for task_class in snapshot.task_classes]
+        self.pool_k = self.split_servers()
+        self.tasks = {tenant.name: list_tasks(tenant) for tenant in snapshot.tenants}
+        self.on_pool = {}
+        for tenant in snapshot.tenants:
+            for server, amounts in tenant.allocated_by_server.items():
+                if server in snapshot.servers.names and self.pool_k is not None:
+                    self.count_on_pool(tenant.name, self.pool_k[snapshot.servers.names.index(server)], amounts)
+
+    def split_servers(self) -> list[int] | None:
+        """The pool of each server; None: there is one pool."""
+        snapshot, targets = self.snapshot, self.snapshot.targets
+        if self.policy in BY_CLASS:
+            return [int(pool) for pool in snapshot.servers.class_k]
+        if self.policy in FOLLOWING and targets is not None and targets.class_names:
+            return [targets.class_of.get(name, len(targets.class_names)) for name in snapshot.servers.names]
+        return None
+
+    def count_on_pool(self, name: str, pool: int, amounts: tuple[int, ...]) -> None:
+        held = self.on_pool.get((name, pool), [0] * len(self.snapshot.resources))
+        self.on_pool[name, pool] = [a + b for a, b in zip(held, amounts, strict=True)]
 
     def turn_of(self, task: Task) -> tuple[float | str, ...]:
         if self.policy == "fifo":
@@ -62,31 +91,104 @@ class World:
 
     def fitting(self, task_class: TaskClass, pool: int | None) -> list[int]:
         """Servers of the pool (None: of the cluster) on which a task of the class fits."""
-        class_k = self.snapshot.servers.class_k
-        return [k for k in self.eligible(task_class) if pool in {None, class_k[k]} and self.fits(task_class, k)]
+        return [k for k in self.eligible(task_class) if self.is_in(k, pool) and self.fits(task_class, k)]
+
+    def is_in(self, k: int, pool: int | None) -> bool:
+        return self.pool_k is None or pool is None or self.pool_k[k] == pool
 
     def pools(self) -> list[int | None]:
-        return list(range(len(self.snapshot.servers.class_names))) if self.policy in BY_CLASS else [None]
+        return [None] if self.pool_k is None else [*sorted(set(self.pool_k))]
+
+    def find_tenant(self, name: str) -> Tenant:
+        return next(tenant for tenant in self.snapshot.tenants if tenant.name == name)
 
     def level(self, name: str, pool: int | None) -> Level:
+        """How far the tenant is by the policy's measure."""
+        if self.policy in FOLLOWING:
+            return self.lag(name, pool)
+        if self.policy == "tsf":
+            total = sum((self.task_share(demand) for demand in self.tasks[name]), Fraction(0))
+            return False, total / self.find_tenant(name).weight, 0.0
+        if self.policy == "asset-fairness":
+            shares = [self.held[name][r] / denominator for r, denominator in self.denominators(name)]
+            return False, sum(shares, Fraction(0)), 0.0
+        return self.dominant_share(name, pool)
+
+    def denominators(self, name: str) -> list[tuple[int, Fraction]]:
+        """The counting resources that exist, each with its total times the tenant's weights."""
+        snapshot, tenant = self.snapshot, self.find_tenant(name)
+        return [
+            (r, snapshot.total_r[r] * tenant.weight * tenant.resource_weights.get(resource, Fraction(1)))
+            for r, resource in enumerate(snapshot.resources)
+            if snapshot.counts_r[r] and snapshot.total_r[r] > 0
+        ]
+
+    def task_share(self, demand_r: tuple[int, ...]) -> Fraction:
+        """One in the number of such tasks that the cluster could run, each server class as a pool."""
+        snapshot, servers = self.snapshot, self.snapshot.servers
+        demanded = [r for r, _ in self.denominators(snapshot.tenants[0].name) if demand_r[r] > 0]
+        if not demanded:
+            return Fraction(0)
+        tasks = Fraction(0)
+        for pool in range(len(servers.class_names)):
+            members = [k for k in range(len(servers.names)) if servers.usable_k[k] and servers.class_k[k] == pool]
+            tasks += min(Fraction(sum(int(servers.capacity_kr[k, r]) for k in members), demand_r[r]) for r in demanded)
+        return 1 / tasks if tasks > 0 else max(Fraction(demand_r[r], snapshot.total_r[r]) for r in demanded)
+
+    def lag(self, name: str, pool: int | None) -> Level:
+        """What the tenant holds in parts of its target, and then on this pool."""
+        targets = self.snapshot.targets
+        weighted = max((self.held[name][r] / d for r, d in self.denominators(name)), default=Fraction(0))
+        plain = weighted_by_nothing(self, name)
+        if targets is None:
+            return False, weighted, 0.0
+        served = [t for t in self.snapshot.tenants if targets.shares.get(t.name, 0) > 0]
+        unit = Fraction(1)
+        if served:
+            given = sum((Fraction(targets.shares[t.name]) for t in served), Fraction(0))
+            unit = given / sum((t.weight for t in served), Fraction(0))
+        target = targets.shares.get(name)
+        place = 0.0
+        if pool is not None:
+            known = targets.shares_by_class.get(name, ())
+            place = self.place(name, pool, None if target is None else known[pool] if pool < len(known) else 0.0)
+        if target is None:
+            return False, weighted / unit, place
+        return (True, weighted, place) if target == 0 else (False, plain / Fraction(target), place)
+
+    def place(self, name: str, pool: int, target: float | None) -> float:
+        """How far the tenant is on the pool: in parts of its target there, or of the pool when it has no target."""
+        held = self.on_pool.get((name, pool), [0] * len(self.snapshot.resources))
+        servers, shares = self.snapshot.servers, [0.0]
+        for r, _ in self.denominators(name):
+            whole = self.snapshot.total_r[r]
+            if target is None:
+                members = [k for k in range(len(servers.names)) if servers.usable_k[k] and self.is_in(k, pool)]
+                whole = sum(int(servers.capacity_kr[k, r]) for k in members)
+            shares.append(held[r] / whole if whole > 0 else 0.0)
+        if target is None:
+            return max(shares)
+        return max(shares) / target if target > 0 else inf
+
+    def dominant_share(self, name: str, pool: int | None) -> Level:
         """The tenant's weighted (virtual) dominant share."""
         snapshot, servers = self.snapshot, self.snapshot.servers
-        tenant = next(tenant for tenant in snapshot.tenants if tenant.name == name)
+        tenant = self.find_tenant(name)
         largest = Fraction(0)
         for r, resource in enumerate(snapshot.resources):
             if not snapshot.counts_r[r] or snapshot.total_r[r] == 0 or self.held[name][r] == 0:
                 continue
             weight = tenant.weight * tenant.resource_weights.get(resource, Fraction(1))
-            members = [k for k in range(len(self.free)) if servers.usable_k[k] and pool in {None, servers.class_k[k]}]
+            members = [k for k in range(len(self.free)) if servers.usable_k[k] and self.is_in(k, pool)]
             capacity = sum(int(servers.capacity_kr[k, r]) for k in members)
             if capacity == 0:
                 continue
             if self.policy == "rps-dsf":
                 capacity = sum(max(self.free[k][r], 0) for k in members)
                 if capacity == 0:
-                    return True, Fraction(0)
+                    return True, Fraction(0), 0.0
             largest = max(largest, Fraction(self.held[name][r]) / (capacity * weight))
-        return False, largest
+        return False, largest, 0.0
 
     def find_next(self) -> tuple[int, int | None] | None:
         """Return whose turn it is as (class, pool), or None when nothing fits."""
@@ -94,14 +196,14 @@ class World:
         for n, task_class in self.open_classes():
             for pool in self.pools():
                 if self.fitting(task_class, pool):
-                    level = (False, Fraction(0)) if self.policy == "fifo" else self.level(task_class.tenant, pool)
+                    level = ZERO if self.policy == "fifo" else self.level(task_class.tenant, pool)
                     name = "" if self.policy == "fifo" else task_class.tenant
                     candidates.append((level, name, self.turn_of(self.waiting[n][0]), n, pool))
         if not candidates:
             return None
         level, name = min(candidates)[:2]
         leading = [c[2:] for c in candidates if c[:2] == (level, name)]
-        if level == (False, Fraction(0)) and self.policy != "fifo":
+        if level == ZERO and self.policy in BY_CLASS:
             # Who holds nothing begins with its first task, in the pool of which the task takes the least part.
             _, _, _, n, pool = min((turn, self.part(n, pool), rank(pool), n, pool) for turn, n, pool in leading)
         else:
@@ -148,6 +250,9 @@ class World:
         if self.policy == "first-fit-drfh":
             assert chosen == fitting[0], "not the first"
             return
+        if self.policy == "two-choices-drfh" and (drawn := self.draw(task_class, chosen)):
+            fitting = drawn
+            assert chosen in fitting, "one of the drawn servers has room"
         terms = {k: self.distance(task_class, k) for k in fitting}
         total = {k: sum(map(abs, terms[k]), Fraction(0)) for k in fitting}
         best = min(total.values())
@@ -159,22 +264,46 @@ class World:
         ]
         assert not earlier, "an equal server comes first by name"
 
-    def place(self, n: int, k: int) -> None:
+    def draw(self, task_class: TaskClass, chosen: int) -> list[int]:
+        """Those of the two drawn servers that have room; drawn are two of those that are wanted like the chosen."""
+        wish_k = task_class.placement.preference_k
+        among = [k for k in self.eligible(task_class) if wish_k is None or wish_k[k] == wish_k[chosen]]
+        task = self.waiting[next(n for n, c in enumerate(self.snapshot.task_classes) if c is task_class)][0]
+        drawn = Draws(self.seed).draw_two(task.uid, len(among)) if len(among) > 1 else ()
+        return [k for k in sorted(among[n] for n in drawn) if self.fits(task_class, k)]
+
+    def put(self, n: int, k: int) -> None:
         task_class = self.snapshot.task_classes[n]
         self.waiting[n].pop(0)
         self.free[k] = [free - demand for free, demand in zip(self.free[k], task_class.demand_r, strict=True)]
         self.claimed[k] |= task_class.placement.claims.taken
         held = self.held[task_class.tenant]
         self.held[task_class.tenant] = [a + b for a, b in zip(held, task_class.share_demand_r, strict=True)]
+        self.tasks[task_class.tenant].append(task_class.share_demand_r)
+        if self.pool_k is not None:
+            self.count_on_pool(task_class.tenant, self.pool_k[k], task_class.share_demand_r)
+
+
+def list_tasks(tenant: Tenant) -> list[tuple[int, ...]]:
+    """The demand of each task that the tenant holds; what is not told task by task is one."""
+    tasks = [holding.share_demand_r for holding in tenant.holdings for _ in range(holding.count)]
+    rest = tuple(held - sum(demand[r] for demand in tasks) for r, held in enumerate(tenant.allocated_r))
+    return [*tasks, rest] if any(rest) else tasks
+
+
+def weighted_by_nothing(world: World, name: str) -> Fraction:
+    """The tenant's dominant share."""
+    shares = [Fraction(world.held[name][r], world.snapshot.total_r[r]) for r, _ in world.denominators(name)]
+    return max(shares, default=Fraction(0))
 
 
 def rank(pool: int | None) -> int:
     return -1 if pool is None else pool
 
 
-def check_report(snapshot: Snapshot, report: CycleReport) -> None:
+def check_report(snapshot: Snapshot, report: CycleReport, *, seed: int = 0) -> None:
     """Fail at the first decision that the policy does not allow, and at anything untrue in the rest of the report."""
-    world = World(snapshot, report.policy)
+    world = World(snapshot, report.policy, seed)
     for bind in report.bindings:
         check_step(world, bind)
     if report.complete:
@@ -193,7 +322,7 @@ def check_step(world: World, bind: Bind) -> None:
     assert bind.task == world.waiting[n][0], "another task of the tenant is next"
     server = world.snapshot.servers.names.index(bind.server)
     world.check_server(task_class, pool, server)
-    world.place(n, server)
+    world.put(n, server)
 
 
 def check_capacity(world: World) -> None:
@@ -262,12 +391,11 @@ def check_fairness(world: World, task_class: TaskClass, reason: FairnessReason |
     if world.policy == "fifo" or not eligible:
         assert reason is None
         return
-    class_k = world.snapshot.servers.class_k
-    pools = sorted({int(class_k[k]) for k in eligible}) if world.policy in BY_CLASS else [None]
+    pools: list[int | None] = [None] if world.pool_k is None else [*sorted({world.pool_k[k] for k in eligible})]
     level, pool = min(((world.level(task_class.tenant, pool), pool) for pool in pools), key=lambda pair: pair[0])
     rivals = []
     for _, other in world.open_classes():
-        common = [k for k in eligible if k in world.eligible(other) and pool in {None, class_k[k]}]
+        common = [k for k in eligible if k in world.eligible(other) and world.is_in(k, pool)]
         if other.tenant != task_class.tenant and common and world.level(other.tenant, pool) < level:
             rivals.append((world.level(other.tenant, pool), other.tenant))
     if level[0] or not rivals:

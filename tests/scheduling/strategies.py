@@ -11,16 +11,19 @@ from fairbind.model import (
     MAX_AMOUNT,
     NO_CLAIMS,
     Claims,
+    Holding,
     Placement,
     ServerTable,
     Snapshot,
+    Targets,
     Task,
     TaskClass,
     Tenant,
 )
 from fairbind.scheduling import POLICIES, compute_server_classes
 
-POLICY_IDS = sorted(POLICIES)
+# All policies that follow targets are one and the same policy with other targets (a test of its own holds them to it).
+POLICY_IDS = sorted(policy.id for policy in POLICIES.values() if not policy.follows_targets or policy.id == "drfh")
 RESOURCES = ("cpu", "memory", "pods", "gpu")
 KEYS = ("p/any", "p/1", "p/2")
 # Small amounts make ties and full servers; the others must not overflow or lose a unit.
@@ -70,8 +73,23 @@ def tenants(draw: st.DrawFn, axes: int, unit_r: list[int]) -> tuple[Tenant, ...]
         held = draw(st.none() | st.lists(st.sampled_from([0, 0, 1, 2, 5]), min_size=axes, max_size=axes))
         weights = draw(st.dictionaries(st.sampled_from([*RESOURCES, "absent"]), st.sampled_from(WEIGHTS), max_size=2))
         allocated_r = () if held is None else tuple(a * unit for a, unit in zip(held, unit_r, strict=True))
-        made.append(Tenant(name, draw(st.sampled_from(WEIGHTS)), weights, allocated_r))
+        holdings = draw(st.just(()) | st.lists(kinds_of_tasks(axes, unit_r), max_size=2))
+        for holding in holdings:
+            allocated_r = tuple(
+                (allocated_r or (0,) * axes)[r] + holding.count * holding.share_demand_r[r] for r in range(axes)
+            )
+        on = st.lists(st.sampled_from([0, 1, 3]), min_size=axes, max_size=axes)
+        by_server = draw(st.dictionaries(st.sampled_from(["s0", "s1", "s2", "gone"]), on, max_size=3))
+        placed = {k: tuple(a * unit for a, unit in zip(v, unit_r, strict=True)) for k, v in by_server.items()}
+        weight = draw(st.sampled_from(WEIGHTS))
+        made.append(Tenant(name, weight, weights, allocated_r, tuple(holdings), placed))
     return tuple(made)
+
+
+@st.composite
+def kinds_of_tasks(draw: st.DrawFn, axes: int, unit_r: list[int]) -> Holding:
+    demand_r = tuple(a * unit for a, unit in zip(draw(amounts(axes)), unit_r, strict=True))
+    return Holding(demand_r, demand_r, draw(st.integers(1, 3)))
 
 
 @st.composite
@@ -111,4 +129,20 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     classes = draw(task_classes([tenant.name for tenant in sharing], choices, axes, unit_r))
     counts_r = draw(st.lists(st.sampled_from([True, True, False]), min_size=axes, max_size=axes))
     total_r = tuple(int(total) for total in servers.capacity_kr[servers.usable_k].sum(axis=0, initial=0))
-    return Snapshot(RESOURCES[:axes], tuple(counts_r), total_r, servers, sharing, classes)
+    goals = draw(st.none() | targets(servers, sharing))
+    return Snapshot(RESOURCES[:axes], tuple(counts_r), total_r, servers, sharing, classes, goals)
+
+
+@st.composite
+def targets(draw: st.DrawFn, servers: ServerTable, sharing: tuple[Tenant, ...]) -> Targets:
+    """Some tenants have none, some get nothing, some servers are new; what the classes say need not add up."""
+    share = st.sampled_from([0.25, 0.25, 0.5, 0.1, 1e-6, 0.0])
+    shares = draw(st.dictionaries(st.sampled_from([t.name for t in sharing] + ["gone"]), share, max_size=4))
+    class_names = draw(st.sampled_from([(), ("x",), ("x", "y"), ("x", "y", "z")]))
+    if not class_names:
+        return Targets("drf", shares)
+    place = st.integers(0, len(class_names) - 1)
+    class_of = draw(st.dictionaries(st.sampled_from([*servers.names, "gone"]), place, max_size=6))
+    row = st.lists(share, min_size=len(class_names), max_size=len(class_names))
+    by_class = {name: tuple(draw(row)) for name in shares}
+    return Targets("drfh", shares, class_names, class_of, by_class)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from math import inf, nan
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fairbind.model import MAX_AMOUNT, InvalidProblemError, Placement, ServerTable, Snapshot, Tenant
+from fairbind.model import MAX_AMOUNT, Holding, InvalidProblemError, Placement, ServerTable, Snapshot, Targets, Tenant
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot, decide
 
 Change = Callable[[Snapshot], Snapshot]
@@ -33,6 +34,10 @@ def with_servers(**changes: Any) -> Change:
     return lambda good: replace(good, servers=replace(good.servers, **changes))
 
 
+def with_classes(shares_by_class: dict[str, tuple[float, ...]], class_of: dict[str, int]) -> Targets:
+    return Targets("drfh", {"a": 0.5}, ("x",), class_of, shares_by_class)
+
+
 CASES: list[tuple[str, Change]] = [
     ("counts_r and total_r", lambda good: replace(good, counts_r=(True,))),
     ("counts_r and total_r", lambda good: replace(good, total_r=(4, 4, 4))),
@@ -43,6 +48,14 @@ CASES: list[tuple[str, Change]] = [
     ("allocated_r must have 2", with_tenant(allocated_r=(1,))),
     ("weights must be above 0", with_tenant(weight=Fraction(0))),
     ("weights must be above 0", with_tenant(resource_weights={"cpu": Fraction(-1)})),
+    ("demands of holdings must have 2", with_tenant(holdings=(Holding((1,), (1, 1), 1),))),
+    ("demands of holdings must have 2", with_tenant(holdings=(Holding((1, 1), (1, 1, 1), 1),))),
+    ("the count -1", with_tenant(holdings=(Holding((1, 1), (1, 1), -1),))),
+    ("the share of 'a' is -0.5", lambda good: replace(good, targets=Targets("drf", {"a": -0.5}))),
+    ("the share of 'a' is nan", lambda good: replace(good, targets=Targets("drf", {"a": nan}))),
+    ("'a' has .* it needs 1 shares", lambda good: replace(good, targets=with_classes({"a": (0.5, 0.5)}, {}))),
+    ("'a' has .* it needs 1 shares", lambda good: replace(good, targets=with_classes({"a": (inf,)}, {}))),
+    ("'s' is in class 1 of 1", lambda good: replace(good, targets=with_classes({"a": (0.5,)}, {"s": 1}))),
     ("'b' is not one of the tenants", with_class(tenant="b")),
     ("has no tasks", with_class(tasks=())),
     ("demand_r is", with_class(demand_r=(1,))),

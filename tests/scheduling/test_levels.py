@@ -11,14 +11,8 @@ from hypothesis import strategies as st
 
 from fairbind.model import MAX_AMOUNT, ServerTable, Snapshot, Tenant, compute_share_key, compute_weighted_share
 from fairbind.scheduling import compute_virtual_dominant_shares
-from fairbind.scheduling.levels import (
-    ABSENT,
-    INFINITE_LEVEL,
-    Account,
-    compute_class_pools,
-    compute_cluster_pool,
-    compute_residual_pools,
-)
+from fairbind.scheduling.levels import INFINITE_LEVEL, Account
+from fairbind.scheduling.pools import ABSENT, compute_class_pools, compute_cluster_pool, compute_residual_pools
 from scheduling.worlds import (
     build_class,
     build_placement,

@@ -11,8 +11,21 @@ from scheduling.worlds import build_servers, build_snapshot, decide
 
 
 def test_the_ids_are_those_that_users_write() -> None:
-    assert set(POLICIES) == {"best-fit-drfh", "first-fit-drfh", "ps-dsf", "rps-dsf", "fifo"}
+    fillings = {"best-fit-drfh", "first-fit-drfh", "two-choices-drfh", "ps-dsf", "rps-dsf", "tsf", "asset-fairness"}
+    followers = {"alpha-pf-vds", "ceei", "drbf", "drf", "drfh", "dynamic-drf", "per-server-drf"}
+
+    assert set(POLICIES) == fillings | followers | {"fifo"}
+    assert {policy.id for policy in POLICIES.values() if policy.follows_targets} == followers
     assert DEFAULT_POLICY in POLICIES
+
+
+def test_policies_that_follow_targets_differ_in_nothing_but_the_mechanism() -> None:
+    followers = [policy for policy in POLICIES.values() if policy.follows_targets]
+
+    assert (
+        len({(policy.build_measure, policy.build_fit, policy.is_fair, policy.has_probes) for policy in followers}) == 1
+    )
+    assert all(policy.mechanism == policy.id for policy in followers)
 
 
 @pytest.mark.parametrize("policy_id", sorted(POLICIES))

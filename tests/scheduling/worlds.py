@@ -12,6 +12,7 @@ from fairbind.model import (
     NO_CLAIMS,
     Claims,
     CycleReport,
+    Holding,
     Placement,
     PolicySettings,
     ServerTable,
@@ -114,18 +115,32 @@ def apply_report(snapshot: Snapshot, report: CycleReport) -> Snapshot:
     servers = snapshot.servers
     free_kr, claimed = np.array(servers.free_kr), dict(servers.claimed)
     held = {tenant.name: list(tenant.allocated_r or [0] * len(snapshot.resources)) for tenant in snapshot.tenants}
+    on_servers = {tenant.name: dict(tenant.allocated_by_server) for tenant in snapshot.tenants}
+    holdings = {tenant.name: list(tenant.holdings) for tenant in snapshot.tenants}
     class_of = {task.uid: task_class for task_class in snapshot.task_classes for task in task_class.tasks}
     for bind in report.bindings:
         task_class, server = class_of[bind.task.uid], servers.names.index(bind.server)
         free_kr[server] -= np.array(task_class.demand_r, dtype=np.int64)
         claimed[server] = claimed.get(server, frozenset()) | task_class.placement.claims.taken
         held[bind.tenant] = [a + b for a, b in zip(held[bind.tenant], task_class.share_demand_r, strict=True)]
+        on_server = on_servers[bind.tenant]
+        before = on_server.get(bind.server, (0,) * len(snapshot.resources))
+        on_server[bind.server] = tuple(a + b for a, b in zip(before, task_class.share_demand_r, strict=True))
+        holdings[bind.tenant].append(Holding(task_class.demand_r, task_class.share_demand_r, 1, task_class.placement))
     placed = {bind.task for bind in report.bindings}
     left = [replace(c, tasks=tuple(task for task in c.tasks if task not in placed)) for c in snapshot.task_classes]
     return replace(
         snapshot,
         servers=replace(servers, free_kr=free_kr, claimed=claimed),
-        tenants=tuple(replace(tenant, allocated_r=tuple(held[tenant.name])) for tenant in snapshot.tenants),
+        tenants=tuple(
+            replace(
+                tenant,
+                allocated_r=tuple(held[tenant.name]),
+                allocated_by_server=on_servers[tenant.name],
+                holdings=tuple(holdings[tenant.name]),
+            )
+            for tenant in snapshot.tenants
+        ),
         task_classes=tuple(task_class for task_class in left if task_class.tasks),
     )
 

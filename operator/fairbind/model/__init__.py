@@ -12,8 +12,9 @@ from fairbind.model.policy import PolicySettings
 from fairbind.model.servers import MAX_AMOUNT, ServerTable
 from fairbind.model.shares import TOLERANCE, compute_dominant_share, compute_share_key, compute_weighted_share
 from fairbind.model.snapshot import Snapshot
+from fairbind.model.targets import Targets
 from fairbind.model.tasks import NO_CLAIMS, Claims, Placement, Task, TaskClass
-from fairbind.model.tenants import Tenant
+from fairbind.model.tenants import Holding, Tenant
 
 __all__ = [
     "MAX_AMOUNT",
@@ -24,6 +25,7 @@ __all__ = [
     "CycleReport",
     "FairbindError",
     "FairnessReason",
+    "Holding",
     "InvalidProblemError",
     "InvariantError",
     "Placement",
@@ -31,6 +33,7 @@ __all__ = [
     "ServerTable",
     "Snapshot",
     "SolverError",
+    "Targets",
     "Task",
     "TaskClass",
     "Tenant",

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from fairbind.model.tasks import Task, TaskClass
 
+WEIGHTED_SHARE = "weighted share"
+
 
 @dataclass(frozen=True, slots=True)
 class Bind:
@@ -20,13 +22,15 @@ class Bind:
 class FairnessReason:
     """Somebody else is further below and takes the next room that both could use.
 
-    share: the waiting tenant's weighted share, of what the policy measures by: the cluster, or the server class where
-    the tenant is least behind. next_tenant, next_share: who comes before it there, and at which share.
+    share: where the waiting tenant stands in what the policy measures by, on the cluster or on the server class where
+    the tenant is least behind. next_tenant, next_share: who comes before it there, and where that one stands.
+    measure: what the two numbers are, in words that follow "its".
     """
 
     share: float
     next_tenant: str
     next_share: float
+    measure: str = WEIGHTED_SHARE
 
 
 @dataclass(frozen=True, slots=True, eq=False)

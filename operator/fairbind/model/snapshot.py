@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fairbind.model.servers import ServerTable
+from fairbind.model.targets import Targets
 from fairbind.model.tasks import TaskClass
 from fairbind.model.tenants import Tenant
 
@@ -17,6 +18,7 @@ class Snapshot:
     counts_r: which of them count for shares ("fairness resources"); feasibility uses all.
     total_r: C, the sum of capacities over usable servers, length R, Python integers.
     servers: all servers. tenants: sorted by name. task_classes: in any order; a class's tenant is in `tenants`.
+    targets: what the exact mechanism would give, for policies that follow targets; None before the first answer.
     """
 
     resources: tuple[str, ...]
@@ -25,3 +27,4 @@ class Snapshot:
     servers: ServerTable
     tenants: tuple[Tenant, ...]
     task_classes: tuple[TaskClass, ...]
+    targets: Targets | None = None

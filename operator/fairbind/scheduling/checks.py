@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fairbind.model import MAX_AMOUNT, InvalidProblemError, Snapshot, TaskClass
+from math import isfinite
+
+from fairbind.model import MAX_AMOUNT, InvalidProblemError, Snapshot, Targets, TaskClass, Tenant
 
 
 def check_snapshot(snapshot: Snapshot) -> None:
@@ -21,14 +23,41 @@ def check_snapshot(snapshot: Snapshot) -> None:
         if tenant.name in known:
             raise InvalidProblemError(f"tenants: {tenant.name!r} is there twice")
         known.add(tenant.name)
-        if tenant.allocated_r and len(tenant.allocated_r) != axes:
-            raise InvalidProblemError(f"tenant {tenant.name!r}: allocated_r must have {axes} entries")
-        if tenant.weight <= 0 or any(weight <= 0 for weight in tenant.resource_weights.values()):
-            raise InvalidProblemError(f"tenant {tenant.name!r}: weights must be above 0")
+        check_tenant(tenant, axes)
     for task_class in snapshot.task_classes:
         if task_class.tenant not in known:
             raise InvalidProblemError(f"task_classes: {task_class.tenant!r} is not one of the tenants")
         check_task_class(task_class, axes, count)
+    if snapshot.targets is not None:
+        check_targets(snapshot.targets)
+
+
+def check_tenant(tenant: Tenant, axes: int) -> None:
+    """Raise InvalidProblemError when a tenant does not go with so many resources."""
+    where = f"tenant {tenant.name!r}"
+    if tenant.allocated_r and len(tenant.allocated_r) != axes:
+        raise InvalidProblemError(f"{where}: allocated_r must have {axes} entries")
+    if tenant.weight <= 0 or any(weight <= 0 for weight in tenant.resource_weights.values()):
+        raise InvalidProblemError(f"{where}: weights must be above 0")
+    for holding in tenant.holdings:
+        if len(holding.demand_r) != axes or len(holding.share_demand_r) != axes:
+            raise InvalidProblemError(f"{where}: demands of holdings must have {axes} entries")
+        if holding.count < 0:
+            raise InvalidProblemError(f"{where}: a holding has the count {holding.count}; it must be 0 or more")
+
+
+def check_targets(targets: Targets) -> None:
+    """Raise InvalidProblemError when targets contradict themselves."""
+    width = len(targets.class_names)
+    for name, share in targets.shares.items():
+        if not (isfinite(share) and share >= 0):
+            raise InvalidProblemError(f"targets: the share of {name!r} is {share}; it must be 0 or more")
+    for name, share_p in targets.shares_by_class.items():
+        if len(share_p) != width or not all(isfinite(share) and share >= 0 for share in share_p):
+            raise InvalidProblemError(f"targets: {name!r} has {share_p}; it needs {width} shares of 0 or more")
+    for server, index in targets.class_of.items():
+        if not 0 <= index < width:
+            raise InvalidProblemError(f"targets: server {server!r} is in class {index} of {width}")
 
 
 def check_task_class(task_class: TaskClass, axes: int, count: int) -> None:

@@ -15,9 +15,10 @@ import numpy as np
 from fairbind.model import Bind, CycleReport, InvalidProblemError, PolicySettings, Snapshot
 from fairbind.scheduling.checks import check_snapshot
 from fairbind.scheduling.filling import Filling
-from fairbind.scheduling.levels import Pools, compute_account
 from fairbind.scheduling.lines import Line, Queue, compute_arrival, compute_turn
+from fairbind.scheduling.measures import Measure, get_accounts
 from fairbind.scheduling.policies import Policy, get_policy
+from fairbind.scheduling.probes import Draws
 from fairbind.scheduling.room import Room
 from fairbind.scheduling.shapes import Shapes
 from fairbind.scheduling.waits import Refusals, Rivals, explain_waits
@@ -28,8 +29,8 @@ def run_cycle(snapshot: Snapshot, policy: PolicySettings, now: float, *, limit: 
 
     The same input gives the same report, byte for byte, and the order of `snapshot.task_classes` does not matter.
 
-    policy: only its `policy` is read; the rest is in the snapshot already. now: goes into the report; nothing depends
-    on it. limit: end after so many decisions; the report then tells only of waits that are certain.
+    policy: only its `policy` and `seed` are read; the rest is in the snapshot already. now: goes into the report;
+    nothing depends on it. limit: end after so many decisions; the report then tells only of waits that are certain.
     Raises InvalidProblemError for an unknown policy, a negative limit and a snapshot whose parts do not go together.
     """
     if limit is not None and limit < 0:
@@ -38,25 +39,25 @@ def run_cycle(snapshot: Snapshot, policy: PolicySettings, now: float, *, limit: 
     check_snapshot(snapshot)
     # A score of a server on which the task does not fit may divide by nothing; it is replaced in the next step.
     with np.errstate(divide="ignore", invalid="ignore"):
-        return _Cycle(snapshot, chosen).run(now, limit)
+        return _Cycle(snapshot, chosen, policy.seed).run(now, limit)
 
 
 class _Cycle:
     """The working state of one cycle."""
 
-    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+    def __init__(self, snapshot: Snapshot, policy: Policy, seed: int) -> None:
         self.snapshot = snapshot
         self.policy = policy
         self.room = Room(snapshot.servers)
-        self.pools: Pools = policy.build_pools(snapshot)
-        self.shapes = Shapes(snapshot.servers, self.pools, self.room, policy.build_fit(snapshot))
-        tenants = sorted(snapshot.tenants, key=lambda tenant: tenant.name)
-        self.accounts = {tenant.name: compute_account(tenant, snapshot) for tenant in tenants}
+        self.measure: Measure = policy.build_measure(snapshot)
+        draws = Draws(seed) if policy.has_probes else None
+        self.shapes = Shapes(snapshot.servers, self.measure.pools, self.room, policy.build_fit(snapshot), draws)
+        self.accounts = get_accounts(snapshot)
         self.queues = self._build_queues()
 
     def run(self, now: float, limit: int | None) -> CycleReport:
         """Decide until nothing fits or the limit is reached, then explain."""
-        filling = Filling(self._build_lines(), self.pools)
+        filling = Filling(self._build_lines(), self.measure)
         bindings: list[Bind] = []
         while (choice := filling.find_choice()) is not None and (limit is None or len(bindings) < limit):
             bindings.append(self._place(choice.queue, choice.server, choice.pool))
@@ -67,7 +68,7 @@ class _Cycle:
             stuck=stuck,
             blocked=[queue for queue in self.queues if queue.task_class.blocked is not None],
             refusals=Refusals(self.snapshot, self.room),
-            rivals=Rivals(waiting, self.pools, self.snapshot) if stuck and self.policy.is_fair else None,
+            rivals=Rivals(waiting, self.measure, self.snapshot) if stuck and self.policy.is_fair else None,
         )
         return CycleReport(now, self.policy.id, tuple(bindings), waits, self._compute_shares(), complete)
 
@@ -92,18 +93,17 @@ class _Cycle:
         """Return the lines in the order of their names: one for each tenant with tasks, or one for all."""
         open_queues = [queue for queue in self.queues if queue.task_class.blocked is None]
         if not self.policy.is_fair:
-            return [Line(open_queues, None, self.pools)]
+            return [Line(open_queues, None, self.measure)]
         by_tenant: dict[str, list[Queue]] = {}
         for queue in open_queues:
             by_tenant.setdefault(queue.account.name, []).append(queue)
-        return [Line(queues, self.accounts[name], self.pools) for name, queues in by_tenant.items()]
+        return [Line(queues, self.accounts[name], self.measure) for name, queues in by_tenant.items()]
 
     def _place(self, queue: Queue, server: int, pool: int) -> Bind:
-        """Take the queue's first task, and let room, pool and account follow."""
+        """Take the queue's first task, and let room and measure follow."""
         task_class = queue.task_class
         self.room.take(server, task_class.demand_r, task_class.placement.claims)
-        self.pools.take(pool, task_class.demand_r)
-        queue.account.add(task_class.share_demand_r)
+        self.measure.add(queue.account, task_class, pool)
         return Bind(queue.pop(), task_class.tenant, self.snapshot.servers.names[server])
 
     def _compute_shares(self) -> tuple[tuple[str, float], ...]:

@@ -1,8 +1,8 @@
 """Progressive filling: again and again, who is furthest behind and has a task that fits.
 
 The candidates are pairs of a line (a tenant; or everybody in one line, for `fifo`) and a pool (the whole cluster, or a
-server class). The one with the least level comes next; ties go by the names of tenant and class. A tenant that holds
-nothing is at level 0 on all pools; it begins where its task takes the least part.
+class of servers). The one with the least level comes next; ties go by the names of tenant and class. A tenant that
+holds nothing is at level 0 on all pools; where shares are compared, it begins where its task takes the least part.
 
 Each line lies in a heap with its least level. Within a cycle levels only grow and pools only close, so a stored level
 is a lower bound, and exact while neither the line's account nor its pool has changed: a line is looked at again only
@@ -14,18 +14,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heappop, heapreplace
 
-from fairbind.scheduling.levels import Pools
 from fairbind.scheduling.lines import NEVER, Choice, Line
+from fairbind.scheduling.measures import Measure
 
 
 class Filling:
     """Which line, which pool, which task and which server come next. Lines must be in the order of their names."""
 
-    __slots__ = ("_heap", "_lines", "_pools")
+    __slots__ = ("_heap", "_lines", "_versions")
 
-    def __init__(self, lines: Sequence[Line], pools: Pools) -> None:
+    def __init__(self, lines: Sequence[Line], measure: Measure) -> None:
         self._lines = lines
-        self._pools = pools
+        self._versions = measure.pools.version_p
         self._heap = [(0, n, 0, NEVER) for n in range(len(lines))]
 
     def find_choice(self) -> Choice | None:
@@ -49,4 +49,4 @@ class Filling:
 
     def _get_version(self, line: Line, pool: int) -> int:
         """Return a number that changes whenever the level of the line in this pool may have changed."""
-        return 0 if line.account is None else line.account.version + self._pools.version_p[pool]
+        return 0 if line.account is None else line.account.version + self._versions[pool]

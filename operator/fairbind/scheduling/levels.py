@@ -1,6 +1,7 @@
 """Levels: how far a tenant has come, exactly, on the pool that the policy looks at.
 
-One formula serves all fair policies. With a_i what tenant i holds anywhere, c_k a pool and w_i its weights:
+One formula serves all policies that compare dominant shares. With a_i what tenant i holds anywhere, c_k a pool and w_i
+its weights:
 
     level(i, k) = max over r of a_ir / (c_kr * w_ir)
 
@@ -13,7 +14,8 @@ One formula serves all fair policies. With a_i what tenant i holds anywhere, c_k
 A resource that a pool never had does not count there: otherwise one task with a GPU would put its tenant last on every
 server without one. A resource that the pool had and that is used up makes the level infinite for who holds some of it.
 
-Levels are integers as in `fairbind.model.shares`, so ties are exact whatever factor the weights have in common.
+Levels are integers as in `fairbind.model.shares`, so ties are exact whatever factor the weights have in common. What
+other policies compare is in `fairbind.scheduling.measures`; theirs are such integers, too.
 """
 
 from __future__ import annotations
@@ -21,26 +23,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairbind.model import TOLERANCE, ServerTable, Snapshot, Tenant
-from fairbind.model.servers import IntArray
+from fairbind.model import TOLERANCE, Snapshot, Tenant
 from fairbind.model.shares import KEY_BITS
+from fairbind.scheduling.pools import Pools, compute_class_pools
 from fairbind.scheduling.room import FloatArray, IndexArray
 
 INFINITE_LEVEL = 1 << 4096
 """Above every level that real amounts and weights can give."""
 
-ABSENT = -1
-"""Stands in a pool for a resource that the pool never had or that does not count."""
-
 FEW = 32
 """Up to so many pools are compared exactly at once; beyond that an approximation first leaves out most (measured)."""
-
-_LOW_BITS = 32
 
 
 @dataclass(slots=True)
@@ -100,48 +95,6 @@ def compute_account(tenant: Tenant, snapshot: Snapshot) -> Account:
     return Account(tenant.name, list(tenant.allocated_r) or [0] * len(snapshot.resources), weight_r)
 
 
-@dataclass(slots=True)
-class Pools:
-    """The pools that levels refer to. Pool p of a policy with classes is the server class p.
-
-    amount_pr: c, Python integers, ABSENT where a resource does not count. pool_k: each server's pool; None: one for
-    all. residual: whether a placement takes from the pool. version_p: grows with every change of the pool.
-    inverse_rp: 1 / c as float64, 0 where a resource does not count, infinity where nothing is left, shape (R, P).
-    kind_p: pools of equal amounts have equal numbers.
-    """
-
-    amount_pr: list[list[int]]
-    pool_k: NDArray[np.int32] | None = None
-    residual: bool = False
-    version_p: list[int] = field(init=False)
-    inverse_rp: FloatArray = field(init=False)
-    kind_p: list[int] = field(init=False)
-    _kinds: dict[tuple[int, ...], int] = field(init=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        count = len(self.amount_pr)
-        self.version_p, self.kind_p = [0] * count, [0] * count
-        self.inverse_rp = np.zeros((len(self.amount_pr[0]) if count else 0, count))
-        for pool in range(count):
-            self._follow(pool)
-
-    def take(self, pool: int, demand_r: Sequence[int]) -> None:
-        """Take a task's demand from a residual pool; other pools stay as they are."""
-        if self.residual:
-            self.version_p[pool] += 1
-            amount_r = self.amount_pr[pool]
-            for r, demand in enumerate(demand_r):
-                if demand > 0 and amount_r[r] > 0:
-                    amount_r[r] -= demand
-            self._follow(pool)
-
-    def _follow(self, pool: int) -> None:
-        """Let inverse and kind follow the amounts."""
-        amount_r = self.amount_pr[pool]
-        self.inverse_rp[:, pool] = [1 / amount if amount > 0 else inf if amount == 0 else 0.0 for amount in amount_r]
-        self.kind_p[pool] = self._kinds.setdefault(tuple(amount_r), len(self._kinds))
-
-
 def find_least_level(
     account: Account, pools: Pools, among: IndexArray, held_r: Sequence[int] | None = None
 ) -> tuple[int, int]:
@@ -176,43 +129,6 @@ def _compute_approximate_levels(
         if held_r[r] > 0:
             np.maximum(level_n, pools.inverse_rp[r][among] * (held_r[r] * factor / divisor), out=level_n)
     return level_n
-
-
-def compute_cluster_pool(snapshot: Snapshot) -> Pools:
-    """Return one pool: the totals of all usable servers."""
-    return Pools([[total if total > 0 else ABSENT for total in snapshot.total_r]])
-
-
-def compute_class_pools(snapshot: Snapshot) -> Pools:
-    """Return a pool for each server class: the capacities of its usable servers together."""
-    servers = snapshot.servers
-    amount_pr = _compute_sums_by_class(servers.capacity_kr, servers)
-    return Pools([[a if a > 0 else ABSENT for a in amount_r] for amount_r in amount_pr], servers.class_k)
-
-
-def compute_residual_pools(snapshot: Snapshot) -> Pools:
-    """Return a pool for each server class: what its usable servers have left; an overcommitted one has nothing."""
-    servers = snapshot.servers
-    capacity_pr = _compute_sums_by_class(servers.capacity_kr, servers)
-    left_pr = _compute_sums_by_class(np.maximum(servers.free_kr, 0), servers)
-    amount_pr = [
-        [left if capacity > 0 else ABSENT for left, capacity in zip(left_r, capacity_r, strict=True)]
-        for left_r, capacity_r in zip(left_pr, capacity_pr, strict=True)
-    ]
-    return Pools(amount_pr, servers.class_k, residual=True)
-
-
-def _compute_sums_by_class(amount_kr: IntArray, servers: ServerTable) -> list[list[int]]:
-    """Sum over each class's usable servers, exactly: high and low digits apart, so that no int64 overflows."""
-    shape = (len(servers.class_names), amount_kr.shape[1])
-    high_pr, low_pr = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-    class_k, usable_kr = servers.class_k[servers.usable_k], amount_kr[servers.usable_k]
-    np.add.at(high_pr, class_k, usable_kr >> _LOW_BITS)
-    np.add.at(low_pr, class_k, usable_kr & ((1 << _LOW_BITS) - 1))
-    return [
-        [(high << _LOW_BITS) + low for high, low in zip(high_r, low_r, strict=True)]
-        for high_r, low_r in zip(high_pr.tolist(), low_pr.tolist(), strict=True)
-    ]
 
 
 def compute_virtual_dominant_shares(

@@ -14,7 +14,8 @@ import numpy as np
 
 from fairbind.model import InvariantError, Task, TaskClass
 from fairbind.model.servers import BoolArray
-from fairbind.scheduling.levels import FEW, Account, Pools, find_least_level, find_zero_levels
+from fairbind.scheduling.levels import Account, find_least_level, find_zero_levels
+from fairbind.scheduling.measures import Measure
 from fairbind.scheduling.room import IndexArray
 from fairbind.scheduling.shapes import Shape, Shapes
 
@@ -82,7 +83,7 @@ class Queue:
         """Return the best server of the pool for the next task, or None."""
         if self._shape is None:
             self._shape = self._shapes.get_shape(self.task_class)
-        return self._shape.find_server(pool)
+        return self._shape.find_server(pool, self._tasks[self._next])
 
     def pop(self) -> Task:
         """Take the first task out."""
@@ -107,12 +108,12 @@ class Line:
     _levels: a heap of (level, pool, version) for a few open pools; what is not of the current version is a lower bound.
     """
 
-    __slots__ = ("_heads", "_levels", "_pools", "_queues", "_reaching", "account", "open_pools")
+    __slots__ = ("_heads", "_levels", "_measure", "_queues", "_reaching", "account", "open_pools")
 
-    def __init__(self, queues: Sequence[Queue], account: Account | None, pools: Pools) -> None:
+    def __init__(self, queues: Sequence[Queue], account: Account | None, measure: Measure) -> None:
         self.account = account
-        self.open_pools: IndexArray = np.arange(len(pools.amount_pr))
-        self._pools = pools
+        self.open_pools: IndexArray = np.arange(len(measure.pools.amount_pr))
+        self._measure = measure
         self._queues = queues
         self._levels: list[tuple[int, int, int]] = []
         self._reaching: dict[int, list[int]] | None = None
@@ -120,25 +121,25 @@ class Line:
 
     def find_pool(self) -> tuple[int, int] | None:
         """Return the line's least level on an open pool and that pool, the first of equals; None without open pools."""
-        account, heap = self.account, self._levels
+        account, heap, measure = self.account, self._levels, self._measure
         if len(self.open_pools) == 0:
             return None
         if account is None:
             return 0, int(self.open_pools[0])
-        if len(self.open_pools) > FEW:
-            return find_least_level(account, self._pools, self.open_pools)
+        if len(self.open_pools) > measure.few:
+            return measure.find_least_level(account, self.open_pools)
         if not heap:
             heap.extend((0, pool, NEVER) for pool in self.open_pools.tolist())
         while True:  # until the least one is not only a lower bound but a level
             level, pool, version = heap[0]
-            current = account.version + self._pools.version_p[pool]
+            current = account.version + measure.pools.version_p[pool]
             if version == current:
                 return level, pool
-            heapreplace(heap, (account.compute_level(self._pools.amount_pr[pool]), pool, current))
+            heapreplace(heap, (measure.compute_level(account, pool), pool, current))
 
     def find_choice(self, level: int, pool: int) -> Choice | None:
         """Return the next placement of the line, which is at this level in this pool; None: nothing fits there."""
-        if level == 0 and self.account is not None and len(self.open_pools) > 1:
+        if level == 0 and self.account is not None and self._measure.begins_small and len(self.open_pools) > 1:
             return self._find_beginning(self.account)
         heads = self._heads.get(pool)
         if heads is None:
@@ -162,7 +163,7 @@ class Line:
 
         seen: a pool in which nothing fitted. Raises InvariantError if it would stay open: the filling would never end.
         """
-        open_p = np.zeros(len(self._pools.amount_pr), dtype=np.bool_)
+        open_p = np.zeros(len(self._measure.pools.amount_pr), dtype=np.bool_)
         for queue in self._queues:
             if queue.turn is not None:
                 open_p |= queue.get_open()
@@ -188,13 +189,14 @@ class Line:
         That is where a filling with ever smaller tasks would begin. By name, one task in the wrong pool could cost
         others many.
         """
-        zero_pools = find_zero_levels(account, self._pools, self.open_pools)
+        pools = self._measure.pools
+        zero_pools = find_zero_levels(account, pools, self.open_pools)
         waiting = [(queue.turn, n) for n, queue in enumerate(self._queues) if queue.turn is not None]
         for _, n in sorted(waiting):
             queue = self._queues[n]
             among = zero_pools[queue.get_open()[zero_pools]]
             while len(among) > 0:
-                _, pool = find_least_level(account, self._pools, among, queue.task_class.share_demand_r)
+                _, pool = find_least_level(account, pools, among, queue.task_class.share_demand_r)
                 server = queue.find_server(pool)
                 if server is not None:
                     return Choice(queue, server, pool)

@@ -20,10 +20,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fairbind.model import Placement, ServerTable, TaskClass
+from fairbind.model import Placement, ServerTable, Task, TaskClass
 from fairbind.model.servers import BoolArray
 from fairbind.scheduling.fit import Score
-from fairbind.scheduling.levels import Pools
+from fairbind.scheduling.pools import Pools
+from fairbind.scheduling.probes import Draws
 from fairbind.scheduling.room import FloatArray, IndexArray, Room
 
 Slices = list[tuple[int, int]]
@@ -94,13 +95,15 @@ def _arrange(servers: IndexArray, placement: Placement, pools: Pools) -> tuple[I
 class Shapes:
     """All shapes and arrangements of a cycle, made when they are needed first."""
 
-    __slots__ = ("_arrangements", "_fit", "_pools", "_room", "_shapes", "_table")
+    __slots__ = ("_arrangements", "_draws", "_fit", "_pools", "_room", "_shapes", "_table")
 
-    def __init__(self, table: ServerTable, pools: Pools, room: Room, fit: FitRule) -> None:
+    def __init__(self, table: ServerTable, pools: Pools, room: Room, fit: FitRule, draws: Draws | None) -> None:
+        """Take the working state of a cycle. draws: None when every server with room is looked at."""
         self._table = table
         self._pools = pools
         self._room = room
         self._fit = fit
+        self._draws = draws
         self._arrangements: dict[int, Arrangement] = {}
         self._shapes: dict[tuple[tuple[int, ...], int], Shape] = {}
 
@@ -120,7 +123,7 @@ class Shapes:
         if shape is None:
             score = self._fit.build_score(task_class.demand_r)
             pools = len(self._pools.amount_pr)
-            shape = Shape(task_class, self.get_arrangement(placement), score, self._room, pools)
+            shape = Shape(task_class, self.get_arrangement(placement), score, self._room, pools, self._draws)
             self._shapes[key] = shape
         return shape
 
@@ -136,6 +139,7 @@ class Shape:
         "_conflicting",
         "_cursor",
         "_demanded",
+        "_draws",
         "_left",
         "_room",
         "_score",
@@ -143,11 +147,20 @@ class Shape:
         "open_p",
     )
 
-    def __init__(self, task_class: TaskClass, arrangement: Arrangement, score: Score, room: Room, pools: int) -> None:
+    def __init__(
+        self,
+        task_class: TaskClass,
+        arrangement: Arrangement,
+        score: Score,
+        room: Room,
+        pools: int,
+        draws: Draws | None,
+    ) -> None:
         self._arrangement = arrangement
         self._demanded = [(r, demand) for r, demand in enumerate(task_class.demand_r) if demand > 0]
         self._conflicting = task_class.placement.claims.conflicting
         self._score = score
+        self._draws = draws
         self._room = room
         self._left: dict[int, Slices] = {}
         self._cursor = room.log_size
@@ -159,8 +172,11 @@ class Shape:
                 self.open_p[arrangement.pools] = np.minimum.reduceat(scores, arrangement.starts) < inf
             self._scores = np.append(scores, inf)
 
-    def find_server(self, pool: int) -> int | None:
-        """Return the best server of this pool on which a task of this shape fits, or None."""
+    def find_server(self, pool: int, task: Task) -> int | None:
+        """Return the best server of this pool on which a task of this shape fits, or None.
+
+        task: whose draw counts, where only two servers are looked at as long as one of them has room.
+        """
         if not self.open_p[pool]:
             return None
         slices = self._left.get(pool)
@@ -169,12 +185,22 @@ class Shape:
         scores = self._refresh()
         while slices:
             start, stop = slices[-1]
-            best = start + int(scores[start:stop].argmin())
+            part = scores[start:stop]
+            best = start + (int(part.argmin()) if self._draws is None else self._draw_best(part, task, self._draws))
             if scores[best] != inf:
                 return int(self._arrangement.servers[best])
             slices.pop()
         self.open_p[pool] = False
         return None
+
+    def _draw_best(self, scores: FloatArray, task: Task, draws: Draws) -> int:
+        """Return the position of the lesser one of two drawn scores; of the least one, if both are infinite."""
+        if len(scores) > 1:
+            first, second = draws.draw_two(task.uid, len(scores))
+            best = first if (scores[first], first) <= (scores[second], second) else second
+            if scores[best] != inf:
+                return best
+        return int(scores.argmin())
 
     def _refresh(self) -> FloatArray:
         """Return the scores after all placements so far."""

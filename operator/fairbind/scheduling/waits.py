@@ -14,8 +14,9 @@ import numpy as np
 
 from fairbind.model import FairnessReason, Placement, Snapshot, TaskClass, Wait
 from fairbind.model.servers import BoolArray
-from fairbind.scheduling.levels import INFINITE_LEVEL, Account, Pools, find_least_level
+from fairbind.scheduling.levels import INFINITE_LEVEL, Account
 from fairbind.scheduling.lines import Queue
+from fairbind.scheduling.measures import Measure
 from fairbind.scheduling.room import FloatArray, IndexArray, Room
 
 CONFLICTING_CLAIMS = "conflicting claims"
@@ -90,8 +91,9 @@ class Rivals:
     Sets of servers are bits of integers, so that asking a thousand tenants for a common server takes microseconds.
     """
 
-    def __init__(self, waiting: Sequence[Queue], pools: Pools, snapshot: Snapshot) -> None:
-        self._pools = pools
+    def __init__(self, waiting: Sequence[Queue], measure: Measure, snapshot: Snapshot) -> None:
+        self._measure = measure
+        self._pools = measure.pools
         self._snapshot = snapshot
         self._bits: dict[int, int] = {}
         self._pools_of: dict[int, IndexArray] = {}
@@ -114,7 +116,7 @@ class Rivals:
             return None
         key = account.name, id(placement)
         if key not in self._levels:
-            self._levels[key] = find_least_level(account, self._pools, pools)
+            self._levels[key] = self._measure.find_least_level(account, pools)
         level, pool = self._levels[key]
         if level >= INFINITE_LEVEL:
             return None
@@ -123,13 +125,14 @@ class Rivals:
             if rival_level >= level:
                 break
             if self._reach[name] & common:
-                return FairnessReason(self._get_share(account, pool), name, self._get_share(rival, pool))
+                shares = self._get_share(account, pool), self._get_share(rival, pool)
+                return FairnessReason(shares[0], name, shares[1], self._measure.label)
         return None
 
     def _get_share(self, account: Account, pool: int) -> float:
         share = self._shares.get((account.name, pool))
         if share is None:
-            share = self._shares[account.name, pool] = account.compute_share(self._pools.amount_pr[pool])
+            share = self._shares[account.name, pool] = self._measure.compute_share(account, pool)
         return share
 
     def _get_bits(self, placement: Placement) -> int:
@@ -158,8 +161,8 @@ class Rivals:
     def _get_ranking(self, pool: int) -> list[tuple[int, str, Account]]:
         ranking = self._rankings.get(pool)
         if ranking is None:
-            amount_r = self._pools.amount_pr[pool]
-            ranking = [(account.compute_level(amount_r), name, account) for name, account in self._accounts.items()]
+            level_of = self._measure.compute_level
+            ranking = [(level_of(account, pool), name, account) for name, account in self._accounts.items()]
             ranking.sort(key=lambda entry: entry[:2])
             self._rankings[pool] = ranking
         return ranking

@@ -1,0 +1,28 @@
+"""Targets: what an exact mechanism would give, for policies that follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Targets:
+    """What each tenant would hold if all tasks could be divided and moved, at the time when somebody solved for it.
+
+    Targets order tenants and nothing else. Nobody is moved to meet one, nobody is held back when it has met its own,
+    and they may be somewhat older than the snapshot.
+
+    mechanism: its id in `fairbind.fairness.MECHANISMS`.
+    shares: the tenant's dominant share, by its name. Who is not in it has come since; zero means that it gets nothing.
+    class_names: the server classes that the mechanism told apart; empty for one that sees a single pool.
+    class_of: the index in class_names of each server, by its name; a server that is not in it has come since.
+    shares_by_class: what the tenant holds on each of the classes, as a dominant share of the whole cluster. The sum may
+    exceed the tenant's share, when it holds different tasks on different classes.
+    """
+
+    mechanism: str
+    shares: Mapping[str, float]
+    class_names: tuple[str, ...] = ()
+    class_of: Mapping[str, int] = field(default_factory=dict)
+    shares_by_class: Mapping[str, tuple[float, ...]] = field(default_factory=dict)

@@ -1,0 +1,228 @@
+"""Measures: by what the policies compare tenants, each as an integer that orders them exactly.
+
+* `DominantShares`: the weighted (virtual) dominant share on a pool, see `fairbind.scheduling.levels`.
+* `SumsOfShares`: the weighted sum of the shares of all resources (asset fairness; NSDI 2011, section 5.1).
+* `TaskShares`: the weighted sum over the tasks of 1 / (how many of that task the whole cluster could run) (TSF).
+* `TargetRatios`: what the tenant holds, in parts of its target (`fairbind.model.Targets`).
+
+Within a cycle a level never falls: tasks only come, and pools only lose. The filling relies on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import lcm
+from typing import ClassVar, Protocol
+
+from fairbind.model import Snapshot, TaskClass, Tenant
+from fairbind.model.decisions import WEIGHTED_SHARE
+from fairbind.model.shares import KEY_BITS
+from fairbind.scheduling.levels import FEW, Account, compute_account, find_least_level
+from fairbind.scheduling.pools import Pools, compute_class_pools, compute_cluster_pool
+from fairbind.scheduling.room import IndexArray
+
+GUARD_BITS = 64
+"""Sums of rounded terms carry so many digits more and are rounded at last, so that equal sums are equal."""
+
+
+class Measure(Protocol):
+    """How far tenants have come.
+
+    pools: on what; a measure of the whole cluster has one pool. label: what the numbers are, for people, after "its".
+    few: a line with more open pools asks `find_least_level`; with fewer it keeps the levels that have not changed.
+    begins_small: whether who holds nothing begins in the pool of which its task takes the least part.
+    """
+
+    pools: Pools
+    label: ClassVar[str]
+    few: ClassVar[int]
+    begins_small: ClassVar[bool]
+
+    def compute_level(self, account: Account, pool: int) -> int:
+        """Return the level of a tenant on a pool, exactly."""
+        ...
+
+    def find_least_level(self, account: Account, among: IndexArray) -> tuple[int, int]:
+        """Return the least level on one of these pools, and its pool, the first of equals. among: ascending."""
+        ...
+
+    def compute_share(self, account: Account, pool: int) -> float:
+        """Return the level for people."""
+        ...
+
+    def add(self, account: Account, task_class: TaskClass, pool: int) -> None:
+        """Count one more task of a class, placed in a pool."""
+        ...
+
+
+class DominantShares:
+    """The weighted dominant share on a pool: DRF, DRFH, PS-DSF, rPS-DSF."""
+
+    label: ClassVar[str] = WEIGHTED_SHARE
+    few: ClassVar[int] = FEW
+    begins_small: ClassVar[bool] = True
+
+    def __init__(self, pools: Pools) -> None:
+        self.pools = pools
+
+    def compute_level(self, account: Account, pool: int) -> int:
+        """Return the level of a tenant on a pool."""
+        return account.compute_level(self.pools.amount_pr[pool])
+
+    def find_least_level(self, account: Account, among: IndexArray) -> tuple[int, int]:
+        """Return the least level on one of these pools and its pool."""
+        return find_least_level(account, self.pools, among)
+
+    def compute_share(self, account: Account, pool: int) -> float:
+        """Return the level for people; a resource of which nothing is left is left out."""
+        return account.compute_share(self.pools.amount_pr[pool])
+
+    def add(self, account: Account, task_class: TaskClass, pool: int) -> None:
+        """Count one more task."""
+        account.add(task_class.share_demand_r)
+        self.pools.take(pool, task_class.demand_r)
+
+
+class _ClusterMeasure:
+    """What the measures of the whole cluster have in common."""
+
+    few: ClassVar[int] = FEW
+    begins_small: ClassVar[bool] = False
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.pools = compute_cluster_pool(snapshot)
+
+    def compute_level(self, account: Account, pool: int) -> int:
+        """Return the level of a tenant."""
+        raise NotImplementedError
+
+    def find_least_level(self, account: Account, among: IndexArray) -> tuple[int, int]:
+        """Return the level, and the only pool."""
+        pool = int(among[0])
+        return self.compute_level(account, pool), pool
+
+
+class SumsOfShares(_ClusterMeasure):
+    """The weighted sum over the resources of what a tenant holds in parts of the total: asset fairness."""
+
+    label: ClassVar[str] = "weighted sum of shares"
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self._terms: dict[str, tuple[list[tuple[int, int]], int]] = {}
+
+    def compute_level(self, account: Account, pool: int) -> int:  # noqa: ARG002 (there is one pool)
+        """Return the level of a tenant."""
+        terms, divisor = self._get_terms(account)
+        held_r = account.held_r
+        return (sum(held_r[r] * factor for r, factor in terms) << KEY_BITS) // divisor
+
+    def compute_share(self, account: Account, pool: int) -> float:  # noqa: ARG002 (there is one pool)
+        """Return the level for people."""
+        terms, divisor = self._get_terms(account)
+        return sum(account.held_r[r] * factor for r, factor in terms) / divisor
+
+    def add(self, account: Account, task_class: TaskClass, pool: int) -> None:  # noqa: ARG002 (there is one pool)
+        """Count one more task."""
+        account.add(task_class.share_demand_r)
+
+    def _get_terms(self, account: Account) -> tuple[list[tuple[int, int]], int]:
+        """Return for each counting r the factor of what is held, and the divisor of the sum, all whole numbers."""
+        known = self._terms.get(account.name)
+        if known is None:
+            total_r = self.pools.amount_pr[0]
+            part_of = {r: Fraction(factor, divisor * total_r[r]) for r, factor, divisor in account.terms}
+            common = lcm(*(part.denominator for part in part_of.values()))
+            terms = [(r, part.numerator * (common // part.denominator)) for r, part in part_of.items()]
+            known = self._terms[account.name] = terms, common
+        return known
+
+
+class TaskShares(_ClusterMeasure):
+    """The weighted sum over a tenant's tasks of 1 / (how many of that task the whole cluster could run): TSF.
+
+    That number is counted with each server class as one pool, as the exact mechanism counts it, and counts only
+    resources that count for shares. A task that no class could run, though the cluster has all that it asks for,
+    counts with its dominant share. Weights of single resources have no meaning here.
+    """
+
+    label: ClassVar[str] = "weighted task share"
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self._axes = [r for r, total in enumerate(snapshot.total_r) if total > 0 and snapshot.counts_r[r]]
+        self._total_r = snapshot.total_r
+        self._class_pr = compute_class_pools(snapshot).amount_pr
+        self._keys: dict[tuple[int, ...], int] = {}
+        self._weights = {tenant.name: tenant.weight for tenant in snapshot.tenants}
+        self._sums = {tenant.name: self._compute_sum(tenant) for tenant in snapshot.tenants}
+
+    def compute_level(self, account: Account, pool: int) -> int:  # noqa: ARG002 (there is one pool)
+        """Return the level of a tenant."""
+        weight = self._weights[account.name]
+        scaled = self._sums[account.name] * weight.denominator // weight.numerator
+        return (scaled + (1 << GUARD_BITS - 1)) >> GUARD_BITS
+
+    def compute_share(self, account: Account, pool: int) -> float:
+        """Return the level for people."""
+        return self.compute_level(account, pool) / (1 << KEY_BITS)
+
+    def add(self, account: Account, task_class: TaskClass, pool: int) -> None:  # noqa: ARG002 (there is one pool)
+        """Count one more task."""
+        account.add(task_class.share_demand_r)
+        self._sums[account.name] += self._get_key(task_class.share_demand_r)
+
+    def _compute_sum(self, tenant: Tenant) -> int:
+        """Return the sum over what the tenant holds; what is not told task by task counts as one task."""
+        rest_r, total = list(tenant.allocated_r), 0
+        for holding in tenant.holdings:
+            total += holding.count * self._get_key(holding.share_demand_r)
+            rest_r = [
+                rest - holding.count * demand for rest, demand in zip(rest_r, holding.share_demand_r, strict=False)
+            ]
+        return total + (self._get_key(tuple(max(rest, 0) for rest in rest_r)) if any(rest_r) else 0)
+
+    def _get_key(self, share_demand_r: tuple[int, ...]) -> int:
+        key = self._keys.get(share_demand_r)
+        if key is None:
+            share = compute_task_share(share_demand_r, self._class_pr, self._total_r, self._axes)
+            key = (share.numerator << KEY_BITS + GUARD_BITS) // share.denominator
+            self._keys[share_demand_r] = key
+        return key
+
+
+def compute_task_share(
+    share_demand_r: Sequence[int], class_pr: Sequence[Sequence[int]], total_r: Sequence[int], axes: Sequence[int]
+) -> Fraction:
+    """Return 1 / (how many tasks of this demand the server classes run together, parts of tasks included).
+
+    class_pr: what each class has, base units. total_r: the sum of it. axes: the resources that count and exist.
+
+    >>> compute_task_share([1, 4], [[9, 18], [2, 0]], [11, 18], [0, 1])
+    Fraction(2, 9)
+    """
+    demanded = [(r, share_demand_r[r]) for r in axes if share_demand_r[r] > 0]
+    if not demanded:
+        return Fraction(0)
+    # For each resource, what the classes have of it that it is the bottleneck of.
+    bottleneck_r = dict.fromkeys((r for r, _ in demanded), 0)
+    for amount_r in class_pr:
+        scarcest, demand = demanded[0]
+        for r, other in demanded[1:]:
+            if amount_r[r] * demand < amount_r[scarcest] * other:
+                scarcest, demand = r, other
+        bottleneck_r[scarcest] += max(amount_r[scarcest], 0)
+    tasks = sum((Fraction(bottleneck_r[r], demand) for r, demand in demanded), Fraction(0))
+    return 1 / tasks if tasks > 0 else max(Fraction(demand, total_r[r]) for r, demand in demanded)
+
+
+def build_cluster_shares(snapshot: Snapshot) -> DominantShares:
+    """Return the weighted dominant share of the cluster's totals."""
+    return DominantShares(compute_cluster_pool(snapshot))
+
+
+def get_accounts(snapshot: Snapshot) -> dict[str, Account]:
+    """Return each tenant's account at the beginning of a cycle, in the order of their names."""
+    tenants = sorted(snapshot.tenants, key=lambda tenant: tenant.name)
+    return {tenant.name: compute_account(tenant, snapshot) for tenant in tenants}

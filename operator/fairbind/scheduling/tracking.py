@@ -1,0 +1,157 @@
+"""Following targets: who lags its target most is next.
+
+A tenant's ratio is what it holds, as a dominant share of the cluster, in parts of its target. The least ratio comes
+next; on which of the target's server classes is decided by the same question there: what the tenant holds on the class,
+in parts of what the target gives it there. So the tenant comes first and the class second: a tenant that has its share,
+only elsewhere than the exact mechanism would have put it, takes nothing from others.
+
+* Nobody stops at the target. Room that is left goes on in the order of the ratios, so no task waits that would fit.
+* A class where the target gives the tenant nothing is its last choice, also servers that have come since.
+* A tenant that has come since the targets were made is compared as if its target were its weight times what the others
+  get for a weight of 1 on average. So without any targets this is the order of weighted dominant shares.
+* A tenant whose target is nothing comes after all others; among such the weighted dominant share decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import inf
+from typing import ClassVar
+
+import numpy as np
+
+from fairbind.model import Snapshot, TaskClass, Tenant
+from fairbind.model.shares import KEY_BITS
+from fairbind.scheduling.levels import INFINITE_LEVEL, Account
+from fairbind.scheduling.pools import compute_target_pools
+from fairbind.scheduling.room import FloatArray, IndexArray
+
+_PLACE_BITS = 64
+
+
+@dataclass(slots=True)
+class _Standing:
+    """How far one tenant is. What it holds, in parts of its target, is max over r of held_r * factor / divisor.
+
+    terms: (r, factor, divisor) of it. offset: comes on top. target_p: by pool, None for a tenant without a target.
+    held_pr: what it holds in each pool. place_p: how far the tenant is on each pool, shape (P,).
+    """
+
+    terms: tuple[tuple[int, int, int], ...]
+    offset: int
+    target_p: tuple[float, ...] | None
+    held_pr: list[list[int]]
+    place_p: FloatArray
+
+    def compute_ratio(self, account: Account) -> int:
+        """Return the ratio, exactly."""
+        held_r = account.held_r
+        return self.offset + max(
+            ((held_r[r] * factor << KEY_BITS) // divisor for r, factor, divisor in self.terms), default=0
+        )
+
+
+class TargetRatios:
+    """What a tenant holds in parts of its target: first of all of it, then on the pool."""
+
+    label: ClassVar[str] = "part of its target"
+    few: ClassVar[int] = 1
+    begins_small: ClassVar[bool] = False
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.pools = compute_target_pools(snapshot)
+        self._snapshot = snapshot
+        self._tenants = {tenant.name: tenant for tenant in snapshot.tenants}
+        self._targets = {} if snapshot.targets is None else snapshot.targets.shares
+        self._unit = compute_target_of_weight_one(snapshot)
+        self._axes = [r for r, total in enumerate(snapshot.total_r) if total > 0 and snapshot.counts_r[r]]
+        pool_k = self.pools.pool_k
+        self._pool_of = {} if pool_k is None else dict(zip(snapshot.servers.names, pool_k.tolist(), strict=True))
+        self._standings: dict[str, _Standing] = {}
+
+    def compute_level(self, account: Account, pool: int) -> int:
+        """Return the level of a tenant on a pool: the ratio, and below it the place as bits that order like it."""
+        standing = self._get_standing(account)
+        place = int(standing.place_p[pool : pool + 1].view(np.int64)[0])
+        return (standing.compute_ratio(account) << _PLACE_BITS) + place
+
+    def find_least_level(self, account: Account, among: IndexArray) -> tuple[int, int]:
+        """Return the least level on one of these pools and its pool: the ratio is the same on all."""
+        pool = int(among[self._get_standing(account).place_p[among].argmin()])
+        return self.compute_level(account, pool), pool
+
+    def compute_share(self, account: Account, pool: int) -> float:  # noqa: ARG002 (it is the same on all pools)
+        """Return the ratio for people; infinity for a tenant whose target is nothing."""
+        standing = self._get_standing(account)
+        if standing.offset > 0:
+            return inf
+        return max((account.held_r[r] * factor / divisor for r, factor, divisor in standing.terms), default=0.0)
+
+    def add(self, account: Account, task_class: TaskClass, pool: int) -> None:
+        """Count one more task of a class, placed in a pool."""
+        account.add(task_class.share_demand_r)
+        standing = self._get_standing(account)
+        held_r = standing.held_pr[pool]
+        for r, demand in enumerate(task_class.share_demand_r):
+            held_r[r] += demand
+        standing.place_p[pool] = self._compute_place(held_r, standing.target_p, pool)
+
+    def _get_standing(self, account: Account) -> _Standing:
+        standing = self._standings.get(account.name)
+        if standing is None:
+            standing = self._standings[account.name] = self._compute_standing(account)
+        return standing
+
+    def _compute_standing(self, account: Account) -> _Standing:
+        total_r = self._snapshot.total_r
+        target = self._targets.get(account.name)
+        if target is not None and target > 0:
+            exact = Fraction(target)
+            terms = tuple((r, exact.denominator, exact.numerator * total_r[r]) for r in self._axes)
+        else:
+            unit = self._unit if target is None else Fraction(1)
+            terms = tuple(
+                (r, factor * unit.denominator, divisor * unit.numerator * total_r[r])
+                for r, factor, divisor in account.terms
+            )
+        targets = self._snapshot.targets
+        target_p = None
+        if target is not None and targets is not None and targets.class_names:
+            # The last pool, of servers that have come since, is in nobody's target.
+            target_p = (*targets.shares_by_class.get(account.name, (0.0,) * len(targets.class_names)), 0.0)
+        held_pr = self._compute_held(self._tenants[account.name])
+        place_p = np.array([self._compute_place(held_r, target_p, pool) for pool, held_r in enumerate(held_pr)])
+        return _Standing(terms, 0 if target != 0 else INFINITE_LEVEL, target_p, held_pr, place_p)
+
+    def _compute_held(self, tenant: Tenant) -> list[list[int]]:
+        held_pr = [[0] * len(self._snapshot.resources) for _ in self.pools.amount_pr]
+        for server, amount_r in tenant.allocated_by_server.items():
+            pool = self._pool_of.get(server)
+            if pool is not None:
+                held_pr[pool] = [held + more for held, more in zip(held_pr[pool], amount_r, strict=True)]
+        return held_pr
+
+    def _compute_place(self, held_r: list[int], target_p: tuple[float, ...] | None, pool: int) -> float:
+        """Return how far a tenant is on a pool: in parts of its target there, or of the pool when it has none.
+
+        A comparison of pools for one tenant, so float64 will do; ties go to the first pool.
+        """
+        if len(self.pools.amount_pr) == 1:
+            return 0.0
+        if target_p is None:
+            amount_r = self.pools.amount_pr[pool]
+            return max((held_r[r] / amount_r[r] for r in self._axes if amount_r[r] > 0), default=0.0)
+        if target_p[pool] == 0:
+            return inf
+        total_r = self._snapshot.total_r
+        return max((held_r[r] / total_r[r] for r in self._axes), default=0.0) / target_p[pool]
+
+
+def compute_target_of_weight_one(snapshot: Snapshot) -> Fraction:
+    """Return what the targets give for a weight of 1 on average; 1 when they give nobody anything."""
+    shares = {} if snapshot.targets is None else snapshot.targets.shares
+    served = [(Fraction(shares[t.name]), t.weight) for t in snapshot.tenants if shares.get(t.name, 0) > 0]
+    if not served:
+        return Fraction(1)
+    return sum((share for share, _ in served), Fraction(0)) / sum((weight for _, weight in served), Fraction(0))
