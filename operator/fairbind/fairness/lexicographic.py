@@ -22,12 +22,14 @@ import numpy as np
 
 from fairbind.fairness.allocation import Solution
 from fairbind.fairness.instance import Instance
-from fairbind.fairness.problem import FloatArray
+from fairbind.fairness.problem import BoolArray, FloatArray
 from fairbind.fairness.rising import RisingProgram, compute_worth
 from fairbind.fairness.verify import check_feasible
 from fairbind.model.errors import SolverError
 
-STUCK = 1e-8  # of the largest worth: below this a group is left to rise in the next round
+EQUAL = 1e-12
+POLISHING = 3
+STUCK = 1e-13  # of the largest worth: below this a group is left to rise in the next round
 OPTIMALITY = 1e-7  # relative to a group's own level: how much more it could get before we refuse the answer
 ROUNDING = 1e-13  # of the worth of everything: what sums over all groups may lose
 
@@ -44,30 +46,53 @@ def solve_lexicographic(instance: Instance, level_per_task_i: FloatArray) -> Sol
     tasks_ik = np.zeros(instance.usable_ik.shape)
     while rises_i.any():
         rise = program.solve(rises_i, level_i, level)
-        tasks_ik, level = rise.tasks_ik, rise.level
-        has_all_i = rises_i & (limit_level_i <= level)
+        tasks_ik = rise.tasks_ik
+        worth_i = compute_worth(instance, rise.price_kr) / level_per_task_i
+        level = (rise.price_kr.sum() - worth_i[~rises_i] @ level_i[~rises_i]) / worth_i[rises_i].sum()
+        has_all_i = rises_i & (limit_level_i <= level * (1 + EQUAL))
         if has_all_i.any():
             # They ask for less than t, so the others may rise further: solve again before anybody is fixed at t.
             level_i[has_all_i] = limit_level_i[has_all_i]
             rises_i &= ~has_all_i
             continue
-        worth_i = np.where(rises_i, rise.worth_i, 0.0)
-        stuck_i = worth_i > STUCK * worth_i.max()
+        stuck_i = rises_i & (worth_i > STUCK * worth_i[rises_i].max())
         level_i[stuck_i] = level
         rises_i &= ~stuck_i
         prices.append(rise.price_kr)
-    return Solution(
-        _trim(tasks_ik, level_i / level_per_task_i, instance.limit_i),
-        {"prices_nkr": np.array(prices).reshape(-1, *instance.capacity_kr.shape)},
-    )
+    price_nkr = np.array(prices).reshape(-1, *instance.capacity_kr.shape)
+    total_i = np.minimum(level_i / level_per_task_i, instance.limit_i)
+    return Solution(polish(instance, tasks_ik, total_i, (price_nkr > 0).any(axis=0)), {"prices_nkr": price_nkr})
 
 
-def _trim(tasks_ik: FloatArray, wanted_i: FloatArray, limit_i: FloatArray) -> FloatArray:
-    """Take back what a group has beyond its level: the program only asks for at least that."""
-    total_i = tasks_ik.sum(axis=1)
-    wanted_i = np.minimum(wanted_i, limit_i)
-    trimmed: FloatArray = tasks_ik * np.minimum(1.0, wanted_i / np.maximum(total_i, np.finfo(float).tiny))[:, None]
-    return trimmed
+def polish(instance: Instance, tasks_ik: FloatArray, total_i: FloatArray, is_priced_kr: BoolArray) -> FloatArray:
+    """Return the tasks with the totals asked for and what is priced used up, both to rounding: the program's own
+
+    tolerance is 1e-10 of a class, which is much for a tenant whose weight is 1e-6 of another's.
+
+    Least squares in relative changes, solved for the multipliers of the priced rows.
+    """
+    total_now_i = tasks_ik.sum(axis=1)
+    tasks_ik = tasks_ik * (total_i / total_now_i)[:, None]
+    rows = np.flatnonzero(is_priced_kr.ravel())
+    classes, resources = np.divmod(rows, instance.capacity_kr.shape[1])
+    need_in = total_i[:, None] * instance.demand_ir[:, resources] / instance.capacity_kr[classes, resources]
+    for _ in range(POLISHING):
+        part_ik = tasks_ik / total_i[:, None]
+        use_in = part_ik[:, classes] * need_in
+        left_n = 1 - use_in.sum(axis=0)
+        if np.abs(left_n).max(initial=0.0) < 1e-15:
+            break
+        same_class_nn = classes[:, None] == classes
+        matrix = np.where(same_class_nn, need_in.T @ use_in, 0.0) - use_in.T @ use_in
+        multiplier_n = np.linalg.lstsq(matrix, left_n, rcond=1e-14)[0]
+        change_ik = np.zeros(tasks_ik.shape)
+        np.add.at(change_ik.T, classes, (need_in * multiplier_n).T)
+        change_ik -= (use_in @ multiplier_n)[:, None]
+        if np.abs(change_ik[tasks_ik > 0]).max() > 0.5:
+            break
+        tasks_ik = tasks_ik * (1 + change_ik)
+        tasks_ik *= (total_i / tasks_ik.sum(axis=1))[:, None]
+    return tasks_ik
 
 
 def certify_lexicographic(

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 TOLERANCE = 1e-10  # HiGHS' least for feasibility
 SMALLEST_ENTRY = 1e-12  # HiGHS' least: smaller entries are dropped
-ROW_SCALE = 1e3
+PRIMAL_SCALE = 1e2
+LEEWAY = 1e-11  # of a kept level
 HELPS = 1e-10  # a pair helps when it is cheaper by this part of what its group pays for a level
 
 
@@ -83,13 +84,16 @@ class RisingProgram:
         raise SolverError(f"the level does not settle: {level_guess:.3g}")
 
     def _solve_in_units(self, rises_i: BoolArray, unit_i: FloatArray) -> Rise:
-        use_ir = self.instance.demand_ir * (unit_i / self.level_per_task_i)[:, None]
+        tasks_i = unit_i / self.level_per_task_i
+        use_ir = self.instance.demand_ir * tasks_i[:, None]
+        part_i = compute_cheapest(self.instance.usable_ik, use_ir, self.inverse_kr)
         while True:
-            level, amount_p, price_kr, worth_i = self._solve_pairs(rises_i, use_ir)
+            level, amount_p, price_kr = self._solve_pairs(rises_i, use_ir / part_i[:, None], part_i)
+            worth_i = np.where(self.has_pair_ik, use_ir @ (price_kr * self.inverse_kr).T, np.inf).min(axis=1)
             if not self._add_pairs(use_ir, price_kr, worth_i):
                 break
         tasks_ik = np.zeros(self.instance.usable_ik.shape)
-        tasks_ik[self.group_p, self.class_p] = amount_p * (unit_i / self.level_per_task_i)[self.group_p]
+        tasks_ik[self.group_p, self.class_p] = amount_p * (tasks_i / part_i)[self.group_p]
         unit = float(unit_i[rises_i][0])
         return Rise(level * unit, tasks_ik, price_kr, worth_i)
 
@@ -103,27 +107,21 @@ class RisingProgram:
         self.class_p = np.concatenate([self.class_p, class_p])
         return bool(group_p.size)
 
-    def _solve_pairs(self, rises_i: BoolArray, use_ir: FloatArray) -> tuple[float, FloatArray, FloatArray, FloatArray]:
-        """Solve with the pairs that are in; return t in its unit, units per pair, prices and worths."""
-        highs, classes_resources, groups = self._highs, self.inverse_kr.size, rises_i.size
-        cheapest_i = np.where(self.instance.usable_ik, (use_ir[:, None, :] * self.inverse_kr).max(axis=2), np.inf).min(
-            axis=1
-        )
-        scale = float(np.clip(cheapest_i.sum() / cheapest_i.min(), 1.0, 1e8))
-        highs.passModel(make_model(self.group_p, self.class_p, use_ir, self.inverse_kr, rises_i, scale))
-        highs.setBasis(self._make_basis(use_ir))
+    def _solve_pairs(
+        self, rises_i: BoolArray, use_ir: FloatArray, part_i: FloatArray
+    ) -> tuple[float, FloatArray, FloatArray]:
+        """Solve with the pairs that are in; return t in its unit, amounts of pairs (parts of a class), prices."""
+        highs, rows = self._highs, self.inverse_kr.size
+        highs.passModel(make_model(self.group_p, self.class_p, use_ir, self.inverse_kr, rises_i, part_i))
+        highs.setBasis(self._make_basis(use_ir * part_i[:, None]))
         highs.run()
         check_optimal(highs)
         solution, basis = highs.getSolution(), highs.getBasis()
-        statuses = list(basis.col_status), list(basis.row_status)
-        self.basis = Basis(
-            statuses[0][1:], statuses[0][0], statuses[1][:classes_resources], statuses[1][classes_resources:]
-        )
-        column, dual = np.array(solution.col_value), np.array(solution.row_dual)
-        price_kr = np.maximum(dual[:classes_resources] * ROW_SCALE / scale, 0.0).reshape(self.inverse_kr.shape)
-        worth_i = np.maximum(-dual[classes_resources:] / scale, 0.0)
-        assert worth_i.size == groups
-        return float(column[0]), np.maximum(column[1:], 0.0), price_kr, worth_i
+        columns, statuses = list(basis.col_status), list(basis.row_status)
+        self.basis = Basis(columns[1:], columns[0], statuses[:rows], statuses[rows:])
+        column, dual = np.array(solution.col_value) / PRIMAL_SCALE, np.array(solution.row_dual[:rows])
+        price_kr = np.maximum(dual, 0.0).reshape(self.inverse_kr.shape)
+        return float(column[0]), np.maximum(column[1:], 0.0), price_kr
 
     def _make_basis(self, use_ir: FloatArray) -> highspy.HighsBasis:
         """Return the last basis, with new pairs at 0; the first time, everybody on the cheapest of its classes."""
@@ -158,6 +156,15 @@ class RisingProgram:
         return Basis(pairs, status.kBasic, capacity_rows, [status.kLower] * use_ir.shape[0])
 
 
+def compute_cheapest(usable_ik: BoolArray, use_ir: FloatArray, inverse_kr: FloatArray) -> FloatArray:
+    """Return the least part of one class that each group needs for its use, shape (I,)."""
+    part_ik = np.zeros(usable_ik.shape)
+    for r in range(use_ir.shape[1]):
+        np.maximum(part_ik, use_ir[:, r, None] * inverse_kr[:, r], out=part_ik)
+    cheapest_i: FloatArray = np.where(usable_ik, part_ik, np.inf).min(axis=1)
+    return cheapest_i
+
+
 def make_highs() -> highspy.Highs:
     """Return a silent HiGHS with the tightest tolerances, for primal simplex from a given basis."""
     import highspy  # noqa: PLC0415
@@ -169,6 +176,7 @@ def make_highs() -> highspy.Highs:
         ("solver", "simplex"),
         ("simplex_strategy", 4),  # primal
         ("threads", 1),
+        ("simplex_scale_strategy", 0),
         ("primal_feasibility_tolerance", TOLERANCE),
         ("dual_feasibility_tolerance", TOLERANCE),
         ("small_matrix_value", SMALLEST_ENTRY),
@@ -178,7 +186,12 @@ def make_highs() -> highspy.Highs:
 
 
 def make_model(
-    group_p: IntArray, class_p: IntArray, use_ir: FloatArray, inverse_kr: FloatArray, rises_i: BoolArray, scale: float
+    group_p: IntArray,
+    class_p: IntArray,
+    use_ir: FloatArray,
+    inverse_kr: FloatArray,
+    rises_i: BoolArray,
+    part_i: FloatArray,
 ) -> highspy.HighsLp:
     """Return the program for HiGHS: columns t and the pairs, rows (class, resource) <= 1 and the levels of the groups."""
     import highspy  # noqa: PLC0415
@@ -186,20 +199,22 @@ def make_model(
     (groups, resources), rows, pairs = use_ir.shape, inverse_kr.size, group_p.size
     risers = np.flatnonzero(rises_i)
     index_pe = np.concatenate([class_p[:, None] * resources + np.arange(resources), rows + group_p[:, None]], axis=1)
-    value_pe = np.concatenate([ROW_SCALE * use_ir[group_p] * inverse_kr[class_p], np.ones((pairs, 1))], axis=1)
+    value_pe = np.concatenate([use_ir[group_p] * inverse_kr[class_p], np.ones((pairs, 1))], axis=1)
     keep_pe = value_pe != 0
     model = highspy.HighsLp()
     model.sense_ = highspy.ObjSense.kMaximize
     model.num_col_, model.num_row_ = pairs + 1, rows + groups
-    model.col_cost_ = np.append(scale, np.zeros(pairs))
+    model.col_cost_ = np.append(1.0, np.zeros(pairs))
     model.col_lower_, model.col_upper_ = np.zeros(pairs + 1), np.full(pairs + 1, np.inf)
-    model.row_lower_ = np.concatenate([np.full(rows, -np.inf), np.where(rises_i, 0.0, 1.0)])
-    model.row_upper_ = np.concatenate([np.full(rows, ROW_SCALE), np.full(groups, np.inf)])
+    model.row_lower_ = np.concatenate(
+        [np.full(rows, -np.inf), np.where(rises_i, 0.0, PRIMAL_SCALE * part_i * (1 - LEEWAY))]
+    )
+    model.row_upper_ = np.concatenate([np.full(rows, PRIMAL_SCALE), np.full(groups, np.inf)])
     model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     starts = risers.size + np.append(0, np.cumsum(keep_pe.sum(axis=1)))
     model.a_matrix_.start_ = np.append(0, starts).astype(np.int32)
     model.a_matrix_.index_ = np.append(rows + risers, index_pe[keep_pe]).astype(np.int32)
-    model.a_matrix_.value_ = np.append(np.full(risers.size, -1.0), value_pe[keep_pe])
+    model.a_matrix_.value_ = np.append(-part_i[risers], value_pe[keep_pe])
     return model
 
 
