@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from fairbind.fairness.asset_fairness import ASSET_FAIRNESS
+from fairbind.fairness.drbf import DRBF
 from fairbind.fairness.drf import DRF
 from fairbind.fairness.drfh import DRFH
 from fairbind.fairness.dynamic_drf import DYNAMIC_DRF
@@ -18,6 +19,7 @@ _ALL = (
     TSF,
     ASSET_FAIRNESS,
     DYNAMIC_DRF,
+    DRBF,
 )
 
 MECHANISMS: Mapping[str, Mechanism] = MappingProxyType({mechanism.id: mechanism for mechanism in _ALL})
