@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from fairbind.fairness.asset_fairness import ASSET_FAIRNESS
+from fairbind.fairness.ceei import CEEI
 from fairbind.fairness.drbf import DRBF
 from fairbind.fairness.drf import DRF
 from fairbind.fairness.drfh import DRFH
@@ -18,6 +19,7 @@ _ALL = (
     DRFH,
     TSF,
     ASSET_FAIRNESS,
+    CEEI,
     DYNAMIC_DRF,
     DRBF,
 )

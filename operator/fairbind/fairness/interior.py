@@ -1,0 +1,315 @@
+"""Equilibria of a `Market` by an interior-point method: all conditions at once, loosened, and tightened step by step.
+
+Every condition of the equilibrium is a pair of which at least one must be 0: the part that i buys of k and how much too
+dear k is for i; a slot's room and its price; what i still lacks to its limit and how much it could pay beyond it. The
+method keeps all of them positive and drives all products down together, by Newton steps with Mehrotra's predictor. A
+task's worth to i is an unknown of its own, worth x tasks = budget one more product: so with p = 1 all else is linear.
+
+A step solves for the prices only: a tenant's own unknowns couple by a diagonal and one product (everything it buys
+makes its budget go further), so each is eliminated by the Sherman-Morrison formula, and one dense system of K R
+unknowns is left. Complexity of a step: O(I K^2 R^2 + K^3 R^3); 10 to 40 steps, however many tenants.
+
+With p = 1 the problem is convex and the method always succeeds; otherwise it need not, and the caller must look at
+`Equilibrium.gap`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from fairbind.fairness.market import Market
+from fairbind.fairness.problem import BoolArray, FloatArray
+
+BACK_OFF = 0.995  # how far a step goes towards the first value that would become 0
+SHORT = 0.2  # a step below it goes towards the middle instead
+SHORTEST = 1e-8
+UNEVEN = 50  # times the mean product: the largest, before it is worth a step of its own
+STALL = 12  # steps without progress before giving up
+HIGHEST_STEPS = 300
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Equilibrium:
+    """A (nearly) balanced market.
+
+    part_ki: parts of servers bought; price_kr: prices of slots, for `market.compute_costs`. relief_i: by how much the
+    worth of one more task, weight / tasks, is above what a task costs the tenant (only at its limit). gap: what is
+    still unbalanced, as a part of all budgets. steps: how many it took.
+    """
+
+    part_ki: FloatArray
+    price_kr: FloatArray
+    surplus_ki: FloatArray
+    relief_i: FloatArray
+    gap: float
+    steps: int
+
+
+_Products = tuple[FloatArray, FloatArray, FloatArray]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Point:
+    """All unknowns: pairs (part, surplus), (price, slack), (relief, room). Those that do not exist are (0, 1)."""
+
+    part_ki: FloatArray
+    price_kr: FloatArray
+    worth_i: FloatArray
+    relief_i: FloatArray
+    surplus_ki: FloatArray
+    slack_kr: FloatArray
+    room_i: FloatArray
+
+    def moved(self, step: _Point, length: float) -> _Point:
+        return _Point(*(getattr(self, f.name) + length * getattr(step, f.name) for f in fields(self)))
+
+    def products(self) -> _Products:
+        return self.part_ki * self.surplus_ki, self.price_kr * self.slack_kr, self.relief_i * self.room_i
+
+    def longest(self, step: _Point) -> float:
+        """Return the length of the step at which the first value becomes 0."""
+        length = np.inf
+        for f in fields(self):
+            value, change = getattr(self, f.name), getattr(step, f.name)
+            falls = change < 0
+            length = min(length, float((value[falls] / -change[falls]).min(initial=np.inf)))
+        return length
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Residual:
+    """By how much the equations (not the products) fail, and their sum in money."""
+
+    cost_ki: FloatArray
+    load_kr: FloatArray
+    limit_i: FloatArray
+    budget_i: FloatArray
+    money: float
+
+
+class _Newton:
+    """The linear system at one point, for several right-hand sides.
+
+    For one tenant it is diag(surplus / part) + curvature gain gain^T. Where it buys, surplus / part is next to 0, so
+    its inverse is a difference of two large numbers; `_solve_tenants` and the matrix take it apart before it rounds.
+    """
+
+    def __init__(self, system: _System, point: _Point, residual: _Residual) -> None:
+        market = system.market
+        self.system, self.point, self.residual = system, point, residual
+        servers, slots, tenants = market.load_kri.shape
+        self.ease_ki = point.part_ki / point.surplus_ki
+        self.gain_ease_ki = market.gain_ki * self.ease_ki
+        pull_ki = market.gain_ki * self.gain_ease_ki
+        self.main_i = pull_ki.argmax(axis=0)
+        self.tenants = np.arange(tenants)
+        self.totals_i = market.get_totals(point.part_ki)
+        self.flatness_i = 1 / (point.worth_i / self.totals_i + point.relief_i / point.room_i)
+        self.pivot_i = self.flatness_i + pull_ki.sum(axis=0)
+        others_ki = self.pivot_i - pull_ki
+        pull_ki[self.main_i, self.tenants] = 0.0
+        others_ki[self.main_i, self.tenants] = self.flatness_i + pull_ki.sum(axis=0)
+
+        self.per_price_kri = system.get_cost_slopes(point.price_kr)
+        loads = (market.load_kri * self.gain_ease_ki[:, None, :]).reshape(servers * slots, -1)
+        slopes = (self.per_price_kri * self.gain_ease_ki[:, None, :]).reshape(servers * slots, -1)
+        matrix = -(loads / self.pivot_i) @ slopes.T
+        own_ki = self.ease_ki * (others_ki / self.pivot_i)
+        each = np.arange(servers)
+        matrix.reshape(servers, slots, servers, slots)[each, :, each, :] = (
+            market.load_kri * own_ki[:, None, :]
+        ) @ self.per_price_kri.transpose(0, 2, 1)
+        matrix[np.diag_indices_from(matrix)] += self._over_price(point.slack_kr, 1.0).ravel()
+        self.scale = 1 / np.sqrt(np.abs(np.diagonal(matrix)))
+        self.matrix = matrix * self.scale[:, None] * self.scale
+
+    def _over_price(self, value_kr: FloatArray, otherwise: float) -> FloatArray:
+        """Divide by the prices; where there is no slot, `otherwise`."""
+        return np.divide(value_kr, self.point.price_kr, out=np.full_like(value_kr, otherwise), where=self.system.slots)
+
+    def _solve_tenants(self, right_ki: FloatArray) -> FloatArray:
+        """Solve each tenant's system. What the main server's row says is a multiple of gain, solved by hand."""
+        gain_ki = self.system.market.gain_ki
+        base_i = right_ki[self.main_i, self.tenants] / gain_ki[self.main_i, self.tenants]
+        rest_ki = right_ki - gain_ki * base_i
+        rest_ki[self.main_i, self.tenants] = 0.0
+        pull_i = (self.gain_ease_ki * rest_ki).sum(axis=0) / self.pivot_i
+        solved_ki: FloatArray = self.ease_ki * (rest_ki - gain_ki * pull_i)
+        solved_ki += self.gain_ease_ki * (base_i * self.flatness_i / self.pivot_i)
+        return solved_ki
+
+    def find_step(self, products: _Products, budget_i: FloatArray) -> _Point:
+        """Return the step that changes the products by these amounts, to first order, and the residuals to 0."""
+        product_ki, product_kr, product_i = products
+        system, point, residual, market = self.system, self.point, self.residual, self.system.market
+        wanted_i = (product_i - point.relief_i * residual.limit_i) / point.room_i - budget_i / self.totals_i
+        right_ki = product_ki * system.inverse(point.part_ki) - residual.cost_ki - market.gain_ki * wanted_i
+        right_ki[~system.pairs] = 0.0
+        right_kr = self._over_price(product_kr, 0.0) - residual.load_kr
+        right_kr += market.get_loads(self._solve_tenants(right_ki))
+        price_kr = (np.linalg.solve(self.matrix, right_kr.ravel() * self.scale) * self.scale).reshape(right_kr.shape)
+        part_ki = self._solve_tenants(right_ki - (price_kr[:, None, :] @ self.per_price_kri)[:, 0])
+        totals_i = market.get_totals(part_ki)
+        room_i = np.where(system.has_limit_i, residual.limit_i - totals_i, 0.0)
+        return _Point(
+            part_ki=part_ki,
+            price_kr=price_kr,
+            worth_i=(budget_i - point.worth_i * totals_i) / self.totals_i,
+            relief_i=np.where(system.has_limit_i, (product_i - point.relief_i * room_i) / point.room_i, 0.0),
+            surplus_ki=(product_ki - point.surplus_ki * part_ki) * system.inverse(point.part_ki),
+            slack_kr=np.where(system.slots, residual.load_kr - market.get_loads(part_ki), 0.0),
+            room_i=room_i,
+        )
+
+
+class _System:
+    """The market's equations. Prices are kept as price ** min(p, 1), so that costs have bounded slopes at 0."""
+
+    def __init__(self, market: Market) -> None:
+        self.market = market
+        self.pairs: BoolArray = market.usable_ki
+        self.slots: BoolArray = market.is_slot_kr
+        self.has_limit_i: BoolArray = np.isfinite(market.limit_i)
+        self.limit_i = np.where(self.has_limit_i, market.limit_i, 1.0)
+        self.power_k = market.exponent_k
+        self.inner_k = np.maximum(self.power_k, 1.0)
+        self.is_plain = bool((self.power_k == 1).all())
+        weight_i = market.weight_i
+        worth_k = (weight_i * market.gain_ki).sum(axis=1)
+        # How much of all products each pair may have: its part of the budgets.
+        self.aim_ki = np.where(self.pairs, weight_i / np.maximum(self.pairs.sum(axis=0), 1), 0.0)
+        self.aim_kr = np.where(self.slots, (worth_k / np.maximum(self.slots.sum(axis=1), 1))[:, None], 0.0)
+        self.aim_i = np.where(self.has_limit_i, weight_i, 0.0)
+        self.aim = float(self.aim_ki.sum() + self.aim_kr.sum() + self.aim_i.sum())
+
+    @property
+    def aims(self) -> _Products:
+        return self.aim_ki, self.aim_kr, self.aim_i
+
+    def inverse(self, part_ki: FloatArray) -> FloatArray:
+        return np.divide(1.0, part_ki, out=np.zeros_like(part_ki), where=self.pairs)
+
+    def get_costs(self, price_kr: FloatArray) -> FloatArray:
+        market = self.market
+        if self.is_plain:
+            costs_ki: FloatArray = (price_kr[:, None, :] @ market.load_kri)[:, 0]
+            return costs_ki
+        highest_k = np.maximum(price_kr.max(axis=1), np.finfo(float).tiny)[:, None]
+        sum_ki = (((price_kr / highest_k) ** self.inner_k[:, None])[:, None, :] @ market.load_kri)[:, 0]
+        sum_ki **= (1 / self.power_k)[:, None]
+        powers_ki: FloatArray = highest_k ** np.maximum(1 / self.power_k, 1.0)[:, None] * sum_ki
+        return powers_ki
+
+    def get_cost_slopes(self, price_kr: FloatArray) -> FloatArray:
+        """Return d cost_ki / d price_kr, shape (K, R, I)."""
+        market = self.market
+        if self.is_plain:
+            return market.load_kri
+        highest_k = np.maximum(price_kr.max(axis=1), np.finfo(float).tiny)[:, None]
+        sum_ki = (((price_kr / highest_k) ** self.inner_k[:, None])[:, None, :] @ market.load_kri)[:, 0]
+        outer_ki = np.where(self.pairs, sum_ki, 1.0) ** (1 / self.power_k - 1)[:, None]
+        outer_k = highest_k[:, 0] ** np.maximum(1 / self.power_k - 1, 0.0) * np.maximum(1 / self.power_k, 1.0)
+        outer_ki *= outer_k[:, None]
+        slopes_kri: FloatArray = (
+            market.load_kri * ((price_kr / highest_k) ** (self.inner_k - 1)[:, None])[:, :, None] * outer_ki[:, None]
+        )
+        return slopes_kri
+
+    def get_residual(self, point: _Point) -> _Residual:
+        market = self.market
+        totals_i = market.get_totals(point.part_ki)
+        worth_ki = market.gain_ki * (point.worth_i - point.relief_i)
+        cost_ki = np.where(self.pairs, self.get_costs(point.price_kr) - worth_ki - point.surplus_ki, 0.0)
+        load_kr = np.where(self.slots, 1 - market.get_loads(point.part_ki) - point.slack_kr, 0.0)
+        limit_i = np.where(self.has_limit_i, self.limit_i - totals_i - point.room_i, 0.0)
+        budget_i = market.weight_i - point.worth_i * totals_i
+        money = np.abs(point.part_ki * cost_ki).sum() + np.abs(point.price_kr * load_kr).sum()
+        money += np.abs(point.relief_i * limit_i).sum() + np.abs(budget_i).sum()
+        return _Residual(cost_ki, load_kr, limit_i, budget_i, float(money))
+
+    def get_start(self) -> _Point:
+        """Everybody has half of an even split, or half of its limit; prices are above what anybody would pay."""
+        market = self.market
+        weight_ki = np.where(self.pairs, market.weight_i, 0.0)
+        part_ki = 0.5 * weight_ki / np.maximum(weight_ki.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+        totals_i = market.get_totals(part_ki)
+        part_ki *= np.where(self.has_limit_i, np.minimum(1.0, 0.5 * self.limit_i / totals_i), 1.0)
+        totals_i = market.get_totals(part_ki)
+        relief_i = np.where(self.has_limit_i, 0.1 * market.weight_i / totals_i, 0.0)
+        high_k = 2 * (market.gain_ki * (market.weight_i / totals_i)).max(axis=1)
+        price_kr = np.where(self.slots, high_k[:, None] ** np.minimum(self.power_k, 1.0)[:, None], 0.0)
+        worth_ki = market.gain_ki * (market.weight_i / totals_i - relief_i)
+        surplus_ki = np.maximum(self.get_costs(price_kr) - worth_ki, 0.1 * high_k[:, None])
+        return _Point(
+            part_ki=part_ki,
+            price_kr=price_kr,
+            worth_i=market.weight_i / totals_i,
+            relief_i=relief_i,
+            surplus_ki=np.where(self.pairs, surplus_ki, 1.0),
+            slack_kr=np.where(self.slots, 1 - market.get_loads(part_ki), 1.0),
+            room_i=np.where(self.has_limit_i, self.limit_i - totals_i, 1.0),
+        )
+
+
+def find_equilibrium(market: Market, *, gap: float = 1e-14) -> Equilibrium:
+    """Return the equilibrium, or how far the method came: `gap` says how near it is.
+
+    gap: when to stop, as a part of all budgets.
+    """
+    system = _System(market)
+    point = system.get_start()
+    best, best_gap, best_step, step_number = point, np.inf, 0, 0
+    for step_number in range(HIGHEST_STEPS):
+        residual = system.get_residual(point)
+        products = point.products()
+        present = sum(float(product.sum()) for product in products) / system.aim
+        shares = (product / np.where(aim > 0, aim, 1.0) for product, aim in zip(products, system.aims, strict=True))
+        worst = max(float(share.max()) for share in shares)
+        reached = max(present, 1e-3 * worst, residual.money)
+        if reached < best_gap:
+            best, best_gap, best_step = point, reached, step_number
+        if reached <= gap or step_number - best_step > STALL:
+            break
+        try:
+            point = _take_step(system, point, residual, present, worst)
+        except np.linalg.LinAlgError:
+            break
+    price_kr = best.price_kr ** (1 / np.minimum(system.power_k, 1.0))[:, None]
+    return Equilibrium(best.part_ki, price_kr, best.surplus_ki, best.relief_i, best_gap, step_number)
+
+
+def _take_step(system: _System, point: _Point, residual: _Residual, present: float, worst: float) -> _Point:
+    """Return the next point: a predictor towards 0, then a corrected step towards a part of the present products."""
+    newton = _Newton(system, point, residual)
+    nothing = _sum_products(system, 0.0, point)
+    probe = newton.find_step(nothing, residual.budget_i)
+    length = min(1.0, point.longest(probe))
+    after = sum(float(product.sum()) for product in point.moved(probe, length).products()) / system.aim
+    centring = min(max((max(after, 0.0) / present) ** 3, 1e-6), 0.9)
+    if worst > UNEVEN * present:
+        centring = max(centring, 0.3)
+    curved_i = probe.worth_i * system.market.get_totals(probe.part_ki)
+    step = newton.find_step(_sum_products(system, centring * present, point, probe), residual.budget_i - curved_i)
+    longest = point.longest(step)
+    if longest < SHORT:
+        step = newton.find_step(_sum_products(system, 0.5 * present, point), residual.budget_i)
+        longest = point.longest(step)
+    length = min(1.0, BACK_OFF * longest)
+    allowed = 5 * present * system.aim
+    while length > SHORTEST:
+        moved = point.moved(step, length)
+        if system.get_residual(moved).money <= max((1 - 0.1 * length) * residual.money, allowed):
+            return moved
+        length *= 0.6
+    return point.moved(step, length)
+
+
+def _sum_products(system: _System, level: float, *taken: _Point) -> _Products:
+    """Return level times the aims, less the products of the points."""
+    ki, kr, i = (level * aim for aim in system.aims)
+    for point in taken:
+        less_ki, less_kr, less_i = point.products()
+        ki, kr, i = ki - less_ki, kr - less_kr, i - less_i
+    return ki, kr, i

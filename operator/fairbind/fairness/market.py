@@ -1,0 +1,98 @@
+"""A market in which tenants with budgets buy parts of servers: what several mechanisms come down to.
+
+Tenant i has the budget w_i and gets gain_ki tasks for the whole of server k. A part f_ki of k loads the server's slot r
+(a resource, or its time) by f_ki * load_kri; no slot takes more than 1. Each slot has a price, and a tenant who wants a
+whole server pays the norm of the prices weighted with its load, (sum over r of load_kri * price_kr ** p) ** (1 / p)
+with the server's own exponent p. In an equilibrium nobody buys where tasks are dearer than elsewhere, everybody spends
+the budget or has all its tasks, and slots that are not full cost nothing.
+
+With p = 1 this is the market of Eisenberg and Gale, and the equilibrium maximises the sum of w_i log(tasks of i). With
+p = alpha it is alpha-PF-VDS (Khamse-Ashari et al., section 3.2): take the p-th power of the prices for multipliers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairbind.fairness.instance import Instance
+from fairbind.fairness.problem import BoolArray, FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Market:
+    """What is for sale and who buys. K servers, R slots of each, I tenants.
+
+    gain_ki: tasks for a whole server, each tenant's divided by their sum (scale_i), 0 where it may not buy.
+    limit_i: the most that i wants, in the same unit; inf allowed. load_kri: 0..1, shape (K, R, I).
+    exponent_k: p. weight_i: budgets, > 0, they sum to 1.
+    """
+
+    weight_i: FloatArray
+    limit_i: FloatArray
+    gain_ki: FloatArray
+    load_kri: FloatArray
+    exponent_k: FloatArray
+    scale_i: FloatArray
+
+    @property
+    def usable_ki(self) -> BoolArray:
+        """Who may buy of what."""
+        return np.asarray(self.gain_ki > 0)
+
+    @property
+    def is_slot_kr(self) -> BoolArray:
+        """Slots that somebody loads; the others do not exist."""
+        return np.asarray((self.load_kri > 0).any(axis=2))
+
+    def get_totals(self, part_ki: FloatArray) -> FloatArray:
+        """Return what everybody gets, in the unit of the limits, shape (I,)."""
+        totals_i: FloatArray = (self.gain_ki * part_ki).sum(axis=0)
+        return totals_i
+
+    def get_loads(self, part_ki: FloatArray) -> FloatArray:
+        """Return how full the slots are, shape (K, R)."""
+        loads_kr: FloatArray = (self.load_kri @ part_ki[:, :, None])[:, :, 0]
+        return loads_kr
+
+    def get_tasks(self, part_ki: FloatArray) -> FloatArray:
+        """Return tasks of the instance, shape (I, K)."""
+        tasks_ik: FloatArray = (self.gain_ki * part_ki * self.scale_i).T
+        return tasks_ik
+
+
+def make_market(instance: Instance, exponent_k: FloatArray) -> Market:
+    """Return the market of an instance: slots are resources, on non-divisible servers the time (slot 0)."""
+    gain_ki = instance.gamma_ik.T
+    scale_i = gain_ki.sum(axis=0)
+    per_capacity_kr = np.divide(
+        1.0, instance.capacity_kr, out=np.zeros_like(instance.capacity_kr), where=instance.capacity_kr > 0
+    )
+    load_kri = gain_ki[:, None, :] * instance.demand_ir.T[None] * per_capacity_kr[:, :, None]
+    whole = ~instance.divisible_k
+    load_kri[whole] = 0.0
+    load_kri[whole, 0] = gain_ki[whole] > 0
+    return Market(
+        weight_i=instance.weight_i,
+        limit_i=instance.limit_i / scale_i,
+        gain_ki=gain_ki / scale_i,
+        load_kri=np.minimum(load_kri, 1.0),
+        exponent_k=exponent_k,
+        scale_i=scale_i,
+    )
+
+
+def compute_costs(market: Market, price_kr: FloatArray) -> FloatArray:
+    """Return what a whole server costs each tenant, shape (K, I)."""
+    highest_k = price_kr.max(axis=1)
+    safe_k = np.where(highest_k > 0, highest_k, 1.0)
+    power_k = market.exponent_k
+    sum_ki = (((price_kr / safe_k[:, None]) ** power_k[:, None])[:, None, :] @ market.load_kri)[:, 0]
+    costs_ki: FloatArray = highest_k[:, None] * sum_ki ** (1 / power_k[:, None])
+    return costs_ki
+
+
+def with_loads(market: Market, load_kri: FloatArray) -> Market:
+    """Return the market with other loads, at plain prices (p = 1)."""
+    return replace(market, load_kri=load_kri, exponent_k=np.ones_like(market.exponent_k))
