@@ -170,6 +170,16 @@ def test_certificate_refuses_a_feasible_answer_with_fewer_tasks() -> None:
         certify_drbf(instance, Solution(tasks_ik, solve_drbf(instance).evidence))
 
 
+def test_certificate_refuses_what_breaks_a_rule() -> None:
+    """Half of what the CPU queue has: below the floor, and it envies the other queue, but it fits."""
+    instance = reduce_problem(SECTION_6_2)
+    solution = solve_drbf(instance)
+    is_cpu_i = compute_dominant_resources(instance) == 0
+    tasks_ik = np.where(is_cpu_i[:, None], 0.5, 1.0) * solution.tasks_ik
+    with pytest.raises(SolverError, match="a rule between queues is broken"):
+        certify_drbf(instance, Solution(tasks_ik, solution.evidence))
+
+
 def test_certificate_refuses_prices_that_prove_nothing() -> None:
     instance = reduce_problem(SECTION_6_2)
     solution = solve_drbf(instance)
