@@ -91,7 +91,7 @@ class Binder:
         api: ApiClient,
         observer: BindObserver,
         *,
-        in_flight: int = 64,
+        in_flight: int = 128,
         may_bind: Callable[[], bool],
         may_use: Callable[[str], bool] = lambda _node: True,
         timeout_seconds: float = BIND_TIMEOUT_SECONDS,

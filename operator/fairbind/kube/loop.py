@@ -27,10 +27,11 @@ from fairbind.scheduling import run_cycle
 COALESCE_SECONDS = 0.05
 BEAT_SECONDS = 5.0
 SWEEP_SECONDS = 300.0
-MAX_OUTSTANDING = 192
-"""Decisions that are not carried out yet, at most: three times what the binder has in flight."""
-LOW_WATER = 96
-"""A cycle that was ended by the limit goes on when no more than this are left."""
+MAX_OUTSTANDING = 256
+"""Decisions that are not carried out yet, at most: twice what the binder has in flight."""
+LOW_WATER = 160
+"""A cycle that was ended by the limit goes on when no more than this are left: what is in flight, and as much as ends
+while the next cycle decides."""
 FIRST_POSTPONE_SECONDS = 1.0
 MAX_POSTPONE_SECONDS = 10.0
 FAILED_CYCLE_SECONDS = 1.0
