@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -73,12 +74,21 @@ class Comparison:
     def to_lines(self) -> str:
         """Return tables with a column for each mechanism."""
         labels, columns, headings = _compute_columns(self.entries)
-        lines = []
-        for block in lay_out_blocks(labels, columns, width=find_width(), headings=headings):
+        lines, width = [], find_width()
+        for block in lay_out_blocks(labels, columns, width=width, headings=headings):
             lines += [*block, ""]
         for title, reasons in (("cannot take this problem", self.refused), ("failed", self.failed)):
             if reasons:
-                lines += [f"{title}:", *(f"  {name}: {reason}" for name, reason in reasons.items()), ""]
+                lines.append(f"{title}:")
+                for name, reason in reasons.items():
+                    lines += textwrap.wrap(
+                        f"{name}: {reason}",
+                        width,
+                        initial_indent="  ",
+                        subsequent_indent="    ",
+                        break_on_hyphens=False,
+                    )
+                lines.append("")
         return "\n".join(lines[:-1])
 
     def check_failures(self) -> None:

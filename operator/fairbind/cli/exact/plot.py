@@ -21,6 +21,7 @@ from fairbind.model.errors import FairbindError, InvalidProblemError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MOST_TENANTS: Final = 40
 MOST_ENTRIES: Final = 11
@@ -50,17 +51,13 @@ def draw(allocations: Sequence[Allocation], path: Path) -> None:
     rows = math.ceil(len(panels) / columns)
     with mpl.rc_context({"svg.hashsalt": "fairbind", "svg.fonttype": "none", "font.size": 9, "hatch.linewidth": 0.5}):
         figure = Figure(figsize=(max(5.0, _panel_width(allocations)) * columns, 0.6 + 2.3 * rows), layout="constrained")
-        grid: Any = figure.subplots(rows, columns, squeeze=False, sharey=False)
+        grid: Any = figure.subplots(rows, columns, squeeze=False, sharey=True)
         axes: list[Axes] = list(grid.flat)
         for panel, (title, share_mi) in zip(axes, panels, strict=False):
-            _draw_panel(
-                panel, title, share_mi, [allocation.mechanism for allocation in allocations], problem.tenant_names
-            )
+            _draw_panel(panel, title, share_mi, [allocation.mechanism for allocation in allocations])
         for unused in axes[len(panels) :]:
             unused.set_axis_off()
-        handles, labels = axes[0].get_legend_handles_labels()
-        if len(labels) <= MOST_IN_LEGEND:
-            figure.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 8), frameon=False)
+        _draw_legend(figure, axes[0].containers, problem.tenant_names)
         try:
             figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
         except OSError as error:
@@ -87,28 +84,38 @@ def compute_panels(allocations: Sequence[Allocation]) -> list[tuple[str, FloatAr
     return panels
 
 
-def _draw_panel(
-    panel: Axes, title: str, share_mi: FloatArray, mechanisms: Sequence[str], tenants: Sequence[str]
-) -> None:
-    width = 0.8 / len(tenants)
-    for i, tenant in enumerate(tenants):
+def _draw_panel(panel: Axes, title: str, share_mi: FloatArray, mechanisms: Sequence[str]) -> None:
+    tenants = share_mi.shape[1]
+    width = 0.8 / tenants
+    for i in range(tenants):
         panel.bar(
             np.arange(len(mechanisms)) - 0.4 + (i + 0.5) * width,
             share_mi[:, i],
             width * 0.92,
-            label=tenant,
             color=COLOURS[i % len(COLOURS)],
             hatch=HATCHES[i // len(COLOURS) % len(HATCHES)],
             edgecolor="white",
             linewidth=0.0,
         )
-    panel.set_title(title, fontsize=9, loc="left")
+    panel.set_title(title, fontsize=9, loc="left").set_parse_math(False)
     panel.set_ylabel("dominant share")
-    panel.set_ylim(0, max(1e-9, float(share_mi.max()) * 1.08))
+    panel.tick_params(labelleft=True)  # each panel can be read alone, though all have one scale
     panel.set_xticks(range(len(mechanisms)), [name.replace("-", "-\n", 1) for name in mechanisms])
     panel.spines[["top", "right"]].set_visible(False)
     panel.grid(axis="y", linewidth=0.4, alpha=0.5)
     panel.set_axisbelow(True)
+
+
+def _draw_legend(figure: Figure, bars: Sequence[Any], names: Sequence[str]) -> None:
+    if len(names) > MOST_IN_LEGEND:
+        return
+    # Set afterwards: matplotlib leaves out labels that begin with an underscore, and reads dollars as formulas.
+    legend = figure.legend(
+        bars, [str(i) for i in range(len(names))], loc="outside upper center", ncols=min(len(names), 8), frameon=False
+    )
+    for text, name in zip(legend.get_texts(), names, strict=True):
+        text.set_parse_math(False)
+        text.set_text(name)
 
 
 def _panel_width(allocations: Sequence[Allocation]) -> float:

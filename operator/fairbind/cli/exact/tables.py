@@ -89,7 +89,8 @@ def format_numbers(values: Sequence[float]) -> list[str]:
         return [f"{value:.5g}" for value in values]
     if all(float(value).is_integer() for value in values):
         return [f"{value:.0f}" for value in values]
-    decimals = min(_MOST_DECIMALS, max(0, _SIGNIFICANT - 1 - max(0, math.floor(math.log10(max(sizes))))))
+    most, least = (math.floor(math.log10(size)) for size in (max(sizes), min(sizes)))
+    decimals = min(_MOST_DECIMALS, max(0, _SIGNIFICANT - 1 - max(0, most), -least))
     return [f"{value:.{decimals}f}" if value != 0 else "0" for value in values]
 
 

@@ -132,7 +132,7 @@ class _Builder:
             self._refuse("names of members must be plain text")
 
     def _check_tag(self, tag: str | None) -> None:
-        if tag is not None and tag != "!":
+        if tag is not None:
             self._refuse(f"must have no tag, but has {tag}")
 
     def _refuse(self, message: str) -> NoReturn:

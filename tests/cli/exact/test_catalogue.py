@@ -1,0 +1,45 @@
+"""`fairbind mechanisms`: what there is, and the story of each."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli.exact.typed import Terminal
+from fairbind.fairness.claims import CLAIMS
+from fairbind.fairness.registry import MECHANISMS
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_the_table_has_every_mechanism(terminal: Terminal, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = terminal.succeed("mechanisms").out.splitlines()
+
+    assert lines[0].split() == ["id", "name", "takes"]
+    starts = [line.split()[0] for line in lines[2:] if line and not line.startswith((" ", "`"))]
+    assert starts == list(MECHANISMS)
+    assert max(len(line) for line in lines) <= max(width, 90)
+
+
+def test_the_table_says_what_each_takes(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    lines = {line.split()[0]: line for line in terminal.succeed("mechanisms").out.splitlines() if line}
+
+    for name, mechanism in MECHANISMS.items():
+        kind, _, takes = lines[name].partition(mechanism.name)[2].strip().partition("; ")
+        assert kind == ("many servers" if "servers" in mechanism.options else "one pool")
+        assert set(takes.split(", ")) == mechanism.options - {"servers"}
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_story_of_each(terminal: Terminal, mechanism: str) -> None:
+    text = terminal.succeed("mechanisms", mechanism).out
+    words = " ".join(text.split())
+    registered = MECHANISMS[mechanism]
+
+    assert text.startswith(f"{mechanism}: {registered.name}\n")
+    for told in (registered.paper, registered.section, registered.story):
+        assert " ".join(told.split()) in words
+    rows = {line.split()[0]: line for line in text.splitlines() if line}
+    for property_id, claim in CLAIMS[mechanism].items():
+        assert claim.standing.value in rows[property_id]
+    assert max(len(line) for line in text.splitlines()) <= 100

@@ -1,0 +1,118 @@
+"""`fairbind check`: a line for each property, with the witness."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cli.exact.typed import POOL, Document, Terminal, document_with
+from fairbind.cli.exact.check import Finding, Findings, compute_findings
+from fairbind.fairness.claims import CLAIMS
+from fairbind.fairness.mechanism import Standing
+from fairbind.fairness.properties import PROPERTIES, Witness, properties_for
+from fairbind.fairness.registry import MECHANISMS
+from fairbind.model.errors import InvariantError
+
+# Asset fairness gives t1 less than half of the servers would (section 6.1.1 of the DRF paper).
+UNFAIR: Document = {
+    "resources": ["cpu", "memory"],
+    "servers": [{"name": "a", "capacity": {"cpu": 30, "memory": 30}}],
+    "tenants": [{"name": "t0", "demand": {"cpu": 1, "memory": 3}}, {"name": "t1", "demand": {"cpu": 1, "memory": 1}}],
+}
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_line_for_each_property(terminal: Terminal, mechanism: str) -> None:
+    outcome = terminal.succeed("check", terminal.write(POOL), "--mechanism", mechanism)
+
+    assert [line.split()[0] for line in outcome.out.splitlines()] == [one.id for one in properties_for(mechanism)]
+
+
+def test_what_holds_and_what_does_not(terminal: Terminal) -> None:
+    words = ["--property", "sharing-incentive", "--property", "envy-freeness"]
+    outcome = terminal.succeed("check", terminal.write(UNFAIR), "--mechanism", "asset-fairness", *words)
+    sharing, envy = outcome.out.splitlines()
+
+    assert sharing.split()[:2] == ["sharing-incentive", "violated"]
+    assert "t1 runs 12 tasks; its slice of every server would run 15 (20 % less)" in sharing
+    assert "fails" in sharing
+    assert envy.split()[:2] == ["envy-freeness", "holds"]
+
+
+def test_the_same_for_programs(terminal: Terminal) -> None:
+    words = ["--property", "sharing-incentive", "--output", "json"]
+    outcome = terminal.succeed("check", terminal.write(UNFAIR), "--mechanism", "asset-fairness", *words)
+    (found,) = outcome.document["properties"]
+
+    assert outcome.document["mechanism"] == "asset-fairness"
+    assert (found["property"], found["result"], found["standing"]) == ("sharing-incentive", "violated", "fails")
+    assert found["witness"]["size"] == pytest.approx(0.2)
+    assert found["witness"]["evidence"]["tenant"] == "t1"
+
+
+def test_nothing_violated_is_no_witness(terminal: Terminal) -> None:
+    words = ["--property", "envy-freeness", "--output", "json"]
+    (found,) = terminal.succeed("check", terminal.write(POOL), "--mechanism", "drf", *words).document["properties"]
+
+    assert (found["result"], found["witness"]) == ("holds", None)
+
+
+def test_a_search_that_finds_nothing_does_not_say_that_it_holds(terminal: Terminal) -> None:
+    outcome = terminal.succeed("check", terminal.write(POOL), "--mechanism", "drf", "--property", "strategy-proofness")
+
+    assert outcome.out.startswith("strategy-proofness  nothing found")
+
+
+def test_the_same_seed_finds_the_same(terminal: Terminal) -> None:
+    file = terminal.write(UNFAIR)
+    words = ["check", file, "--mechanism", "asset-fairness", "--output", "json"]
+
+    assert terminal.succeed(*words).out == terminal.succeed(*words, "--seed", "0").out
+    alone = terminal.succeed(*words, "--property", "strategy-proofness").document["properties"]
+    assert alone[0] in terminal.succeed(*words).document["properties"]
+
+
+def test_the_order_of_properties_is_that_of_the_registry(terminal: Terminal) -> None:
+    names = ["pareto-optimality", "sharing-incentive", "pareto-optimality"]
+    words = [word for name in names for word in ("--property", name)]
+    outcome = terminal.succeed("check", terminal.write(POOL), "--mechanism", "drf", *words)
+
+    assert [line.split()[0] for line in outcome.out.splitlines()] == ["sharing-incentive", "pareto-optimality"]
+
+
+def test_pooling_comes_before_the_check(terminal: Terminal) -> None:
+    document = document_with("servers[1]", {"name": "b", "capacity": {"cpu": 1, "memory": 9}})
+    file = terminal.write(document)
+
+    assert terminal.be_refused("check", file, "--mechanism", "drf").startswith("servers: ")
+    terminal.succeed("check", file, "--mechanism", "drf", "--pool")
+
+
+def test_a_violated_proof_is_an_error_of_ours(terminal: Terminal) -> None:
+    findings = compute_findings(terminal.write(POOL), "drf", ["envy-freeness"], alpha=None, pools=False, seed=0)
+    findings.check_proofs()
+    (finding,) = findings.found
+    assert finding.claim is not None
+    assert finding.claim.standing is Standing.PROVED
+    envious = replace(finding, witness=Witness("envy-freeness", "t envies u", 0.5))
+
+    with pytest.raises(InvariantError, match=r"^drf: envy-freeness is proved"):
+        Findings("drf", (envious,)).check_proofs()
+
+
+def test_a_violation_where_the_proof_does_not_reach_is_none() -> None:
+    claim = replace(CLAIMS["drf"]["envy-freeness"], standing=Standing.FAILS)
+    finding = Finding(PROPERTIES["envy-freeness"], claim, Witness("envy-freeness", "t envies u", 0.5))
+
+    Findings("drf", (finding,)).check_proofs()
+
+
+def test_witnesses_are_plain_json() -> None:
+    finding = Finding(PROPERTIES["envy-freeness"], None, Witness("envy-freeness", "x", 1.0, {"by": 0.5}))
+    document = json.loads(Findings("drf", (finding,)).to_json())
+
+    assert document["properties"][0]["witness"]["evidence"] == {"by": 0.5}
+    assert np.isfinite(document["properties"][0]["witness"]["size"])
