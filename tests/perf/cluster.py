@@ -1,6 +1,7 @@
 """What the benchmark itself asks of the cluster: namespaces and pods, made and removed quickly.
 
-It does so as the administrator, who is exempt from priority and fairness; no contender is.
+It does so as a service account with all rights, but as little exempt from priority and fairness as any contender: a
+flood of requests that nothing holds back would measure how the API server drowns, not how it serves.
 """
 
 from __future__ import annotations
@@ -46,10 +47,23 @@ async def run_many(items: Iterable[Item], call: Callable[[Item], Awaitable[None]
             group.create_task(work())
 
 
+async def ask(
+    api: ApiClient, method: str, path: str, *, body: bytes | None = None, timeout_seconds: float = 15.0
+) -> bytes:
+    """Send a request and return its answer; again when the API server asks to come back later."""
+    while True:
+        try:
+            return await api.request(method, path, body=body, timeout_seconds=timeout_seconds)
+        except ApiError as error:
+            if error.status != TOO_MANY:
+                raise
+            await asyncio.sleep(error.retry_after or 1.0)
+
+
 async def create_tenants(api: ApiClient) -> None:
     """Create the Tenants, once for all runs."""
     for tenant in make_tenants():
-        await api.request("POST", "/apis/fairbind.io/v1alpha1/tenants", body=json.dumps(tenant).encode())
+        await ask(api, "POST", "/apis/fairbind.io/v1alpha1/tenants", body=json.dumps(tenant).encode())
 
 
 async def create_namespaces(api: ApiClient, run: str) -> None:
@@ -57,7 +71,7 @@ async def create_namespaces(api: ApiClient, run: str) -> None:
 
     async def create(namespace: dict[str, Any]) -> None:
         name = namespace["metadata"]["name"]
-        await api.request("POST", "/api/v1/namespaces", body=json.dumps(namespace).encode())
+        await ask(api, "POST", "/api/v1/namespaces", body=json.dumps(namespace).encode())
         while not await _exists(api, f"/api/v1/namespaces/{name}/serviceaccounts/default"):  # noqa: ASYNC110  no event
             await asyncio.sleep(0.05)
 
@@ -76,9 +90,9 @@ class PodMaker:
 
     async def create(self, pod: BenchPod) -> None:
         """Create one pod; its time starts before the call, so that it holds all that a user would wait."""
+        self.asked_at.setdefault(pod.name, time.monotonic())
         body = encode_pod(pod, self._run, self._scheduler)
-        self.asked_at[pod.name] = time.monotonic()
-        answer = await self._api.request("POST", f"/api/v1/namespaces/{pod.namespace}/pods", body=body)
+        answer = await ask(self._api, "POST", f"/api/v1/namespaces/{pod.namespace}/pods", body=body)
         self.uids[pod.name] = _decode_created(answer).metadata.uid
 
     async def create_all(self, pods: Sequence[BenchPod]) -> float:
@@ -87,19 +101,36 @@ class PodMaker:
         await run_many(pods, self.create, IN_FLIGHT)
         return len(pods) / (time.monotonic() - started)
 
-    async def create_at_rate(self, pods: Sequence[BenchPod], rate: float) -> float:
+    async def create_at_rate(
+        self, pods: Sequence[BenchPod], rate: float, then: Callable[[BenchPod], Awaitable[None]] | None = None
+    ) -> float:
         """Create pods at a steady rate, whatever becomes of the earlier ones; return the rate that was reached.
 
-        rate: pods a second.
+        The time of a pod starts when it is due. So nobody gains by answering slowly: when all connections are busy, the
+        wait for one counts too. rate: pods a second. then: what is done with each pod that has been created.
         """
         started = time.monotonic()
-        async with asyncio.TaskGroup() as group:
-            for number, pod in enumerate(pods):
-                wait_seconds = started + number / rate - time.monotonic()
-                if wait_seconds > 0:
-                    await asyncio.sleep(wait_seconds)
-                group.create_task(self.create(pod))
+
+        async def create_when_due(numbered: tuple[int, BenchPod]) -> None:
+            number, pod = numbered
+            due = self.asked_at[pod.name] = started + number / rate
+            if (wait_seconds := due - time.monotonic()) > 0:
+                await asyncio.sleep(wait_seconds)
+            await self.create(pod)
+            if then is not None:
+                await then(pod)
+
+        await run_many(enumerate(pods), create_when_due, IN_FLIGHT if then is None else 2 * IN_FLIGHT)
         return len(pods) / (time.monotonic() - started)
+
+
+async def open_connections(api: ApiClient) -> None:
+    """Make the connections that creating pods needs, so that handshakes do not fall into what is timed."""
+
+    async def look(_: int) -> None:
+        await ask(api, "GET", "/api/v1/namespaces/default")
+
+    await run_many(range(8 * IN_FLIGHT), look, IN_FLIGHT)
 
 
 async def delete_pods(api: ApiClient, run: str) -> None:
@@ -109,7 +140,7 @@ async def delete_pods(api: ApiClient, run: str) -> None:
     async def delete(namespace: dict[str, Any]) -> None:
         path = f"/api/v1/namespaces/{namespace['metadata']['name']}/pods"
         while json.loads(await api.request("GET", path, query={"limit": "1"}))["items"]:
-            await api.request("DELETE", path, body=options, timeout_seconds=120)
+            await ask(api, "DELETE", path, body=options, timeout_seconds=120)
 
     await run_many(make_namespaces(run), delete, 8)
 

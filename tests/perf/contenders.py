@@ -16,7 +16,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -153,8 +153,16 @@ class BareBinder:
         self._in_flight = in_flight
         self.refused = 0
 
-    async def bind_all(self, pods: Iterable[BenchPod], uids: dict[str, str], nodes: dict[str, str]) -> None:
+    async def bind_all(self, pods: Iterable[BenchPod], uids: Mapping[str, str], nodes: Mapping[str, str]) -> None:
         """Bind every pod to its node. uids, nodes: by the pod's name."""
+        async with self.binding(uids, nodes) as bind:
+            await run_many(pods, bind, self._in_flight)
+
+    @contextlib.asynccontextmanager
+    async def binding(
+        self, uids: Mapping[str, str], nodes: Mapping[str, str]
+    ) -> AsyncIterator[Callable[[BenchPod], Awaitable[None]]]:
+        """Give a function that binds one pod to its node. uids, nodes: by the pod's name; they may come to be later."""
         api = ApiClient(load_credentials(self._kubeconfig))
 
         async def bind(pod: BenchPod) -> None:
@@ -169,7 +177,7 @@ class BareBinder:
                 self.refused += 1
 
         try:
-            await run_many(pods, bind, self._in_flight)
+            yield bind
         finally:
             await api.close()
 

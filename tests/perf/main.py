@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
+import gc
 import json
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import uvloop
 
 from fairbind.kube.api import ApiClient
 from fairbind.kube.credentials import load_credentials
@@ -24,6 +26,7 @@ from localplane.tools import DEFAULT, Tools, ensure_tools
 from perf.cluster import create_tenants
 from perf.contenders import NAMESPACE, BareBinder, Fairbind, KubeScheduler, Scheduler
 from perf.machine import describe_machine, describe_versions
+from perf.plane import StillPlane
 from perf.report import PAGE, RESULTS, render_page, render_tables
 from perf.rounds import (
     Arrivals,
@@ -40,11 +43,17 @@ from perf.workload import assign_in_turn, make_pods
 
 CYCLE = Path(__file__).with_name("cycle.py")
 SERVICE_ACCOUNT = "fairbind"
+OWN_NAME = "fairbind-bench"
+"""Namespace, service account and binding of the benchmark itself."""
+YOUNG_OBJECTS = 50_000
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is run. nodes: sizes, one control plane each; in_flight: of the bare binder."""
+    """What is run. nodes: sizes, one control plane each; in_flight: of the bare binder.
+
+    arrival_rate: pods a second; when it is given, only arrivals are measured, for everybody at this rate.
+    """
 
     nodes: tuple[int, ...] = (1000, 5000)
     pods: int = 10_000
@@ -53,6 +62,7 @@ class Plan:
     contenders: tuple[str, ...] = (Fairbind.name, KubeScheduler.name, BareBinder.name)
     idle_seconds: float = 30.0
     settle_seconds: float = 60.0
+    arrival_rate: float | None = None
 
 
 SMALL = Plan(nodes=(200,), pods=500, rounds=1, idle_seconds=3.0, settle_seconds=3.0)
@@ -60,10 +70,11 @@ SMALL = Plan(nodes=(200,), pods=500, rounds=1, idle_seconds=3.0, settle_seconds=
 
 @dataclass(slots=True)
 class Figures:
-    """All that has been measured so far."""
+    """All that has been measured so far. arrival_limits: of the bare binds, at fairbind's rate."""
 
     backlogs: list[Backlog] = field(default_factory=list)
     arrivals: list[Arrivals] = field(default_factory=list)
+    arrival_limits: list[Arrivals] = field(default_factory=list)
     idles: list[Idle] = field(default_factory=list)
 
 
@@ -74,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_page(json.loads(options.render.read_text(encoding="utf-8")), options.render)
         return
     wanted = Plan(options.nodes, options.pods, options.rounds, options.in_flight, options.only)
-    plan = SMALL if options.small else wanted
+    plan = replace(SMALL if options.small else wanted, arrival_rate=options.arrivals_at)
     for count in plan.nodes:
         assign_in_turn(make_pods(plan.pods, "check"), mixed_nodes(count))  # better now than in half an hour
     date = datetime.now(UTC).isoformat(timespec="seconds")
@@ -83,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     results = run(plan, date, output)
     print(render_tables(results))
     print(f"raw results: {output}")
-    if options.output is None and not options.small:
+    if options.output is None and not options.small and plan.arrival_rate is None:
         write_page(results, output)
 
 
@@ -102,6 +113,9 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=plan.contenders,
         metavar="NAME,NAME",
         help=f"leave others out ({', '.join(plan.contenders)})",
+    )
+    parser.add_argument(
+        "--arrivals-at", type=float, metavar="RATE", help="measure only arrivals, so many pods a second"
     )
     parser.add_argument("--output", type=Path, help="where the raw results go (docs/benchmarks/results/DATE.json)")
     parser.add_argument("--render", type=Path, metavar="JSON", help="only make the page from raw results")
@@ -141,38 +155,56 @@ def measure_cycle(plan: Plan) -> dict[str, Any]:
 
 def measure_size(tools: Tools, plan: Plan, count: int, figures: Figures) -> None:
     """Measure all contenders on a fresh control plane with so many nodes."""
-    with ControlPlane(tools) as plane:
+    with StillPlane(tools) as plane:
         say(f"{count:,} nodes: creating them")
         nodes = mixed_nodes(count)
         plane.add_nodes(nodes)
         plane.wait_nodes_ready(timeout_seconds=900)
         plane.install_chart({"operator": {"enabled": False}})
         kubeconfig = plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
-        asyncio.run(_measure_contenders(plane, nodes, kubeconfig, plan, figures))
+        uvloop.run(_measure_contenders(plane, nodes, kubeconfig, plan, figures))
 
 
 async def _measure_contenders(
     plane: ControlPlane, nodes: Sequence[Any], kubeconfig: Path, plan: Plan, figures: Figures
 ) -> None:
-    api = ApiClient(load_credentials(plane.kubeconfig))
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, 20, 50)
+    api = ApiClient(load_credentials(make_own_kubeconfig(plane)))
     cluster = Cluster(api, plane.running(), nodes, plan.settle_seconds)
     fairbind = Fairbind(kubeconfig, plane.logs("fairbind"))
     everybody: list[Scheduler | BareBinder] = [fairbind, KubeScheduler(plane), BareBinder(kubeconfig, plan.in_flight)]
     contenders = [contender for contender in everybody if contender.name in plan.contenders]
     try:
         await create_tenants(api)
-        for turn in range(plan.rounds):
+        for turn in range(plan.rounds if plan.arrival_rate is None else 0):
             for contender in contenders if turn % 2 == 0 else contenders[::-1]:
                 is_last = turn == plan.rounds - 1
                 await _measure_turn(cluster, contender, plan, turn, figures, is_last=is_last)
+        for contender in contenders:
+            await _measure_arrivals(cluster, contender, plan, figures)
     finally:
         await api.close()
+
+
+def make_own_kubeconfig(plane: ControlPlane) -> Path:
+    """Make a service account with all rights, for the benchmark itself, and return its kubeconfig."""
+    client = plane.client
+    client.post("/api/v1/namespaces", {"metadata": {"name": OWN_NAME}})
+    client.post(f"/api/v1/namespaces/{OWN_NAME}/serviceaccounts", {"metadata": {"name": OWN_NAME}})
+    binding = {
+        "metadata": {"name": OWN_NAME},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": OWN_NAME, "namespace": OWN_NAME}],
+    }
+    client.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+    return plane.service_account_kubeconfig(OWN_NAME, OWN_NAME)
 
 
 async def _measure_turn(
     cluster: Cluster, contender: Scheduler | BareBinder, plan: Plan, turn: int, figures: Figures, *, is_last: bool
 ) -> None:
-    """Measure one contender once: the backlog always, arrivals in the last round, idling on the largest cluster."""
+    """Measure one contender on a backlog, and in the last round also how it idles on the largest cluster."""
     count = len(cluster.nodes)
     run_name = f"{contender.scheduler.partition('-')[0]}-{turn}"
     where = f"{count:,} nodes, round {turn + 1}: {contender.name}"
@@ -188,12 +220,25 @@ async def _measure_turn(
         if is_last and count == max(plan.nodes):
             figures.idles.append(await run_idle(cluster, contender, backlog.bound, plan.idle_seconds))
             say(f"{where}: idle {figures.idles[-1].cores:.1%} of a core")
-    if is_last:
-        async with removing_pods(cluster, contender, f"{run_name}-a"):
+
+
+async def _measure_arrivals(cluster: Cluster, contender: Scheduler | BareBinder, plan: Plan, figures: Figures) -> None:
+    """Measure one contender while pods arrive at half of its own rate; bare binds at half of fairbind's."""
+    count = len(cluster.nodes)
+    is_limit = isinstance(contender, BareBinder)
+    paced_by = Fairbind.name if is_limit and Fairbind.name in plan.contenders else contender.name
+    rates = [run.rate for run in figures.backlogs if (run.contender, run.nodes) == (paced_by, count)]
+    rate = plan.arrival_rate or sum(rates) / len(rates) / 2
+    run_name = f"{contender.scheduler.partition('-')[0]}-a"
+    async with removing_pods(cluster, None if isinstance(contender, BareBinder) else contender, run_name):
+        if not isinstance(contender, BareBinder):
             await contender.start()
-            arrivals = await run_arrivals(cluster, contender, f"{run_name}-a", backlog.rate / 2, plan.pods)
-            figures.arrivals.append(arrivals)
-            say(f"{where}: arriving at {arrivals.reached_rate:.0f}/s, p99 {arrivals.p99_seconds:.2f} s")
+        arrivals = await run_arrivals(cluster, contender, run_name, rate, plan.pods)
+    (figures.arrival_limits if is_limit else figures.arrivals).append(arrivals)
+    reached = (
+        f"arriving at {arrivals.reached_rate:.0f}/s, p50 {arrivals.p50_seconds:.2f}, p99 {arrivals.p99_seconds:.2f} s"
+    )
+    say(f"{count:,} nodes: {contender.name}: {reached}")
 
 
 def _report_backlog(where: str, backlog: Backlog) -> None:

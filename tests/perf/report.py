@@ -13,6 +13,16 @@ PAGE = FOLDER / "README.md"
 TEMPLATE = Path(__file__).with_name("page.template")
 OURS, THEIRS, LIMIT = "fairbind", "kube-scheduler", "bare binds"
 
+RANK = {OURS: 0, THEIRS: 1, LIMIT: 2}
+CORES = {
+    "scheduler": (OURS, THEIRS),
+    "API server": ("kube-apiserver",),
+    "etcd": ("etcd",),
+    "controllers, kwok": ("kube-controller-manager", "kwok"),
+    "benchmark": ("benchmark",),
+    "machine busy": (),
+}
+
 Results = Mapping[str, Any]
 
 
@@ -40,8 +50,8 @@ def render_tables(results: Results) -> str:
     """Return all tables as Markdown."""
     parts = [
         ("Backlog", render_backlogs(results)),
-        ("Where the CPU went", render_cpu(results)),
-        ("Arrivals at half of the own backlog rate", render_arrivals(results)),
+        ("Where the CPU went: cores in use, of a backlog", render_cpu(results)),
+        ("Arrivals", render_arrivals(results)),
         ("Idle, memory, start", render_idles(results)),
         ("The pure cycle", render_cycle(results)),
         ("What was wanted", render_goals(results)),
@@ -71,31 +81,26 @@ def render_backlogs(results: Results) -> str:
 
 def render_cpu(results: Results) -> str:
     """CPU cores in use by each process from the start to the last binding, averaged over the rounds."""
-    rows = []
-    for nodes, contender, runs in group_backlogs(results):
-        seconds = sum(run["cpu"]["seconds"] for run in runs)
-        used = [run["cpu"]["by_process"] for run in runs]
+    rows = [
+        [f"{nodes:,}", contender, *render_cores([run["cpu"] for run in runs])]
+        for nodes, contender, runs in group_backlogs(results)
+    ]
+    return render_table(["nodes", "who", *CORES], rows)
 
-        def cores(*names: str) -> str:
-            return f"{sum(use.get(name, 0.0) for use in used for name in names) / seconds:.2f}"  # noqa: B023  called at once
 
-        rows.append(
-            [
-                f"{nodes:,}",
-                contender,
-                cores(OURS, THEIRS),
-                cores("kube-apiserver"),
-                cores("etcd"),
-                cores("kube-controller-manager", "kwok"),
-                cores("benchmark"),
-                f"{sum(run['cpu']['busy'] for run in runs) / len(runs):.0%}",
-            ]
-        )
-    head = ["nodes", "who", "scheduler", "API server", "etcd", "controllers, kwok", "benchmark", "machine busy"]
-    return render_table(head, rows)
+def render_cores(uses: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return how many cores each kind of process used on average, and how busy the machine was: one cell for each."""
+    seconds = sum(use["seconds"] for use in uses)
+    cells = [
+        f"{sum(use['by_process'].get(name, 0.0) for use in uses for name in names) / seconds:.2f}"
+        for names in CORES.values()
+        if names
+    ]
+    return [*cells, f"{sum(use['busy'] for use in uses) / len(uses):.0%}"]
 
 
 def render_arrivals(results: Results) -> str:
+    runs = [*results["arrivals"], *results.get("arrival_limits", ())]
     rows = [
         [
             f"{run['nodes']:,}",
@@ -103,12 +108,11 @@ def render_arrivals(results: Results) -> str:
             f"{run['reached_rate']:.0f}",
             f"{run['bound']:,} of {run['pods']:,}",
             *(f"{run[f'{name}_seconds']:.3f}" for name in ("p50", "p99", "max")),
-            f"{run['cpu']['busy']:.0%}",
+            *render_cores([run["cpu"]]),
         ]
-        for run in results["arrivals"]
+        for run in sorted(runs, key=lambda run: (results["plan"]["nodes"].index(run["nodes"]), RANK[run["contender"]]))
     ]
-    head = ["nodes", "who", "pods/s", "bound", "p50 (s)", "p99 (s)", "longest (s)", "machine busy"]
-    return render_table(head, rows)
+    return render_table(["nodes", "who", "pods/s", "bound", "p50 (s)", "p99 (s)", "longest (s)", *CORES], rows)
 
 
 def render_idles(results: Results) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairbind.kube.api import ApiClient
-from perf.cluster import PodMaker, create_namespaces, delete_pods, fetch_nodes_of_pods
+from perf.cluster import PodMaker, create_namespaces, delete_pods, fetch_nodes_of_pods, open_connections
 from perf.contenders import BareBinder, Scheduler
 from perf.measure import (
     BindingWatch,
@@ -74,7 +74,10 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Pods come one by one. Latencies from asking for the pod's creation to the binding's event, in seconds."""
+    """Pods come one by one. Latencies from the moment at which a pod is due to its binding's event, in seconds.
+
+    quiet: whether the control plane was idle before.
+    """
 
     contender: str
     nodes: int
@@ -86,6 +89,7 @@ class Arrivals:
     p99_seconds: float
     max_seconds: float
     cpu: CpuUse
+    quiet: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,15 +169,26 @@ async def run_bare_binds(cluster: Cluster, binder: BareBinder, run: str, turn: i
         )
 
 
-async def run_arrivals(cluster: Cluster, contender: Scheduler, run: str, rate: float, count: int) -> Arrivals:
-    """Measure latencies while pods arrive at a rate; the scheduler must be running."""
+async def run_arrivals(
+    cluster: Cluster, contender: Scheduler | BareBinder, run: str, rate: float, count: int
+) -> Arrivals:
+    """Measure latencies while pods arrive at a rate; a scheduler must be running.
+
+    The bare binder is told of a pod by the answer of its creation and decided beforehand, so it waits for nothing.
+    """
     pods = make_pods(min(count, max(1, round(rate * ARRIVAL_SECONDS))), run)
     await create_namespaces(cluster.api, run)
-    await cluster.settle()
     maker = PodMaker(cluster.api, run, contender.scheduler)
+    quiet = await cluster.settle()
+    await open_connections(cluster.api)
     async with BindingWatch(cluster.api, run) as watch:
-        meter = CpuMeter({**cluster.pids, contender.name: contender.pid})
-        reached = await maker.create_at_rate(pods, rate)
+        own = {} if isinstance(contender, BareBinder) else {contender.name: contender.pid}
+        meter = CpuMeter({**cluster.pids, **own})
+        if isinstance(contender, BareBinder):
+            async with contender.binding(maker.uids, assign_in_turn(pods, cluster.nodes)) as bind:
+                reached = await maker.create_at_rate(pods, rate, bind)
+        else:
+            reached = await maker.create_at_rate(pods, rate)
         await watch.wait_bound(len(pods))
         cpu = meter.read()
         await check_bindings(cluster, watch, run, pods)
@@ -189,6 +204,7 @@ async def run_arrivals(cluster: Cluster, contender: Scheduler, run: str, rate: f
             p99_seconds=compute_percentile(waits, 0.99),
             max_seconds=max(waits, default=float("nan")),
             cpu=cpu,
+            quiet=quiet,
         )
 
 
