@@ -1,8 +1,9 @@
 """What a mechanism for tenants who arrive one by one promises at every step, not only at the end.
 
 Step k is the mechanism on the first k tenants, with the same number of tenants expected in all. The part of the pool
-that is open at step k is k / n, by weight: the weights of those who came / those of all who are expected, the ones who
-have not come counting as the mean of those who have a weight. Complexity: one solve a step, at most MOST_STEPS.
+that is open at step k is k / n, by weight: the weights of those who came / those of all who are expected. With
+different weights the first k tenants alone do not say how much that is, so then the mechanism's own course of arrivals
+is read instead. Complexity: one solve a step, at most MOST_STEPS.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairbind.fairness.allocation import Allocation
-from fairbind.fairness.instance import IntArray
+from fairbind.fairness.dynamic_drf import compute_arrivals
+from fairbind.fairness.instance import IntArray, reduce_problem
 from fairbind.fairness.mechanism import Option
 from fairbind.fairness.problem import FloatArray, Problem
 from fairbind.fairness.properties.variants import as_solved, choose, compute_alone, keep_tenants
-from fairbind.fairness.properties.witness import NOISE, TOLERANCE, TRIES, Property, Witness, number, percent
+from fairbind.fairness.properties.witness import TOLERANCE, TRIES, Property, Witness, counts, number, percent
 from fairbind.fairness.solve import compute_allocation
 
 MOST_STEPS = 24
@@ -31,12 +33,16 @@ class _Steps:
     totals_of: dict[int, FloatArray]
     alone_i: FloatArray
 
-    def levels(self, step: int) -> FloatArray:
-        """Return dominant share / weight of the first tenants after this step, shape (step,)."""
-        able_i = self.alone_i[:step] > 0
-        share_i = np.divide(self.totals_of[step], self.alone_i[:step], out=np.zeros(step), where=able_i)
-        part_i: FloatArray = share_i / self.problem.weight_i[:step]
-        return part_i
+    def compute_worths(self, step: int, tenant: int) -> FloatArray:
+        """Return the tasks that the tenant would run with what each of the first has, by weight, shape (step,)."""
+        needed_r = self.problem.demand_ir[tenant] > 0
+        held_ir = (self.totals_of[step] / self.problem.weight_i[:step])[:, None] * self.problem.demand_ir[:step]
+        per_task_r = self.problem.demand_ir[tenant, needed_r] / self.problem.weight_i[tenant]
+        worth_i: FloatArray = (held_ir[:, needed_r] / per_task_r).min(axis=1)
+        if self.alone_i[tenant] == 0:
+            worth_i = np.zeros(step)
+        capped_i: FloatArray = np.minimum(worth_i, self.problem.tasks_i[tenant])
+        return capped_i
 
     def open_part(self, step: int) -> float:
         """Return the part of the pool that may be given away at this step."""
@@ -59,10 +65,19 @@ def _compute_steps(
     steps = choose(np.arange(1, present + 1), MOST_STEPS, None)
     wanted = set(steps.tolist()) | ({int(step) - 1 for step in steps if step > 1} if also_before else set())
     totals_of = {present: allocation.totals_i}
-    expected = solved.expected_tenants or present
-    for step in sorted(wanted - {present}):
-        first = replace(keep_tenants(solved, np.arange(step)), expected_tenants=expected)
-        totals_of[step] = compute_allocation(first, mechanism_id, alpha=alpha).totals_i
+    if (solved.weight_i == solved.weight_i[0]).all():
+        expected = solved.expected_tenants or present
+        for step in sorted(wanted - {present}):
+            first = replace(keep_tenants(solved, np.arange(step)), expected_tenants=expected)
+            totals_of[step] = compute_allocation(first, mechanism_id, alpha=alpha).totals_i
+    else:
+        instance = reduce_problem(solved, merges_tenants=False)
+        arrivals = compute_arrivals(instance)
+        has_group_i = instance.group_of_tenant >= 0
+        for step in sorted(wanted - {present}):
+            totals_i = np.zeros(present)
+            totals_i[has_group_i] = arrivals.compute_tasks(step - 1)
+            totals_of[step] = totals_i[:step]
     return _Steps(solved, steps, totals_of, compute_alone(solved).sum(axis=1))
 
 
@@ -107,34 +122,36 @@ def find_envy_of_a_step(
     generator: np.random.Generator | None = None,
     tries: int = TRIES,
 ) -> Witness | None:
-    """Return who has a higher level than a tenant and either came later or got more since that one came, or None."""
+    """Return who envies somebody who came later, or who got more since the envious one came, or None."""
     del generator, tries
     course = _compute_steps(problem, mechanism_id, allocation, alpha, also_before=True)
-    names = course.problem.tenant_names
     for step in course.steps.tolist():
-        level_i = course.levels(step)
         for envious in (course.steps[course.steps <= step] - 1).tolist():
-            if course.totals_of[step][envious] >= course.problem.tasks_i[envious] * (1 - NOISE):
-                continue
-            is_above = level_i > level_i[envious] * (1 + TOLERANCE) + NOISE * level_i.max()
-            is_later = np.arange(step) > envious
-            before = course.levels(envious)[:envious] if envious else np.zeros(0)
-            has_grown = is_later.copy()
-            has_grown[:envious] = level_i[:envious] > before * (1 + TOLERANCE) + NOISE * level_i.max()
-            is_able = course.alone_i[:step] > 0
-            envied = np.flatnonzero(is_above & has_grown & is_able[envious] & is_able)
-            if envied.size:
-                other = int(envied[level_i[envied].argmax()])
-                size = float(1 - level_i[envious] / level_i[other])
-                why = "came later" if other > envious else f"got more after {names[envious]} came"
-                return Witness(
-                    DYNAMIC_ENVY_FREENESS.id,
-                    f"after arrival {step} {names[envious]} has a share {percent(size)} below that of {names[other]}, "
-                    f"who {why}",
-                    size,
-                    {"step": step, "tenant": names[envious], "envied": names[other]},
-                )
+            worth_i = course.compute_worths(step, envious)
+            got = float(course.totals_of[step][envious])
+            envied_i = counts(worth_i - got, worth_i, np.full(step, course.alone_i[envious]))
+            has_grown_i = np.ones(step, dtype=bool)
+            if envious:
+                had_i, has_i = course.totals_of[envious], course.totals_of[step][:envious]
+                has_grown_i[:envious] = counts(has_i - had_i, has_i, course.alone_i[:envious])
+            others = np.flatnonzero(envied_i & has_grown_i)
+            if others.size:
+                other = int(others[worth_i[others].argmax()])
+                return _describe_envy(course, step, envious, other, float(worth_i[other]))
     return None
+
+
+def _describe_envy(course: _Steps, step: int, envious: int, other: int, worth: float) -> Witness:
+    """Return one tenant's unjustified envy of another as a witness."""
+    names, got = course.problem.tenant_names, float(course.totals_of[step][envious])
+    why = "came later" if other > envious else f"got more after {names[envious]} came"
+    return Witness(
+        DYNAMIC_ENVY_FREENESS.id,
+        f"after arrival {step} {names[envious]} runs {number(got)} tasks and would run {number(worth)} with what "
+        f"{names[other]} has, who {why} ({percent(1 - got / worth)} less)",
+        1 - got / worth,
+        {"step": step, "tenant": names[envious], "envied": names[other], "tasks": got, "tasksInstead": worth},
+    )
 
 
 def find_idle_step(
@@ -189,7 +206,8 @@ DYNAMIC_ENVY_FREENESS = Property(
     id="dynamic-envy-freeness",
     name="Dynamic envy-freeness",
     definition=(
-        "After every arrival whoever has a higher share than a tenant came before it and has got nothing since it came."
+        "After every arrival a tenant envies (would run more tasks with what the other has, scaled by their weights) "
+        "only who came before it and has got nothing since it came."
     ),
     source=_SOURCE,
     find=find_envy_of_a_step,

@@ -34,6 +34,8 @@ def find_loss_by_leaving(
     leavers = find_distinct_tenants(solved) if len(solved.tenant_names) > 1 else np.zeros(0, dtype=np.intp)
     for leaver in choose(leavers, MOST_LEAVERS, generator):
         stays = np.flatnonzero(np.arange(len(solved.tenant_names)) != leaver)
+        if not (allocation.totals_i[stays] > 0).any():
+            continue
         after_i = compute_allocation(keep_tenants(solved, stays), mechanism_id, alpha=alpha).totals_i
         worst = find_worst(after_i, allocation.totals_i[stays], alone_i[stays])
         if worst is None or (best is not None and worst[1] <= best.size):

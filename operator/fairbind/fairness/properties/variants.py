@@ -43,10 +43,12 @@ def compute_worth(
 
 
 def keep_tenants(problem: Problem, kept: Rows) -> Problem:
-    """Return the problem with these tenants only."""
+    """Return the problem with these tenants only; the others are not expected any more either."""
     names = np.array(problem.tenant_names, dtype=object)[kept]
+    gone = len(problem.tenant_names) - names.size
     return replace(
         problem,
+        expected_tenants=None if problem.expected_tenants is None else problem.expected_tenants - gone,
         tenant_names=tuple(names),
         demand_ir=problem.demand_ir[kept],
         weight_i=problem.weight_i[kept],
