@@ -59,6 +59,10 @@ format: install ## format the Python code and fix what can be fixed
 bench: install ## measure fairbind, kube-scheduler and the machine's limit (takes long; writes docs/benchmarks)
 	$(VENV)/python tests/perf/bench.py
 
+.PHONY: bench-exact
+bench-exact: install ## measure the exact mechanisms beside the textbook's linear programs (writes docs/benchmarks/exact.md)
+	$(VENV)/python tests/perf/exact.py
+
 .PHONY: docs
 docs: install ## write the generated documents anew
 	$(VENV)/python deploy/chart.py

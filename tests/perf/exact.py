@@ -108,22 +108,24 @@ def _make_goals() -> Iterator[Case]:
 def _make_growth() -> Iterator[Case]:
     """One size at a time, from small to large; with options, so that nothing is solved by luck."""
     for mechanism in SPREAD:
-        for tenants in (30, 100, 300, 1000, 3000):
-            yield Case("tenants", mechanism, tenants, "random", 10, 3, is_mixed=True)
-        for classes in (3, 10, 30, 100):
-            yield Case("classes", mechanism, 300, "random", classes, 3, is_mixed=True)
-        for resources in (2, 4, 8, 16):
-            yield Case("resources", mechanism, 300, "random", 10, resources, is_mixed=True)
-    for mechanism in POOLED:
-        for tenants in (100, 1000, 10_000, 100_000):
-            yield Case("tenants of a pool", mechanism, tenants, resources=3, is_mixed=True)
-    for tenants in (100, 300, 1000, 3000, 10_000):
-        yield Case("tenants of a pool", "drf", tenants, resources=3, solver=TEXTBOOK)
-    for tenants in (30, 100, 300, 1000):
-        yield Case("tenants of a pool", "dynamic-drf", tenants, resources=3, solver=TEXTBOOK)
-    for servers in (10, 30, 100, 300, 1000, 3000):
-        for solver in ("fairbind", TEXTBOOK):
-            yield Case("servers", "drfh", 100, "google singly", of_google=servers, solver=solver)
+        base = Case("", mechanism, 300, "random", 10, 3, is_mixed=True)
+        yield from (replace(base, group="tenants", tenants=tenants) for tenants in (30, 100, 300, 1000, 3000))
+        yield from (replace(base, group="classes", classes=classes) for classes in (3, 10, 30, 100))
+        yield from (replace(base, group="resources", resources=resources) for resources in (2, 4, 8, 16))
+    base = Case("tenants of a pool", "", 0, classes=1, resources=3)
+    by_textbook = replace(base, solver=TEXTBOOK)
+    yield from (
+        replace(base, mechanism=mechanism, tenants=tenants, is_mixed=True)
+        for mechanism in POOLED
+        for tenants in (100, 1000, 10_000, 100_000)
+    )
+    yield from (replace(by_textbook, mechanism="drf", tenants=tenants) for tenants in (100, 300, 1000, 3000, 10_000))
+    yield from (replace(by_textbook, mechanism="dynamic-drf", tenants=tenants) for tenants in (30, 100, 300, 1000))
+    yield from (
+        Case("servers", "drfh", 100, "google singly", of_google=servers, solver=solver)
+        for servers in (10, 30, 100, 300, 1000, 3000)
+        for solver in ("fairbind", TEXTBOOK)
+    )
 
 
 def _make_changes() -> Iterator[Case]:
@@ -163,8 +165,11 @@ def _is_larger(case: Case, other: Case) -> bool:
     """Whether the case is the other one, but larger in what its group lets grow."""
     if case.group in ("goals", "changes") or case.group != other.group:
         return False
-    sizes = {"tenants": 0, "classes": 0, "resources": 0, "of_google": 0}
-    return replace(case, **sizes) == replace(other, **sizes)
+    return _forget_sizes(case) == _forget_sizes(other)
+
+
+def _forget_sizes(case: Case) -> Case:
+    return replace(case, tenants=0, classes=0, resources=0, of_google=0)
 
 
 def run_case(case: Case, limit: float) -> dict[str, Any]:
@@ -206,11 +211,9 @@ def measure_start() -> list[dict[str, Any]]:
 
 def _describe(case: Case, outcome: dict[str, Any]) -> str:
     figure = f"{min(outcome['seconds']):8.3f} s" if "seconds" in outcome else outcome["status"]
-    servers = {"pool": "1", "google": f"{case.of_google} in 10", "random": f"{case.classes} classes"}
-    return (
-        f"{case.group:18} {case.solver:8} {case.mechanism:15} {case.tenants:7} x {servers.get(case.servers, 'singly'):13}"
-        f" {case.resources:2} {'mixed' if case.is_mixed else 'plain'} {case.change:7} {figure}"
-    )
+    kind = "mixed" if case.is_mixed else "plain"
+    size = f"{case.tenants} x {case.servers}, {case.classes} classes, {case.resources} resources"
+    return f"{case.group:18} {case.solver:8} {case.mechanism:15} {size:52} {kind} {case.change:7} {figure}"
 
 
 if __name__ == "__main__":

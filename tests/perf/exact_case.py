@@ -1,6 +1,7 @@
 """One case in a process of its own, so that its memory and its imports are its own; prints one line of JSON.
 
-`exact.py` starts this; by hand: .venv/bin/python tests/perf/exact_case.py '{"group": "", "mechanism": "drf", "tenants": 9}'
+`exact.py` starts this; by hand:
+.venv/bin/python tests/perf/exact_case.py '{"group": "", "mechanism": "drf", "tenants": 9}'
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def measure(case: Case) -> dict[str, Any]:
             return {"total": float(allocation.totals_i.sum()), "certificate": _shorten(allocation.certificate)}
 
     before = read_peak_mib()
-    seconds, cpu_seconds, answer = [], [], {}
+    seconds: list[float] = []
+    cpu_seconds: list[float] = []
+    answer: dict[str, Any] = {}
     while len(seconds) < REPEATS and sum(seconds) < LONG_SECONDS:
         gc.collect()
         wall, cpu = time.perf_counter(), time.process_time()

@@ -43,7 +43,7 @@ def solve_textbook(problem: Problem, mechanism: str) -> FloatArray:
 
 
 def _solve_max_min(capacity_kr: FloatArray, demand_ir: FloatArray, level_per_task_i: FloatArray) -> FloatArray:
-    """maximise t subject to sum_k x_ik level_i = t, sum_i x_ik d_ir <= c_kr. Columns: x_11, x_12 ... x_IK, t."""
+    """Maximise t subject to sum_k x_ik level_i = t, sum_i x_ik d_ir <= c_kr. Columns: x_11, x_12 ... x_IK, t."""
     servers, tenants = capacity_kr.shape[0], level_per_task_i.size
     per_server = kron(csr_array(demand_ir.T), eye_array(servers), format="csr")
     per_tenant = kron(diags_array(level_per_task_i), csr_array(np.ones((1, servers))), format="csr")

@@ -1,0 +1,263 @@
+"""From the raw results of the exact mechanisms to docs/benchmarks/exact.md and its picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perf.exact_problems import TEXTBOOK
+from perf.report import FOLDER, render_table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+RESULTS = FOLDER / "results" / "exact"
+PAGE = FOLDER / "exact.md"
+PICTURE = FOLDER / "exact.svg"
+TEMPLATE = Path(__file__).with_name("exact.template")
+
+# (mechanisms, tenants, servers, classes, resources, seconds): all of issue size; the last is what is wanted.
+GOALS = (
+    (("drfh", "tsf"), 1000, "google", 10, 2, 1.0),
+    (("drfh", "tsf"), 1000, "random", 50, 4, 5.0),
+    (("ps-dsf",), 1000, "google", 10, 2, 1.0),
+    (("ps-dsf",), 1000, "random", 50, 4, 10.0),
+    (("alpha-pf-vds",), 200, "google", 10, 2, 2.0),
+    (("drf", "dynamic-drf"), 100_000, "pool", 1, 2, 1.0),
+    (("drf", "dynamic-drf"), 100_000, "pool", 1, 4, 1.0),
+)
+CHANGE_GOAL = ("drfh", "ps-dsf"), 5.0
+START_GOAL = 0.6
+# Group, which size grows, title of the panel.
+PANELS = (
+    ("tenants", "tenants", "tenants (10 classes, 3 resources)"),
+    ("classes", "classes", "server classes (300 tenants, 3 resources)"),
+    ("resources", "resources", "resources (300 tenants, 10 classes)"),
+    ("tenants of a pool", "tenants", "tenants of one pool (3 resources)"),
+    ("servers", "of_google", "servers of 10 shapes (100 tenants, 2 resources)"),
+)
+COLOURS = {
+    "drfh": "#0072B2",
+    "tsf": "#56B4E9",
+    "ps-dsf": "#D55E00",
+    "alpha-pf-vds": "#CC79A7",
+    "per-server-drf": "#009E73",
+    "drf": "#0072B2",
+    "dynamic-drf": "#D55E00",
+    "asset-fairness": "#009E73",
+    "ceei": "#CC79A7",
+    "drbf": "#E69F00",
+}
+
+Results = Mapping[str, Any]
+Outcome = Mapping[str, Any]
+
+
+def write_page(results: Results, source: Path) -> None:
+    """Write the page and the picture."""
+    PAGE.write_text(render_page(results, source.name), encoding="utf-8")
+    draw_growth(results, PICTURE)
+
+
+def render_page(results: Results, source: str) -> str:
+    """Return the whole page. source: the name of the file with the raw results."""
+    versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
+    replacements = {
+        "@DATE@": str(results["date"])[:10],
+        "@MINUTES@": f"{results['seconds'] / 60:.0f}",
+        "@MACHINE@": "{cpu}, {cores} cores, {memory_gib} GiB, {system}".format(**results["machine"]),
+        "@VERSIONS@": versions,
+        "@SOURCE@": f"[results/exact/{source}](results/exact/{source})",
+        "@LIMIT_SECONDS@": f"{results['limits']['seconds']:.0f}",
+        "@LIMIT_GIB@": f"{results['limits']['memory_gib']:.0f}",
+        "@TABLES@": render_tables(results),
+    }
+    page = TEMPLATE.read_text(encoding="utf-8")
+    for mark, text in replacements.items():
+        page = page.replace(mark, text)
+    return page
+
+
+def render_tables(results: Results) -> str:
+    """Return all tables as Markdown."""
+    parts = [
+        ("What was wanted", render_goals(results)),
+        ("Ours and the textbook", render_sizes(results)),
+        ("Again after one change", render_changes(results)),
+        ("Start of the command line", render_start(results)),
+        *((f"Growth: {title}", render_growth(results, group, size)) for group, size, title in PANELS),
+    ]
+    return "\n\n".join(f"### {title}\n\n{table}" for title, table in parts if table)
+
+
+def render_goals(results: Results) -> str:
+    rows = [[goal, figure, "yes" if is_met else "no"] for goal, figure, is_met in find_goals(results)]
+    return render_table(["wanted", "measured", "reached"], rows)
+
+
+def find_goals(results: Results) -> Iterator[tuple[str, str, bool]]:
+    """Yield (goal, figure, whether it was reached) for each goal that this run measured."""
+    for mechanisms, tenants, servers, classes, resources, wanted in GOALS:
+        sizes = {"tenants": tenants, "servers": servers, "classes": classes, "resources": resources}
+        for mechanism in mechanisms:
+            for case in _find(results, "goals", mechanism=mechanism, solver="fairbind", **sizes):
+                what = f"{mechanism}, {describe_size(case)}, {describe_kind(case)}: below {wanted:g} s"
+                yield what, describe_seconds(case), compute_seconds(case) < wanted
+    mechanisms, factor = CHANGE_GOAL
+    for case in _find(results, "changes"):
+        if case["mechanism"] in mechanisms and "again_seconds" in case:
+            what = f"{case['mechanism']}, {describe_size(case)}, {case['change']} changed: {factor:g} x faster"
+            ratio = min(case["seconds"]) / min(case["again_seconds"])
+            yield what, f"{ratio:.1f} x", ratio >= factor
+    for start in results["start"]:
+        seconds = start["median"]
+        yield f"{start['command']}: below {START_GOAL} s", f"{seconds:.2f} s", seconds < START_GOAL
+
+
+def render_sizes(results: Results) -> str:
+    """Ours plain and with options, memory, and the textbook's program on the plain problem."""
+    rows = []
+    for case in _find(results, "goals", solver="fairbind", is_mixed=False):
+        same = {name: case[name] for name in ("mechanism", "tenants", "servers", "classes", "resources")}
+        mixed = next(_find(results, "goals", **same, solver="fairbind", is_mixed=True), {})
+        textbook = next(_find(results, "goals", **same, solver=TEXTBOOK), {})
+        ratio = compute_seconds(textbook) / compute_seconds(case)
+        rows.append(
+            [
+                case["mechanism"],
+                describe_size(case),
+                describe_seconds(case),
+                describe_seconds(mixed),
+                describe_memory(mixed if "memory_mib" in mixed else case),
+                describe_seconds(textbook),
+                describe_memory(textbook),
+                f"{ratio:,.1f}" if math.isfinite(ratio) else "",
+            ]
+        )
+    head = ["mechanism", "size", "plain", "mixed", "MiB", "textbook", "its MiB", "times ours"]
+    return render_table(head, rows)
+
+
+def render_changes(results: Results) -> str:
+    rows = [
+        [
+            case["mechanism"],
+            describe_size(case),
+            case["change"],
+            describe_seconds(case),
+            f"{min(case['again_seconds']):.3g} s" if "again_seconds" in case else "",
+            f"{min(case['seconds']) / min(case['again_seconds']):.1f}" if "again_seconds" in case else "",
+        ]
+        for case in _find(results, "changes")
+    ]
+    return render_table(["mechanism", "size", "changed", "from scratch", "again", "times faster"], rows)
+
+
+def render_start(results: Results) -> str:
+    rows = [
+        [f"`{start['command']}`", f"{min(start['seconds']):.2f} s", f"{start['median']:.2f} s"]
+        for start in results["start"]
+    ]
+    return render_table(["command", "best", "median"], rows)
+
+
+def render_growth(results: Results, group: str, size: str) -> str:
+    """A row a mechanism, a column a size, and the exponent between the last two sizes that were measured."""
+    lines = dict(_find_lines(results, group, size))
+    sizes = sorted({each for points in lines.values() for each, _ in points})
+    rows = []
+    for (mechanism, solver), points in lines.items():
+        seconds = dict(points)
+        name = mechanism if solver != TEXTBOOK else f"{mechanism} by the textbook"
+        known = [(each, value) for each, value in points if math.isfinite(value)]
+        exponent = ""
+        if len(known) > 1:
+            (small, fast), (large, slow) = known[-2:]
+            exponent = f"{math.log(slow / fast) / math.log(large / small):.1f}"
+        rows.append([name, *(_format_seconds(seconds.get(each)) for each in sizes), exponent])
+    return render_table(["mechanism", *(f"{each:,}" for each in sizes), "last exponent"], rows)
+
+
+def draw_growth(results: Results, path: Path) -> None:
+    """Write the picture: seconds against each size, both logarithmic."""
+    import matplotlib as mpl  # noqa: PLC0415  slow, and only for this
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    with mpl.rc_context({"svg.hashsalt": "fairbind", "svg.fonttype": "none", "font.size": 9}):
+        figure = Figure(figsize=(10.0, 9.0), layout="constrained")
+        grid: Any = figure.subplots(3, 2)
+        panels: list[Axes] = list(grid.flat)
+        for panel, (group, size, title) in zip(panels, PANELS, strict=False):
+            _draw_panel(panel, dict(_find_lines(results, group, size)), title)
+        for unused in panels[len(PANELS) :]:
+            unused.set_axis_off()
+        figure.savefig(path, metadata={"Date": None})
+
+
+def _draw_panel(panel: Axes, lines: Mapping[tuple[str, str], Sequence[tuple[int, float]]], title: str) -> None:
+    for (mechanism, solver), points in lines.items():
+        known = [point for point in points if math.isfinite(point[1])]
+        name = mechanism if solver != TEXTBOOK else f"{mechanism} by the textbook"
+        style = "--" if solver == TEXTBOOK else "-"
+        panel.plot(*zip(*known, strict=True), style, marker="o", markersize=3, color=COLOURS[mechanism], label=name)
+    panel.set(xscale="log", yscale="log", xlabel=title, ylabel="seconds")
+    panel.grid(visible=True, which="major", linewidth=0.3)
+    if lines:
+        panel.legend(fontsize=7, frameon=False)
+
+
+def _find_lines(
+    results: Results, group: str, size: str
+) -> Iterator[tuple[tuple[str, str], Sequence[tuple[int, float]]]]:
+    """Yield ((mechanism, solver), its sizes with their seconds; infinite where there was no answer)."""
+    cases = list(_find(results, group))
+    for line in dict.fromkeys((case["mechanism"], case["solver"]) for case in cases):
+        points = [(case[size], compute_seconds(case)) for case in cases if (case["mechanism"], case["solver"]) == line]
+        if any(math.isfinite(seconds) for _, seconds in points):
+            yield line, sorted(points)
+
+
+def _find(results: Results, group: str, **wanted: object) -> Iterator[Outcome]:
+    for case in results["cases"]:
+        if case["group"] == group and all(case[name] == value for name, value in wanted.items()):
+            yield case
+
+
+def compute_seconds(case: Outcome) -> float:
+    """Return the best run, without the first one (it imports) if there are others; infinite if none ended."""
+    seconds = case.get("seconds", [])
+    return min(seconds[1:] or seconds, default=math.inf)
+
+
+def describe_seconds(case: Outcome) -> str:
+    """Return the seconds, or why there are none; nothing if it was not measured."""
+    if not case:
+        return ""
+    return _format_seconds(compute_seconds(case)) if case["status"] == "optimal" else str(case["status"])
+
+
+def describe_memory(case: Outcome) -> str:
+    """Return the largest memory of the process."""
+    return f"{case['memory_mib']:,.0f}" if "memory_mib" in case else ""
+
+
+def describe_size(case: Outcome) -> str:
+    """Return tenants and servers in words."""
+    servers = {
+        "pool": f"one pool, {case['resources']} resources",
+        "google": f"{case['of_google']:,} servers in 10 shapes",
+        "google singly": f"{case['of_google']:,} servers, each an entry",
+        "random": f"{case['classes']} classes, {case['resources']} resources",
+    }
+    return f"{case['tenants']:,} x {servers[case['servers']]}"
+
+
+def describe_kind(case: Outcome) -> str:
+    """Return whether the problem uses options."""
+    return "mixed" if case["is_mixed"] else "plain"
+
+
+def _format_seconds(seconds: float | None) -> str:
+    return "" if seconds is None or not math.isfinite(seconds) else f"{seconds:.3g} s"
