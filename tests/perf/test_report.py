@@ -51,6 +51,19 @@ def results() -> dict[str, Any]:
                 "cpu": CPU,
             }
         ],
+        "arrival_limits": [
+            {
+                "contender": "bare binds",
+                "nodes": 1000,
+                "reached_rate": 249.0,
+                "pods": 500,
+                "bound": 500,
+                "p50_seconds": 0.02,
+                "p99_seconds": 0.9,
+                "max_seconds": 1.0,
+                "cpu": CPU,
+            }
+        ],
         "idles": [
             {
                 "contender": "fairbind",
@@ -70,7 +83,7 @@ def test_goals_are_judged_by_the_figures(results: dict[str, Any]) -> None:
 
     assert reached["2.0 x kube-scheduler at 1,000 nodes"] == ("1.92 x", False)
     assert reached["80 % of the bare binds at 1,000 nodes"] == ("83%", True)
-    assert reached["arriving, p99 below 1 s at 1,000 nodes"] == ("1.500 s", False)
+    assert reached["arriving, p99 below 1 s at 1,000 nodes"] == ("1.500 s (bare binds: 0.900 s)", False)
     assert reached["cycle: 20,000 decisions/s at 5,000 servers, shared"] == ("25,000/s", True)
     assert reached["cycle: at most twice the cost of 100 at 5,000 servers, shared"] == ("2.40 x", False)
     assert reached["idle below 3 % of a core with 1,000 nodes and 500 pods"] == ("1.0%", True)
