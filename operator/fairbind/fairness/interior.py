@@ -19,7 +19,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from fairbind.fairness.market import Market
+from fairbind.fairness.market import Market, sum_others
 from fairbind.fairness.problem import BoolArray, FloatArray
 
 BACK_OFF = 0.995  # how far a step goes towards the first value that would become 0
@@ -41,7 +41,6 @@ class Equilibrium:
 
     part_ki: FloatArray
     price_kr: FloatArray
-    surplus_ki: FloatArray
     relief_i: FloatArray
     gap: float
     steps: int
@@ -108,9 +107,7 @@ class _Newton:
         self.totals_i = market.get_totals(point.part_ki)
         self.flatness_i = 1 / (point.worth_i / self.totals_i + point.relief_i / point.room_i)
         self.pivot_i = self.flatness_i + pull_ki.sum(axis=0)
-        others_ki = self.pivot_i - pull_ki
-        pull_ki[self.main_i, self.tenants] = 0.0
-        others_ki[self.main_i, self.tenants] = self.flatness_i + pull_ki.sum(axis=0)
+        others_ki = self.flatness_i + sum_others(pull_ki)
 
         self.per_price_kri = system.get_cost_slopes(point.price_kr)
         loads = (market.load_kri * self.gain_ease_ki[:, None, :]).reshape(servers * slots, -1)
@@ -276,8 +273,20 @@ def find_equilibrium(market: Market, *, gap: float = 1e-14) -> Equilibrium:
             point = _take_step(system, point, residual, present, worst)
         except np.linalg.LinAlgError:
             break
-    price_kr = best.price_kr ** (1 / np.minimum(system.power_k, 1.0))[:, None]
-    return Equilibrium(best.part_ki, price_kr, best.surplus_ki, best.relief_i, best_gap, step_number)
+    return _round_off(system, best, best_gap, step_number)
+
+
+def _round_off(system: _System, point: _Point, gap: float, steps: int) -> Equilibrium:
+    """Return the equilibrium: of each pair that must have a 0, the smaller one (in its own unit) is set to 0."""
+    market = system.market
+    cost_ki = system.get_costs(point.price_kr)
+    spent_ki = point.part_ki * cost_ki**2
+    part_ki = np.where(spent_ki > point.surplus_ki * market.weight_i, point.part_ki, 0.0)
+    is_lost_i = ~(part_ki > 0).any(axis=0)
+    part_ki[:, is_lost_i] = point.part_ki[:, is_lost_i]
+    price_kr = np.where(point.price_kr > point.slack_kr * system.aim_kr, point.price_kr, 0.0)
+    price_kr **= (1 / np.minimum(system.power_k, 1.0))[:, None]
+    return Equilibrium(part_ki, price_kr, point.relief_i, gap, steps)
 
 
 def _take_step(system: _System, point: _Point, residual: _Residual, present: float, worst: float) -> _Point:

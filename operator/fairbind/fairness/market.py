@@ -93,6 +93,20 @@ def compute_costs(market: Market, price_kr: FloatArray) -> FloatArray:
     return costs_ki
 
 
+def sum_others(value_ki: FloatArray) -> FloatArray:
+    """Return, for each server and tenant, the sum over the other servers. Values are >= 0; none is lost to rounding.
+
+    >>> sum_others(np.array([[1e20, 1.0], [3.0, 2.0]])).tolist()
+    [[3.0, 2.0], [1e+20, 1.0]]
+    """
+    largest_i, tenants = value_ki.argmax(axis=0), np.arange(value_ki.shape[1])
+    rest_ki = value_ki.copy()
+    rest_ki[largest_i, tenants] = 0.0
+    others_ki: FloatArray = value_ki.sum(axis=0) - value_ki
+    others_ki[largest_i, tenants] = rest_ki.sum(axis=0)
+    return others_ki
+
+
 def with_loads(market: Market, load_kri: FloatArray) -> Market:
     """Return the market with other loads, at plain prices (p = 1)."""
     return replace(market, load_kri=load_kri, exponent_k=np.ones_like(market.exponent_k))

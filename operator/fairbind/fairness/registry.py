@@ -15,6 +15,7 @@ from fairbind.fairness.drfh import DRFH
 from fairbind.fairness.dynamic_drf import DYNAMIC_DRF
 from fairbind.fairness.mechanism import Mechanism
 from fairbind.fairness.per_server_drf import PER_SERVER_DRF
+from fairbind.fairness.ps_dsf import PS_DSF
 from fairbind.fairness.tsf import TSF
 
 _ALL = (
@@ -24,6 +25,7 @@ _ALL = (
     TSF,
     ASSET_FAIRNESS,
     CEEI,
+    PS_DSF,
     DYNAMIC_DRF,
     DRBF,
 )
