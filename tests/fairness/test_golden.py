@@ -2,8 +2,9 @@
 
 A file is one problem, one mechanism and what must come out: `expected` has some of `totals`, `tasks`,
 `dominantShares`, `held` (amounts), `utilization` and `unused` (of the pool), `virtualDominantShares`, `monopoly` (tasks
-of a tenant that has all servers to itself) and `evenSplitShares` (the dominant share of an even part of each server).
-Numbers may be fractions written as text. `printed` is what the paper has where that differs, and `why` says why.
+of a tenant that has all servers to itself), `evenSplitTasks` and `evenSplitShares` (what an even part of each server
+would run), `capacityParts` and `demandParts` (as parts of the totals). Numbers may be fractions written as text.
+`printed` is what the paper has where that differs, and `why` says why.
 """
 
 from __future__ import annotations
@@ -86,10 +87,28 @@ def show_virtual_dominant_shares(allocation: Allocation) -> Tree:
     return by_tenant_and(allocation.problem.server_names, allocation, shares_ik)
 
 
-def show_even_split_shares(allocation: Allocation) -> Tree:
+def compute_even_split(allocation: Allocation) -> FloatArray:
+    """Tasks on an even part of each server, shape (I,); the papers' examples have equal weights."""
     instance = reduce(allocation)
-    tasks_i = instance.gamma_ik.sum(axis=1)[instance.group_of_tenant] / len(allocation.totals_i)
-    return by_tenant(allocation, tasks_i * allocation.dominant_shares_i / allocation.totals_i)
+    tasks_i: FloatArray = instance.gamma_ik.sum(axis=1)[instance.group_of_tenant] / len(allocation.totals_i)
+    return tasks_i
+
+
+def show_even_split_shares(allocation: Allocation) -> Tree:
+    share_per_task_i = allocation.dominant_shares_i / allocation.totals_i
+    return by_tenant(allocation, compute_even_split(allocation) * share_per_task_i)
+
+
+def show_capacity_parts(allocation: Allocation) -> Tree:
+    instance, problem = reduce(allocation), allocation.problem
+    parts_kr = instance.capacity_kr[instance.class_of_server] * instance.part_of_class[:, None]
+    rows = zip(problem.server_names, parts_kr.tolist(), strict=True)
+    return {server: dict(zip(problem.resources, row, strict=True)) for server, row in rows}
+
+
+def show_demand_parts(allocation: Allocation) -> Tree:
+    instance = reduce(allocation)
+    return by_tenant_and(allocation.problem.resources, allocation, instance.demand_ir[instance.group_of_tenant])
 
 
 SHOW: Mapping[str, Callable[[Allocation], Tree]] = {
@@ -101,7 +120,10 @@ SHOW: Mapping[str, Callable[[Allocation], Tree]] = {
     "unused": show_unused,
     "monopoly": show_monopoly,
     "virtualDominantShares": show_virtual_dominant_shares,
+    "evenSplitTasks": lambda allocation: by_tenant(allocation, compute_even_split(allocation)),
     "evenSplitShares": show_even_split_shares,
+    "capacityParts": show_capacity_parts,
+    "demandParts": show_demand_parts,
 }
 
 
