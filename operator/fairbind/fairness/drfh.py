@@ -3,13 +3,13 @@
 A tenant's global dominant share is the largest part that its tasks hold of any resource of the whole cluster, wherever
 they run. DRFH makes the weighted shares lexicographically max-min fair.
 
-Paper: Wang, Liang, Li, "Multi-Resource Fair Allocation in Heterogeneous Cloud Computing Systems", TPDS 2015, section 4.1
-and equation 6; weights and finite tasks from section 5. Equation 6 asks for equal shares, which is right only when all
+Paper: Wang, Liang, Li, "Multi-Resource Fair Allocation in Heterogeneous Cloud Computing Systems", TPDS 2015, section
+4.1 and equation 6; weights and finite tasks from section 5.1. Equation 6 asks for equal shares, which is right only when all
 demands are positive, everybody may use every server and nobody runs out of tasks; here it is the first round of the
 lexicographic procedure (see `lexicographic`).
 Complexity: a linear program a round with a variable per (group, class) that matters; rounds <= distinct levels.
-Guarantees: Pareto optimality, envy-freeness, truthfulness (sections 4.1 to 4.3); no sharing incentive on servers that
-differ (section 4.5).
+Guarantees: Pareto optimality, envy-freeness, group strategy-proofness (sections 4.2 to 4.4); only the weak sharing
+incentive (section 4.5).
 
 >>> from fairbind.fairness.instance import reduce_problem
 >>> from fairbind.fairness.problem import make_problem
@@ -27,11 +27,12 @@ from fairbind.fairness.allocation import Solution
 from fairbind.fairness.instance import Instance
 from fairbind.fairness.lexicographic import certify_lexicographic, solve_lexicographic
 from fairbind.fairness.mechanism import Mechanism, Option
+from fairbind.fairness.warm import WarmStart
 
 
-def solve_drfh(instance: Instance) -> Solution:
+def solve_drfh(instance: Instance, warm: WarmStart | None = None) -> Solution:
     """Return the allocation whose weighted global dominant shares are lexicographically max-min."""
-    return solve_lexicographic(instance, instance.share_per_task_i / instance.weight_i)
+    return solve_lexicographic(instance, instance.share_per_task_i / instance.weight_i, warm)
 
 
 def certify_drfh(instance: Instance, solution: Solution) -> Mapping[str, Any]:
@@ -43,12 +44,13 @@ DRFH = Mechanism(
     id="drfh",
     name="Dominant resource fairness, heterogeneous servers",
     paper='Wang, Liang, Li, "Multi-Resource Fair Allocation in Heterogeneous Cloud Computing Systems", TPDS 2015',
-    section="3, 5, equation 6",
+    section="4.1, equation 6; 5.1",
     story=(
         "A tenant's global dominant share is the largest part that it holds of any resource of all servers together. "
         "The least weighted share is made as high as possible, then the next least, and so on; where tasks run is free."
     ),
     options=frozenset({Option.WEIGHT, Option.RESOURCE_WEIGHTS, Option.TASKS, Option.SERVERS, Option.ELIGIBLE}),
     solve=solve_drfh,
+    resolve=solve_drfh,
     certify=certify_drfh,
 )

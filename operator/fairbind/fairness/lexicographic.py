@@ -1,9 +1,9 @@
 """Lexicographic max-min: the least level as high as it can be, then the next least, and so on, on servers that differ.
 
 In each round all groups that can still rise do so together, as far as a linear program allows (`rising`). Then those
-that the program's prices show to be stuck are fixed at that level: not everybody at the level, only who pays for it. All
-placements stay free, a group that is fixed keeps its level and not its servers. A group whose tasks all run is fixed,
-too.
+that the program's prices show to be stuck are fixed at that level: not everybody at the level, only who pays for it.
+All placements stay free, a group that is fixed keeps its level and not its servers. A group whose tasks all run is
+fixed, too.
 
 The certificate is one set of prices a round, and needs nothing else from the procedure. At prices p >= 0 a task of i
 costs at least v_i wherever it is placed, so that every allocation satisfies sum_i v_i x_i <= sum(p). If that holds with
@@ -22,33 +22,38 @@ import numpy as np
 
 from fairbind.fairness.allocation import Solution
 from fairbind.fairness.instance import Instance
+from fairbind.fairness.polishing import polish
 from fairbind.fairness.problem import BoolArray, FloatArray
-from fairbind.fairness.rising import RisingProgram, compute_worth
+from fairbind.fairness.rising import RisingProgram
 from fairbind.fairness.verify import check_feasible
+from fairbind.fairness.warm import WarmStart
 from fairbind.model.errors import SolverError
 
-EQUAL = 1e-12
-POLISHING = 3
 STUCK = 1e-13  # of the largest worth: below this a group is left to rise in the next round
+EQUAL = 1e-12  # how near a level and a limit, relative to them, count as the same
 OPTIMALITY = 1e-7  # relative to a group's own level: how much more it could get before we refuse the answer
 ROUNDING = 1e-13  # of the worth of everything: what sums over all groups may lose
 
 
-def solve_lexicographic(instance: Instance, level_per_task_i: FloatArray) -> Solution:
+def solve_lexicographic(instance: Instance, level_per_task_i: FloatArray, warm: WarmStart | None = None) -> Solution:
     """Return the lexicographic max-min allocation of the levels tasks x level_per_task_i, with its prices (N, K, R)."""
-    program = RisingProgram(instance, level_per_task_i)
+    memory = warm.memory if warm is not None and warm.is_same_shape else None
+    program = RisingProgram(instance, level_per_task_i, memory)
     limit_level_i = instance.limit_i * level_per_task_i
     level_i = np.zeros(limit_level_i.shape)
     rises_i = np.ones(limit_level_i.shape, dtype=bool)
     # What an equal (weighted) part of each class would give everybody: never too much.
     level = float((instance.gamma_ik.sum(axis=1) * level_per_task_i * instance.weight_i).min())
+    if program.is_large and memory is None:
+        level = _take_advice(program, limit_level_i, level_i, rises_i, level)
     prices: list[FloatArray] = []
     tasks_ik = np.zeros(instance.usable_ik.shape)
     while rises_i.any():
         rise = program.solve(rises_i, level_i, level)
         tasks_ik = rise.tasks_ik
         worth_i = compute_worth(instance, rise.price_kr) / level_per_task_i
-        level = (rise.price_kr.sum() - worth_i[~rises_i] @ level_i[~rises_i]) / worth_i[rises_i].sum()
+        # The level that the prices prove, not the one that the solver reached, is right to rounding.
+        level = float(rise.price_kr.sum() - worth_i[~rises_i] @ level_i[~rises_i]) / float(worth_i[rises_i].sum())
         has_all_i = rises_i & (limit_level_i <= level * (1 + EQUAL))
         if has_all_i.any():
             # They ask for less than t, so the others may rise further: solve again before anybody is fixed at t.
@@ -59,40 +64,37 @@ def solve_lexicographic(instance: Instance, level_per_task_i: FloatArray) -> Sol
         level_i[stuck_i] = level
         rises_i &= ~stuck_i
         prices.append(rise.price_kr)
+    if warm is not None:
+        warm.memory = program.memory
     price_nkr = np.array(prices).reshape(-1, *instance.capacity_kr.shape)
+    is_priced_kr: BoolArray = np.asarray((price_nkr > 0).any(axis=0))
     total_i = np.minimum(level_i / level_per_task_i, instance.limit_i)
-    return Solution(polish(instance, tasks_ik, total_i, (price_nkr > 0).any(axis=0)), {"prices_nkr": price_nkr})
+    return Solution(polish(instance, tasks_ik, total_i, is_priced_kr), {"prices_nkr": price_nkr})
 
 
-def polish(instance: Instance, tasks_ik: FloatArray, total_i: FloatArray, is_priced_kr: BoolArray) -> FloatArray:
-    """Return the tasks with the totals asked for and what is priced used up, both to rounding: the program's own
+def _take_advice(
+    program: RisingProgram, limit_level_i: FloatArray, level_i: FloatArray, rises_i: BoolArray, level: float
+) -> float:
+    """Fix those who can certainly have all their tasks (in level_i and rises_i), and return the level that is near.
 
-    tolerance is 1e-10 of a class, which is much for a tenant whose weight is 1e-6 of another's.
-
-    Least squares in relative changes, solved for the multipliers of the priced rows.
+    A level that can be reached never is more than the best one, so whoever asks for less can have it.
     """
-    total_now_i = tasks_ik.sum(axis=1)
-    tasks_ik = tasks_ik * (total_i / total_now_i)[:, None]
-    rows = np.flatnonzero(is_priced_kr.ravel())
-    classes, resources = np.divmod(rows, instance.capacity_kr.shape[1])
-    need_in = total_i[:, None] * instance.demand_ir[:, resources] / instance.capacity_kr[classes, resources]
-    for _ in range(POLISHING):
-        part_ik = tasks_ik / total_i[:, None]
-        use_in = part_ik[:, classes] * need_in
-        left_n = 1 - use_in.sum(axis=0)
-        if np.abs(left_n).max(initial=0.0) < 1e-15:
-            break
-        same_class_nn = classes[:, None] == classes
-        matrix = np.where(same_class_nn, need_in.T @ use_in, 0.0) - use_in.T @ use_in
-        multiplier_n = np.linalg.lstsq(matrix, left_n, rcond=1e-14)[0]
-        change_ik = np.zeros(tasks_ik.shape)
-        np.add.at(change_ik.T, classes, (need_in * multiplier_n).T)
-        change_ik -= (use_in @ multiplier_n)[:, None]
-        if np.abs(change_ik[tasks_ik > 0]).max() > 0.5:
-            break
-        tasks_ik = tasks_ik * (1 + change_ik)
-        tasks_ik *= (total_i / tasks_ik.sum(axis=1))[:, None]
-    return tasks_ik
+    has_all_i = rises_i
+    while has_all_i.any() and rises_i.any():
+        level = program.advise(rises_i, level_i, level)
+        has_all_i = rises_i & (limit_level_i <= level)
+        level_i[has_all_i] = limit_level_i[has_all_i]
+        rises_i &= ~has_all_i
+    return level
+
+
+def compute_worth(instance: Instance, price_kr: FloatArray) -> FloatArray:
+    """Return what a task of each group costs at the cheapest of its classes, shape (I,), at prices of whole classes."""
+    unit_price_kr = np.zeros(price_kr.shape)
+    np.divide(price_kr, instance.capacity_kr, out=unit_price_kr, where=instance.capacity_kr > 0)
+    cost_ik = np.where(instance.usable_ik, instance.demand_ir @ unit_price_kr.T, np.inf)
+    worth_i: FloatArray = cost_ik.min(axis=1)
+    return worth_i
 
 
 def certify_lexicographic(

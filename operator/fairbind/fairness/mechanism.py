@@ -9,6 +9,7 @@ from typing import Any
 
 from fairbind.fairness.allocation import Solution
 from fairbind.fairness.instance import Instance
+from fairbind.fairness.warm import WarmStart
 
 
 class Option(StrEnum):
@@ -51,7 +52,8 @@ class Mechanism:
     """One way to divide. `solve` finds an answer for an instance; `certify` proves it or raises SolverError.
 
     story: the idea in a few sentences. merges_tenants: False where the order of arrival counts, so that equal tenants
-    stay apart. properties: by the ids of `fairbind.fairness.properties`, filled in by the registry.
+    stay apart. resolve: the same as solve, but may begin with what it remembers of a similar instance, and remembers this
+    one; None where that would not be faster. properties: by the ids of `fairbind.fairness.properties`, filled in by the registry.
     """
 
     id: str
@@ -63,4 +65,5 @@ class Mechanism:
     solve: Callable[[Instance], Solution]
     certify: Callable[[Instance, Solution], Mapping[str, Any]]
     merges_tenants: bool = True
+    resolve: Callable[[Instance, WarmStart], Solution] | None = None
     properties: Mapping[str, Claim] = field(default_factory=dict)

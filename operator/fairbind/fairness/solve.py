@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fairbind.fairness.allocation import Allocation
-from fairbind.fairness.instance import expand_tasks, reduce_problem
+from fairbind.fairness.allocation import Allocation, Solution
+from fairbind.fairness.instance import Instance, expand_tasks, reduce_problem
 from fairbind.fairness.mechanism import Mechanism, Option
 from fairbind.fairness.problem import BoolArray, FloatArray, Problem
 from fairbind.fairness.registry import MECHANISMS
 from fairbind.fairness.verify import check_feasible_problem
-from fairbind.model.errors import InvalidProblemError
+from fairbind.fairness.warm import WarmStart
+from fairbind.model.errors import InvalidProblemError, SolverError
 
 NOBODY = {"method": "nobody can run anything"}
 
@@ -35,10 +37,13 @@ _MEANINGS = {
 }
 
 
-def compute_allocation(problem: Problem, mechanism_id: str, *, alpha: float | None = None) -> Allocation:
+def compute_allocation(
+    problem: Problem, mechanism_id: str, *, alpha: float | None = None, warm: WarmStart | None = None
+) -> Allocation:
     """Return what the mechanism gives to whom, verified.
 
     alpha: for the servers that name none (2 where the call does not either); only for mechanisms that take it.
+    warm: what is remembered of a similar problem, and of this one afterwards; makes the answer faster, not different.
     Raises InvalidProblemError for an unknown mechanism or an option that it does not take, SolverError when no answer
     was found that can be proved right.
 
@@ -50,9 +55,9 @@ def compute_allocation(problem: Problem, mechanism_id: str, *, alpha: float | No
     check_options(problem, mechanism, alpha=alpha)
     solved = problem.pooled() if problem.is_pooled else problem
     instance = reduce_problem(solved, alpha=alpha, merges_tenants=mechanism.merges_tenants)
+    certificate: Mapping[str, Any]
     if instance.weight_i.size:
-        solution = mechanism.solve(instance)
-        certificate = mechanism.certify(instance, solution)
+        solution, certificate = _solve(problem, instance, mechanism, warm)
         tasks_ik = expand_tasks(instance, solution.tasks_ik)
     else:
         certificate = NOBODY
@@ -68,6 +73,24 @@ def compute_allocation(problem: Problem, mechanism_id: str, *, alpha: float | No
         dominant_shares_i=compute_dominant_shares(solved, totals_i),
         certificate=certificate,
     )
+
+
+def _solve(
+    problem: Problem, instance: Instance, mechanism: Mechanism, warm: WarmStart | None
+) -> tuple[Solution, Mapping[str, Any]]:
+    """Return the mechanism's answer and its certificate; if a warm start led nowhere, those from nothing."""
+    if warm is not None and mechanism.resolve is not None:
+        warm.begin(mechanism.id, problem, instance)
+        was_cold = warm.memory is None
+        try:
+            solution = mechanism.resolve(instance, warm)
+            return solution, mechanism.certify(instance, solution)
+        except SolverError:
+            warm.memory = None
+            if was_cold:
+                raise
+    solution = mechanism.solve(instance)
+    return solution, mechanism.certify(instance, solution)
 
 
 def compute_dominant_shares(problem: Problem, totals_i: FloatArray) -> FloatArray:

@@ -7,8 +7,8 @@ Paper: Wang, Li, Liang, Li, "Multi-Resource Fair Sharing for Datacenter Jobs wit
 defined in section 2.2 of Khamse-Ashari et al., "An Efficient and Fair Multi-Resource Allocation Mechanism for
 Heterogeneous Servers".
 Complexity: as drfh.
-Guarantees: Pareto optimality and envy-freeness. The sharing incentive holds when everybody may use every server, and can
-fail when not, although the latter paper's table 1 does not say so.
+Guarantees: Pareto optimality and envy-freeness. The sharing incentive holds when everybody may use every server, and
+can fail when not, although the latter paper's table 1 does not say so.
 
 >>> from fairbind.fairness.instance import reduce_problem
 >>> from fairbind.fairness.problem import make_problem
@@ -26,11 +26,12 @@ from fairbind.fairness.allocation import Solution
 from fairbind.fairness.instance import Instance
 from fairbind.fairness.lexicographic import certify_lexicographic, solve_lexicographic
 from fairbind.fairness.mechanism import Mechanism, Option
+from fairbind.fairness.warm import WarmStart
 
 
-def solve_tsf(instance: Instance) -> Solution:
+def solve_tsf(instance: Instance, warm: WarmStart | None = None) -> Solution:
     """Return the allocation whose weighted task shares are lexicographically max-min."""
-    return solve_lexicographic(instance, 1 / (instance.monopoly_i * instance.weight_i))
+    return solve_lexicographic(instance, 1 / (instance.monopoly_i * instance.weight_i), warm)
 
 
 def certify_tsf(instance: Instance, solution: Solution) -> Mapping[str, Any]:
@@ -49,5 +50,6 @@ TSF = Mechanism(
     ),
     options=frozenset({Option.WEIGHT, Option.TASKS, Option.SERVERS, Option.ELIGIBLE}),
     solve=solve_tsf,
+    resolve=solve_tsf,
     certify=certify_tsf,
 )
