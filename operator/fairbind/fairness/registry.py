@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from fairbind.fairness.alpha_pf_vds import ALPHA_PF_VDS
 from fairbind.fairness.asset_fairness import ASSET_FAIRNESS
 from fairbind.fairness.ceei import CEEI
 from fairbind.fairness.claims import CLAIMS
@@ -26,6 +27,7 @@ _ALL = (
     ASSET_FAIRNESS,
     CEEI,
     PS_DSF,
+    ALPHA_PF_VDS,
     DYNAMIC_DRF,
     DRBF,
 )

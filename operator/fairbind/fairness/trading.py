@@ -51,20 +51,20 @@ def _find_amounts(market: Market, rough: Division) -> tuple[IntArray, FloatArray
     the other slots is gone, and so on. Tenants are treated by the set of slots that they need.
     """
     servers, slots, _ = market.load_kri.shape
-    stop_ki, _ = find_stops(market, rough.level_kr)
+    stop_ki: IntArray = find_stops(market, rough.level_kr)[0]
     amount_kr = np.ones((servers, slots))
     for k in range(servers):
-        pending: BoolArray = np.asarray(market.gain_ki[k] > 0)
+        pending = market.usable_ki[k]
         room_r = np.ones(slots)
         while pending.any():
             stop = _find_next_full(market.load_kri[k], rough.part_ki[k], rough.level_kr[k], pending, room_r)
-            members = pending & (market.load_kri[k, stop] > 0)
+            members = np.flatnonzero(pending & (market.load_kri[k, stop] > 0))
             taken_r = market.load_kri[k][:, members] @ rough.part_ki[k, members]
             growth = max(room_r[stop], 0.0) / taken_r[stop] if taken_r[stop] > 0 else 1.0
             amount_kr[k, stop] = max(growth * rough.part_ki[k, members].sum(), LEAST)
             stop_ki[k, members] = stop
             room_r -= growth * taken_r
-            pending &= ~members
+            pending[members] = False
     return stop_ki, amount_kr
 
 
@@ -72,12 +72,12 @@ def _find_next_full(
     load_ri: FloatArray, part_i: FloatArray, level_r: FloatArray, pending: BoolArray, room_r: FloatArray
 ) -> int:
     """Return which slot to fill next: of those that users of the lowest slot need, the one that they overfill most."""
-    needed_r = (load_ri[:, pending] > 0).any(axis=1)
+    needed_r: BoolArray = np.any(load_ri[:, pending] > 0, axis=1)
     lowest = int(np.where(needed_r, level_r, np.inf).argmin())
     if not needed_r[lowest] or np.isinf(level_r[lowest]):
         used_r = load_ri[:, pending] @ part_i[pending]
         return int(np.where(needed_r, used_r / np.maximum(room_r, LEAST), -1.0).argmax())
-    members = pending & (load_ri[lowest] > 0)
+    members = np.flatnonzero(pending & (load_ri[lowest] > 0))
     used_r = load_ri[:, members] @ part_i[members]
     ratio_r = used_r / np.maximum(room_r, LEAST)
     fullest = int(ratio_r.argmax())
