@@ -44,6 +44,7 @@ _AMOUNT = f"0 or a number {_RANGE}"
 _POSITIVE = f"a number {_RANGE}"
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _MAX_SHOWN = 60  # characters of a value in a message
+_MAX_LISTED = 300  # characters of all known names
 
 
 def parse_problem(document: object) -> Problem:
@@ -351,11 +352,12 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
     ('; did you mean memory?', '; known are cpu, memory')
     """
     names = list(known)
-    near = difflib.get_close_matches(name[:_MAX_SHOWN], names, n=1) if len(name) <= 2 * _MAX_SHOWN else []
+    near = difflib.get_close_matches(name, names, n=1) if len(name) <= _MAX_SHOWN else []
+    near = near or [known_name for known_name in names if name and name in known_name]
     if near:
         return f"; did you mean {_show_name(near[0])}?"
     shown = ", ".join(_show_name(known_name) for known_name in names)
-    return f"; known are {shown}" if len(shown) <= 4 * _MAX_SHOWN else ""
+    return f"; known are {shown}" if len(shown) <= _MAX_LISTED else ""
 
 
 def _show_name(name: str) -> str:

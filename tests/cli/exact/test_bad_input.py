@@ -274,7 +274,8 @@ def test_a_problem_that_no_mechanism_takes(terminal: Terminal) -> None:
     document = document_with("servers[0].alpha", 2, document_with("expectedTenants", 5, SERVERS))
     told = terminal.be_refused("compare", terminal.write(document))
 
-    assert told.startswith("no mechanism takes this problem: ")
+    assert told.startswith("no mechanism takes all that this problem asks for: ")
+    assert "servers: not for drf, " in told
 
 
 def test_a_traceback_is_shown_only_with_debug(terminal: Terminal) -> None:
@@ -315,7 +316,7 @@ PROCESS = [sys.executable, "-m", "fairbind", "allocate", "--mechanism", "drf"]
     ids=["brackets", "dashes", "1e999", "cut off", "not UTF-8"],
 )
 def test_a_real_process_with_bad_input(typed: bytes, message: str) -> None:
-    done = subprocess.run([*PROCESS, "-"], input=typed, capture_output=True, timeout=60, check=False)
+    done = subprocess.run([*PROCESS, "-"], input=typed, capture_output=True, timeout=300, check=False)
     told = check_refused(Outcome(done.returncode, done.stdout.decode(), done.stderr.decode()))
 
     assert told.startswith(message)
@@ -324,13 +325,15 @@ def test_a_real_process_with_bad_input(typed: bytes, message: str) -> None:
 def test_a_real_process_without_standard_input(tmp_path: Path) -> None:
     script = f"exec {sys.executable} -m fairbind allocate - --mechanism drf <&-"
     done = subprocess.run(
-        ["/bin/sh", "-c", script], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
+        ["/bin/sh", "-c", script], capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path
     )
 
     assert check_refused(Outcome(done.returncode, done.stdout, done.stderr)).startswith("standard input: ")
 
 
 def test_a_file_whose_name_is_not_utf8(tmp_path: Path) -> None:
-    done = subprocess.run([*PROCESS, tmp_path / "\udcff.json"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [*PROCESS, tmp_path / "\udcff.json"], capture_output=True, text=True, timeout=300, check=False
+    )
 
     assert check_refused(Outcome(done.returncode, done.stdout, done.stderr)).endswith(": no such file")

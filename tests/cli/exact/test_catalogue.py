@@ -13,19 +13,20 @@ from fairbind.fairness.registry import MECHANISMS
 def test_the_table_has_every_mechanism(terminal: Terminal, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     lines = terminal.succeed("mechanisms").out.splitlines()
-
-    assert lines[0].split() == ["id", "name", "takes"]
     starts = [line.split()[0] for line in lines[2:] if line and not line.startswith((" ", "`"))]
+
+    assert lines[0].split()[0] == "id"
     assert starts == list(MECHANISMS)
-    assert max(len(line) for line in lines) <= max(width, 90)
+    assert max(len(line) for line in lines if not line.startswith("`")) <= width
 
 
-def test_the_table_says_what_each_takes(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "300")
-    lines = {line.split()[0]: line for line in terminal.succeed("mechanisms").out.splitlines() if line}
+def test_the_table_says_what_each_takes(terminal: Terminal) -> None:
+    lines = terminal.succeed("mechanisms").out.splitlines()
 
     for name, mechanism in MECHANISMS.items():
-        kind, _, takes = lines[name].partition(mechanism.name)[2].strip().partition("; ")
+        (place,) = (place for place, line in enumerate(lines) if line.split()[:1] == [name])
+        assert lines[place].split(maxsplit=1)[1] == mechanism.name
+        kind, _, takes = lines[place + 1].strip().partition("; ")
         assert kind == ("many servers" if "servers" in mechanism.options else "one pool")
         assert set(takes.split(", ")) == mechanism.options - {"servers"}
 
@@ -43,3 +44,9 @@ def test_the_story_of_each(terminal: Terminal, mechanism: str) -> None:
     for property_id, claim in CLAIMS[mechanism].items():
         assert claim.standing.value in rows[property_id]
     assert max(len(line) for line in text.splitlines()) <= 100
+
+
+def test_the_story_tells_the_assumptions(terminal: Terminal) -> None:
+    words = " ".join(terminal.succeed("mechanisms", "drf").out.split())
+
+    assert "population-monotonicity proved if every tenant needs every resource; Ghodsi" in words

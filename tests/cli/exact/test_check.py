@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from cli.exact.typed import POOL, Document, Terminal, document_with
 from fairbind.cli.exact.check import Finding, Findings, compute_findings
-from fairbind.fairness.claims import CLAIMS
-from fairbind.fairness.mechanism import Standing
-from fairbind.fairness.properties import PROPERTIES, Witness, properties_for
+from fairbind.fairness.properties import Witness, properties_for
 from fairbind.fairness.registry import MECHANISMS
 from fairbind.model.errors import InvariantError
 
@@ -38,7 +34,7 @@ def test_what_holds_and_what_does_not(terminal: Terminal) -> None:
 
     assert sharing.split()[:2] == ["sharing-incentive", "violated"]
     assert "t1 runs 12 tasks; its slice of every server would run 15 (20 % less)" in sharing
-    assert "fails" in sharing
+    assert "fails in general" in sharing
     assert envy.split()[:2] == ["envy-freeness", "holds"]
 
 
@@ -91,28 +87,30 @@ def test_pooling_comes_before_the_check(terminal: Terminal) -> None:
     terminal.succeed("check", file, "--mechanism", "drf", "--pool")
 
 
+def violate(finding: Finding, *, is_guaranteed: bool) -> Findings:
+    witness = Witness("envy-freeness", "t envies u", 0.5)
+    return Findings("drf", (replace(finding, is_guaranteed=is_guaranteed, witness=witness),))
+
+
 def test_a_violated_proof_is_an_error_of_ours(terminal: Terminal) -> None:
     findings = compute_findings(terminal.write(POOL), "drf", ["envy-freeness"], alpha=None, pools=False, seed=0)
     findings.check_proofs()
     (finding,) = findings.found
-    assert finding.claim is not None
-    assert finding.claim.standing is Standing.PROVED
-    envious = replace(finding, witness=Witness("envy-freeness", "t envies u", 0.5))
+    assert finding.is_guaranteed
+    assert finding.standing == "proved for such problems"
 
     with pytest.raises(InvariantError, match=r"^drf: envy-freeness is proved"):
-        Findings("drf", (envious,)).check_proofs()
+        violate(finding, is_guaranteed=True).check_proofs()
+    violate(finding, is_guaranteed=False).check_proofs()
 
 
-def test_a_violation_where_the_proof_does_not_reach_is_none() -> None:
-    claim = replace(CLAIMS["drf"]["envy-freeness"], standing=Standing.FAILS)
-    finding = Finding(PROPERTIES["envy-freeness"], claim, Witness("envy-freeness", "t envies u", 0.5))
+def test_a_violated_proof_is_status_1_with_the_finding_printed(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairbind.cli.exact.check.is_guaranteed", lambda *_, **__: True)
+    words = ["--mechanism", "asset-fairness", "--property", "sharing-incentive"]
+    outcome = terminal.run("check", terminal.write(UNFAIR), *words)
 
-    Findings("drf", (finding,)).check_proofs()
-
-
-def test_witnesses_are_plain_json() -> None:
-    finding = Finding(PROPERTIES["envy-freeness"], None, Witness("envy-freeness", "x", 1.0, {"by": 0.5}))
-    document = json.loads(Findings("drf", (finding,)).to_json())
-
-    assert document["properties"][0]["witness"]["evidence"] == {"by": 0.5}
-    assert np.isfinite(document["properties"][0]["witness"]["size"])
+    assert outcome.status == 1
+    assert "t1 runs 12 tasks" in outcome.out
+    assert outcome.err.startswith("fairbind: asset-fairness: sharing-incentive is proved, and yet violated here")

@@ -108,7 +108,8 @@ def test_shares_are_compared_by_weight(terminal: Terminal) -> None:
     words = ["compare", terminal.write(document), "--mechanism", "drf", "--mechanism", "drfh"]
     rows = rows_of(terminal.succeed(*words).out)
 
-    assert rows["shares/Jain's index of share / weight"] == ["1.0000", "1.0000"]
+    assert rows["shares / weight/Jain's index"] == ["1.0000", "1.0000"]
+    assert rows["shares / weight/least"] < rows["shares/sum"]
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 200])

@@ -12,7 +12,6 @@ from fairbind.cli.exact.tables import (
     format_numbers,
     format_percents,
     lay_out,
-    lay_out_blocks,
     lay_out_wrapped,
     measure,
     write_text,
@@ -46,20 +45,6 @@ def test_columns_are_aligned_whatever_the_script() -> None:
     lines = lay_out([["tenant", "tasks"], ["\u4e2d\u6587", "1"], ["e\u0301", "22"]])
 
     assert {measure(line) for line in lines} == {len("tenant  tasks")}
-
-
-def test_columns_that_do_not_fit_come_below() -> None:
-    blocks = lay_out_blocks(["", "label"], [[f"head{n}", str(n)] for n in range(5)], width=20)
-
-    assert [block[0].split() for block in blocks] == [["head0", "head1"], ["head2", "head3"], ["head4"]]
-    assert all(block[2].startswith("label") for block in blocks)
-    assert all(len(line) <= 20 for block in blocks for line in block)
-
-
-def test_a_column_wider_than_the_terminal_still_comes() -> None:
-    blocks = lay_out_blocks(["l", "l"], [["x" * 90, "1"], ["y" * 90, "2"]], width=40)
-
-    assert len(blocks) == 2
 
 
 def test_the_last_column_is_wrapped() -> None:

@@ -6,17 +6,20 @@ import textwrap
 from collections.abc import Iterator
 
 from fairbind.cli.exact.tables import find_width, lay_out_wrapped
-from fairbind.fairness.mechanism import Mechanism, Option
+from fairbind.fairness.mechanism import Mechanism, Option, Standing
 from fairbind.fairness.registry import MECHANISMS
 from fairbind.fairness.solve import get_mechanism
 
 _WIDEST_STORY = 100
+# How the assumptions of a claim read: a property that fails in general may be proved for some problems all the same.
+_CONDITIONS = {Standing.PROVED: "if", Standing.FAILS: "unless", Standing.NOT_REFUTED: "searched where"}
 
 
 def compute_list() -> str:
     """Return the table of all mechanisms."""
-    rows = [["id", "name", "takes"]]
-    rows += [[mechanism.id, mechanism.name, show_options(mechanism)] for mechanism in MECHANISMS.values()]
+    rows = [["id", "name, and what it takes"]]
+    for mechanism in MECHANISMS.values():
+        rows += [[mechanism.id, mechanism.name], ["", show_options(mechanism)]]
     lines = lay_out_wrapped(rows, width=find_width())
     return "\n".join([*lines, "", "`fairbind mechanisms ID` tells what a mechanism does, guarantees and does not."])
 
@@ -34,10 +37,11 @@ def show_options(mechanism: Mechanism) -> str:
 
 
 def _compute_story(mechanism: Mechanism, width: int) -> Iterator[str]:
-    from fairbind.fairness.claims import CLAIMS  # noqa: PLC0415 - the list does without
+    from fairbind.fairness.claims import CLAIMS, split_assumptions  # noqa: PLC0415 - the list does without
 
     yield f"{mechanism.id}: {mechanism.name}"
-    yield from textwrap.wrap(f"{mechanism.paper}, {mechanism.section}", min(width, _WIDEST_STORY))
+    where = f"section {mechanism.section}" if mechanism.section[:1].isdigit() else mechanism.section
+    yield from textwrap.wrap(f"{mechanism.paper}, {where}", min(width, _WIDEST_STORY))
     yield ""
     for paragraph in mechanism.story.split("\n\n"):
         yield from textwrap.wrap(paragraph, min(width, _WIDEST_STORY))
@@ -45,8 +49,8 @@ def _compute_story(mechanism: Mechanism, width: int) -> Iterator[str]:
     yield f"takes: {show_options(mechanism)}"
     yield ""
     rows = [["property", "standing", "why"]]
-    rows += [
-        [name, claim.standing.value, "; ".join(part for part in (claim.assumptions, claim.source) if part)]
-        for name, claim in CLAIMS[mechanism.id].items()
-    ]
+    for name, claim in CLAIMS[mechanism.id].items():
+        assumed = " and ".join(split_assumptions(claim))
+        when = [f"{_CONDITIONS[claim.standing]} {assumed}"] if assumed else []
+        rows.append([name, claim.standing.value, "; ".join(part for part in (*when, claim.source) if part)])
     yield from lay_out_wrapped(rows, width=width)

@@ -11,20 +11,26 @@ import numpy as np
 
 from fairbind.cli.exact.solving import read_problem
 from fairbind.cli.exact.tables import lay_out
-from fairbind.fairness.claims import CLAIMS
+from fairbind.fairness.claims import CLAIMS, is_guaranteed
 from fairbind.fairness.mechanism import Claim, Standing
 from fairbind.fairness.parse import suggest_name
 from fairbind.fairness.properties import PROPERTIES, Property, Witness, properties_for
 from fairbind.fairness.solve import compute_allocation, get_mechanism
 from fairbind.model.errors import InvalidProblemError, InvariantError
 
+_STANDINGS = {Standing.FAILS: "fails in general", Standing.NOT_REFUTED: "not refuted so far"}
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found out about one property. claim: what is known of the mechanism in general."""
+    """What was found out about one property.
+
+    claim: what is known of the mechanism in general. is_guaranteed: that it is proved for this very problem.
+    """
 
     about: Property
-    claim: Claim | None
+    claim: Claim
+    is_guaranteed: bool
     witness: Witness | None
 
     @property
@@ -34,13 +40,23 @@ class Finding:
             return "violated"
         return "nothing found" if self.about.is_searched else "holds"
 
+    @property
+    def standing(self) -> str:
+        """Return what was to be expected, in a few words."""
+        if self.is_guaranteed:
+            return "proved for such problems"
+        return (
+            "proved for other problems" if self.claim.standing is Standing.PROVED else _STANDINGS[self.claim.standing]
+        )
+
     def to_document(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {
             "property": self.about.id,
             "result": self.result,
-            "standing": None if self.claim is None else self.claim.standing.value,
-            "assumptions": "" if self.claim is None else self.claim.assumptions,
+            "guaranteed": self.is_guaranteed,
+            "standing": self.claim.standing.value,
+            "assumptions": self.claim.assumptions,
             "witness": None if self.witness is None else self.witness.to_document(),
         }
 
@@ -62,10 +78,9 @@ class Findings:
         return json.dumps(document, indent=2, allow_nan=False)
 
     def check_proofs(self) -> None:
-        """Raise InvariantError if something is violated here that is proved for all problems."""
+        """Raise InvariantError if something is violated that is proved for this problem."""
         for finding in self.found:
-            claim = finding.claim
-            if finding.witness and claim and claim.standing is Standing.PROVED and not claim.assumptions:
+            if finding.witness is not None and finding.is_guaranteed:
                 raise InvariantError(
                     f"{self.mechanism}: {finding.about.id} is proved, and yet violated here: please report the problem"
                 )
@@ -84,7 +99,8 @@ def compute_findings(
         # Each property gets a generator of its own, so that --property does not change what is found.
         generator = np.random.default_rng(seed)
         witness = one.find(problem, mechanism_id, allocation, alpha=alpha, generator=generator)
-        found.append(Finding(one, CLAIMS[mechanism_id].get(one.id), witness))
+        guaranteed = is_guaranteed(mechanism_id, one.id, problem, alpha=alpha)
+        found.append(Finding(one, CLAIMS[mechanism_id][one.id], guaranteed, witness))
     return Findings(mechanism.id, tuple(found))
 
 
@@ -103,8 +119,4 @@ def find_properties(mechanism_id: str, property_ids: Sequence[str]) -> Iterable[
 
 
 def _show(finding: Finding) -> list[str]:
-    claim, witness = finding.claim, finding.witness
-    general = "" if claim is None else f"in general: {claim.standing.value}"
-    if claim is not None and claim.standing is Standing.PROVED and claim.assumptions:
-        general += " if ..."
-    return [finding.about.id, finding.result, general, "" if witness is None else witness.text]
+    return [finding.about.id, finding.result, finding.standing, finding.witness.text if finding.witness else ""]

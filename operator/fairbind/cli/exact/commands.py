@@ -131,11 +131,11 @@ def check(
 ) -> None:
     """Say which properties the mechanism's answer to PROBLEM has, and who could complain where it has not.
 
-    One line a property: whether it holds here, what is known of the mechanism in general, and the witness: who envies
+    One line a property: whether it holds here, whether that was to be expected, and the witness: who envies
     whom and by how much, which allocation would be better for all, which lie pays.
 
-    The exit status is 0 whatever is found, but 1 if a property is violated that is proved without any assumption: that
-    would be an error in fairbind.
+    The exit status is 0 whatever is found, but 1 if a property is violated that is proved for such problems: that would
+    be an error in fairbind.
     """
     from fairbind.cli.exact.check import compute_findings  # noqa: PLC0415 - numpy and the mechanisms
     from fairbind.cli.exact.tables import write_text  # noqa: PLC0415 - only with an answer

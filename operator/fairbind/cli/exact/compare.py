@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from fairbind.cli.exact.solving import Summary, compute_summary, read_problem
-from fairbind.cli.exact.tables import find_width, format_numbers, format_percents, lay_out_blocks
+from fairbind.cli.exact.tables import find_width, format_numbers, format_percents, lay_out, measure
 from fairbind.fairness.allocation import Allocation
 from fairbind.fairness.mechanism import Option
 from fairbind.fairness.problem import FloatArray, Problem
@@ -73,10 +73,10 @@ class Comparison:
 
     def to_lines(self) -> str:
         """Return tables with a column for each mechanism."""
-        labels, columns, headings = _compute_columns(self.entries)
-        lines, width = [], find_width()
-        for block in lay_out_blocks(labels, columns, width=width, headings=headings):
-            lines += [*block, ""]
+        width = find_width()
+        lines = []
+        for table in _lay_out(self.entries, width):
+            lines += [*table, ""]
         for title, reasons in (("cannot take this problem", self.refused), ("failed", self.failed)):
             if reasons:
                 lines.append(f"{title}:")
@@ -121,7 +121,11 @@ def compute_comparison(source: str, mechanism_ids: Sequence[str], *, alpha: floa
 def _raise_all(refused: dict[str, str], failed: dict[str, str]) -> NoReturn:
     if failed:
         raise SolverError(f"no mechanism found a certified answer: {'; '.join(failed.values())}")
-    raise InvalidProblemError(f"no mechanism takes this problem: {'; '.join(refused.values())}")
+    fields: dict[str, list[str]] = {}
+    for mechanism_id, reason in refused.items():
+        fields.setdefault(reason.partition(": ")[0], []).append(mechanism_id)
+    reasons = "; ".join(f"{field}: not for {', '.join(mechanism_ids)}" for field, mechanism_ids in fields.items())
+    raise InvalidProblemError(f"no mechanism takes all that this problem asks for: {reasons}")
 
 
 def _compute_entry(problem: Problem, mechanism_id: str, alpha: float | None) -> Entry:
@@ -134,17 +138,26 @@ def _compute_entry(problem: Problem, mechanism_id: str, alpha: float | None) -> 
     return Entry(allocation, compute_summary(allocation), witnesses)
 
 
-def _compute_columns(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]], int]:
-    """Return the labels on the left, a column for each entry, and how many rows of both are headings."""
+def _lay_out(entries: Sequence[Entry], width: int) -> list[list[str]]:
+    """Return as few tables as fit the width, with about as many mechanisms in each."""
+    for count in range(1, len(entries) + 1):
+        size = -(-len(entries) // count)
+        tables = [_compute_table(entries[start : start + size]) for start in range(0, len(entries), size)]
+        if size == 1 or max(measure(line) for table in tables for line in table) <= width:
+            break
+    return tables
+
+
+def _compute_table(entries: Sequence[Entry]) -> list[str]:
     names = [_break_name(entry.allocation.mechanism) for entry in entries]
     headings = max(len(name) for name in names)
     labels = [""] * headings
     columns = [[""] * (headings - len(name)) + name for name in names]
     for title, section in _compute_sections(entries):
-        labels += [title, *section.labels]
+        labels += [title, *(f"  {label}" for label in section.labels)]
         for column, cells in zip(columns, section.columns, strict=True):
             column += ["", *cells]
-    return labels, columns, headings
+    return lay_out(list(zip(labels, *columns, strict=True)), headings=headings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,30 +167,31 @@ class _Section:
 
 
 def _compute_sections(entries: Sequence[Entry]) -> Iterator[tuple[str, _Section]]:
-    tenants = entries[0].allocation.problem.tenant_names
-    yield "dominant share", _show_tenants(tenants, [entry.allocation.dominant_shares_i for entry in entries])
-    yield "tasks", _show_tenants(tenants, [entry.allocation.totals_i for entry in entries])
+    problem = entries[0].allocation.problem
+    yield "dominant share", _show_tenants(problem, [entry.allocation.dominant_shares_i for entry in entries])
+    yield "tasks", _show_tenants(problem, [entry.allocation.totals_i for entry in entries])
     resources = list(entries[0].summary.utilisation)
     parts = [format_percents([entry.summary.utilisation[name] for name in resources]) for entry in entries]
-    yield "used", _Section(_indent(resources), parts)
-    weights = entries[0].allocation.problem.weight_i
-    of_what = "" if (weights == weights[0]).all() else " of share / weight"
-    numbers = [[entry.summary.total, entry.summary.minimum, entry.summary.jain] for entry in entries]
-    yield "shares", _Section(_indent(["sum", f"least{of_what}", f"Jain's index{of_what}"]), _format_rows(numbers))
-    looked_for = [one for one in PROPERTIES if any(one in entry.witnesses for entry in entries)]
-    yield (
-        "property",
-        _Section(_indent(looked_for), [[_show_witness(entry, one) for one in looked_for] for entry in entries]),
-    )
+    yield "used", _Section(resources, parts)
+    totals = _format_rows([[entry.summary.total] for entry in entries])
+    levels = _format_rows([[entry.summary.minimum, entry.summary.jain] for entry in entries])
+    if (problem.weight_i == problem.weight_i[0]).all():
+        together = [total + level for total, level in zip(totals, levels, strict=True)]
+        yield "shares", _Section(["sum", "least", "Jain's index"], together)
+    else:
+        yield "shares", _Section(["sum"], totals)
+        yield "shares / weight", _Section(["least", "Jain's index"], levels)
+    looked_for = [name for name in PROPERTIES if any(name in entry.witnesses for entry in entries)]
+    yield "property", _Section(looked_for, [[_show_witness(entry, name) for name in looked_for] for entry in entries])
 
 
-def _show_tenants(names: Sequence[str], values_by_entry: Sequence[FloatArray]) -> _Section:
+def _show_tenants(problem: Problem, values_by_entry: Sequence[FloatArray]) -> _Section:
     columns = _format_rows([values[:MOST_TENANTS_SHOWN].tolist() for values in values_by_entry])
-    more = len(names) - MOST_TENANTS_SHOWN
-    if more <= 0:
-        return _Section(_indent(names), columns)
-    labels = [*names[:MOST_TENANTS_SHOWN], f"... and {more} more (--output json)"]
-    return _Section(_indent(labels), [[*column, ""] for column in columns])
+    labels = list(problem.tenant_names[:MOST_TENANTS_SHOWN])
+    more = len(problem.tenant_names) - len(labels)
+    if more == 0:
+        return _Section(labels, columns)
+    return _Section([*labels, f"... and {more} more (--output json)"], [[*column, ""] for column in columns])
 
 
 def _format_rows(columns: Sequence[Sequence[float]]) -> list[list[str]]:
@@ -190,10 +204,6 @@ def _show_witness(entry: Entry, property_id: str) -> str:
     if property_id not in entry.witnesses:
         return ""
     return "yes" if entry.witnesses[property_id] is None else "no"
-
-
-def _indent(labels: Iterable[str]) -> list[str]:
-    return [f"  {label}" for label in labels]
 
 
 def _break_name(mechanism_id: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Tables for a terminal: aligned columns, broken into blocks where they would not fit."""
+"""Tables for a terminal: aligned columns of text and numbers."""
 
 from __future__ import annotations
 
@@ -39,23 +39,6 @@ def lay_out(rows: Sequence[Sequence[str]], *, numbers_from: int = 1, headings: i
     if headings:
         lines.insert(headings, GAP.join("-" * width for width in widths))
     return lines
-
-
-def lay_out_blocks(
-    labels: Sequence[str], columns: Sequence[Sequence[str]], *, width: int, headings: int = 1
-) -> list[list[str]]:
-    """Return tables with the labels on the left of as many columns as fit; each column starts with its headings."""
-    room = width - max(measure(label) for label in labels)
-    blocks: list[list[Sequence[str]]] = [[]]
-    used = 0
-    for column in columns:
-        needed = len(GAP) + max(measure(cell) for cell in column)
-        if blocks[-1] and used + needed > room:
-            blocks.append([])
-            used = 0
-        blocks[-1].append(column)
-        used += needed
-    return [lay_out(list(zip(labels, *block, strict=True)), headings=headings) for block in blocks]
 
 
 def lay_out_wrapped(rows: Sequence[Sequence[str]], *, width: int) -> list[str]:
