@@ -1,6 +1,7 @@
 """Write the references that follow from the code, or check that they are what they should be.
 
-    python deploy/docs.py            write docs/reference/metrics.md and docs/reference/cli.md
+    python deploy/docs.py            write docs/reference/metrics.md, docs/reference/cli.md and what is made in
+                                     docs/mechanisms
     python deploy/docs.py --check    write nothing; exit 1 and name what differs
 
 The references of the custom resources and of the chart's values follow from YAML and are `deploy/chart.py`'s.
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+import mechanism_pages
 from fairbind.cli import EXIT_BAD_INPUT, EXIT_FAILURE, commands
 from fairbind.cli.logs import LOG_LEVELS
 from fairbind.model.overview import PENDING_REASONS
@@ -156,7 +158,11 @@ def _compute_help(command: click.Command, path: Sequence[str]) -> list[str]:
 def compute_outputs(root: Path) -> dict[Path, str]:
     """Return the text of every file, by path."""
     reference = root / "docs" / "reference"
-    return {reference / "metrics.md": compute_metrics_page(), reference / "cli.md": compute_command_page()}
+    return {
+        reference / "metrics.md": compute_metrics_page(),
+        reference / "cli.md": compute_command_page(),
+        **mechanism_pages.compute_pages(root),
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -177,7 +183,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
             print(f"wrote {name}")
-    return 1 if options.check and differing else 0
+    pictures = mechanism_pages.find_stale_pictures(options.root)
+    if options.check:
+        for name in pictures:
+            path = mechanism_pages.FOLDER / "examples" / f"{name}.svg"
+            print(f"{path} shows other numbers: run python deploy/docs.py", file=sys.stderr)
+    elif pictures:
+        mechanism_pages.draw_pictures(options.root, pictures)
+        print(f"drew the pictures of {', '.join(pictures)}")
+    return 1 if options.check and (differing or pictures) else 0
 
 
 if __name__ == "__main__":
