@@ -185,9 +185,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"wrote {name}")
     pictures = mechanism_pages.find_stale_pictures(options.root)
     if options.check:
-        for name in pictures:
-            path = mechanism_pages.FOLDER / "examples" / f"{name}.svg"
-            print(f"{path} shows other numbers: run python deploy/docs.py", file=sys.stderr)
+        for mechanism in pictures:
+            picture = mechanism_pages.FOLDER / "examples" / f"{mechanism}.svg"
+            print(f"{picture} shows other numbers: run python deploy/docs.py", file=sys.stderr)
     elif pictures:
         mechanism_pages.draw_pictures(options.root, pictures)
         print(f"drew the pictures of {', '.join(pictures)}")
