@@ -36,7 +36,7 @@ optimality (some resource that it needs is used up to W_k / W for everybody), st
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import add, truediv
 from typing import Any
 
@@ -172,27 +172,43 @@ def _raise_one_kind(
     return np.array(reached_t)
 
 
-@dataclass(slots=True, eq=False)
-class _Front:
-    """The tenants of one kind that are here, as a stack of blocks with one level each, the lowest on top."""
+class _Fronts:
+    """For each kind, its tenants that are here: a stack of blocks with one level each, the lowest on top."""
 
-    kind: int
-    needs: tuple[int, ...]
-    levels: list[float] = field(default_factory=list)
-    slopes: list[Sequence[float]] = field(default_factory=list)
+    def __init__(self, kinds: int) -> None:
+        self.levels: list[list[float]] = [[] for _ in range(kinds)]
+        self.slopes: list[list[Sequence[float]]] = [[] for _ in range(kinds)]
 
-    @property
-    def next_level(self) -> float:
-        """Where the block on top meets the one below it."""
-        return self.levels[-2] if len(self.levels) > 1 else INFINITE
+    def find_lowest(self, moving: Sequence[int]) -> tuple[float, list[int]]:
+        """Return (the lowest level of these kinds, those that have it)."""
+        tops = [self.levels[kind][-1] for kind in moving]
+        level = min(tops)
+        return level, [kind for kind, top in zip(moving, tops, strict=True) if top == level]
 
-    def rise_to(self, level: float) -> None:
-        self.levels[-1] = level
-        while self.next_level <= level:
-            upper, lower = self.slopes.pop(), self.slopes.pop()
-            self.slopes.append([a + b for a, b in zip(upper, lower, strict=True)])
-            self.levels.pop()
-            self.levels[-1] = level
+    def find_ceiling(self, moving: Sequence[int], rising: Sequence[int]) -> float:
+        """Return the level at which those that rise meet somebody."""
+        others = [self.levels[kind][-1] for kind in moving if kind not in rising] if len(rising) < len(moving) else []
+        ceiling = min(others, default=INFINITE)
+        for kind in rising:
+            levels = self.levels[kind]
+            if len(levels) > 1 and levels[-2] < ceiling:
+                ceiling = levels[-2]
+        return ceiling
+
+    def add_slopes(self, rising: Sequence[int]) -> Sequence[float]:
+        """Return what those that rise use of each resource for each level."""
+        if len(rising) == 1:
+            return self.slopes[rising[0]][-1]
+        return [sum(parts) for parts in zip(*[self.slopes[kind][-1] for kind in rising], strict=True)]
+
+    def lift(self, rising: Sequence[int], level: float) -> None:
+        """Give those that rise the level; merge blocks that have the same."""
+        for kind in rising:
+            levels, slopes = self.levels[kind], self.slopes[kind]
+            levels[-1] = level
+            while len(levels) > 1 and levels[-2] <= level:
+                del levels[-2]
+                slopes.append(list(map(add, slopes.pop(), slopes.pop())))
 
 
 def _raise_kinds(
@@ -203,43 +219,45 @@ def _raise_kinds(
     needs_pr: BoolArray,
 ) -> FloatArray:
     """Return the level that each kind reaches in each step, shape (T, P), when not everybody needs every resource."""
-    fronts = [_Front(kind, tuple(np.flatnonzero(needs_r).tolist())) for kind, needs_r in enumerate(needs_pr)]
+    users_r = [frozenset(np.flatnonzero(needs_p).tolist()) for needs_p in needs_pr.T]
+    fronts = _Fronts(needs_pr.shape[0])
+    here: list[int] = []
     room = [0.0] * needs_pr.shape[1]
-    level_tp = np.zeros((len(gain_t), len(fronts)))
-    for step, (gain, newcomer) in enumerate(zip(gain_t, newcomer_t, strict=True)):
+    reached_t = []
+    for gain, newcomer in zip(gain_t, newcomer_t, strict=True):
         room = [left + gain for left in room]
         if newcomer >= 0:
-            front = fronts[kind_i[newcomer]]
-            front.levels.append(0.0)
-            front.slopes.append(slope_ir[newcomer])
-        moving = [front for front in fronts if front.levels]
+            kind = kind_i[newcomer]
+            if not fronts.levels[kind]:
+                here.append(kind)
+            fronts.levels[kind].append(0.0)
+            fronts.slopes[kind].append(slope_ir[newcomer])
+        reached_p = [0.0] * needs_pr.shape[0]
+        moving = here
         while moving:
-            level, full = _raise_lowest(moving, room)
-            stopped = [front for front in moving if full in front.needs]
-            for front in stopped:
-                level_tp[step, front.kind] = level
-            moving = [front for front in moving if full not in front.needs]
-    return level_tp
+            level, room, full = _raise_lowest(fronts, moving, room)
+            for kind in users_r[full].intersection(moving):
+                reached_p[kind] = level
+            moving = [kind for kind in moving if kind not in users_r[full]]
+        reached_t.append(reached_p)
+    return np.array(reached_t)
 
 
-def _raise_lowest(moving: Sequence[_Front], room: list[float]) -> tuple[float, int]:
-    """Raise the lowest of these until a resource is used up; return (level, that resource). Takes from the room."""
+def _raise_lowest(fronts: _Fronts, moving: Sequence[int], room: list[float]) -> tuple[float, list[float], int]:
+    """Raise the lowest of these until a resource is used up; return (level, what is left of the room, the resource)."""
     while True:
-        level = min(front.levels[-1] for front in moving)
-        rising = [front for front in moving if front.levels[-1] == level]
-        ceiling = min(
-            [front.next_level for front in rising] + [front.levels[-1] for front in moving if front.levels[-1] > level]
-        )
-        slope = [sum(parts) for parts in zip(*(front.slopes[-1] for front in rising), strict=True)]
-        rise, full = min((room[r] / slope[r], r) for r in range(len(room)) if slope[r] > 0)
+        level, rising = fronts.find_lowest(moving)
+        ceiling, slope = fronts.find_ceiling(moving, rising), fronts.add_slopes(rising)
+        rises = [left / speed if speed else INFINITE for left, speed in zip(room, slope, strict=True)]
+        rise = max(min(rises), 0.0)
         is_full = level + rise < ceiling
-        reached = level + rise if is_full else ceiling
-        for r, speed in enumerate(slope):
-            room[r] = max(room[r] - speed * (rise if is_full else ceiling - level), 0.0)
-        for front in rising:
-            front.rise_to(reached)
+        if not is_full:
+            rise = ceiling - level
+        room = [left - speed * rise for left, speed in zip(room, slope, strict=True)]
+        level = level + rise if is_full else ceiling
+        fronts.lift(rising, level)
         if is_full:
-            return reached, full
+            return level, room, rises.index(min(rises))
 
 
 def certify_dynamic_drf(instance: Instance, solution: Solution) -> Mapping[str, Any]:
