@@ -11,7 +11,7 @@ mechanisms that divide one pool; problems of the two have nothing else in common
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -38,6 +38,23 @@ class Family:
 def families_for(options: Collection[Option]) -> tuple[Family, ...]:
     """Return the families whose problems use no other than these options."""
     return tuple(family for family in FAMILIES.values() if family.options <= frozenset(options))
+
+
+def with_bottleneck(problem: Problem, resource: int = 0) -> Problem:
+    """Return the problem with demands for the other resources cut until this one is the bottleneck of every server.
+
+    What a tenant cannot use does not count; whoever does not need the resource now does, a little.
+    """
+    needs_i = problem.demand_ir[:, resource] > 0
+    some = problem.demand_ir[needs_i, resource].min(initial=1.0)
+    demand_ir = problem.demand_ir.copy()
+    demand_ir[:, resource] = np.where(needs_i, demand_ir[:, resource], some)
+    for server in np.flatnonzero(problem.capacity_kr[:, resource] > 0):
+        has_r = problem.capacity_kr[server] > 0
+        runs_i = problem.eligible_ik[:, server] & ~(demand_ir[:, ~has_r] > 0).any(axis=1)
+        most_ir = demand_ir[:, [resource]] * problem.capacity_kr[server] / problem.capacity_kr[server, resource]
+        demand_ir = np.where(runs_i[:, None] & has_r, np.minimum(demand_ir, most_ir), demand_ir)
+    return replace(problem, demand_ir=demand_ir)
 
 
 def _spread(generator: Generator, shape: tuple[int, ...], low: float, high: float) -> FloatArray:
