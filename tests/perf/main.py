@@ -52,7 +52,7 @@ YOUNG_OBJECTS = 50_000
 class Plan:
     """What is run. nodes: sizes, one control plane each; in_flight: of the bare binder.
 
-    arrival_rate: pods a second; when it is given, only arrivals are measured, for everybody at this rate.
+    arrival_rate: pods a second; with it, only arrivals are measured, in all rounds, for everybody at this rate.
     """
 
     nodes: tuple[int, ...] = (1000, 5000)
@@ -181,8 +181,9 @@ async def _measure_contenders(
             for contender in contenders if turn % 2 == 0 else contenders[::-1]:
                 is_last = turn == plan.rounds - 1
                 await _measure_turn(cluster, contender, plan, turn, figures, is_last=is_last)
-        for contender in contenders:
-            await _measure_arrivals(cluster, contender, plan, figures)
+        for turn in range(1 if plan.arrival_rate is None else plan.rounds):
+            for contender in contenders if turn % 2 == 0 else contenders[::-1]:
+                await _measure_arrivals(cluster, contender, plan, turn, figures)
     finally:
         await api.close()
 
@@ -222,14 +223,16 @@ async def _measure_turn(
             say(f"{where}: idle {figures.idles[-1].cores:.1%} of a core")
 
 
-async def _measure_arrivals(cluster: Cluster, contender: Scheduler | BareBinder, plan: Plan, figures: Figures) -> None:
+async def _measure_arrivals(
+    cluster: Cluster, contender: Scheduler | BareBinder, plan: Plan, turn: int, figures: Figures
+) -> None:
     """Measure one contender while pods arrive at half of its own rate; bare binds at half of fairbind's."""
     count = len(cluster.nodes)
     is_limit = isinstance(contender, BareBinder)
     paced_by = Fairbind.name if is_limit and Fairbind.name in plan.contenders else contender.name
     rates = [run.rate for run in figures.backlogs if (run.contender, run.nodes) == (paced_by, count)]
     rate = plan.arrival_rate or sum(rates) / len(rates) / 2
-    run_name = f"{contender.scheduler.partition('-')[0]}-a"
+    run_name = f"{contender.scheduler.partition('-')[0]}-a{turn}"
     async with removing_pods(cluster, None if isinstance(contender, BareBinder) else contender, run_name):
         if not isinstance(contender, BareBinder):
             await contender.start()

@@ -20,8 +20,11 @@ CORES = {
     "etcd": ("etcd",),
     "controllers, kwok": ("kube-controller-manager", "kwok"),
     "benchmark": ("benchmark",),
-    "machine busy": (),
 }
+FOREIGN = "all else"
+MARK = r"\*"
+DISTURBED = 0.2
+"""More than this part of the machine for programs that are no part of the benchmark disturbs a measurement."""
 
 Results = Mapping[str, Any]
 
@@ -68,7 +71,7 @@ def render_backlogs(results: Results) -> str:
             [
                 f"{nodes:,}",
                 contender,
-                ", ".join(f"{run['rate']:.0f}" for run in runs),
+                ", ".join(f"{run['rate']:.0f}{find_mark(results, run)}" for run in runs),
                 f"{rate:.0f}",
                 f"{rate / limit:.0%}" if limit else "",
                 f"{rate / theirs:.2f}" if theirs else "",
@@ -82,21 +85,37 @@ def render_backlogs(results: Results) -> str:
 def render_cpu(results: Results) -> str:
     """CPU cores in use by each process from the start to the last binding, averaged over the rounds."""
     rows = [
-        [f"{nodes:,}", contender, *render_cores([run["cpu"] for run in runs])]
+        [f"{nodes:,}", contender, *render_cores(results, [run["cpu"] for run in runs])]
         for nodes, contender, runs in group_backlogs(results)
     ]
-    return render_table(["nodes", "who", *CORES], rows)
+    return render_table(["nodes", "who", *CORES, FOREIGN], rows)
 
 
-def render_cores(uses: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return how many cores each kind of process used on average, and how busy the machine was: one cell for each."""
+def render_cores(results: Results, uses: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return how many cores each kind of process used on average, and then all others: one cell for each."""
     seconds = sum(use["seconds"] for use in uses)
     cells = [
         f"{sum(use['by_process'].get(name, 0.0) for use in uses for name in names) / seconds:.2f}"
         for names in CORES.values()
-        if names
     ]
-    return [*cells, f"{sum(use['busy'] for use in uses) / len(uses):.0%}"]
+    return [*cells, f"{sum(compute_foreign(results, use) * use['seconds'] for use in uses) / seconds:.2f}"]
+
+
+def compute_foreign(results: Results, use: Mapping[str, Any]) -> float:
+    """Return how many cores were busy with what is no part of the benchmark; the kernel's own threads count too."""
+    busy: float = use["busy"] * results["machine"]["cores"]
+    used: float = sum(use["by_process"].values()) / use["seconds"]
+    return max(0.0, busy - used)
+
+
+def is_disturbed(results: Results, run: Mapping[str, Any]) -> bool:
+    """Whether other programs took so much of the machine that the figures say little."""
+    cores: int = results["machine"]["cores"]
+    return compute_foreign(results, run["cpu"]) > DISTURBED * cores
+
+
+def find_mark(results: Results, run: Mapping[str, Any]) -> str:
+    return MARK if is_disturbed(results, run) else ""
 
 
 def render_arrivals(results: Results) -> str:
@@ -104,15 +123,15 @@ def render_arrivals(results: Results) -> str:
     rows = [
         [
             f"{run['nodes']:,}",
-            run["contender"],
+            run["contender"] + find_mark(results, run),
             f"{run['reached_rate']:.0f}",
             f"{run['bound']:,} of {run['pods']:,}",
             *(f"{run[f'{name}_seconds']:.3f}" for name in ("p50", "p99", "max")),
-            *render_cores([run["cpu"]]),
+            *render_cores(results, [run["cpu"]]),
         ]
         for run in sorted(runs, key=lambda run: (run["nodes"], RANK[run["contender"]]))
     ]
-    return render_table(["nodes", "who", "pods/s", "bound", "p50 (s)", "p99 (s)", "longest (s)", *CORES], rows)
+    return render_table(["nodes", "who", "pods/s", "bound", "p50 (s)", "p99 (s)", "longest (s)", *CORES, FOREIGN], rows)
 
 
 def render_idles(results: Results) -> str:
@@ -194,9 +213,10 @@ def find_cycle_goals(figures: Sequence[Mapping[str, Any]]) -> list[tuple[str, st
 
 
 def compute_rate(results: Results, nodes: int, contender: str) -> float:
-    """Return the mean of the rounds, pods a second; 0 when there was none."""
-    rates = [run["rate"] for run in results["backlogs"] if (run["nodes"], run["contender"]) == (nodes, contender)]
-    rates = [rate for rate in rates if not math.isnan(rate)]
+    """Return the mean of the rounds, pods a second, of the undisturbed ones if there are any; 0 without a round."""
+    runs = [run for run in results["backlogs"] if (run["nodes"], run["contender"]) == (nodes, contender)]
+    runs = [run for run in runs if not math.isnan(run["rate"])]
+    rates = [run["rate"] for run in runs if not is_disturbed(results, run)] or [run["rate"] for run in runs]
     return sum(rates) / len(rates) if rates else 0.0
 
 
