@@ -135,10 +135,15 @@ def test_a_table_reads_well(terminal: Terminal) -> None:
     assert all(len(line) <= 100 for line in lines)
 
 
-def test_a_table_of_many_servers_leaves_their_columns_out(terminal: Terminal) -> None:
+@pytest.mark.parametrize(("count", "tables"), [(2, 2), (7, 3), (40, 9), (41, 2)])
+def test_a_table_of_many_servers_fits_the_terminal(terminal: Terminal, count: int, tables: int) -> None:
     document = json.loads(json.dumps(SERVERS))
-    document["servers"] = [{"name": f"server-{k}", "capacity": {"cpu": 1 + k, "memory": 60 - k}} for k in range(50)]
+    document["servers"] = [{"name": f"server-{k}", "capacity": {"cpu": 1 + k, "memory": 60 - k}} for k in range(count)]
     outcome = terminal.succeed("allocate", terminal.write(document), "--mechanism", "drfh", "--output", "table")
+    lines = outcome.out.splitlines()
 
-    assert "too many servers for a column each" in outcome.out
-    assert all(len(line) <= 100 for line in outcome.out.splitlines())
+    assert len([line for line in lines if line.startswith("---")]) == tables
+    assert all(len(line) <= 100 for line in lines)
+    shown = [f"on server-{k}" in outcome.out for k in range(count)]
+    assert shown == [count <= 40] * count
+    assert (f"(tasks on each of {count} servers: --output json)" in lines) == (count > 40)

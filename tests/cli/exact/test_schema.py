@@ -15,9 +15,11 @@ from cli.exact.typed import POOL, SERVERS, Document, Terminal, document_with, do
 from fairbind.cli.exact.schema import PROBLEM_SCHEMA
 from fairbind.fairness import parse
 from fairbind.fairness.parse import parse_problem
+from fairbind.fairness.registry import MECHANISMS
 from fairbind.model.errors import InvalidProblemError
 
-EXAMPLES = sorted((Path(__file__).parents[3] / "docs" / "mechanisms" / "examples").glob("*.json"))
+FOLDER = Path(__file__).parents[3] / "docs" / "mechanisms" / "examples"
+EXAMPLES = sorted(path for path in FOLDER.glob("*.json") if path.stem in MECHANISMS)
 
 # What only the parser knows: which names differ, which are known, that a demand is not all zero, how many came.
 BEYOND_A_SCHEMA = (

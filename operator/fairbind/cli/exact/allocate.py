@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from fairbind.cli.exact.solving import compute_summary, compute_use, read_problem, to_document
-from fairbind.cli.exact.tables import find_width, format_numbers, format_percents, lay_out, measure
+from fairbind.cli.exact.tables import find_width, format_numbers, format_percents, lay_out, lay_out_columns, measure
 from fairbind.fairness.allocation import Allocation
 from fairbind.fairness.registry import MECHANISMS
 from fairbind.fairness.solve import compute_allocation
@@ -58,17 +58,25 @@ def _compute_tenants(allocation: Allocation, width: int) -> Iterator[str]:
     ]
     if (problem.weight_i == problem.weight_i[0]).all():
         del columns[1]
-    servers = []
-    if len(problem.server_names) > 1:
-        servers = [
-            [f"on {name}", *format_numbers(allocation.tasks_ik[:, k].tolist())]
-            for k, name in enumerate(problem.server_names[:MOST_SERVERS_SHOWN])
-        ]
-    fits = sum(2 + max(measure(cell) for cell in column) for column in columns + servers) <= width + 2
-    has_all = fits and len(problem.server_names) <= MOST_SERVERS_SHOWN
-    yield from lay_out(list(zip(*columns, *(servers if has_all else []), strict=True)))
-    if not has_all:
-        yield "(too many servers for a column each: --output json has all)"
+    if len(problem.server_names) == 1:
+        yield from lay_out(list(zip(*columns, strict=True)))
+        return
+    if len(problem.server_names) > MOST_SERVERS_SHOWN:
+        yield from lay_out(list(zip(*columns, strict=True)))
+        yield f"(tasks on each of {len(problem.server_names)} servers: --output json)"
+        return
+    servers = [
+        [f"on {name}", *format_numbers(tasks_i)]
+        for name, tasks_i in zip(problem.server_names, allocation.tasks_ik.T.tolist(), strict=True)
+    ]
+    together = lay_out(list(zip(*columns, *servers, strict=True)))
+    if measure(together[1]) <= width:
+        yield from together
+        return
+    yield from lay_out(list(zip(*columns, strict=True)))
+    for table in lay_out_columns(columns[0], servers, width=width):
+        yield ""
+        yield from table
 
 
 def _compute_servers(allocation: Allocation) -> Iterator[str]:

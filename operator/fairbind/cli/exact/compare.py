@@ -186,7 +186,9 @@ def _compute_sections(entries: Sequence[Entry]) -> Iterator[tuple[str, _Section]
 
 
 def _show_tenants(problem: Problem, values_by_entry: Sequence[FloatArray]) -> _Section:
-    columns = _format_rows([values[:MOST_TENANTS_SHOWN].tolist() for values in values_by_entry])
+    shown = [values[:MOST_TENANTS_SHOWN].tolist() for values in values_by_entry]
+    together = iter(format_numbers([value for values in shown for value in values]))
+    columns = [[next(together) for _ in values] for values in shown]
     labels = list(problem.tenant_names[:MOST_TENANTS_SHOWN])
     more = len(problem.tenant_names) - len(labels)
     if more == 0:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MOST_TENANTS: Final = 40
 MOST_ENTRIES: Final = 11
 MOST_IN_LEGEND: Final = 20
+LONGEST_IN_A_LINE: Final = 8
 
 # Okabe and Ito's colours, which readers with any colour vision can tell apart; hatches tell the next rounds apart.
 COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#666666")
@@ -100,10 +101,14 @@ def _draw_panel(panel: Axes, title: str, share_mi: FloatArray, mechanisms: Seque
     panel.set_title(title, fontsize=9, loc="left").set_parse_math(False)
     panel.set_ylabel("dominant share")
     panel.tick_params(labelleft=True)  # each panel can be read alone, though all have one scale
-    panel.set_xticks(range(len(mechanisms)), [name.replace("-", "-\n", 1) for name in mechanisms])
+    panel.set_xticks(range(len(mechanisms)), [_break_name(name) for name in mechanisms])
     panel.spines[["top", "right"]].set_visible(False)
     panel.grid(axis="y", linewidth=0.4, alpha=0.5)
     panel.set_axisbelow(True)
+
+
+def _break_name(mechanism_id: str) -> str:
+    return mechanism_id.replace("-", "-\n", 1) if len(mechanism_id) > LONGEST_IN_A_LINE else mechanism_id
 
 
 def _draw_legend(figure: Figure, bars: Sequence[Any], names: Sequence[str]) -> None:

@@ -41,6 +41,21 @@ def lay_out(rows: Sequence[Sequence[str]], *, numbers_from: int = 1, headings: i
     return lines
 
 
+def lay_out_columns(first: Sequence[str], others: Sequence[Sequence[str]], *, width: int) -> list[list[str]]:
+    """Return as few tables as fit the width, each with the first column and about as many of the others.
+
+    >>> lay_out_columns(["id", "t"], [["a", "1"], ["b", "2"], ["c", "3"]], width=8)
+    [['id  a  b', '--  -  -', 't   1  2'], ['id  c', '--  -', 't   3']]
+    """
+    for count in range(1, len(others) + 1):
+        size = -(-len(others) // count)
+        parts = [others[start : start + size] for start in range(0, len(others), size)]
+        tables = [lay_out(list(zip(first, *part, strict=True))) for part in parts]
+        if max(measure(table[1]) for table in tables) <= width:
+            break
+    return tables
+
+
 def lay_out_wrapped(rows: Sequence[Sequence[str]], *, width: int) -> list[str]:
     r"""Return the rows as lines, all to the left, the last column wrapped into the width; the first row is headings.
 
