@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -76,6 +76,24 @@ def make_case_problem(case: Case) -> Problem:
         tasks_i=tasks_i if Option.TASKS in options else None,
         eligible_ik=eligible_ik if Option.ELIGIBLE in options else None,
     )
+
+
+def change_problem(problem: Problem, change: str) -> Problem:
+    """Return the problem after the change of a case: of one tenant, or of the size of one entry."""
+    if change == "weight":
+        return replace(problem, weight_i=_change(problem.weight_i, factor=2.0))
+    if change == "demand":
+        return replace(problem, demand_ir=_change(problem.demand_ir, factor=1.1))
+    if change == "count":
+        return replace(problem, count_k=problem.count_k + (np.arange(problem.count_k.size) == 0))
+    return problem
+
+
+def _change(amounts: FloatArray, *, factor: float) -> FloatArray:
+    """Return a copy in which the fourth row (or number) is another."""
+    changed = amounts.copy()
+    changed[3] *= factor
+    return changed
 
 
 def _make_servers(case: Case, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:

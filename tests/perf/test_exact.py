@@ -10,7 +10,7 @@ import pytest
 from fairbind.fairness.registry import MECHANISMS
 from fairbind.fairness.solve import compute_allocation
 from perf.exact import make_plan, run_case
-from perf.exact_problems import GOOGLE_SERVERS, TEXTBOOK, Case, make_case_problem
+from perf.exact_problems import GOOGLE_SERVERS, TEXTBOOK, Case, change_problem, make_case_problem
 from perf.exact_report import GOALS, PAGE, PICTURE, RESULTS, draw_growth, find_goals, render_page, render_tables
 from perf.exact_textbook import NoProgramError, solve_textbook
 
@@ -84,6 +84,23 @@ def test_a_case_runs_by_itself() -> None:
     assert outcome["status"] == "optimal"
     assert outcome["certificate"]["method"] == "bottlenecks"
     assert 0 < outcome["memory_before_mib"] <= outcome["memory_mib"]
+
+
+@pytest.mark.parametrize("change", ["weight", "demand", "count"])
+def test_a_changed_problem_differs_in_one_thing(change: str) -> None:
+    problem = make_case_problem(Case("changes", "drfh", 20, "google", of_google=200, is_mixed=True))
+    changed = change_problem(problem, change)
+    arrays = {"weight": "weight_i", "demand": "demand_ir", "count": "count_k"}
+    for name, array in arrays.items():
+        rows = (getattr(problem, array) != getattr(changed, array)).reshape(getattr(problem, array).shape[0], -1)
+        assert rows.any(axis=1).sum() == (name == change)
+
+
+def test_a_change_is_solved_from_scratch_and_again() -> None:
+    outcome = run_case(Case("changes", "drfh", 20, "google", of_google=200, is_mixed=True, change="count"), limit=60)
+    assert outcome["status"] == "optimal"
+    assert len(outcome["again_seconds"]) >= 2
+    assert outcome["difference"] < 1e-6
 
 
 @pytest.mark.parametrize(
