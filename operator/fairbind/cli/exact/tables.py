@@ -61,7 +61,7 @@ def lay_out_wrapped(rows: Sequence[Sequence[str]], *, width: int) -> list[str]:
 
     >>> print("\n".join(lay_out_wrapped([["id", "takes"], ["drf", "one pool; weight, tasks"]], width=24)))
     id   takes
-    ---  -------------------
+    ---  -----------------
     drf  one pool; weight,
          tasks
     """
