@@ -1,0 +1,57 @@
+"""A certificate refuses what is not quite right: one group's tasks, a hundredth up or down, on every kind of problem.
+
+Made from the registry and the families. Also where somebody's share is a millionth of the others', because weights span
+six decades, a hundredth of its own tasks counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fairbind.fairness.allocation import Solution
+from fairbind.fairness.instance import Instance, reduce_problem
+from fairbind.fairness.registry import MECHANISMS
+from fairbind.model.errors import SolverError
+from fairness.families import FAMILIES, families_for
+
+SEEDS = range(2)
+MOST_GROUPS = 4
+
+
+def list_cases() -> Iterator[Any]:
+    for mechanism in MECHANISMS.values():
+        for family in families_for(mechanism.options):
+            yield pytest.param(mechanism.id, family.name, id=f"{mechanism.id}-{family.name}")
+
+
+def solve(mechanism_id: str, family: str, seed: int) -> tuple[Instance, Solution]:
+    mechanism = MECHANISMS[mechanism_id]
+    problem = FAMILIES[family].make(np.random.default_rng([seed, 11]))
+    instance = reduce_problem(problem, merges_tenants=mechanism.merges_tenants)
+    return instance, mechanism.solve(instance)
+
+
+@pytest.mark.parametrize(("mechanism", "family"), list(list_cases()))
+def test_a_hundredth_more_or_less_is_refused(mechanism: str, family: str) -> None:
+    for seed in SEEDS:
+        instance, solution = solve(mechanism, family, seed)
+        MECHANISMS[mechanism].certify(instance, solution)
+        present = np.flatnonzero(solution.tasks_ik.sum(axis=1) > 0)
+        for group in present[:: max(1, present.size // MOST_GROUPS)]:
+            for factor in (0.99, 1.01):
+                tasks_ik = solution.tasks_ik.copy()
+                tasks_ik[group] *= factor
+                with pytest.raises(SolverError):
+                    MECHANISMS[mechanism].certify(instance, replace(solution, tasks_ik=tasks_ik))
+
+
+@pytest.mark.parametrize(("mechanism", "family"), list(list_cases()))
+def test_giving_nothing_is_refused(mechanism: str, family: str) -> None:
+    instance, solution = solve(mechanism, family, 0)
+    with pytest.raises(SolverError):
+        MECHANISMS[mechanism].certify(instance, replace(solution, tasks_ik=np.zeros(solution.tasks_ik.shape)))
