@@ -92,7 +92,9 @@ def test_goals_are_judged_by_the_figures(results: dict[str, Any]) -> None:
 
 def test_a_disturbed_round_is_marked_and_counts_only_without_another(results: dict[str, Any]) -> None:
     disturbed = {**results["backlogs"][0], "rate": 100.0, "cpu": DISTURBED_CPU}
-    assert compute_rate({**results, "backlogs": [disturbed]}, 1000, "fairbind") == 100.0
+    alone = {**results, "backlogs": [disturbed, *results["backlogs"][1:]]}
+    assert compute_rate(alone, 1000, "fairbind") == 100.0
+    assert ("80 % of the bare binds at 1,000 nodes", r"17%\*", False) in find_goals(alone)
 
     results["backlogs"].append(disturbed)
 
