@@ -3,9 +3,10 @@
     maximise t   subject to   sum_k u_ik = part_i t (groups that rise) or part_i (others), u >= 0,
                               sum_i need_ir u_ik / c_kr <= 1 for every class and resource.
 
-u_ik is a part of class k. There are I K unknowns, but the equations of a Newton step reduce to as many as there are rows
-of capacity, or groups, whichever are fewer: everything else is diagonal, or R x R blocks. So a step costs some products
-of small matrices, and about fifteen are enough. What comes out is only used to choose what the exact method begins with.
+u_ik is a part of class k. There are I K unknowns, but the equations of a Newton step reduce to as many as there are
+rows of capacity, or groups, whichever are fewer: everything else is diagonal, or R x R blocks. So a step costs some
+products of small matrices, and about fifteen are enough. What comes out is only used to choose what the exact method
+begins with.
 
 Method: Mehrotra, "On the implementation of a primal-dual interior point method", SIAM Journal on Optimization 1992.
 """
@@ -88,7 +89,7 @@ def find_central_point(program: CentralProgram, accuracy: float) -> Point:
 
 
 def _make_start(program: CentralProgram) -> Point:
-    """Everybody spread evenly over all its classes, half of what is there used; equal prices, worths below the costs."""
+    """Everybody spread evenly over its classes, half of what is there used; equal prices, worths below the costs."""
     usable_ik, rises_i, part_i = program.usable_ik, program.rises_i, program.part_i
     amount_ik = usable_ik * (part_i / usable_ik.sum(axis=1))[:, None]
     level = 0.5 / float(program.use(amount_ik).max())
@@ -113,7 +114,7 @@ def _measure_lack(program: CentralProgram, point: Point) -> FloatArray:
 class _Newton:
     """The linear equations of a step at a point, reduced and ready to solve for several right-hand sides.
 
-    With w_ik = u / reduced cost: M dp - N dv = f, -N' dp + S dv - g dt = h, g' dv = e, where M = blocks of the classes +
+    With w_ik = u / reduced cost: M dp - N dv = f, -N' dp + S dv - g dt = h, g' dv = e, where M = blocks of classes +
     room / price, N_(kr)i = w_ik a_ikr, S = sum_k w_ik.
     """
 

@@ -4,9 +4,9 @@ A tenant's global dominant share is the largest part that its tasks hold of any 
 they run. DRFH makes the weighted shares lexicographically max-min fair.
 
 Paper: Wang, Liang, Li, "Multi-Resource Fair Allocation in Heterogeneous Cloud Computing Systems", TPDS 2015, section
-4.1 and equation 6; weights and finite tasks from section 5.1. Equation 6 asks for equal shares, which is right only when all
-demands are positive, everybody may use every server and nobody runs out of tasks; here it is the first round of the
-lexicographic procedure (see `lexicographic`).
+4.1 and equation 6; weights and finite tasks from section 5.1. Equation 6 asks for equal shares, which is right only
+when all demands are positive, everybody may use every server and nobody runs out of tasks; here it is the first round
+of the lexicographic procedure (see `lexicographic`).
 Complexity: a linear program a round with a variable per (group, class) that matters; rounds <= distinct levels.
 Guarantees: Pareto optimality, envy-freeness, group strategy-proofness (sections 4.2 to 4.4); only the weak sharing
 incentive (section 4.5).

@@ -117,7 +117,7 @@ def reduce_problem(problem: Problem, *, alpha: float | None = None, merges_tenan
     return Instance(
         capacity_kr=capacity_kr,
         demand_ir=demand_ir,
-        weight_i=weight_i / weight_i.sum(),
+        weight_i=weight_i / (weight_i.sum() or 1.0),
         limit_i=member_i * problem.tasks_i[first_tenant],
         usable_ik=usable_ik,
         gamma_ik=np.where(usable_ik, alone_ik, 0.0),
@@ -176,7 +176,8 @@ def _merge_rows(
     Rows are the same when all their numbers are equal exactly (0.0 and -0.0 are) and all packed bits are.
     """
     floats = np.concatenate([np.asarray(part, dtype=np.float64) for part in numbers], axis=1) + 0.0
-    raw = np.concatenate([np.ascontiguousarray(floats).view(np.uint8).reshape(len(names), -1), *packed], axis=1)
+    numbers_raw = np.frombuffer(floats.tobytes(), dtype=np.uint8).reshape(len(names), floats.shape[1] * floats.itemsize)
+    raw = np.concatenate([numbers_raw, *packed], axis=1)
     content = np.ascontiguousarray(raw).tobytes()
     width = raw.shape[1]
     class_of_content: dict[bytes, int] = {}

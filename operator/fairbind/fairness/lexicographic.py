@@ -52,6 +52,8 @@ def solve_lexicographic(instance: Instance, level_per_task_i: FloatArray, warm: 
         rise = program.solve(rises_i, level_i, level)
         tasks_ik = rise.tasks_ik
         worth_i = compute_worth(instance, rise.price_kr) / level_per_task_i
+        if not worth_i[rises_i].any():
+            raise SolverError("the linear program's prices let somebody rise for nothing")
         # The level that the prices prove, not the one that the solver reached, is right to rounding.
         level = float(rise.price_kr.sum() - worth_i[~rises_i] @ level_i[~rises_i]) / float(worth_i[rises_i].sum())
         has_all_i = rises_i & (limit_level_i <= level * (1 + EQUAL))

@@ -52,8 +52,9 @@ class Mechanism:
     """One way to divide. `solve` finds an answer for an instance; `certify` proves it or raises SolverError.
 
     story: the idea in a few sentences. merges_tenants: False where the order of arrival counts, so that equal tenants
-    stay apart. resolve: the same as solve, but may begin with what it remembers of a similar instance, and remembers this
-    one; None where that would not be faster. properties: by the ids of `fairbind.fairness.properties`, filled in by the registry.
+    stay apart. resolve: the same as solve, but may begin with what it remembers of a similar instance, and remembers
+    this one; None where that would not be faster. properties: by the ids of `fairbind.fairness.properties`, filled in
+    by the registry.
     """
 
     id: str

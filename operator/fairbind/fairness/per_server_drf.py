@@ -4,8 +4,8 @@ On every server the weighted dominant shares of that server rise together until 
 the naive extension of DRF to several servers that the papers compare with: simple, and wasteful, because a tenant gets
 its part of a server that suits it badly.
 
-Paper: Wang, Liang, Li, "Multi-Resource Fair Allocation in Heterogeneous Cloud Computing Systems", TPDS 2015, section 3.4
-("naive DRF extension"); DRF itself and its weights from Ghodsi et al., NSDI 2011, sections 4.1 and 4.3.
+Paper: Wang, Liang, Li, "Multi-Resource Fair Allocation in Heterogeneous Cloud Computing Systems", TPDS 2015, section
+3.4 ("naive DRF extension"); DRF itself and its weights from Ghodsi et al., NSDI 2011, sections 4.1 and 4.3.
 
 A tenant with few tasks: the papers leave open from which servers it takes them. Here all servers fill in step, the way
 servers that each run DRF at the same time do, and the tenant stops on all of them when its tasks are given out. That is
@@ -57,7 +57,7 @@ def solve_per_server_drf(instance: Instance) -> Solution:
 
 
 def compute_speed(instance: Instance) -> FloatArray:
-    """Return the tasks that raise a tenant's weighted dominant share of a class by 1, shape (I, K); 0 where unusable."""
+    """Return the tasks that raise a tenant's weighted dominant share of a class by 1, shape (I, K); 0 if unusable."""
     smallest_ik = np.full(instance.usable_ik.shape, np.inf)
     for r in range(instance.demand_ir.shape[1]):
         needs_i = instance.demand_ir[:, r] > 0

@@ -35,7 +35,7 @@ LEEWAY = 1e-11  # of a kept level: what may be lost, for a program that its own 
 HELPS = 1e-10  # a pair helps when it is cheaper by this part of what its group pays for a level
 FEW_PAIRS = 4000  # so many pairs are put into the program at once
 FIRST_PAIRS = 3  # of a group, in a large problem
-MORE_PAIRS = 4  # of a group, at a time
+MORE_PAIRS = 10  # of a group, at a time
 UNIT_RANGE = 1e3  # how far t may be from the unit of levels before the unit is changed
 ADVICE = 1e-6  # how near to the best the advice of `central` comes
 

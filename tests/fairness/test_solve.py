@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fairbind.fairness import solve
+from fairbind.fairness.allocation import Solution
+from fairbind.fairness.instance import Instance
+from fairbind.fairness.mechanism import Mechanism
+from fairbind.fairness.problem import Problem, make_problem
+from fairbind.fairness.registry import MECHANISMS
+from fairbind.fairness.solve import compute_allocation
+from fairbind.fairness.warm import WarmStart
+from fairbind.model.errors import InvalidProblemError, SolverError
+
+PLAIN: dict[str, Any] = {"capacity_kr": [[9, 18]], "demand_ir": [[1, 4], [3, 1]]}
+TWO: dict[str, Any] = {"capacity_kr": [[9, 18], [18, 9]], "demand_ir": [[1, 4], [3, 1]]}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "problem", "path"),
+    [
+        ("drf", make_problem(**TWO), "servers: mechanism drf does not take several server entries"),
+        ("drf", make_problem(**PLAIN, eligible_ik=[[1], [0]]), "tenants[1].eligible: mechanism drf"),
+        ("drf", make_problem(**PLAIN, divisible_k=[False]), "servers[0].divisible: mechanism drf"),
+        ("drf", make_problem(**PLAIN, alpha_k=[2]), "servers[0].alpha: mechanism drf does not take alpha"),
+        ("drf", make_problem(**PLAIN, expected_tenants=4), "expectedTenants: mechanism drf"),
+        (
+            "tsf",
+            make_problem(**PLAIN, resource_weight_ir=[[1, 1], [1, 2]]),
+            "tenants[1].resourceWeights: mechanism tsf",
+        ),
+        ("drfh", make_problem(**TWO, divisible_k=[True, False]), "servers[1].divisible: mechanism drfh"),
+        ("drfh", make_problem(**TWO, is_pooled=True, eligible_ik=[[1, 1], [1, 0]]), "tenants[1].eligible: everybody"),
+        (
+            "ps-dsf",
+            make_problem(**TWO, is_pooled=True, divisible_k=[True, False]),
+            "servers[1].divisible: servers of a",
+        ),
+        (
+            "alpha-pf-vds",
+            make_problem(**TWO, is_pooled=True, alpha_k=[2, np.nan]),
+            "servers[1].alpha: servers of a pool",
+        ),
+    ],
+)
+def test_an_option_that_is_not_taken_is_named(mechanism: str, problem: Problem, path: str) -> None:
+    with pytest.raises(InvalidProblemError) as caught:
+        compute_allocation(problem, mechanism)
+    assert str(caught.value).startswith(path)
+
+
+def test_what_is_the_same_for_all_is_no_option() -> None:
+    problem = make_problem(**PLAIN, weight_i=[7, 7])
+    assert compute_allocation(problem, "drf").totals_i.tolist() == pytest.approx([3, 2])
+
+
+@pytest.mark.parametrize("alpha", [0, -1, float("inf"), float("nan")])
+def test_alpha_must_be_a_positive_number(alpha: float) -> None:
+    with pytest.raises(InvalidProblemError, match="alpha"):
+        compute_allocation(make_problem(**PLAIN), "alpha-pf-vds", alpha=alpha)
+
+
+def test_alpha_is_refused_where_it_means_nothing() -> None:
+    with pytest.raises(InvalidProblemError, match=r"alpha: 2: mechanism drf does not take alpha"):
+        compute_allocation(make_problem(**PLAIN), "drf", alpha=2)
+
+
+def test_an_unknown_mechanism_is_answered_with_the_nearest() -> None:
+    with pytest.raises(InvalidProblemError, match=r"mechanism: 'drfhh' is unknown; did you mean drfh\?"):
+        compute_allocation(make_problem(**PLAIN), "drfhh")
+    with pytest.raises(InvalidProblemError, match="known are alpha-pf-vds, asset-fairness"):
+        compute_allocation(make_problem(**PLAIN), "x")
+
+
+def test_a_pool_is_the_sum_of_its_servers() -> None:
+    pooled = compute_allocation(make_problem(**TWO, is_pooled=True), "drf")
+    assert pooled.tasks_ik.shape == (2, 1)
+    one = make_problem([[27, 27]], TWO["demand_ir"])
+    np.testing.assert_allclose(pooled.totals_i, compute_allocation(one, "drf").totals_i)
+
+
+@pytest.mark.parametrize("mechanism", sorted(MECHANISMS))
+def test_nobody_can_run_anything(mechanism: str) -> None:
+    allocation = compute_allocation(make_problem([[0, 18]], [[1, 4], [3, 1]]), mechanism)
+    assert allocation.tasks_ik.tolist() == [[0], [0]]
+    assert allocation.dominant_shares_i.tolist() == [0, 0]
+    assert allocation.certificate == {"method": "nobody can run anything"}
+
+
+def test_dominant_shares_are_parts_of_everything() -> None:
+    problem = make_problem([[9, 18, 0], [18, 9, 0]], [[1, 4, 0], [3, 1, 0]], count_k=[1, 2])
+    allocation = compute_allocation(problem, "drfh")
+    totals_i = allocation.totals_i
+    np.testing.assert_allclose(allocation.dominant_shares_i, [totals_i[0] * 4 / 36, totals_i[1] * 3 / 45])
+
+
+def put_in_registry(mechanism: Mechanism, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solve, "MECHANISMS", MappingProxyType({mechanism.id: mechanism}))
+
+
+def test_an_answer_that_does_not_fit_the_problem_never_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if the mechanism's own certificate let it pass."""
+
+    def solve_too_much(instance: Instance) -> Solution:
+        return Solution(2 * MECHANISMS["drf"].solve(instance).tasks_ik)
+
+    def believe(instance: Instance, solution: Solution) -> Mapping[str, Any]:
+        del instance, solution
+        return {}
+
+    put_in_registry(replace(MECHANISMS["drf"], solve=solve_too_much, certify=believe), monkeypatch)
+    with pytest.raises(SolverError, match="exceeds"):
+        compute_allocation(make_problem(**PLAIN), "drf")
+
+
+def make_varied(seed: int) -> Problem:
+    generator = np.random.default_rng(seed)
+    demand_ir = generator.uniform(0.1, 1, (30, 3)) * (generator.random((30, 3)) < 0.7)
+    demand_ir[demand_ir.sum(axis=1) == 0] = 0.5
+    return make_problem(
+        generator.uniform(1, 8, (6, 3)),
+        demand_ir,
+        count_k=generator.integers(1, 9, 6),
+        weight_i=generator.uniform(0.5, 2, 30),
+        eligible_ik=generator.random((30, 6)) < 0.7,
+    )
+
+
+def change_weight(problem: Problem) -> Problem:
+    weight_i = problem.weight_i.copy()
+    weight_i[3] *= 2
+    return replace(problem, weight_i=weight_i)
+
+
+def change_demand(problem: Problem) -> Problem:
+    demand_ir = problem.demand_ir.copy()
+    demand_ir[5] *= [0.5, 2, 1]
+    return replace(problem, demand_ir=demand_ir)
+
+
+def change_count(problem: Problem) -> Problem:
+    count_k = problem.count_k.copy()
+    count_k[2] += 1
+    return replace(problem, count_k=count_k)
+
+
+def drop_tenant(problem: Problem) -> Problem:
+    return make_problem(
+        problem.capacity_kr,
+        problem.demand_ir[1:],
+        count_k=problem.count_k,
+        weight_i=problem.weight_i[1:],
+        eligible_ik=problem.eligible_ik[1:],
+        tenant_names=problem.tenant_names[1:],
+    )
+
+
+def change_units(problem: Problem) -> Problem:
+    return replace(problem, resources=("x", "y", "z"))
+
+
+@pytest.mark.parametrize("mechanism", ["drfh", "tsf", "drf"])
+@pytest.mark.parametrize("change", [change_weight, change_demand, change_count, drop_tenant, change_units])
+def test_a_warm_start_changes_no_answer(mechanism: str, change: Any) -> None:
+    problem = make_varied(1)
+    if mechanism == "drf":
+        problem = make_problem(problem.capacity_kr[:1], problem.demand_ir, weight_i=problem.weight_i)
+    if change is change_count and mechanism == "drf":
+        return
+    warm = WarmStart()
+    compute_allocation(problem, mechanism, warm=warm)
+    changed = change(problem) if mechanism != "drf" or change is not drop_tenant else problem
+    expected = compute_allocation(changed, mechanism)
+    for _ in range(2):
+        allocation = compute_allocation(changed, mechanism, warm=warm)
+        np.testing.assert_allclose(allocation.totals_i, expected.totals_i, rtol=1e-7)
+        assert allocation.certificate["method"] == expected.certificate["method"]
+
+
+def test_a_warm_start_that_leads_nowhere_is_forgotten() -> None:
+    problem = make_varied(2)
+    warm = WarmStart()
+    compute_allocation(problem, "drfh", warm=warm)
+    # Statuses that are no basis.
+    warm.memory.bases = [replace(basis, rows=basis.rows[::-1]) for basis in warm.memory.bases]
+    allocation = compute_allocation(change_weight(problem), "drfh", warm=warm)
+    np.testing.assert_allclose(
+        allocation.totals_i, compute_allocation(change_weight(problem), "drfh").totals_i, rtol=1e-7
+    )
+
+
+def test_a_warm_start_takes_fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[int] = []
+
+    def count(highs: Any) -> None:
+        steps.append(highs.getInfo().simplex_iteration_count)
+
+    monkeypatch.setattr("fairbind.fairness.rising.check_optimal", count)
+    problem = make_varied(3)
+    warm = WarmStart()
+    compute_allocation(problem, "drfh", warm=warm)
+    cold, steps[:] = sum(steps), []
+    compute_allocation(change_weight(problem), "drfh", warm=warm)
+    assert sum(steps) < cold / 3
