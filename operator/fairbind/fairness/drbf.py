@@ -184,7 +184,21 @@ def _solve_stage(stage: _Stage) -> tuple[FloatArray, FloatArray]:
     highs.run()
     check_optimal(highs)
     solution = highs.getSolution()
-    return np.array(solution.col_value), np.array(solution.row_dual)
+    z, price = np.array(solution.col_value), np.array(solution.row_dual)
+    return _meet_rows(stage, z, _find_priced(np.abs(price)) | stage.is_equality), price
+
+
+def _meet_rows(stage: _Stage, z: FloatArray, is_tight: BoolArray) -> FloatArray:
+    """Return z, changed as little as possible (relatively), so that it meets these rows up to rounding.
+
+    HiGHS meets them up to an absolute tolerance, which is much to a queue that has a small part in a row.
+    """
+    terms = stage.rows[is_tight] * np.abs(z)
+    size = np.abs(terms).sum(axis=1, keepdims=True)
+    missing = stage.bound[is_tight] - stage.rows[is_tight] @ z
+    change = np.linalg.lstsq(terms / size, missing / size[:, 0], rcond=None)[0]
+    met: FloatArray = z + np.abs(z) * change
+    return met
 
 
 def certify_drbf(instance: Instance, solution: Solution) -> Mapping[str, Any]:
