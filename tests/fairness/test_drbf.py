@@ -208,3 +208,20 @@ def test_many_queues_and_small_tenants() -> None:
     weight_i = np.exp(generator.uniform(-7, 7, 2_000))
     allocation = compute_allocation(make_problem([np.ones(8)], demand_ir, weight_i=weight_i), "drbf")
     assert allocation.certificate["queues"] == 8
+
+
+@pytest.mark.parametrize("seed", [61, 253])
+def test_queues_with_a_small_part_meet_their_rows_up_to_rounding(seed: int) -> None:
+    """Shares over five orders of magnitude and tasks over eleven: HiGHS' tolerance alone is a millionth of a queue."""
+    generator = np.random.default_rng(seed)
+    resources, tenants = int(generator.integers(1, 11)), int(generator.integers(1, 60))
+    demand_ir = np.exp(generator.uniform(-generator.choice([1, 5, 12]), 0, (tenants, resources)))
+    demand_ir[generator.random(demand_ir.shape) < generator.choice([0, 0.3, 0.7])] = 0
+    demand_ir[(demand_ir == 0).all(axis=1), 0] = 1
+    if generator.random() < 0.3:
+        demand_ir = np.round(demand_ir * 4) / 4
+        demand_ir[(demand_ir == 0).all(axis=1), 0] = 0.25
+    demand_ir *= 10.0 ** generator.uniform(-8, 3, (tenants, 1))
+    weight_i = np.exp(generator.uniform(-7, 7, tenants) * generator.choice([0, 1]))
+    allocation = compute_allocation(make_problem([np.ones(resources)], demand_ir, weight_i=weight_i), "drbf")
+    assert allocation.certificate["largestGap"] < 1e-12
