@@ -139,22 +139,38 @@ class World:
         """What the tenant holds in parts of its target, and then on this pool."""
         targets = self.snapshot.targets
         weighted = max((self.held[name][r] / d for r, d in self.denominators(name)), default=Fraction(0))
-        plain = weighted_by_nothing(self, name)
         if targets is None:
             return False, weighted, 0.0
-        served = [t for t in self.snapshot.tenants if targets.shares.get(t.name, 0) > 0]
+        served = [t for t in self.snapshot.tenants if any(self.target(t.name) or ())]
         unit = Fraction(1)
         if served:
-            given = sum((Fraction(targets.shares[t.name]) for t in served), Fraction(0))
+            given = sum((max(self.target(t.name) or ()) for t in served), Fraction(0))
             unit = given / sum((t.weight for t in served), Fraction(0))
-        target = targets.shares.get(name)
+        target = self.target(name)
         place = 0.0
         if pool is not None:
             known = targets.shares_by_class.get(name, ())
             place = self.place(name, pool, None if target is None else known[pool] if pool < len(known) else 0.0)
         if target is None:
             return False, weighted / unit, place
-        return (True, weighted, place) if target == 0 else (False, plain / Fraction(target), place)
+        if not any(target):
+            return True, weighted, place
+        shares = [
+            Fraction(held, total or 1) for held, total in zip(self.held[name], self.snapshot.total_r, strict=True)
+        ]
+        return False, max(share / goal for share, goal in zip(shares, target, strict=True) if goal > 0), place
+
+    def target(self, name: str) -> list[Fraction] | None:
+        """The tenant's target for each axis, 0 where a resource does not count; None for who has none."""
+        targets, counting = self.snapshot.targets, [r for r, _ in self.denominators(name)]
+        row = None if targets is None else targets.shares.get(name)
+        if targets is None or row is None:
+            return None
+        share_of = dict(zip(targets.resources, row, strict=True))
+        return [
+            Fraction(share_of.get(resource, 0)) if r in counting else Fraction(0)
+            for r, resource in enumerate(self.snapshot.resources)
+        ]
 
     def place(self, name: str, pool: int, target: float | None) -> float:
         """How far the tenant is on the pool: in parts of its target there, or of the pool when it has no target."""
@@ -289,12 +305,6 @@ def list_tasks(tenant: Tenant) -> list[tuple[int, ...]]:
     tasks = [holding.share_demand_r for holding in tenant.holdings for _ in range(holding.count)]
     rest = tuple(held - sum(demand[r] for demand in tasks) for r, held in enumerate(tenant.allocated_r))
     return [*tasks, rest] if any(rest) else tasks
-
-
-def weighted_by_nothing(world: World, name: str) -> Fraction:
-    """The tenant's dominant share."""
-    shares = [Fraction(world.held[name][r], world.snapshot.total_r[r]) for r, _ in world.denominators(name)]
-    return max(shares, default=Fraction(0))
 
 
 def rank(pool: int | None) -> int:

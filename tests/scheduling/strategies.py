@@ -137,12 +137,14 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
 def targets(draw: st.DrawFn, servers: ServerTable, sharing: tuple[Tenant, ...]) -> Targets:
     """Some tenants have none, some get nothing, some servers are new; what the classes say need not add up."""
     share = st.sampled_from([0.25, 0.25, 0.5, 0.1, 1e-6, 0.0])
-    shares = draw(st.dictionaries(st.sampled_from([t.name for t in sharing] + ["gone"]), share, max_size=4))
+    resources = tuple(draw(st.lists(st.sampled_from([*RESOURCES, "absent"]), unique=True, max_size=3)))
+    row = st.lists(share, min_size=len(resources), max_size=len(resources)).map(tuple)
+    shares = draw(st.dictionaries(st.sampled_from([t.name for t in sharing] + ["gone"]), row, max_size=4))
     class_names = draw(st.sampled_from([(), ("x",), ("x", "y"), ("x", "y", "z")]))
     if not class_names:
-        return Targets("drf", shares)
+        return Targets("drf", resources, shares)
     place = st.integers(0, len(class_names) - 1)
     class_of = draw(st.dictionaries(st.sampled_from([*servers.names, "gone"]), place, max_size=6))
-    row = st.lists(share, min_size=len(class_names), max_size=len(class_names))
-    by_class = {name: tuple(draw(row)) for name in shares}
-    return Targets("drfh", shares, class_names, class_of, by_class)
+    row = st.lists(share, min_size=len(class_names), max_size=len(class_names)).map(tuple)
+    by_class = {name: draw(row) for name in shares}
+    return Targets("drfh", resources, shares, class_names, class_of, by_class)

@@ -35,7 +35,7 @@ def with_servers(**changes: Any) -> Change:
 
 
 def with_classes(shares_by_class: dict[str, tuple[float, ...]], class_of: dict[str, int]) -> Targets:
-    return Targets("drfh", {"a": 0.5}, ("x",), class_of, shares_by_class)
+    return Targets("drfh", ("cpu",), {"a": (0.5,)}, ("x",), class_of, shares_by_class)
 
 
 CASES: list[tuple[str, Change]] = [
@@ -51,8 +51,9 @@ CASES: list[tuple[str, Change]] = [
     ("demands of holdings must have 2", with_tenant(holdings=(Holding((1,), (1, 1), 1),))),
     ("demands of holdings must have 2", with_tenant(holdings=(Holding((1, 1), (1, 1, 1), 1),))),
     ("the count -1", with_tenant(holdings=(Holding((1, 1), (1, 1), -1),))),
-    ("the share of 'a' is -0.5", lambda good: replace(good, targets=Targets("drf", {"a": -0.5}))),
-    ("the share of 'a' is nan", lambda good: replace(good, targets=Targets("drf", {"a": nan}))),
+    ("'a' has .* it needs 1 shares", lambda good: replace(good, targets=Targets("drf", ("cpu",), {"a": (-0.5,)}))),
+    ("'a' has .* it needs 1 shares", lambda good: replace(good, targets=Targets("drf", ("cpu",), {"a": (nan,)}))),
+    ("'a' has .* it needs 0 shares", lambda good: replace(good, targets=Targets("drf", (), {"a": (0.5,)}))),
     ("'a' has .* it needs 1 shares", lambda good: replace(good, targets=with_classes({"a": (0.5, 0.5)}, {}))),
     ("'a' has .* it needs 1 shares", lambda good: replace(good, targets=with_classes({"a": (inf,)}, {}))),
     ("'s' is in class 1 of 1", lambda good: replace(good, targets=with_classes({"a": (0.5,)}, {"s": 1}))),

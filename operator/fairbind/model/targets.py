@@ -14,15 +14,16 @@ class Targets:
     and they may be somewhat older than the snapshot.
 
     mechanism: its id in `fairbind.fairness.MECHANISMS`.
-    shares: the tenant's dominant share, by its name. Who is not in it has come since; zero means that it gets nothing.
+    resources: the names of those that counted. shares: what the tenant holds of each, as a part of the total, by the
+    tenant's name. Who is not in it has come since; all zeros mean that it gets nothing.
     class_names: the server classes that the mechanism told apart; empty for one that sees a single pool.
     class_of: the index in class_names of each server, by its name; a server that is not in it has come since.
-    shares_by_class: what the tenant holds on each of the classes, as a dominant share of the whole cluster. The sum may
-    exceed the tenant's share, when it holds different tasks on different classes.
+    shares_by_class: what the tenant holds on each of the classes, as a dominant share of the whole cluster.
     """
 
     mechanism: str
-    shares: Mapping[str, float]
+    resources: tuple[str, ...]
+    shares: Mapping[str, tuple[float, ...]]
     class_names: tuple[str, ...] = ()
     class_of: Mapping[str, int] = field(default_factory=dict)
     shares_by_class: Mapping[str, tuple[float, ...]] = field(default_factory=dict)

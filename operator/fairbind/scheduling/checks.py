@@ -49,12 +49,10 @@ def check_tenant(tenant: Tenant, axes: int) -> None:
 def check_targets(targets: Targets) -> None:
     """Raise InvalidProblemError when targets contradict themselves."""
     width = len(targets.class_names)
-    for name, share in targets.shares.items():
-        if not (isfinite(share) and share >= 0):
-            raise InvalidProblemError(f"targets: the share of {name!r} is {share}; it must be 0 or more")
-    for name, share_p in targets.shares_by_class.items():
-        if len(share_p) != width or not all(isfinite(share) and share >= 0 for share in share_p):
-            raise InvalidProblemError(f"targets: {name!r} has {share_p}; it needs {width} shares of 0 or more")
+    for shares, count in ((targets.shares, len(targets.resources)), (targets.shares_by_class, width)):
+        for name, row in shares.items():
+            if len(row) != count or not all(isfinite(share) and share >= 0 for share in row):
+                raise InvalidProblemError(f"targets: {name!r} has {row}; it needs {count} shares of 0 or more")
     for server, index in targets.class_of.items():
         if not 0 <= index < width:
             raise InvalidProblemError(f"targets: server {server!r} is in class {index} of {width}")

@@ -28,6 +28,7 @@ class Policy:
     mechanism: the id in `fairbind.fairness.MECHANISMS` of what it would give if tasks could be divided; None: no such.
     is_fair: False: tenants' levels do not matter, all tasks wait in one line. has_probes: it looks at two servers.
     follows_targets: it reads the snapshot's targets, which are made with that mechanism.
+    needs_detail: it reads what tenants hold task by task or server by server.
     """
 
     id: str
@@ -41,6 +42,7 @@ class Policy:
     is_fair: bool = True
     has_probes: bool = False
     follows_targets: bool = False
+    needs_detail: bool = False
 
 
 _LEAST_SHARE = "the tenant with the least weighted dominant share of the cluster's totals"
@@ -61,6 +63,7 @@ def _follow(mechanism: str, name: str, paper: str, *, has_classes: bool) -> Poli
         build_fit=BestFit,
         mechanism=mechanism,
         follows_targets=True,
+        needs_detail=True,
     )
 
 
@@ -125,6 +128,7 @@ _ENTRIES = (
         build_measure=TaskShares,
         build_fit=BestFit,
         mechanism="tsf",
+        needs_detail=True,
     ),
     Policy(
         id="asset-fairness",

@@ -1,9 +1,10 @@
 """Following targets: who lags its target most is next.
 
-A tenant's ratio is what it holds, as a dominant share of the cluster, in parts of its target. The least ratio comes
-next; on which of the target's server classes is decided by the same question there: what the tenant holds on the class,
-in parts of what the target gives it there. So the tenant comes first and the class second: a tenant that has its share,
-only elsewhere than the exact mechanism would have put it, takes nothing from others.
+A tenant's ratio is what it holds in parts of its target: the largest one over the resources, so that a tenant that has
+all that it shall have of one resource leaves the rest of that to others, however much it lacks of another. The least
+ratio comes next. On which of the target's server classes is decided by the same question there: what the tenant holds
+on the class, in parts of what the target gives it there. So the tenant comes first and the class second: a tenant that
+has its share, only elsewhere than the exact mechanism would have put it, takes nothing from others.
 
 * Nobody stops at the target. Room that is left goes on in the order of the ratios, so no task waits that would fit.
 * A class where the target gives the tenant nothing is its last choice, also servers that have come since.
@@ -14,6 +15,7 @@ only elsewhere than the exact mechanism would have put it, takes nothing from ot
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
@@ -63,8 +65,8 @@ class TargetRatios:
         self.pools = compute_target_pools(snapshot)
         self._snapshot = snapshot
         self._tenants = {tenant.name: tenant for tenant in snapshot.tenants}
-        self._targets = {} if snapshot.targets is None else snapshot.targets.shares
-        self._unit = compute_target_of_weight_one(snapshot)
+        self._targets = get_targets(snapshot)
+        self._unit = compute_target_of_weight_one(snapshot, self._targets)
         self._axes = [r for r, total in enumerate(snapshot.total_r) if total > 0 and snapshot.counts_r[r]]
         pool_k = self.pools.pool_k
         self._pool_of = {} if pool_k is None else dict(zip(snapshot.servers.names, pool_k.tolist(), strict=True))
@@ -106,9 +108,8 @@ class TargetRatios:
     def _compute_standing(self, account: Account) -> _Standing:
         total_r = self._snapshot.total_r
         target = self._targets.get(account.name)
-        if target is not None and target > 0:
-            exact = Fraction(target)
-            terms = tuple((r, exact.denominator, exact.numerator * total_r[r]) for r in self._axes)
+        if target:
+            terms = tuple((r, share.denominator, share.numerator * total_r[r]) for r, share in target.items())
         else:
             unit = self._unit if target is None else Fraction(1)
             terms = tuple(
@@ -122,7 +123,7 @@ class TargetRatios:
             target_p = (*targets.shares_by_class.get(account.name, (0.0,) * len(targets.class_names)), 0.0)
         held_pr = self._compute_held(self._tenants[account.name])
         place_p = np.array([self._compute_place(held_r, target_p, pool) for pool, held_r in enumerate(held_pr)])
-        return _Standing(terms, 0 if target != 0 else INFINITE_LEVEL, target_p, held_pr, place_p)
+        return _Standing(terms, INFINITE_LEVEL if target == {} else 0, target_p, held_pr, place_p)
 
     def _compute_held(self, tenant: Tenant) -> list[list[int]]:
         held_pr = [[0] * len(self._snapshot.resources) for _ in self.pools.amount_pr]
@@ -148,10 +149,21 @@ class TargetRatios:
         return max((held_r[r] / total_r[r] for r in self._axes), default=0.0) / target_p[pool]
 
 
-def compute_target_of_weight_one(snapshot: Snapshot) -> Fraction:
-    """Return what the targets give for a weight of 1 on average; 1 when they give nobody anything."""
-    shares = {} if snapshot.targets is None else snapshot.targets.shares
-    served = [(Fraction(shares[t.name]), t.weight) for t in snapshot.tenants if shares.get(t.name, 0) > 0]
+def get_targets(snapshot: Snapshot) -> dict[str, dict[int, Fraction]]:
+    """Return the targets above 0, by tenant and axis; a tenant whose target is nothing has an empty one."""
+    if snapshot.targets is None:
+        return {}
+    axis_of = {name: r for r, name in enumerate(snapshot.resources) if snapshot.total_r[r] > 0 and snapshot.counts_r[r]}
+    axes = [axis_of.get(name) for name in snapshot.targets.resources]
+    return {
+        name: {r: Fraction(share) for r, share in zip(axes, row, strict=True) if r is not None and share > 0}
+        for name, row in snapshot.targets.shares.items()
+    }
+
+
+def compute_target_of_weight_one(snapshot: Snapshot, targets: Mapping[str, Mapping[int, Fraction]]) -> Fraction:
+    """Return what the targets give for a weight of 1 on average, as dominant shares; 1 when nobody gets anything."""
+    served = [(max(targets[t.name].values()), t.weight) for t in snapshot.tenants if targets.get(t.name)]
     if not served:
         return Fraction(1)
     return sum((share for share, _ in served), Fraction(0)) / sum((weight for _, weight in served), Fraction(0))
