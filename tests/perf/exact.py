@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
+import resource
 import subprocess
 import sys
 import tempfile
@@ -198,15 +198,22 @@ def measure_start() -> list[dict[str, Any]]:
         commands = [["mechanisms"], *(["allocate", str(problem), "--mechanism", name] for name in ("drf", "drfh"))]
         figures = []
         for command in commands:
-            seconds = []
+            seconds, cpu_seconds = [], []
             for _ in range(START_REPEATS):
-                begin = time.perf_counter()
+                begin, cpu = time.perf_counter(), _read_children_seconds()
                 subprocess.run([fairbind, *command], check=True, stdout=subprocess.DEVNULL)
                 seconds.append(time.perf_counter() - begin)
+                cpu_seconds.append(_read_children_seconds() - cpu)
             shown = " ".join(Path(word).name for word in ["fairbind", *command])
-            figures.append({"command": shown, "seconds": seconds, "median": statistics.median(seconds)})
+            figures.append({"command": shown, "seconds": seconds, "cpu_seconds": cpu_seconds})
             print(f"{shown}: {min(seconds):.3f} s", flush=True)
     return figures
+
+
+def _read_children_seconds() -> float:
+    """Return the processor time of all processes that this one has started and that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _describe(case: Case, outcome: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from perf.exact_problems import TEXTBOOK
@@ -112,8 +113,8 @@ def find_goals(results: Results) -> Iterator[tuple[str, str, bool]]:
             ratio = min(case["seconds"]) / min(case["again_seconds"])
             yield what, f"{ratio:.1f} x", ratio >= factor
     for start in results["start"]:
-        seconds = start["median"]
-        yield f"{start['command']}: below {START_GOAL} s", f"{seconds:.2f} s", seconds < START_GOAL
+        seconds = min(start["seconds"])
+        yield f"`{start['command']}`: below {START_GOAL} s", f"{seconds:.2f} s", seconds < START_GOAL
 
 
 def render_sizes(results: Results) -> str:
@@ -156,11 +157,15 @@ def render_changes(results: Results) -> str:
 
 
 def render_start(results: Results) -> str:
+    """By the clock, from the call to the end, and the processor time in it."""
     rows = [
-        [f"`{start['command']}`", f"{min(start['seconds']):.2f} s", f"{start['median']:.2f} s"]
+        [
+            f"`{start['command']}`",
+            *(f"{figure(start[kind]):.2f} s" for kind in ("seconds", "cpu_seconds") for figure in (min, median)),
+        ]
         for start in results["start"]
     ]
-    return render_table(["command", "best", "median"], rows)
+    return render_table(["command", "best", "median", "processor time, best", "median"], rows)
 
 
 def render_growth(results: Results, group: str, size: str) -> str:

@@ -40,7 +40,7 @@ def results() -> dict[str, Any]:
         "machine": {"cpu": "Abacus", "cores": 2, "memory_gib": 24.0, "system": "Linux 6"},
         "versions": {"fairbind": "0.1.0"},
         "limits": {"seconds": 300.0, "memory_gib": 8.0},
-        "start": [{"command": "fairbind mechanisms", "seconds": [0.3, 0.9], "median": 0.7}],
+        "start": [{"command": "fairbind mechanisms", "seconds": [0.7, 0.9], "cpu_seconds": [0.5, 0.5]}],
         "cases": outcomes,
         "seconds": 600,
     }
@@ -119,7 +119,7 @@ def test_goals_are_judged_by_the_figures(results: dict[str, Any]) -> None:
     assert reached["drf, 100,000 x one pool, 2 resources, plain: below 1 s"] == ("1 s", False)
     assert reached["tsf, 1,000 x 12,583 servers in 10 shapes, mixed: below 1 s"] == ("0.01 s", True)
     assert reached["ps-dsf, 1,000 x 50 classes, 4 resources, count changed: 5 x faster"] == ("6.0 x", True)
-    assert reached["fairbind mechanisms: below 0.6 s"] == ("0.70 s", False)
+    assert reached["`fairbind mechanisms`: below 0.6 s"] == ("0.70 s", False)
 
 
 def test_page_says_all_that_was_measured(results: dict[str, Any]) -> None:
