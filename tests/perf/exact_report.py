@@ -208,9 +208,12 @@ def _draw_panel(panel: Axes, lines: Mapping[tuple[str, str], Sequence[tuple[int,
         style = "--" if solver == TEXTBOOK else "-"
         panel.plot(*zip(*known, strict=True), style, marker="o", markersize=3, color=COLOURS[mechanism], label=name)
     panel.set(xscale="log", yscale="log", xlabel=title, ylabel="seconds")
-    panel.grid(visible=True, which="major", linewidth=0.3)
+    sizes = sorted({size for points in lines.values() for size, _ in points})
+    panel.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    panel.minorticks_off()
+    panel.grid(visible=True, linewidth=0.3)
     if lines:
-        panel.legend(fontsize=7, frameon=False)
+        panel.legend(fontsize=7, frameon=False, handlelength=3.5)
 
 
 def _find_lines(
