@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from fairbind.model.overview import PENDING_REASONS, ClusterOverview, TenantOverview
+from fairbind.model.overview import PENDING_REASONS, AuditCounts, ClusterOverview, TenantOverview
 from fairbind.web.metrics import METRICS, Metrics
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -13,6 +15,7 @@ FULL_NAMES = {
     "fairbind_tenant_weighted_dominant_share": {"tenant"},
     "fairbind_tenant_dominant_resource": {"tenant", "resource"},
     "fairbind_tenant_weight": {"tenant"},
+    "fairbind_tenant_fair_share": {"tenant"},
     "fairbind_tenant_allocated": {"tenant", "resource"},
     "fairbind_tenant_virtual_dominant_share": {"tenant", "server_class"},
     "fairbind_tenant_running_pods": {"tenant"},
@@ -21,6 +24,9 @@ FULL_NAMES = {
     "fairbind_cluster_allocated": {"resource"},
     "fairbind_server_classes": set(),
     "fairbind_fairness_jain_index": set(),
+    "fairbind_fairness_share_error": set(),
+    "fairbind_fairness_envy_pairs": {"cause"},
+    "fairbind_fairness_sharing_incentive_violations": {"cause"},
     "fairbind_leader": set(),
     "fairbind_build_info": {"version", "python_version"},
     "fairbind_scheduling_cycle_duration_seconds": set(),
@@ -28,7 +34,12 @@ FULL_NAMES = {
     "fairbind_bindings_total": {"result"},
     "fairbind_watch_restarts_total": {"resource", "reason"},
     "fairbind_cycle_errors_total": set(),
+    "fairbind_exact_solve_duration_seconds": set(),
+    "fairbind_exact_solves_total": {"result"},
 }
+
+
+AUDIT = AuditCounts({"history": 3, "mechanism": 0}, {"history": 1, "mechanism": 2})
 
 
 def make_tenant(name: str, **changes: object) -> TenantOverview:
@@ -42,13 +53,14 @@ def make_tenant(name: str, **changes: object) -> TenantOverview:
         "pending": {"insufficient": 4},
         "virtual_dominant_shares": {"node-a": 0.75},
         "backlogged": True,
+        "fair_share": 0.75,
         **changes,
     }
     return TenantOverview(name=name, **values)  # type: ignore[arg-type]
 
 
 def make_overview(*tenants: TenantOverview) -> ClusterOverview:
-    return ClusterOverview({"cpu": 8.0}, {"cpu": 1.5}, 2, tenants, 0.9)
+    return ClusterOverview({"cpu": 8.0}, {"cpu": 1.5}, 2, tenants, 0.9, share_error=0.25, audit=AUDIT)
 
 
 def sample(metrics: Metrics, name: str, **labels: str) -> float | None:
@@ -78,6 +90,7 @@ def test_a_tenants_numbers() -> None:
     assert sample(metrics, "fairbind_tenant_dominant_share", tenant="a") == 0.5
     assert sample(metrics, "fairbind_tenant_weighted_dominant_share", tenant="a") == 0.25
     assert sample(metrics, "fairbind_tenant_weight", tenant="a") == 2.0
+    assert sample(metrics, "fairbind_tenant_fair_share", tenant="a") == 0.75
     assert sample(metrics, "fairbind_tenant_dominant_resource", tenant="a", resource="cpu") == 1.0
     assert sample(metrics, "fairbind_tenant_dominant_resource", tenant="a", resource="memory") == 0.0
     assert sample(metrics, "fairbind_tenant_allocated", tenant="a", resource="memory") == 1024.0
@@ -94,6 +107,16 @@ def test_the_clusters_numbers() -> None:
     assert sample(metrics, "fairbind_cluster_allocated", resource="cpu") == 1.5
     assert sample(metrics, "fairbind_server_classes") == 2.0
     assert sample(metrics, "fairbind_fairness_jain_index") == 0.9
+    assert sample(metrics, "fairbind_fairness_share_error") == 0.25
+    assert sample(metrics, "fairbind_fairness_envy_pairs", cause="history") == 3.0
+    assert sample(metrics, "fairbind_fairness_sharing_incentive_violations", cause="mechanism") == 2.0
+
+
+def test_without_fair_shares_nothing_is_said_about_them() -> None:
+    metrics = Metrics()
+    metrics.overview_changed(replace(make_overview(make_tenant("a", fair_share=None)), share_error=None))
+    assert sample(metrics, "fairbind_tenant_fair_share", tenant="a") is None
+    assert sample(metrics, "fairbind_fairness_share_error") is None
 
 
 def test_a_tenant_that_holds_nothing_still_has_its_shares() -> None:
@@ -125,6 +148,10 @@ def test_what_happened_is_counted() -> None:
     metrics.pod_scheduled(0.2)
     metrics.pod_scheduled(-3.0)
     metrics.cycle_finished(0.004)
+    metrics.exact_solve_finished("solved", 0.02)
+    assert sample(metrics, "fairbind_exact_solves_total", result="solved") == 1.0
+    assert sample(metrics, "fairbind_exact_solves_total", result="timeout") == 0.0
+    assert sample(metrics, "fairbind_exact_solve_duration_seconds_sum") == 0.02
     assert sample(metrics, "fairbind_bindings_total", result="bound") == 2.0
     assert sample(metrics, "fairbind_bindings_total", result="conflict") == 1.0
     assert sample(metrics, "fairbind_bindings_total", result="gone") == 0.0

@@ -61,14 +61,17 @@ check_namespace = _check_name(63, re.compile(_LABEL))
 check_scheduler_name = _check_name(253, re.compile(rf"{_LABEL}(\.{_LABEL})*"))
 
 
-@commands.command(short_help="Watch a cluster and bind its pods.")
-@click.option(
+kubeconfig_option = click.option(
     "--kubeconfig",
     type=click.Path(path_type=Path),
     envvar="FAIRBIND_KUBECONFIG",
     show_envvar=True,
     help="File that says how to reach the cluster. Without it: KUBECONFIG, the pod's service account, ~/.kube/config.",
 )
+
+
+@commands.command(short_help="Watch a cluster and bind its pods.")
+@kubeconfig_option
 @click.option(
     "--namespace",
     callback=check_namespace,
@@ -138,6 +141,42 @@ def operator(
         log_format=log_format,
         log_level=log_level,
     )
+
+
+@commands.command(short_help="Say who envies whom in a cluster, and who would do better alone.")
+@kubeconfig_option
+@click.option(
+    "--namespace",
+    callback=check_namespace,
+    envvar=["FAIRBIND_NAMESPACE", "POD_NAMESPACE"],
+    default=find_default_namespace,
+    show_default=f"the pod's own, else {DEFAULT_NAMESPACE}",
+    show_envvar=True,
+    help="Namespace that the operator runs in; its pods belong to no tenant.",
+)
+@click.option(
+    "--scheduler-name",
+    callback=check_scheduler_name,
+    envvar="FAIRBIND_SCHEDULER_NAME",
+    default="fairbind",
+    show_default=True,
+    show_envvar=True,
+    help="Pods wait for fairbind when their spec.schedulerName is this.",
+)
+@click.option(
+    "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="What is printed."
+)
+@debug_option
+def audit(kubeconfig: Path | None, namespace: str, scheduler_name: str, output: str) -> None:
+    """Say who envies whom in a cluster, and who would do better in a cluster of their own, as things stand now.
+
+    It only looks: it needs to list pods, nodes, namespaces, Tenants and SchedulingPolicies, and the operator need not
+    run. Each finding says what it comes from: tasks that cannot be divided, pods that run on, a demand that is missing,
+    or the policy's own idea of fairness.
+    """
+    from fairbind.cli.audit import print_audit  # noqa: PLC0415 - imports what speaks to clusters
+
+    print_audit(kubeconfig=kubeconfig, namespace=namespace, scheduler_name=scheduler_name, output=output)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from fairbind.kube.accounts import Accounts
+from fairbind.kube.accounts import Accounts, Kind
 from fairbind.kube.servers import Servers
 from fairbind.model import InvariantError, Snapshot
 
@@ -32,6 +33,8 @@ def describe(snapshot: Snapshot, accounts: Accounts, servers: Servers) -> Pictur
                 account.real,
                 account.share,
                 account.nodes,
+                _name_kinds(account.kinds),
+                account.share_by_node,
                 (account.running, account.waiting, account.gated, account.postponed),
             )
             for account in accounts.by_name.values()
@@ -41,6 +44,14 @@ def describe(snapshot: Snapshot, accounts: Accounts, servers: Servers) -> Pictur
             for name, book in servers.books.items()
         },
     }
+
+
+def _name_kinds(kinds: Mapping[Kind, int]) -> Mapping[object, int]:
+    """Return counts by what the kinds say: two mirrors have different objects for equal demands."""
+    named: Counter[object] = Counter()
+    for (demand, constraints), count in kinds.items():
+        named[demand.real, demand.share, constraints] += count
+    return named
 
 
 def _describe_classes(snapshot: Snapshot) -> list[Any]:

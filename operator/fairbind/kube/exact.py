@@ -10,10 +10,12 @@ import asyncio
 import pickle
 import struct
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fairbind.fairness.problem import FloatArray, Problem
 from fairbind.model import FairbindError
+from fairbind.scheduling.audit import AuditReport, AuditScene
+from fairbind.scheduling.exact import ExactProblem, ExactShares
 
 LENGTH = struct.Struct(">Q")
 SOLVE_SECONDS = 60.0
@@ -31,23 +33,22 @@ class ExactSolveError(FairbindError):
 SOLVE_RESULTS = ("solved", "failed", "timeout")
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What to solve."""
+@dataclass(frozen=True, slots=True, eq=False)
+class AuditQuestion:
+    """What an audit is made of."""
 
-    problem: Problem
-    mechanism: str
-    alpha: float | None = None
+    scene: AuditScene
+    fair_shares: Mapping[str, float] | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """tasks_ik, shares_i: as in `Allocation`; None when there is a problem. seconds: how long the worker took."""
+    """shares or report, as it was asked for; neither when `error` says why. seconds: how long the worker took."""
 
     seconds: float
-    tasks_ik: FloatArray | None = None
-    shares_i: FloatArray | None = None
-    problem: str | None = None
+    shares: ExactShares | None = None
+    report: AuditReport | None = None
+    error: str | None = None
 
 
 class ExactSolver:
@@ -57,25 +58,33 @@ class ExactSolver:
         self._solve_seconds = solve_seconds
         self._process: asyncio.subprocess.Process | None = None
 
-    async def solve(self, question: Question) -> Answer:
-        """Return the answer. Raises ExactSolveError; a cancelled solve ends the worker."""
+    async def solve(self, problem: ExactProblem) -> ExactShares:
+        """Return what the mechanism gives. Raises ExactSolveError; a cancelled solve ends the worker."""
+        answer = await self._ask(problem, problem.mechanism)
+        if answer.shares is None:
+            raise ExactSolveError("failed", answer.error or "no answer")
+        return answer.shares
+
+    async def audit(self, question: AuditQuestion) -> AuditReport:
+        """Return what is not as fair as it could be. Raises as `solve` does."""
+        answer = await self._ask(question, "the audit")
+        if answer.report is None:
+            raise ExactSolveError("failed", answer.error or "no answer")
+        return answer.report
+
+    async def _ask(self, question: ExactProblem | AuditQuestion, what: str) -> Answer:
         try:
             async with asyncio.timeout(self._solve_seconds):
-                answer = await self._ask(question)
+                return await self._exchange(question)
         except TimeoutError:
             await self.close()
-            raise ExactSolveError(
-                "timeout", f"{question.mechanism} had no answer within {self._solve_seconds:g} s"
-            ) from None
+            raise ExactSolveError("timeout", f"{what} had no answer within {self._solve_seconds:g} s") from None
         except (OSError, EOFError) as error:
             await self.close()
             raise ExactSolveError("failed", f"the solver's process ended: {error}") from error
         except BaseException:
             await self.close()
             raise
-        if answer.problem is not None:
-            raise ExactSolveError("failed", answer.problem)
-        return answer
 
     async def close(self) -> None:
         """End the worker, whatever it does."""
@@ -86,7 +95,7 @@ class ExactSolver:
             process.kill()
         await process.wait()
 
-    async def _ask(self, question: Question) -> Answer:
+    async def _exchange(self, question: ExactProblem | AuditQuestion) -> Answer:
         if self._process is None:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,

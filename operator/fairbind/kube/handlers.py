@@ -103,7 +103,7 @@ class CustomResources:
             found = _decode_list(await self._api.request("GET", f"/apis/{GROUP}/{VERSION}/{kind}"))
         except (ApiError, TransientClusterError, msgspec.MsgspecError) as error:
             self._is_missing[kind] = isinstance(error, ApiError) and error.status in {NOT_FOUND, FORBIDDEN}
-            self._report(kind, _explain(kind, error))
+            self._report(kind, explain_failure(kind, error))
             return False
         self._is_missing[kind] = False
         self._tables[kind].replace(found.items or [], found.metadata.resourceVersion or "")
@@ -233,7 +233,8 @@ def _make_settings() -> kopf.OperatorSettings:
     return settings
 
 
-def _explain(kind: str, error: ApiError | TransientClusterError | msgspec.MsgspecError) -> str:
+def explain_failure(kind: str, error: ApiError | TransientClusterError | msgspec.MsgspecError) -> str:
+    """Return why a kind could not be listed, and what to do about it."""
     if isinstance(error, msgspec.MsgspecError):
         return f"the list cannot be read, is a proxy in between? {error}"
     if isinstance(error, ApiError) and error.status == NOT_FOUND:

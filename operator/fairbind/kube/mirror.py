@@ -13,12 +13,14 @@ makes its node smaller and belongs to nobody.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from fairbind.kube.accounts import Accounts
 from fairbind.kube.consistency import Picture, check_same, describe
 from fairbind.kube.eligibility import Eligibility
-from fairbind.kube.facts import NamespaceFacts, NodeFacts, PodFacts
+from fairbind.kube.facts import Constraints, NamespaceFacts, NodeFacts, PodFacts
 from fairbind.kube.feeds import Feed
 from fairbind.kube.grouping import ServerGrouping
 from fairbind.kube.overview import build_overview
@@ -27,8 +29,9 @@ from fairbind.kube.queues import INELIGIBLE, INSUFFICIENT, QUEUED, QueueKey, Tas
 from fairbind.kube.repulsion import Repulsion
 from fairbind.kube.servers import Servers
 from fairbind.kube.tenants import SYSTEM_NAMESPACES, Directory, TenantSpec, TenantState
-from fairbind.model import Placement, PolicySettings, ServerTable, Snapshot, TaskClass, Wait
+from fairbind.model import Placement, PolicySettings, ServerTable, Snapshot, Targets, TaskClass, Wait
 from fairbind.model.overview import ClusterOverview
+from fairbind.scheduling import POLICIES
 from fairbind.scheduling.waits import CONFLICTING_CLAIMS
 from fairbind.scheduling.waits import INSUFFICIENT as INSUFFICIENT_REASON
 
@@ -36,6 +39,10 @@ __all__ = ["Mirror", "TenantState"]
 
 NOT_COUNTED = frozenset({"pods", "ephemeral-storage"})
 """By default these do not count for shares."""
+
+MAX_HELD_PLACEMENTS = 64
+"""Of so many different constraints of held pods it is found out where such pods could run, the most frequent first: a
+DaemonSet's pods have as many as there are nodes, and each pair of them would set two nodes apart."""
 
 _LACKS_ROOM = (INSUFFICIENT_REASON.format(""), CONFLICTING_CLAIMS)
 
@@ -62,6 +69,7 @@ class Mirror:
         self._servers = Servers(self._eligibility)
         self._grouping = ServerGrouping()
         self._settings = PolicySettings()
+        self._targets: Targets | None = None
         self._snapshot: Snapshot | None = None
         self.pods: Feed[PodFacts] = Feed(
             key=lambda pod: pod.uid, put=self._put_pod, remove=self._remove_pod, known=self._entries.keys
@@ -90,6 +98,13 @@ class Mirror:
             self._settings = settings
             self._servers.set_selector(settings.server_selector)
             self._touch()
+
+    def set_targets(self, targets: Targets | None) -> None:
+        """Take what the policy's exact mechanism gives, for policies that follow it."""
+        if targets != self._targets:
+            self._targets = targets
+            if POLICIES[self._settings.policy].follows_targets:
+                self._touch()
 
     def set_tenant(self, spec: TenantSpec) -> None:
         """Take a declared tenant, new or changed."""
@@ -205,10 +220,24 @@ class Mirror:
             self._snapshot = self._make_snapshot()
         return self._snapshot
 
-    def build_overview(self) -> ClusterOverview:
-        """Return who holds what and who waits."""
+    def build_detailed_snapshot(self) -> Snapshot:
+        """Return the world as it is now, with what each tenant holds task by task and server by server."""
         snapshot = self.build_snapshot()
-        return build_overview(snapshot, self._accounts.by_name, list(self._queues.values()))
+        frequent: Counter[Constraints] = Counter()
+        for account in self._accounts.by_name.values():
+            for (_, constraints), count in account.kinds.items():
+                frequent[constraints] += count
+        placements = {
+            constraints: self._eligibility.get_placement(constraints)
+            for constraints, _ in frequent.most_common(MAX_HELD_PLACEMENTS)
+        }
+        tenants = self._accounts.build_detailed_tenants(snapshot.resources, placements.get)
+        return replace(snapshot, tenants=tenants)
+
+    def build_overview(self, fair_shares: Mapping[str, float] | None = None) -> ClusterOverview:
+        """Return who holds what and who waits. fair_shares: by tenant, as of the last exact solve."""
+        snapshot = self.build_snapshot()
+        return build_overview(snapshot, self._accounts.by_name, list(self._queues.values()), fair_shares)
 
     def check_consistent(self) -> None:
         """Compare the books with books that are made anew from what the API said. Slow; for tests.
@@ -284,23 +313,26 @@ class Mirror:
                 claims = constraints.claims.taken
                 self._servers.hold(node, facts.uid, demand.real, claims, system=tenant is None)
                 if tenant is not None:
-                    self._accounts.hold(tenant, node, demand)
+                    self._accounts.hold(tenant, node, (demand, constraints))
+                    self._accounts.note_pod(tenant, facts.created)
             case Waiting(key, task):
                 queue = self._queues.get(key)
                 if queue is None:
                     queue = self._queues[key] = TaskQueue(key)
                 queue.add(task)
                 self._accounts.wait(key.tenant)
+                self._accounts.note_pod(key.tenant, facts.created)
             case Idle(tenant, gated):
                 self._accounts.idle(tenant, gated=gated)
+                self._accounts.note_pod(tenant, facts.created)
 
     def _leave(self, facts: PodFacts, position: Position) -> None:
         match position:
-            case Held(tenant, node, demand, _, repels):
+            case Held(tenant, node, demand, constraints, repels):
                 self._repulsion.release(repels, node)
                 self._servers.release(node, facts.uid, demand.real, system=tenant is None)
                 if tenant is not None:
-                    self._accounts.hold(tenant, node, demand, -1)
+                    self._accounts.hold(tenant, node, (demand, constraints), -1)
             case Waiting(key, task):
                 queue = self._queues[key]
                 queue.remove(task)
@@ -372,12 +404,13 @@ class Mirror:
             counts_r=self._compute_counts(axes),
             total_r=self._servers.total_r,
             servers=servers,
-            tenants=self._accounts.build_tenants(axes),
+            tenants=self._accounts.build_tenants(axes, detailed=POLICIES[self._settings.policy].needs_detail),
             task_classes=task_classes,
+            targets=self._targets,
         )
 
     def _make_task_classes(self) -> tuple[TaskClass, ...]:
-        if len(self._eligibility) > 64 + 2 * len(self._queues):
+        if len(self._eligibility) > 2 * (MAX_HELD_PLACEMENTS + len(self._queues)):
             self._eligibility.keep_only(key.constraints for key in self._queues)
         axes = self._servers.axes
         return tuple(queue.build_task_class(axes, self._get_placement(queue)) for queue in self._queues.values())

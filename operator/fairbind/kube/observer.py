@@ -26,6 +26,9 @@ class Observer(Protocol):
     def cycle_failed(self) -> None:
         """A cycle raised an error; nothing of it was executed."""
 
+    def exact_solve_finished(self, result: str, seconds: float) -> None:
+        """A solve of the fair shares came to its end: solved, failed or timeout."""
+
     def watch_restarted(self, resource: str, reason: str) -> None:
         """The watch of a resource had to begin anew."""
 
@@ -49,6 +52,9 @@ class SilentObserver:
         """Count nothing."""
 
     def cycle_failed(self) -> None:
+        """Count nothing."""
+
+    def exact_solve_finished(self, result: str, seconds: float) -> None:
         """Count nothing."""
 
     def watch_restarted(self, resource: str, reason: str) -> None:

@@ -16,7 +16,7 @@ from fairbind.kube.facts import CPU
 from fairbind.kube.quantity import MILLI
 from fairbind.kube.queues import GATED, INELIGIBLE, QUEUED, TaskQueue
 from fairbind.model import Snapshot, Tenant, compute_dominant_share, compute_weighted_share
-from fairbind.model.overview import ClusterOverview, TenantOverview, compute_jain_index
+from fairbind.model.overview import ClusterOverview, TenantOverview, compute_jain_index, compute_share_error
 from fairbind.scheduling import compute_virtual_dominant_shares
 
 MOST_CLASSES = 8
@@ -32,8 +32,16 @@ def to_people_units(resource: str, amount: int) -> float:
     return amount / MILLI if resource == CPU else float(amount)
 
 
-def build_overview(snapshot: Snapshot, accounts: Mapping[str, Account], queues: Iterable[TaskQueue]) -> ClusterOverview:
-    """Return the overview of a snapshot and the books that it was made from."""
+def build_overview(
+    snapshot: Snapshot,
+    accounts: Mapping[str, Account],
+    queues: Iterable[TaskQueue],
+    fair_shares: Mapping[str, float] | None = None,
+) -> ClusterOverview:
+    """Return the overview of a snapshot and the books that it was made from.
+
+    fair_shares: by tenant, as of the last exact solve; None when there is none.
+    """
     pending: dict[str, Counter[str]] = {name: Counter() for name in accounts}
     backlogged: set[str] = set()
     for queue in queues:
@@ -51,6 +59,8 @@ def build_overview(snapshot: Snapshot, accounts: Mapping[str, Account], queues: 
                 tenant, account, snapshot, pending[tenant.name], virtual[tenant.name], tenant.name in backlogged
             )
         )
+    if fair_shares is not None:
+        tenants = [replace(tenant, fair_share=fair_shares.get(tenant.name)) for tenant in tenants]
     allocated: Counter[str] = Counter()
     for account in accounts.values():
         allocated.update(account.real)
@@ -60,6 +70,7 @@ def build_overview(snapshot: Snapshot, accounts: Mapping[str, Account], queues: 
         server_classes=len(snapshot.servers.class_names),
         tenants=tuple(tenants),
         jain_index=compute_jain_index(tuple(t.weighted_share for t in tenants if t.backlogged)),
+        share_error=compute_share_error(tenants),
     )
 
 

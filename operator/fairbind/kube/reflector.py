@@ -39,6 +39,9 @@ WATCH_SECONDS = (300, 600)
 REMIND_AFTER_FAILURES = 20
 """A problem that lasts is logged again after so many attempts, which is about every minute and a half."""
 
+NOT_LISTED = "not listed yet"
+"""The problem of a reflector that has not tried."""
+
 CONNECTION = "connection"
 EXPIRED = "expired"
 UNREADABLE = "unreadable"
@@ -107,7 +110,7 @@ class Reflector(Generic[Item]):
         self._waiters: list[asyncio.Future[None]] = []
         self._is_relist_wanted = asyncio.Event()
         self.synced = asyncio.Event()
-        self.problem: str | None = "not listed yet"
+        self.problem: str | None = NOT_LISTED
 
     async def run(self) -> None:
         """Feed the sink until cancelled."""

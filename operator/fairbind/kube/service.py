@@ -16,23 +16,24 @@ import gc
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fairbind.kube.administration import Administration
 from fairbind.kube.api import ApiClient
 from fairbind.kube.binder import Binder
 from fairbind.kube.credentials import Credentials
-from fairbind.kube.decode import NAMESPACES, NODES, PODS
 from fairbind.kube.elector import Elector
+from fairbind.kube.exact import ExactSolver
+from fairbind.kube.fairshares import FairShares
 from fairbind.kube.handlers import POLICIES, TENANTS, CustomResources
 from fairbind.kube.health import Health
 from fairbind.kube.loop import SchedulingLoop
 from fairbind.kube.mirror import Mirror, TenantState
 from fairbind.kube.observer import Observer
 from fairbind.kube.recorder import Recorder, WaitingPod
-from fairbind.kube.reflector import Reflector
 from fairbind.kube.status import StatusWriter
+from fairbind.kube.survey import make_reflectors
 from fairbind.model import FairbindError, Snapshot
 from fairbind.model.overview import ClusterOverview
 
@@ -99,11 +100,7 @@ class Operator:
         self._states: Mapping[str, TenantState] = {}
         self.mirror = Mirror(settings.scheduler_name, self._note_change, operator_namespace=settings.namespace)
         self.administration = Administration(self.mirror, self._note_change)
-        self.reflectors: dict[str, Reflector[Any]] = {
-            "pods": Reflector(api, PODS, self.mirror.pods, on_restart=observer.watch_restarted),
-            "nodes": Reflector(api, NODES, self.mirror.nodes, on_restart=observer.watch_restarted),
-            "namespaces": Reflector(api, NAMESPACES, self.mirror.namespaces, on_restart=observer.watch_restarted),
-        }
+        self.reflectors = make_reflectors(api, self.mirror, observer.watch_restarted)
         self.custom_resources = CustomResources(
             api,
             credentials,
@@ -122,6 +119,7 @@ class Operator:
             binds_in_flight=lambda: self.binder.in_flight,
             find_waiting=self._find_waiting,
         )
+        self.fair_shares = FairShares(self.mirror, ExactSolver(), observer)
         self.loop = SchedulingLoop(
             self.mirror,
             self.binder,
@@ -136,6 +134,7 @@ class Operator:
             find_overview=lambda: self._overview,
             find_states=lambda: self._states,
             find_unknown_resources=lambda: self.mirror.unknown_fairness_resources,
+            describe_fair_shares=self.fair_shares.describe,
             may_write=self.elector.may_bind,
             count_bindings=lambda: self.binder.in_flight,
         )
@@ -176,6 +175,7 @@ class Operator:
         self._health.clear_problem("operator")
         self._report_health()
         self._start("overview", self._publish_overviews())
+        self._start("fair shares", self.fair_shares.run())
         self._start("recorder", self.recorder.run())
         self._start("status", self.status.run())
         self._start("elector", self.elector.run())
@@ -236,12 +236,15 @@ class Operator:
         return WaitingPod(pod.resource_version, pod.scheduled_message, pod.unsupported)
 
     async def _publish_overviews(self) -> None:
-        shown: Snapshot | None = None
+        shown: tuple[Snapshot | None, Mapping[str, float] | None] = None, None
         while True:
+            now = self.mirror.build_snapshot(), self.fair_shares.shares
             # A decision changes the snapshot too, although it wakes nobody; reasons change while somebody waits.
-            if self.mirror.build_snapshot() is not shown or self.mirror.has_waiting:
-                shown = self.mirror.build_snapshot()
-                self._overview = self.mirror.build_overview()
+            if any(new is not old for new, old in zip(now, shown, strict=True)) or self.mirror.has_waiting:
+                shown = now
+                self._overview = replace(
+                    self.mirror.build_overview(self.fair_shares.shares), audit=self.fair_shares.audit
+                )
                 self._states = self.mirror.tenant_states()
                 self._observer.overview_changed(self._overview)
             await asyncio.sleep(OVERVIEW_SECONDS)

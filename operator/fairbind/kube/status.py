@@ -58,6 +58,7 @@ class StatusWriter:
         find_overview: Callable[[], ClusterOverview | None],
         find_states: Callable[[], Mapping[str, TenantState]],
         find_unknown_resources: Callable[[], Sequence[str]],
+        describe_fair_shares: Callable[[], tuple[str, str, str]],
         may_write: Callable[[], bool],
         count_bindings: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
@@ -67,6 +68,7 @@ class StatusWriter:
         self._find_overview = find_overview
         self._find_states = find_states
         self._find_unknown_resources = find_unknown_resources
+        self._describe_fair_shares = describe_fair_shares
         self._may_write = may_write
         self._count_bindings = count_bindings
         self._clock = clock
@@ -97,7 +99,8 @@ class StatusWriter:
             wanted[TENANTS, name] = (item, status)
         for name, item in self._administration.policies.objects.items():
             problem = self._administration.invalid_policies.get(name)
-            wanted[POLICIES, name] = (item, compute_policy_status(item, problem, unknown))
+            status = compute_policy_status(item, problem, unknown, self._describe_fair_shares())
+            wanted[POLICIES, name] = (item, status)
         self._written = {key: entry for key, entry in self._written.items() if key in wanted}
         for (kind, name), (item, status) in wanted.items():
             if self._may_write():
@@ -185,6 +188,7 @@ def compute_tenant_status(
         "dominantShare": round(overview.dominant_share, SHARE_DIGITS),
         "dominantResource": overview.dominant_resource or "",
         "weightedShare": round(overview.weighted_share, SHARE_DIGITS),
+        **({} if overview.fair_share is None else {"fairShare": round(overview.fair_share, SHARE_DIGITS)}),
         "allocated": {
             resource: format_quantity(resource, round(amount * (MILLI if resource == CPU else 1)))
             for resource, amount in sorted(overview.allocated.items())
@@ -200,11 +204,15 @@ def compute_tenant_status(
 
 
 def compute_policy_status(
-    policy_object: KubeObject, problem: str | None, unknown_resources: Sequence[str] = ()
+    policy_object: KubeObject,
+    problem: str | None,
+    unknown_resources: Sequence[str] = (),
+    fair_shares: tuple[str, str, str] = ("False", "NotSolvedYet", "There is no answer yet."),
 ) -> dict[str, Any]:
     """Return the whole status of a SchedulingPolicy, its conditions without times.
 
-    problem: what is wrong with its spec, or None. unknown_resources: fairness resources that no node has.
+    problem: what is wrong with its spec, or None. unknown_resources: fairness resources that no node has. fair_shares:
+    status, reason and message of the condition about them.
     """
     generation = policy_object["metadata"].get("generation", 0)
     if policy_object["metadata"]["name"] != APPLIED_NAME:
@@ -224,7 +232,8 @@ def compute_policy_status(
         else _make_condition("Ready", "False", *shortcoming, generation)
     )
     ignored = _make_condition("Ignored", "False", "Applied", "The name says that it applies.", generation)
-    return {"observedGeneration": generation, "conditions": [ignored, ready]}
+    known = _make_condition("FairSharesKnown", *fair_shares, generation)
+    return {"observedGeneration": generation, "conditions": [known, ignored, ready]}
 
 
 def _make_tenant_conditions(state: TenantState | None, problem: str | None, generation: int) -> Conditions:

@@ -14,9 +14,10 @@ import sys
 import time
 from typing import IO
 
-from fairbind.fairness.solve import compute_allocation
-from fairbind.kube.exact import LENGTH, Answer, Question
-from fairbind.model import InvalidProblemError, SolverError
+from fairbind.kube.exact import LENGTH, Answer, AuditQuestion
+from fairbind.model import FairbindError
+from fairbind.scheduling.audit import audit
+from fairbind.scheduling.exact import ExactProblem, solve_exactly
 
 NICENESS = 10
 
@@ -34,25 +35,25 @@ def main() -> int:
     return 0
 
 
-def answer(question: Question) -> Answer:
-    """Solve one problem; what goes wrong is an answer too."""
+def answer(question: ExactProblem | AuditQuestion) -> Answer:
+    """Solve one problem or make one audit; what goes wrong is an answer too."""
     started = time.perf_counter()
     try:
-        allocation = compute_allocation(question.problem, question.mechanism, alpha=question.alpha)
-    except (InvalidProblemError, SolverError) as error:
-        return Answer(seconds=time.perf_counter() - started, problem=str(error))
+        if isinstance(question, AuditQuestion):
+            return Answer(time.perf_counter() - started, report=audit(question.scene, question.fair_shares))
+        shares = solve_exactly(question)
+    except FairbindError as error:
+        return Answer(time.perf_counter() - started, error=str(error))
     except Exception as error:  # noqa: BLE001 - a bug must not end the worker; the parent reports it
-        return Answer(seconds=time.perf_counter() - started, problem=f"{type(error).__name__}: {error}")
-    return Answer(
-        seconds=time.perf_counter() - started, tasks_ik=allocation.tasks_ik, shares_i=allocation.dominant_shares_i
-    )
+        return Answer(time.perf_counter() - started, error=f"{type(error).__name__}: {error}")
+    return Answer(time.perf_counter() - started, shares)
 
 
-def _read_question(questions: IO[bytes]) -> Question | None:
+def _read_question(questions: IO[bytes]) -> ExactProblem | AuditQuestion | None:
     header = questions.read(LENGTH.size)
     if len(header) < LENGTH.size:
         return None
-    question: Question = pickle.loads(questions.read(*LENGTH.unpack(header)))  # noqa: S301  only the parent writes here
+    question: ExactProblem | AuditQuestion = pickle.loads(questions.read(*LENGTH.unpack(header)))  # noqa: S301  only the parent writes here
     return question
 
 

@@ -5,7 +5,7 @@ Made by whoever watches the cluster; shown as Prometheus metrics and in the tena
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 
@@ -17,6 +17,8 @@ class TenantOverview:
     allocated: by resource, base units. pending: waiting pods by the kind of reason (one of `PENDING_REASONS`).
     virtual_dominant_shares: by server class, only the few that bind (classes where the tenant holds something).
     backlogged: whether it has waiting pods that it may place at all (for the Jain index).
+    fair_share: the dominant share that the policy's exact mechanism gives it for what it wants now; None when there is
+    no such mechanism or no answer yet.
     """
 
     name: str
@@ -29,6 +31,15 @@ class TenantOverview:
     pending: Mapping[str, int]
     virtual_dominant_shares: Mapping[str, float] = field(default_factory=dict)
     backlogged: bool = False
+    fair_share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditCounts:
+    """Findings of an audit, by cause: pairs of which one envies the other, and tenants that would do better alone."""
+
+    envy_pairs: Mapping[str, int]
+    sharing_incentive_violations: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +47,8 @@ class ClusterOverview:
     """The cluster now. capacity, allocated: by resource, base units; capacity over Ready, not cordoned nodes.
 
     jain_index: of the weighted shares of backlogged tenants; 1.0 when there are none.
+    share_error: how far the worst backlogged tenant is below its fair share, as a dominant share; None without any.
+    audit: how many findings of the last audit come from what; None before the first one.
     """
 
     capacity: Mapping[str, float]
@@ -43,6 +56,8 @@ class ClusterOverview:
     server_classes: int
     tenants: tuple[TenantOverview, ...]
     jain_index: float
+    share_error: float | None = None
+    audit: AuditCounts | None = None
 
 
 PENDING_REASONS = ("queued", "insufficient", "ineligible", "unsupported", "gated")
@@ -60,3 +75,16 @@ def compute_jain_index(values: tuple[float, ...]) -> float:
     """
     squares = sum(value * value for value in values)
     return 1.0 if squares == 0.0 else sum(values) ** 2 / (len(values) * squares)
+
+
+def compute_share_error(tenants: Iterable[TenantOverview]) -> float | None:
+    """Return the largest distance of a backlogged tenant below its fair share; None when no fair share is known.
+
+    >>> tenant = TenantOverview("a", 1.0, 0.2, "cpu", 0.2, {}, 1, {}, backlogged=True, fair_share=0.5)
+    >>> round(compute_share_error([tenant]), 9), compute_share_error([])
+    (0.3, None)
+    """
+    known = [tenant for tenant in tenants if tenant.fair_share is not None]
+    if not known:
+        return None
+    return max((max(0.0, (t.fair_share or 0.0) - t.dominant_share) for t in known if t.backlogged), default=0.0)

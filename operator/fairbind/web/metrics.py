@@ -11,7 +11,7 @@ the few server classes in which a tenant holds something.
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,9 +32,11 @@ from fairbind.model.overview import PENDING_REASONS, ClusterOverview, TenantOver
 
 BINDING_RESULTS = ("bound", "conflict", "gone", "invalid", "fenced", "stale", "failed")
 WATCHED_RESOURCES = ("pods", "nodes", "namespaces", "tenants", "schedulingpolicies")
+SOLVE_RESULTS = ("solved", "failed", "timeout")
 RESTART_REASONS = ("expired", "connection", "unreadable")
 
 CYCLE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+SOLVE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 POD_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 
 
@@ -68,6 +70,13 @@ TENANT_METRICS = (
         "1 for the resource of which the tenant holds its largest share, 0 for the others that it holds.",
     ),
     MetricSpec("fairbind_tenant_weight", "gauge", ("tenant",), "Weight of the tenant."),
+    MetricSpec(
+        "fairbind_tenant_fair_share",
+        "gauge",
+        ("tenant",),
+        "Dominant share that the policy's exact mechanism gives the tenant for all that it wants now. Absent when the "
+        "policy has no such mechanism, or before its first answer.",
+    ),
     MetricSpec(
         "fairbind_tenant_allocated",
         "gauge",
@@ -112,6 +121,28 @@ CLUSTER_METRICS = (
         (),
         "Jain's index of the weighted shares of tenants with backlog: 1 when they are equal, 1/n when one has all.",
     ),
+    MetricSpec(
+        "fairbind_fairness_share_error",
+        "gauge",
+        (),
+        "How far the worst tenant with backlog is below its fair share, as a dominant share. Absent without any.",
+    ),
+)
+
+AUDIT_METRICS = (
+    MetricSpec(
+        "fairbind_fairness_envy_pairs",
+        "gauge",
+        ("cause",),
+        "Pairs of tenants of which the first could run more with what the second holds, by what that comes from.",
+    ),
+    MetricSpec(
+        "fairbind_fairness_sharing_incentive_violations",
+        "gauge",
+        ("cause",),
+        "Tenants that could run more in a cluster of their own, their weight's part of every node, by what that comes "
+        "from.",
+    ),
 )
 
 OWN_METRICS = (
@@ -136,9 +167,19 @@ OWN_METRICS = (
     MetricSpec(
         "fairbind_cycle_errors_total", "counter", (), "Scheduling cycles that failed; nothing of them was done."
     ),
+    MetricSpec(
+        "fairbind_exact_solve_duration_seconds", "histogram", (), "How long an exact solve of the fair shares took."
+    ),
+    MetricSpec(
+        "fairbind_exact_solves_total",
+        "counter",
+        ("result",),
+        "Exact solves of the fair shares by result; while they fail or run out of time, the last fair shares stay.",
+    ),
 )
 
-METRICS = TENANT_METRICS + CLUSTER_METRICS + OWN_METRICS
+OVERVIEW_METRICS = TENANT_METRICS + CLUSTER_METRICS + AUDIT_METRICS
+METRICS = OVERVIEW_METRICS + OWN_METRICS
 _SPECS = {spec.name: spec for spec in METRICS}
 
 Samples = Iterable[tuple[Sequence[str], float]]
@@ -155,6 +196,7 @@ def _tenant_samples(tenant: TenantOverview) -> Iterator[tuple[str, Samples]]:
         [([name, resource], float(resource == tenant.dominant_resource)) for resource in held],
     )
     yield "fairbind_tenant_weight", [([name], tenant.weight)]
+    yield "fairbind_tenant_fair_share", [] if tenant.fair_share is None else [([name], tenant.fair_share)]
     yield "fairbind_tenant_allocated", [([name, resource], amount) for resource, amount in tenant.allocated.items()]
     yield (
         "fairbind_tenant_virtual_dominant_share",
@@ -173,6 +215,14 @@ def _cluster_samples(overview: ClusterOverview) -> Iterator[tuple[str, Samples]]
     yield "fairbind_cluster_allocated", [([resource], amount) for resource, amount in overview.allocated.items()]
     yield "fairbind_server_classes", [([], float(overview.server_classes))]
     yield "fairbind_fairness_jain_index", [([], overview.jain_index)]
+    if (audit := overview.audit) is not None:
+        yield "fairbind_fairness_envy_pairs", _by_cause(audit.envy_pairs)
+        yield "fairbind_fairness_sharing_incentive_violations", _by_cause(audit.sharing_incentive_violations)
+    yield "fairbind_fairness_share_error", [] if overview.share_error is None else [([], overview.share_error)]
+
+
+def _by_cause(counts: Mapping[str, int]) -> Samples:
+    return [([cause], float(count)) for cause, count in counts.items()]
 
 
 class OverviewCollector:
@@ -187,8 +237,7 @@ class OverviewCollector:
         if overview is None:
             return
         families = {
-            spec.name: GaugeMetricFamily(spec.name, spec.description, labels=spec.labels)
-            for spec in TENANT_METRICS + CLUSTER_METRICS
+            spec.name: GaugeMetricFamily(spec.name, spec.description, labels=spec.labels) for spec in OVERVIEW_METRICS
         }
         for name, samples in _cluster_samples(overview):
             for labels, value in samples:
@@ -215,9 +264,13 @@ class Metrics:
         self._bindings = self._counter("fairbind_bindings_total")
         self._restarts = self._counter("fairbind_watch_restarts_total")
         self._cycle_errors = self._counter("fairbind_cycle_errors_total")
+        self._solve_seconds = self._histogram("fairbind_exact_solve_duration_seconds", SOLVE_BUCKETS)
+        self._solves = self._counter("fairbind_exact_solves_total")
         # A counter that appears with its first event hides this event from rate(): start them all at 0.
         for result in BINDING_RESULTS:
             self._bindings.labels(result)
+        for result in SOLVE_RESULTS:
+            self._solves.labels(result)
         for resource in WATCHED_RESOURCES:
             for reason in RESTART_REASONS:
                 self._restarts.labels(resource, reason)
@@ -251,6 +304,11 @@ class Metrics:
     def cycle_failed(self) -> None:
         """Count a cycle that raised an error."""
         self._cycle_errors.inc()
+
+    def exact_solve_finished(self, result: str, seconds: float) -> None:
+        """Count and time a solve of the fair shares."""
+        self._solves.labels(result).inc()
+        self._solve_seconds.observe(seconds)
 
     def watch_restarted(self, resource: str, reason: str) -> None:
         """Count a watch that began anew."""

@@ -2,21 +2,38 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fairbind.fairness.problem import make_problem
-from fairbind.kube.exact import ExactSolveError, ExactSolver, Question
+from fairbind.kube.exact import ExactSolveError, ExactSolver
+from fairbind.scheduling.exact import ExactProblem
 
-PAPER = Question(make_problem([[9, 18]], [[1, 4], [3, 1]]), "drf")
+
+def make_question(weight_i: Sequence[float] = (1, 1)) -> ExactProblem:
+    """Ask about the example of the DRF paper, section 4.1, on one server."""
+    return ExactProblem(
+        problem=make_problem([[9, 18]], [[1, 4], [3, 1]], weight_i=weight_i),
+        mechanism="drfh",
+        alpha=None,
+        tenants=("a", "b"),
+        tenant_i=np.arange(2),
+        wanted_i=np.full(2, 100.0),
+        weight_n=np.array(weight_i, dtype=np.float64),
+    )
+
+
+PAPER = make_question()
 
 
 @pytest.fixture
@@ -48,20 +65,18 @@ def wait_until_gone(pid: int) -> None:
 async def test_the_worker_solves_one_question_after_the_other(solver: ExactSolver) -> None:
     first = await solver.solve(PAPER)
     worker = find_worker(solver)
-    second = await solver.solve(Question(make_problem([[9, 18]], [[1, 4], [3, 1]], weight_i=[2, 1]), "drf"))
+    second = await solver.solve(make_question(weight_i=[2, 1]))
 
-    assert first.tasks_ik is not None
-    np.testing.assert_allclose(first.tasks_ik[:, 0], [3, 2])
-    assert second.shares_i is not None
-    assert second.shares_i[0] / second.shares_i[1] == pytest.approx(2)
+    assert first.fair_shares == pytest.approx({"a": 2 / 3, "b": 2 / 3})
+    assert second.fair_shares["a"] / second.fair_shares["b"] == pytest.approx(2)
     assert find_worker(solver) == worker
 
 
 async def test_a_problem_that_cannot_be_solved_is_an_error_and_not_the_end(solver: ExactSolver) -> None:
-    with pytest.raises(ExactSolveError, match="did you mean drf") as caught:
-        await solver.solve(Question(PAPER.problem, "drx"))
+    with pytest.raises(ExactSolveError, match="drfh does not take alpha") as caught:
+        await solver.solve(replace(PAPER, alpha=1.0))
     assert caught.value.result == "failed"
-    assert (await solver.solve(PAPER)).problem is None
+    assert (await solver.solve(PAPER)).fair_shares == pytest.approx({"a": 2 / 3, "b": 2 / 3})
 
 
 async def test_a_worker_that_was_killed_is_an_error_and_the_next_question_starts_another(solver: ExactSolver) -> None:
@@ -74,7 +89,7 @@ async def test_a_worker_that_was_killed_is_an_error_and_the_next_question_starts
     with pytest.raises(ExactSolveError, match="process ended") as caught:
         await asking
     assert caught.value.result == "failed"
-    assert (await solver.solve(PAPER)).problem is None
+    assert (await solver.solve(PAPER)).fair_shares == pytest.approx({"a": 2 / 3, "b": 2 / 3})
     assert find_worker(solver) != worker
 
 
@@ -112,13 +127,12 @@ async def test_the_interrupt_of_a_terminal_is_for_the_parent_alone(solver: Exact
 
 
 PARENT = """
-import asyncio
-from fairbind.fairness.problem import make_problem
-from fairbind.kube.exact import ExactSolver, Question
+import asyncio, pickle, sys
+from fairbind.kube.exact import ExactSolver
 
 async def main():
     solver = ExactSolver()
-    await solver.solve(Question(make_problem([[9, 18]], [[1, 4], [3, 1]]), "drf"))
+    await solver.solve(pickle.load(sys.stdin.buffer))
     print(solver._process.pid, flush=True)
     await asyncio.sleep(600)
 
@@ -127,8 +141,11 @@ asyncio.run(main())
 
 
 def test_a_worker_ends_with_a_parent_that_was_killed() -> None:
-    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdin is not None
         assert parent.stdout is not None
+        parent.stdin.write(pickle.dumps(PAPER))
+        parent.stdin.flush()
         worker = int(parent.stdout.readline())
         assert is_alive(worker)
         parent.kill()

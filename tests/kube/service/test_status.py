@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -135,6 +136,19 @@ def test_fairness_resources_that_no_node_has_are_named() -> None:
     ready = find_condition(status, "Ready")
     assert (ready["status"], ready["reason"]) == ("False", "UnknownResource")
     assert "example.com/x" in ready["message"]
+
+
+def test_whether_the_fair_shares_are_known_is_a_condition() -> None:
+    told = ("False", "SolveFailed", "The last fair shares stay: no answer")
+    status = compute_policy_status({"metadata": {"name": "default", "generation": 1}}, None, (), told)
+    found = find_condition(status, "FairSharesKnown")
+    assert (found["status"], found["reason"], found["message"]) == told
+
+
+def test_a_fair_share_is_shown_when_it_is_known() -> None:
+    assert "fairShare" not in compute_tenant_status(TENANT, OVERVIEW, make_state(), None)
+    known = compute_tenant_status(TENANT, replace(OVERVIEW, fair_share=2 / 3), make_state(), None)
+    assert known["fairShare"] == 0.666667
 
 
 def test_times_stay_while_a_condition_does_not_turn() -> None:

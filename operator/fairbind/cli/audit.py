@@ -1,0 +1,103 @@
+"""The command `fairbind audit`: the cluster once, its exact fair shares, and what is not as fair as it could be."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fairbind import __version__
+from fairbind.cli.exact.tables import lay_out
+from fairbind.kube.api import ApiClient
+from fairbind.kube.credentials import load_credentials
+from fairbind.kube.survey import survey_cluster
+from fairbind.model.overview import ClusterOverview
+from fairbind.scheduling.audit import AuditReport, Finding, audit, make_audit_scene
+from fairbind.scheduling.exact import make_exact_problem, solve_exactly
+
+MOST_ROWS = 20
+"""A table shows so many findings of a kind; JSON has all."""
+
+
+def print_audit(*, kubeconfig: Path | None, namespace: str, scheduler_name: str, output: str) -> None:
+    """Look at a cluster and print the audit. Raises FairbindError; PermanentClusterError when it cannot be listed."""
+    policy, overview, report = asyncio.run(_look(kubeconfig, namespace, scheduler_name))
+    if output == "json":
+        click.echo(json.dumps(describe_report(policy, overview, report), indent=2, allow_nan=False))
+    else:
+        click.echo("\n".join(format_report(policy, overview, report)))
+
+
+async def _look(
+    kubeconfig: Path | None, namespace: str, scheduler_name: str
+) -> tuple[str, ClusterOverview, AuditReport]:
+    api = ApiClient(load_credentials(kubeconfig), user_agent=f"fairbind-audit/{__version__}")
+    try:
+        mirror = await survey_cluster(api, scheduler_name, namespace)
+    finally:
+        await api.close()
+    snapshot = mirror.build_detailed_snapshot()
+    problem = make_exact_problem(snapshot, mirror.settings)
+    fair_shares = None if problem is None else solve_exactly(problem).fair_shares
+    return mirror.settings.policy, mirror.build_overview(fair_shares), audit(make_audit_scene(snapshot), fair_shares)
+
+
+def describe_report(policy: str, overview: ClusterOverview, report: AuditReport) -> dict[str, Any]:
+    """Return the audit as JSON values."""
+    return {
+        "policy": policy,
+        "compared": report.compared,
+        "shareError": overview.share_error,
+        "tenants": {
+            tenant.name: {
+                "weight": tenant.weight,
+                "dominantShare": tenant.dominant_share,
+                "fairShare": tenant.fair_share,
+                "backlogged": tenant.backlogged,
+            }
+            for tenant in overview.tenants
+        },
+        "envy": [_describe(finding) for finding in report.envies],
+        "sharingIncentiveViolations": [_describe(finding) for finding in report.sharing_incentive_violations],
+    }
+
+
+def _describe(finding: Finding) -> dict[str, Any]:
+    envied = {} if finding.envied is None else {"envied": finding.envied}
+    return {
+        "tenant": finding.tenant,
+        **envied,
+        "has": finding.has,
+        "couldHave": finding.could_have,
+        "cause": finding.cause.value,
+    }
+
+
+def format_report(policy: str, overview: ClusterOverview, report: AuditReport) -> list[str]:
+    """Return the audit as lines for a terminal."""
+    rows = [["tenant", "weight", "share", "fair share", "waits"]]
+    for tenant in overview.tenants:
+        fair = "-" if tenant.fair_share is None else f"{tenant.fair_share:.3f}"
+        waits = "yes" if tenant.backlogged else "no"
+        rows.append([tenant.name, f"{tenant.weight:g}", f"{tenant.dominant_share:.3f}", fair, waits])
+    lines = [f"Policy {policy}; {report.compared} tenants that want something; dominant shares.", "", *lay_out(rows)]
+    lines += ["", *_format_findings("Envy: who could run more with what another holds", report.envies)]
+    alone = "Sharing incentive: who could run more in a cluster of its own"
+    return [*lines, "", *_format_findings(alone, report.sharing_incentive_violations)]
+
+
+def _format_findings(title: str, findings: Sequence[Finding]) -> list[str]:
+    if not findings:
+        return [f"{title}: nobody."]
+    rows = [["tenant", "of", "cause", "has", "could have"]]
+    rows += [
+        [f.tenant, f.envied or "its own", f.cause.value, f"{f.has:.3f}", f"{f.could_have:.3f}"]
+        for f in findings[:MOST_ROWS]
+    ]
+    rest = len(findings) - MOST_ROWS
+    more = [f"and {rest} more; --output json has all"] if rest > 0 else []
+    return [f"{title}:", *lay_out(rows, numbers_from=3), *more]

@@ -1,0 +1,60 @@
+"""A survey: the cluster once, as the operator would see it, for commands that look and do not act."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from fairbind.kube.administration import Administration
+from fairbind.kube.api import ApiClient
+from fairbind.kube.decode import NAMESPACES, NODES, PODS
+from fairbind.kube.errors import ApiError, PermanentClusterError, TransientClusterError
+from fairbind.kube.handlers import GROUP, POLICIES, TENANTS, VERSION, explain_failure
+from fairbind.kube.mirror import Mirror
+from fairbind.kube.reflector import NOT_LISTED, Reflector
+
+LOOK_SECONDS = 0.1
+
+
+def make_reflectors(
+    api: ApiClient, mirror: Mirror, on_restart: Callable[[str, str], None]
+) -> dict[str, Reflector[Any]]:
+    """Return who keeps the mirror in step with the API, by the resource's name."""
+    return {
+        "pods": Reflector(api, PODS, mirror.pods, on_restart=on_restart),
+        "nodes": Reflector(api, NODES, mirror.nodes, on_restart=on_restart),
+        "namespaces": Reflector(api, NAMESPACES, mirror.namespaces, on_restart=on_restart),
+    }
+
+
+async def survey_cluster(api: ApiClient, scheduler_name: str, operator_namespace: str) -> Mirror:
+    """Return a mirror of the cluster as it is now. PermanentClusterError says what could not be listed, and why."""
+    mirror = Mirror(scheduler_name, lambda: None, operator_namespace=operator_namespace)
+    administration = Administration(mirror, lambda: None)
+    for kind, table in ((TENANTS, administration.tenants), (POLICIES, administration.policies)):
+        found = await _list(api, kind)
+        table.replace(found.get("items") or [], (found.get("metadata") or {}).get("resourceVersion") or "")
+    reflectors = make_reflectors(api, mirror, lambda *_: None).values()
+    running = [asyncio.create_task(reflector.run()) for reflector in reflectors]
+    try:
+        while not all(reflector.synced.is_set() for reflector in reflectors):
+            for reflector in reflectors:
+                if reflector.problem not in {None, NOT_LISTED}:
+                    raise PermanentClusterError(f"the cluster cannot be listed: {reflector.problem}")
+            await asyncio.sleep(LOOK_SECONDS)
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+    return mirror
+
+
+async def _list(api: ApiClient, kind: str) -> dict[str, Any]:
+    try:
+        answer = await api.request("GET", f"/apis/{GROUP}/{VERSION}/{kind}")
+        return msgspec.json.decode(answer, type=dict[str, Any])
+    except (ApiError, TransientClusterError, msgspec.MsgspecError) as error:
+        raise PermanentClusterError(f"{kind}.{GROUP}: {explain_failure(kind, error)}") from error
