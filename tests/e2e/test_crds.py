@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from e2e.objects import POLICIES, TENANTS, make_name, make_tenant
+from fairbind.scheduling import POLICIES as KNOWN_POLICIES
 from localplane.client import ApiError
 
 if TYPE_CHECKING:
@@ -130,7 +131,11 @@ INVALID_TENANTS: list[tuple[str, Spec]] = [
 
 VALID_POLICIES: list[Spec] = [
     {},
-    *({"policy": policy} for policy in ("best-fit-drfh", "first-fit-drfh", "ps-dsf", "rps-dsf", "fifo")),
+    *({"policy": policy} for policy in sorted(KNOWN_POLICIES)),
+    {"policy": "alpha-pf-vds", "alpha": 0.5},
+    {"policy": "alpha-pf-vds", "alpha": 100},
+    {"policy": "dynamic-drf", "expectedTenants": 1},
+    {"policy": "two-choices-drfh", "seed": -7},
     {"fairnessResources": ["cpu", "memory", "nvidia.com/gpu", "hugepages-2Mi"]},
     {"serverClassTolerance": 0},
     {"serverClassTolerance": 0.5},
@@ -138,7 +143,7 @@ VALID_POLICIES: list[Spec] = [
 ]
 
 INVALID_POLICIES: list[tuple[str, Spec]] = [
-    ("spec.policy", {"policy": "drf"}),
+    ("spec.policy", {"policy": "drx"}),
     ("spec.policy", {"policy": "Best-Fit-DRFH"}),
     ("spec.policy", {"policy": ""}),
     ("spec.policy", {"policy": 1}),
@@ -154,6 +159,15 @@ INVALID_POLICIES: list[tuple[str, Spec]] = [
     ("spec.nodeSelector", {"nodeSelector": {"a": "b c"}}),
     ("spec.nodeSelector", {"nodeSelector": {"a": 1}}),
     ("spec.alpha", {"alpha": 1}),
+    ("spec.alpha", {"policy": "ps-dsf", "alpha": 1}),
+    ("spec.alpha", {"policy": "alpha-pf-vds", "alpha": 0}),
+    ("spec.alpha", {"policy": "alpha-pf-vds", "alpha": 101}),
+    ("spec.alpha", {"policy": "alpha-pf-vds", "alpha": "2"}),
+    ("spec.expectedTenants", {"expectedTenants": 3}),
+    ("spec.expectedTenants", {"policy": "dynamic-drf", "expectedTenants": 0}),
+    ("spec.expectedTenants", {"policy": "dynamic-drf", "expectedTenants": 2.5}),
+    ("spec.seed", {"policy": "first-fit-drfh", "seed": 1}),
+    ("spec.seed", {"policy": "two-choices-drfh", "seed": "x"}),
     ("spec.reclaim", {"reclaim": {"enabled": True}}),
 ]
 
@@ -203,7 +217,7 @@ def test_rules_speak_of_the_field_and_say_what_to_write(api: Api) -> None:
     with pytest.raises(ApiError, match=r"kubernetes\.io/metadata\.name, operator: Exists"):
         try_to_make(api, TENANTS, "Tenant", {"namespaceSelector": {}})
     with pytest.raises(ApiError, match='supported values: "best-fit-drfh"'):
-        try_to_make(api, POLICIES, "SchedulingPolicy", {"policy": "drf"})
+        try_to_make(api, POLICIES, "SchedulingPolicy", {"policy": "drx"})
 
 
 def test_a_tenant_without_a_spec_has_weight_one(api: Api) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fairbind.model import Snapshot
+from fairbind.model import PolicySettings, Snapshot
+from fairbind.scheduling import POLICIES
+from fairbind.scheduling.exact import make_exact_problem, solve_exactly
 from scheduling.reference import check_report
 from scheduling.worlds import (
     build_class,
@@ -29,7 +32,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 CASES = [(name, policy) for name, example in EXAMPLES.items() for policy in example["expected"]]
 
 
-def build_example(example: dict[str, Any]) -> Snapshot:
+def build_example(example: dict[str, Any], policy: str) -> Snapshot:
     servers = build_servers(example["servers"])
     everywhere = build_placement(servers)
     tenants = example["tenants"]
@@ -37,18 +40,20 @@ def build_example(example: dict[str, Any]) -> Snapshot:
     for name, tenant in tenants.items():
         placement = build_placement(servers, only=tenant["only"]) if "only" in tenant else everywhere
         classes.append(build_class(name, tenant["demand"], placement, example["tasks_each"]))
-    return build_snapshot(
+    snapshot = build_snapshot(
         servers,
         classes,
         tenants=[weigh(name, tenant.get("weight", 1)) for name, tenant in tenants.items()],
         resources=example["resources"],
     )
+    exact = make_exact_problem(snapshot, PolicySettings(policy)) if POLICIES[policy].follows_targets else None
+    return snapshot if exact is None else replace(snapshot, targets=solve_exactly(exact).targets)
 
 
 @pytest.mark.parametrize(("name", "policy"), CASES)
 def test_the_printed_allocation_comes_out(name: str, policy: str) -> None:
     example = EXAMPLES[name]
-    snapshot = build_example(example)
+    snapshot = build_example(example, policy)
 
     report = decide(snapshot, policy)
 

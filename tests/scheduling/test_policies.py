@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
+import yaml
 
 from fairbind.model import InvalidProblemError
 from fairbind.model.policy import DEFAULT_POLICY
@@ -26,6 +30,17 @@ def test_policies_that_follow_targets_differ_in_nothing_but_the_mechanism() -> N
         len({(policy.build_measure, policy.build_fit, policy.is_fair, policy.has_probes) for policy in followers}) == 1
     )
     assert all(policy.mechanism == policy.id for policy in followers)
+
+
+def test_the_crd_and_the_chart_take_exactly_these_ids() -> None:
+    root = Path(__file__).parents[2]
+    crd = yaml.safe_load((root / "crds" / "schedulingpolicies.yaml").read_text(encoding="utf-8"))
+    spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    values = json.loads((root / "charts" / "fairbind" / "values.schema.json").read_text(encoding="utf-8"))
+
+    assert sorted(spec["policy"]["enum"]) == sorted(POLICIES)
+    assert sorted(values["properties"]["policy"]["properties"]["name"]["enum"]) == sorted(POLICIES)
+    assert all(f"{policy}" in spec["policy"]["description"] for policy in POLICIES)
 
 
 @pytest.mark.parametrize("policy_id", sorted(POLICIES))
