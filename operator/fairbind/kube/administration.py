@@ -87,4 +87,8 @@ def _describe(settings: PolicySettings | None) -> str:
         parts.append(f"shares count {', '.join(settings.fairness_resources)}")
     if settings.server_selector:
         parts.append(f"nodes with {', '.join(f'{key}={value}' for key, value in settings.server_selector)}")
+    if settings.policy == "alpha-pf-vds":
+        parts.append(f"alpha {settings.alpha:g}")
+    if settings.expected_tenants is not None:
+        parts.append(f"{settings.expected_tenants} tenants expected")
     return "; ".join(parts)

@@ -11,11 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairbind.model.errors import InvalidProblemError
-from fairbind.model.policy import DEFAULT_POLICY, DEFAULT_SERVER_CLASS_TOLERANCE, PolicySettings
+from fairbind.model.policy import DEFAULT_ALPHA, DEFAULT_POLICY, DEFAULT_SERVER_CLASS_TOLERANCE, PolicySettings
 from fairbind.scheduling import POLICIES
 
 APPLIED_NAME = "default"
 MAX_TOLERANCE = 0.5
+ALPHAS = (0.01, 100.0)
+MAX_EXPECTED_TENANTS = 100_000
+SEEDS = (-(2**63), 2**63 - 1)
 
 
 def parse_policy(policy_object: Mapping[str, Any]) -> PolicySettings:
@@ -29,9 +32,7 @@ def parse_policy(policy_object: Mapping[str, Any]) -> PolicySettings:
     resources = spec.get("fairnessResources")
     if resources is not None and not _is_list_of_names(resources):
         raise InvalidProblemError(f"spec.fairnessResources must be a list of resource names, not {resources!r}")
-    tolerance = spec.get("serverClassTolerance", DEFAULT_SERVER_CLASS_TOLERANCE)
-    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance <= MAX_TOLERANCE:
-        raise InvalidProblemError(f"spec.serverClassTolerance must be from 0 to {MAX_TOLERANCE}, not {tolerance!r}")
+    tolerance = _read_number(spec, "serverClassTolerance", (0, MAX_TOLERANCE), DEFAULT_SERVER_CLASS_TOLERANCE)
     selector = spec.get("nodeSelector") or {}
     if not isinstance(selector, Mapping) or not _is_list_of_names([*selector, *selector.values()]):
         raise InvalidProblemError(f"spec.nodeSelector must map label keys to values, not {selector!r}")
@@ -40,7 +41,29 @@ def parse_policy(policy_object: Mapping[str, Any]) -> PolicySettings:
         fairness_resources=tuple(sorted(set(resources))) if resources else None,
         server_class_tolerance=float(tolerance),
         server_selector=tuple(sorted(selector.items())),
+        alpha=float(_read_number(spec, "alpha", ALPHAS, DEFAULT_ALPHA)),
+        expected_tenants=_read_whole(spec, "expectedTenants", (1, MAX_EXPECTED_TENANTS), None),
+        seed=_read_whole(spec, "seed", SEEDS, 0) or 0,
     )
+
+
+def _read_number(
+    spec: Mapping[str, Any], field: str, limits: tuple[float, float], default: float | None
+) -> float | int:
+    """Return a number of the spec; InvalidProblemError when it is something else or beyond the limits."""
+    value = spec.get(field, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not limits[0] <= value <= limits[1]:
+        raise InvalidProblemError(f"spec.{field} must be a number from {limits[0]:g} to {limits[1]:g}, not {value!r}")
+    return value
+
+
+def _read_whole(spec: Mapping[str, Any], field: str, limits: tuple[int, int], default: int | None) -> int | None:
+    if field not in spec:
+        return default
+    value = _read_number(spec, field, limits, None)
+    if not isinstance(value, int):
+        raise InvalidProblemError(f"spec.{field} must be a whole number, not {value!r}")
+    return value
 
 
 def _is_list_of_names(value: object) -> bool:

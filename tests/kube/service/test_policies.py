@@ -24,9 +24,13 @@ def test_every_field_is_read() -> None:
             fairnessResources=["memory", "cpu", "cpu"],
             serverClassTolerance=0,
             nodeSelector={"pool": "b", "arch": "amd64"},
+            alpha=3,
+            expectedTenants=7,
+            seed=-5,
         )
     )
-    assert settings == PolicySettings("ps-dsf", ("cpu", "memory"), 0.0, (("arch", "amd64"), ("pool", "b")))
+    selector = (("arch", "amd64"), ("pool", "b"))
+    assert settings == PolicySettings("ps-dsf", ("cpu", "memory"), 0.0, selector, 3.0, 7, -5)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +42,15 @@ def test_every_field_is_read() -> None:
         ({"serverClassTolerance": 0.6}, "spec.serverClassTolerance"),
         ({"serverClassTolerance": "0.1"}, "spec.serverClassTolerance"),
         ({"serverClassTolerance": True}, "spec.serverClassTolerance"),
+        ({"alpha": 0}, "spec.alpha"),
+        ({"alpha": 101}, "spec.alpha"),
+        ({"alpha": "2"}, "spec.alpha"),
+        ({"alpha": None}, "spec.alpha"),
+        ({"expectedTenants": 0}, "spec.expectedTenants"),
+        ({"expectedTenants": 2.5}, "spec.expectedTenants"),
+        ({"expectedTenants": None}, "spec.expectedTenants"),
+        ({"seed": 2**63}, "spec.seed"),
+        ({"seed": 0.5}, "spec.seed"),
         ({"nodeSelector": ["pool"]}, "spec.nodeSelector"),
         ({"nodeSelector": {"pool": 1}}, "spec.nodeSelector"),
     ],
