@@ -99,6 +99,8 @@ def test_a_disturbed_round_is_marked_and_counts_only_without_another(results: di
     results["backlogs"].append(disturbed)
 
     assert compute_rate(results, 1000, "fairbind") == 500.0
+    assert ("80 % of the bare binds at 1,000 nodes", "83% (50% over all rounds)", True) in find_goals(results)
+    assert "| unknown |" in render_tables(alone)
     assert "500, 100\\*" in render_tables(results)
 
 
