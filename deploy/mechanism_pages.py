@@ -238,14 +238,20 @@ def show_lie(example: Mapping[str, Any], truth: Allocation, **options: float) ->
     """Return who says what and gains how much."""
     problem, lie = truth.problem, example["lie"]
     i = problem.tenant_names.index(lie["tenant"])
-    demand = tuple(float(lie["demand"].get(name, 0)) for name in problem.resources)
-    gained = compute_true_tasks(problem, truth.mechanism, Lie(i, demand, float(problem.tasks_i[i])), **options)
+    demand = tuple(problem.demand_ir[i].tolist())
+    hidden: tuple[int, ...] = ()
+    said = []
+    if "demand" in lie:
+        demand = tuple(float(lie["demand"].get(name, 0)) for name in problem.resources)
+        said.append(f"needs `<{', '.join(f'{amount:g}' for amount in demand)}>`")
+    if "eligible" in lie:
+        hidden = tuple(k for k, server in enumerate(problem.server_names) if server not in lie["eligible"])
+        said.append(f"may only use {_join(lie['eligible'])}")
+    told = Lie(i, demand, float(problem.tasks_i[i]), hidden)
+    gained = compute_true_tasks(problem, truth.mechanism, told, **options)
     honest = float(truth.totals_i[i])
-    said = f"<{', '.join(f'{amount:g}' for amount in demand)}>"
     more = f"{100 * (gained / honest - 1):.0f} %"
-    return (
-        f"{lie['tenant']} runs {honest:.4g} tasks, and {gained:.4g} when it says that it needs `{said}` ({more} more)"
-    )
+    return f"{lie['tenant']} runs {honest:.4g} tasks, and {gained:.4g} when it says that it {_join(said)} ({more} more)"
 
 
 def make_facts(_root: Path, name: str) -> str:
