@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fairbind.fairness.instance import IntArray
 from fairbind.fairness.mechanism import Option
 from fairbind.fairness.problem import FloatArray, Problem, make_problem
 from fairbind.fairness.registry import MECHANISMS
@@ -54,7 +55,7 @@ class Case:
 def make_case_problem(case: Case) -> Problem:
     """Return the problem of a case. Demands are 1/300 to 1/3 of an average server; no two tenants are equal."""
     generator = np.random.default_rng(20_260_101)
-    capacity_kr, count_k = _make_servers(case, generator)
+    capacity_kr, count_k, shape_k = _make_servers(case, generator)
     average_r = count_k @ capacity_kr / count_k.sum()
     tenants, resources = case.tenants, capacity_kr.shape[1]
     demand_ir = average_r * np.exp(generator.uniform(np.log(1 / 300), np.log(1 / 3), (tenants, resources)))
@@ -66,15 +67,16 @@ def make_case_problem(case: Case) -> Problem:
     weight_i = generator.choice([1.0, 2.0, 3.0, 4.0], tenants)
     equal_part_i = (count_k @ capacity_kr / demand_ir).min(axis=1) / tenants
     tasks_i = np.where(generator.random(tenants) < 0.5, np.inf, equal_part_i * generator.uniform(0.2, 3, tenants))
-    eligible_ik = generator.random((tenants, count_k.size)) < 0.8
-    eligible_ik[np.arange(tenants), generator.integers(0, count_k.size, tenants)] = True
+    shapes = int(shape_k.max()) + 1
+    eligible_is = generator.random((tenants, shapes)) < 0.8
+    eligible_is[np.arange(tenants), generator.integers(0, shapes, tenants)] = True
     return make_problem(
         capacity_kr,
         demand_ir,
         count_k=count_k,
         weight_i=weight_i if Option.WEIGHT in options else None,
         tasks_i=tasks_i if Option.TASKS in options else None,
-        eligible_ik=eligible_ik if Option.ELIGIBLE in options else None,
+        eligible_ik=eligible_is[:, shape_k] if Option.ELIGIBLE in options else None,
     )
 
 
@@ -96,18 +98,20 @@ def _change(amounts: FloatArray, *, factor: float) -> FloatArray:
     return changed
 
 
-def _make_servers(case: Case, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-    """Return (capacity of one server of each entry, servers in each entry)."""
+def _make_servers(case: Case, generator: np.random.Generator) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Return (capacity of one server of each entry, servers in each entry, number of each entry's shape)."""
     if case.servers == "pool":
-        return np.ones((1, case.resources)), np.ones(1)
+        return np.ones((1, case.resources)), np.ones(1), np.zeros(1, dtype=np.intp)
     if case.servers == "random":
         capacity_kr = np.exp(generator.uniform(np.log(0.25), 0, (case.classes, case.resources)))
-        return capacity_kr, generator.integers(1, 2 * SERVERS_PER_CLASS, case.classes).astype(np.float64)
+        count_k = generator.integers(1, 2 * SERVERS_PER_CLASS, case.classes).astype(np.float64)
+        return capacity_kr, count_k, np.arange(case.classes)
     table = np.array(GOOGLE_SHAPES)
     count_k = np.floor(table[:, 0] * case.of_google / GOOGLE_SERVERS)
     count_k[0] += case.of_google - count_k.sum()
     capacity_kr, count_k = table[count_k > 0, 1:], count_k[count_k > 0]
+    shape_k = np.arange(count_k.size)
     if case.servers == "google":
-        return capacity_kr, count_k
-    capacity_kr = np.repeat(capacity_kr, count_k.astype(np.intp), axis=0)
-    return capacity_kr, np.ones(capacity_kr.shape[0])
+        return capacity_kr, count_k, shape_k
+    shape_k = np.repeat(shape_k, count_k.astype(np.intp))
+    return capacity_kr[shape_k], np.ones(shape_k.size), shape_k

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fairbind.fairness.instance import reduce_problem
 from fairbind.fairness.registry import MECHANISMS
 from fairbind.fairness.solve import compute_allocation
 from perf.exact import make_plan, run_case
@@ -63,6 +64,8 @@ def test_table_1_has_all_its_servers_together_or_singly() -> None:
     assert (len(together.server_names), len(singly.server_names)) == (10, GOOGLE_SERVERS)
     assert GOOGLE_SERVERS == 12_583
     np.testing.assert_allclose(together.total_r, singly.total_r)
+    mixed = make_case_problem(Case("", "drfh", 50, "google singly", is_mixed=True))
+    assert reduce_problem(mixed).capacity_kr.shape[0] == 10, "equal servers are for the same tenants"
 
 
 @pytest.mark.parametrize("case", {(c.mechanism, c.servers): c for c in make_plan(small=True) if c.is_mixed}.values())
