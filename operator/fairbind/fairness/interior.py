@@ -26,8 +26,11 @@ BACK_OFF = 0.995  # how far a step goes towards the first value that would becom
 SHORT = 0.2  # a step below it goes towards the middle instead
 SHORTEST = 1e-8
 UNEVEN = 50  # times the mean product: the largest, before it is worth a step of its own
+LEAST = 1e-12  # of what a tenant's budget would give it of all servers
+EVEN = 3e-2  # of its part of the budgets: the product of a pair at a start near a known one
 STALL = 12  # steps without progress before giving up
 HIGHEST_STEPS = 300
+NEAR_STEPS = 14  # enough from a start that is any good
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,7 +189,7 @@ class _System:
         return self.aim_ki, self.aim_kr, self.aim_i
 
     def inverse(self, part_ki: FloatArray) -> FloatArray:
-        return np.divide(1.0, part_ki, out=np.zeros_like(part_ki), where=self.pairs)
+        return _invert(part_ki, self.pairs)
 
     def get_costs(self, price_kr: FloatArray) -> FloatArray:
         market = self.market
@@ -249,16 +252,45 @@ class _System:
             room_i=np.where(self.has_limit_i, self.limit_i - totals_i, 1.0),
         )
 
+    def get_start_near(self, part_ki: FloatArray, price_kr: FloatArray) -> _Point:
+        """Return a point near given parts and prices, none of whose pairs is too uneven."""
+        market, weight_i = self.market, self.market.weight_i
+        whole_ki = np.divide(weight_i, market.gain_ki, out=np.zeros_like(part_ki), where=self.pairs)
+        part_ki = np.where(self.pairs, np.maximum(part_ki, LEAST * whole_ki), 0.0)
+        worth_i = weight_i / market.get_totals(part_ki)
+        price_kr = np.where(self.slots, np.maximum(price_kr, EVEN * self.aim_kr), 0.0)
+        cost_ki = self.get_costs(price_kr)
+        surplus_ki = np.maximum(cost_ki - market.gain_ki * worth_i, EVEN * cost_ki)
+        part_ki = np.maximum(part_ki, EVEN * self.aim_ki * _invert(surplus_ki, self.pairs))
+        totals_i = market.get_totals(part_ki)
+        return _Point(
+            part_ki=part_ki,
+            price_kr=price_kr,
+            worth_i=weight_i / totals_i,
+            relief_i=np.where(self.has_limit_i, EVEN * weight_i / totals_i, 0.0),
+            surplus_ki=np.where(self.pairs, EVEN * self.aim_ki * self.inverse(part_ki), 1.0),
+            slack_kr=np.where(self.slots, EVEN * self.aim_kr / np.where(self.slots, price_kr, 1.0), 1.0),
+            room_i=np.where(self.has_limit_i, np.maximum(self.limit_i - totals_i, EVEN * self.limit_i), 1.0),
+        )
 
-def find_equilibrium(market: Market, *, gap: float = 1e-14) -> Equilibrium:
+
+def _invert(values: FloatArray, where: BoolArray) -> FloatArray:
+    """Return 1 / values, 0 elsewhere."""
+    inverse: FloatArray = np.divide(1.0, values, out=np.zeros_like(values), where=where)
+    return inverse
+
+
+def find_equilibrium(
+    market: Market, *, gap: float = 1e-14, near: tuple[FloatArray, FloatArray] | None = None
+) -> Equilibrium:
     """Return the equilibrium, or how far the method came: `gap` says how near it is.
 
-    gap: when to stop, as a part of all budgets.
+    gap: when to stop, as a part of all budgets. near: parts and prices of a similar market, to begin there.
     """
     system = _System(market)
-    point = system.get_start()
+    point = system.get_start() if near is None else system.get_start_near(*near)
     best, best_gap, best_step, step_number = point, np.inf, 0, 0
-    for step_number in range(HIGHEST_STEPS):
+    for step_number in range(HIGHEST_STEPS if near is None else NEAR_STEPS):
         residual = system.get_residual(point)
         products = point.products()
         present = sum(float(product.sum()) for product in products) / system.aim

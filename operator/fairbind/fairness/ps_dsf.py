@@ -37,9 +37,10 @@ from fairbind.fairness.market import Market, make_market
 from fairbind.fairness.mechanism import Mechanism, Option
 from fairbind.fairness.problem import FloatArray
 from fairbind.fairness.server_filling import Sweeps
-from fairbind.fairness.settling import Division, compute_shares, settle
+from fairbind.fairness.settling import ROUNDS, Division, compute_shares, settle
 from fairbind.fairness.trading import fit, trade
 from fairbind.fairness.verify import check_feasible
+from fairbind.fairness.warm import WarmStart
 from fairbind.model.errors import SolverError
 
 OPTIMALITY = 1e-6  # relative to a tenant's own tasks: how much more it could get before we refuse the answer
@@ -48,6 +49,7 @@ ROUNDING = 1e-13  # of a server: what sums over all tenants may lose
 SWEEP_WORK = 300_000  # tenants x servers x sweeps before a market is asked
 LEAST_SWEEPS, MOST_SWEEPS = 8, 500
 MARKETS = 25
+FIRST_ROUNDS = 4  # of corrections, before a market is asked
 
 
 def solve_ps_dsf(instance: Instance) -> Solution:
@@ -57,21 +59,46 @@ def solve_ps_dsf(instance: Instance) -> Solution:
     return Solution(market.get_tasks(division.part_ki), {"level_kr": division.level_kr})
 
 
-def find_division(market: Market) -> tuple[Division, float]:
-    """Return the best division found and how much more some tenant could get, as a part of its tasks."""
-    sweeps = Sweeps(market)
-    times = SWEEP_WORK // max(market.gain_ki.size, 1)
-    sweeps.run(min(max(times, LEAST_SWEEPS), MOST_SWEEPS))
-    rough = Division(sweeps.part_ki, sweeps.level_kr)
-    best, best_gap = rough, compute_gap(market, rough.part_ki)
-    for _ in range(MARKETS):
+def resolve_ps_dsf(instance: Instance, warm: WarmStart) -> Solution:
+    """Return a PS-DSF division, found near the remembered one if there is one."""
+    market = make_market(instance, np.ones(instance.divisible_k.size))
+    before = warm.memory
+    if isinstance(before, Division) and (warm.class_before_k >= 0).all():
+        has_before_i = warm.group_before_i >= 0
+        part_ki = np.zeros(market.gain_ki.shape)
+        part_ki[:, has_before_i] = before.part_ki[np.ix_(warm.class_before_k, warm.group_before_i[has_before_i])]
+        part_ki[~market.usable_ki] = 0.0
+        division, _ = find_division(market, Division(part_ki, before.level_kr[warm.class_before_k]))
+    else:
+        division, _ = find_division(market)
+    warm.memory = division
+    return Solution(market.get_tasks(division.part_ki), {"level_kr": division.level_kr})
+
+
+def find_division(market: Market, near: Division | None = None) -> tuple[Division, float]:
+    """Return the best division found and how much more some tenant could get, as a part of its tasks.
+
+    near: a division of a similar market, to begin with instead of with nothing.
+    """
+    if near is None:
+        sweeps = Sweeps(market)
+        sweeps.run(min(max(SWEEP_WORK // max(market.gain_ki.size, 1), LEAST_SWEEPS), MOST_SWEEPS))
+        rough = Division(sweeps.part_ki, sweeps.level_kr)
+        best, best_gap = rough, compute_gap(market, rough.part_ki)
+    else:
+        rough = near
+        best, best_gap = fit(market, rough), np.inf
+    rounds = FIRST_ROUNDS
+    for number in range(MARKETS):
         if best_gap <= AIM:
             break
-        settled = fit(market, settle(market, rough))
+        settled = fit(market, settle(market, rough, rounds))
         gap = compute_gap(market, settled.part_ki)
         if gap < best_gap:
             best, best_gap = settled, gap
-        rough = trade(market, rough)
+        if gap > AIM:
+            rough = trade(market, rough, is_near=number > 0 or near is not None)
+            rounds = ROUNDS
     return best, best_gap
 
 
@@ -135,4 +162,5 @@ PS_DSF = Mechanism(
     options=frozenset({Option.WEIGHT, Option.TASKS, Option.SERVERS, Option.ELIGIBLE, Option.DIVISIBLE}),
     solve=solve_ps_dsf,
     certify=certify_ps_dsf,
+    resolve=resolve_ps_dsf,
 )

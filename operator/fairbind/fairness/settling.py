@@ -20,7 +20,7 @@ import numpy.typing as npt
 from fairbind.fairness.market import Market, sum_others
 from fairbind.fairness.problem import BoolArray, FloatArray
 
-ROUNDS = 12  # how often the served pairs may be corrected
+ROUNDS = 12
 ENTRY = 1e-3  # of a tenant's tasks: how freely a pair enters that was not served
 LEAST = 1e-9  # of a tenant's part of all tasks: what it is supposed to have at least
 NEAR = 1e-6  # relative: from where on a tenant counts as one that has all its tasks
@@ -41,9 +41,13 @@ class Division:
 
 def find_stops(market: Market, level_kr: FloatArray) -> tuple[IntArray, FloatArray]:
     """Return the slot that stops each tenant on each server, and its level: of the slots that it loads, the lowest."""
-    level_kri = np.where(market.load_kri > 0, level_kr[:, :, None], np.inf)
-    stop_ki = level_kri.argmin(axis=1)
-    return stop_ki, np.take_along_axis(level_kri, stop_ki[:, None, :], axis=1)[:, 0]
+    stop_ki = np.zeros(market.gain_ki.shape, dtype=np.intp)
+    level_ki = np.full(market.gain_ki.shape, np.inf)
+    for slot in range(level_kr.shape[1]):
+        is_lower_ki = (market.load_kri[:, slot] > 0) & (level_kr[:, slot, None] < level_ki)
+        stop_ki[is_lower_ki] = slot
+        level_ki = np.where(is_lower_ki, level_kr[:, slot, None], level_ki)
+    return stop_ki, level_ki
 
 
 def compute_shares(market: Market, part_ki: FloatArray) -> FloatArray:
@@ -54,11 +58,14 @@ def compute_shares(market: Market, part_ki: FloatArray) -> FloatArray:
     return share_ki
 
 
-def settle(market: Market, rough: Division) -> Division:
-    """Return the exact division near a rough one, or (should the corrections not end) another rough one."""
+def settle(market: Market, rough: Division, rounds: int = ROUNDS) -> Division:
+    """Return the exact division near a rough one, or (should the corrections not end) another rough one.
+
+    rounds: how often the choice of served pairs may be corrected.
+    """
     round_ = _Round.start(market, rough)
     division = rough
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         solved = round_.solve()
         if not (np.isfinite(solved.part_ki).all() and (solved.level_kr > 0).all()):
             break
@@ -99,6 +106,8 @@ class _Round:
         self.tied_ki: BoolArray = served_ki & ~choice.has_all_i & np.isfinite(self.stop_level_ki)
         self.slot_ki = np.arange(servers)[:, None] * slots + self.stop_ki
         self.full = np.flatnonzero(np.isfinite(rough.level_kr) | choice.extra_kr)
+        self.place_s = np.zeros(servers * slots, dtype=np.intp)
+        self.place_s[self.full] = np.arange(self.full.size)
 
     @classmethod
     def start(cls, market: Market, rough: Division) -> _Round:
@@ -120,7 +129,6 @@ class _Round:
     def _tie_levels(self) -> tuple[FloatArray, FloatArray]:
         """Return levels, changed least, such that each tenant's share is the same everywhere; and everybody's total."""
         market, tied_ki = self.market, self.tied_ki
-        slots = self.level_kr.size
         trust_ki = np.where(tied_ki, market.gain_ki * np.maximum(self.part_ki, ENTRY * self._get_entry()), 0.0)
         trust_i = trust_ki.sum(axis=0)
         trust_ki = np.divide(trust_ki, trust_i, out=np.zeros_like(trust_ki), where=trust_i > 0)
@@ -128,20 +136,21 @@ class _Round:
         log_ki = np.log(total_ki)
         mean_i = (trust_ki * log_ki).sum(axis=0)
         rows, columns = np.nonzero(tied_ki)
-        trust_si = np.zeros((slots, trust_i.size))
-        trust_si[self.slot_ki[rows, columns], columns] = trust_ki[rows, columns]
-        pull_s = np.zeros(slots)
-        np.add.at(pull_s, self.slot_ki[rows, columns], (trust_ki * (log_ki - mean_i))[rows, columns])
+        place = self.place_s[self.slot_ki[rows, columns]]
+        trust_si = np.zeros((self.full.size, trust_i.size))
+        trust_si[place, columns] = trust_ki[rows, columns]
+        pull_s = np.zeros(self.full.size)
+        np.add.at(pull_s, place, (trust_ki * (log_ki - mean_i))[rows, columns])
         matrix = -trust_si @ trust_si.T
         np.fill_diagonal(matrix, 0.0)
         np.fill_diagonal(matrix, -matrix.sum(axis=1))
-        change_s = np.zeros(slots)
-        change_s[self.full] = _solve(matrix[np.ix_(self.full, self.full)], -pull_s[self.full])
-        level_kr = self.level_kr * np.exp(np.clip(change_s, -CHANGE, CHANGE).reshape(self.level_kr.shape))
-        change_ki = np.where(tied_ki, change_s[self.slot_ki], 0.0)
+        change_kr = np.zeros(self.level_kr.shape)
+        change_kr.ravel()[self.full] = np.clip(_solve(matrix, -pull_s), -CHANGE, CHANGE)
+        change_ki = np.where(tied_ki, change_kr.ravel()[self.slot_ki], 0.0)
         wanted_i = np.exp((trust_ki * (log_ki + change_ki)).sum(axis=0))
         limit_i = np.where(np.isfinite(market.limit_i), market.limit_i, 0.0)
-        return level_kr, np.where(self.choice.has_all_i, limit_i, np.where(trust_i > 0, wanted_i, self.totals_i))
+        wanted_i = np.where(self.choice.has_all_i, limit_i, np.where(trust_i > 0, wanted_i, self.totals_i))
+        return self.level_kr * np.exp(change_kr), wanted_i
 
     def _get_entry(self) -> FloatArray:
         """Return the parts that would give the tenants what they have."""
@@ -157,22 +166,21 @@ class _Round:
         pull_i = pull_ki.sum(axis=0)
         short_i = wanted_i - market.get_totals(self.part_ki)
         room_s = (1 - market.get_loads(self.part_ki)).ravel()[full]
-        loads_si = (market.load_kri * (market.gain_ki * may_move_ki)[:, None, :]).reshape(servers * slots, tenants)
-        own_ki = may_move_ki * (sum_others(pull_ki) / pull_i)
-        matrix = -(loads_si / pull_i) @ loads_si.T
-        each = np.arange(servers)
-        matrix.reshape(servers, slots, servers, slots)[each, :, each, :] = (
-            market.load_kri * own_ki[:, None, :]
-        ) @ market.load_kri.transpose(0, 2, 1)
-        loads_si = loads_si[full]
+        server_s = full // slots
+        load_si = market.load_kri.reshape(servers * slots, tenants)[full]
+        use_si = load_si * (market.gain_ki * may_move_ki)[server_s]
+        # A tenant that is served on one server only cannot move load there: what it adds and takes off is the same.
+        own_si = load_si * (may_move_ki * (sum_others(pull_ki) / pull_i))[server_s]
+        is_same_ss = server_s[:, None] == server_s
+        matrix = np.where(is_same_ss, own_si @ load_si.T, -(use_si / pull_i) @ use_si.T)
         set_s, set_i = self._find_sets()
         wanted_ic = np.where(set_i[:, None] == np.arange(set_s.max(initial=-1) + 1), wanted_i[:, None], 0.0)
-        across = (loads_si / pull_i) @ wanted_ic
-        system = np.block([[matrix[np.ix_(full, full)], across], [across.T, -(wanted_ic.T / pull_i) @ wanted_ic]])
+        across = (use_si / pull_i) @ wanted_ic
+        system = np.block([[matrix, across], [across.T, -(wanted_ic.T / pull_i) @ wanted_ic]])
         eased_i = short_i / pull_i
-        solved = _solve(system, np.concatenate([room_s - loads_si @ eased_i, wanted_ic.T @ eased_i]))
+        solved = _solve(system, np.concatenate([room_s - use_si @ eased_i, wanted_ic.T @ eased_i]))
         pressure_s, factor_c = solved[: full.size], solved[full.size :]
-        value_i = (short_i - pressure_s @ loads_si + wanted_ic @ factor_c) / pull_i
+        value_i = (short_i - pressure_s @ use_si + wanted_ic @ factor_c) / pull_i
         pressure_kr = np.zeros((servers, 1, slots))
         pressure_kr.ravel()[full] = pressure_s
         part_ki = self.part_ki + may_move_ki * (market.gain_ki * value_i + (pressure_kr @ market.load_kri)[:, 0])

@@ -19,21 +19,49 @@ from fairbind.fairness.problem import BoolArray, FloatArray
 from fairbind.fairness.settling import Division, IntArray, find_stops
 
 ENOUGH = 1e-12  # how exactly a market is balanced, as a part of all budgets
+POOR = 1e-9  # a balance worse than that is tried once more
 SAME = 1e-9  # relative: loads of two slots that are the same
 LEAST = 1e-3  # of a server: the least amount that a slot's tenants may be supposed to get
 
 
-def trade(market: Market, rough: Division) -> Division:
-    """Return what the market gives when slots' amounts are those of the rough division."""
+def trade(market: Market, rough: Division, *, is_near: bool) -> Division:
+    """Return what the market gives when slots' amounts are those of the rough division.
+
+    is_near: whether the division is thought to be near the outcome, so that the search may begin there.
+    """
     stop_ki, amount_kr = _find_amounts(market, rough)
+    group_kr, stop_ki = _number_groups(market, stop_ki)
     servers, _, tenants = market.load_kri.shape
     each_k, each_i = np.arange(servers)[:, None], np.arange(tenants)
-    load_kri = np.zeros_like(market.load_kri)
-    load_kri[each_k, stop_ki, each_i] = np.where(market.usable_ki, 1 / amount_kr[each_k, stop_ki], 0.0)
-    equilibrium = find_equilibrium(with_loads(market, load_kri), gap=ENOUGH)
-    price_kr = equilibrium.price_kr / amount_kr
-    level_kr = np.divide(1.0, price_kr, out=np.full_like(price_kr, np.inf), where=price_kr > 0)
+    amount_kg = np.take_along_axis(amount_kr, group_kr, axis=1)
+    load_kgi = np.zeros((servers, group_kr.shape[1], tenants))
+    load_kgi[each_k, stop_ki, each_i] = np.where(market.usable_ki, 1 / amount_kg[each_k, stop_ki], 0.0)
+    level_kg = np.take_along_axis(rough.level_kr, group_kr, axis=1)
+    near = (rough.part_ki, amount_kg / level_kg) if is_near else None
+    equilibrium = find_equilibrium(with_loads(market, load_kgi), gap=ENOUGH, near=near)
+    if is_near and equilibrium.gap > POOR:
+        equilibrium = find_equilibrium(with_loads(market, load_kgi), gap=ENOUGH)
+    price_kg = equilibrium.price_kr / amount_kg
+    level_kr = np.full(amount_kr.shape, np.inf)
+    priced_k, priced_g = np.nonzero(price_kg)
+    level_kr[priced_k, group_kr[priced_k, priced_g]] = 1 / price_kg[priced_k, priced_g]
     return fit(market, Division(equilibrium.part_ki, level_kr))
+
+
+def _number_groups(market: Market, stop_ki: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the slots that stop somebody on each server, and by which of these each tenant is stopped.
+
+    Each server has the same number of them; some are of no use.
+    """
+    servers, slots, _ = market.load_kri.shape
+    stops_kr = np.zeros((servers, slots), dtype=bool)
+    rows, columns = np.nonzero(market.usable_ki)
+    stops_kr[rows, stop_ki[rows, columns]] = True
+    group_kr = np.argsort(~stops_kr, axis=1, kind="stable")
+    number_kr = np.argsort(group_kr, axis=1, kind="stable")
+    groups = max(int(stops_kr.sum(axis=1).max()), 1)
+    number_ki = np.where(market.usable_ki, np.take_along_axis(number_kr, stop_ki, axis=1), 0)
+    return group_kr[:, :groups], number_ki
 
 
 def fit(market: Market, rough: Division) -> Division:
