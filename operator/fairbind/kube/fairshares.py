@@ -142,6 +142,7 @@ class FairShares:
     async def _solve(self, problem: ExactProblem) -> None:
         started = self._clock()
         self._solved = problem
+        _log.debug("%s is asked about %d parts of tenants", problem.mechanism, len(problem.tenant_i))
         try:
             answer = await self._solver.solve(problem)
         except ExactSolveError as error:

@@ -93,6 +93,16 @@ async def test_a_worker_that_was_killed_is_an_error_and_the_next_question_starts
     assert find_worker(solver) != worker
 
 
+async def test_a_worker_that_was_killed_while_nobody_asked_is_started_anew(solver: ExactSolver) -> None:
+    await solver.solve(PAPER)
+    worker = find_worker(solver)
+    assert solver._process is not None
+    os.kill(worker, signal.SIGKILL)
+    await solver._process.wait()
+    assert (await solver.solve(PAPER)).fair_shares == pytest.approx({"a": 2 / 3, "b": 2 / 3})
+    assert find_worker(solver) != worker
+
+
 async def test_an_answer_that_takes_too_long_is_given_up_and_its_worker_ended() -> None:
     solver = ExactSolver()
     await solver.solve(PAPER)

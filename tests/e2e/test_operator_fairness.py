@@ -1,0 +1,209 @@
+"""What is fair now, told by a running operator: in the status, in kubectl's table, as metrics; and who solves for it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from e2e.checks import check_cluster
+from e2e.objects import POLICIES, TENANTS, make_name, make_pod
+from e2e.waiting import wait_for
+from e2e.workloads import SMALL, count_bound, create_pods, delete_pods, find_bound
+from localplane.nodes import make_node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from e2e.api import Api, Json
+    from e2e.clusters import Cluster
+    from e2e.conftest import MakeNamespace, MakeNodes, MakeTenant, StartOperator
+    from e2e.operators import Metrics, Operator
+
+TWELVE_CORES = {"cpu": "12", "memory": "64Gi", "pods": "110"}
+FRESH_SECONDS = 15.0
+"""A look every two seconds, a solve of milliseconds, an audit every ten seconds; a worker's start is a second more."""
+
+
+def wait_for_metrics(
+    running: Operator, is_there: Callable[[Metrics], object], describe: str, timeout: float = FRESH_SECONDS
+) -> Metrics:
+    """Wait until the metrics are as they should be and return them."""
+
+    def look() -> Metrics | None:
+        metrics = running.metrics()
+        return metrics if is_there(metrics) else None
+
+    found = wait_for(look, timeout, describe, pause=0.25)
+    assert found is not None
+    return found
+
+
+def wait_for_fair_shares(running: Operator, expected: Mapping[str, float]) -> Metrics:
+    """Wait until these tenants have these fair shares."""
+
+    def has_all(metrics: Metrics) -> bool:
+        seen = {name: metrics.value("fairbind_tenant_fair_share", tenant=name) for name in expected}
+        assert seen == pytest.approx(expected, abs=1e-6)
+        return True
+
+    return wait_for_metrics(running, has_all, f"fair shares {expected}")
+
+
+def wait_for_reason(api: Api, reason: str) -> Json:
+    """Wait until the default policy's condition about fair shares has this reason and return it."""
+    seen: Json = {}
+
+    def look() -> Json:
+        status = api.get(f"{POLICIES}/default").get("status") or {}
+        conditions = {found["type"]: found for found in status.get("conditions") or []}
+        seen.update(conditions.get("FairSharesKnown", {}))
+        return seen if seen.get("reason") == reason else {}
+
+    return wait_for(look, FRESH_SECONDS, lambda: f"FairSharesKnown with reason {reason}, not {seen}")
+
+
+def count_findings(metrics: Metrics, kind: str) -> dict[str, float]:
+    """Return how many findings of a kind come from what, without zeros."""
+    return {sample.labels["cause"]: sample.value for sample in metrics.select(kind) if sample.value}
+
+
+def find_workers(operator: Operator) -> list[int]:
+    """Return the living processes that solve for an operator."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+            except OSError:  # it has ended meanwhile
+                continue
+            if fields[0] != "Z" and int(fields[1]) == operator.pid and b"fairbind.kube.worker" in words:
+                found.append(int(folder.name))
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_everybody_sees_the_fair_shares_of_now(
+    cluster: Cluster,
+    nodes: MakeNodes,
+    namespace: MakeNamespace,
+    tenant: MakeTenant,
+    policy: Callable[..., None],
+    operator: StartOperator,
+) -> None:
+    """One takes everything, another comes later, gets a heavier weight, and takes over as room comes free."""
+    api = cluster.api
+    nodes([make_node(make_name("n"), allocatable=TWELVE_CORES)])
+    early, late = namespace(), namespace()
+    first = tenant(namespaces=[early])
+    running = operator()
+    create_pods(api, early, [make_pod(SMALL) for _ in range(12)])
+    metrics = wait_for_fair_shares(running, {first: 1.0})
+    assert metrics.value("fairbind_exact_solves_total", result="solved") == metrics.value(
+        "fairbind_exact_solve_duration_seconds_count"
+    )
+    wait_for(lambda: count_bound(api, early) == 12, describe="the first tenant to take everything")
+    wait_for_metrics(
+        running, lambda now: now.value("fairbind_fairness_share_error") == 0.0, "nobody to be below its share"
+    )
+
+    second = tenant(namespaces=[late])
+    create_pods(api, late, [make_pod(SMALL) for _ in range(12)])
+    metrics = wait_for_fair_shares(running, {first: 0.5, second: 0.5})
+    assert metrics.value("fairbind_fairness_share_error") == pytest.approx(0.5)
+    assert wait_for_reason(api, "Solved")["status"] == "True"
+    metrics = wait_for_metrics(
+        running,
+        lambda now: count_findings(now, "fairbind_fairness_envy_pairs") == {"history": 1.0},
+        "the second to envy the first for what it took before",
+    )
+    assert count_findings(metrics, "fairbind_fairness_sharing_incentive_violations") == {"history": 1.0}
+
+    api.patch(f"{TENANTS}/{second}", {"spec": {"weight": 3}})
+    metrics = wait_for_fair_shares(running, {first: 0.25, second: 0.75})
+    assert metrics.value("fairbind_fairness_share_error") == pytest.approx(0.75)
+    for name, share in ((first, 0.25), (second, 0.75)):
+        wait_for(
+            lambda name=name, share=share: api.get(f"{TENANTS}/{name}")["status"].get("fairShare") == share,
+            FRESH_SECONDS,
+            f"the status of {name} to say {share}",
+        )
+    table = [line.split() for line in cluster.kubectl("get", "tenants", first, second).splitlines()]
+    assert table[0][:5] == ["NAME", "WEIGHT", "DOMINANT", "SHARE", "FAIR"]
+    assert {row[0]: row[1:4] for row in table[1:]} == {first: ["1", "1", "0.25"], second: ["3", "0", "0.75"]}
+
+    delete_pods(api, early, [pod["metadata"]["name"] for pod in find_bound(api, early)[:9]])
+    wait_for(lambda: count_bound(api, late) == 9, describe="the room to go to the second tenant")
+    metrics = wait_for_metrics(
+        running, lambda now: now.value("fairbind_fairness_share_error") == 0.0, "everybody to have its share"
+    )
+    wait_for_metrics(
+        running,
+        lambda now: not count_findings(now, "fairbind_fairness_envy_pairs"),
+        "nobody to envy anybody any more",
+    )
+    check_cluster(cluster)
+    assert metrics.total("fairbind_exact_solves_total", result="failed") == 0.0
+    assert metrics.total("fairbind_exact_solves_total", result="timeout") == 0.0
+
+    policy(policy="fifo")  # which knows no fairness
+    wait_for_metrics(running, lambda now: not now.select("fairbind_tenant_fair_share"), "the series to go away")
+    assert wait_for_reason(api, "NoExactMechanism")["status"] == "False"
+    wait_for(lambda: "fairShare" not in api.get(f"{TENANTS}/{first}")["status"], FRESH_SECONDS, "the field to go away")
+    (worker,) = find_workers(running)
+    assert running.stop() == 0
+    assert not is_alive(worker)
+
+
+def test_whatever_happens_to_who_solves_pods_are_bound_and_another_one_solves(
+    api: Api, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+) -> None:
+    nodes([make_node(make_name("n"), allocatable=TWELVE_CORES)])
+    own = namespace()
+    name = tenant(namespaces=[own])
+    create_pods(api, own, [make_pod(SMALL) for _ in range(3)])
+    running = operator("--log-level=debug")
+    wait_for_fair_shares(running, {name: 0.25})
+    (worker,) = find_workers(running)
+
+    os.kill(worker, signal.SIGKILL)  # while it has nothing to do: nobody notices
+    create_pods(api, own, [make_pod(SMALL)])
+    metrics = wait_for_fair_shares(running, {name: 4 / 12})
+    assert metrics.value("fairbind_exact_solves_total", result="failed") == 0.0
+    (worker,) = find_workers(running)
+
+    os.kill(worker, signal.SIGSTOP)  # it has the question, and no answer comes
+    create_pods(api, own, [make_pod(SMALL) for _ in range(2)])
+    bound_at = time.monotonic()
+    wait_for(lambda: count_bound(api, own) == 6, describe="pods to be bound meanwhile")
+    assert time.monotonic() - bound_at < 10.0
+    assert running.metrics().value("fairbind_tenant_fair_share", tenant=name) == pytest.approx(4 / 12)
+    assert running.is_ready()
+    wait_for(lambda: running.read_log(200).count("drfh is asked") == 3, FRESH_SECONDS, "the third question")
+    os.kill(worker, signal.SIGKILL)
+    metrics = wait_for_metrics(
+        running,
+        lambda now: now.value("fairbind_exact_solves_total", result="failed") == 1.0,
+        "the lost answer to be counted",
+    )
+    assert metrics.value("fairbind_tenant_fair_share", tenant=name) == pytest.approx(4 / 12)
+    assert "process ended" in wait_for_reason(api, "SolveFailed")["message"]
+    create_pods(api, own, [make_pod(SMALL) for _ in range(3)])
+    wait_for_fair_shares(running, {name: 9 / 12})
+    wait_for_reason(api, "Solved")
+
+    assert count_bound(api, own) == 9
+    (worker,) = find_workers(running)
+    running.kill()
+    wait_for(lambda: not is_alive(worker), FRESH_SECONDS, "no worker to be left")
