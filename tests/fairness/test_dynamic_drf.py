@@ -300,6 +300,13 @@ def test_refuses_what_it_cannot_know(message: str, make: Callable[[], Problem]) 
         compute_allocation(make(), "dynamic-drf")
 
 
+def test_refuses_an_instance_in_which_equal_tenants_are_one() -> None:
+    problem = make_problem([[1.0]], [[1.0], [1.0]])
+    with pytest.raises(ValueError, match="one after another"):
+        compute_arrivals(reduce_problem(problem))
+    assert compute_allocation(problem, "dynamic-drf").totals_i.tolist() == [0.5, 0.5]
+
+
 @pytest.mark.parametrize("zeros", [0.0, 0.3])
 def test_many_tenants_with_weights_from_a_thousandth_to_a_thousand(zeros: float) -> None:
     instance = draw_instance(0, tenants=20_000, zeros=zeros, spread=1e3)

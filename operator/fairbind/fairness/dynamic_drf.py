@@ -90,8 +90,10 @@ class Arrivals:
 def compute_arrivals(instance: Instance) -> Arrivals:
     """Return the allocation after every arrival. Raises InvalidProblemError where entitlements are not known.
 
-    The instance must have been made with merges_tenants=False.
+    Raises ValueError for an instance that was not made with merges_tenants=False: equal tenants come one by one, too.
     """
+    if (instance.member_i > 1).any():
+        raise ValueError("equal tenants were merged, but they come one after another")
     entitled_t, weight_i = _compute_entitlements(instance)
     needs_pr, kind_i = np.unique(instance.demand_ir > 0, axis=0, return_inverse=True)
     kind_i = kind_i.reshape(-1)
