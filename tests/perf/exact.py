@@ -29,7 +29,7 @@ from perf.exact_report import RESULTS, render_tables, write_page  # noqa: E402
 from perf.machine import describe_machine, describe_versions  # noqa: E402
 
 CASE = Path(__file__).with_name("exact_case.py")
-LIMIT_SECONDS, LIMIT_GIB = 300.0, 8.0
+LIMIT_SECONDS, LIMIT_GIB = 120.0, 8.0
 START_REPEATS = 7
 START_PROBLEM = {
     "resources": ["cpu", "memory"],
@@ -65,7 +65,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="exact.py", description="Measure the exact mechanisms.")
     parser.add_argument("--small", action="store_true", help="tiny sizes: shows only that it works")
     parser.add_argument("--only", nargs="+", metavar="ID", help="only these mechanisms")
-    parser.add_argument("--limit", type=float, default=LIMIT_SECONDS, help="seconds for one case (300)")
+    parser.add_argument("--limit", type=float, default=LIMIT_SECONDS, help="seconds for one case (120)")
     parser.add_argument("--output", type=Path, help="where the raw results go (docs/benchmarks/results/exact)")
     parser.add_argument("--render", type=Path, metavar="JSON", help="only make the page from raw results")
     return parser.parse_args(arguments)
