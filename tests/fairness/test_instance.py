@@ -131,7 +131,9 @@ def test_the_time_of_an_indivisible_server_is_limited() -> None:
 
 
 def test_the_problem_itself_is_checked_as_written() -> None:
-    problem = make_problem([[4.0], [8.0]], [[1], [1]], count_k=[1, 2], eligible_ik=[[1, 0], [1, 1]], tasks_i=[np.inf, 17])
+    problem = make_problem(
+        [[4.0], [8.0]], [[1], [1]], count_k=[1, 2], eligible_ik=[[1, 0], [1, 1]], tasks_i=[np.inf, 17]
+    )
     check_feasible_problem(problem, np.array([[4.0, 0], [0, 16]]), "test")
     for wrong in ([[4.0, 1], [0, 15]], [[4.1, 0], [0, 16]], [[2.0, 0], [2, 16]]):
         with pytest.raises(SolverError):

@@ -14,6 +14,7 @@ from fairbind.fairness.instance import Instance
 from fairbind.fairness.mechanism import Mechanism
 from fairbind.fairness.problem import Problem, make_problem
 from fairbind.fairness.registry import MECHANISMS
+from fairbind.fairness.rising import run
 from fairbind.fairness.solve import compute_allocation
 from fairbind.fairness.warm import WarmStart
 from fairbind.model.errors import InvalidProblemError, SolverError
@@ -188,7 +189,9 @@ def test_a_warm_start_that_leads_nowhere_is_forgotten() -> None:
     warm = WarmStart()
     compute_allocation(problem, "drfh", warm=warm)
     # Statuses that are no basis.
-    warm.memory.bases = [replace(basis, rows=basis.rows[::-1]) for basis in warm.memory.bases]
+    warm.memory.bases = [
+        replace(basis, pairs=basis.pairs[::-1], capacities=basis.capacities[::-1]) for basis in warm.memory.bases
+    ]
     allocation = compute_allocation(change_weight(problem), "drfh", warm=warm)
     np.testing.assert_allclose(
         allocation.totals_i, compute_allocation(change_weight(problem), "drfh").totals_i, rtol=1e-7
@@ -198,10 +201,11 @@ def test_a_warm_start_that_leads_nowhere_is_forgotten() -> None:
 def test_a_warm_start_takes_fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[int] = []
 
-    def count(highs: Any) -> None:
+    def run_and_count(highs: Any) -> None:
+        run(highs)
         steps.append(highs.getInfo().simplex_iteration_count)
 
-    monkeypatch.setattr("fairbind.fairness.rising.check_optimal", count)
+    monkeypatch.setattr("fairbind.fairness.rising.run", run_and_count)
     problem = make_varied(3)
     warm = WarmStart()
     compute_allocation(problem, "drfh", warm=warm)

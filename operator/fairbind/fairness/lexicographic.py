@@ -25,6 +25,7 @@ from fairbind.fairness.instance import Instance
 from fairbind.fairness.polishing import polish
 from fairbind.fairness.problem import BoolArray, FloatArray
 from fairbind.fairness.rising import RisingProgram
+from fairbind.fairness.rising_memory import carry_over, prune
 from fairbind.fairness.verify import check_feasible
 from fairbind.fairness.warm import WarmStart
 from fairbind.model.errors import SolverError
@@ -37,7 +38,9 @@ ROUNDING = 1e-13  # of the worth of everything: what sums over all groups may lo
 
 def solve_lexicographic(instance: Instance, level_per_task_i: FloatArray, warm: WarmStart | None = None) -> Solution:
     """Return the lexicographic max-min allocation of the levels tasks x level_per_task_i, with its prices (N, K, R)."""
-    memory = warm.memory if warm is not None and warm.is_same_shape else None
+    memory = None
+    if warm is not None and warm.memory is not None:
+        memory = carry_over(warm.memory, warm.group_before_i, warm.class_before_k, instance.usable_ik)
     program = RisingProgram(instance, level_per_task_i, memory)
     limit_level_i = instance.limit_i * level_per_task_i
     level_i = np.zeros(limit_level_i.shape)
@@ -67,7 +70,7 @@ def solve_lexicographic(instance: Instance, level_per_task_i: FloatArray, warm: 
         rises_i &= ~stuck_i
         prices.append(rise.price_kr)
     if warm is not None:
-        warm.memory = program.memory
+        warm.memory = prune(program.memory)
     price_nkr = np.array(prices).reshape(-1, *instance.capacity_kr.shape)
     is_priced_kr: BoolArray = np.asarray((price_nkr > 0).any(axis=0))
     total_i = np.minimum(level_i / level_per_task_i, instance.limit_i)
@@ -81,13 +84,13 @@ def _take_advice(
 
     A level that can be reached never is more than the best one, so whoever asks for less can have it.
     """
-    has_all_i = rises_i
-    while has_all_i.any() and rises_i.any():
+    while True:
         level = program.advise(rises_i, level_i, level)
         has_all_i = rises_i & (limit_level_i <= level)
+        if not has_all_i.any() or (has_all_i == rises_i).all():  # somebody must be left for the exact program
+            return level
         level_i[has_all_i] = limit_level_i[has_all_i]
         rises_i &= ~has_all_i
-    return level
 
 
 def compute_worth(instance: Instance, price_kr: FloatArray) -> FloatArray:

@@ -14,21 +14,24 @@ from fairbind.fairness.problem import BoolArray, FloatArray
 
 STEPS = 3
 EXACT = 1e-15  # of a class's resource: no step would do better
+OVER = 1e-13  # of a class's resource: so much too much is no rounding
 LARGEST_CHANGE = 0.5  # of a pair's tasks: beyond it, something else is wrong, and the certificate will say so
 RANK = 1e-14  # the equations are dependent: what everybody pays is what everything is worth
 
 
 def polish(instance: Instance, tasks_ik: FloatArray, total_i: FloatArray, is_priced_kr: BoolArray) -> FloatArray:
-    """Return the tasks with the totals asked for and what is priced used up.
+    """Return the tasks with the totals asked for, what is priced used up and nothing beyond.
 
     Least squares in the relative changes of the pairs, weighted by their part of the group's total: tasks that are 0
     stay 0. Solved for one multiplier per priced row. Complexity: O(rows^3 + groups rows^2).
     """
     tasks_ik = tasks_ik * (total_i / tasks_ik.sum(axis=1))[:, None]
-    class_n, resource_n = np.nonzero(is_priced_kr)
-    need_in = total_i[:, None] * instance.demand_ir[:, resource_n] / instance.capacity_kr[class_n, resource_n]
-    is_same_class_nn = class_n[:, None] == class_n
+    is_held_kr = is_priced_kr
     for _ in range(STEPS):
+        is_held_kr = is_held_kr | (tasks_ik.T @ instance.demand_ir > instance.capacity_kr * (1 + OVER))
+        class_n, resource_n = np.nonzero(is_held_kr)
+        need_in = total_i[:, None] * instance.demand_ir[:, resource_n] / instance.capacity_kr[class_n, resource_n]
+        is_same_class_nn = class_n[:, None] == class_n
         part_ik = tasks_ik / total_i[:, None]
         use_in = part_ik[:, class_n] * need_in
         left_n = 1 - use_in.sum(axis=0)

@@ -15,7 +15,7 @@ before with a small difference, pairs and bases are those of that time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,12 +23,15 @@ import numpy as np
 from fairbind.fairness.central import CentralProgram, find_central_point
 from fairbind.fairness.instance import Instance, IntArray
 from fairbind.fairness.problem import BoolArray, FloatArray
+from fairbind.fairness.rising_memory import Basis, RisingMemory
 from fairbind.model.errors import SolverError
 
 if TYPE_CHECKING:
     import highspy
 
+PRIMAL, DUAL = 4, 1  # HiGHS' numbers of its simplex methods
 TOLERANCE = 1e-10  # HiGHS' least for feasibility
+NEARLY = 1e-6  # in the same unit: what polishing can mend
 SMALLEST_ENTRY = 1e-12  # HiGHS' least: smaller entries are dropped
 PRIMAL_SCALE = 1e2  # a class is so much to HiGHS, which makes its tolerance as much smaller
 LEEWAY = 1e-11  # of a kept level: what may be lost, for a program that its own rounding cannot make infeasible
@@ -38,25 +41,6 @@ FIRST_PAIRS = 3  # of a group, in a large problem
 MORE_PAIRS = 10  # of a group, at a time
 UNIT_RANGE = 1e3  # how far t may be from the unit of levels before the unit is changed
 ADVICE = 1e-6  # how near to the best the advice of `central` comes
-
-
-@dataclass(slots=True)
-class Basis:
-    """Where the simplex method stands: HiGHS' basis statuses, of the pairs, of the level t and of the rows."""
-
-    pairs: list[highspy.HighsBasisStatus]
-    level: highspy.HighsBasisStatus
-    rows: list[highspy.HighsBasisStatus]
-
-
-@dataclass(slots=True, eq=False)
-class RisingMemory:
-    """What a later, similar problem can begin with: the pairs, and the basis and the level of each program in turn."""
-
-    group_p: IntArray
-    class_p: IntArray
-    bases: list[Basis] = field(default_factory=list)
-    levels: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,11 +150,10 @@ class RisingProgram:
             self._basis = make_first_basis(group_p, class_p, need_ir * part_i[:, None], self.inverse_kr, self.wanted_ik)
         highs.passModel(make_model(group_p, class_p, need_ir, self.inverse_kr, rises_i, part_i))
         highs.setBasis(make_highs_basis(self._basis, group_p.size))
-        highs.run()
-        check_optimal(highs)
+        run(highs)
         solution, basis = highs.getSolution(), highs.getBasis()
-        columns = list(basis.col_status)
-        self._basis = Basis(columns[1:], columns[0], list(basis.row_status))
+        columns, row_statuses = list(basis.col_status), list(basis.row_status)
+        self._basis = Basis(columns[0], columns[1:], row_statuses[:rows], row_statuses[rows:])
         column = np.maximum(solution.col_value, 0.0) / PRIMAL_SCALE
         price_kr = np.maximum(solution.row_dual[:rows], 0.0).reshape(self.inverse_kr.shape)
         return float(column[0]), column[1:], price_kr
@@ -185,7 +168,7 @@ def make_highs() -> highspy.Highs:
         ("output_flag", False),
         ("presolve", "off"),
         ("solver", "simplex"),
-        ("simplex_strategy", 4),  # primal
+        ("simplex_strategy", PRIMAL),
         ("simplex_scale_strategy", 0),  # the program is scaled already
         ("threads", 1),
         ("primal_feasibility_tolerance", TOLERANCE),
@@ -243,27 +226,51 @@ def make_first_basis(
     pairs = [status.kLower] * group_p.size
     for pair in chosen.tolist():
         pairs[pair] = status.kBasic
-    rows = [status.kBasic] * inverse_kr.size + [status.kLower] * use_ir.shape[0]
-    rows[int((used_kr * inverse_kr).argmax())] = status.kUpper
-    return Basis(pairs, status.kBasic, rows)
+    capacities = [status.kBasic] * inverse_kr.size
+    capacities[int((used_kr * inverse_kr).argmax())] = status.kUpper
+    return Basis(status.kBasic, pairs, capacities, [status.kLower] * use_ir.shape[0])
 
 
 def make_highs_basis(basis: Basis, pairs: int) -> highspy.HighsBasis:
     """Return HiGHS' form of a basis, with pairs that are newer than it at 0."""
     import highspy  # noqa: PLC0415
 
-    made = highspy.HighsBasis()
     new = [highspy.HighsBasisStatus.kLower] * (pairs - len(basis.pairs))
+    made = highspy.HighsBasis()
     made.col_status = [basis.level, *basis.pairs, *new]
-    made.row_status = basis.rows
+    made.row_status = [*basis.capacities, *basis.groups]
     made.valid = True
     return made
 
 
-def check_optimal(highs: highspy.Highs) -> None:
-    """Raise SolverError unless HiGHS says that its answer is optimal."""
+def run(highs: highspy.Highs) -> None:
+    """Solve, or raise SolverError.
+
+    When few can still rise, what is left to them can be so thin that primal simplex does not find its way: then dual
+    simplex goes on from there, and after that begins again.
+    """
+    for strategy in (PRIMAL, DUAL):
+        highs.setOptionValue("simplex_strategy", strategy)
+        highs.run()
+        if is_optimal(highs):
+            break
+    else:
+        highs.clearSolver()
+        highs.run()
+    highs.setOptionValue("simplex_strategy", PRIMAL)
+    if not is_optimal(highs):
+        status = highs.modelStatusToString(highs.getModelStatus())
+        raise SolverError(f"the linear program is {status.lower()}, not optimal")
+
+
+def is_optimal(highs: highspy.Highs) -> bool:
+    """Whether HiGHS says that its answer is optimal, or "unknown" of one that is.
+
+    It does the latter when its own rounding exceeds its tolerance. `polishing` takes that out, the certificate decides.
+    """
     import highspy  # noqa: PLC0415
 
-    status = highs.getModelStatus()
-    if status != highspy.HighsModelStatus.kOptimal:
-        raise SolverError(f"the linear program is {highs.modelStatusToString(status).lower()}, not optimal")
+    status, reached = highs.getModelStatus(), highs.getInfo()
+    is_near = reached.max_primal_infeasibility <= NEARLY and reached.max_dual_infeasibility <= TOLERANCE
+    is_unknown = status == highspy.HighsModelStatus.kUnknown
+    return bool(status == highspy.HighsModelStatus.kOptimal or (is_unknown and is_near))

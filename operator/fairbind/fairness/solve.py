@@ -79,17 +79,17 @@ def _solve(
     problem: Problem, instance: Instance, mechanism: Mechanism, warm: WarmStart | None
 ) -> tuple[Solution, Mapping[str, Any]]:
     """Return the mechanism's answer and its certificate; if a warm start led nowhere, those from nothing."""
-    if warm is not None and mechanism.resolve is not None:
-        warm.begin(mechanism.id, problem, instance)
-        was_cold = warm.memory is None
+    if warm is None or mechanism.resolve is None:
+        solution = mechanism.solve(instance)
+        return solution, mechanism.certify(instance, solution)
+    warm.begin(mechanism.id, problem, instance)
+    if warm.memory is not None:
         try:
             solution = mechanism.resolve(instance, warm)
             return solution, mechanism.certify(instance, solution)
         except SolverError:
             warm.memory = None
-            if was_cold:
-                raise
-    solution = mechanism.solve(instance)
+    solution = mechanism.resolve(instance, warm)
     return solution, mechanism.certify(instance, solution)
 
 

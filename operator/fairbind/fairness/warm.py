@@ -56,17 +56,6 @@ class WarmStart:
             self.memory = None
         self._mechanism, self._problem, self._instance = mechanism_id, problem, instance
 
-    @property
-    def is_same_shape(self) -> bool:
-        """Whether groups and classes are the remembered ones, one to one and in the same order."""
-        if self.memory is None:
-            return False
-        return _is_identity(self.group_before_i) and _is_identity(self.class_before_k)
-
-
-def _is_identity(before: IntArray) -> bool:
-    return bool((before == np.arange(before.size)).all())
-
 
 def _match(
     names_before: tuple[str, ...], number_before: IntArray, names: tuple[str, ...], number: IntArray, size: int
