@@ -138,10 +138,10 @@ def certify_ps_dsf(instance: Instance, solution: Solution) -> Mapping[str, Any]:
         solution.tasks_ik.T, instance.gamma_ik.T, out=np.zeros(market.gain_ki.shape), where=market.usable_ki
     )
     with np.errstate(invalid="ignore"):
-        gap_ki = compute_gaps(market, part_ki)
+        gap_ki = np.nan_to_num(compute_gaps(market, part_ki), nan=np.inf, posinf=np.inf)  # NaN: of nothing, 0 / 0
     gap = float(gap_ki.max())
     if not gap <= OPTIMALITY:
-        server, group = np.unravel_index(int(np.nanargmax(gap_ki)), gap_ki.shape)
+        server, group = np.unravel_index(int(gap_ki.argmax()), gap_ki.shape)
         tenant = int(instance.rank_i[group])
         raise SolverError(f"ps-dsf: tenant {tenant} could get {gap:.3g} more of its own on server class {int(server)}")
     return {"method": "definition 4", "largestExcess": excess, "largestGap": gap}
