@@ -44,6 +44,7 @@ def test_percents() -> None:
 def test_columns_are_aligned_whatever_the_script() -> None:
     lines = lay_out([["tenant", "tasks"], ["\u4e2d\u6587", "1"], ["e\u0301", "22"]])
 
+    assert lines[2:] == ["\u4e2d\u6587        1", "e\u0301          22"]
     assert {measure(line) for line in lines} == {len("tenant  tasks")}
 
 
