@@ -22,7 +22,7 @@ import numpy as np
 
 from fairbind.fairness.allocation import Solution
 from fairbind.fairness.instance import Instance
-from fairbind.fairness.polishing import polish
+from fairbind.fairness.mending import mend_rounding
 from fairbind.fairness.problem import BoolArray, FloatArray
 from fairbind.fairness.rising import RisingProgram
 from fairbind.fairness.rising_memory import carry_over, prune
@@ -44,6 +44,7 @@ def solve_lexicographic(instance: Instance, level_per_task_i: FloatArray, warm: 
     program = RisingProgram(instance, level_per_task_i, memory)
     limit_level_i = instance.limit_i * level_per_task_i
     level_i = np.zeros(limit_level_i.shape)
+    reached_i = np.full(limit_level_i.shape, np.inf)  # where the programs were when a level was fixed
     rises_i = np.ones(limit_level_i.shape, dtype=bool)
     # What an equal (weighted) part of each class would give everybody: never too much.
     level = float((instance.gamma_ik.sum(axis=1) * level_per_task_i * instance.weight_i).min())
@@ -52,7 +53,7 @@ def solve_lexicographic(instance: Instance, level_per_task_i: FloatArray, warm: 
     prices: list[FloatArray] = []
     tasks_ik = np.zeros(instance.usable_ik.shape)
     while rises_i.any():
-        rise = program.solve(rises_i, level_i, level)
+        rise = program.solve(rises_i, np.minimum(level_i, reached_i), level)
         tasks_ik = rise.tasks_ik
         worth_i = compute_worth(instance, rise.price_kr) / level_per_task_i
         if not worth_i[rises_i].any():
@@ -60,6 +61,7 @@ def solve_lexicographic(instance: Instance, level_per_task_i: FloatArray, warm: 
         # The level that the prices prove, not the one that the solver reached, is right to rounding.
         level = float(rise.price_kr.sum() - worth_i[~rises_i] @ level_i[~rises_i]) / float(worth_i[rises_i].sum())
         has_all_i = rises_i & (limit_level_i <= level * (1 + EQUAL))
+        reached_i[rises_i] = rise.level
         if has_all_i.any():
             # They ask for less than t, so the others may rise further: solve again before anybody is fixed at t.
             level_i[has_all_i] = limit_level_i[has_all_i]
@@ -74,7 +76,7 @@ def solve_lexicographic(instance: Instance, level_per_task_i: FloatArray, warm: 
     price_nkr = np.array(prices).reshape(-1, *instance.capacity_kr.shape)
     is_priced_kr: BoolArray = np.asarray((price_nkr > 0).any(axis=0))
     total_i = np.minimum(level_i / level_per_task_i, instance.limit_i)
-    return Solution(polish(instance, tasks_ik, total_i, is_priced_kr), {"prices_nkr": price_nkr})
+    return Solution(mend_rounding(instance, tasks_ik, total_i, is_priced_kr), {"prices_nkr": price_nkr})
 
 
 def _take_advice(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PRIMAL, DUAL = 4, 1  # HiGHS' numbers of its simplex methods
 TOLERANCE = 1e-10  # HiGHS' least for feasibility
-NEARLY = 1e-6  # in the same unit: what polishing can mend
+NEARLY = 1e-6  # in the same unit: what `mending` takes out
 SMALLEST_ENTRY = 1e-12  # HiGHS' least: smaller entries are dropped
 PRIMAL_SCALE = 1e2  # a class is so much to HiGHS, which makes its tolerance as much smaller
 LEEWAY = 1e-11  # of a kept level: what may be lost, for a program that its own rounding cannot make infeasible
@@ -266,7 +266,7 @@ def run(highs: highspy.Highs) -> None:
 def is_optimal(highs: highspy.Highs) -> bool:
     """Whether HiGHS says that its answer is optimal, or "unknown" of one that is.
 
-    It does the latter when its own rounding exceeds its tolerance. `polishing` takes that out, the certificate decides.
+    It does the latter when its own rounding exceeds its tolerance. `mending` takes that out, the certificate decides.
     """
     import highspy  # noqa: PLC0415
 
