@@ -217,13 +217,14 @@ class World:
                     candidates.append((level, name, self.turn_of(self.waiting[n][0]), n, pool))
         if not candidates:
             return None
-        level, name = min(candidates)[:2]
-        leading = [c[2:] for c in candidates if c[:2] == (level, name)]
-        if level == ZERO and self.policy in BY_CLASS:
+        # The place on the pool is a tenant's own matter: it decides where, and not who.
+        first = min((level[:2], name) for level, name, *_ in candidates)
+        leading = [(level[2], turn, n, pool) for level, name, turn, n, pool in candidates if (level[:2], name) == first]
+        if first[0] == ZERO[:2] and self.policy in BY_CLASS:
             # Who holds nothing begins with its first task, in the pool of which the task takes the least part.
-            _, _, _, n, pool = min((turn, self.part(n, pool), rank(pool), n, pool) for turn, n, pool in leading)
+            *_, n, pool = min((turn, self.part(n, pool), rank(pool), n, pool) for _, turn, n, pool in leading)
         else:
-            _, _, n, pool = min((rank(pool), turn, n, pool) for turn, n, pool in leading)
+            *_, n, pool = min((place, rank(pool), turn, n, pool) for place, turn, n, pool in leading)
         return n, pool
 
     def part(self, n: int, pool: int | None) -> Level:
@@ -406,7 +407,7 @@ def check_fairness(world: World, task_class: TaskClass, reason: FairnessReason |
     rivals = []
     for _, other in world.open_classes():
         common = [k for k in eligible if k in world.eligible(other) and world.is_in(k, pool)]
-        if other.tenant != task_class.tenant and common and world.level(other.tenant, pool) < level:
+        if other.tenant != task_class.tenant and common and world.level(other.tenant, pool)[:2] < level[:2]:
             rivals.append((world.level(other.tenant, pool), other.tenant))
     if level[0] or not rivals:
         assert reason is None

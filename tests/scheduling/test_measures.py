@@ -94,6 +94,19 @@ def test_equal_task_shares_are_equal_however_they_came_about(
     assert len(levels) == 1
 
 
+def test_sums_of_rounded_shares_are_rounded_once_more() -> None:
+    """Three times a sixth is a half to the last digit, though a sixth has no end in binary."""
+    servers = build_servers({"s": (6, 6)})
+    tenants = [
+        Tenant("a", allocated_r=(3, 0), holdings=(Holding((1, 0), (1, 0), 3),)),
+        Tenant("b", allocated_r=(3, 0), holdings=(Holding((3, 0), (3, 0), 1),)),
+    ]
+    snapshot = build_snapshot(servers, [], tenants=tenants)
+    measure, accounts = TaskShares(snapshot), get_accounts(snapshot)
+
+    assert measure.compute_level(accounts["a"], 0) == measure.compute_level(accounts["b"], 0)
+
+
 def test_task_shares_differ_from_dominant_shares_where_servers_differ() -> None:
     servers = build_servers({"x": (40, 120), "y": (120, 40)})
     placement = build_placement(servers)

@@ -137,7 +137,6 @@ def find_kinds(snapshot: Snapshot, groups: ServerGroups, axes: Sequence[int]) ->
             kinds.append(Kind(i, _pick(rest_r, axes), 1.0, anywhere_p))
     found = [kind for tenant in snapshot.tenants for kind in by_tenant[tenant.name] if kind.demand_r.any()]
     for kind in found:
-        kind.usable_p = kind.usable_p & _has_all(groups, kind, axes)
         kind.limit = min(kind.count, float(_compute_tasks_alone(groups, kind, axes).sum()))
     return [kind for kind in found if kind.limit > 0]
 
@@ -163,13 +162,6 @@ def _find_known_places(tenant: Tenant, kinds: Sequence[Kind], snapshot: Snapshot
         held_k = np.array([name in tenant.allocated_by_server for name in snapshot.servers.names], dtype=np.bool_)
         known_p |= groups.find_reached(held_k)
     return known_p if known_p.any() else ~known_p
-
-
-def _has_all(groups: ServerGroups, kind: Kind, axes: Sequence[int]) -> BoolArray:
-    """Return which classes have something of all that a task of this kind asks for."""
-    lacks_pr = groups.capacity_pr[:, axes][:, kind.demand_r > 0] <= 0
-    has_p: BoolArray = np.logical_not(lacks_pr.any(axis=1))
-    return has_p
 
 
 def _compute_tasks_alone(groups: ServerGroups, kind: Kind, axes: Sequence[int]) -> FloatArray:

@@ -30,6 +30,7 @@ from fairbind.fairness.mechanism import Option
 from fairbind.fairness.problem import FloatArray, Problem
 from fairbind.fairness.registry import MECHANISMS
 from fairbind.fairness.solve import compute_allocation
+from fairbind.fairness.warm import WarmStart
 from fairbind.model import InvalidProblemError, PolicySettings, Snapshot, Targets
 from fairbind.scheduling.demands import Kind, ServerGroups, find_kinds, group_servers, merge_kinds
 from fairbind.scheduling.policies import get_policy
@@ -43,7 +44,7 @@ ONE_BIDDER = frozenset({"ceei", "drbf", "dynamic-drf"})
 BY_SERVER = frozenset({"alpha-pf-vds", "per-server-drf", "ps-dsf"})
 """These compare tenants on each server class by itself."""
 
-SETTLED = 1e-3
+SETTLED = 5e-3
 """Weights of parts that change by less, relatively, have settled."""
 
 TARGET_DIGITS = 9
@@ -175,11 +176,15 @@ def _leave_out(problem: Problem, parts: list[Kind], options: frozenset[Option]) 
     return problem, tuple(left_out)
 
 
-def solve_exactly(exact: ExactProblem) -> ExactShares:
-    """Return what the mechanism gives to each tenant. Raises what `compute_allocation` raises."""
+def solve_exactly(exact: ExactProblem, *, warm: WarmStart | None = None) -> ExactShares:
+    """Return what the mechanism gives to each tenant. Raises what `compute_allocation` raises.
+
+    warm: the same one for each problem of a cluster, to answer sooner.
+    """
+    warm = WarmStart() if warm is None else warm
     problem, rounds = exact.problem, 0
     while True:
-        allocation = compute_finite_allocation(problem, exact.mechanism, exact.alpha)
+        allocation = compute_finite_allocation(problem, exact.mechanism, exact.alpha, warm)
         rounds += 1
         weight_i = compute_part_weights(exact, allocation.tasks_ik)
         change_i = np.abs(weight_i - problem.weight_i)
@@ -264,14 +269,16 @@ def _compute_tasks_alone(problem: Problem) -> FloatArray:
     return tasks_ik
 
 
-def compute_finite_allocation(problem: Problem, mechanism_id: str, alpha: float | None) -> Allocation:
+def compute_finite_allocation(
+    problem: Problem, mechanism_id: str, alpha: float | None, warm: WarmStart | None = None
+) -> Allocation:
     """Return the allocation, also of a one-pool mechanism whose tenants never have enough.
 
     There, tenants that would get more than they want get what they want, and what is left of the pool is divided among
     the others, until nobody gets too much. The certificate is that of the last division.
     """
     if Option.TASKS in MECHANISMS[mechanism_id].options:
-        return compute_allocation(problem, mechanism_id, alpha=alpha)
+        return compute_allocation(problem, mechanism_id, alpha=alpha, warm=warm)
     wanted_i = problem.tasks_i
     totals_i = np.zeros_like(wanted_i)
     rows = np.arange(len(wanted_i))

@@ -29,8 +29,6 @@ from fairbind.scheduling.levels import INFINITE_LEVEL, Account
 from fairbind.scheduling.pools import compute_target_pools
 from fairbind.scheduling.room import FloatArray, IndexArray
 
-_PLACE_BITS = 64
-
 
 @dataclass(slots=True)
 class _Standing:
@@ -55,7 +53,7 @@ class _Standing:
 
 
 class TargetRatios:
-    """What a tenant holds in parts of its target: first of all of it, then on the pool."""
+    """What a tenant holds in parts of its target; on which pool is the tenant's own matter."""
 
     label: ClassVar[str] = "part of its target"
     few: ClassVar[int] = 1
@@ -72,14 +70,12 @@ class TargetRatios:
         self._pool_of = {} if pool_k is None else dict(zip(snapshot.servers.names, pool_k.tolist(), strict=True))
         self._standings: dict[str, _Standing] = {}
 
-    def compute_level(self, account: Account, pool: int) -> int:
-        """Return the level of a tenant on a pool: the ratio, and below it the place as bits that order like it."""
-        standing = self._get_standing(account)
-        place = int(standing.place_p[pool : pool + 1].view(np.int64)[0])
-        return (standing.compute_ratio(account) << _PLACE_BITS) + place
+    def compute_level(self, account: Account, pool: int) -> int:  # noqa: ARG002 (it is the same on all pools)
+        """Return the level of a tenant: the ratio."""
+        return self._get_standing(account).compute_ratio(account)
 
     def find_least_level(self, account: Account, among: IndexArray) -> tuple[int, int]:
-        """Return the least level on one of these pools and its pool: the ratio is the same on all."""
+        """Return the level, and the one of these pools where the tenant lacks most of its target there."""
         pool = int(among[self._get_standing(account).place_p[among].argmin()])
         return self.compute_level(account, pool), pool
 
