@@ -164,7 +164,7 @@ def _solve_stage(stage: _Stage) -> tuple[FloatArray, FloatArray]:
     """Return (z, prices of the rows), by HiGHS."""
     import highspy  # noqa: PLC0415  # see fairbind.fairness: imported where it is used
 
-    from fairbind.fairness.rising import check_optimal, make_highs  # noqa: PLC0415
+    from fairbind.fairness.rising import make_highs, run  # noqa: PLC0415
 
     rows, columns = stage.rows.shape
     model = highspy.HighsLp()
@@ -181,8 +181,7 @@ def _solve_stage(stage: _Stage) -> tuple[FloatArray, FloatArray]:
     model.a_matrix_.value_ = stage.rows[row, column]
     highs = make_highs()
     highs.passModel(model)
-    highs.run()
-    check_optimal(highs)
+    run(highs)
     solution = highs.getSolution()
     z, price = np.array(solution.col_value), np.array(solution.row_dual)
     return _meet_rows(stage, z, _find_priced(np.abs(price)) | stage.is_equality), price
