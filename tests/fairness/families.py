@@ -235,7 +235,6 @@ _KINDS: tuple[tuple[str, _Draw, frozenset[Option]], ...] = (
     ("magnitudes", _magnitudes, frozenset()),
     ("non-divisible", _non_divisible_servers, frozenset({Option.DIVISIBLE})),
     ("alphas", _alphas, frozenset({Option.ALPHA})),
-    ("expected-tenants", _expected_tenants, frozenset({Option.EXPECTED_TENANTS})),
 )
 _SEVERAL_SERVERS_ONLY: tuple[tuple[str, _Draw, frozenset[Option]], ...] = (
     ("eligibility", _eligibility, frozenset({Option.ELIGIBLE})),
@@ -245,6 +244,7 @@ _SEVERAL_SERVERS_ONLY: tuple[tuple[str, _Draw, frozenset[Option]], ...] = (
 )
 _ONE_POOL_ONLY: tuple[tuple[str, _Draw, frozenset[Option]], ...] = (
     ("combined", _combined, frozenset({Option.WEIGHT, Option.TASKS})),
+    ("expected-tenants", _expected_tenants, frozenset({Option.EXPECTED_TENANTS})),
 )
 
 

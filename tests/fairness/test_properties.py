@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from fairbind.fairness.allocation import Allocation
@@ -18,16 +19,18 @@ from fairbind.fairness.properties.witness import Property
 from fairbind.fairness.registry import MECHANISMS
 from fairbind.fairness.solve import compute_allocation, compute_dominant_shares
 
+Rows: TypeAlias = Sequence[Sequence[float]]
+
 TWO = make_problem([[9, 18]], [[1, 4], [3, 1]])
 
 
-def allocate(problem: Problem, tasks_ik: npt.ArrayLike) -> Allocation:
+def allocate(problem: Problem, tasks_ik: Rows) -> Allocation:
     tasks = np.array(tasks_ik, dtype=float).reshape(problem.eligible_ik.shape)
     totals_i = tasks.sum(axis=1)
     return Allocation(problem, "by hand", tasks, totals_i, compute_dominant_shares(problem, totals_i), {})
 
 
-def find(property_id: str, problem: Problem, tasks_ik: npt.ArrayLike, mechanism: str = "drf") -> Witness | None:
+def find(property_id: str, problem: Problem, tasks_ik: Rows, mechanism: str = "drf") -> Witness | None:
     return PROPERTIES[property_id].find(problem, mechanism, allocate(problem, tasks_ik))
 
 
@@ -76,7 +79,7 @@ def test_weights_scale_envy() -> None:
 
 def test_envy_looks_server_by_server() -> None:
     """What t1 has, added up, would run a task of t0; on no server it has both resources."""
-    problem = make_problem([[4, 1], [1, 4]], [[1, 1], [1, 0.1]], eligible_ik=[[1, 0], [1, 1]])
+    problem = make_problem([[4, 1], [1, 4]], [[1.0, 1.0], [1.0, 0.1]], eligible_ik=[[1, 0], [1, 1]])
     assert find("envy-freeness", problem, [[0.5, 0], [0.5, 1]]) is None
     assert find("envy-freeness", problem, [[0.02, 0], [0.5, 1]]) is not None
 
@@ -88,7 +91,7 @@ def test_nobody_envies_for_tasks_that_it_does_not_have() -> None:
 
 def test_time_of_a_server_is_envied_as_time() -> None:
     """t1 has nine tenths of the time: for t0, 9 tasks; from the resources in use it could not tell."""
-    problem = make_problem([[10, 10]], [[1, 1], [2, 0.1]], divisible_k=[False])
+    problem = make_problem([[10, 10]], [[1.0, 1.0], [2.0, 0.1]], divisible_k=[False])
     witness = find("envy-freeness", problem, [[1], [4.5]])
     assert witness is not None
     assert witness.evidence["tasksInstead"] == pytest.approx(9)
@@ -165,7 +168,7 @@ def test_a_single_resource_is_compared() -> None:
 
 def test_losing_by_a_departure_is_seen() -> None:
     """Without t1, t2 has the first resource to itself, and so needs more of the second, which t0 had."""
-    problem = make_problem([[1, 1]], [[0, 1], [1, 0], [1, 0.1]])
+    problem = make_problem([[1, 1]], [[0.0, 1.0], [1.0, 0.0], [1.0, 0.1]])
     allocation = compute_allocation(problem, "drf")
     assert allocation.totals_i == pytest.approx([0.95, 0.5, 0.5])
     witness = PROPERTIES["population-monotonicity"].find(problem, "drf", allocation)

@@ -95,9 +95,9 @@ def _fails(source: str, counterexample: Counterexample, *unless: str) -> Claim:
     return Claim(Standing.FAILS, _JOINT.join(unless), source, counterexample)
 
 
-def _open(source: str, *assumed: str) -> Claim:
-    """Return a property that nobody has proved or refuted; assumed: what the search was restricted to."""
-    return Claim(Standing.NOT_REFUTED, _JOINT.join(assumed), source)
+def _open(source: str, *assumed: str, beyond: Counterexample | None = None) -> Claim:
+    """Return a property that nobody has proved or refuted under these assumptions; beyond: an example without them."""
+    return Claim(Standing.NOT_REFUTED, _JOINT.join(assumed), source, beyond)
 
 
 _DRF_PAPER = "Ghodsi et al., NSDI 2011"
@@ -240,40 +240,69 @@ _DYNAMIC_DRF: Mapping[str, Claim] = {
 # Envy-freeness here, as the paper's proof for its aggregated form: where i could use what j has on server k and envied
 # it, i's virtual share there would be below j's (gamma_jk x min_r d_jr / d_ir <= gamma_ik), but some resource that i
 # needs is used up by those who are not above i.
+# What it gives on one resource: whoever is used to displace another has no higher level, along any chain of servers;
+# but somebody who has all its tasks need not be stopped on every server, and the chain ends.
 _PS_DSF: Mapping[str, Claim] = {
-    "sharing-incentive": _proved(f"{_PS_DSF_PAPER}, section 2.3 and table 1"),
+    "sharing-incentive": _proved(f"{_PS_DSF_PAPER}, table 1"),
     "envy-freeness": _proved(f"{_PS_DSF_PAPER}, table 1; here: server by server"),
-    "pareto-optimality": _open(_SEARCHED),
-    "strategy-proofness": _open(_SEARCHED),
+    "pareto-optimality": _fails(f"{_PS_DSF_PAPER}, section 2.3; this example here", counterexamples.PS_DSF_PARETO),
+    # In the example the honest answer is the only one, so this is not about which answer is chosen.
+    "strategy-proofness": _fails(
+        "here: it can pay to hide a server; and with finite tasks, to ask for more", counterexamples.PS_DSF_LIE
+    ),
     "single-server-reduction": _proved(f"{_PS_DSF_PAPER}, section 2.3"),
-    "single-resource-reduction": _proved("here: nobody below can be displaced, by however long a chain"),
-    "bottleneck-fairness": _proved(f"{_PS_DSF_PAPER}, table 1"),
-    "population-monotonicity": _open(_SEARCHED),
-    "resource-monotonicity": _open(_SEARCHED),
+    "single-resource-reduction": _proved(
+        "here: nobody below can be displaced, by however long a chain",
+        ENDLESS,
+        beyond=counterexamples.PS_DSF_SATISFIED,
+    ),
+    "bottleneck-fairness": _proved(f"{_PS_DSF_PAPER}, table 1", ENDLESS, beyond=counterexamples.PS_DSF_SATISFIED),
+    "population-monotonicity": _open(_SEARCHED, POSITIVE, beyond=counterexamples.PS_DSF_POPULATION),
+    "resource-monotonicity": _fails("as drf on one server", counterexamples.PS_DSF_RESOURCES),
 }
 
+# Finite tasks: for a tenant that has not all its own, those that have all theirs and are below it can be bounded by its
+# own level, as sum_r lambda_kr d_mr <= sum_r lambda_kr c_kr / gamma_mk; the rest of the paper's proof stays.
 _ALPHA_PF_VDS: Mapping[str, Claim] = {
-    "sharing-incentive": _proved(f"{_PS_DSF_PAPER}, theorem 3; here: also with finite tasks", ALPHA_FROM_1),
-    "envy-freeness": _proved(f"{_PS_DSF_PAPER}, theorem 3; here: server by server", ALPHA_FROM_1),
-    "pareto-optimality": _open(_SEARCHED),
-    "strategy-proofness": _open(_SEARCHED),
-    "single-server-reduction": _open(_SEARCHED),
-    "single-resource-reduction": _proved(f"{_PS_DSF_PAPER}, theorem 4"),
-    "bottleneck-fairness": _proved(f"{_PS_DSF_PAPER}, theorem 4"),
-    "population-monotonicity": _open(_SEARCHED),
-    "resource-monotonicity": _open(_SEARCHED),
+    "sharing-incentive": _proved(
+        f"{_PS_DSF_PAPER}, theorem 3; here: also with finite tasks",
+        ALPHA_FROM_1,
+        beyond=counterexamples.ALPHA_SHARING,
+    ),
+    "envy-freeness": _proved(
+        f"{_PS_DSF_PAPER}, theorem 3; here: server by server", ALPHA_FROM_1, beyond=counterexamples.ALPHA_ENVY
+    ),
+    "pareto-optimality": _fails(
+        f"here; proved then in {_PS_DSF_PAPER}, theorem 3", counterexamples.ALPHA_PARETO, ALPHA_1
+    ),
+    "strategy-proofness": _fails(f"as ceei; {_DRF_PAPER}, figure 6", counterexamples.ALPHA_LIE),
+    "single-server-reduction": _fails("here", counterexamples.ALPHA_REDUCTION),
+    "single-resource-reduction": _proved(f"{_PS_DSF_PAPER}, theorem 4", ENDLESS),
+    "bottleneck-fairness": _proved(f"{_PS_DSF_PAPER}, theorem 4", ENDLESS),
+    "population-monotonicity": _fails("here", counterexamples.ALPHA_POPULATION),
+    "resource-monotonicity": _fails("here", counterexamples.ALPHA_RESOURCES),
 }
 
+# Finite tasks here: all servers fill in step, so on each of them those that another resource or the end of its tasks
+# stopped are not above who still moves. Who leaves lets every server fill later, and so the others stop no later.
 _PER_SERVER_DRF: Mapping[str, Claim] = {
-    "sharing-incentive": _proved(f"{_DRFH_PAPER}, section 4.5: on every server", ENDLESS),
-    "envy-freeness": _proved(f"{_DRFH_PAPER}, section 3.4: on every server", ENDLESS),
-    "pareto-optimality": _open(_SEARCHED),
-    "strategy-proofness": _proved(f"{_DRF_PAPER}, section 5, on every server", ENDLESS),
+    "sharing-incentive": _proved(f"{_DRFH_PAPER}, section 4.5: on every server; here: also with finite tasks"),
+    "envy-freeness": _proved(f"{_DRF_PAPER}, section 5, on every server; here: also with finite tasks"),
+    "pareto-optimality": _fails(f"{_DRFH_PAPER}, section 3.4", counterexamples.PER_SERVER_PARETO, ONE_SERVER),
+    "strategy-proofness": _proved(
+        f"{_DRF_PAPER}, section 5, on every server", ENDLESS, beyond=counterexamples.PER_SERVER_LIE
+    ),
     "single-server-reduction": _proved("by definition"),
-    "single-resource-reduction": _open(_SEARCHED),
-    "bottleneck-fairness": _open(_SEARCHED),
-    "population-monotonicity": _open(_SEARCHED),
-    "resource-monotonicity": _open(_SEARCHED),
+    "single-resource-reduction": _fails(
+        "here; proved then: every server is divided alike", counterexamples.PER_SERVER_ONE_RESOURCE, ELIGIBLE
+    ),
+    "bottleneck-fairness": _fails(
+        "here; proved then: every server is divided alike", counterexamples.PER_SERVER_BOTTLENECK, ABLE
+    ),
+    "population-monotonicity": _proved(
+        f"{_DRF_PAPER}, table 2, on every server", POSITIVE, beyond=counterexamples.PER_SERVER_POPULATION
+    ),
+    "resource-monotonicity": _fails("as drf on one server", counterexamples.PER_SERVER_RESOURCES),
 }
 
 CLAIMS: Mapping[str, Mapping[str, Claim]] = MappingProxyType(

@@ -106,3 +106,37 @@ DYNAMIC_WAITING = _example([(10, 10)], [(1, 2), (2, 1), (1, 1)], expected_tenant
 DYNAMIC_WAITING_AT_BOTTLENECK = _example([(10, 10)], [(2, 1), (1, 1)], expected_tenants=4)
 DYNAMIC_POPULATION = _example([(4, 3)], [(6, 1), (1, 5), (6, 5)])
 DYNAMIC_RESOURCES = DRF_RESOURCES
+
+# Two servers that hardly differ: each goes to one tenant, though together they could run almost twice as much.
+PS_DSF_PARETO = _example([(20, 20), (19, 21)], [(10, 1), (1, 10)])
+# t2 has few tasks and could run them on s2, but sits on s1, where its share is below that of t1, who has no other.
+PS_DSF_SATISFIED = _example([(1,), (1,)], [(1,), (1,)], tasks=[None, 0.5], eligible=[[0], [0, 1]])
+# t2 leaves s2 to t1, who then has less need of s1, where t2 gains more than it had on s2.
+PS_DSF_LIE = _example([(6, 4), (2, 1)], [(1, 3), (3, 1)], lie={"tenant": "t2", "eligible": ["s1"]})
+PS_DSF_POPULATION = DRF_POPULATION
+PS_DSF_RESOURCES = DRF_RESOURCES
+
+_PROPORTIONAL_LESS = _example([(5, 2), (3, 5)], [(1, 1), (1, 2), (1, 1)], options={"alpha": 0.5})
+ALPHA_SHARING = ALPHA_ENVY = _PROPORTIONAL_LESS
+# A large alpha is almost PS-DSF.
+ALPHA_PARETO = _example([(2, 2), (1, 3)], [(4, 1), (1, 4)], options={"alpha": 4})
+ALPHA_LIE = CEEI_LIE
+ALPHA_REDUCTION = CEEI_REDUCTION
+ALPHA_POPULATION = CEEI_POPULATION
+ALPHA_RESOURCES = _example([(5, 6)], [(1, 2), (2, 1)])
+
+# Wang et al., figures 2 to 4: each server suits one tenant; 6 tasks each could be 10.
+PER_SERVER_PARETO = _example([(2, 12), (12, 2)], [(0.2, 1), (1, 0.2)])
+# t2 gets a part of s2 as if it had nothing on s1.
+PER_SERVER_ONE_RESOURCE = _example([(3,), (2,)], [(2,), (2,)], eligible=[[0], [0, 1]])
+PER_SERVER_BOTTLENECK = _example([(1, 1), (2, 1)], [(2, 1), (2, 2)], eligible=[[0, 1], [0]])
+# t1 leaves s1, where a task costs it as much as t2, so that t2 gets its few tasks there and is done earlier on s2.
+PER_SERVER_LIE = _example(
+    [(3, 24), (24, 24)],
+    [(1, 1), (1, 8), (1, 1)],
+    tasks=[None, 2.5, None],
+    eligible=[[0, 1], [0, 1], [0]],
+    lie={"tenant": "t1", "eligible": ["s2"]},
+)
+PER_SERVER_POPULATION = DRF_POPULATION
+PER_SERVER_RESOURCES = DRF_RESOURCES

@@ -18,7 +18,17 @@ from fairbind.fairness.instance import IntArray, reduce_problem
 from fairbind.fairness.mechanism import Option
 from fairbind.fairness.problem import FloatArray, Problem
 from fairbind.fairness.properties.variants import as_solved, choose, compute_alone, keep_tenants
-from fairbind.fairness.properties.witness import TOLERANCE, TRIES, Property, Witness, counts, number, percent
+from fairbind.fairness.properties.witness import (
+    TOLERANCE,
+    TRIES,
+    Property,
+    Witness,
+    counts,
+    find_first_largest,
+    is_larger,
+    number,
+    percent,
+)
 from fairbind.fairness.solve import compute_allocation
 
 MOST_STEPS = 24
@@ -98,9 +108,9 @@ def find_unshared_step(
         part_i = course.problem.weight_i[:step] / course.total_weight
         wanted_i = np.minimum(part_i * course.alone_i[:step], course.problem.tasks_i[:step])
         short_i = np.where(wanted_i > 0, 1 - course.totals_of[step] / np.where(wanted_i > 0, wanted_i, 1.0), 0.0)
-        tenant = int(short_i.argmax())
+        tenant = find_first_largest(short_i)
         size = float(short_i[tenant])
-        if size > TOLERANCE and (best is None or size > best.size):
+        if size > TOLERANCE and (best is None or is_larger(size, best.size)):
             name, got = course.problem.tenant_names[tenant], float(course.totals_of[step][tenant])
             wanted = float(wanted_i[tenant])
             text = f"after arrival {step} {name} runs {number(got)} tasks; its part of the pool would run "
@@ -136,7 +146,7 @@ def find_envy_of_a_step(
                 has_grown_i[:envious] = counts(has_i - had_i, has_i, course.alone_i[:envious])
             others = np.flatnonzero(envied_i & has_grown_i)
             if others.size:
-                other = int(others[worth_i[others].argmax()])
+                other = int(others[find_first_largest(worth_i[others])])
                 return _describe_envy(course, step, envious, other, float(worth_i[other]))
     return None
 
@@ -178,7 +188,7 @@ def find_idle_step(
         more_i = np.where(part_ir[:step] > 0, left_r / np.where(part_ir[:step] > 0, part_ir[:step], 1.0), np.inf)
         more_tasks_i = np.minimum(more_i.min(axis=1), solved.tasks_i[:step] - course.totals_of[step])
         gain_i = np.where(course.alone_i[:step] > 0, more_tasks_i, 0.0) / np.maximum(course.alone_i[:step], 1e-300)
-        tenant = int(gain_i.argmax())
+        tenant = find_first_largest(gain_i)
         if gain_i[tenant] > TOLERANCE * open_part:
             got, could = float(course.totals_of[step][tenant]), float(more_tasks_i[tenant])
             return Witness(

@@ -10,7 +10,7 @@ import numpy as np
 from fairbind.fairness.allocation import Allocation
 from fairbind.fairness.problem import Problem
 from fairbind.fairness.properties.variants import as_solved, choose, compute_alone, find_distinct_tenants, keep_tenants
-from fairbind.fairness.properties.witness import TRIES, Property, Witness, find_worst, number, percent
+from fairbind.fairness.properties.witness import TRIES, Property, Witness, find_worst, is_larger, number, percent
 from fairbind.fairness.solve import compute_allocation
 
 MOST_LEAVERS = 8
@@ -38,7 +38,7 @@ def find_loss_by_leaving(
             continue
         after_i = compute_allocation(keep_tenants(solved, stays), mechanism_id, alpha=alpha).totals_i
         worst = find_worst(after_i, allocation.totals_i[stays], alone_i[stays])
-        if worst is None or (best is not None and worst[1] <= best.size):
+        if worst is None or (best is not None and not is_larger(worst[1], best.size)):
             continue
         loser, part = worst
         name, gone = solved.tenant_names[stays[loser]], solved.tenant_names[leaver]
@@ -71,7 +71,7 @@ def find_loss_by_growth(
         what, larger = additions[number_of]
         after_i = compute_allocation(larger, mechanism_id, alpha=alpha).totals_i
         worst = find_worst(after_i, allocation.totals_i, alone_i)
-        if worst is None or (best is not None and worst[1] <= best.size):
+        if worst is None or (best is not None and not is_larger(worst[1], best.size)):
             continue
         loser, part = worst
         name = solved.tenant_names[loser]

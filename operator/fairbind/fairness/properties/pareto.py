@@ -12,7 +12,7 @@ import numpy as np
 from fairbind.fairness.allocation import Allocation
 from fairbind.fairness.problem import FloatArray, Problem
 from fairbind.fairness.properties.variants import as_solved, compute_alone
-from fairbind.fairness.properties.witness import TOLERANCE, TRIES, Property, Witness, number
+from fairbind.fairness.properties.witness import TOLERANCE, TRIES, Property, Witness, find_first_largest, number
 from fairbind.model.errors import SolverError
 
 
@@ -41,7 +41,7 @@ def find_dominating(
     total = float(share_gain_i.sum())
     if total <= TOLERANCE:
         return None
-    most = int(share_gain_i.argmax())
+    most = find_first_largest(share_gain_i)
     name, got, could = solved.tenant_names[most], float(allocation.totals_i[most]), float(tasks_ik[most].sum())
     size = (could - got) / max(could, np.finfo(float).tiny)
     totals = dict(zip(solved.tenant_names, tasks_ik.sum(axis=1).tolist(), strict=True))

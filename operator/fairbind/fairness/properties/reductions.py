@@ -20,7 +20,7 @@ from fairbind.fairness.properties.variants import (
     keep_servers,
     keep_tenants,
 )
-from fairbind.fairness.properties.witness import TRIES, Property, Witness, find_worst, number, percent
+from fairbind.fairness.properties.witness import TRIES, Property, Witness, find_worst, is_larger, number, percent
 from fairbind.fairness.solve import compute_allocation
 
 MOST_SERVERS = 4
@@ -170,7 +170,11 @@ def _compare(
     more = find_worst(reference_i, totals_i, alone_i)
     if less is None and more is None:
         return None
-    tenant, part = max((found for found in (less, more) if found is not None), key=lambda found: found[1])
+    if less is None or (more is not None and is_larger(more[1], less[1])):
+        assert more is not None
+        tenant, part = more
+    else:
+        tenant, part = less
     name, got, right = problem.tenant_names[tenant], float(totals_i[tenant]), float(reference_i[tenant])
     return Witness(
         property_id,

@@ -9,7 +9,7 @@ import numpy as np
 from fairbind.fairness.allocation import Allocation
 from fairbind.fairness.problem import FloatArray, Problem
 from fairbind.fairness.properties.variants import as_solved, compute_alone, compute_worth
-from fairbind.fairness.properties.witness import TRIES, Property, Witness, find_worst, number, percent
+from fairbind.fairness.properties.witness import TRIES, Property, Witness, find_worst, is_larger, number, percent
 
 
 def compute_slice(problem: Problem) -> FloatArray:
@@ -77,7 +77,7 @@ def find_envy(
         worth_ik = compute_worth(solved, alone_ik, owner, allocation.tasks_ik[owner], entitled_ir)
         worth_i = np.minimum(worth_ik.sum(axis=1), solved.tasks_i)
         worst = find_worst(allocation.totals_i, worth_i, alone_i)
-        if worst is not None and (found is None or worst[1] > found[0]):
+        if worst is not None and (found is None or is_larger(worst[1], found[0])):
             found = (worst[1], worst[0], owner, float(worth_i[worst[0]]))
     if found is None:
         return None

@@ -18,6 +18,7 @@ from fairbind.fairness.problem import BoolArray, FloatArray, Problem
 
 TOLERANCE = 1e-6
 NOISE = 1e-9
+TIE = 1e-7  # relative: violations that differ by less are equally large, and the one that is listed first is named
 TRIES = 20
 
 
@@ -94,8 +95,22 @@ def find_worst(got_i: FloatArray, wanted_i: FloatArray, alone_i: FloatArray) -> 
     if not is_counted_i.any():
         return None
     part_i = np.where(is_counted_i, shortfall_i / np.where(is_counted_i, wanted_i, 1.0), 0.0)
-    worst = int(part_i.argmax())
+    worst = find_first_largest(part_i)
     return worst, float(part_i[worst])
+
+
+def find_first_largest(size_i: FloatArray) -> int:
+    """Return the first of those that are the largest but for rounding.
+
+    >>> find_first_largest(np.array([1.0, 2.0, 2.0 + 1e-12]))
+    1
+    """
+    return int((size_i >= size_i.max() * (1 - TIE)).argmax())
+
+
+def is_larger(size: float, other: float) -> bool:
+    """Whether one violation is larger than the other by more than rounding."""
+    return size > other * (1 + TIE)
 
 
 def number(value: float) -> str:
