@@ -12,6 +12,7 @@ from fairbind.fairness.drfh import DRFH
 from fairbind.fairness.instance import Instance, reduce_problem
 from fairbind.fairness.lexicographic import compute_worth, solve_lexicographic
 from fairbind.fairness.mechanism import Mechanism
+from fairbind.fairness.mending import mend_rounding
 from fairbind.fairness.problem import FloatArray, Problem, make_problem
 from fairbind.fairness.rising import RisingProgram
 from fairbind.fairness.solve import compute_allocation
@@ -228,3 +229,51 @@ def test_worth_is_the_cost_on_the_cheapest_usable_class() -> None:
     worth_i = compute_worth(instance, np.array([[1.0, 0.0], [3.0, 0.0]]))
     # A class's resource costs as much as it says as a whole, and is half of the total.
     np.testing.assert_allclose(worth_i, [0.125 * 2 * 1, 0.25 * 2 * 3])
+
+
+def test_mending_fills_what_is_priced_and_keeps_the_totals() -> None:
+    instance = reduce_problem(make_problem([[4.0, 4], [2, 8]], [[1, 1], [1, 2], [2, 1]]))
+    solution = DRFH.solve(instance)
+    rough_ik = solution.tasks_ik * (1 + 1e-8 * np.array([[1, -2], [-1, 1], [3, -1]]))
+    is_priced_kr = np.asarray((solution.evidence["prices_nkr"] > 0).any(axis=0))
+    mended_ik = mend_rounding(instance, rough_ik, solution.tasks_ik.sum(axis=1), is_priced_kr)
+    used_kr = mended_ik.T @ instance.demand_ir / instance.capacity_kr
+    np.testing.assert_allclose(used_kr[is_priced_kr], 1, rtol=1e-14)
+    np.testing.assert_allclose(mended_ik.sum(axis=1), solution.tasks_ik.sum(axis=1), rtol=1e-14)
+    assert (used_kr <= 1 + 1e-12).all()
+
+
+def test_mending_does_not_fill_what_only_rounding_prices() -> None:
+    """A price of 1e-14 on what is half used must not make it full."""
+    instance = reduce_problem(make_problem([[4.0, 8]], [[1, 1]]))
+    tasks_ik = np.array([[4.0]])
+    mended_ik = mend_rounding(instance, tasks_ik, np.array([4.0]), np.array([[True, True]]))
+    np.testing.assert_array_equal(mended_ik, tasks_ik)
+
+
+@pytest.mark.parametrize(("tenants", "servers", "resources"), [(30, 3, 2), (5, 12, 3)])
+def test_advice_is_near_the_best(tenants: int, servers: int, resources: int) -> None:
+    """Both ways to reduce the equations: fewer rows than groups, and fewer groups than rows."""
+    problem = make_random(4, tenants, servers, resources)
+    instance = reduce_problem(replace(problem, tasks_i=np.full(problem.tasks_i.shape, np.inf)))
+    level_per_task_i = instance.share_per_task_i / instance.weight_i
+    everybody = np.ones(instance.weight_i.size, dtype=bool)
+    program = RisingProgram(instance, level_per_task_i, None)
+    assert (program.inverse_kr.size <= instance.weight_i.size) == (tenants > servers * resources)
+    best = program.solve(everybody, np.zeros(everybody.shape), 1.0).level
+    advised = program.advise(everybody, np.zeros(everybody.shape), 1.0)
+    assert best * (1 - 1e-5) <= advised <= best
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_advice_fixes_nobody_too_high(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With tasks that bind for many, all that fit included, the large way ends where the small one does."""
+    problem = make_random(seed, 12, 6, 3)
+    plenty = compute_allocation(replace(problem, tasks_i=np.full(12, np.inf)), "drfh").totals_i
+    for factor in (0.2, 0.9, 1.5):
+        limited = replace(problem, tasks_i=np.maximum(plenty, 1e-3) * factor)
+        expected_ik = DRFH.solve(reduce_problem(limited)).tasks_ik
+        with monkeypatch.context() as patch:
+            instance, solution = solve_large(limited, patch)
+        DRFH.certify(instance, solution)
+        np.testing.assert_allclose(solution.tasks_ik.sum(axis=1), expected_ik.sum(axis=1), rtol=1e-8)

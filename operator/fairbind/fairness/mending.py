@@ -14,6 +14,7 @@ from fairbind.fairness.problem import BoolArray, FloatArray
 
 STEPS = 3
 EXACT = 1e-15  # of a class's resource: no step would do better
+NEARLY = 1e-6  # of a class's resource: what a solver may have left of one that is used up
 OVER = 1e-13  # of a class's resource: so much too much is no rounding
 LARGEST_CHANGE = 0.5  # of a pair's tasks: beyond it, something else is wrong, and the certificate will say so
 RANK = 1e-14  # the equations are dependent: what everybody pays is what everything is worth
@@ -28,7 +29,8 @@ def mend_rounding(instance: Instance, tasks_ik: FloatArray, total_i: FloatArray,
     if not (tasks_ik.sum(axis=1) > 0).all():
         return tasks_ik  # nothing to mend: somebody was lost altogether
     tasks_ik = tasks_ik * (total_i / tasks_ik.sum(axis=1))[:, None]
-    is_held_kr = is_priced_kr
+    # A price of 1e-14 beside others is rounding; what it is for is not used up.
+    is_held_kr = is_priced_kr & (tasks_ik.T @ instance.demand_ir > instance.capacity_kr * (1 - NEARLY))
     for _ in range(STEPS):
         is_held_kr = is_held_kr | (tasks_ik.T @ instance.demand_ir > instance.capacity_kr * (1 + OVER))
         class_n, resource_n = np.nonzero(is_held_kr)

@@ -109,7 +109,10 @@ class RisingProgram:
         part_ik = np.zeros(self.instance.usable_ik.shape)
         for r in range(use_ir.shape[1]):
             np.maximum(part_ik, use_ir[:, r, None] * self.inverse_kr[:, r], out=part_ik)
-        return use_ir, np.where(self.instance.usable_ik, part_ik, np.inf).min(axis=1)
+        part_i = np.where(self.instance.usable_ik, part_ik, np.inf).min(axis=1)
+        if not (np.isfinite(part_i) & (part_i > 0)).all():
+            raise SolverError("amounts are too far apart for float64")
+        return use_ir, part_i
 
     def _solve_in_units(self, rises_i: BoolArray, unit_i: FloatArray, level_unit: float) -> Rise:
         use_ir, part_i = self._make_uses(unit_i)
