@@ -33,18 +33,58 @@ from fairbind.fairness.instance import Instance
 from fairbind.fairness.interior import find_equilibrium
 from fairbind.fairness.market import Market, compute_costs, make_market
 from fairbind.fairness.mechanism import Mechanism, Option
+from fairbind.fairness.polishing import Guess, polish
 from fairbind.fairness.problem import FloatArray
+from fairbind.fairness.responding import SETTLED, Responses
 from fairbind.fairness.verify import check_feasible
 from fairbind.model.errors import SolverError
 
 OPTIMALITY = 1e-6  # relative: between what a tenant's place on a server costs and what it is worth
+ROUNDING = 1e-12  # relative: what a tenant may lack of its tasks and have them all
+AIM = 1e-13  # the same, when to stop improving an answer
+GOOD = 1e-9  # the same, when to stop looking for another one
+FIRST_RESPONSES, MOST_RESPONSES = 8, 128  # of every server to the others, before the answer is polished again
 
 
 def solve_alpha_pf_vds(instance: Instance) -> Solution:
     """Return an equilibrium, with the prices of slots; their alpha-th powers are the multipliers of the servers."""
     market = make_market(instance, instance.alpha_k)
+    guess, _ = find_guess(market)
+    return Solution(market.get_tasks(guess.part_ki), {"price_kr": guess.price_kr})
+
+
+def find_guess(market: Market) -> tuple[Guess, float]:
+    """Return the best equilibrium found and how far it is from one (the largest relative mismatch of any condition)."""
+
+    def measure(guess: Guess) -> float:
+        return compute_mismatch(market, guess)
+
     equilibrium = find_equilibrium(market)
-    return Solution(market.get_tasks(equilibrium.part_ki), {"price_kr": equilibrium.price_kr})
+    rough = Guess(equilibrium.part_ki, equilibrium.price_kr, equilibrium.relief_i)
+    best, mismatch = polish(market, rough, measure, enough=AIM)
+    responses = Responses(market)
+    times = FIRST_RESPONSES
+    while mismatch > GOOD and times <= MOST_RESPONSES:
+        change = responses.run(times)
+        polished, reached = polish(market, responses.get_guess(), measure, enough=AIM)
+        if reached < mismatch:
+            best, mismatch = polished, reached
+        if change <= SETTLED:
+            break
+        times *= 2
+    return best, mismatch
+
+
+def compute_mismatch(market: Market, guess: Guess) -> float:
+    """Return by how much the worst of all conditions fails: limits, room, costs and worths, prices of free slots."""
+    totals_i = market.get_totals(guess.part_ki)
+    if not (totals_i > 0).all():
+        return np.inf
+    left_kr = 1 - market.get_loads(guess.part_ki)
+    highest_kr = np.maximum(guess.price_kr.max(axis=1, keepdims=True), np.finfo(float).tiny)
+    charge_kr = (guess.price_kr / highest_kr) ** market.exponent_k[:, None] * np.maximum(left_kr, 0.0)
+    excess = max(float((totals_i / market.limit_i - 1).max()), float(-left_kr.min()), float(charge_kr.max()))
+    return max(excess, float(_compute_mismatches(market, guess.part_ki, guess.price_kr).max()))
 
 
 def certify_alpha_pf_vds(instance: Instance, solution: Solution) -> Mapping[str, Any]:
@@ -109,7 +149,8 @@ def _bound_inequality(market: Market, part_ki: FloatArray, price_kr: FloatArray)
     may_want_ki = usable_ki & (totals_i < market.limit_i * (1 - OPTIMALITY))
     ratio_ki = np.divide(slope_ki, charge_ki, out=np.ones_like(slope_ki), where=may_want_ki & (charge_ki > 0))
     raised_k = ratio_ki.max(axis=1, initial=1.0)
-    room_i = np.where(np.isfinite(market.limit_i), np.maximum(market.limit_i - totals_i, 0.0), 0.0)
+    limit_i = np.where(np.isfinite(market.limit_i), market.limit_i, 0.0)
+    room_i = np.maximum(limit_i * (1 - ROUNDING) - totals_i, 0.0)
     most_ki = part_ki + np.divide(room_i, market.gain_ki, out=np.zeros_like(part_ki), where=usable_ki & ~may_want_ki)
     extra_ki = np.where(may_want_ki, 0.0, np.maximum(slope_ki - raised_k[:, None] * charge_ki, 0.0))
     best_k = raised_k * multiplier_kr.sum(axis=1) + (extra_ki * np.minimum(most_ki, 1.0)).sum(axis=1)

@@ -53,7 +53,7 @@ _Products = tuple[FloatArray, FloatArray, FloatArray]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Point:
+class Point:
     """All unknowns: pairs (part, surplus), (price, slack), (relief, room). Those that do not exist are (0, 1)."""
 
     part_ki: FloatArray
@@ -64,13 +64,15 @@ class _Point:
     slack_kr: FloatArray
     room_i: FloatArray
 
-    def moved(self, step: _Point, length: float) -> _Point:
-        return _Point(*(getattr(self, f.name) + length * getattr(step, f.name) for f in fields(self)))
+    def moved(self, step: Point, length: float) -> Point:
+        """Return the point so much of the step further."""
+        return Point(*(getattr(self, f.name) + length * getattr(step, f.name) for f in fields(self)))
 
     def products(self) -> _Products:
+        """Return the products of the pairs."""
         return self.part_ki * self.surplus_ki, self.price_kr * self.slack_kr, self.relief_i * self.room_i
 
-    def longest(self, step: _Point) -> float:
+    def longest(self, step: Point) -> float:
         """Return the length of the step at which the first value becomes 0."""
         length = np.inf
         for f in fields(self):
@@ -81,7 +83,7 @@ class _Point:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Residual:
+class Residual:
     """By how much the equations (not the products) fail, and their sum in money."""
 
     cost_ki: FloatArray
@@ -91,14 +93,14 @@ class _Residual:
     money: float
 
 
-class _Newton:
+class Newton:
     """The linear system at one point, for several right-hand sides.
 
     For one tenant it is diag(surplus / part) + curvature gain gain^T. Where it buys, surplus / part is next to 0, so
     its inverse is a difference of two large numbers; `_solve_tenants` and the matrix take it apart before it rounds.
     """
 
-    def __init__(self, system: _System, point: _Point, residual: _Residual) -> None:
+    def __init__(self, system: System, point: Point, residual: Residual) -> None:
         market = system.market
         self.system, self.point, self.residual = system, point, residual
         servers, slots, tenants = market.load_kri.shape
@@ -140,7 +142,7 @@ class _Newton:
         solved_ki += self.gain_ease_ki * (base_i * self.flatness_i / self.pivot_i)
         return solved_ki
 
-    def find_step(self, products: _Products, budget_i: FloatArray) -> _Point:
+    def find_step(self, products: _Products, budget_i: FloatArray) -> Point:
         """Return the step that changes the products by these amounts, to first order, and the residuals to 0."""
         product_ki, product_kr, product_i = products
         system, point, residual, market = self.system, self.point, self.residual, self.system.market
@@ -151,9 +153,9 @@ class _Newton:
         right_kr += market.get_loads(self._solve_tenants(right_ki))
         price_kr = (np.linalg.solve(self.matrix, right_kr.ravel() * self.scale) * self.scale).reshape(right_kr.shape)
         part_ki = self._solve_tenants(right_ki - (price_kr[:, None, :] @ self.per_price_kri)[:, 0])
-        totals_i = market.get_totals(part_ki)
+        totals_i = market.get_gains(part_ki)
         room_i = np.where(system.has_limit_i, residual.limit_i - totals_i, 0.0)
-        return _Point(
+        return Point(
             part_ki=part_ki,
             price_kr=price_kr,
             worth_i=(budget_i - point.worth_i * totals_i) / self.totals_i,
@@ -164,7 +166,7 @@ class _Newton:
         )
 
 
-class _System:
+class System:
     """The market's equations. Prices are kept as price ** min(p, 1), so that costs have bounded slopes at 0."""
 
     def __init__(self, market: Market) -> None:
@@ -186,12 +188,15 @@ class _System:
 
     @property
     def aims(self) -> _Products:
+        """What each pair's product may be, as a part of all: for servers, slots and limits."""
         return self.aim_ki, self.aim_kr, self.aim_i
 
     def inverse(self, part_ki: FloatArray) -> FloatArray:
+        """Return 1 / part, 0 where there is none."""
         return _invert(part_ki, self.pairs)
 
     def get_costs(self, price_kr: FloatArray) -> FloatArray:
+        """Return what a whole server costs each tenant, shape (K, I)."""
         market = self.market
         if self.is_plain:
             costs_ki: FloatArray = (price_kr[:, None, :] @ market.load_kri)[:, 0]
@@ -209,7 +214,7 @@ class _System:
             return market.load_kri
         highest_k = np.maximum(price_kr.max(axis=1), np.finfo(float).tiny)[:, None]
         sum_ki = (((price_kr / highest_k) ** self.inner_k[:, None])[:, None, :] @ market.load_kri)[:, 0]
-        outer_ki = np.where(self.pairs, sum_ki, 1.0) ** (1 / self.power_k - 1)[:, None]
+        outer_ki = np.where(sum_ki > 0, sum_ki, 1.0) ** (1 / self.power_k - 1)[:, None]
         outer_k = highest_k[:, 0] ** np.maximum(1 / self.power_k - 1, 0.0) * np.maximum(1 / self.power_k, 1.0)
         outer_ki *= outer_k[:, None]
         slopes_kri: FloatArray = (
@@ -217,7 +222,8 @@ class _System:
         )
         return slopes_kri
 
-    def get_residual(self, point: _Point) -> _Residual:
+    def get_residual(self, point: Point) -> Residual:
+        """Return by how much the equations fail at the point."""
         market = self.market
         totals_i = market.get_totals(point.part_ki)
         worth_ki = market.gain_ki * (point.worth_i - point.relief_i)
@@ -227,22 +233,22 @@ class _System:
         budget_i = market.weight_i - point.worth_i * totals_i
         money = np.abs(point.part_ki * cost_ki).sum() + np.abs(point.price_kr * load_kr).sum()
         money += np.abs(point.relief_i * limit_i).sum() + np.abs(budget_i).sum()
-        return _Residual(cost_ki, load_kr, limit_i, budget_i, float(money))
+        return Residual(cost_ki, load_kr, limit_i, budget_i, float(money))
 
-    def get_start(self) -> _Point:
+    def get_start(self) -> Point:
         """Everybody has half of an even split, or half of its limit; prices are above what anybody would pay."""
         market = self.market
         weight_ki = np.where(self.pairs, market.weight_i, 0.0)
         part_ki = 0.5 * weight_ki / np.maximum(weight_ki.sum(axis=1, keepdims=True), np.finfo(float).tiny)
-        totals_i = market.get_totals(part_ki)
-        part_ki *= np.where(self.has_limit_i, np.minimum(1.0, 0.5 * self.limit_i / totals_i), 1.0)
+        wanted_i = 0.5 * (self.limit_i - market.elsewhere_i)
+        part_ki *= np.where(self.has_limit_i, np.minimum(1.0, wanted_i / market.get_gains(part_ki)), 1.0)
         totals_i = market.get_totals(part_ki)
         relief_i = np.where(self.has_limit_i, 0.1 * market.weight_i / totals_i, 0.0)
         high_k = 2 * (market.gain_ki * (market.weight_i / totals_i)).max(axis=1)
         price_kr = np.where(self.slots, high_k[:, None] ** np.minimum(self.power_k, 1.0)[:, None], 0.0)
         worth_ki = market.gain_ki * (market.weight_i / totals_i - relief_i)
         surplus_ki = np.maximum(self.get_costs(price_kr) - worth_ki, 0.1 * high_k[:, None])
-        return _Point(
+        return Point(
             part_ki=part_ki,
             price_kr=price_kr,
             worth_i=market.weight_i / totals_i,
@@ -252,7 +258,7 @@ class _System:
             room_i=np.where(self.has_limit_i, self.limit_i - totals_i, 1.0),
         )
 
-    def get_start_near(self, part_ki: FloatArray, price_kr: FloatArray) -> _Point:
+    def get_start_near(self, part_ki: FloatArray, price_kr: FloatArray) -> Point:
         """Return a point near given parts and prices, none of whose pairs is too uneven."""
         market, weight_i = self.market, self.market.weight_i
         whole_ki = np.divide(weight_i, market.gain_ki, out=np.zeros_like(part_ki), where=self.pairs)
@@ -263,7 +269,7 @@ class _System:
         surplus_ki = np.maximum(cost_ki - market.gain_ki * worth_i, EVEN * cost_ki)
         part_ki = np.maximum(part_ki, EVEN * self.aim_ki * _invert(surplus_ki, self.pairs))
         totals_i = market.get_totals(part_ki)
-        return _Point(
+        return Point(
             part_ki=part_ki,
             price_kr=price_kr,
             worth_i=weight_i / totals_i,
@@ -287,7 +293,7 @@ def find_equilibrium(
 
     gap: when to stop, as a part of all budgets. near: parts and prices of a similar market, to begin there.
     """
-    system = _System(market)
+    system = System(market)
     point = system.get_start() if near is None else system.get_start_near(*near)
     best, best_gap, best_step, step_number = point, np.inf, 0, 0
     for step_number in range(HIGHEST_STEPS if near is None else NEAR_STEPS):
@@ -308,7 +314,7 @@ def find_equilibrium(
     return _round_off(system, best, best_gap, step_number)
 
 
-def _round_off(system: _System, point: _Point, gap: float, steps: int) -> Equilibrium:
+def _round_off(system: System, point: Point, gap: float, steps: int) -> Equilibrium:
     """Return the equilibrium: of each pair that must have a 0, the smaller one (in its own unit) is set to 0."""
     market = system.market
     cost_ki = system.get_costs(point.price_kr)
@@ -321,9 +327,9 @@ def _round_off(system: _System, point: _Point, gap: float, steps: int) -> Equili
     return Equilibrium(part_ki, price_kr, point.relief_i, gap, steps)
 
 
-def _take_step(system: _System, point: _Point, residual: _Residual, present: float, worst: float) -> _Point:
+def _take_step(system: System, point: Point, residual: Residual, present: float, worst: float) -> Point:
     """Return the next point: a predictor towards 0, then a corrected step towards a part of the present products."""
-    newton = _Newton(system, point, residual)
+    newton = Newton(system, point, residual)
     nothing = _sum_products(system, 0.0, point)
     probe = newton.find_step(nothing, residual.budget_i)
     length = min(1.0, point.longest(probe))
@@ -331,7 +337,7 @@ def _take_step(system: _System, point: _Point, residual: _Residual, present: flo
     centring = min(max((max(after, 0.0) / present) ** 3, 1e-6), 0.9)
     if worst > UNEVEN * present:
         centring = max(centring, 0.3)
-    curved_i = probe.worth_i * system.market.get_totals(probe.part_ki)
+    curved_i = probe.worth_i * system.market.get_gains(probe.part_ki)
     step = newton.find_step(_sum_products(system, centring * present, point, probe), residual.budget_i - curved_i)
     longest = point.longest(step)
     if longest < SHORT:
@@ -347,7 +353,7 @@ def _take_step(system: _System, point: _Point, residual: _Residual, present: flo
     return point.moved(step, length)
 
 
-def _sum_products(system: _System, level: float, *taken: _Point) -> _Products:
+def _sum_products(system: System, level: float, *taken: Point) -> _Products:
     """Return level times the aims, less the products of the points."""
     ki, kr, i = (level * aim for aim in system.aims)
     for point in taken:

@@ -26,7 +26,7 @@ class Market:
 
     gain_ki: tasks for a whole server, each tenant's divided by their sum (scale_i), 0 where it may not buy.
     limit_i: the most that i wants, in the same unit; inf allowed. load_kri: 0..1, shape (K, R, I).
-    exponent_k: p. weight_i: budgets, > 0, they sum to 1.
+    exponent_k: p. weight_i: budgets, > 0, they sum to 1. elsewhere_i: what they have beside what they buy here.
     """
 
     weight_i: FloatArray
@@ -35,6 +35,7 @@ class Market:
     load_kri: FloatArray
     exponent_k: FloatArray
     scale_i: FloatArray
+    elsewhere_i: FloatArray
 
     @property
     def usable_ki(self) -> BoolArray:
@@ -46,10 +47,14 @@ class Market:
         """Slots that somebody loads; the others do not exist."""
         return np.asarray((self.load_kri > 0).any(axis=2))
 
-    def get_totals(self, part_ki: FloatArray) -> FloatArray:
+    def get_gains(self, part_ki: FloatArray) -> FloatArray:
         """Return what everybody gets, in the unit of the limits, shape (I,)."""
-        totals_i: FloatArray = (self.gain_ki * part_ki).sum(axis=0)
-        return totals_i
+        gains_i: FloatArray = (self.gain_ki * part_ki).sum(axis=0)
+        return gains_i
+
+    def get_totals(self, part_ki: FloatArray) -> FloatArray:
+        """Return what everybody has then, in the unit of the limits, shape (I,)."""
+        return self.get_gains(part_ki) + self.elsewhere_i
 
     def get_loads(self, part_ki: FloatArray) -> FloatArray:
         """Return how full the slots are, shape (K, R)."""
@@ -80,6 +85,7 @@ def make_market(instance: Instance, exponent_k: FloatArray) -> Market:
         load_kri=np.minimum(load_kri, 1.0),
         exponent_k=exponent_k,
         scale_i=scale_i,
+        elsewhere_i=np.zeros_like(scale_i),
     )
 
 

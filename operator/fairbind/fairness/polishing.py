@@ -1,48 +1,172 @@
-"""Take the rounding of a linear program's solver out of an answer whose totals and used-up resources are known.
+"""The exact equilibrium of a `Market`, from a rough one that already shows who buys where and what costs something.
 
-A solver's tolerance of 1e-10 of a class is much for a tenant whose weight is 1e-6 of another's. The totals that the
-levels ask for are known to rounding, and so is which resources are used up (those that have a price): both are linear
-equations in the tasks, and the answer is next to a solution.
+Once that is known the conditions are equations, which Newton's method solves. It uses the system of the interior-point
+method, with the pairs that must be 0 taken out, and holds back a little where equations do not say how much to change
+(who sits where can be open). Should a step take more from a pair than it has, the pair is taken out; should a tenant
+find a server cheaper than its own, it comes in; the same with prices and with tenants that have all their tasks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
 import numpy as np
 
-from fairbind.fairness.instance import Instance
+from fairbind.fairness.interior import Newton, Point, Residual, System
+from fairbind.fairness.market import Market, compute_costs
 from fairbind.fairness.problem import BoolArray, FloatArray
 
-STEPS = 3
-EXACT = 1e-15  # of a class's resource: no step would do better
-OVER = 1e-13  # of a class's resource: so much too much is no rounding
-LARGEST_CHANGE = 0.5  # of a pair's tasks: beyond it, something else is wrong, and the certificate will say so
-RANK = 1e-14  # the equations are dependent: what everybody pays is what everything is worth
+ROUNDS = 25
+HOLD = 1e-10  # how strongly parts and prices that could be anything stay what they are
+ENTRY = 1e-4  # of a tenant's tasks: how freely a pair enters
+LONGEST = 0.5  # the most that a price may change in one step, of itself
+EXACT = 1e-10  # relative: differences that are rounding
+NOTHING = 1e-13  # of a server's highest price
 
 
-def polish(instance: Instance, tasks_ik: FloatArray, total_i: FloatArray, is_priced_kr: BoolArray) -> FloatArray:
-    """Return the tasks with the totals asked for, what is priced used up and nothing beyond.
+@dataclass(frozen=True, slots=True, eq=False)
+class Guess:
+    """Parts bought, prices of slots, and by how much a task is worth more than it costs (at the limit only)."""
 
-    Least squares in the relative changes of the pairs, weighted by their part of the group's total: tasks that are 0
-    stay 0. Solved for one multiplier per priced row. Complexity: O(rows^3 + groups rows^2).
+    part_ki: FloatArray
+    price_kr: FloatArray
+    relief_i: FloatArray
+
+
+def make_guess(market: Market, part_ki: FloatArray, price_kr: FloatArray) -> Guess:
+    """Return the guess of given parts and prices."""
+    totals_i = market.get_totals(part_ki)
+    worth_i = market.weight_i / np.maximum(totals_i, np.finfo(float).tiny)
+    cost_ki = np.where(part_ki > 0, compute_costs(market, price_kr), 0.0)
+    paid_i = np.divide(cost_ki, market.gain_ki, out=np.zeros_like(cost_ki), where=part_ki > 0).max(axis=0)
+    has_all_i = totals_i >= market.limit_i * (1 - EXACT)
+    return Guess(part_ki, price_kr, np.where(has_all_i, np.maximum(worth_i - paid_i, 0.0), 0.0))
+
+
+def polish(market: Market, guess: Guess, measure: Callable[[Guess], float], *, enough: float) -> tuple[Guess, float]:
+    """Return the best guess met on the way to the equilibrium, by what `measure` says (0 is perfect); and what it says.
+
+    enough: the measure at which to stop.
     """
-    tasks_ik = tasks_ik * (total_i / tasks_ik.sum(axis=1))[:, None]
-    is_held_kr = is_priced_kr
-    for _ in range(STEPS):
-        is_held_kr = is_held_kr | (tasks_ik.T @ instance.demand_ir > instance.capacity_kr * (1 + OVER))
-        class_n, resource_n = np.nonzero(is_held_kr)
-        need_in = total_i[:, None] * instance.demand_ir[:, resource_n] / instance.capacity_kr[class_n, resource_n]
-        is_same_class_nn = class_n[:, None] == class_n
-        part_ik = tasks_ik / total_i[:, None]
-        use_in = part_ik[:, class_n] * need_in
-        left_n = 1 - use_in.sum(axis=0)
-        if np.abs(left_n).max(initial=0.0) < EXACT:
+    best, best_measure = guess, measure(guess)
+    state = _State(market, guess)
+    for _ in range(ROUNDS):
+        if best_measure <= enough:
             break
-        matrix = np.where(is_same_class_nn, need_in.T @ use_in, 0.0) - use_in.T @ use_in
-        multiplier_n = np.linalg.lstsq(matrix, left_n, rcond=RANK)[0]
-        of_class_nk = np.eye(part_ik.shape[1])[class_n]
-        change_ik = (need_in * multiplier_n) @ of_class_nk - (use_in @ multiplier_n)[:, None]
-        if np.abs(change_ik[tasks_ik > 0]).max() > LARGEST_CHANGE:
+        try:
+            guess = state.step()
+        except np.linalg.LinAlgError:
             break
-        tasks_ik = tasks_ik * (1 + change_ik)
-        tasks_ik *= (total_i / tasks_ik.sum(axis=1))[:, None]
-    return tasks_ik
+        if not all(np.isfinite(values).all() for values in (guess.part_ki, guess.price_kr, state.worth_i)):
+            break
+        measured = measure(guess)
+        if measured < best_measure:
+            best, best_measure = guess, measured
+        state.correct()
+    return best, best_measure
+
+
+class _State:
+    """The unknowns, and the choice of those that are not 0: pairs, prices, tenants that have all their tasks."""
+
+    def __init__(self, market: Market, guess: Guess) -> None:
+        self.market = market
+        self.root_k = np.minimum(market.exponent_k, 1.0)[:, None]  # System keeps prices to this power
+        self.limit_i = np.where(np.isfinite(market.limit_i), market.limit_i, 1.0)
+        self.has_all_i: BoolArray = np.zeros(market.weight_i.shape, dtype=bool)
+        self.part_ki = guess.part_ki
+        self.level_kr = guess.price_kr**self.root_k
+        self.relief_i = guess.relief_i
+        self.served_ki: BoolArray = guess.part_ki > 0
+        self.priced_kr: BoolArray = guess.price_kr > 0
+        cheapest_i = self._serve_lost(self._get_system(market.usable_ki).get_costs(self.level_kr))
+        totals_i = market.get_totals(guess.part_ki)
+        least_i = market.weight_i * NOTHING
+        self.worth_i = np.where(totals_i > least_i, market.weight_i / np.maximum(totals_i, least_i), cheapest_i)
+        short_i = np.where(np.isfinite(market.limit_i), 1 - totals_i / self.limit_i, np.inf)
+        self.has_all_i = short_i < self.relief_i / self.worth_i
+        self.relief_i = np.where(self.has_all_i, self.relief_i, 0.0)
+
+    def _serve_lost(self, cost_ki: FloatArray) -> FloatArray:
+        """Serve whoever is served nowhere on its cheapest server; return what a task costs everybody there."""
+        usable_ki = self.market.usable_ki
+        price_ki = np.where(usable_ki, cost_ki / np.where(usable_ki, self.market.gain_ki, 1.0), np.inf)
+        lost = np.flatnonzero(~self.served_ki.any(axis=0))
+        self.served_ki[price_ki[:, lost].argmin(axis=0), lost] = True
+        cheapest_i: FloatArray = np.maximum(price_ki.min(axis=0), np.finfo(float).tiny)
+        return cheapest_i
+
+    def step(self) -> Guess:
+        """Take a Newton step; return the outcome, without what became negative."""
+        market, zero_i = self.market, np.zeros_like(self.worth_i)
+        system = self._get_system(self.served_ki)
+        totals_i = market.get_totals(self.part_ki)
+        cost_ki = system.get_costs(self.level_kr)
+        entry_ki = np.divide(
+            np.maximum(totals_i, NOTHING * market.weight_i),
+            market.gain_ki,
+            out=np.zeros_like(cost_ki),
+            where=self.served_ki,
+        )
+        point = Point(
+            part_ki=np.where(self.served_ki, np.maximum(self.part_ki, ENTRY * entry_ki), 0.0),
+            price_kr=self.level_kr,
+            worth_i=self.worth_i,
+            relief_i=np.where(self.has_all_i, self.worth_i, 0.0),
+            surplus_ki=np.where(self.served_ki, HOLD * np.maximum(cost_ki, HOLD), 1.0),
+            slack_kr=np.where(self.priced_kr, HOLD, 1.0),
+            room_i=np.where(self.has_all_i, HOLD * self.limit_i, 1.0),
+        )
+        dear_ki = cost_ki - market.gain_ki * (self.worth_i - self.relief_i)
+        budget_i = market.weight_i - self.worth_i * totals_i
+        residual = Residual(
+            cost_ki=np.where(self.served_ki, dear_ki, 0.0),
+            load_kr=np.where(self.priced_kr, 1 - market.get_loads(self.part_ki), 0.0),
+            limit_i=np.where(self.has_all_i, self.limit_i - totals_i, 0.0),
+            budget_i=budget_i,
+            money=0.0,
+        )
+        nothing = (np.zeros_like(self.part_ki), np.zeros_like(self.level_kr), zero_i)
+        change = Newton(system, point, residual).find_step(nothing, budget_i)
+        relative_kr = np.divide(change.price_kr, self.level_kr, out=np.zeros_like(self.level_kr), where=self.priced_kr)
+        largest = max(float(np.abs(relative_kr).max()), float(np.abs(change.worth_i / self.worth_i).max()))
+        length = min(1.0, LONGEST / largest) if largest > 0 else 1.0
+        self.part_ki = self.part_ki + length * change.part_ki
+        self.level_kr = np.where(self.priced_kr, np.maximum(self.level_kr + length * change.price_kr, 0.0), 0.0)
+        self.worth_i = self.worth_i + length * change.worth_i
+        self.relief_i = np.where(self.has_all_i, self.relief_i + length * change.relief_i, 0.0)
+        return Guess(np.maximum(self.part_ki, 0.0), self.level_kr ** (1 / self.root_k), np.maximum(self.relief_i, 0.0))
+
+    def _get_system(self, pairs_ki: BoolArray) -> System:
+        """Return the equations of the pairs and slots that count."""
+        market = self.market
+        return System(
+            replace(
+                market,
+                gain_ki=np.where(pairs_ki, market.gain_ki, 0.0),
+                load_kri=np.where(self.priced_kr[:, :, None], market.load_kri, 0.0),
+                limit_i=np.where(self.has_all_i, market.limit_i, np.inf),
+            )
+        )
+
+    def correct(self) -> None:
+        """Take out what became negative, let in what should be there."""
+        market = self.market
+        leaves_ki = self.served_ki & (self.part_ki <= 0)
+        self.part_ki = np.maximum(self.part_ki, 0.0)
+        highest_k = self.level_kr.max(axis=1, keepdims=True)
+        self.priced_kr = self.priced_kr & (self.level_kr > NOTHING * highest_k)
+        self.level_kr = np.where(self.priced_kr, self.level_kr, 0.0)
+        cost_ki = self._get_system(market.usable_ki).get_costs(self.level_kr)
+        worth_ki = market.gain_ki * (self.worth_i - self.relief_i)
+        enters_ki = market.usable_ki & ~self.served_ki & (cost_ki < worth_ki * (1 - EXACT))
+        self.served_ki = (self.served_ki & ~leaves_ki) | enters_ki
+        self._serve_lost(cost_ki)
+        is_overfull_kr = market.is_slot_kr & ~self.priced_kr & (market.get_loads(self.part_ki) > 1 + EXACT)
+        most_k = (market.gain_ki * self.worth_i).max(axis=1, keepdims=True)
+        self.level_kr = np.where(is_overfull_kr, np.maximum(highest_k, ENTRY * most_k) * ENTRY, self.level_kr)
+        self.priced_kr = self.priced_kr | is_overfull_kr
+        is_over_i = np.isfinite(market.limit_i) & (market.get_totals(self.part_ki) > self.limit_i * (1 + NOTHING))
+        self.has_all_i = np.where(self.has_all_i, self.relief_i > 0, is_over_i)
+        self.relief_i = np.where(self.has_all_i, np.maximum(self.relief_i, 0.0), 0.0)

@@ -132,7 +132,7 @@ class _Round:
         trust_ki = np.where(tied_ki, market.gain_ki * np.maximum(self.part_ki, ENTRY * self._get_entry()), 0.0)
         trust_i = trust_ki.sum(axis=0)
         trust_ki = np.divide(trust_ki, trust_i, out=np.zeros_like(trust_ki), where=trust_i > 0)
-        total_ki = np.where(tied_ki, market.weight_i * market.gain_ki * self.stop_level_ki, 1.0)
+        total_ki = np.where(tied_ki, market.weight_i * market.gain_ki, 1.0) * np.where(tied_ki, self.stop_level_ki, 1.0)
         log_ki = np.log(total_ki)
         mean_i = (trust_ki * log_ki).sum(axis=0)
         rows, columns = np.nonzero(tied_ki)
