@@ -143,8 +143,7 @@ def namespace(api: Api) -> Iterator[MakeNamespace]:
         return name
 
     yield make
-    for name in made:
-        remove_namespace(api, name)
+    call_many(made, functools.partial(remove_namespace, api))
     for name in made:  # what they held must not weigh on the next test
         wait_for(functools.partial(has_no_pods, api, name), describe=f"no pods in {name}")
 

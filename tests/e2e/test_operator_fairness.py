@@ -1,4 +1,4 @@
-"""What is fair now, told by a running operator: in the status, in kubectl's table, as metrics; and who solves for it."""
+"""What is fair now, as an operator tells: in the status, in kubectl's table, as metrics; and who solves for it."""
 
 from __future__ import annotations
 
