@@ -188,6 +188,42 @@ def test_losing_by_growth_is_seen() -> None:
     assert compute_allocation(make_problem([[6, 18]], [[1, 3], [2, 1]]), "drf").totals_i == pytest.approx([3, 1.5])
 
 
+ARRIVALS = make_problem([[1]], [[1], [1]])
+
+
+@pytest.mark.parametrize(
+    ("tasks", "broken"),
+    [
+        ([[0.5], [0.5]], set()),
+        ([[0.6], [0.4]], {"dynamic-sharing-incentive", "dynamic-envy-freeness"}),
+        ([[0.4], [0.6]], {"dynamic-sharing-incentive", "dynamic-envy-freeness"}),
+        # t1 has less than t0, who got nothing since t1 came: that much envy is allowed.
+        ([[0.5], [0.3]], {"dynamic-sharing-incentive", "dynamic-pareto-optimality"}),
+    ],
+)
+def test_each_step_of_arrivals_is_looked_at(tasks: Rows, broken: set[str]) -> None:
+    """The last step is given by hand; at the first, dynamic-drf gives t0 one half."""
+    dynamic = {one for one in PROPERTIES if one.startswith("dynamic-")}
+    assert {one for one in dynamic if find(one, ARRIVALS, tasks, "dynamic-drf")} == broken
+
+
+def test_only_what_is_open_at_a_step_is_missed() -> None:
+    problem = make_problem([[1]], [[1], [1]], expected_tenants=4)
+    assert find("dynamic-pareto-optimality", problem, [[0.25], [0.25]], "dynamic-drf") is None
+    witness = find("dynamic-pareto-optimality", problem, [[0.25], [0.2]], "dynamic-drf")
+    assert witness is not None
+    assert "after arrival 2 t0 could run 0.3 tasks instead of 0.25 inside the 50 % of the pool" in witness.text
+
+
+def test_weights_decide_how_much_is_open() -> None:
+    problem = make_problem([[1]], [[1], [1], [1]], weight_i=[1, 2, 5])
+    assert find("dynamic-sharing-incentive", problem, [[0.125], [0.25], [0.625]], "dynamic-drf") is None
+    assert find("dynamic-pareto-optimality", problem, [[0.125], [0.25], [0.625]], "dynamic-drf") is None
+    assert find("dynamic-envy-freeness", problem, [[0.125], [0.25], [0.625]], "dynamic-drf") is None
+    assert find("dynamic-sharing-incentive", problem, [[0.2], [0.2], [0.6]], "dynamic-drf") is not None
+    assert find("dynamic-envy-freeness", problem, [[0.2], [0.2], [0.6]], "dynamic-drf") is not None
+
+
 @pytest.mark.parametrize("one", PROPERTIES.values(), ids=lambda one: one.id)
 def test_a_property_says_what_it_is(one: Property) -> None:
     assert PROPERTIES[one.id] is one

@@ -59,7 +59,6 @@ def compute_true_tasks(problem: Problem, mechanism_id: str, lie: Lie, *, alpha: 
         told_k, true_k = compute_alone(told)[lie.tenant], compute_alone(problem)[lie.tenant]
         time_k = np.divide(tasks_k, told_k, out=np.zeros(tasks_k.shape), where=told_k > 0)
         worth_k = np.where(problem.divisible_k, worth_k, time_k * true_k)
-    worth_k = np.where(problem.eligible_ik[lie.tenant], worth_k, 0.0)
     return min(float(worth_k.sum()), float(problem.tasks_i[lie.tenant]))
 
 
