@@ -20,11 +20,14 @@ import mechanism_pages
 from fairbind.cli import EXIT_BAD_INPUT, EXIT_FAILURE, commands
 from fairbind.cli.logs import LOG_LEVELS
 from fairbind.model.overview import PENDING_REASONS
+from fairbind.scheduling.audit import Cause
 from fairbind.web.metrics import (
+    AUDIT_METRICS,
     BINDING_RESULTS,
     CLUSTER_METRICS,
     OWN_METRICS,
     RESTART_REASONS,
+    SOLVE_RESULTS,
     TENANT_METRICS,
     WATCHED_RESOURCES,
 )
@@ -59,6 +62,17 @@ REASONS = {
     "connection": "the connection broke and the watch went on where it was",
     "unreadable": "something on the watch was no JSON, so everything was listed again",
 }
+SOLVES = {
+    "solved": "there is an answer, and its certificate holds",
+    "failed": "no answer could be certified, or the solver's process ended; the log and the policy's condition say why",
+    "timeout": "there was no answer in time, and the solver's process was ended",
+}
+CAUSES: dict[str, str] = {
+    Cause.MISSING_DEMAND: "the tenant has nothing waiting that could be placed, so it asks for no more",
+    Cause.INDIVISIBLE: "it is less than one pod, or the room is there and no node has enough of it",
+    Cause.MECHANISM: "the tenant has what the policy's exact mechanism gives it: this is what the policy means by fair",
+    Cause.HISTORY: "pods run on that would not be placed today",
+}
 
 
 def compute_metrics_page() -> str:
@@ -78,6 +92,7 @@ def compute_metrics_page() -> str:
         "",
         *_compute_table("Tenants", TENANT_METRICS),
         *_compute_table("The cluster", CLUSTER_METRICS),
+        *_compute_table("The audit", AUDIT_METRICS),
         *_compute_table("The operator itself", OWN_METRICS),
         "The usual `process_*` and `python_gc_*` metrics are there too.",
         "",
@@ -86,6 +101,8 @@ def compute_metrics_page() -> str:
         *_compute_values("`reason` of `fairbind_tenant_pending_pods`: why a pod waits.", PENDING, PENDING_REASONS),
         *_compute_values("`result` of `fairbind_bindings_total`: what became of a decision.", RESULTS, BINDING_RESULTS),
         *_compute_values("`reason` of `fairbind_watch_restarts_total`.", REASONS, RESTART_REASONS),
+        *_compute_values("`result` of `fairbind_exact_solves_total`.", SOLVES, SOLVE_RESULTS),
+        *_compute_values("`cause` of the audit's findings; the first that holds.", CAUSES, list(Cause)),
         f"`resource` of `fairbind_watch_restarts_total`: {', '.join(f'`{name}`' for name in WATCHED_RESOURCES)}.",
         "",
         "`server_class` of `fairbind_tenant_virtual_dominant_share`: the first node's name of a group of nodes that",

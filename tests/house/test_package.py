@@ -122,7 +122,8 @@ def test_the_environment_is_no_larger_than_the_lock(programs: Path) -> None:
 def test_everything_imported_is_declared() -> None:
     """A dependency of a dependency may go away; what we import ourselves is ours to name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    declared = {canonicalize_name(Requirement(text).name) for text in project["dependencies"]}
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["plot"]]
+    declared = {canonicalize_name(Requirement(text).name) for text in wanted}
     owners = importlib.metadata.packages_distributions()
     imported = {name for path in find_files("operator/*.py") for name in find_imports(path.read_text(encoding="utf-8"))}
     foreign = imported - sys.stdlib_module_names - {"fairbind"}

@@ -168,7 +168,7 @@ def check(
 def compare(
     problem: str, mechanisms: tuple[str, ...], plot: Path | None, alpha: float | None, output: str, *, pool: bool
 ) -> None:
-    """Show what the mechanisms make of PROBLEM, side by side.
+    """Show what each mechanism does with PROBLEM, side by side.
 
     Dominant shares and tasks of each tenant, how much of each resource is used, the sum and the minimum of the shares
     and Jain's index of how even they are, and which properties hold here. Those that cannot solve the problem are
