@@ -148,7 +148,7 @@ class Reflector(Generic[Item]):
             self._is_relist_wanted.clear()
             waiters, self._waiters = self._waiters, []
             try:
-                await self._list()
+                await self.list_once()
             except (ApiError, TransientClusterError, msgspec.DecodeError) as error:
                 self._waiters = waiters + self._waiters
                 await self._back_off(error)
@@ -160,7 +160,8 @@ class Reflector(Generic[Item]):
                     waiter.set_result(None)
             return
 
-    async def _list(self) -> None:
+    async def list_once(self) -> None:
+        """List everything into the sink. Raises ApiError, TransientClusterError or DecodeError."""
         query = {"limit": str(self._page_size)}
         items: list[Item] = []
         while True:

@@ -1,8 +1,10 @@
-"""A survey: the cluster once, as the operator would see it, for commands that look and do not act."""
+"""A survey: the cluster once, as the operator would see it, for commands that look and do not act.
+
+Everything is listed once and nothing is watched, so whoever may list may survey.
+"""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -14,9 +16,7 @@ from fairbind.kube.decode import NAMESPACES, NODES, PODS
 from fairbind.kube.errors import ApiError, PermanentClusterError, TransientClusterError
 from fairbind.kube.handlers import GROUP, POLICIES, TENANTS, VERSION, explain_failure
 from fairbind.kube.mirror import Mirror
-from fairbind.kube.reflector import NOT_LISTED, Reflector
-
-LOOK_SECONDS = 0.1
+from fairbind.kube.reflector import Reflector
 
 
 def make_reflectors(
@@ -37,18 +37,11 @@ async def survey_cluster(api: ApiClient, scheduler_name: str, operator_namespace
     for kind, table in ((TENANTS, administration.tenants), (POLICIES, administration.policies)):
         found = await _list(api, kind)
         table.replace(found.get("items") or [], (found.get("metadata") or {}).get("resourceVersion") or "")
-    reflectors = make_reflectors(api, mirror, lambda *_: None).values()
-    running = [asyncio.create_task(reflector.run()) for reflector in reflectors]
-    try:
-        while not all(reflector.synced.is_set() for reflector in reflectors):
-            for reflector in reflectors:
-                if reflector.problem not in {None, NOT_LISTED}:
-                    raise PermanentClusterError(f"the cluster cannot be listed: {reflector.problem}")
-            await asyncio.sleep(LOOK_SECONDS)
-    finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+    for name, reflector in make_reflectors(api, mirror, lambda *_: None).items():
+        try:
+            await reflector.list_once()
+        except (ApiError, TransientClusterError, msgspec.MsgspecError) as error:
+            raise PermanentClusterError(f"{name} cannot be listed: {error}") from error
     return mirror
 
 

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from fairbind.cli import main
+from fairbind.cli.audit import MOST_ROWS, describe_report, format_report
+from fairbind.model.overview import ClusterOverview, TenantOverview
+from fairbind.scheduling.audit import AuditReport, Cause, Finding
+
+ENVY = Finding("b", "a", 0.0, 0.75, Cause.HISTORY)
+ALONE = Finding("b", None, 0.0, 0.5, Cause.INDIVISIBLE)
+
+
+def make_overview(*, fair_share: float | None = 0.5) -> ClusterOverview:
+    rich = TenantOverview("a", 1.0, 0.75, "cpu", 0.75, {}, 9, {}, fair_share=fair_share)
+    poor = TenantOverview("b", 2.5, 0.0, None, 0.0, {}, 0, {"queued": 3}, backlogged=True, fair_share=fair_share)
+    error = None if fair_share is None else 0.5
+    return ClusterOverview({"cpu": 12.0}, {"cpu": 9.0}, 1, (rich, poor), 0.5, share_error=error)
+
+
+def test_the_table_says_who_holds_what_and_every_finding() -> None:
+    lines = format_report("tsf", make_overview(), AuditReport((ENVY,), (ALONE,), 2))
+
+    assert lines[0] == "Policy tsf; 2 tenants that want something; dominant shares."
+    words = [line.split() for line in lines]
+    assert ["a", "1", "0.750", "0.500", "no"] in words
+    assert ["b", "2.5", "0.000", "0.500", "yes"] in words
+    assert ["b", "a", "history", "0.000", "0.750"] in words
+    assert ["b", "its", "own", "indivisible", "tasks", "0.000", "0.500"] in words
+
+
+def test_the_table_says_when_there_is_nothing() -> None:
+    lines = format_report("fifo", make_overview(fair_share=None), AuditReport((), (), 2))
+
+    assert [line for line in lines if line.endswith(": nobody.")] == [
+        "Envy: who could run more with what another holds: nobody.",
+        "Sharing incentive: who could run more in a cluster of its own: nobody.",
+    ]
+    assert [line.split()[3] for line in lines if line.endswith((" no", " yes"))] == ["-", "-"]
+
+
+def test_the_table_is_cut_and_says_so() -> None:
+    lines = format_report("tsf", make_overview(), AuditReport((ENVY,) * (MOST_ROWS + 7), (), 2))
+
+    assert sum("history" in line for line in lines) == MOST_ROWS
+    assert "and 7 more; --output json has all" in lines
+
+
+def test_json_has_everything_in_full() -> None:
+    report = AuditReport((ENVY,) * (MOST_ROWS + 7), (ALONE,), 2)
+    found = json.loads(json.dumps(describe_report("tsf", make_overview(), report), allow_nan=False))
+
+    assert (found["policy"], found["compared"], found["shareError"]) == ("tsf", 2, 0.5)
+    assert found["tenants"]["b"] == {"weight": 2.5, "dominantShare": 0.0, "fairShare": 0.5, "backlogged": True}
+    assert len(found["envy"]) == MOST_ROWS + 7
+    assert found["envy"][0] == {"tenant": "b", "envied": "a", "has": 0.0, "couldHave": 0.75, "cause": "history"}
+    assert "envied" not in found["sharingIncentiveViolations"][0]
+
+
+def test_json_of_a_policy_without_fairness_says_null() -> None:
+    found = describe_report("fifo", make_overview(fair_share=None), AuditReport((), (), 2))
+
+    assert found["shareError"] is None
+    assert found["tenants"]["a"]["fairShare"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--kubeconfig", "/nonexistent/config"], "/nonexistent/config"),
+        (["--output", "yaml"], "yaml"),
+        (["--namespace", "No Such Name"], "--namespace"),
+        (["more"], "more"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line_and_status_2(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["audit", *words]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert re.fullmatch(r"fairbind: [^\n]+\n", shown.err)
+    assert said in shown.err
+
+
+def test_a_cluster_that_is_away_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"
+        'clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]\nusers: [{name: u, user: {}}]\n'
+    )
+    assert main(["audit", "--kubeconfig", str(kubeconfig)]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert re.fullmatch(r"fairbind: tenants\.fairbind\.io: [^\n]*127\.0\.0\.1[^\n]*\n", shown.err)

@@ -1,0 +1,126 @@
+"""``fairbind audit`` as somebody who may list and nothing else, on a real control plane."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from e2e.conftest import remove
+from e2e.objects import make_name, make_pod
+from e2e.operators import PROGRAM
+from e2e.waiting import wait_for
+from e2e.workloads import SMALL, count_bound, create_pods
+from localplane.nodes import make_node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from e2e.clusters import Cluster
+    from e2e.conftest import MakeNamespace, MakeNodes, MakeTenant, StartOperator
+
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+KINDS = {"": ["pods", "nodes", "namespaces"], "fairbind.io": ["tenants", "schedulingpolicies"]}
+
+
+def run_audit(kubeconfig: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [str(PROGRAM), "audit", f"--kubeconfig={kubeconfig}", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture
+def reader(cluster: Cluster, namespace: MakeNamespace) -> Iterator[Callable[..., Path]]:
+    """Make a ServiceAccount that may list, except what is left out."""
+    made: list[str] = []
+
+    def make(*, but: str = "") -> Path:
+        home, name = namespace(), make_name("reader")
+        made.append(name)
+        account = {"kind": "ServiceAccount", "namespace": home, "name": "default"}
+        rules = [
+            {"apiGroups": [group], "resources": [kind for kind in kinds if kind != but], "verbs": ["list"]}
+            for group, kinds in KINDS.items()
+        ]
+        cluster.api.post(ROLES, {"metadata": {"name": name}, "rules": rules})
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+        cluster.api.post(BINDINGS, {"metadata": {"name": name}, "subjects": [account], "roleRef": role})
+        return cluster.service_account_kubeconfig(home, "default")
+
+    yield make
+    for name in made:
+        remove(cluster.api, f"{BINDINGS}/{name}")
+        remove(cluster.api, f"{ROLES}/{name}")
+
+
+def test_findings_have_numbers_and_causes(
+    cluster: Cluster,
+    nodes: MakeNodes,
+    namespace: MakeNamespace,
+    tenant: MakeTenant,
+    operator: StartOperator,
+    reader: Callable[..., Path],
+) -> None:
+    """One tenant came first and holds nine of twelve cores, one with large pods the rest; the third holds nothing."""
+    api = cluster.api
+    nodes([make_node(make_name("n"), allocatable={"cpu": "12", "memory": "64Gi", "pods": "110"})])
+    spaces = [namespace(), namespace(), namespace()]
+    first, late, large = (tenant(namespaces=[space]) for space in spaces)
+    running = operator()
+    create_pods(api, spaces[0], [make_pod(SMALL) for _ in range(9)])
+    create_pods(api, spaces[2], [make_pod({"cpu": "3", "memory": "1Gi"})])
+    wait_for(lambda: (count_bound(api, spaces[0]), count_bound(api, spaces[2])) == (9, 1), describe="both to be bound")
+    create_pods(api, spaces[0], [make_pod(SMALL) for _ in range(3)])
+    create_pods(api, spaces[1], [make_pod(SMALL) for _ in range(12)])
+    create_pods(api, spaces[2], [make_pod({"cpu": "3", "memory": "1Gi"})])
+    wait_for(
+        lambda: running.metrics().total("fairbind_tenant_pending_pods", reason="insufficient") == 16,
+        describe="the others to wait",
+    )
+    kubeconfig = reader()
+
+    done = run_audit(kubeconfig, "--output=json")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    report = json.loads(done.stdout)
+    assert (report["policy"], report["compared"]) == ("best-fit-drfh", 3)
+    assert report["tenants"][first] == {
+        "weight": 1.0,
+        "dominantShare": pytest.approx(9 / 12),
+        "fairShare": pytest.approx(1 / 3),
+        "backlogged": True,
+    }
+    assert report["shareError"] == pytest.approx(1 / 3)
+    envy = {(finding["tenant"], finding["envied"]): finding for finding in report["envy"]}
+    assert envy.keys() == {(late, first), (late, large), (large, first)}
+    assert envy[late, first] == {
+        "tenant": late,
+        "envied": first,
+        "has": 0.0,
+        "couldHave": pytest.approx(9 / 12),
+        "cause": "history",
+    }
+    assert envy[late, large]["cause"] == "indivisible tasks"  # no more than one task of the other
+    assert envy[large, first]["couldHave"] == pytest.approx(6 / 12)  # it wants no more
+    violations = {finding["tenant"]: finding for finding in report["sharingIncentiveViolations"]}
+    assert violations.keys() == {late}
+    assert violations[late]["couldHave"] == pytest.approx(4 / 12)
+    assert violations[late]["cause"] == "history"
+
+    table = run_audit(kubeconfig)
+
+    assert (table.returncode, table.stderr) == (0, "")
+    assert re.search(rf"^{first} +1 +0\.750 +0\.333 +yes$", table.stdout, flags=re.MULTILINE)
+    assert re.search(rf"^{late} +{first} +history +0\.000 +0\.750$", table.stdout, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("missing", ["pods", "tenants"])
+def test_who_may_not_list_is_told_what(cluster: Cluster, reader: Callable[..., Path], missing: str) -> None:
+    assert cluster.api.items("/api/v1/namespaces")
+    done = run_audit(reader(but=missing))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(rf"fairbind: {missing}[^\n]+orbidden[^\n]+\n", done.stderr), done.stderr
