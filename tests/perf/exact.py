@@ -30,6 +30,7 @@ from perf.machine import describe_machine, describe_versions  # noqa: E402
 
 CASE = Path(__file__).with_name("exact_case.py")
 LIMIT_SECONDS, LIMIT_GIB = 120.0, 8.0
+MEMORY_MARKS = ("MemoryError", "Memory limit reached")  # of Python and numpy, and of HiGHS
 START_REPEATS = 7
 START_PROBLEM = {
     "resources": ["cpu", "memory"],
@@ -172,9 +173,9 @@ def _forget_sizes(case: Case) -> Case:
     return replace(case, tenants=0, classes=0, resources=0, of_google=0)
 
 
-def run_case(case: Case, limit: float) -> dict[str, Any]:
+def run_case(case: Case, limit: float, *, limit_gib: float = LIMIT_GIB) -> dict[str, Any]:
     """Run one case in a process of its own, on one thread, and return what it printed, or how it failed."""
-    command = [sys.executable, str(CASE), json.dumps(asdict(case)), str(LIMIT_GIB)]
+    command = [sys.executable, str(CASE), json.dumps(asdict(case)), str(limit_gib)]
     one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     try:
         done = subprocess.run(
@@ -184,7 +185,8 @@ def run_case(case: Case, limit: float) -> dict[str, Any]:
         return {"status": "out of time"}
     if done.returncode:
         last = done.stderr.strip().rsplit("\n", 1)[-1]
-        return {"status": "out of memory" if "MemoryError" in last or done.returncode < 0 else f"failed: {last}"}
+        is_memory = done.returncode < 0 or any(mark in last for mark in MEMORY_MARKS)
+        return {"status": "out of memory" if is_memory else f"failed: {last}"}
     outcome: dict[str, Any] = json.loads(done.stdout)
     return outcome
 

@@ -111,10 +111,11 @@ def test_a_change_is_solved_from_scratch_and_again() -> None:
     [
         (Case("", "drfh", 100, "google singly", solver=TEXTBOOK), 1.0, "out of time"),
         (Case("", "no such one", 3), 60.0, "failed: "),
+        (Case("", "drfh", 300, "google singly", solver=TEXTBOOK), 60.0, "out of memory"),
     ],
 )
 def test_a_case_that_does_not_end_well_says_why(case: Case, limit: float, status: str) -> None:
-    assert run_case(case, limit)["status"].startswith(status)
+    assert run_case(case, limit, limit_gib=1.0)["status"].startswith(status)
 
 
 def test_goals_are_judged_by_the_figures(results: dict[str, Any]) -> None:
