@@ -31,7 +31,7 @@ from fairbind.fairness.problem import FloatArray, Problem
 from fairbind.fairness.registry import MECHANISMS
 from fairbind.fairness.solve import compute_allocation
 from fairbind.fairness.warm import WarmStart
-from fairbind.model import InvalidProblemError, PolicySettings, Snapshot, Targets
+from fairbind.model import PolicySettings, Snapshot, Targets
 from fairbind.scheduling.demands import Kind, ServerGroups, find_kinds, group_servers, merge_kinds
 from fairbind.scheduling.policies import get_policy
 
@@ -97,13 +97,11 @@ class ExactShares:
 def make_exact_problem(snapshot: Snapshot, settings: PolicySettings) -> ExactProblem | None:
     """Return the problem of the policy's exact mechanism; None when it has none, or when nobody wants anything.
 
-    Raises InvalidProblemError for an unknown policy and for a mechanism that is not there.
+    Raises InvalidProblemError for an unknown policy.
     """
     mechanism_id = get_policy(settings.policy).mechanism
     if mechanism_id is None:
         return None
-    if mechanism_id not in MECHANISMS:
-        raise InvalidProblemError(f"policy is {settings.policy!r}; its mechanism {mechanism_id!r} is not there")
     options = MECHANISMS[mechanism_id].options
     axes = [r for r, total in enumerate(snapshot.total_r) if total > 0 and snapshot.counts_r[r]]
     is_pooled = Option.SERVERS not in options

@@ -80,11 +80,9 @@ class TargetRatios:
         return self.compute_level(account, pool), pool
 
     def compute_share(self, account: Account, pool: int) -> float:  # noqa: ARG002 (it is the same on all pools)
-        """Return the ratio for people; infinity for a tenant whose target is nothing."""
-        standing = self._get_standing(account)
-        if standing.offset > 0:
-            return inf
-        return max((account.held_r[r] * factor / divisor for r, factor, divisor in standing.terms), default=0.0)
+        """Return the ratio for people, of a tenant that gets something; of others nobody tells."""
+        terms = self._get_standing(account).terms
+        return max((account.held_r[r] * factor / divisor for r, factor, divisor in terms), default=0.0)
 
     def add(self, account: Account, task_class: TaskClass, pool: int) -> None:
         """Count one more task of a class, placed in a pool."""
