@@ -232,7 +232,7 @@ def test_worth_is_the_cost_on_the_cheapest_usable_class() -> None:
 
 
 def test_mending_fills_what_is_priced_and_keeps_the_totals() -> None:
-    instance = reduce_problem(make_problem([[4.0, 4], [2, 8]], [[1, 1], [1, 2], [2, 1]]))
+    instance = reduce_problem(make_problem([[4.0, 4.0], [2.0, 8.0]], [[1, 1], [1, 2], [2, 1]]))
     solution = DRFH.solve(instance)
     rough_ik = solution.tasks_ik * (1 + 1e-8 * np.array([[1, -2], [-1, 1], [3, -1]]))
     is_priced_kr = np.asarray((solution.evidence["prices_nkr"] > 0).any(axis=0))
@@ -252,8 +252,9 @@ def test_mending_does_not_fill_what_only_rounding_prices() -> None:
 
 
 @pytest.mark.parametrize(("tenants", "servers", "resources"), [(30, 3, 2), (5, 12, 3)])
-def test_advice_is_near_the_best(tenants: int, servers: int, resources: int) -> None:
-    """Both ways to reduce the equations: fewer rows than groups, and fewer groups than rows."""
+def test_advice_is_near_the_best(tenants: int, servers: int, resources: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways to reduce the equations: fewer rows than groups, and fewer groups than rows; in few steps."""
+    monkeypatch.setattr("fairbind.fairness.central.STEPS", 10)
     problem = make_random(4, tenants, servers, resources)
     instance = reduce_problem(replace(problem, tasks_i=np.full(problem.tasks_i.shape, np.inf)))
     level_per_task_i = instance.share_per_task_i / instance.weight_i

@@ -48,16 +48,13 @@ def fill_pool(capacity_r: FloatArray, demand_ir: FloatArray, speed_i: FloatArray
     """
     tasks_i = np.zeros(speed_i.shape)
     is_moving_i = np.ones(speed_i.shape, dtype=bool)
-    is_full_r = np.zeros(capacity_r.shape, dtype=bool)
     while is_moving_i.any():
         moving = np.flatnonzero(is_moving_i)
-        room_r = np.where(is_full_r, np.inf, capacity_r - np.where(is_moving_i, 0.0, tasks_i) @ demand_ir)
+        room_r = capacity_r - np.where(is_moving_i, 0.0, tasks_i) @ demand_ir
         level, full_r = _find_next_stop(room_r, demand_ir[moving], speed_i[moving], limit_i[moving])
         tasks_i[moving] = np.minimum(level * speed_i[moving], limit_i[moving])
-        is_full_r |= full_r
-        is_moving_i[moving] = (level * speed_i[moving] < limit_i[moving]) & ~(demand_ir[moving] > 0)[:, full_r].any(
-            axis=1
-        )
+        is_stopped_i = (level * speed_i[moving] >= limit_i[moving]) | (demand_ir[moving] > 0)[:, full_r].any(axis=1)
+        is_moving_i[moving] = ~is_stopped_i
     return tasks_i
 
 
@@ -73,7 +70,7 @@ def _find_next_stop(
     order = np.argsort(stop_i, kind="stable")
     finite = order[np.isfinite(stop_i[order])]
     levels_r = np.full(room_r.shape, np.inf)
-    for r in np.flatnonzero(np.isfinite(room_r)):
+    for r in range(room_r.size):
         rate_i = demand_ir[order, r] * speed_i[order]
         use_i = demand_ir[finite, r] * limit_i[finite]
         rate_after = np.append(np.cumsum(rate_i[::-1])[::-1], 0.0)[1 : finite.size + 1]

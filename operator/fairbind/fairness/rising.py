@@ -71,10 +71,10 @@ class RisingProgram:
         self._highs = make_highs()
         has_pair_ik = np.zeros(instance.usable_ik.shape, dtype=bool)
         if memory is not None:
-            self.memory = RisingMemory(memory.group_p, memory.class_p)
+            self.memory = RisingMemory(memory.shape, memory.group_p, memory.class_p)
         else:
             group_p, class_p = np.nonzero(has_pair_ik if self.is_large else instance.usable_ik)
-            self.memory = RisingMemory(group_p, class_p)
+            self.memory = RisingMemory(instance.usable_ik.shape, group_p, class_p)
         has_pair_ik[self.memory.group_p, self.memory.class_p] = True
         self.has_pair_ik = has_pair_ik
 

@@ -30,8 +30,12 @@ class Basis:
 
 @dataclass(slots=True, eq=False)
 class RisingMemory:
-    """What a later, similar problem can begin with: the pairs, and the basis and the level of each program in turn."""
+    """What a later, similar problem can begin with: the pairs, and the basis and the level of each program in turn.
 
+    shape: groups and classes that the numbers of the pairs mean.
+    """
+
+    shape: tuple[int, int]
     group_p: IntArray
     class_p: IntArray
     bases: list[Basis] = field(default_factory=list)
@@ -49,7 +53,7 @@ def prune(memory: RisingMemory) -> RisingMemory:
         replace(basis, pairs=[basis.pairs[place] for place in kept if place < len(basis.pairs)])
         for basis in memory.bases
     ]
-    return RisingMemory(memory.group_p[kept], memory.class_p[kept], bases, memory.levels)
+    return RisingMemory(memory.shape, memory.group_p[kept], memory.class_p[kept], bases, memory.levels)
 
 
 def carry_over(
@@ -59,12 +63,13 @@ def carry_over(
 
     group_before_i: the former number of each group, -1 for a new one; classes likewise, and these must be the same.
     """
-    if not _is_identity(class_before_k) or class_before_k.size != usable_ik.shape[1]:
+    groups, classes = memory.shape
+    if not _is_identity(class_before_k, classes):
         return None
-    if _is_identity(group_before_i) and usable_ik[memory.group_p, memory.class_p].all():
+    if _is_identity(group_before_i, groups) and usable_ik[memory.group_p, memory.class_p].all():
         return memory
     place_p, group_p, class_p = _carry_pairs(memory, group_before_i, usable_ik)
-    carried = RisingMemory(group_p, class_p, levels=memory.levels)
+    carried = RisingMemory((group_before_i.size, classes), group_p, class_p, levels=memory.levels)
     is_first_i = np.zeros(group_before_i.size, dtype=bool)
     is_first_i[np.unique(group_before_i, return_index=True)[1]] = True
     is_first_i &= group_before_i >= 0
@@ -126,5 +131,5 @@ def _carry_basis(
     return Basis(basis.level, pairs, capacities, groups)
 
 
-def _is_identity(before: IntArray) -> bool:
-    return bool((before == np.arange(before.size)).all())
+def _is_identity(before: IntArray, size: int) -> bool:
+    return before.size == size and bool((before == np.arange(size)).all())
