@@ -407,8 +407,9 @@ def check_fairness(world: World, task_class: TaskClass, reason: FairnessReason |
     rivals = []
     for _, other in world.open_classes():
         common = [k for k in eligible if k in world.eligible(other) and world.is_in(k, pool)]
-        if other.tenant != task_class.tenant and common and world.level(other.tenant, pool)[:2] < level[:2]:
-            rivals.append((world.level(other.tenant, pool), other.tenant))
+        other_level = world.level(other.tenant, pool)[:2]
+        if other.tenant != task_class.tenant and common and other_level < level[:2]:
+            rivals.append((other_level, other.tenant))
     if level[0] or not rivals:
         assert reason is None
         return
