@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
-from fairbind.model.overview import PENDING_REASONS, ClusterOverview, TenantOverview
+from fairbind.model.overview import PENDING_REASONS, AuditCounts, ClusterOverview, TenantOverview
 from fairbind.web.metrics import (
     BINDING_RESULTS,
     METRICS,
     RESTART_REASONS,
+    SOLVE_RESULTS,
     WATCHED_RESOURCES,
     Metrics,
     MetricSpec,
@@ -28,7 +29,7 @@ DASHBOARD = Path(__file__).parents[2] / "deploy" / "dashboard" / "fairbind.json"
 # What Prometheus itself adds to every series.
 TARGET_LABELS = {"job", "namespace", "instance"}
 LABEL_VALUES = {
-    "result": set(BINDING_RESULTS),
+    "result": set(BINDING_RESULTS) | set(SOLVE_RESULTS),
     "reason": set(PENDING_REASONS) | set(RESTART_REASONS),
 }
 
@@ -207,12 +208,20 @@ def test_promtool_finds_nothing_in_the_metrics(promtool: Path) -> None:
         running=3,
         pending={PENDING_REASONS[0]: 4},
         virtual_dominant_shares={"class": 1.5},
+        fair_share=0.75,
     )
     metrics.overview_changed(
         ClusterOverview(
-            tenants=(tenant,), capacity={"cpu": 4.0}, allocated={"cpu": 2.0}, server_classes=1, jain_index=1.0
+            tenants=(tenant,),
+            capacity={"cpu": 4.0},
+            allocated={"cpu": 2.0},
+            server_classes=1,
+            jain_index=1.0,
+            share_error=0.25,
+            audit=AuditCounts({"history": 1}, {"history": 0}),
         )
     )
+    metrics.exact_solve_finished(SOLVE_RESULTS[0], 0.5)
     text, _ = metrics.render("text/plain")
 
     assert b'fairbind_tenant_dominant_share{tenant="a"} 0.5' in text
