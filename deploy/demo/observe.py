@@ -25,7 +25,11 @@ NO_REASON_YET = "its turn has not come yet"
 
 @dataclass(frozen=True, slots=True)
 class TenantSight:
-    """One tenant now. share, weighted_share: from 0. allocated: base units. why: why its first waiting pod waits."""
+    """One tenant now.
+
+    share, weighted_share: from 0. fair_share: what is fair for all that it wants now, None when it is not known.
+    allocated: base units. why: why its first waiting pod waits.
+    """
 
     name: str
     weight: float
@@ -36,6 +40,7 @@ class TenantSight:
     running: int
     waiting: int
     why: str
+    fair_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,11 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was seen at one moment. seconds: since the start. bound: pods so far. waiting: by namespace and kind."""
+    """What was seen at one moment.
+
+    seconds: since the start. bound: pods so far. waiting: by namespace and kind. envy: pairs of tenants of which one
+    envies the other, by what that comes from. share_error: None when no fair shares are known.
+    """
 
     seconds: float
     tenants: tuple[TenantSight, ...]
@@ -62,6 +71,8 @@ class Sample:
     bound: int
     jain_index: float
     waiting: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    envy: Mapping[str, int] = field(default_factory=dict)
+    share_error: float | None = None
 
 
 class Observer:
@@ -113,6 +124,8 @@ def compute_sample(seconds: float, series: Series, pods: Sequence[Json], tenants
         ),
         jain_index=jain[0][1],
         waiting=dict(kinds),
+        envy={cause: int(count) for cause, count in _by_label(series, "fairbind_fairness_envy_pairs", "cause").items()},
+        share_error=next((value for _, value in series.get("fairbind_fairness_share_error", [])), None),
     )
 
 
@@ -164,6 +177,7 @@ def _see_tenant(series: Series, tenant: DemoTenant, why: str) -> TenantSight:
         running=int(find("running_pods")),
         waiting=waiting,
         why=why if waiting else "",
+        fair_share=_by_label(series, "fairbind_tenant_fair_share", "tenant").get(tenant.name),
     )
 
 

@@ -6,11 +6,11 @@ Single moments jump by a pod, so shares are means over the last part of the run.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from demo.observe import Sample, TenantSight
-from demo.view import shorten_resource
+from demo.view import format_share, shorten_resource
 from demo.workload import GPU, PINNED
 from fairbind.model.overview import compute_jain_index
 
@@ -27,7 +27,7 @@ class Outcome:
 
     tenants: as seen last. share, weighted_share: means of the last window, by tenant. backlogged: tenants that had pods
     waiting in most of it. bound: pods over the whole run.
-    pinned_limit: GPUs that the pinned tenant could hold at most.
+    pinned_limit: GPUs that the pinned tenant could hold at most. share_error, envy: as seen last.
     """
 
     seconds: float
@@ -39,6 +39,8 @@ class Outcome:
     bound: int
     pinned_limit: int
     policy: str
+    share_error: float | None = None
+    envy: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def free(self) -> tuple[str, ...]:
@@ -74,6 +76,8 @@ def compute_outcome(samples: Sequence[Sample], *, policy: str, pinned_limit: int
         bound=last.bound,
         pinned_limit=pinned_limit,
         policy=policy,
+        share_error=last.share_error,
+        envy=last.envy,
     )
 
 
@@ -84,11 +88,12 @@ def format_summary(outcome: Outcome) -> str:
     lines = [
         f"Summary after {outcome.seconds:.0f} s of {outcome.policy} ({window})",
         "",
-        "  tenant     weight  dominant  share  share/weight  running  waiting",
+        "  tenant     weight  dominant  share   fair  share/weight  running  waiting",
         *(_format_tenant(outcome, tenant) for tenant in outcome.tenants),
         "",
         f"  Jain index of the weighted shares over the tenants with backlog: {jain_all:.3f};",
         f"  over those of them that can use every node: {jain_free:.3f} (1 is equal)",
+        *_format_distance(outcome),
         f"  {outcome.bound} pods bound, {outcome.bound / max(outcome.seconds, 1e-9):.1f} pods/s",
         "",
         *textwrap.wrap(" ".join(explain(outcome)), WIDTH, initial_indent="  ", subsequent_indent="  "),
@@ -100,6 +105,17 @@ def format_summary(outcome: Outcome) -> str:
         "  README.md                install fairbind on your own cluster",
     ]
     return "\n".join(lines)
+
+
+def _format_distance(outcome: Outcome) -> list[str]:
+    """Return how far the last moment was from fair shares, and what the operator's audit found."""
+    lines = []
+    if outcome.share_error is not None:
+        lines.append(f"  The worst of those who wait is {outcome.share_error:.3f} below its fair share")
+    if outcome.envy:
+        found = ", ".join(f"{count} by {cause}" for cause, count in outcome.envy.items() if count)
+        lines.append(f"  Audit: pairs of tenants with envy: {found or 'none'}")
+    return lines
 
 
 def explain(outcome: Outcome) -> list[str]:
@@ -130,6 +146,6 @@ def _explain_pinned(outcome: Outcome) -> list[str]:
 def _format_tenant(outcome: Outcome, tenant: TenantSight) -> str:
     return (
         f"  {tenant.name:<10} {tenant.weight:>6g}  {shorten_resource(tenant.dominant_resource):<8}  "
-        f"{outcome.share[tenant.name]:.3f}  {outcome.weighted_share[tenant.name]:>12.3f}  "
-        f"{tenant.running:>7}  {tenant.waiting:>7}"
+        f"{outcome.share[tenant.name]:.3f}  {format_share(tenant.fair_share):>5}  "
+        f"{outcome.weighted_share[tenant.name]:>12.3f}  {tenant.running:>7}  {tenant.waiting:>7}"
     )

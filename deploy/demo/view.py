@@ -78,6 +78,7 @@ def _render_tenants(tenants: tuple[TenantSight, ...]) -> RenderableType:
     table.add_column("dominant", no_wrap=True)
     table.add_column("share", ratio=1, min_width=8)
     table.add_column("", justify="right", no_wrap=True)
+    table.add_column("fair", justify="right", no_wrap=True)
     table.add_column("weighted", justify="right", no_wrap=True)
     table.add_column("running", justify="right", no_wrap=True)
     table.add_column("waiting", justify="right", no_wrap=True)
@@ -88,6 +89,7 @@ def _render_tenants(tenants: tuple[TenantSight, ...]) -> RenderableType:
             shorten_resource(tenant.dominant_resource),
             _make_bar(tenant.share, colour),
             f"{tenant.share:.3f}",
+            format_share(tenant.fair_share),
             Text(f"{tenant.weighted_share:.3f}", style="bold"),
             str(tenant.running),
             str(tenant.waiting),
@@ -148,6 +150,15 @@ def shorten_resource(resource: str | None) -> str:
     ('gpu', '-')
     """
     return "-" if resource is None else resource.rsplit("/", 1)[-1]
+
+
+def format_share(share: float | None) -> str:
+    """Return a share that may not be known.
+
+    >>> format_share(0.25), format_share(None)
+    ('0.250', '-')
+    """
+    return "-" if share is None else f"{share:.3f}"
 
 
 def describe_use(use: Use) -> str:

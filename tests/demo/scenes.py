@@ -14,6 +14,8 @@ LONG_REASON = (
 )
 RESOURCES = {"analytics": "memory", "web": "cpu", "vision": GPU, "research": "cpu"}
 SHARES = {"analytics": 0.19, "web": 0.38, "vision": 0.333, "research": 0.38}
+FAIR_SHARES = {"analytics": 0.205, "web": 0.41, "vision": 0.331}
+"""Of research, which has just come, nothing is known yet."""
 RUNNING = {"analytics": 88, "web": 330, "vision": 16, "research": 201}
 
 
@@ -29,6 +31,7 @@ def make_sight(name: str, weight: float, share: float | None = None, waiting: in
         running=RUNNING[name],
         waiting=waiting,
         why=LONG_REASON,
+        fair_share=FAIR_SHARES.get(name),
     )
 
 
@@ -39,6 +42,8 @@ def make_sample(seconds: float = 30.0, bound: int = 1834, **shares: float) -> Sa
         uses=(Use("cpu", 1780, 1800), Use("memory", 9 * 2**40, 17 * 2**40), Use(GPU, 24, 48)),
         bound=bound,
         jain_index=0.93,
+        envy={"missing demand": 0, "indivisible tasks": 2, "mechanism": 0, "history": 3},
+        share_error=0.03,
     )
 
 

@@ -29,6 +29,12 @@ fairbind_cluster_capacity{resource="cpu"} 1800
 fairbind_cluster_allocated{resource="cpu"} 900
 # TYPE fairbind_fairness_jain_index gauge
 fairbind_fairness_jain_index 0.75
+# TYPE fairbind_tenant_fair_share gauge
+fairbind_tenant_fair_share{tenant="web"} 0.5
+# TYPE fairbind_fairness_share_error gauge
+fairbind_fairness_share_error 0.1
+# TYPE fairbind_fairness_envy_pairs gauge
+fairbind_fairness_envy_pairs{cause="history"} 2
 # TYPE fairbind_bindings counter
 fairbind_bindings_total{result="bound"} 500
 fairbind_bindings_total{result="conflict"} 9
@@ -54,6 +60,7 @@ def test_sample_holds_what_the_operator_says() -> None:
     assert (web.weight, web.share, web.weighted_share, web.dominant_resource) == (5.0, 0.4, 0.2, "cpu")
     assert (web.running, web.waiting, web.why, web.allocated) == (33, 11, "no room", {"cpu": 720.0})
     assert (sample.seconds, sample.bound, sample.jain_index) == (12.0, 500, 0.75)
+    assert (web.fair_share, sample.share_error, sample.envy) == (0.5, 0.1, {"history": 2})
     assert sample.uses[0] == Use("cpu", 900.0, 1800.0)
     assert sample.uses[0].fraction == 0.5
     assert sample.waiting == {("team-web", "small"): 1}
@@ -65,6 +72,7 @@ def test_tenants_that_the_operator_does_not_know_yet_hold_nothing() -> None:
     assert {(tenant.share, tenant.running, tenant.dominant_resource) for tenant in sample.tenants} == {(0.0, 0, None)}
     assert [tenant.weight for tenant in sample.tenants] == [tenant.weight for tenant in FIRST_TENANTS]
     assert {use.fraction for use in sample.uses} == {0.0}
+    assert {tenant.fair_share for tenant in sample.tenants} == {sample.share_error} == {None}
 
 
 def test_first_reason_is_the_oldest_pods() -> None:

@@ -40,15 +40,25 @@ def test_summary_says_what_was_promised() -> None:
     text = format_summary(sum_up(make_sample(60.0, bound=1200)))
     for part in (
         "Summary after 60 s of best-fit-drfh",
-        "web             2  cpu       0.380         0.190      330       40",
+        "web             2  cpu       0.380  0.410         0.190      330       40",
+        "research        2  cpu       0.380      -         0.190      201       40",
         "over the tenants with backlog: 0.961;",
         "that can use every node: 1.000 (1 is equal)",
         "1200 pods bound, 20.0 pods/s",
+        "The worst of those who wait is 0.030 below its fair share",
+        "Audit: pairs of tenants with envy: 2 by indivisible tasks, 3 by history",
         "all of",
         "What to try next",
     ):
         assert part in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_policy_without_fair_shares_is_not_held_against_any() -> None:
+    text = format_summary(sum_up(replace(make_sample(), share_error=None, envy={"history": 0}), policy="fifo"))
+    assert "fair share" not in text
+    assert "with envy: none" in text
+    assert "Audit" not in format_summary(sum_up(replace(make_sample(), envy={})))
 
 
 def test_equal_shares_are_called_equal_and_unequal_ones_are_not() -> None:

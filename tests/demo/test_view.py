@@ -28,6 +28,7 @@ def test_everything_is_there_at_each_width(width: int) -> None:
     for tenant in make_sample().tenants:
         row = next(line for line in lines if re.match(rf"{tenant.name}\s+\d", line))
         assert f"{tenant.share:.3f}" in row
+        assert re.search(rf"{tenant.share:.3f}\s+{view.format_share(tenant.fair_share)}\s", row)
         assert f"{tenant.weighted_share:.3f}" in row
         assert row.split()[-2:] == [str(tenant.running), str(tenant.waiting)]
         assert view.shorten_resource(tenant.dominant_resource) in row

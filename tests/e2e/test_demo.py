@@ -93,7 +93,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 def read_shares(text: str) -> dict[str, tuple[float, float, int, int]]:
     """Return weight, weighted share, running and waiting pods from the summary, by tenant."""
-    rows = re.findall(r"^  ([a-z]+) +([\d.]+)  [a-z-]+ +[\d.]+ +([\d.]+) +(\d+) +(\d+)$", text, re.MULTILINE)
+    rows = re.findall(r"^  ([a-z]+) +([\d.]+)  [a-z-]+ +[\d.]+ +[\d.]+ +([\d.]+) +(\d+) +(\d+)$", text, re.MULTILINE)
     return {name: (float(weight), float(share), int(run), int(wait)) for name, weight, share, run, wait in rows}
 
 
@@ -126,7 +126,9 @@ def test_a_short_demo_is_fair_and_leaves_nothing_behind(folder: Path, tmp_path: 
     assert 0.25 <= float(everybody[1]) <= float(free[1]) + 0.05
     assert bound is not None
     assert int(bound[1]) > 150, demo.text
-    assert "vision can only use the gpu-t4" in demo.text
+    assert re.search(r"who wait is \d\.\d+ below its fair share", demo.text), demo.text
+    assert "Audit: pairs of tenants with envy: " in demo.text
+    assert "vision can only use the gpu-t4" in " ".join(demo.text.split())
     assert "What to try next" in demo.text
     assert picture.read_text(encoding="utf-8").startswith("<svg")
 
