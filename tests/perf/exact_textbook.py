@@ -61,7 +61,10 @@ def _solve_max_min(capacity_kr: FloatArray, demand_ir: FloatArray, level_per_tas
 
 
 def _solve_arrivals(problem: Problem) -> FloatArray:
-    """The program (1) of dynamic DRF for every arrival: maximise M with x_i >= M, x_i >= before, use <= k/n."""
+    """The program (1) of dynamic DRF for every arrival: maximise M with x_i >= M, x_i >= before, use <= k/n.
+
+    In units of 1/n, so that the solver's absolute tolerance is not larger than what the first arrivals get.
+    """
     share_ir = problem.demand_ir / problem.total_r
     dominant_i = share_ir.max(axis=1)
     normal_ir = share_ir / dominant_i[:, None]
@@ -75,7 +78,7 @@ def _solve_arrivals(problem: Problem) -> FloatArray:
             ],
             format="csr",
         )
-        bound = np.concatenate([np.zeros(k), np.full(normal_ir.shape[1], k / count)])
+        bound = np.concatenate([np.zeros(k), np.full(normal_ir.shape[1], float(k))])
         before = np.append(shares, [0.0, 0.0])
         objective = np.append(np.zeros(k), -1.0)
         answer = linprog(
@@ -84,5 +87,5 @@ def _solve_arrivals(problem: Problem) -> FloatArray:
         if answer.status != 0:
             raise RuntimeError(answer.message)
         shares = np.maximum(np.append(shares, 0.0), answer.x[-1])
-    tasks_i: FloatArray = shares / dominant_i
+    tasks_i: FloatArray = shares / count / dominant_i
     return tasks_i
