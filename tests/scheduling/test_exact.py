@@ -282,7 +282,7 @@ def test_a_gpu_task_does_not_bind_its_tenants_other_tasks() -> None:
 
 
 def test_too_many_shapes_become_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairbind.scheduling.demands.MAX_PARTS", 3)
+    monkeypatch.setattr("fairbind.scheduling.exact.MAX_PARTS", 3)
     servers = build_servers({"s": (1000, 1000)})
     placement = build_placement(servers)
     classes = [build_class("a", (10, k), placement, 5) for k in range(1, 10)]

@@ -25,10 +25,10 @@ from fairbind.model import Placement, Snapshot, Tenant
 from fairbind.model.servers import BoolArray
 from fairbind.scheduling.room import FloatArray
 
+MAX_PARTS = 2_000
+
 GRIDS = (64, 16, 4, 1)
 """Proportions are compared on the finest of these grids on which there are not too many parts."""
-
-MAX_PARTS = 2_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,15 +171,16 @@ def _compute_tasks_alone(groups: ServerGroups, kind: Kind, axes: Sequence[int]) 
     return np.where(kind.usable_p, tasks_p, 0.0)
 
 
-def merge_kinds(kinds: Sequence[Kind], total_r: FloatArray, *, is_one: bool) -> list[Kind]:
+def merge_kinds(kinds: Sequence[Kind], total_r: FloatArray, *, is_one: bool, most: int = MAX_PARTS) -> list[Kind]:
     """Return the parts: kinds of a tenant that the mechanism need not tell apart, as one. See the module's story.
 
-    total_r: of the resources that count, base units. is_one: each tenant is one part.
+    total_r: of the resources that count, base units. is_one: each tenant is one part. most: how many
+    parts there shall be at most, as far as that can be had.
     """
     parts: list[Kind] = []
     for grid in GRIDS:
         parts = _merge(kinds, total_r, None if is_one else grid)
-        if len(parts) <= MAX_PARTS:
+        if len(parts) <= most:
             break
     return parts
 
