@@ -131,15 +131,11 @@ class RisingProgram:
         return Rise(level * level_unit, tasks_ik, price_kr)
 
     def _add_pairs(self, candidate_ik: BoolArray, most: int) -> None:
-        """Put the candidates in, of each group the `most` that the advice uses most."""
-        if most < candidate_ik.shape[1]:
-            rank_ik = np.where(candidate_ik, self.wanted_ik, -1.0)
-            best = np.argpartition(-rank_ik, most - 1, axis=1)[:, :most]
-            chosen_ik = np.zeros(candidate_ik.shape, dtype=bool)
-            np.put_along_axis(chosen_ik, best, np.take_along_axis(candidate_ik, best, axis=1), axis=1)
-            candidate_ik = chosen_ik
-        group_p, class_p = np.nonzero(candidate_ik)
-        self.has_pair_ik |= candidate_ik
+        """Put the candidates in, of each group and of each class the `most` that the advice uses most."""
+        rank_ik = np.where(candidate_ik, self.wanted_ik, -1.0)
+        chosen_ik = candidate_ik & (_find_largest(rank_ik, most, axis=1) | _find_largest(rank_ik, most, axis=0))
+        group_p, class_p = np.nonzero(chosen_ik)
+        self.has_pair_ik |= chosen_ik
         self.memory.group_p = np.concatenate([self.memory.group_p, group_p])
         self.memory.class_p = np.concatenate([self.memory.class_p, class_p])
 
@@ -160,6 +156,16 @@ class RisingProgram:
         column = np.maximum(solution.col_value, 0.0) / PRIMAL_SCALE
         price_kr = np.maximum(solution.row_dual[:rows], 0.0).reshape(self.inverse_kr.shape)
         return float(column[0]), column[1:], price_kr
+
+
+def _find_largest(rank_ik: FloatArray, most: int, axis: int) -> BoolArray:
+    """Mark the `most` largest along an axis."""
+    is_largest_ik = np.zeros(rank_ik.shape, dtype=bool)
+    if most >= rank_ik.shape[axis]:
+        return ~is_largest_ik
+    largest = np.argpartition(-rank_ik, most - 1, axis=axis).take(np.arange(most), axis=axis)
+    np.put_along_axis(is_largest_ik, largest, values=True, axis=axis)
+    return is_largest_ik
 
 
 def make_highs() -> highspy.Highs:
