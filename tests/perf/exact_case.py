@@ -24,9 +24,10 @@ REPEATS = 3
 
 
 def main() -> None:
-    """Measure the case of the first argument; the second is the limit of memory in GiB."""
-    limit = int(float(sys.argv[2]) * 2**30) if len(sys.argv) > 2 else resource.RLIM_INFINITY
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    """Measure the case of the first argument; the others are the most of memory (GiB) and processor time (s)."""
+    for kind, unit, given in zip((resource.RLIMIT_AS, resource.RLIMIT_CPU), (2**30, 1), sys.argv[2:], strict=False):
+        most = int(float(given) * unit)
+        resource.setrlimit(kind, (most, most + unit))
     case = Case(**json.loads(sys.argv[1]))
     try:
         outcome = measure(case)
