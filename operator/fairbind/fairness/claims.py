@@ -257,7 +257,7 @@ _PS_DSF: Mapping[str, Claim] = {
         beyond=counterexamples.PS_DSF_SATISFIED,
     ),
     "bottleneck-fairness": _proved(f"{_PS_DSF_PAPER}, table 1", ENDLESS, beyond=counterexamples.PS_DSF_SATISFIED),
-    "population-monotonicity": _open(_SEARCHED, POSITIVE, beyond=counterexamples.PS_DSF_POPULATION),
+    "population-monotonicity": _open(_SEARCHED, POSITIVE, ENDLESS, beyond=counterexamples.PS_DSF_POPULATION),
     "resource-monotonicity": _fails("as drf on one server", counterexamples.PS_DSF_RESOURCES),
 }
 

@@ -113,7 +113,8 @@ PS_DSF_PARETO = _example([(20, 20), (19, 21)], [(10, 1), (1, 10)])
 PS_DSF_SATISFIED = _example([(1,), (1,)], [(1,), (1,)], tasks=[None, 0.5], eligible=[[0], [0, 1]])
 # t2 leaves s2 to t1, who then has less need of s1, where t2 gains more than it had on s2.
 PS_DSF_LIE = _example([(6, 4), (2, 1)], [(1, 3), (3, 1)], lie={"tenant": "t2", "eligible": ["s1"]})
-PS_DSF_POPULATION = DRF_POPULATION
+# Without t2, t3 runs more of its few tasks on s1, which suits t1 better than s2.
+PS_DSF_POPULATION = _example([(2, 12), (4, 3)], [(1, 8), (6, 1), (1, 1)], tasks=[None, None, 1.5])
 PS_DSF_RESOURCES = DRF_RESOURCES
 
 _PROPORTIONAL_LESS = _example([(5, 2), (3, 5)], [(1, 1), (1, 2), (1, 1)], options={"alpha": 0.5})

@@ -2,7 +2,8 @@
 
 Lies: another demand vector (one resource up or down, all at random), eligible servers kept secret, fewer tasks. First
 those that need no chance; with a generator also random ones, and from the best of all a walk that keeps whatever is
-better (steps grow after a gain and shrink after none). Cost: about twenty solves a tenant and two for each try.
+better (steps grow after a gain and shrink after none). A lie whose problem has no answer that can be proved right is
+passed over. Cost: about twenty solves a tenant and two for each try.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from fairbind.fairness.properties.variants import as_solved, choose, compute_alo
 from fairbind.fairness.properties.witness import NOISE, TOLERANCE, TRIES, Property, Witness, number, percent
 from fairbind.fairness.registry import MECHANISMS
 from fairbind.fairness.solve import compute_allocation
+from fairbind.model.errors import SolverError
 
 LIARS = 4
 FACTORS = (0.5, 0.9, 1.1, 2.0, 5.0)
@@ -116,7 +118,10 @@ class _Search:
 
     def consider(self, lie: Lie) -> bool:
         """Try a lie; return whether it is the best so far."""
-        tasks = compute_true_tasks(self.problem, self.mechanism_id, lie, alpha=self.alpha)
+        try:
+            tasks = compute_true_tasks(self.problem, self.mechanism_id, lie, alpha=self.alpha)
+        except SolverError:
+            return False
         if tasks > self.best:
             self.best, self.best_lie = tasks, lie
             return True
