@@ -30,10 +30,9 @@ import numpy as np
 
 from fairbind.fairness.allocation import Solution
 from fairbind.fairness.instance import Instance
-from fairbind.fairness.interior import find_equilibrium
-from fairbind.fairness.market import Market, compute_costs, make_market
+from fairbind.fairness.market import Market, compute_mismatches, make_market
 from fairbind.fairness.mechanism import Mechanism, Option
-from fairbind.fairness.polishing import Guess, polish
+from fairbind.fairness.polishing import GOOD, Guess, find_polished, polish
 from fairbind.fairness.problem import FloatArray
 from fairbind.fairness.responding import SETTLED, Responses
 from fairbind.fairness.verify import check_feasible
@@ -41,8 +40,6 @@ from fairbind.model.errors import SolverError
 
 OPTIMALITY = 1e-6  # relative: between what a tenant's place on a server costs and what it is worth
 ROUNDING = 1e-12  # relative: what a tenant may lack of its tasks and have them all
-AIM = 1e-13  # the same, when to stop improving an answer
-GOOD = 1e-9  # the same, when to stop looking for another one
 FIRST_RESPONSES, MOST_RESPONSES = 8, 128  # of every server to the others, before the answer is polished again
 
 
@@ -55,36 +52,18 @@ def solve_alpha_pf_vds(instance: Instance) -> Solution:
 
 def find_guess(market: Market) -> tuple[Guess, float]:
     """Return the best equilibrium found and how far it is from one (the largest relative mismatch of any condition)."""
-
-    def measure(guess: Guess) -> float:
-        return compute_mismatch(market, guess)
-
-    equilibrium = find_equilibrium(market)
-    rough = Guess(equilibrium.part_ki, equilibrium.price_kr, equilibrium.relief_i)
-    best, mismatch = polish(market, rough, measure, enough=AIM)
+    best, mismatch = find_polished(market)
     responses = Responses(market)
     times = FIRST_RESPONSES
     while mismatch > GOOD and times <= MOST_RESPONSES:
         change = responses.run(times)
-        polished, reached = polish(market, responses.get_guess(), measure, enough=AIM)
+        polished, reached = polish(market, responses.get_guess())
         if reached < mismatch:
             best, mismatch = polished, reached
         if change <= SETTLED:
             break
         times *= 2
     return best, mismatch
-
-
-def compute_mismatch(market: Market, guess: Guess) -> float:
-    """Return by how much the worst of all conditions fails: limits, room, costs and worths, prices of free slots."""
-    totals_i = market.get_totals(guess.part_ki)
-    if not (totals_i > 0).all():
-        return np.inf
-    left_kr = 1 - market.get_loads(guess.part_ki)
-    highest_kr = np.maximum(guess.price_kr.max(axis=1, keepdims=True), np.finfo(float).tiny)
-    charge_kr = (guess.price_kr / highest_kr) ** market.exponent_k[:, None] * np.maximum(left_kr, 0.0)
-    excess = max(float((totals_i / market.limit_i - 1).max()), float(-left_kr.min()), float(charge_kr.max()))
-    return max(excess, float(_compute_mismatches(market, guess.part_ki, guess.price_kr).max()))
 
 
 def certify_alpha_pf_vds(instance: Instance, solution: Solution) -> Mapping[str, Any]:
@@ -105,7 +84,7 @@ def certify_alpha_pf_vds(instance: Instance, solution: Solution) -> Mapping[str,
     totals_i = market.get_totals(part_ki)
     if not (totals_i > 0).all():
         raise SolverError(f"alpha-pf-vds: tenant {int(instance.rank_i[(totals_i <= 0).argmax()])} gets nothing")
-    mismatch_ki = _compute_mismatches(market, part_ki, price_kr)
+    mismatch_ki = compute_mismatches(market, part_ki, price_kr, OPTIMALITY)
     mismatch = float(mismatch_ki.max())
     if not mismatch <= OPTIMALITY:
         server, group = np.unravel_index(int(mismatch_ki.argmax()), mismatch_ki.shape)
@@ -118,17 +97,6 @@ def certify_alpha_pf_vds(instance: Instance, solution: Solution) -> Mapping[str,
     if not gap <= allowed:
         raise SolverError(f"alpha-pf-vds: a server could do better by {gap:.3g} of what it does")
     return {"method": "inequality 16", "largestExcess": excess, "largestMismatch": mismatch, "largestGap": gap}
-
-
-def _compute_mismatches(market: Market, part_ki: FloatArray, price_kr: FloatArray) -> FloatArray:
-    """Return how far worth and cost are apart, of the worth, where they must not be, shape (K, I)."""
-    totals_i = market.get_totals(part_ki)
-    worth_ki = market.gain_ki * (market.weight_i / totals_i)
-    ratio_ki = np.divide(compute_costs(market, price_kr), worth_ki, out=np.ones_like(worth_ki), where=market.usable_ki)
-    may_want_i = totals_i < market.limit_i * (1 - OPTIMALITY)
-    too_cheap_ki = np.where(may_want_i, 1 - ratio_ki, 0.0)
-    too_dear_ki = np.where(part_ki > 0, ratio_ki - 1, 0.0)
-    return np.maximum(too_cheap_ki, too_dear_ki)
 
 
 def _bound_inequality(market: Market, part_ki: FloatArray, price_kr: FloatArray) -> FloatArray:

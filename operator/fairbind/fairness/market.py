@@ -99,6 +99,19 @@ def compute_costs(market: Market, price_kr: FloatArray) -> FloatArray:
     return costs_ki
 
 
+def compute_mismatches(market: Market, part_ki: FloatArray, price_kr: FloatArray, tolerance: float) -> FloatArray:
+    """Return how far worth and cost are apart, as a part of the worth, where they must not be, shape (K, I).
+
+    To nobody may a server cost less than it is worth (but to those who have all their tasks, to within tolerance), and
+    nobody may have a part that costs more.
+    """
+    totals_i = market.get_totals(part_ki)
+    worth_ki = market.gain_ki * (market.weight_i / totals_i)
+    ratio_ki = np.divide(compute_costs(market, price_kr), worth_ki, out=np.ones_like(worth_ki), where=market.usable_ki)
+    may_want_i = totals_i < market.limit_i * (1 - tolerance)
+    return np.maximum(np.where(may_want_i, 1 - ratio_ki, 0.0), np.where(part_ki > 0, ratio_ki - 1, 0.0))
+
+
 def sum_others(value_ki: FloatArray) -> FloatArray:
     """Return, for each server and tenant, the sum over the other servers. Values are >= 0; none is lost to rounding.
 

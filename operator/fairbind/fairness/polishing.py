@@ -8,15 +8,17 @@ find a server cheaper than its own, it comes in; the same with prices and with t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairbind.fairness.interior import Newton, Point, Residual, System
-from fairbind.fairness.market import Market, compute_costs
+from fairbind.fairness.interior import Newton, Point, Residual, System, find_equilibrium
+from fairbind.fairness.market import Market, compute_costs, compute_mismatches
 from fairbind.fairness.problem import BoolArray, FloatArray
 
+AIM = 1e-13  # a mismatch at which to stop improving a guess
+GOOD = 1e-9  # a mismatch at which to stop looking for another guess
+NEAR = 1e-6  # relative: from where on a tenant counts as one that has all its tasks
 ROUNDS = 25
 HOLD = 1e-10  # how strongly parts and prices that could be anything stay what they are
 ENTRY = 1e-4  # of a tenant's tasks: how freely a pair enters
@@ -44,27 +46,62 @@ def make_guess(market: Market, part_ki: FloatArray, price_kr: FloatArray) -> Gue
     return Guess(part_ki, price_kr, np.where(has_all_i, np.maximum(worth_i - paid_i, 0.0), 0.0))
 
 
-def polish(market: Market, guess: Guess, measure: Callable[[Guess], float], *, enough: float) -> tuple[Guess, float]:
-    """Return the best guess met on the way to the equilibrium, by what `measure` says (0 is perfect); and what it says.
+def compute_mismatch(market: Market, guess: Guess) -> float:
+    """Return by how much the worst of all conditions fails: limits, room, costs and worths, prices of free slots."""
+    totals_i = market.get_totals(guess.part_ki)
+    if not (totals_i > 0).all():
+        return np.inf
+    left_kr = 1 - market.get_loads(guess.part_ki)
+    highest_kr = np.maximum(guess.price_kr.max(axis=1, keepdims=True), np.finfo(float).tiny)
+    charge_kr = (guess.price_kr / highest_kr) ** market.exponent_k[:, None] * np.maximum(left_kr, 0.0)
+    excess = max(float((totals_i / market.limit_i - 1).max()), float(-left_kr.min()), float(charge_kr.max()))
+    return max(excess, float(compute_mismatches(market, guess.part_ki, guess.price_kr, NEAR).max()))
 
-    enough: the measure at which to stop.
+
+def find_polished(market: Market) -> tuple[Guess, float]:
+    """Return the equilibrium that the interior-point method leads to, polished, and its mismatch.
+
+    If that is not one, the equilibrium of the market with p = 1 everywhere is tried as a guess; that always exists.
     """
-    best, best_measure = guess, measure(guess)
+    best, mismatch = polish(market, find_rough(market))
+    if mismatch > GOOD:
+        polished, reached = polish(market, find_rough(make_plain(market)))
+        if reached < mismatch:
+            return polished, reached
+    return best, mismatch
+
+
+def make_plain(market: Market) -> Market:
+    """Return the market with p = 1 everywhere."""
+    return replace(market, exponent_k=np.ones_like(market.exponent_k))
+
+
+def find_rough(market: Market) -> Guess:
+    """Return what the interior-point method leads to."""
+    equilibrium = find_equilibrium(market)
+    return Guess(equilibrium.part_ki, equilibrium.price_kr, equilibrium.relief_i)
+
+
+def polish(market: Market, guess: Guess) -> tuple[Guess, float]:
+    """Return the best guess met on the way to the equilibrium, and its mismatch (0 is perfect)."""
+    best, mismatch = guess, compute_mismatch(market, guess)
+    if mismatch <= AIM:
+        return best, mismatch
     state = _State(market, guess)
     for _ in range(ROUNDS):
-        if best_measure <= enough:
-            break
         try:
             guess = state.step()
         except np.linalg.LinAlgError:
             break
         if not all(np.isfinite(values).all() for values in (guess.part_ki, guess.price_kr, state.worth_i)):
             break
-        measured = measure(guess)
-        if measured < best_measure:
-            best, best_measure = guess, measured
+        reached = compute_mismatch(market, guess)
+        if reached < mismatch:
+            best, mismatch = guess, reached
+        if mismatch <= AIM:
+            break
         state.correct()
-    return best, best_measure
+    return best, mismatch
 
 
 class _State:

@@ -12,12 +12,12 @@ from dataclasses import replace
 import numpy as np
 
 from fairbind.fairness.instance import IntArray
-from fairbind.fairness.interior import find_equilibrium
 from fairbind.fairness.market import Market
-from fairbind.fairness.polishing import Guess, make_guess
+from fairbind.fairness.polishing import Guess, compute_mismatch, find_rough, make_guess, make_plain
 
 SETTLED = 1e-13  # of a tenant's total: changes that are rounding
-TRACE = 1e-9  # of a tenant's total: parts that are on their way to nothing
+ROUGH = 1e-6  # a mismatch worse than that is none
+TRACE = 1e-9  # of a tenant's total
 
 
 class Responses:
@@ -31,9 +31,7 @@ class Responses:
 
     def get_guess(self) -> Guess:
         """Return what there is now, without traces."""
-        market = self.market
-        is_there_ki = market.gain_ki * self.part_ki > TRACE * market.get_totals(self.part_ki)
-        return make_guess(market, np.where(is_there_ki, self.part_ki, 0.0), self.price_kr)
+        return _drop_traces(self.market, make_guess(self.market, self.part_ki, self.price_kr))
 
     def run(self, times: int) -> float:
         """Let all servers respond so many times; return the largest change of the last time, of a tenant's total."""
@@ -71,6 +69,15 @@ class Responses:
             scale_i=market.scale_i[own],
             elsewhere_i=elsewhere_i[wants],
         )
-        answer = find_equilibrium(small)
+        answer = _drop_traces(small, find_rough(small))
+        if compute_mismatch(small, answer) > ROUGH:
+            other = _drop_traces(small, find_rough(make_plain(small)))
+            answer = min((answer, other), key=lambda guess: compute_mismatch(small, guess))
         self.part_ki[k, own] = answer.part_ki[0]
         self.price_kr[k] = answer.price_kr[0]
+
+
+def _drop_traces(market: Market, guess: Guess) -> Guess:
+    """Return the guess without parts that are on their way to nothing."""
+    is_there_ki = market.gain_ki * guess.part_ki > TRACE * market.get_totals(guess.part_ki)
+    return replace(guess, part_ki=np.where(is_there_ki, guess.part_ki, 0.0))
