@@ -248,7 +248,7 @@ _PS_DSF: Mapping[str, Claim] = {
     "pareto-optimality": _fails(f"{_PS_DSF_PAPER}, section 2.3; this example here", counterexamples.PS_DSF_PARETO),
     # In the example the honest answer is the only one, so this is not about which answer is chosen.
     "strategy-proofness": _fails(
-        "here: it can pay to hide a server; and with finite tasks, to ask for more", counterexamples.PS_DSF_LIE
+        "here: it can pay to hide a server; and with finite tasks, to misstate the demand", counterexamples.PS_DSF_LIE
     ),
     "single-server-reduction": _proved(f"{_PS_DSF_PAPER}, section 2.3"),
     "single-resource-reduction": _proved(
