@@ -104,7 +104,7 @@ class TestRendering:
     @pytest.mark.parametrize(
         ("argument", "path"),
         [
-            ("policy.name=drf", "/policy/name"),
+            ("policy.name=drx", "/policy/name"),
             ("policy.serverClassTolerance=0.9", "/policy/serverClassTolerance"),
             ("policy.serverClassTolerance=a little", "/policy/serverClassTolerance"),
             ("policy.serverClassTolerance=1", "/policy/serverClassTolerance"),

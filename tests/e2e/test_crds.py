@@ -252,6 +252,7 @@ STATUS: Json = {
     "dominantShare": 0.3125,
     "dominantResource": "nvidia.com/gpu",
     "weightedShare": 0.15625,
+    "fairShare": 0.375,
     "allocated": {"cpu": "1500m", "memory": "12Gi", "nvidia.com/gpu": "5"},
     "pods": {"running": 7, "pending": 3},
     "virtualDominantShares": [{"serverClass": "a", "share": 1.5}, {"serverClass": "b", "share": 0.0}],
@@ -290,7 +291,7 @@ def test_status_is_written_through_its_subresource_only(api: Api, tenant: MakeTe
         ("status.virtualDominantShares[1]", {"virtualDominantShares": [{"serverClass": "a", "share": 1}] * 2}),
         ("status.conditions[0].reason", {"conditions": [{**STATUS["conditions"][0], "reason": "two words"}]}),
         ("status.conditions[0].status", {"conditions": [{**STATUS["conditions"][0], "status": True}]}),
-        ("status.fairShare", {"fairShare": 0.5}),
+        ("status.fairShare", {"fairShare": "much"}),
     ],
     ids=lambda part: json.dumps(part)[:60],
 )
@@ -321,9 +322,10 @@ def test_kubectl_shows_shares_and_the_weight_as_it_was_written(cluster: Cluster,
 
     header, row = cluster.kubectl("get", "tn", name).splitlines()
 
-    columns = ["NAME", "WEIGHT", "DOMINANT SHARE", "DOMINANT RESOURCE", "RUNNING", "PENDING", "READY", "AGE"]
+    columns = ["NAME", "WEIGHT", "DOMINANT SHARE", "FAIR SHARE", "DOMINANT RESOURCE", "RUNNING", "PENDING"]
+    columns += ["READY", "AGE"]
     assert header.split() == " ".join(columns).split()
-    assert row.split()[:-1] == [name, "500m", "0.3125", "nvidia.com/gpu", "7", "3", "True"]
+    assert row.split()[:-1] == [name, "500m", "0.3125", "0.375", "nvidia.com/gpu", "7", "3", "True"]
     wide = cluster.kubectl("get", "tenant", name, "--output=wide").splitlines()[1]
     assert "0.15625" in wide
     assert "Accepted" in wide

@@ -32,6 +32,8 @@ AUDIT_SECONDS = 10.0
 RETRY_SECONDS = 30.0
 """A problem whose solve failed is tried again after so long, or as soon as it is another problem."""
 
+NOT_SOLVED_YET = "NotSolvedYet"
+
 _log = logging.getLogger(__name__)
 
 
@@ -85,7 +87,7 @@ class FairShares:
         if self.shares is None:
             has_mechanism = get_policy(self._world.settings.policy).mechanism is not None
             if has_mechanism:
-                return "False", "NotSolvedYet", "There is no answer yet."
+                return "False", NOT_SOLVED_YET, "There is no answer yet."
             return "False", "NoExactMechanism", "The policy knows no fair shares."
         if self.left_out:
             heeded = ", ".join(self.left_out)

@@ -22,6 +22,7 @@ import msgspec
 from fairbind.kube.administration import Administration
 from fairbind.kube.api import ApiClient, NotAllowedError
 from fairbind.kube.errors import ApiError, TransientClusterError
+from fairbind.kube.fairshares import NOT_SOLVED_YET
 from fairbind.kube.handlers import GROUP, POLICIES, TENANTS, VERSION
 from fairbind.kube.objects import KubeObject
 from fairbind.kube.policies import APPLIED_NAME
@@ -38,6 +39,8 @@ PAUSE_SECONDS = 5.0
 """After a refusal or a lost answer no status of that kind is written for so long, or as long as the server asks for."""
 MAX_PAUSE_SECONDS = 60.0
 COMPLAINT_SECONDS = 60.0
+FIRST_ANSWER_SECONDS = 10.0
+"""A new leader waits so long at most for the first fair shares before it writes."""
 SHARE_DIGITS = 6
 MAX_NAMES = 10
 """A message names at most so many things; the rest is counted."""
@@ -75,6 +78,7 @@ class StatusWriter:
         self._written: dict[tuple[str, str], tuple[dict[str, Any], float]] = {}
         self._not_before: dict[str, float] = {}
         self._complained_at = -COMPLAINT_SECONDS
+        self._began: float | None = None
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -88,7 +92,7 @@ class StatusWriter:
     async def write_changes(self) -> None:
         """Compare every status once and write what is due."""
         overview = self._find_overview()
-        if overview is None or not self._may_write():
+        if overview is None or not self._may_write() or self._is_waiting_for_fair_shares(overview):
             return
         states, unknown = self._find_states(), self._find_unknown_resources()
         tenants = {tenant.name: tenant for tenant in overview.tenants}
@@ -105,6 +109,15 @@ class StatusWriter:
         for (kind, name), (item, status) in wanted.items():
             if self._may_write():
                 await self._write_if_changed(kind, name, item, status)
+
+    def _is_waiting_for_fair_shares(self, overview: ClusterOverview) -> bool:
+        """Whether the first answer is still to come: a new leader would take fair shares out and put them in again."""
+        if self._began is None:
+            self._began = self._clock()
+        is_known, reason, _ = self._describe_fair_shares()
+        is_shown = any(tenant.fair_share is not None for tenant in overview.tenants)
+        is_coming = reason == NOT_SOLVED_YET or (is_known == "True" and bool(overview.tenants) and not is_shown)
+        return is_coming and self._clock() - self._began < FIRST_ANSWER_SECONDS
 
     async def _write_if_changed(self, kind: str, name: str, item: KubeObject, status: dict[str, Any]) -> None:
         now = self._clock()
@@ -207,7 +220,7 @@ def compute_policy_status(
     policy_object: KubeObject,
     problem: str | None,
     unknown_resources: Sequence[str] = (),
-    fair_shares: tuple[str, str, str] = ("False", "NotSolvedYet", "There is no answer yet."),
+    fair_shares: tuple[str, str, str] = ("False", NOT_SOLVED_YET, "There is no answer yet."),
 ) -> dict[str, Any]:
     """Return the whole status of a SchedulingPolicy, its conditions without times.
 

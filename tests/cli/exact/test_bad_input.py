@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -323,7 +324,7 @@ def test_a_real_process_with_bad_input(typed: bytes, message: str) -> None:
 
 
 def test_a_real_process_without_standard_input(tmp_path: Path) -> None:
-    script = f"exec {sys.executable} -m fairbind allocate - --mechanism drf <&-"
+    script = f"exec {shlex.quote(sys.executable)} -m fairbind allocate - --mechanism drf <&-"
     done = subprocess.run(
         ["/bin/sh", "-c", script], capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path
     )

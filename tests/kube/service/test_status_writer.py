@@ -12,6 +12,7 @@ from fairbind.kube.errors import ApiError, TransientClusterError
 from fairbind.kube.status import (
     BUSY_BINDINGS,
     BUSY_INTERVAL_SECONDS,
+    FIRST_ANSWER_SECONDS,
     INTERVAL_SECONDS,
     MAX_PAUSE_SECONDS,
     PAUSE_SECONDS,
@@ -90,6 +91,8 @@ class Bench:
         self.leads = True
         self.bindings = 0
         self.share = 0.25
+        self.fair_share: float | None = 0.5
+        self.fair_shares = ("True", "Solved", "Known.")
         self.writer = self.make_writer()
         self.tell()
 
@@ -99,7 +102,7 @@ class Bench:
             self.administration,
             find_overview=self.make_overview,
             find_states=lambda: {"a": TenantState("a", {}, (), claims_nothing=False, unknown_resources=())},
-            describe_fair_shares=lambda: ("True", "Solved", "Known."),
+            describe_fair_shares=lambda: self.fair_shares,
             find_unknown_resources=lambda: (),
             may_write=lambda: self.leads,
             count_bindings=lambda: self.bindings,
@@ -107,7 +110,9 @@ class Bench:
         )
 
     def make_overview(self) -> ClusterOverview:
-        tenant = TenantOverview("a", 1.0, self.share, "cpu", self.share, {"cpu": 1.0}, 1, {})
+        tenant = TenantOverview(
+            "a", 1.0, self.share, "cpu", self.share, {"cpu": 1.0}, 1, {}, fair_share=self.fair_share
+        )
         return ClusterOverview({}, {}, 1, (tenant,), 1.0)
 
     def tell(self) -> None:
@@ -220,3 +225,20 @@ async def test_a_write_that_fails_is_tried_again_later(
     bench.server.fault = None
     assert await bench.write(after=pause / 2) == 2
     assert bench.server.item["status"]["dominantShare"] == 0.25
+
+
+async def test_a_new_leader_waits_for_its_first_fair_shares_and_not_for_ever(bench: Bench) -> None:
+    bench.fair_share, bench.fair_shares = None, ("False", "NotSolvedYet", "There is no answer yet.")
+    assert await bench.write() == 0
+    bench.fair_shares = ("True", "Solved", "Known.")
+    assert await bench.write() == 0  # they are not in the overview yet
+    bench.fair_share = 0.5
+    assert await bench.write() == 1
+    assert bench.server.item["status"]["fairShare"] == 0.5
+
+    bench.writer, bench.fair_share = bench.make_writer(), None
+    bench.fair_shares = ("False", "NotSolvedYet", "There is no answer yet.")
+    bench.tell()
+    assert await bench.write() == 1
+    assert await bench.write(after=FIRST_ANSWER_SECONDS) == 2
+    assert "fairShare" not in bench.server.item["status"]
