@@ -74,7 +74,7 @@ def _format_blocked(kind: str, detail: str) -> str:
 def _format_fairness(tenant: str, reason: FairnessReason) -> str:
     share, next_share = _format_shares(reason.share, reason.next_share)
     return (
-        f"tenant {tenant} waits: its weighted share {share} is above {next_share} of {reason.next_tenant}, "
+        f"tenant {tenant} waits: its {reason.measure} {share} is above {next_share} of {reason.next_tenant}, "
         "which takes the next free room."
     )
 

@@ -14,6 +14,7 @@ import sys
 import time
 from typing import IO
 
+from fairbind.fairness.warm import WarmStart
 from fairbind.kube.exact import LENGTH, Answer, AuditQuestion
 from fairbind.model import FairbindError
 from fairbind.scheduling.audit import audit
@@ -28,20 +29,21 @@ def main() -> int:
     os.nice(NICENESS)
     answers = sys.stdout.buffer
     sys.stdout = sys.stderr  # whatever prints must not end up between two answers
+    warm = WarmStart()
     while (question := _read_question(sys.stdin.buffer)) is not None:
-        body = pickle.dumps(answer(question))
+        body = pickle.dumps(answer(question, warm))
         answers.write(LENGTH.pack(len(body)) + body)
         answers.flush()
     return 0
 
 
-def answer(question: ExactProblem | AuditQuestion) -> Answer:
-    """Solve one problem or make one audit; what goes wrong is an answer too."""
+def answer(question: ExactProblem | AuditQuestion, warm: WarmStart | None = None) -> Answer:
+    """Solve one problem or make one audit; what goes wrong is an answer too. warm: what the solver remembers."""
     started = time.perf_counter()
     try:
         if isinstance(question, AuditQuestion):
             return Answer(time.perf_counter() - started, report=audit(question.scene, question.fair_shares))
-        shares = solve_exactly(question)
+        shares = solve_exactly(question, warm=warm)
     except FairbindError as error:
         return Answer(time.perf_counter() - started, error=str(error))
     except Exception as error:  # noqa: BLE001 - a bug must not end the worker; the parent reports it
