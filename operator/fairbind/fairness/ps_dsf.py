@@ -48,7 +48,8 @@ AIM = 1e-10  # the same, when to stop looking for a better one
 ROUNDING = 1e-13  # of a server: what sums over all tenants may lose
 SWEEP_WORK = 300_000  # tenants x servers x sweeps before a market is asked
 LEAST_SWEEPS, MOST_SWEEPS = 8, 500
-MARKETS = 25
+MOST_SWEEP_WORK = 20_000_000  # the same, before giving up
+MARKETS = 6  # between sweeps
 FIRST_ROUNDS = 4  # of corrections, before a market is asked
 
 
@@ -80,26 +81,60 @@ def find_division(market: Market, near: Division | None = None) -> tuple[Divisio
 
     near: a division of a similar market, to begin with instead of with nothing.
     """
+    search = _Search(market)
     if near is None:
-        sweeps = Sweeps(market)
-        sweeps.run(min(max(SWEEP_WORK // max(market.gain_ki.size, 1), LEAST_SWEEPS), MOST_SWEEPS))
-        rough = Division(sweeps.part_ki, sweeps.level_kr)
-        best, best_gap = rough, compute_gap(market, rough.part_ki)
+        rough = search.sweep()
     else:
         rough = near
-        best, best_gap = fit(market, rough), np.inf
-    rounds = FIRST_ROUNDS
-    for number in range(MARKETS):
-        if best_gap <= AIM:
-            break
-        settled = fit(market, settle(market, rough, rounds))
-        gap = compute_gap(market, settled.part_ki)
-        if gap < best_gap:
-            best, best_gap = settled, gap
-        if gap > AIM:
+        search.sweeps.part_ki = fit(market, near).part_ki
+    search.settle(rough, FIRST_ROUNDS)
+    number = 0
+    while search.gap > AIM and not search.is_exhausted:
+        for _ in range(MARKETS):
             rough = trade(market, rough, is_near=number > 0 or near is not None)
-            rounds = ROUNDS
-    return best, best_gap
+            number += 1
+            search.settle(rough, ROUNDS)
+            if search.gap <= AIM:
+                return search.best, search.gap
+        rough = search.sweep()
+        search.settle(rough, ROUNDS)
+    return search.best, search.gap
+
+
+class _Search:
+    """The best division so far, and the sweeps, which go on where they were."""
+
+    def __init__(self, market: Market) -> None:
+        self.market = market
+        self.sweeps = Sweeps(market)
+        self.best = Division(self.sweeps.part_ki, self.sweeps.level_kr)
+        self.gap = np.inf
+        self.swept = 0
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether enough has been tried."""
+        return self.swept * self.market.gain_ki.size > MOST_SWEEP_WORK
+
+    def sweep(self) -> Division:
+        """Sweep as often as so far, at first for as long as is cheap."""
+        cheap = SWEEP_WORK // max(self.market.gain_ki.size, 1)
+        times = max(self.swept, min(max(cheap, LEAST_SWEEPS), MOST_SWEEPS))
+        self.sweeps.run(times)
+        self.swept += times
+        division = Division(self.sweeps.part_ki.copy(), self.sweeps.level_kr.copy())
+        self._keep(division)
+        return division
+
+    def settle(self, rough: Division, rounds: int) -> None:
+        """Keep what the rough division settles to, if it is better."""
+        if self.gap > AIM:
+            self._keep(fit(self.market, settle(self.market, rough, rounds)))
+
+    def _keep(self, division: Division) -> None:
+        gap = compute_gap(self.market, division.part_ki)
+        if gap < self.gap:
+            self.best, self.gap = division, gap
 
 
 def compute_gap(market: Market, part_ki: FloatArray) -> float:

@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fairbind.fairness.allocation import Solution
+from fairbind.fairness.drf import DRF
+from fairbind.fairness.instance import reduce_problem
+from fairbind.fairness.market import Market, make_market, sum_others
+from fairbind.fairness.problem import FloatArray, Problem, make_problem
+from fairbind.fairness.ps_dsf import PS_DSF, compute_gap, find_division
+from fairbind.fairness.server_filling import Sweeps, fill_server
+from fairbind.fairness.settling import Division, settle
+from fairbind.fairness.solve import compute_allocation
+from fairbind.fairness.trading import fit, trade
+from fairbind.fairness.warm import WarmStart
+from fairbind.model.errors import SolverError
+from fairness.eisenberg_gale import compute_eisenberg_gale_totals
+from fairness.families import Family, families_for
+from fairness.servers_oracle import compute_best_gain
+
+FAMILIES = [family for family in families_for(PS_DSF.options) if "thousand" not in family.name]
+
+
+def make_large(seed: int, *, tenants: int = 300, servers: int = 8, jitter: float | None = None) -> Problem:
+    """More than the sweeps may settle. jitter: servers are nearly the same."""
+    generator = np.random.default_rng(seed)
+    capacity_kr = np.exp(generator.uniform(3, 5.3, (servers, 3)))
+    if jitter is not None:
+        capacity_kr = capacity_kr[0] * (1 + jitter * generator.uniform(-1, 1, capacity_kr.shape))
+    demand_ir = np.exp(generator.uniform(-1.2, 1.8, (tenants, 3)))
+    return make_problem(capacity_kr, demand_ir, tenant_names=[f"t{i:04d}" for i in range(tenants)])
+
+
+def make_mixed(seed: int) -> Problem:
+    """Zero demands, weights, finite tasks, eligibility and servers that are not divisible, all at once, and large."""
+    generator = np.random.default_rng(seed)
+    problem = make_large(seed, tenants=150, servers=6)
+    demand_ir = problem.demand_ir * (generator.random(problem.demand_ir.shape) < 0.6)
+    demand_ir[:, 0] += 0.01
+    alone_i = (problem.total_r / np.where(demand_ir > 0, demand_ir, 1e-9)).min(axis=1)
+    eligible_ik = generator.random(problem.eligible_ik.shape) < 0.7
+    eligible_ik[:, 0] = True
+    divisible_k = np.ones(6, dtype=bool)
+    divisible_k[2] = False
+    return replace(
+        problem,
+        demand_ir=demand_ir,
+        weight_i=np.exp(generator.uniform(-2, 2, 150)),
+        tasks_i=np.where(generator.random(150) < 0.3, alone_i * generator.random(150) / 75, np.inf),
+        eligible_ik=eligible_ik,
+        divisible_k=divisible_k,
+    )
+
+
+def make_market_of(problem: Problem) -> Market:
+    return make_market(reduce_problem(problem), np.ones(len(problem.server_names)))
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_nobody_gains_by_the_definitions_own_words(family: Family) -> None:
+    problem = family.make(np.random.default_rng(31))
+    tasks_ik = compute_allocation(problem, "ps-dsf").tasks_ik
+    # Where weights span six decades, the general solver's rounding is some of what the smallest have.
+    assert compute_best_gain(problem, tasks_ik) < (1e-5 if np.ptp(np.log(problem.weight_i)) < np.log(1e3) else 1e-2)
+
+
+def test_a_large_problem_keeps_the_definition() -> None:
+    problem = make_large(1)
+    problem = replace(
+        problem,
+        **{name: getattr(problem, name)[:40] for name in ("weight_i", "tasks_i", "demand_ir", "eligible_ik")},
+        resource_weight_ir=problem.resource_weight_ir[:40],
+        tenant_names=problem.tenant_names[:40],
+    )
+    assert compute_best_gain(problem, compute_allocation(problem, "ps-dsf").tasks_ik) < 1e-5
+
+
+@pytest.mark.parametrize("jitter", [None, 1e-2, 1e-4, 1e-6])
+def test_large_problems_are_exact(jitter: float | None) -> None:
+    allocation = compute_allocation(make_large(2, jitter=jitter), "ps-dsf")
+    assert allocation.certificate["largestGap"] < 1e-9
+
+
+def test_sweeps_alone_do_not_settle_nearly_identical_servers() -> None:
+    """Otherwise the test above would not show that anything else does."""
+    market = make_market_of(make_large(2, jitter=1e-4))
+    sweeps = Sweeps(market)
+    sweeps.run(60)
+    assert compute_gap(market, sweeps.part_ki) > 1e-5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_mixed_problems_are_exact(seed: int) -> None:
+    assert compute_allocation(make_mixed(seed), "ps-dsf").certificate["largestGap"] < 1e-9
+
+
+def test_servers_that_are_not_divisible_are_a_linear_market() -> None:
+    generator = np.random.default_rng(5)
+    for _ in range(4):
+        problem = make_problem(
+            np.exp(generator.uniform(3, 5, (3, 2))),
+            np.exp(generator.uniform(-1, 2, (5, 2))),
+            divisible_k=[False] * 3,
+            weight_i=generator.uniform(0.5, 3, 5),
+        )
+        totals_i = compute_allocation(problem, "ps-dsf").totals_i
+        np.testing.assert_allclose(totals_i, compute_eisenberg_gale_totals(problem), rtol=3e-5)
+
+
+def test_one_server_is_drf() -> None:
+    for family in families_for(PS_DSF.options):
+        problem = family.make(np.random.default_rng(6))
+        if family.is_one_pool and family.options <= DRF.options:
+            expected_i = compute_allocation(problem, "drf").totals_i
+            np.testing.assert_allclose(compute_allocation(problem, "ps-dsf").totals_i, expected_i, rtol=1e-8)
+
+
+def test_twins_and_nearly_twins() -> None:
+    """Two equal servers are one; two that differ by a thousandth serve one tenant each: the known discontinuity."""
+    demand_ir = [[1.0, 0.1], [0.1, 1.0]]
+    equal_i = compute_allocation(make_problem(np.ones((2, 2)), demand_ir), "ps-dsf").totals_i
+    nearly_i = compute_allocation(make_problem([[1.0, 1.0], [0.999, 1.001]], demand_ir), "ps-dsf").totals_i
+    np.testing.assert_allclose(equal_i, [20 / 11, 20 / 11], rtol=1e-12)
+    np.testing.assert_allclose(nearly_i, [1, 1.001], rtol=1e-12)
+
+
+# Two tenants have all their tasks wherever they sit; where they do decides what is left for the others.
+AMBIGUOUS_SERVERS = [[12.0, 10.0], [9.0, 5.0], [8.0, 10.0]]
+AMBIGUOUS_DEMANDS = [[5.0, 2.0], [3.0, 3.0], [5.0, 3.0], [3.0, 4.0]]
+
+
+def make_ambiguous(names: str) -> Problem:
+    return make_problem(AMBIGUOUS_SERVERS, AMBIGUOUS_DEMANDS, server_names=list(names), tasks_i=[1, np.inf, 1, np.inf])
+
+
+def test_of_many_divisions_the_names_decide() -> None:
+    """Not the order in which servers are written."""
+    problem = make_ambiguous("abc")
+    written_backwards = replace(problem, server_names=("c", "b", "a"), capacity_kr=problem.capacity_kr[::-1].copy())
+    first, other = (compute_allocation(make_ambiguous(names), "ps-dsf") for names in ("abc", "cba"))
+    assert compute_best_gain(problem, first.tasks_ik) < 1e-6
+    assert compute_best_gain(problem, other.tasks_ik) < 1e-6
+    assert first.totals_i[3] > 1.1 * other.totals_i[3]
+    again = compute_allocation(written_backwards, "ps-dsf")
+    np.testing.assert_array_equal(again.tasks_ik, first.tasks_ik[:, ::-1])
+
+
+@pytest.mark.parametrize("make", [make_large, make_mixed])
+def test_the_order_of_writing_does_not_matter(make: object) -> None:
+    problem: Problem = make(3)  # type: ignore[operator]
+    generator = np.random.default_rng(0)
+    i, k, r = (generator.permutation(size) for size in (*problem.eligible_ik.shape, len(problem.resources)))
+    shuffled = Problem(
+        resources=tuple(np.array(problem.resources)[r]),
+        server_names=tuple(np.array(problem.server_names)[k]),
+        capacity_kr=problem.capacity_kr[np.ix_(k, r)],
+        count_k=problem.count_k[k],
+        divisible_k=problem.divisible_k[k],
+        alpha_k=problem.alpha_k[k],
+        tenant_names=tuple(np.array(problem.tenant_names)[i]),
+        demand_ir=problem.demand_ir[np.ix_(i, r)],
+        weight_i=problem.weight_i[i],
+        tasks_i=problem.tasks_i[i],
+        eligible_ik=problem.eligible_ik[np.ix_(i, k)],
+        resource_weight_ir=problem.resource_weight_ir[np.ix_(i, r)],
+    )
+    expected_i = compute_allocation(problem, "ps-dsf").totals_i[i]
+    np.testing.assert_allclose(compute_allocation(shuffled, "ps-dsf").totals_i, expected_i, rtol=1e-7)
+
+
+def fill_by_bisection(
+    load_ri: FloatArray, weight_i: FloatArray, floor_i: FloatArray, cap_i: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    part_i, level_r = np.zeros(weight_i.size), np.full(load_ri.shape[0], np.inf)
+    frozen_i = np.zeros(weight_i.size, dtype=bool)
+
+    def get_parts(level: float) -> FloatArray:
+        rise_i = np.minimum(np.maximum(level - floor_i, 0.0) * weight_i, cap_i)
+        return np.where(frozen_i, part_i, rise_i)
+
+    def fits(level: float) -> bool:
+        return bool((load_ri @ get_parts(level) <= 1 + 1e-13)[np.isinf(level_r)].all())
+
+    while not frozen_i.all():
+        low, high = 0.0, 1e6
+        if fits(high):
+            return get_parts(high), level_r
+        for _ in range(100):
+            low, high = ((low + high) / 2, high) if fits((low + high) / 2) else (low, (low + high) / 2)
+        full_r = np.isinf(level_r) & (load_ri @ get_parts(high * (1 + 1e-9)) > 1 + 1e-13)
+        users_i = (load_ri[full_r] > 0).any(axis=0)
+        part_i, level_r = np.where(users_i, get_parts(low), part_i), np.where(full_r, low, level_r)
+        frozen_i |= users_i
+    return part_i, level_r
+
+
+def test_a_server_is_filled_as_by_bisection() -> None:
+    generator = np.random.default_rng(7)
+    for _ in range(300):
+        tenants, slots = generator.integers(1, 6), generator.integers(1, 4)
+        load_ri = generator.random((slots, tenants)) * (generator.random((slots, tenants)) < 0.7)
+        load_ri[generator.integers(slots, size=tenants), np.arange(tenants)] = 1.0
+        weight_i = np.exp(generator.uniform(-2, 2, tenants))
+        floor_i = generator.choice([0, 0.3, 1], tenants) * generator.random(tenants)
+        cap_i = np.where(generator.random(tenants) < 0.4, np.inf, generator.choice([0, 0.3, 0.9], tenants))
+        cap_i *= generator.uniform(0.5, 1, tenants)
+        part_i, level_r = fill_server(load_ri, weight_i, floor_i, cap_i)
+        expected_i, expected_r = fill_by_bisection(load_ri, weight_i, floor_i, cap_i)
+        np.testing.assert_allclose(part_i, expected_i, atol=1e-7)
+        np.testing.assert_allclose(level_r, expected_r, atol=1e-7)
+
+
+def test_settling_finds_the_exact_amounts_again() -> None:
+    market = make_market_of(make_large(4))
+    exact, gap = find_division(market)
+    assert gap < 1e-10
+    generator = np.random.default_rng(0)
+    rough = Division(exact.part_ki * generator.uniform(0.999, 1.001, exact.part_ki.shape), exact.level_kr)
+    assert compute_gap(market, rough.part_ki) > 1e-4
+    settled = fit(market, settle(market, rough))
+    assert compute_gap(market, settled.part_ki) < 1e-10
+    np.testing.assert_allclose(market.get_totals(settled.part_ki), market.get_totals(exact.part_ki), rtol=1e-4)
+
+
+def test_the_market_of_a_division_leads_back_to_it() -> None:
+    market = make_market_of(make_large(5))
+    exact, _ = find_division(market)
+    for is_near in (False, True):
+        traded = trade(market, exact, is_near=is_near)
+        np.testing.assert_allclose(market.get_totals(traded.part_ki), market.get_totals(exact.part_ki), rtol=1e-6)
+
+
+def test_sums_of_the_others_keep_small_numbers() -> None:
+    value_ki = np.array([[1e20, 1.0], [3.0, 2.0], [4.0, 1e-9]])
+    np.testing.assert_array_equal(sum_others(value_ki), [[7.0, 2.0 + 1e-9], [1e20, 1.0 + 1e-9], [1e20, 3.0]])
+
+
+@pytest.mark.parametrize("change", ["weight", "demand", "count", "new tenant", "gone server"])
+def test_a_warm_start_is_certified_as_well(change: str) -> None:
+    problem = make_mixed(8)
+    warm = WarmStart()
+    compute_allocation(problem, "ps-dsf", warm=warm)
+    weight_i, demand_ir, count_k = problem.weight_i.copy(), problem.demand_ir.copy(), problem.count_k.copy()
+    if change == "weight":
+        weight_i[3] *= 2
+    elif change == "demand":
+        demand_ir[4] *= [2.0, 1.0, 0.5]
+    elif change == "count":
+        count_k[1] += 1
+    after = replace(problem, weight_i=weight_i, demand_ir=demand_ir, count_k=count_k)
+    if change == "new tenant":
+        after = replace(problem, tenant_names=("new", *problem.tenant_names[1:]))
+    elif change == "gone server":
+        fields = ("capacity_kr", "count_k", "divisible_k", "alpha_k", "server_names")
+        after = replace(
+            problem,
+            **{name: getattr(problem, name)[1:] for name in fields},
+            eligible_ik=problem.eligible_ik[:, 1:],
+        )
+    allocation = compute_allocation(after, "ps-dsf", warm=warm)
+    assert allocation.certificate["largestGap"] < 1e-9
+
+
+def test_a_warm_start_begins_where_the_last_answer_was() -> None:
+    """A division that the names would not have led to is kept."""
+    problem = make_ambiguous("abc")
+    other = compute_allocation(make_ambiguous("cba"), "ps-dsf")
+    market = make_market_of(problem)
+    sweeps = Sweeps(market)
+    sweeps.part_ki = (other.tasks_ik / reduce_problem(problem).gamma_ik).T
+    assert sweeps.run(1) < 1e-12
+    warm = WarmStart()
+    compute_allocation(problem, "ps-dsf", warm=warm)
+    warm.memory = Division(sweeps.part_ki, sweeps.level_kr)
+    np.testing.assert_allclose(compute_allocation(problem, "ps-dsf", warm=warm).totals_i, other.totals_i, rtol=1e-9)
+
+
+def test_an_even_split_is_refused() -> None:
+    instance = reduce_problem(make_problem([[9, 18], [18, 9]], [[1, 4], [3, 1]]))
+    with pytest.raises(SolverError, match="could get"):
+        PS_DSF.certify(instance, Solution(instance.gamma_ik / 2))
+
+
+def test_a_division_with_somebody_above_the_level_is_refused() -> None:
+    """Everything is used up, but one of two equals has more than the other."""
+    instance = reduce_problem(make_problem([[10.0]], [[1.0], [1.0]], tasks_i=[100, 101]))
+    PS_DSF.certify(instance, Solution(np.array([[5.0], [5.0]]) * instance.gamma_ik / 10))
+    with pytest.raises(SolverError, match="could get"):
+        PS_DSF.certify(instance, Solution(np.array([[5.1], [4.9]]) * instance.gamma_ik / 10))
