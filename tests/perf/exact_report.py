@@ -86,6 +86,7 @@ def render_tables(results: Results) -> str:
     parts = [
         ("What was wanted", render_goals(results)),
         ("Ours and the textbook", render_sizes(results)),
+        ("Refused answers and other failures", render_failures(results)),
         ("Again after one change", render_changes(results)),
         ("Start of the command line", render_start(results)),
         *((f"Growth: {title}", render_growth(results, group, size)) for group, size, title in PANELS),
@@ -139,6 +140,16 @@ def render_sizes(results: Results) -> str:
         )
     head = ["mechanism", "size", "plain", "mixed", "MiB", "textbook", "its MiB", "times ours"]
     return render_table(head, rows)
+
+
+def render_failures(results: Results) -> str:
+    """What failed, other than by time or memory, and how: an answer that could not be proved is none."""
+    rows = [
+        [case["mechanism"], describe_size(case), describe_kind(case), str(case["status"]).removeprefix("failed: ")]
+        for case in results["cases"]
+        if str(case["status"]).startswith("failed")
+    ]
+    return render_table(["mechanism", "size", "kind", "why"], rows)
 
 
 def render_changes(results: Results) -> str:
@@ -243,7 +254,7 @@ def describe_seconds(case: Outcome) -> str:
     """Return the seconds, or why there are none; nothing if it was not measured."""
     if not case:
         return ""
-    return _format_seconds(compute_seconds(case)) if case["status"] == "optimal" else str(case["status"])
+    return _format_seconds(compute_seconds(case)) if case["status"] == "optimal" else str(case["status"]).split(":")[0]
 
 
 def describe_memory(case: Outcome) -> str:

@@ -140,6 +140,13 @@ def test_page_says_all_that_was_measured(results: dict[str, Any]) -> None:
         assert part in page
 
 
+def test_page_says_what_failed_and_why(results: dict[str, Any]) -> None:
+    results["cases"][0] |= {"status": "failed: SolverError: not proved", "seconds": []}
+    page = render_page(results, "2026-01-02.json")
+    assert "| SolverError: not proved |" in page
+    assert "| failed |" in page.replace("  ", " ").replace("  ", " ")
+
+
 def test_picture_is_the_same_from_the_same_figures(results: dict[str, Any], tmp_path: Any) -> None:
     pictures = []
     for name in ("one.svg", "two.svg"):
