@@ -32,8 +32,11 @@ def main() -> int:
     warm = WarmStart()
     while (question := _read_question(sys.stdin.buffer)) is not None:
         body = pickle.dumps(answer(question, warm))
-        answers.write(LENGTH.pack(len(body)) + body)
-        answers.flush()
+        try:
+            answers.write(LENGTH.pack(len(body)) + body)
+            answers.flush()
+        except BrokenPipeError:
+            os._exit(0)  # the parent was killed meanwhile; what is left in the buffer is for nobody
     return 0
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from fairbind.fairness.problem import make_problem
-from fairbind.kube.exact import ExactSolveError, ExactSolver
+from fairbind.kube.exact import LENGTH, ExactSolveError, ExactSolver
 from fairbind.scheduling.exact import ExactProblem
 
 
@@ -160,3 +160,17 @@ def test_a_worker_ends_with_a_parent_that_was_killed() -> None:
         assert is_alive(worker)
         parent.kill()
     wait_until_gone(worker)
+
+
+def test_a_worker_whose_parent_is_gone_before_the_answer_says_nothing() -> None:
+    command = [sys.executable, "-m", "fairbind.kube.worker"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        assert worker.stderr is not None
+        worker.stdout.close()
+        body = pickle.dumps(PAPER)
+        worker.stdin.write(LENGTH.pack(len(body)) + body)
+        worker.stdin.close()
+        assert worker.stderr.read() == b""
+        assert worker.wait(60) == 0
