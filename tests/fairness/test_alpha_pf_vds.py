@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fairbind.fairness.allocation import Solution
+from fairbind.fairness.alpha_pf_vds import ALPHA_PF_VDS, find_guess
+from fairbind.fairness.instance import Instance, reduce_problem
+from fairbind.fairness.interior import find_equilibrium
+from fairbind.fairness.market import Market, compute_costs, make_market
+from fairbind.fairness.polishing import Guess, compute_mismatch, find_polished, make_guess, make_plain, polish
+from fairbind.fairness.problem import FloatArray, Problem, make_problem
+from fairbind.fairness.responding import Responses
+from fairbind.fairness.solve import compute_allocation
+from fairbind.model.errors import InvalidProblemError, SolverError
+from fairness.eisenberg_gale import compute_eisenberg_gale_totals
+from fairness.families import FAMILIES, Family, families_for
+from fairness.servers_oracle import compute_best_slope
+
+FAMILIES_TAKEN = [family for family in families_for(ALPHA_PF_VDS.options) if "thousand" not in family.name]
+# Figure 1 of the paper, with the fourth demand of its second example.
+FIGURE = make_problem(
+    [[12.0, 4.0, 75.0], [8.0, 16.0, 0.0]],
+    [[1.0, 1.0, 5.0], [1 / 3, 1 / 3, 5.0], [0.25, 1.0, 0.0], [1.0, 0.5, 0.0]],
+)
+
+
+def make_market_of(problem: Problem, alpha: float) -> Market:
+    instance = reduce_problem(problem, alpha=alpha)
+    return make_market(instance, instance.alpha_k)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0, 2.0, 6.0])
+@pytest.mark.parametrize("family", FAMILIES_TAKEN, ids=lambda family: family.name)
+def test_inequality_16_holds_against_a_linear_program(family: Family, alpha: float) -> None:
+    """Also where finite tasks hold the sums of servers together: each server alone has nothing better to do."""
+    problem = family.make(np.random.default_rng(41))
+    alpha_k = np.where(np.isnan(problem.alpha_k), alpha, problem.alpha_k)
+    tasks_ik = compute_allocation(problem, "alpha-pf-vds", alpha=alpha).tasks_ik
+    assert compute_best_slope(problem, tasks_ik, alpha_k) < 1e-6
+
+
+@pytest.mark.parametrize("family", FAMILIES_TAKEN, ids=lambda family: family.name)
+def test_alpha_1_is_the_program_of_eisenberg_and_gale(family: Family) -> None:
+    problem = family.make(np.random.default_rng(42))
+    if np.isnan(problem.alpha_k).all() and np.ptp(np.log(problem.weight_i)) < np.log(1e3):
+        totals_i = compute_allocation(problem, "alpha-pf-vds", alpha=1.0).totals_i
+        np.testing.assert_allclose(totals_i, compute_eisenberg_gale_totals(problem), rtol=1e-4)
+
+
+def test_figure_3() -> None:
+    """The paper's picture has no numbers; 96/7 and 32/7 are by hand, the others to five digits from the conditions."""
+    for alpha, expected in ((1.0, [2, 6, 96 / 7, 32 / 7]), (3.0, [2, 6, 12.36760, 4.90810])):
+        totals_i = compute_allocation(FIGURE, "alpha-pf-vds", alpha=alpha).totals_i
+        np.testing.assert_allclose(totals_i, expected, rtol=1e-5)
+
+
+def test_large_exponents_approach_ps_dsf() -> None:
+    limit_i = compute_allocation(FIGURE, "ps-dsf").totals_i
+    distances = [
+        np.abs(compute_allocation(FIGURE, "alpha-pf-vds", alpha=alpha).totals_i / limit_i - 1).max()
+        for alpha in (2.0, 10.0, 50.0, 250.0)
+    ]
+    assert distances == sorted(distances, reverse=True)
+    assert distances[-1] < 0.003
+
+
+def test_servers_that_are_not_divisible_do_not_depend_on_alpha() -> None:
+    generator = np.random.default_rng(43)
+    capacity_kr, demand_ir = np.exp(generator.uniform(3, 5, (3, 2))), np.exp(generator.uniform(-1, 2, (6, 2)))
+    problem = make_problem(capacity_kr, demand_ir, divisible_k=[False] * 3, weight_i=generator.uniform(0.5, 2, 6))
+    expected_i = compute_allocation(problem, "ps-dsf").totals_i
+    for alpha in (0.5, 1.0, 2.0, 8.0):
+        totals_i = compute_allocation(problem, "alpha-pf-vds", alpha=alpha).totals_i
+        np.testing.assert_allclose(totals_i, expected_i, rtol=1e-9)
+
+
+def test_a_bottleneck_makes_every_exponent_drf() -> None:
+    """Memory is what everybody needs most of (corollary 1 of the paper)."""
+    problem = make_problem([[10.0, 10.0]], [[1.0, 2.0], [0.5, 4.0], [1.0, 1.0]], weight_i=[1, 2, 3])
+    expected_i = compute_allocation(problem, "drf").totals_i
+    for alpha in (0.5, 1.0, 3.0):
+        totals_i = compute_allocation(problem, "alpha-pf-vds", alpha=alpha).totals_i
+        np.testing.assert_allclose(totals_i, expected_i, rtol=1e-9)
+
+
+def test_an_entry_keeps_its_own_exponent() -> None:
+    """Each server is for two tenants of its own, so the two do not touch each other."""
+    demand_ir = [[0.25, 1.0], [1.0, 0.5]] * 2
+    eligible_ik = [[True, False], [True, False], [False, True], [False, True]]
+    capacity_kr = [[8.0, 16.0], [8.0, 16.0]]
+    problem = make_problem(capacity_kr, demand_ir, eligible_ik=eligible_ik, alpha_k=[3.0, np.nan])
+    totals_i = compute_allocation(problem, "alpha-pf-vds", alpha=1.0).totals_i
+    np.testing.assert_allclose(totals_i, [12.36760, 4.90810, 96 / 7, 32 / 7], rtol=1e-5)
+
+
+def test_two_is_the_exponent_of_who_names_none() -> None:
+    left, right = (compute_allocation(FIGURE, "alpha-pf-vds", **given) for given in ({}, {"alpha": 2.0}))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(left.tasks_ik, right.tasks_ik)
+
+
+@pytest.mark.parametrize("alpha", [0.0, -1.0, np.inf, np.nan])
+def test_other_exponents_are_refused(alpha: float) -> None:
+    with pytest.raises(InvalidProblemError, match="alpha"):
+        compute_allocation(FIGURE, "alpha-pf-vds", alpha=alpha)
+
+
+def test_many_tenants_are_quickly_exact() -> None:
+    generator = np.random.default_rng(44)
+    problem = make_problem(np.exp(generator.uniform(3, 5, (10, 3))), np.exp(generator.uniform(-1, 2, (200, 3))))
+    certificate = compute_allocation(problem, "alpha-pf-vds").certificate
+    assert certificate["largestMismatch"] < 1e-9
+    assert certificate["largestGap"] < 1e-9
+
+
+HARD = ("plain", 6, 5.0)
+"""A problem on which the interior-point method for the whole market loses its way."""
+
+
+def make_hard() -> Market:
+    family, seed, alpha = HARD
+    return make_market_of(FAMILIES[family].make(np.random.default_rng(seed)), alpha)
+
+
+def test_servers_that_answer_in_turn_find_what_the_whole_market_does_not() -> None:
+    market = make_hard()
+    assert find_polished(market)[1] > 1e-3
+    guess, mismatch = find_guess(market)
+    assert mismatch < 1e-9
+    responses = Responses(market)
+    responses.run(60)
+    np.testing.assert_allclose(market.get_totals(responses.part_ki), market.get_totals(guess.part_ki), rtol=1e-6)
+
+
+def test_polishing_finds_the_exact_amounts_again() -> None:
+    market = make_market_of(FAMILIES["combined"].make(np.random.default_rng(4)), 2.0)
+    exact, mismatch = find_guess(market)
+    assert mismatch < 1e-12
+    generator = np.random.default_rng(0)
+    rough = Guess(
+        exact.part_ki * generator.uniform(0.999, 1, exact.part_ki.shape),
+        exact.price_kr * generator.uniform(0.999, 1.001, exact.price_kr.shape),
+        exact.relief_i,
+    )
+    assert compute_mismatch(market, rough) > 1e-5
+    polished, mismatch = polish(market, rough)
+    assert mismatch < 1e-12
+    np.testing.assert_allclose(market.get_totals(polished.part_ki), market.get_totals(exact.part_ki), rtol=1e-10)
+
+
+def test_polishing_lets_in_and_takes_out() -> None:
+    """The right prices, but one tenant on a server that is too dear for it: the pairs are found again."""
+    market = make_market_of(FAMILIES["plain"].make(np.random.default_rng(2)), 2.0)
+    exact, _ = find_guess(market)
+    absent = np.argwhere((exact.part_ki == 0) & market.usable_ki)
+    share_ki = np.where(exact.part_ki > 0, market.gain_ki * exact.part_ki / market.get_totals(exact.part_ki), np.inf)
+    part_ki = exact.part_ki.copy()
+    part_ki[tuple(absent[0])] = 1e-3
+    part_ki.ravel()[share_ki.argmin()] = 0.0
+    polished, mismatch = polish(market, make_guess(market, part_ki, exact.price_kr))
+    assert mismatch < 1e-10
+    np.testing.assert_allclose(market.get_totals(polished.part_ki), market.get_totals(exact.part_ki), rtol=1e-8)
+
+
+def test_the_interior_point_method_begins_near_a_known_answer() -> None:
+    market = make_plain(make_market_of(FAMILIES["weights"].make(np.random.default_rng(1)), 1.0))
+    first = find_equilibrium(market)
+    shifted = replace(market, weight_i=market.weight_i * np.linspace(0.999, 1.001, market.weight_i.size))
+    cold, near = find_equilibrium(shifted), find_equilibrium(shifted, near=(first.part_ki, first.price_kr))
+    assert cold.gap < 1e-13
+    assert near.gap < 1e-13
+    np.testing.assert_allclose(shifted.get_totals(near.part_ki), shifted.get_totals(cold.part_ki), rtol=1e-8)
+
+
+@pytest.mark.parametrize("power", [0.3, 1.0, 2.5, 40.0])
+def test_costs_are_norms_of_prices(power: float) -> None:
+    market = make_market_of(FIGURE, power)
+    price_kr = np.where(market.is_slot_kr, [[0.2, 0.5, 0.3]], 0.0)
+    expected_ki = (market.load_kri * (price_kr**power)[:, :, None]).sum(axis=1) ** (1 / power)
+    np.testing.assert_allclose(compute_costs(market, price_kr), expected_ki, rtol=1e-12)
+
+
+def solve_figure() -> tuple[Instance, Solution]:
+    instance = reduce_problem(FIGURE, alpha=2.0)
+    return instance, ALPHA_PF_VDS.solve(instance)
+
+
+def change_price(solution: Solution, factor: float) -> Solution:
+    price_kr: FloatArray = solution.evidence["price_kr"].copy()
+    k, r = np.unravel_index(int(price_kr.argmax()), price_kr.shape)
+    price_kr[k, r] *= factor
+    return replace(solution, evidence={"price_kr": price_kr})
+
+
+@pytest.mark.parametrize(
+    ("factor", "message"),
+    [(1.01, "pays"), (0.99, "pays"), (-1.0, "negative or no numbers"), (np.nan, "negative or no numbers")],
+)
+def test_other_prices_prove_nothing(factor: float, message: str) -> None:
+    instance, solution = solve_figure()
+    ALPHA_PF_VDS.certify(instance, solution)
+    with pytest.raises(SolverError, match=message):
+        ALPHA_PF_VDS.certify(instance, change_price(solution, factor))
+
+
+def test_prices_without_need_are_refused() -> None:
+    """Everybody pays what a place is worth, but half of the server is free: it could do better."""
+    instance = reduce_problem(make_problem([[10.0]], [[1.0], [1.5]]), alpha=2.0)
+    tasks_ik = np.array([[0.25], [0.25 / 1.5]]) * 10 * instance.demand_ir[0, 0] / 0.1
+    tasks_ik *= 0.25 / (tasks_ik[0, 0] * instance.demand_ir[0, 0])
+    with pytest.raises(SolverError, match=r"could do better by 0\.5"):
+        ALPHA_PF_VDS.certify(instance, Solution(tasks_ik, {"price_kr": np.array([[2.0]])}))
+
+
+def test_nobody_may_be_left_with_nothing() -> None:
+    instance, solution = solve_figure()
+    tasks_ik = solution.tasks_ik.copy()
+    tasks_ik[0] = 0.0
+    with pytest.raises(SolverError, match="gets nothing"):
+        ALPHA_PF_VDS.certify(instance, replace(solution, tasks_ik=tasks_ik))
