@@ -4,8 +4,9 @@
 .DEFAULT_GOAL := help
 VENV := .venv/bin
 LOCAL := PYTHONPATH=deploy/local $(VENV)/python -m localplane
+KIND := PYTHONPATH=deploy/local:deploy/kind $(VENV)/python -m kindcluster
 NODES ?= 60
-export KEEP POLICY DURATION
+export KEEP POLICY DURATION CLUSTER
 
 # The first interpreter that really runs and is new enough: a name in PATH may be a shim that only fails.
 NO_PYTHON := $(if $(PYTHON),$(PYTHON) is not one,none is in PATH)
@@ -27,11 +28,11 @@ install: ## install the pinned dependencies and fairbind itself into .venv
 	@$(FIND_PYTHON); exec "$$python" deploy/bootstrap.py
 
 .PHONY: tools
-tools: install ## build the control plane's programs into the cache (about 12 minutes the first time)
+tools: install ## build the control plane's programs into the cache (about 14 minutes the first time)
 	@$(LOCAL) tools
 
 .PHONY: demo
-demo: install ## watch fairbind share a local cluster for a minute (KEEP=1 keeps it; POLICY=name, DURATION=seconds, NODES=number)
+demo: install ## watch fairbind share a cluster for a minute (CLUSTER=kind: real kubelets; KEEP=1 keeps it; POLICY=name, DURATION=seconds, NODES=number)
 	@NODES="$(NODES)" exec $(VENV)/python deploy/demo/main.py
 
 .PHONY: test
@@ -40,11 +41,15 @@ test: install ## everything that CI runs: format, lint, types, and all tests on 
 
 .PHONY: unit
 unit: install ## the tests that need no control plane, on the source tree
-	$(VENV)/python -m pytest tests --ignore=tests/e2e --ignore=tests/local --ignore=tests/demo --ignore=tests/perf
+	$(VENV)/python -m pytest tests --ignore=tests/e2e --ignore=tests/local --ignore=tests/kind --ignore=tests/demo --ignore=tests/perf
 
 .PHONY: e2e
 e2e: install ## the tests on a real control plane (FAIRBIND_KUBECONFIG=path: on that cluster)
 	$(VENV)/python -m pytest tests/e2e tests/local
+
+.PHONY: e2e-kind
+e2e-kind: install ## the tests on a kind cluster with real kubelets; needs a Docker engine
+	$(VENV)/python -m pytest -rs tests/kind
 
 .PHONY: lint
 lint: install ## format, lint and types, without tests
@@ -84,8 +89,29 @@ local-status: install ## say whether it runs and what is in it
 local-down: install ## stop it and remove what it kept
 	@$(LOCAL) down
 
+.PHONY: image
+image: install ## build the operator's image, fairbind:VERSION (IMAGE=name:tag for another name)
+	@$(KIND) image $(if $(IMAGE),--tag "$(IMAGE)")
+
+.PHONY: sbom
+sbom: install ## write what the image consists of as CycloneDX to dist (IMAGE=name:tag adds its Debian packages)
+	@exec $(VENV)/python deploy/sbom.py $(if $(IMAGE),--image "$(IMAGE)")
+
+.PHONY: kind-up
+kind-up: install ## make a kind cluster that stays, with fairbind's image in its nodes; needs a Docker engine
+	@$(KIND) up
+
+.PHONY: kind-kubeconfig
+kind-kubeconfig: install ## print the path of its kubeconfig: export KUBECONFIG="$(make -s kind-kubeconfig)"
+	@$(KIND) kubeconfig
+
+.PHONY: kind-down
+kind-down: install ## remove it
+	@$(KIND) down
+
 .PHONY: clean
 clean: ## remove what make made in this tree (the cache outside it stays)
 	@if test -x $(VENV)/python; then $(LOCAL) down --quiet || true; fi
+	@if test -x $(VENV)/python && test -d .local/kind; then $(KIND) down || true; fi
 	rm -rf .venv .local build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	rm -rf operator/fairbind.egg-info

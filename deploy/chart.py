@@ -67,6 +67,7 @@ def compute_base(chart: Path, helm: Path) -> str:
         str(chart),
         "--namespace=fairbind-system",
         "--set=policy.create=false",
+        "--skip-tests",
     ]
     rendered = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     objects = [_without_helm_labels(document) for document in yaml.safe_load_all(rendered) if document]

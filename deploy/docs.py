@@ -26,6 +26,7 @@ from fairbind.web.metrics import (
     BINDING_RESULTS,
     CLUSTER_METRICS,
     OWN_METRICS,
+    REJECTIONS,
     RESTART_REASONS,
     SOLVE_RESULTS,
     TENANT_METRICS,
@@ -55,7 +56,14 @@ RESULTS = {
     "invalid": "the API server will never take this binding",
     "fenced": "this replica was about to lose the lease, or was ending, so it sent nothing",
     "stale": "its node was deleted, cordoned or not ready any more, so nothing was sent; the pod is decided on anew",
+    "crowded": "another scheduler took its room or its host port meanwhile, so nothing was sent; it is decided on anew",
     "failed": "not bound for now; the log says why",
+}
+REJECTED = {
+    "resources": "its node had no room left (OutOfcpu, OutOfmemory, OutOfpods and alike)",
+    "ports": "a host port was taken (NodePorts)",
+    "node": "the node's labels, taints or state did not suit it any more (NodeAffinity and alike)",
+    "other": "anything else that a kubelet checks (UnexpectedAdmissionError and alike)",
 }
 REASONS = {
     "expired": "the API server had forgotten where the watch was (410 Gone), so everything was listed again",
@@ -100,6 +108,7 @@ def compute_metrics_page() -> str:
         "",
         *_compute_values("`reason` of `fairbind_tenant_pending_pods`: why a pod waits.", PENDING, PENDING_REASONS),
         *_compute_values("`result` of `fairbind_bindings_total`: what became of a decision.", RESULTS, BINDING_RESULTS),
+        *_compute_values("`reason` of `fairbind_rejected_pods_total`: why a kubelet refused it.", REJECTED, REJECTIONS),
         *_compute_values("`reason` of `fairbind_watch_restarts_total`.", REASONS, RESTART_REASONS),
         *_compute_values("`result` of `fairbind_exact_solves_total`.", SOLVES, SOLVE_RESULTS),
         *_compute_values("`cause` of the audit's findings; the first that holds.", CAUSES, list(Cause)),

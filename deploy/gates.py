@@ -28,8 +28,8 @@ BUILD = ROOT / "build"
 WHEEL_VENV = BUILD / "wheel-venv"
 COVERAGE = BUILD / "coverage.json"
 LEAST_BRANCHES_PERCENT = 95
-# tests/conftest.py keeps the tests on a cluster with one worker: the other computes while that one waits.
-WORKERS = ["-n", "2", "--dist", "loadgroup"]
+# tests/sharing.py says which tests belong to one worker, and who may run which.
+WORKERS = ["-n", "3", "--dist", "loadscope", "--no-loadscope-reorder"]
 # What follows dies with us, and builds and control planes with it, whatever ends this run.
 TIED = (sys.executable, "-I", "-S", launch.__file__)
 

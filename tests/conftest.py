@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from collections import Counter
+from collections.abc import Callable, Generator
+from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+
+from localplane.tools import ensure_tools
+from sharing import KIND, Sharing, rank
 
 # A run that was started in the background of a script ignores these, and so would every program that a test starts:
 # tests that interrupt one would wait for ever.
@@ -13,17 +20,61 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
 
-# How long an example takes says more about what else runs on the machine than about the code.
-settings.register_profile("unhurried", deadline=None)
-settings.load_profile("unhurried")
+# A make that a test runs is not a part of the one that runs the tests: it would speak as `make[1]`.
+for _name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
+    os.environ.pop(_name, None)
+
+# The same examples for the same code, so that a red run is the change's fault and not the dice's; with the profile deep
+# many more, and others each time. How long one takes says more about what else runs on the machine than about the code.
+settings.register_profile("ci", derandomize=True, max_examples=60, deadline=None)
+settings.register_profile(
+    "deep", max_examples=5_000, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+TESTS = Path(__file__).parent
+TRACED = (TESTS / "model", TESTS / "fairness", TESTS / "scheduling")
+"""Coverage is judged of these packages, by their own tests; to trace the others would cost minutes."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say which tests belong to one worker when several share them: all on the cluster of a run, else one file's.
-
-    Most tests on a cluster wait and most others compute, so two workers on two cores take little more than half the
-    time of one.
-    """
+    """Say which tests are not traced, and put first what takes longest: the rest fills the gap at the end."""
     for item in items:
-        on_cluster = "bare_cluster" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("cluster" if on_cluster else str(item.path)))
+        if set(TRACED).isdisjoint(item.path.parents):
+            item.add_marker(pytest.mark.no_cover)
+    items.sort(key=lambda item: rank(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Sharing:
+    """Let workers share the tests so; the groups of xdist itself have no effect with this version of pytest."""
+    return Sharing(config, log)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+    """Say right before the closing line that the tests on kind were skipped, and why: they have not passed."""
+    yield
+    reports = terminalreporter.stats.get("skipped", [])
+    skipped = [report for report in reports if report.nodeid.startswith(KIND)]
+    reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped)
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.write_line(f"NOT RUN: {count} tests on kind: {reason}", yellow=True)
+
+
+@pytest.fixture(scope="session")
+def say(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Print a line past pytest's capture: builds take minutes."""
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+
+    def print_line(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            print(line, flush=True)
+
+    return print_line
+
+
+@pytest.fixture(scope="session")
+def promtool(say: Callable[[str], None]) -> Path:
+    """Promtool, built when it was not yet."""
+    return ensure_tools(["promtool"], say).path("promtool")

@@ -1,4 +1,4 @@
-"""``make demo``: four tenants share a local cluster for a minute. Run by the interpreter of `.venv`.
+"""``make demo``: four tenants share a cluster for a minute. Run by the interpreter of `.venv`.
 
 Signals are understood from the first line on: the imports below take a moment.
 """
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 DEPLOY = Path(__file__).resolve().parents[1]
-sys.path[:1] = [str(DEPLOY), str(DEPLOY / "local")]  # instead of this folder
+sys.path[:1] = [str(DEPLOY), str(DEPLOY / "local"), str(DEPLOY / "kind")]  # instead of this folder
 
 from demo import interruption  # noqa: E402  the path comes first
 

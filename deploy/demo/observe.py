@@ -78,17 +78,17 @@ class Sample:
 class Observer:
     """Looks at a cluster and at an operator.
 
-    api: reads pods. metrics: the operator's server. clock: seconds since the start.
+    api: reads pods. read_metrics: returns the operator's page. clock: seconds since the start.
     """
 
-    def __init__(self, api: ApiClient, metrics: ApiClient, clock: Callable[[], float]) -> None:
+    def __init__(self, api: ApiClient, read_metrics: Callable[[], str], clock: Callable[[], float]) -> None:
         self._api = api
-        self._metrics = metrics
+        self._read_metrics = read_metrics
         self._clock = clock
 
     def take_sample(self, tenants: Sequence[DemoTenant]) -> Sample:
         """Look once at everything; raise what the clients raise when something cannot be reached."""
-        series = parse_metrics(self._metrics.get("/metrics"))
+        series = parse_metrics(self._read_metrics())
         pods = self._api.items(
             "/api/v1/pods", labelSelector=KIND_LABEL, fieldSelector="spec.nodeName=,status.phase=Pending"
         )

@@ -1,4 +1,7 @@
-"""The minute itself: look, show, feed, once a second, until the time is up."""
+"""The minute itself: look, show, feed, once a second, until the time is up.
+
+On a slow machine a tenant comes late and shares are known late; then it takes longer, until there is something to see.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,20 @@ import urllib3
 from rich.console import Console
 from rich.live import Live
 
-from demo import view, workload
+from demo import view
 from demo.observe import Observer, Sample, compute_rate
-from demo.stage import DemoError, Stage, create_pods
+from demo.servers import DemoError
+from demo.stage import Stage, create_objects, welcome
+from demo.summary import SHARE_BLIND_POLICIES
 from demo.view import Scene
 from demo.workload import DemoTenant
 from localplane.client import ApiError
-from localplane.processes import read_tail
 
 TICK_SECONDS = 1.0
 LINE_SECONDS = 5.0
 ARRIVAL_FRACTION = 1 / 3
+LEAST_STAY_FRACTION = 1 / 2
+LONGEST_DELAY_SECONDS = 120.0
 BLIND_LIMIT = 10
 
 
@@ -68,17 +74,17 @@ def open_screen(console: Console) -> Iterator[Screen]:
 
 
 class Play:
-    """One run on a stage. nodes, policy: for the title."""
+    """One run on a stage. policy: for the title."""
 
-    def __init__(self, stage: Stage, *, duration_seconds: float, nodes: int, policy: str) -> None:
+    def __init__(self, stage: Stage, *, duration_seconds: float, policy: str) -> None:
         self._stage = stage
         self._duration_seconds = duration_seconds
-        self._nodes = nodes
         self._policy = policy
         self._started = time.monotonic()
-        self._present: tuple[DemoTenant, ...] = workload.FIRST_TENANTS
-        self._observer = Observer(stage.plane.client, stage.metrics, self.clock)
+        self._present: tuple[DemoTenant, ...] = stage.cast.first
+        self._observer = Observer(stage.api, stage.read_metrics, self.clock)
         self._blind_ticks = 0
+        self._arrived_seconds: float | None = None
         self.samples: list[Sample] = []
 
     def clock(self) -> float:
@@ -93,7 +99,7 @@ class Play:
         tick = 0
         making: Future[None] | None = None
         with ThreadPoolExecutor(1, thread_name_prefix="feeder") as feeder:
-            while self.clock() < self._duration_seconds or not self.samples:
+            while not self._is_over():
                 is_idle = making is None or making.done()
                 if self.look():
                     screen.show(self.compute_scene())
@@ -105,13 +111,30 @@ class Play:
                 time.sleep(max(0.0, tick * TICK_SECONDS - self.clock()))
         return self.compute_scene()
 
+    def _is_over(self) -> bool:
+        late_seconds = self.clock() - self._duration_seconds
+        if late_seconds < 0 or not self.samples:
+            return False
+        return late_seconds >= LONGEST_DELAY_SECONDS or (self._has_stayed() and self._is_judged(self.samples[-1]))
+
+    def _has_stayed(self) -> bool:
+        """Tell whether the late tenant has been there for long enough to see shares move."""
+        if self._arrived_seconds is None:
+            return False
+        return self.clock() - self._arrived_seconds >= self._duration_seconds * LEAST_STAY_FRACTION
+
+    def _is_judged(self, sample: Sample) -> bool:
+        """Tell whether the operator has found out how fair all is."""
+        return bool(sample.envy) and (self._policy in SHARE_BLIND_POLICIES or sample.share_error is not None)
+
     def _is_arrival_due(self) -> bool:
         late_seconds = self._duration_seconds * ARRIVAL_FRACTION
-        return workload.LATE_TENANT not in self._present and self.clock() >= late_seconds
+        return self._stage.cast.late not in self._present and self.clock() >= late_seconds
 
     def _welcome_late(self) -> None:
-        self._stage.welcome(workload.LATE_TENANT)
-        self._present = workload.TENANTS
+        welcome(self._stage, self._stage.cast.late)
+        self._present = self._stage.cast.tenants
+        self._arrived_seconds = self.clock()
 
     def look(self) -> bool:
         """Take a sample; tell whether that was possible. A moment's silence is no reason to stop, a long one is."""
@@ -121,7 +144,7 @@ class Play:
         except (ApiError, urllib3.exceptions.HTTPError) as error:
             self._blind_ticks += 1
             if self._blind_ticks >= BLIND_LIMIT:
-                log = read_tail(self._stage.operator_log)
+                log = self._stage.read_operator_log()
                 raise DemoError(
                     f"nothing can be seen any more: {error}; the end of the operator's log:\n{log}"
                 ) from error
@@ -130,24 +153,24 @@ class Play:
         return True
 
     def feed(self) -> None:
-        """Make the pods that are missing in the backlogs, by the last sample."""
+        """Make what is missing in the backlogs, by the last sample."""
         waiting = self.samples[-1].waiting
-        pods = [pod for tenant in self._present for pod in self._stage.stream.make_missing(tenant, waiting)]
-        create_pods(self._stage.plane.client, pods)
+        missing = [body for tenant in self._present for body in self._stage.stream.make_missing(tenant, waiting)]
+        create_objects(self._stage.api, missing)
 
     def compute_scene(self) -> Scene:
         """Return what there is to show now."""
         return Scene(
             sample=self.samples[-1],
             duration_seconds=self._duration_seconds,
-            nodes=self._nodes,
+            nodes=self._stage.nodes,
             policy=self._policy,
             pods_per_second=compute_rate(self.samples),
             note=self._compute_note(self.samples),
         )
 
     def _compute_note(self, samples: Sequence[Sample]) -> str:
-        late = workload.LATE_TENANT
+        late = self._stage.cast.late
         since_seconds = samples[-1].seconds - self._duration_seconds * ARRIVAL_FRACTION
         if late not in self._present:
             return f"{late.name}, a fourth tenant of weight {late.weight}, comes in {max(0.0, -since_seconds):.0f} s"

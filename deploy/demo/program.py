@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import errno
 import os
-import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -16,25 +15,38 @@ from pathlib import Path
 import urllib3
 from rich.console import Console
 
-from demo import interruption, keeping, view, workload
+from demo import interruption, keeping, kind_stage, local_stage, stage, view, workload
 from demo.interruption import Interrupted
 from demo.keeping import Leash
 from demo.play import Play, open_screen
-from demo.stage import DemoError, Stage, prepare, remove_finished
-from demo.summary import compute_outcome, format_summary
+from demo.servers import DemoError
+from demo.stage import Stage, remove_finished
+from demo.summary import COMMAND, KIND_COMMAND, compute_outcome, format_summary
 from fairbind.model.policy import DEFAULT_POLICY
 from fairbind.scheduling import POLICIES
+from kindcluster.commands import KindError
+from kindcluster.engine import NoEngineError, check_engine
 from localplane.client import ApiError
 from localplane.failures import ToolError
 from localplane.plane import PlaneError
 from localplane.ports import NoFreePortError
-from localplane.tools import DEFAULT
 
 SHORTEST_SECONDS, FEWEST_NODES, MOST_NODES = 10, 6, 1000
-KUBECTL = "kubectl"
+LOCAL, KIND = "local", "kind"
+CLUSTERS = (LOCAL, KIND)
+USUAL_SECONDS = {LOCAL: workload.USUAL_SECONDS, KIND: 60}
 LASTING_SECONDS = 60.0
-"""How long a kept cluster is still fed: until pods that never end have taken the place of those that do."""
-FAILURES = (DemoError, PlaneError, ToolError, NoFreePortError, ApiError, urllib3.exceptions.HTTPError, OSError)
+"""A kept cluster is fed until nothing was bound for so long: pods that never end have the place of those that did."""
+FAILURES = (
+    DemoError,
+    PlaneError,
+    KindError,
+    ToolError,
+    NoFreePortError,
+    ApiError,
+    urllib3.exceptions.HTTPError,
+    OSError,
+)
 NO_READER = (errno.EPIPE, errno.EIO)
 """Whoever read our output has had enough; the terminal is closed."""
 NO = ("", "0", "no", "false", "off")
@@ -42,8 +54,9 @@ NO = ("", "0", "no", "false", "off")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user wants. picture: where the live table is drawn at the end, or None."""
+    """What the user wants. nodes: of a local cluster. picture: where the live table is drawn at the end, or None."""
 
+    cluster: str
     duration_seconds: int
     nodes: int
     policy: str
@@ -53,19 +66,45 @@ class Options:
 
 def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
     """Read the command line, then the environment; say what is wrong and exit with 2."""
+    parser = _make_parser(environment)
+    given = parser.parse_args(arguments)
+    if given.cluster not in CLUSTERS:  # argparse does not look at defaults
+        parser.error(f"CLUSTER is {given.cluster!r}; choose one of {', '.join(CLUSTERS)}")
+    if given.policy not in POLICIES:
+        parser.error(f"POLICY is {given.policy!r}; choose one of {', '.join(POLICIES)}")
+    duration = USUAL_SECONDS[given.cluster] if given.duration is None else given.duration
+    if duration < SHORTEST_SECONDS:
+        parser.error(f"DURATION is {duration}; it takes {SHORTEST_SECONDS} s at least")
+    if not FEWEST_NODES <= given.nodes <= MOST_NODES:
+        parser.error(f"NODES is {given.nodes}; choose from {FEWEST_NODES} to {MOST_NODES}")
+    return Options(given.cluster, duration, given.nodes, given.policy, given.keep, given.svg)
+
+
+def _make_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="make demo",
-        description="Share a local Kubernetes cluster between four tenants and watch.",
+        description="Share a Kubernetes cluster between four tenants and watch.",
         allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--cluster",
+        choices=CLUSTERS,
+        default=environment.get("CLUSTER") or LOCAL,
+        help="or CLUSTER=; local: a control plane with fake nodes; kind: real kubelets and containers, needs Docker",
     )
     parser.add_argument(
         "--duration",
         type=int,
         metavar="SECONDS",
-        default=environment.get("DURATION") or "50",
-        help="or DURATION=; default 50",
+        default=environment.get("DURATION") or None,
+        help=f"or DURATION=; default {USUAL_SECONDS[LOCAL]}, on kind {USUAL_SECONDS[KIND]}",
     )
-    parser.add_argument("--nodes", type=int, default=environment.get("NODES") or "60", help="or NODES=; default 60")
+    parser.add_argument(
+        "--nodes",
+        type=int,
+        default=environment.get("NODES") or str(workload.USUAL_NODES),
+        help=f"or NODES=; of a local cluster, default {workload.USUAL_NODES}",
+    )
     parser.add_argument(
         "--policy",
         choices=POLICIES,
@@ -79,18 +118,11 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
         help="or KEEP=1; leave the cluster running",
     )
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the live table into a file at the end")
-    given = parser.parse_args(arguments)
-    if given.policy not in POLICIES:  # argparse does not look at defaults
-        parser.error(f"POLICY is {given.policy!r}; choose one of {', '.join(POLICIES)}")
-    if given.duration < SHORTEST_SECONDS:
-        parser.error(f"DURATION is {given.duration}; it takes {SHORTEST_SECONDS} s at least")
-    if not FEWEST_NODES <= given.nodes <= MOST_NODES:
-        parser.error(f"NODES is {given.nodes}; choose from {FEWEST_NODES} to {MOST_NODES}")
-    return Options(given.duration, given.nodes, given.policy, given.keep, given.svg)
+    return parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the demo and return its exit code: 0, 1 when it failed, 130 when it was interrupted."""
+    """Run the demo and return its exit code: 0, 1 when it failed, 2 without an engine, 130 when it was interrupted."""
     options = parse_options(arguments, os.environ)
     if options.keep:
         return keeping.run_on_leash(lambda leash: _run_safely(options, leash))
@@ -104,6 +136,9 @@ def _run_safely(options: Options, leash: Leash | None) -> int:
     except Interrupted as interruption_:
         _complain(f"stopped by {interruption_}; nothing is left running")
         return interruption.EXIT_CODE
+    except NoEngineError as error:
+        _complain(f"make demo: {error}")
+        return 2
     except FAILURES as error:
         if isinstance(error, OSError) and error.errno in NO_READER:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -114,58 +149,57 @@ def _run_safely(options: Options, leash: Leash | None) -> int:
 
 def run(options: Options, stack: contextlib.ExitStack, leash: Leash | None) -> int:
     """Set up, play, sum up; a kept cluster then stays until somebody ends this process."""
-    tenants = len(workload.TENANTS)
+    seconds = options.duration_seconds
+    setting = _prepare(options, stack, is_kept=leash is not None)
+    print(flush=True)
+    play = Play(setting, duration_seconds=seconds, policy=options.policy)
+    with open_screen(Console(highlight=False)) as screen:
+        last = play.run(screen)
+    if options.picture is not None:
+        view.write_picture(last, options.picture)
+    outcome = compute_outcome(
+        play.samples, policy=options.policy, pinned=setting.cast.pinned, pinned_limit=stage.find_pinned_limit(setting)
+    )
+    command = KIND_COMMAND if options.cluster == KIND else COMMAND
+    print(f"\n{format_summary(outcome, command, setting.format_report())}", flush=True)
+    if leash is not None:
+        _keep(setting, play, leash)
+    return 0
+
+
+def _prepare(options: Options, stack: contextlib.ExitStack, *, is_kept: bool) -> Stage:
+    """Say what will be shown where, and build it."""
+    tenants = len(workload.CAST.tenants)
+    if options.cluster == KIND:
+        check_engine()
+        print(f"fairbind shares a kind cluster between {tenants} tenants for {options.duration_seconds} s")
+        return kind_stage.prepare(stack, policy=options.policy, duration_seconds=options.duration_seconds)
     print(f"fairbind shares {options.nodes} nodes between {tenants} tenants for {options.duration_seconds} s")
-    stage = prepare(
+    return local_stage.prepare(
         stack,
         nodes=options.nodes,
         policy=options.policy,
         duration_seconds=options.duration_seconds,
-        tool_names=DEFAULT if leash is None else (*DEFAULT, KUBECTL),
+        is_kept=is_kept,
     )
-    print(flush=True)
-    play = Play(stage, duration_seconds=options.duration_seconds, nodes=options.nodes, policy=options.policy)
-    with open_screen(Console(highlight=False)) as screen:
-        scene = play.run(screen)
-    if options.picture is not None:
-        view.write_picture(scene, options.picture)
-    outcome = compute_outcome(play.samples, policy=options.policy, pinned_limit=stage.pinned_limit)
-    print(f"\n{format_summary(outcome)}", flush=True)
-    if leash is not None:
-        _keep(stage, play, leash)
-    return 0
 
 
-def _keep(stage: Stage, play: Play, leash: Leash) -> None:
+def _keep(setting: Stage, play: Play, leash: Leash) -> None:
     """Say how to reach the cluster, let the command end, fill the cluster with pods that stay, and wait."""
-    print(f"\n{format_kept(stage)}", flush=True)
-    leash.let_go(stage.plane.logs("demo"))
-    stage.stream.is_lasting = True
-    deadline = time.monotonic() + LASTING_SECONDS
+    print(f"\n{setting.format_kept()}", flush=True)
+    leash.let_go(setting.log)
+    setting.stream.is_lasting = True
+    bound, last_bound_at = -1, time.monotonic()
     with contextlib.suppress(Interrupted):
-        while time.monotonic() < deadline:
+        while time.monotonic() < last_bound_at + LASTING_SECONDS:
             if play.look():
                 play.feed()
+                if play.samples[-1].bound != bound:
+                    bound, last_bound_at = play.samples[-1].bound, time.monotonic()
             time.sleep(1.0)
-        remove_finished(stage.plane.client)
-        while stage.operator.poll() is None:  # not wait(): see `interruption`
+        remove_finished(setting)
+        while not setting.has_ended():  # not a blocking wait: see `interruption`
             time.sleep(1.0)
-
-
-def format_kept(stage: Stage) -> str:
-    """Return how to reach and how to stop a kept cluster."""
-    kubectl = stage.plane.tools.path(KUBECTL)
-    return "\n".join(
-        [
-            "The cluster, the operator and the tenants stay, with pods that do not end:",
-            f"  export KUBECONFIG={shlex.quote(str(stage.plane.kubeconfig))}",
-            f"  export PATH={shlex.quote(str(kubectl.parent))}:$PATH",
-            "  kubectl get tenants",
-            f"  kubectl get events --namespace {workload.PINNED.namespace} --field-selector reason=FailedScheduling",
-            f"  curl {stage.metrics.server}/metrics",
-            f"  kill {os.getpid()}    stops everything",
-        ]
-    )
 
 
 def _complain(text: str) -> None:

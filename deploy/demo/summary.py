@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 
 from demo.observe import Sample, TenantSight
 from demo.view import format_share, shorten_resource
-from demo.workload import GPU, PINNED
+from demo.workload import GPU, DemoTenant
 from fairbind.model.overview import compute_jain_index
 
 WIDTH = 80
+COMMAND = "make demo"
+KIND_COMMAND = "make demo CLUSTER=kind"
 EQUAL_ENOUGH = 0.99
 SHARE_BLIND_POLICIES = ("fifo",)
 WINDOW_FRACTION = 6
@@ -26,8 +28,8 @@ class Outcome:
     """The run in numbers.
 
     tenants: as seen last. share, weighted_share: means of the last window, by tenant. backlogged: tenants that had pods
-    waiting in most of it. bound: pods over the whole run.
-    pinned_limit: GPUs that the pinned tenant could hold at most. share_error, envy: as seen last.
+    waiting in most of it. bound: pods over the whole run. pinned: the tenant for some nodes only. pinned_limit:
+    GPUs that it could hold at most. share_error, envy: as seen last.
     """
 
     seconds: float
@@ -37,6 +39,7 @@ class Outcome:
     weighted_share: dict[str, float]
     backlogged: tuple[str, ...]
     bound: int
+    pinned: DemoTenant
     pinned_limit: int
     policy: str
     share_error: float | None = None
@@ -45,14 +48,14 @@ class Outcome:
     @property
     def free(self) -> tuple[str, ...]:
         """Tenants that have pods waiting and can use every node."""
-        return tuple(name for name in self.backlogged if name != PINNED.name)
+        return tuple(name for name in self.backlogged if name != self.pinned.name)
 
     def compute_jain(self, names: Sequence[str]) -> float:
         """Return the Jain index of the mean weighted shares of these tenants."""
         return compute_jain_index(tuple(self.weighted_share[name] for name in names))
 
 
-def compute_outcome(samples: Sequence[Sample], *, policy: str, pinned_limit: int) -> Outcome:
+def compute_outcome(samples: Sequence[Sample], *, policy: str, pinned: DemoTenant, pinned_limit: int) -> Outcome:
     """Sum a run up. samples: at least one, in the order of time."""
     last = samples[-1]
     window_seconds = max(SHORTEST_WINDOW_SECONDS, last.seconds / WINDOW_FRACTION)
@@ -74,6 +77,7 @@ def compute_outcome(samples: Sequence[Sample], *, policy: str, pinned_limit: int
         weighted_share=weighted_share,
         backlogged=tuple(backlogged),
         bound=last.bound,
+        pinned=pinned,
         pinned_limit=pinned_limit,
         policy=policy,
         share_error=last.share_error,
@@ -81,8 +85,11 @@ def compute_outcome(samples: Sequence[Sample], *, policy: str, pinned_limit: int
     )
 
 
-def format_summary(outcome: Outcome) -> str:
-    """Return the whole closing text, at most `WIDTH` columns wide."""
+def format_summary(outcome: Outcome, command: str = COMMAND, report: str = "") -> str:
+    """Return the whole closing text, at most `WIDTH` columns wide.
+
+    command: what started this demo. report: what others have seen of it.
+    """
     jain_all, jain_free = (outcome.compute_jain(names) for names in (outcome.backlogged, outcome.free))
     window = f"shares: means of the last {outcome.window_seconds:.0f} s"
     lines = [
@@ -98,11 +105,9 @@ def format_summary(outcome: Outcome) -> str:
         "",
         *textwrap.wrap(" ".join(explain(outcome)), WIDTH, initial_indent="  ", subsequent_indent="  "),
         "",
+        *([report, ""] if report else []),
         "What to try next",
-        "  POLICY=fifo make demo    first come, first served, to see what shares are for",
-        "  KEEP=1 make demo         keep the cluster and look around with kubectl",
-        "  make test                run all tests; make help lists what else there is",
-        "  README.md                install fairbind on your own cluster",
+        *_format_advice(command),
     ]
     return "\n".join(lines)
 
@@ -129,14 +134,14 @@ def _explain_free(outcome: Outcome) -> str:
         return f"{outcome.policy} looks at no shares and no weights: who asks first and most gets most ({values})."
     if outcome.compute_jain(outcome.free) >= EQUAL_ENOUGH:
         return f"Who can use every node holds as much as its weight says: share/weight is equal ({values})."
-    return f"Not equal yet ({values}): pods that end make it so, so a longer run gets closer (DURATION=120 make demo)."
+    return f"Not equal yet ({values}): pods that end make it so, so a longer run (DURATION=120) gets closer."
 
 
 def _explain_pinned(outcome: Outcome) -> list[str]:
-    pinned = next((tenant for tenant in outcome.tenants if tenant.name == PINNED.name), None)
+    pinned = next((tenant for tenant in outcome.tenants if tenant.name == outcome.pinned.name), None)
     if pinned is None or outcome.policy in SHARE_BLIND_POLICIES:
         return []
-    nodes = ", ".join(PINNED.selector.values())
+    nodes = ", ".join(outcome.pinned.selector.values())
     held = round(pinned.allocated.get(GPU, 0.0))
     has_all = f"it holds {'all' if held == outcome.pinned_limit else str(held)} of their {outcome.pinned_limit} GPUs"
     limits = f"{pinned.name} can only use the {nodes} nodes: {has_all}"
@@ -149,3 +154,17 @@ def _format_tenant(outcome: Outcome, tenant: TenantSight) -> str:
         f"{outcome.share[tenant.name]:.3f}  {format_share(tenant.fair_share):>5}  "
         f"{outcome.weighted_share[tenant.name]:>12.3f}  {tenant.running:>7}  {tenant.waiting:>7}"
     )
+
+
+def _format_advice(command: str) -> list[str]:
+    """Return what to try next, one line each."""
+    other_cluster = {} if command == KIND_COMMAND else {KIND_COMMAND: "with real kubelets and containers; needs Docker"}
+    advice = {
+        f"POLICY=fifo {command}": "first come, first served, for comparison",
+        f"KEEP=1 {command}": "keep the cluster and look around",
+        **other_cluster,
+        "make test": "run all tests; make help lists the rest",
+        "README.md": "install fairbind on your own cluster",
+    }
+    width = max(map(len, advice))
+    return [f"  {what:<{width}}  {why}" for what, why in advice.items()]

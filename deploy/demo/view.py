@@ -22,6 +22,7 @@ from demo.observe import Sample, TenantSight, Use
 COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 CORES, BYTES = "cpu", "memory"
 TEBIBYTE, GIBIBYTE = 2**40, 2**30
+MANY_CORES = 100
 FIXED_LINES = 12
 """Lines of the picture that are there whatever the tenants: title, heads, cluster, note, and one for the cursor."""
 MOST_REASON_LINES = 4
@@ -166,12 +167,16 @@ def describe_use(use: Use) -> str:
 
     >>> describe_use(Use("cpu", 900.5, 1800.0)), describe_use(Use("memory", 2**40, 2**44))
     ('900 of 1800 cores', '1.0 of 16.0 TiB')
+    >>> describe_use(Use("cpu", 3.84, 4.1))
+    '3.8 of 4.1 cores'
     """
     if use.resource == BYTES:
         unit, name = (TEBIBYTE, "TiB") if use.capacity >= TEBIBYTE else (GIBIBYTE, "GiB")
         return f"{use.allocated / unit:.1f} of {use.capacity / unit:.1f} {name}"
-    name = "cores" if use.resource == CORES else "GPUs"
-    return f"{use.allocated:.0f} of {use.capacity:.0f} {name}"
+    if use.resource == CORES:
+        digits = 0 if use.capacity >= MANY_CORES else 1
+        return f"{use.allocated:.{digits}f} of {use.capacity:.{digits}f} cores"
+    return f"{use.allocated:.0f} of {use.capacity:.0f} GPUs"
 
 
 def format_line(scene: Scene) -> str:

@@ -1,4 +1,4 @@
-"""What the demo asks of the cluster: four tenants, their pods, and a stream of them that never ends.
+"""What the demo asks of the local cluster: four tenants, their pods, and a stream of them that never ends.
 
 The amounts are chosen so that the picture can be read:
 
@@ -9,7 +9,8 @@ The amounts are chosen so that the picture can be read:
 - `vision` has the largest weight but can only use the nodes with T4 GPUs, which are too few for its weight: it should
   hold all of those GPUs, and the others should share the rest as if it had asked for no more.
 
-Everything is deterministic: pod number n of a tenant is the same in each run.
+Everything is deterministic: pod number n of a tenant is the same in each run. What the same tenants ask of a cluster
+with real kubelets is in ``jobs``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ RUN_SECONDS = "fairbind.io/run-seconds"
 SCHEDULER_NAME = "fairbind"
 GPU = "nvidia.com/gpu"
 USUAL_NODES = 60
+USUAL_SECONDS = 50
 SHORTEST_RUN_SECONDS = 2
 FIRST_FILL = 7
 """How many times the usual backlog there is at the start: more than the empty cluster takes."""
@@ -38,7 +40,7 @@ MEMORY_TOLERATION = {"key": "memory", "operator": "Exists", "effect": "NoSchedul
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Pods that are alike. backlog: how many of them wait at any time, for `USUAL_NODES` nodes.
+    """Pods that are alike. backlog: how many of them wait at any time; on a local cluster for `USUAL_NODES` nodes.
 
     Within a tenant the oldest pod goes first, so the backlogs are also the proportions in which the kinds run.
     """
@@ -62,6 +64,20 @@ class DemoTenant:
     def namespace(self) -> str:
         """The namespace that belongs to it."""
         return f"team-{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Who takes part. first: from the start. late: comes after a while. pinned: can use some nodes only."""
+
+    first: tuple[DemoTenant, ...]
+    late: DemoTenant
+    pinned: DemoTenant
+
+    @property
+    def tenants(self) -> tuple[DemoTenant, ...]:
+        """Everybody, in the order of coming."""
+        return (*self.first, self.late)
 
 
 ANALYTICS = DemoTenant(
@@ -101,44 +117,51 @@ RESEARCH = DemoTenant(
     ),
 )
 
-FIRST_TENANTS = (ANALYTICS, WEB, VISION)
-LATE_TENANT = RESEARCH
-TENANTS = (*FIRST_TENANTS, LATE_TENANT)
-PINNED = VISION
+CAST = Cast(first=(ANALYTICS, WEB, VISION), late=RESEARCH, pinned=VISION)
 
 
 class PodStream:
     """Makes the pods, each with a name that was never used and a running time of its own.
 
     Running times are spread evenly from two seconds to two fifths of ``duration_seconds``: some pods end at any moment,
-    and a tenant that arrives after a third of it sees everybody else's first pods end.
+    and a tenant that arrives after a third of it sees everybody else's first pods end. The shorter the run, the faster
+    they end, so the more of them wait.
     """
 
     def __init__(self, duration_seconds: float, nodes: int = USUAL_NODES) -> None:
         self._longest_seconds = max(4, round(duration_seconds * 2 / 5))
         self._scale = nodes / USUAL_NODES
-        self._made = dict.fromkeys((tenant.name for tenant in TENANTS), 0)
+        self._haste = max(1.0, USUAL_SECONDS / duration_seconds)
+        self._made = dict.fromkeys((tenant.name for tenant in CAST.tenants), 0)
         self.is_lasting = False
         """Whether new pods never end: what stays when the cluster is kept."""
 
-    def make_missing(self, tenant: DemoTenant, waiting: Mapping[tuple[str, str], int], fill: int = 1) -> list[Json]:
-        """Return the pods that bring a tenant's backlog to ``fill`` times the usual, of all kinds in turn.
+    def make_first(self, tenant: DemoTenant, fill: int) -> list[Json]:
+        """Return the pods that a tenant comes with: so many times its usual backlog."""
+        return self._make_missing(tenant, {}, fill)
+
+    def make_missing(self, tenant: DemoTenant, waiting: Mapping[tuple[str, str], int]) -> list[Json]:
+        """Return the pods that fill a tenant's backlog up, of all kinds in turn.
 
         waiting: how many wait now, by namespace and kind.
         """
+        return self._make_missing(tenant, waiting, self._haste)
+
+    def _make_missing(self, tenant: DemoTenant, waiting: Mapping[tuple[str, str], int], fill: float) -> list[Json]:
         missing = {
-            kind.name: max(0, self._compute_backlog(kind) * fill - waiting.get((tenant.namespace, kind.name), 0))
+            kind.name: max(0, self._compute_backlog(kind, fill) - waiting.get((tenant.namespace, kind.name), 0))
             for kind in tenant.kinds
         }
-        return [self._make_pod(tenant, kind) for kind in _mix(tenant.kinds, missing)]
+        return [self._make_pod(tenant, kind) for kind in mix(tenant.kinds, missing)]
 
-    def _compute_backlog(self, kind: Kind) -> int:
-        return max(1, round(kind.backlog * self._scale))
+    def _compute_backlog(self, kind: Kind, fill: float) -> int:
+        return max(1, round(kind.backlog * self._scale * fill))
 
     def _make_pod(self, tenant: DemoTenant, kind: Kind) -> Json:
         self._made[tenant.name] += 1
         name = f"{tenant.name}-{self._made[tenant.name]:06d}-{kind.name}"
-        annotations = {} if self.is_lasting else {RUN_SECONDS: str(self._choose_run_seconds(name))}
+        annotations = {} if self.is_lasting else {RUN_SECONDS: str(choose_run_seconds(name, self._longest_seconds))}
+        container = {"name": "work", "image": "example.invalid/work"}  # kwok runs nothing, so nothing is pulled
         return {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -148,25 +171,26 @@ class PodStream:
                 "labels": {KIND_LABEL: kind.name},
                 "annotations": annotations,
             },
-            "spec": {
-                "schedulerName": SCHEDULER_NAME,
-                "restartPolicy": "Never",
-                "automountServiceAccountToken": False,
-                "terminationGracePeriodSeconds": 0,
-                "nodeSelector": dict(tenant.selector),
-                "tolerations": [dict(toleration) for toleration in tenant.tolerations],
-                "containers": [
-                    {
-                        "name": "work",
-                        "image": "example.invalid/work",  # kwok runs nothing, so nothing is pulled
-                        "resources": {"requests": dict(kind.requests), "limits": _compute_limits(kind)},
-                    }
-                ],
-            },
+            "spec": {**make_pod_spec(tenant, kind, container), "restartPolicy": "Never"},
         }
 
-    def _choose_run_seconds(self, name: str) -> int:
-        return random.Random(name).randint(SHORTEST_RUN_SECONDS, self._longest_seconds)  # noqa: S311  the same pod runs as long in each run
+
+def make_pod_spec(tenant: DemoTenant, kind: Kind, container: Json) -> Json:
+    """Return the spec of a pod of this kind with this container, which gets the kind's requests."""
+    resources = {"requests": dict(kind.requests), "limits": _compute_limits(kind)}
+    return {
+        "schedulerName": SCHEDULER_NAME,
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 0,
+        "nodeSelector": dict(tenant.selector),
+        "tolerations": [dict(toleration) for toleration in tenant.tolerations],
+        "containers": [{**container, "resources": resources}],
+    }
+
+
+def choose_run_seconds(name: str, longest_seconds: int) -> int:
+    """Return how long a pod runs: the same for the same name in each run."""
+    return random.Random(name).randint(SHORTEST_RUN_SECONDS, longest_seconds)  # noqa: S311  it keeps no secret
 
 
 def _compute_limits(kind: Kind) -> Json:
@@ -174,7 +198,7 @@ def _compute_limits(kind: Kind) -> Json:
     return {GPU: kind.requests[GPU]} if GPU in kind.requests else {}
 
 
-def _mix(kinds: tuple[Kind, ...], missing: Mapping[str, int]) -> Iterator[Kind]:
+def mix(kinds: tuple[Kind, ...], missing: Mapping[str, int]) -> Iterator[Kind]:
     """Yield each kind as often as it is missing, evenly spread over the whole."""
     places = [
         ((number + 0.5) / missing[kind.name], kind.name, kind) for kind in kinds for number in range(missing[kind.name])

@@ -116,6 +116,21 @@ def test_a_traceback_is_shown_only_with_debug(tmp_path: Path) -> None:
         assert done.stderr.splitlines()[-1].startswith("fairbind: ")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+@pytest.mark.parametrize("word", ["--version", "mechanisms"])
+def test_output_that_does_not_fit_is_no_bug(word: str) -> None:
+    with Path("/dev/full").open("w", encoding="ascii") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "fairbind", word],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "fairbind: No space left on device\n")
+
+
 def test_options_come_from_the_environment() -> None:
     done = run("operator", FAIRBIND_KUBECONFIG="/nonexistent/from-environment")
     assert "/nonexistent/from-environment" in done.stderr

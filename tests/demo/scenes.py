@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from demo.observe import Sample, TenantSight, Use
 from demo.view import Scene
-from demo.workload import GPU, TENANTS
+from demo.workload import CAST, GPU
 
 LONG_REASON = (
     "0/60 nodes are available: 52 Insufficient cpu, 8 node(s) had untolerated taint {gpu: true}. "
@@ -38,7 +38,7 @@ def make_sight(name: str, weight: float, share: float | None = None, waiting: in
 def make_sample(seconds: float = 30.0, bound: int = 1834, **shares: float) -> Sample:
     return Sample(
         seconds=seconds,
-        tenants=tuple(make_sight(tenant.name, tenant.weight, shares.get(tenant.name)) for tenant in TENANTS),
+        tenants=tuple(make_sight(tenant.name, tenant.weight, shares.get(tenant.name)) for tenant in CAST.tenants),
         uses=(Use("cpu", 1780, 1800), Use("memory", 9 * 2**40, 17 * 2**40), Use(GPU, 24, 48)),
         bound=bound,
         jain_index=0.93,

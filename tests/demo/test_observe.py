@@ -4,7 +4,7 @@ import pytest
 
 from demo.observe import NO_REASON_YET, Use, compute_rate, compute_sample, find_first_reasons, parse_metrics
 from demo.scenes import make_sample
-from demo.workload import FIRST_TENANTS, KIND_LABEL
+from demo.workload import CAST, KIND_LABEL
 
 PAGE = """\
 # TYPE fairbind_tenant_dominant_share gauge
@@ -55,7 +55,7 @@ def make_pod(name: str, created: str, message: str | None = None, namespace: str
 
 
 def test_sample_holds_what_the_operator_says() -> None:
-    sample = compute_sample(12.0, parse_metrics(PAGE), [make_pod("web-1", "01", "no room")], FIRST_TENANTS)
+    sample = compute_sample(12.0, parse_metrics(PAGE), [make_pod("web-1", "01", "no room")], CAST.first)
     web = next(tenant for tenant in sample.tenants if tenant.name == "web")
     assert (web.weight, web.share, web.weighted_share, web.dominant_resource) == (5.0, 0.4, 0.2, "cpu")
     assert (web.running, web.waiting, web.why, web.allocated) == (33, 11, "no room", {"cpu": 720.0})
@@ -67,10 +67,10 @@ def test_sample_holds_what_the_operator_says() -> None:
 
 
 def test_tenants_that_the_operator_does_not_know_yet_hold_nothing() -> None:
-    sample = compute_sample(0.0, parse_metrics(""), [], FIRST_TENANTS)
-    assert [tenant.name for tenant in sample.tenants] == [tenant.name for tenant in FIRST_TENANTS]
+    sample = compute_sample(0.0, parse_metrics(""), [], CAST.first)
+    assert [tenant.name for tenant in sample.tenants] == [tenant.name for tenant in CAST.first]
     assert {(tenant.share, tenant.running, tenant.dominant_resource) for tenant in sample.tenants} == {(0.0, 0, None)}
-    assert [tenant.weight for tenant in sample.tenants] == [tenant.weight for tenant in FIRST_TENANTS]
+    assert [tenant.weight for tenant in sample.tenants] == [tenant.weight for tenant in CAST.first]
     assert {use.fraction for use in sample.uses} == {0.0}
     assert {tenant.fair_share for tenant in sample.tenants} == {sample.share_error} == {None}
 

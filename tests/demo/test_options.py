@@ -8,14 +8,20 @@ from demo.program import Options, parse_options
 
 
 def test_defaults() -> None:
-    assert parse_options([], {}) == Options(50, 60, "best-fit-drfh", keep=False, picture=None)
+    assert parse_options([], {}) == Options("local", 50, 60, "best-fit-drfh", keep=False, picture=None)
 
 
 def test_environment_is_what_make_passes_and_arguments_win() -> None:
     environment = {"DURATION": "30", "NODES": "12", "POLICY": "fifo", "KEEP": "1"}
-    assert parse_options([], environment) == Options(30, 12, "fifo", keep=True, picture=None)
+    assert parse_options([], environment) == Options("local", 30, 12, "fifo", keep=True, picture=None)
     given = parse_options(["--duration", "20", "--svg", "a.svg"], environment)
     assert (given.duration_seconds, given.picture) == (20, Path("a.svg"))
+
+
+def test_kind_takes_a_minute_unless_told_otherwise() -> None:
+    assert parse_options([], {"CLUSTER": "kind"}).duration_seconds == 60
+    assert parse_options(["--cluster", "kind"], {"DURATION": "20"}).duration_seconds == 20
+    assert parse_options(["--cluster", "local"], {"CLUSTER": "kind"}).cluster == "local"
 
 
 @pytest.mark.parametrize("keep", ["", "0", "no", "False"])
@@ -31,6 +37,7 @@ def test_keep_can_be_said_not_to_be(keep: str) -> None:
         ({"NODES": "5"}, "NODES"),
         ({"NODES": "1000000"}, "NODES"),
         ({"POLICY": "best"}, "POLICY"),
+        ({"CLUSTER": "minikube"}, "CLUSTER"),
     ],
 )
 def test_wrong_values_end_with_2_and_are_named(

@@ -7,10 +7,11 @@ import pytest
 from demo.observe import Sample
 from demo.scenes import make_sample
 from demo.summary import Outcome, compute_outcome, explain, format_summary
+from demo.workload import CAST
 
 
 def sum_up(*samples: Sample, policy: str = "best-fit-drfh") -> Outcome:
-    return compute_outcome(samples, policy=policy, pinned_limit=16)
+    return compute_outcome(samples, policy=policy, pinned=CAST.pinned, pinned_limit=16)
 
 
 def test_shares_are_means_of_the_last_part() -> None:
@@ -67,7 +68,7 @@ def test_equal_shares_are_called_equal_and_unequal_ones_are_not() -> None:
 
 
 def test_a_pinned_tenant_that_holds_less_is_not_said_to_hold_all() -> None:
-    outcome = compute_outcome([make_sample()], policy="best-fit-drfh", pinned_limit=20)
+    outcome = compute_outcome([make_sample()], policy="best-fit-drfh", pinned=CAST.pinned, pinned_limit=20)
     assert "holds 16 of their 20 GPUs" in " ".join(explain(outcome))
 
 

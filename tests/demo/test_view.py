@@ -10,7 +10,7 @@ from rich.console import Console
 
 from demo import view
 from demo.scenes import make_sample, make_scene, with_nobody_waiting
-from demo.workload import TENANTS
+from demo.workload import CAST
 
 
 def draw(width: int, height: int) -> list[str]:
@@ -44,7 +44,7 @@ def test_reasons_take_the_room_that_is_left(height: int, reason_lines: int) -> N
     lines = draw(80, height)
     start = lines.index(next(line for line in lines if line.startswith("Why")))
     reasons = lines[start + 1 : -1]
-    assert len(reasons) == reason_lines * len(TENANTS)
+    assert len(reasons) == reason_lines * len(CAST.tenants)
     assert len(lines) < max(height, 20)
     assert any("…" in line for line in reasons) == (reason_lines < 3)
 
@@ -65,7 +65,7 @@ def test_a_line_is_one_plain_line() -> None:
 def test_nobody_waits_is_said() -> None:
     output = io.StringIO()
     Console(file=output, width=80).print(view.render(make_scene(with_nobody_waiting(make_sample()))))
-    assert output.getvalue().count("nobody waits") == len(TENANTS)
+    assert output.getvalue().count("nobody waits") == len(CAST.tenants)
 
 
 def test_the_picture_is_an_svg_that_loads_nothing(tmp_path: Path) -> None:

@@ -5,14 +5,14 @@ from collections import Counter
 import pytest
 
 from demo import workload
-from demo.workload import GPU, KIND_LABEL, RUN_SECONDS, TENANTS, DemoTenant, PodStream
+from demo.workload import CAST, GPU, KIND_LABEL, RUN_SECONDS, DemoTenant, PodStream
 
 
 def count_kinds(pods: list[workload.Json]) -> Counter[str]:
     return Counter(pod["metadata"]["labels"][KIND_LABEL] for pod in pods)
 
 
-@pytest.mark.parametrize("tenant", TENANTS, ids=lambda tenant: tenant.name)
+@pytest.mark.parametrize("tenant", CAST.tenants, ids=lambda tenant: tenant.name)
 def test_backlog_is_filled_up_and_no_further(tenant: DemoTenant) -> None:
     stream = PodStream(60.0)
     pods = stream.make_missing(tenant, {})
@@ -52,6 +52,12 @@ def test_backlog_goes_with_the_cluster(nodes: int) -> None:
     assert counts == {"small": max(1, round(56 * nodes / 60)), "large": max(1, round(28 * nodes / 60))}
 
 
+@pytest.mark.parametrize(("duration", "small"), [(10.0, 280), (25.0, 112), (50.0, 56), (600.0, 56)])
+def test_the_faster_pods_end_the_more_of_them_wait(duration: float, small: int) -> None:
+    assert count_kinds(PodStream(duration).make_missing(workload.WEB, {}))["small"] == small
+    assert count_kinds(PodStream(duration).make_first(workload.WEB, 7))["small"] == 7 * 56
+
+
 @pytest.mark.parametrize("duration", [10.0, 60.0, 600.0])
 def test_pods_end_soon_enough_to_see_shares_move(duration: float) -> None:
     pods = PodStream(duration).make_missing(workload.WEB, {})
@@ -69,18 +75,18 @@ def test_lasting_pods_never_end() -> None:
 
 def test_only_the_pinned_tenant_is_pinned() -> None:
     stream = PodStream(60.0)
-    selectors = {tenant.name: stream.make_missing(tenant, {})[0]["spec"]["nodeSelector"] for tenant in TENANTS}
-    assert [name for name, selector in selectors.items() if selector] == [workload.PINNED.name]
+    selectors = {tenant.name: stream.make_missing(tenant, {})[0]["spec"]["nodeSelector"] for tenant in CAST.tenants}
+    assert [name for name, selector in selectors.items() if selector] == [CAST.pinned.name]
 
 
 def test_gpus_are_limits_too() -> None:
-    for tenant in TENANTS:
+    for tenant in CAST.tenants:
         for pod in PodStream(60.0).make_missing(tenant, {}):
             resources = pod["spec"]["containers"][0]["resources"]
             assert resources["limits"].get(GPU) == resources["requests"].get(GPU)
 
 
 def test_weights_are_those_that_were_promised() -> None:
-    assert sorted(tenant.weight for tenant in workload.FIRST_TENANTS) == [1, 2, 3]
+    assert sorted(tenant.weight for tenant in CAST.first) == [1, 2, 3]
     assert workload.make_tenant(workload.VISION)["spec"] == {"weight": 3, "namespaces": ["team-vision"]}
     assert workload.make_namespace(workload.VISION)["metadata"]["name"] == "team-vision"

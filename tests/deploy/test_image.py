@@ -26,9 +26,9 @@ def find_arguments(name: str) -> list[str]:
     return [arguments for instruction, arguments in find_instructions() if instruction == name]
 
 
-def test_both_stages_start_from_the_pinned_base() -> None:
-    assert find_arguments("ARG") == ["BASE=python:3.13-slim-trixie"]
-    assert find_arguments("FROM") == ["${BASE} AS build", "${BASE}"]
+def test_it_is_built_on_the_base_and_keeps_nothing_else_of_it() -> None:
+    assert find_arguments("ARG") == ["BASE=python:3.13-slim-trixie", "STAGE_OF="]
+    assert find_arguments("FROM") == ["${BASE} AS build", "scratch"]
 
 
 def test_any_builder_can_build_it() -> None:
@@ -84,14 +84,22 @@ def test_everything_that_is_copied_is_there_and_sent() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [".git/config", ".venv/bin/python", "tests/e2e/test_crds.py", "operator/fairbind/__pycache__/a.pyc"]
+    "path",
+    [
+        ".git/config",
+        ".venv/bin/python",
+        "deploy/gates.py",
+        "tests/e2e/test_crds.py",
+        "operator/fairbind/__pycache__/a.pyc",
+    ],
 )
 def test_nothing_else_is_sent(path: str) -> None:
     assert is_ignored(path)
 
 
-def test_the_example_builds_this_version() -> None:
+def test_the_example_builds_this_version_and_the_label_names_it() -> None:
     assert f"-t fairbind:{__version__}" in TEXT
+    assert f'org.opencontainers.image.version="{__version__}"' in TEXT
 
 
 def test_kind_makes_three_workers_that_differ() -> None:

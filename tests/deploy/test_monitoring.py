@@ -22,7 +22,6 @@ from fairbind.web.metrics import (
     Metrics,
     MetricSpec,
 )
-from localplane.tools import ensure_tools
 
 ALERTS = Path(__file__).parents[2] / "deploy" / "alerts"
 DASHBOARD = Path(__file__).parents[2] / "deploy" / "dashboard" / "fairbind.json"
@@ -32,18 +31,6 @@ LABEL_VALUES = {
     "result": set(BINDING_RESULTS) | set(SOLVE_RESULTS),
     "reason": set(PENDING_REASONS) | set(RESTART_REASONS),
 }
-
-
-@pytest.fixture(scope="session")
-def promtool(pytestconfig: pytest.Config) -> Path:
-    """Promtool; a first build takes minutes, so its progress is shown past pytest's capture."""
-    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
-
-    def report(line: str) -> None:
-        with capture.global_and_fixture_disabled():
-            print(line, flush=True)
-
-    return ensure_tools(["promtool"], report).path("promtool")
 
 
 def run_promtool(promtool: Path, *arguments: object, stdin: str = "") -> str:

@@ -6,19 +6,20 @@ of pods that these tests make (containers only; selectors, taints and toleration
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from kubernetes.utils import parse_quantity
+from kubernetes.utils.quantity import parse_quantity as parse_slowly
 
 from e2e.audit import check_bound_once, read_bindings
 from e2e.objects import SCHEDULER_NAME, TENANTS
 from e2e.waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from e2e.api import Api, Json
     from e2e.clusters import Cluster
@@ -30,6 +31,8 @@ FRESH_SECONDS = 5.0
 SHARE_TOLERANCE = 1e-6
 
 Amounts = dict[str, Decimal]
+parse_quantity = functools.lru_cache(4096)(parse_slowly)
+"""Thousands of pods say the same again and again."""
 
 
 def compute_requests(pod: Json) -> Amounts:
@@ -48,6 +51,10 @@ def add(total: Amounts, more: Mapping[str, Decimal]) -> None:
 
 def is_finished(pod: Json) -> bool:
     return pod["status"].get("phase") in {"Succeeded", "Failed"}
+
+
+def is_held(pod: Json) -> bool:
+    return bool(pod["spec"].get("nodeName")) and not is_finished(pod)
 
 
 def is_ours(pod: Json) -> bool:
@@ -114,12 +121,17 @@ class View:
         view.used = view.sum_by_node()
         return view
 
-    def sum_by_node(self) -> dict[str, Amounts]:
+    def sum_by_node(self, counts: Callable[[Json], object] = is_held) -> dict[str, Amounts]:
+        """Return what those pods that count hold, by node."""
         used: dict[str, Amounts] = defaultdict(dict)
-        for pod in self.pods:
-            if pod["spec"].get("nodeName") and not is_finished(pod):
-                add(used[pod["spec"]["nodeName"]], compute_requests(pod))
+        for pod in filter(counts, self.pods):
+            add(used[pod["spec"]["nodeName"]], self.compute_demand(pod))
         return dict(used)
+
+    @staticmethod
+    def compute_demand(pod: Json) -> Amounts:
+        """Return what a pod counts for."""
+        return compute_requests(pod)
 
     def allocatable(self, node: str) -> Amounts:
         amounts = self.nodes[node]["status"].get("allocatable") or {}
@@ -140,20 +152,20 @@ class View:
 
     def find_forgotten(self) -> list[str]:
         """Return waiting pods for which some node has room: nobody should be waiting then."""
+        left = {name: self._compute_left(name) for name in self.nodes}
         return [
-            f"{pod['metadata']['namespace']}/{pod['metadata']['name']} fits on {node}"
+            f"{pod['metadata']['namespace']}/{pod['metadata']['name']} fits on {name}"
             for pod in self.pods
             if is_waiting(pod) and not pod["spec"].get("schedulingGates")
-            for node in self.nodes
-            if is_eligible(pod, self.nodes[node]) and self._fits(pod, node)
+            for demand in [self.compute_demand(pod)]
+            for name, node in self.nodes.items()
+            if all(amount <= left[name].get(resource, 0) for resource, amount in demand.items())
+            and is_eligible(pod, node)
         ]
 
-    def _fits(self, pod: Json, node: str) -> bool:
-        capacity, used = self.allocatable(node), self.used.get(node, {})
-        return all(
-            used.get(resource, 0) + amount <= capacity.get(resource, 0)
-            for resource, amount in compute_requests(pod).items()
-        )
+    def _compute_left(self, node: str) -> Amounts:
+        used = self.used.get(node, {})
+        return {resource: amount - used.get(resource, 0) for resource, amount in self.allocatable(node).items()}
 
     def find_tenant(self, namespace: str) -> str | None:
         """Return whose namespace it is, for Tenants that claim by name; None: nobody's (a system namespace)."""
@@ -179,9 +191,14 @@ def check_cluster(cluster: Cluster, *, but: Collection[str] = ()) -> View:
     view = View.take(cluster.api)
     overcommitted = view.find_overcommitted(but=but)
     assert not overcommitted, overcommitted
+    check_nothing_bound_twice(cluster)
+    return view
+
+
+def check_nothing_bound_twice(cluster: Cluster) -> None:
+    """Check by the API server's audit log, where it can be read, that no pod was ever bound more than once."""
     if cluster.plane is not None:
         check_bound_once(read_bindings(cluster.plane.audit_log))
-    return view
 
 
 def check_metrics(api: Api, operator: Operator, namespaces: Collection[str]) -> None:

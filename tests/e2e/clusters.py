@@ -94,5 +94,7 @@ def write_token_kubeconfig(source: Path, target: Path, token: str) -> None:
     config["users"] = [{"name": "token", "user": {"token": token}}]
     config["contexts"] = [{"name": "token", "context": {"cluster": current["context"]["cluster"], "user": "token"}}]
     config["current-context"] = "token"
-    target.touch(mode=0o600)
-    target.write_text(yaml.safe_dump(config), encoding="utf-8")
+    beside = target.with_name(f"{target.name}.new")
+    beside.touch(mode=0o600)
+    beside.write_text(yaml.safe_dump(config), encoding="utf-8")
+    beside.replace(target)  # a running operator may read the file at this very moment

@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 from e2e.clusters import Cluster
+from e2e.members import joined
 from e2e.objects import POLICIES, TENANTS, make_name, make_tenant
 from e2e.operators import Operator, start_operator
+from e2e.relay import Relay
 from e2e.waiting import wait_for
 from localplane.client import ApiError, call_many
+from localplane.nodes import make_node, mixed_nodes
 from localplane.plane import ControlPlane
 from localplane.tools import ensure_tools
 
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from localplane.tools import Tools
 
 KUBECONFIG_VARIABLE = "FAIRBIND_KUBECONFIG"
+TWELVE_CORES = {"cpu": "12", "memory": "64Gi", "pods": "110"}
 TOOLS = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok", "helm", "kube-scheduler", "kubectl")
 
 OPERATORS: pytest.StashKey[list[Operator]] = pytest.StashKey()
@@ -84,15 +88,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.fixture(scope="session")
-def tools(pytestconfig: pytest.Config) -> Tools:
-    """The control plane's binaries; a first build takes minutes, so its progress is shown past pytest's capture."""
-    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
-
-    def report(line: str) -> None:
-        with capture.global_and_fixture_disabled():
-            print(line, flush=True)
-
-    return ensure_tools(TOOLS, report)
+def tools(say: Callable[[str], None]) -> Tools:
+    """The control plane's binaries."""
+    return ensure_tools(TOOLS, say)
 
 
 @pytest.fixture(scope="session")
@@ -157,13 +155,42 @@ def nodes(cluster: Cluster) -> Iterator[MakeNodes]:
     made: list[str] = []
 
     def make(count_or_specs: int | Sequence[Json]) -> list[str]:
-        names = local.add_nodes(count_or_specs, prefix=make_name("n"))
-        made.extend(names)
+        specs = (
+            mixed_nodes(count_or_specs, prefix=make_name("n")) if isinstance(count_or_specs, int) else count_or_specs
+        )
+        names = [spec["metadata"]["name"] for spec in specs]
+        made.extend(names)  # first: what is half made must go as well
+        local.add_nodes(specs)
         local.wait_nodes_ready(names)
         return names
 
     yield make
     call_many(made, lambda name: remove(cluster.api, f"/api/v1/nodes/{name}"))
+
+
+@pytest.fixture
+def node(nodes: MakeNodes) -> str:
+    """A node of twelve cores."""
+    return nodes([make_node(make_name("n"), allocatable=TWELVE_CORES)])[0]
+
+
+@pytest.fixture
+def mine(namespace: MakeNamespace) -> str:
+    """The namespace of a tenant's member."""
+    return namespace()
+
+
+@pytest.fixture
+def theirs(namespace: MakeNamespace) -> str:
+    """The namespace of somebody else."""
+    return namespace()
+
+
+@pytest.fixture
+def member(cluster: Cluster, mine: str) -> Iterator[Api]:
+    """An administrator of `mine` and of nothing else."""
+    with joined(cluster, mine) as member:
+        yield member
 
 
 @pytest.fixture
@@ -185,16 +212,22 @@ def tenant(api: Api) -> Iterator[MakeTenant]:
 @pytest.fixture
 def policy(api: Api) -> Iterator[Callable[..., None]]:
     """A function that changes fields of the default SchedulingPolicy's spec; they are as before after the test."""
-    path = f"{POLICIES}/default"
-    before = api.get(path)["spec"]
+    before = api.get(f"{POLICIES}/default")["spec"]
+    spec = dict(before)
 
-    def change(**spec: Any) -> None:
-        api.patch(path, {"spec": spec})
+    def change(**fields: Any) -> None:
+        spec.update(fields)
+        set_policy(api, {name: value for name, value in spec.items() if value is not None})
 
     yield change
-    now = api.get(path)["spec"]
-    if now != before:
-        api.patch(path, {"spec": {**dict.fromkeys(now), **before}})
+    set_policy(api, before)
+
+
+@pytest.fixture
+def relay(cluster: Cluster, tmp_path: Path) -> Iterator[Relay]:
+    """A wire to the API server that can be cut, for whoever uses its kubeconfig, with the operator's rights."""
+    with Relay(cluster.operator_kubeconfig(), tmp_path / "relay.kubeconfig") as relay:
+        yield relay
 
 
 @pytest.fixture
@@ -225,6 +258,14 @@ def operator(request: pytest.FixtureRequest, cluster: Cluster, tmp_path: Path) -
         assert "Traceback" not in running.read_log(10_000), running.read_log()
 
 
+def set_policy(api: Api, spec: Json) -> None:
+    """Give the default SchedulingPolicy this spec in helm's name: its next upgrade refuses what others have changed."""
+    now = api.get(f"{POLICIES}/default")
+    metadata = {key: now["metadata"][key] for key in ("name", "labels", "annotations") if key in now["metadata"]}
+    applied = {"apiVersion": now["apiVersion"], "kind": now["kind"], "metadata": metadata, "spec": spec}
+    api.patch(f"{POLICIES}/default", applied, kind="apply", fieldManager="helm", force="true")
+
+
 def remove(api: Api, path: str) -> None:
     """Delete an object if it is still there."""
     try:
@@ -243,4 +284,4 @@ def remove_namespace(api: Api, name: str) -> None:
 
 def has_no_pods(api: Api, namespace: str) -> bool:
     """Tell whether a namespace is empty of pods."""
-    return not api.items(f"/api/v1/namespaces/{namespace}/pods")
+    return not api.items(f"/api/v1/namespaces/{namespace}/pods", limit=1)

@@ -39,6 +39,10 @@ class Scene:
     pods: Mapping[str, Amounts]
     weights: Mapping[str, float] = field(default_factory=dict)
 
+    def resize(self, factor: float) -> Scene:
+        """Return the scene with nodes that are so many times as large."""
+        return replace(self, nodes={name: (factor * cpu, factor * gib) for name, (cpu, gib) in self.nodes.items()})
+
     def solve(self, mechanism: str, *, alpha: float | None = None, expected_tenants: int | None = None) -> Allocation:
         """Return what the exact mechanism gives to tenants that never have enough."""
         is_pooled = mechanism in {"asset-fairness", "ceei", "drbf", "drf", "dynamic-drf"}
@@ -68,6 +72,8 @@ class Scene:
             fitting = world.fitting(task_class, pool)
             if policy == "two-choices-drfh":
                 fitting = world.draw(task_class, fitting[0]) or fitting
+            if policy == "first-fit-drfh":
+                fitting = fitting[:1]
             world.put(n, world.find_best_fit(task_class, fitting))
             placed[task_class.tenant] += 1
         return placed

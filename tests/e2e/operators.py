@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 PROGRAM = Path(sys.executable).with_name("fairbind")
 NAMESPACE = "fairbind-system"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/fairbind"
 SERVICE_ACCOUNT = "fairbind"
 
 
@@ -37,17 +38,26 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """One scrape. Names are the samples' own: ``..._total``, ``..._bucket``, ``..._count``."""
+    """One scrape. Names are the samples' own: ``..._total``, ``..._bucket``, ``..._count``.
 
-    samples: Sequence[Sample]
+    Only the lines that somebody asks for are parsed: a page is long, and tests look often.
+    """
+
     text: str
+    _samples: dict[str, list[Sample]] = field(default_factory=dict, init=False, repr=False)
 
     def select(self, name: str, **labels: str) -> list[Sample]:
         """Return the samples of a name that carry these labels (and maybe more)."""
+        if name not in self._samples:
+            lines = [line for line in self.text.splitlines() if line.startswith((f"{name}{{", f"{name} "))]
+            families = text_string_to_metric_families("\n".join([*lines, ""]))
+            self._samples[name] = [
+                Sample(line.name, line.labels, line.value) for family in families for line in family.samples
+            ]
         return [
             sample
-            for sample in self.samples
-            if sample.name == name and all(sample.labels.get(key) == text for key, text in labels.items())
+            for sample in self._samples[name]
+            if all(sample.labels.get(key) == text for key, text in labels.items())
         ]
 
     def value(self, name: str, **labels: str) -> float | None:
@@ -59,13 +69,6 @@ class Metrics:
     def total(self, name: str, **labels: str) -> float:
         """Return the sum of the samples with these labels."""
         return sum(sample.value for sample in self.select(name, **labels))
-
-
-def parse_metrics(text: str) -> Metrics:
-    """Parse a page in Prometheus' text format."""
-    families = text_string_to_metric_families(text)
-    samples = [Sample(line.name, line.labels, line.value) for family in families for line in family.samples]
-    return Metrics(samples, text)
 
 
 @dataclass(slots=True)
@@ -100,7 +103,7 @@ class Operator:
         """Scrape and parse the metrics."""
         status, text = self.fetch("/metrics")
         assert status == 200, f"{self.name} answers {status} to /metrics: {text[:200]}"
-        return parse_metrics(text)
+        return Metrics(text)
 
     def is_ready(self) -> bool:
         """Whether /readyz says so."""
@@ -109,7 +112,7 @@ class Operator:
     def is_leader(self) -> bool:
         """Whether the operator says that it leads."""
         status, text = self.fetch("/metrics")
-        return status == 200 and parse_metrics(text).value("fairbind_leader") == 1.0
+        return status == 200 and Metrics(text).value("fairbind_leader") == 1.0
 
     def wait_ready(self, timeout: float = PATIENCE_SECONDS) -> None:
         """Wait until it is ready; fail at once when it ends instead."""

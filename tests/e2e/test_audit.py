@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import subprocess
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from e2e.conftest import remove
-from e2e.objects import make_name, make_pod
+from e2e.objects import POLICIES, TENANTS, make_name, make_pod
 from e2e.operators import PROGRAM
 from e2e.waiting import wait_for
 from e2e.workloads import SMALL, count_bound, create_pods
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from e2e.api import Api, Json
     from e2e.clusters import Cluster
     from e2e.conftest import MakeNamespace, MakeNodes, MakeTenant, StartOperator
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 KINDS = {"": ["pods", "nodes", "namespaces"], "fairbind.io": ["tenants", "schedulingpolicies"]}
 
 
@@ -124,3 +127,39 @@ def test_who_may_not_list_is_told_what(cluster: Cluster, reader: Callable[..., P
     done = run_audit(reader(but=missing))
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(rf"fairbind: {missing}[^\n]+orbidden[^\n]+\n", done.stderr), done.stderr
+
+
+def test_without_the_crds_it_says_what_to_install(cluster: Cluster, reader: Callable[..., Path]) -> None:
+    api, kubeconfig = cluster.api, reader()
+    default = api.get(f"{POLICIES}/default")
+    served = {"tenants": TENANTS, "schedulingpolicies": POLICIES}  # in the order in which the audit asks for them
+    missing = {kind: api.get(f"{CRDS}/{kind}.fairbind.io") for kind in served}
+    done = {}
+    try:
+        for kind, path in served.items():
+            api.delete(f"{CRDS}/{kind}.fairbind.io")
+            wait_for(functools.partial(is_gone, api, path), describe=f"{kind} not to be served")
+        for kind, path in served.items():
+            done[kind] = run_audit(kubeconfig)
+            make_again(api, CRDS, missing.pop(kind))
+            wait_for(functools.partial(api.exists, path), describe=f"{kind} to be served")
+    finally:
+        for crd in missing.values():
+            make_again(api, CRDS, crd)
+        make_again(api, POLICIES, default)
+
+    for kind, outcome in done.items():
+        told = f"fairbind: {kind}.fairbind.io: the CRD is not installed; apply crds/ or install the chart\n"
+        assert (outcome.returncode, outcome.stdout, outcome.stderr) == (2, "", told)
+    assert run_audit(kubeconfig).returncode == 0
+
+
+def is_gone(api: Api, path: str) -> bool:
+    return not api.exists(path)
+
+
+def make_again(api: Api, path: str, item: Json) -> None:
+    """Make an object as it was, as soon as that is possible."""
+    meta = {key: item["metadata"][key] for key in ("name", "labels", "annotations") if key in item["metadata"]}
+    body = {key: part for key, part in item.items() if key != "status"} | {"metadata": meta}
+    wait_for(functools.partial(api.post, path, body), describe=f"{meta['name']} to be made again")

@@ -96,7 +96,8 @@ async def test_what_cannot_be_bound_is_told_apart(cluster: Cluster, pods: Pods) 
 
         bound = pods.add()
         assert await pods.bind(binder, bound) is BindResult.BOUND
-        assert await pods.bind(binder, bound) is BindResult.CONFLICT
+        # Again to the same node: BOUND only if a slow answer made the binder look where the pod is.
+        assert await pods.bind(binder, bound) in {BindResult.CONFLICT, BindResult.BOUND}
         assert await pods.bind(binder, bound, "another-node") is BindResult.CONFLICT
         assert pods.find_node(bound) == NODE
 

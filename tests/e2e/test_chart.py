@@ -70,7 +70,12 @@ ALWAYS = {
     ("FlowSchema", "fairbind"),
     ("FlowSchema", "fairbind-leader-election"),
 }
-OPERATOR = {("Deployment", "fairbind"), ("Service", "fairbind"), ("PodDisruptionBudget", "fairbind")}
+OPERATOR = {
+    ("Deployment", "fairbind"),
+    ("Service", "fairbind"),
+    ("PodDisruptionBudget", "fairbind"),
+    ("Pod", "fairbind-test"),
+}
 
 
 class TestRendering:
@@ -185,8 +190,20 @@ class TestRendering:
         assert container["resources"] == values["resources"]
         assert (pod["nodeSelector"], pod["tolerations"]) == (values["nodeSelector"], values["tolerations"])
         assert pod["imagePullSecrets"] == values["imagePullSecrets"]
-        assert "topologySpreadConstraints" not in pod
-        assert "priorityClassName" not in pod
+        assert not {"topologySpreadConstraints", "affinity", "priorityClassName"} & set(pod)
+
+    def test_operators_prefer_different_nodes_also_where_none_has_a_zone(self, render: Render) -> None:
+        """kube-scheduler ignores a node for spreading when it lacks the label of any one constraint."""
+        pod = find(render(), "Deployment")["spec"]["template"]["spec"]
+        (spread,) = pod["topologySpreadConstraints"]
+        (apart,) = pod["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+        own: Json = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}}
+        given = find(render(f"--set-json=affinity={json.dumps(own)}"), "Deployment")["spec"]["template"]["spec"]
+
+        assert spread["topologyKey"] == "kubernetes.io/hostname"
+        assert apart["podAffinityTerm"]["topologyKey"] == "topology.kubernetes.io/zone"
+        assert spread["labelSelector"] == apart["podAffinityTerm"]["labelSelector"]
+        assert given["affinity"] == own
 
     def test_values_reach_the_policy(self, render: Render) -> None:
         values = {
@@ -221,6 +238,8 @@ class TestRendering:
         assert {crd["metadata"]["annotations"]["helm.sh/hook"] for crd in hooks} == {"pre-upgrade"}
         assert [crd["spec"] for crd in hooks] == [crd["spec"] for crd in plain]
         assert crds("--is-upgrade", "--set=crds.upgrade=false") == []
+        for own in (crds("--set=crds.keep=false"), crds("--set=crds.keep=false", "--is-upgrade")):
+            assert own == plain  # objects of the release like all others
 
     def test_another_release_name_shows_in_all_names(self, helm: Callable[..., str]) -> None:
         text = helm("template", "blue", CHART, "--namespace=elsewhere")
@@ -228,7 +247,13 @@ class TestRendering:
         names = {thing["metadata"]["name"] for thing in objects}
         subjects = [subject for thing in objects for subject in thing.get("subjects", [])]
 
-        assert names == {"blue-fairbind", "blue-fairbind-view", "blue-fairbind-leader-election", "default"}
+        assert names == {
+            "blue-fairbind",
+            "blue-fairbind-view",
+            "blue-fairbind-leader-election",
+            "blue-fairbind-test",
+            "default",
+        }
         assert {(subject["name"], subject["namespace"]) for subject in subjects} == {("blue-fairbind", "elsewhere")}
 
     def test_what_follows_from_the_chart_is_up_to_date(self, tools: Tools) -> None:
@@ -282,7 +307,7 @@ def install(cluster: Cluster, *arguments: str, source: Path = CHART) -> str:
 
 
 def upgrade(cluster: Cluster, *arguments: str, source: Path = CHART) -> str:
-    return cluster.helm("upgrade", "fairbind", str(source), f"--namespace={HOME}", "--reuse-values", *arguments)
+    return cluster.helm("upgrade", "fairbind", str(source), f"-n={HOME}", "--reset-then-reuse-values", *arguments)
 
 
 def make_changed_chart(folder: Path) -> Path:
@@ -426,6 +451,16 @@ class TestLifecycle:
         install(fresh)  # and it comes back to the tenants that stayed
         assert [thing["metadata"]["name"] for thing in fresh.api.items(TENANTS)] == ["mine"]
         assert fresh.api.exists(f"{POLICIES}/default")
+
+    def test_a_rollback_to_before_the_crds_were_its_own_deletes_them(self, fresh: Cluster) -> None:
+        """As docs/install.md warns; an upgrade back does not."""
+        install(fresh)
+        upgrade(fresh, "--set=crds.keep=false", "--take-ownership")
+        assert len(fresh.api.items(CRDS)) == 2
+
+        fresh.helm("rollback", "fairbind", "1", f"--namespace={HOME}")
+
+        wait_for(lambda: fresh.api.items(CRDS) == [], describe="the CRDs to go")
 
     def test_a_second_release_finds_its_policy_taken(self, fresh: Cluster) -> None:
         """Two would fight for one cluster; helm says so instead."""

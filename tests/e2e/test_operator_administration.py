@@ -54,7 +54,8 @@ def test_a_new_weight_acts_on_the_next_cycle(
     wait_for(lambda: (count_bound(api, one), count_bound(api, other)) == (2, 2), describe="equal shares")
     api.patch(f"{TENANTS}/{second}", {"spec": {"weight": 3}})
     wait_for(
-        lambda: running.metrics().value("fairbind_tenant_weight", tenant=second) == 3.0, 5.0, "the weight to be seen"
+        lambda: running.metrics().value("fairbind_tenant_weight", tenant=second) == 3.0,
+        describe="the weight to be seen",
     )
     free_one(api, one)
     wait_for(lambda: count_bound(api, other) == 3, describe="the free room to go to the heavier tenant")
@@ -80,15 +81,15 @@ def test_a_change_of_claims_moves_what_is_held(
     def count_running(tenant_name: str) -> float | None:
         return running.metrics().value("fairbind_tenant_running_pods", tenant=tenant_name)
 
-    wait_for(lambda: count_running(f"ns/{name}") == 2.0, 5.0, "the implicit tenant to hold them")
+    wait_for(lambda: count_running(f"ns/{name}") == 2.0, describe="the implicit tenant to hold them")
     claimer = tenant(namespaceSelector={"matchLabels": {"team": "moving"}})
-    wait_for(lambda: count_running(claimer) == 2.0, 5.0, "the Tenant to hold them")
+    wait_for(lambda: count_running(claimer) == 2.0, describe="the Tenant to hold them")
     assert count_running(f"ns/{name}") is None
     api.patch(f"/api/v1/namespaces/{name}", {"metadata": {"labels": {"team": "moved"}}})
-    wait_for(lambda: count_running(f"ns/{name}") == 2.0, 5.0, "the implicit tenant to hold them again")
+    wait_for(lambda: count_running(f"ns/{name}") == 2.0, describe="the implicit tenant to hold them again")
     assert count_running(claimer) == 0.0
     api.delete(f"{TENANTS}/{claimer}")
-    wait_for(lambda: count_running(claimer) is None, 5.0, "the deleted Tenant's series to go away")
+    wait_for(lambda: count_running(claimer) is None, describe="the deleted Tenant's series to go away")
     assert f'tenant="{claimer}"' not in running.metrics().text
 
 
@@ -180,8 +181,7 @@ def test_of_two_that_claim_the_same_the_older_keeps_it(
     wait_for_reason(api, f"{TENANTS}/{younger}", "NoConflict", kind="NamespacesConflict")
     wait_for(
         lambda: running.metrics().value("fairbind_tenant_running_pods", tenant=younger) == 1.0,
-        5.0,
-        "the younger to inherit it",
+        describe="the younger to inherit it",
     )
 
 

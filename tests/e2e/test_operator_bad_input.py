@@ -81,7 +81,7 @@ def test_odd_pods_nodes_and_tenants_stop_nothing(
         )
         assert not get(own, pod)["spec"].get("nodeName")
     assert running.fetch("/healthz") == (200, "ok\n")
-    assert running.is_ready()
+    wait_for(running.is_ready, describe="it to be ready")
     metrics = running.metrics()
     assert metrics.value("fairbind_cycle_errors_total") == 0.0
     assert metrics.value("fairbind_tenant_weight", tenant=next(iter(find_tenants(api, own)))) == 1.5

@@ -9,7 +9,7 @@ import pytest
 from e2e.checks import View, check_cluster, check_metrics, is_waiting
 from e2e.objects import make_pod
 from e2e.waiting import wait_for
-from e2e.workloads import SMALL, count_bound, create_pods, find_condition, find_waiting
+from e2e.workloads import SMALL, count_bindings, count_bound, create_pods, find_condition, find_waiting
 from localplane.nodes import make_node
 
 if TYPE_CHECKING:
@@ -145,4 +145,4 @@ def test_pods_of_other_schedulers_are_left_alone(
     wait_for(lambda: count_bound(api, name) == 1, describe="one pod to be bound")
     (left,) = [pod for pod in View.take(api).pods if pod["metadata"]["namespace"] == name and is_waiting(pod)]
     assert left["spec"]["schedulerName"] == "fairbind"
-    assert running.metrics().value("fairbind_bindings_total", result="bound") == 1.0
+    wait_for(lambda: count_bindings(running) == 1.0, describe="the one binding to be counted")

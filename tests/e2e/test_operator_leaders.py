@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import json
 import signal
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,23 +13,22 @@ import yaml
 
 from e2e.audit import read_bindings
 from e2e.checks import check_cluster, check_metrics
-from e2e.objects import make_name, make_pod
-from e2e.operators import NAMESPACE
+from e2e.objects import make_pod
+from e2e.operators import LEASE
 from e2e.waiting import never, wait_for
 from e2e.workloads import SMALL, count_bindings, count_bound, create_pods, make_mixed_pods
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
     from pathlib import Path
 
     from e2e.api import Api
     from e2e.clusters import Cluster
     from e2e.conftest import MakeNamespace, MakeNodes, StartOperator
     from e2e.operators import Operator
+    from e2e.relay import Relay
 
-LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/fairbind"
 TAKE_OVER_SECONDS = 15.0
-LEASE_SECONDS = 10.0
 
 
 def start_two(operator: StartOperator) -> tuple[Operator, Operator]:
@@ -37,13 +36,28 @@ def start_two(operator: StartOperator) -> tuple[Operator, Operator]:
     first, second = operator(wait=False), operator(wait=False)
     for replica in (first, second):
         replica.wait_ready()
-    wait_for(lambda: first.is_leader() or second.is_leader(), describe="one of two to lead")
-    assert not (first.is_leader() and second.is_leader())
-    return (first, second) if first.is_leader() else (second, first)
+    leaders = wait_for(
+        lambda: [replica for replica in (first, second) if replica.is_leader()], describe="one of two to lead"
+    )
+    assert len(leaders) == 1
+    return (first, second) if leaders == [first] else (second, first)
 
 
 def find_holder(api: Api) -> str:
     return str(api.get(LEASE)["spec"].get("holderIdentity") or "")
+
+
+def count_ended_bindings(operator: Operator) -> float:
+    """Return how many pods an operator has bound, or may have: with those whose answer came when it led no more."""
+    metrics = operator.metrics()
+    return sum(metrics.total("fairbind_bindings_total", result=result) for result in ("bound", "fenced"))
+
+
+def find_unready(operator: Operator) -> str:
+    """Return what an operator waits for; not that the election's calls take long, which a busy machine brings about."""
+    status, text = operator.fetch("/readyz")
+    is_election_alone = text.startswith("election: ") and ";" not in text
+    return "" if status == 200 or is_election_alone else f"{status} {text}"
 
 
 def check_it_binds(api: Api, namespace: str) -> None:
@@ -60,78 +74,91 @@ def test_a_standby_is_ready_warm_and_binds_nothing(
     leader, standby = start_two(operator)
     create_pods(cluster.api, name, make_mixed_pods(20))
     wait_for(lambda: count_bound(cluster.api, name) == 20, describe="all pods to be bound")
-    assert leader.metrics().value("fairbind_bindings_total", result="bound") == 20.0
+    wait_for(lambda: count_ended_bindings(leader) >= 20.0, describe="the leader to count its bindings")
     assert standby.metrics().total("fairbind_bindings_total") == 0.0
     assert standby.metrics().value("fairbind_leader") == 0.0
-    assert standby.is_ready()
-    assert leader.is_ready()
     for replica in (leader, standby):
+        wait_for(replica.is_ready, describe="both to be ready")
         check_metrics(cluster.api, replica, [name])
 
 
-@pytest.mark.parametrize(
-    ("end", "within"),
-    [
-        pytest.param(lambda leader: leader.kill(), TAKE_OVER_SECONDS, id="SIGKILL"),
-        pytest.param(lambda leader: leader.send(signal.SIGTERM), 5.0, id="SIGTERM"),
-    ],
-)
-def test_another_takes_over(
-    end: Callable[[Operator], None],
-    within: float,
-    cluster: Cluster,
-    nodes: MakeNodes,
-    namespace: MakeNamespace,
-    operator: StartOperator,
-) -> None:
+@pytest.fixture
+def pair(
+    cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, operator: StartOperator
+) -> Iterator[tuple[Operator, Operator]]:
+    """A leader and a standby; pods are bound before the test, and after it too, whoever leads then."""
     nodes(6)
     name = namespace()
     leader, standby = start_two(operator)
     check_it_binds(cluster.api, name)
-    end(leader)
-    ended = time.monotonic()
-    never(lambda: not standby.is_ready(), 0.5, "the standby is not ready while nobody leads")
-    wait_for(standby.is_leader, within, "the standby to lead")
-    assert time.monotonic() - ended <= within
+    yield leader, standby
     check_it_binds(cluster.api, name)
     check_cluster(cluster)
+    [now] = [replica for replica in (leader, standby) if replica.is_running and replica.is_leader()]
+    check_metrics(cluster.api, now, [name])
 
 
-def make_credentials(cluster: Cluster, folder: Path) -> tuple[Path, str]:
-    """Return a kubeconfig with a token of its own and how the audit log names this token."""
-    kubeconfig = folder / make_name("kubeconfig")
-    kubeconfig.write_bytes(cluster.operator_kubeconfig().read_bytes())
+def check_ready_meanwhile(standby: Operator) -> None:
+    never(lambda: find_unready(standby), 0.5, "the standby is not ready while nobody leads")
+
+
+def test_another_takes_over_from_one_that_was_killed(cluster: Cluster, pair: tuple[Operator, Operator]) -> None:
+    leader, standby = pair
+    leader.kill()
+    killed_at = dt.datetime.now(dt.UTC)
+    check_ready_meanwhile(standby)
+    wait_for(standby.is_leader, describe="the standby to lead")
+    # by when it took the lease, not by when we saw it: the operators' clock is ours
+    taken_at = dt.datetime.fromisoformat(cluster.api.get(LEASE)["spec"]["acquireTime"])
+    assert (taken_at - killed_at).total_seconds() <= TAKE_OVER_SECONDS
+
+
+def test_another_takes_over_from_one_that_ends_without_waiting_for_the_lease_to_run_out(
+    cluster: Cluster, pair: tuple[Operator, Operator]
+) -> None:
+    leader, standby = pair
+    holder = find_holder(cluster.api)
+    leader.send(signal.SIGTERM)
+    check_ready_meanwhile(standby)
+    assert leader.wait_ended() == 0
+    assert find_holder(cluster.api) != holder
+    wait_for(standby.is_leader, describe="the standby to lead")
+
+
+def read_credential(kubeconfig: Path) -> str:
+    """Return how the audit log names a kubeconfig's token."""
     token = yaml.safe_load(kubeconfig.read_text())["users"][0]["user"]["token"]
     claims = token.split(".")[1]
     padding = "=" * (-len(claims) % 4)
-    return kubeconfig, f"JTI={json.loads(base64.urlsafe_b64decode(claims + padding))['jti']}"
+    return f"JTI={json.loads(base64.urlsafe_b64decode(claims + padding))['jti']}"
 
 
 @pytest.mark.local_plane
-def test_a_leader_that_was_frozen_binds_nothing_before_it_leads_again(
-    cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, operator: StartOperator, tmp_path: Path
+@pytest.mark.parametrize("fault", ["frozen", "cut off"])
+def test_a_leader_that_was_away_binds_nothing_before_it_leads_again(
+    cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, relay: Relay, operator: StartOperator, fault: str
 ) -> None:
     assert cluster.plane is not None
     audit_log = cluster.plane.audit_log
     nodes(40)
     name = namespace()
     pods = make_mixed_pods(300)
-    (first, first_token), (second, second_token) = (
-        make_credentials(cluster, tmp_path),
-        make_credentials(cluster, tmp_path),
-    )
-    old = operator(kubeconfig=first)
+    second = cluster.operator_kubeconfig()
+    first_token, second_token = read_credential(relay.kubeconfig), read_credential(second)
+    old = operator(kubeconfig=relay.kubeconfig)
     wait_for(old.is_leader, describe="the first to lead")
     new = operator(kubeconfig=second)
     create_pods(cluster.api, name, pods[:200])
     wait_for(lambda: count_bindings(old) >= 10, describe="some pods to be bound", pause=0.02)
-    old.freeze()
-    wait_for(new.is_leader, TAKE_OVER_SECONDS, "the standby to lead")
+    begin, end = (old.freeze, old.thaw) if fault == "frozen" else (relay.cut, relay.mend)
+    begin()
+    wait_for(new.is_leader, describe="the standby to lead")
     create_pods(cluster.api, name, pods[200:])  # something to bind for whoever believes that it leads
-    old.thaw()
+    end()
     wait_for(lambda: count_bound(cluster.api, name) == len(pods), describe="all pods to be bound")
-    wait_for(lambda: old.is_ready() and not old.is_leader(), describe="the thawed one to see that it does not lead")
+    wait_for(lambda: old.is_ready() and not old.is_leader(), describe="the first to see that it does not lead")
     check_cluster(cluster)
+    check_metrics(cluster.api, new, [name])
     moments: dict[str, list[str]] = {token: [] for token in (first_token, second_token)}
     for binding in read_bindings(audit_log, namespace=name):
         moments[binding.credential].append(binding.moment)

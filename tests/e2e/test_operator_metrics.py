@@ -15,6 +15,7 @@ from localplane.nodes import make_node
 if TYPE_CHECKING:
     from e2e.api import Api
     from e2e.conftest import MakeNamespace, MakeNodes, MakeTenant, StartOperator
+    from e2e.operators import Metrics
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 GPU = {"cpu": "2", "memory": "8Gi", "nvidia.com/gpu": "1"}
@@ -37,20 +38,25 @@ def test_shares_follow_the_dominant_resource_and_nobody_is_missing(
     create_pods(api, own, [make_pod(GPU) for _ in range(6)])
     wait_for(lambda: count_bound(api, own) == 4, describe="every GPU to be taken")
     check_metrics(api, running, [own, other])
-    metrics = running.metrics()
+
+    def scrape_what_is_settled() -> Metrics:
+        metrics = running.metrics()
+        assert metrics.value("fairbind_tenant_pending_pods", tenant=learner, reason="insufficient") == 2.0
+        assert metrics.value("fairbind_leader") == 1.0
+        assert metrics.value("fairbind_bindings_total", result="bound") == 4.0
+        assert metrics.value("fairbind_pod_scheduling_duration_seconds_count") == 4.0
+        return metrics
+
+    metrics = wait_for(scrape_what_is_settled, describe="everything to be counted")
     assert metrics.value("fairbind_tenant_dominant_share", tenant=learner) == 1.0
     assert metrics.value("fairbind_tenant_weighted_dominant_share", tenant=learner) == 0.5
     assert metrics.value("fairbind_tenant_dominant_resource", tenant=learner, resource="nvidia.com/gpu") == 1.0
     assert metrics.value("fairbind_tenant_dominant_resource", tenant=learner, resource="cpu") == 0.0
     assert metrics.value("fairbind_tenant_virtual_dominant_share", tenant=learner, server_class=f"{stem}-gpu") == 1.0
-    assert metrics.value("fairbind_tenant_pending_pods", tenant=learner, reason="insufficient") == 2.0
     assert metrics.value("fairbind_tenant_dominant_share", tenant=idle) == 0.0
     assert metrics.value("fairbind_cluster_capacity", resource="nvidia.com/gpu") == 4.0
     assert metrics.value("fairbind_cluster_allocated", resource="nvidia.com/gpu") == 4.0
     assert metrics.value("fairbind_server_classes") == 2.0
-    assert metrics.value("fairbind_leader") == 1.0
-    assert metrics.value("fairbind_bindings_total", result="bound") == 4.0
-    assert metrics.value("fairbind_pod_scheduling_duration_seconds_count") == 4.0
     cycles = metrics.value("fairbind_scheduling_cycle_duration_seconds_count")
     assert cycles is not None
     assert cycles >= 1.0
@@ -58,11 +64,15 @@ def test_shares_follow_the_dominant_resource_and_nobody_is_missing(
 
 def test_both_formats_are_served_and_mean_the_same(operator: StartOperator) -> None:
     running = operator()
-    wait_for(running.is_leader, describe="it to lead")
-    status, text = running.fetch("/metrics", Accept=OPENMETRICS)
-    assert status == 200
-    families = {family.name: family for family in text_string_to_metric_families(text)}  # type: ignore[no-untyped-call]
-    assert families["fairbind_bindings"].type == "counter"
-    assert families["fairbind_leader"].samples[0].value == 1.0
-    assert running.metrics().value("fairbind_leader") == 1.0
+
+    def says_in_openmetrics_that_it_leads() -> bool:
+        status, text = running.fetch("/metrics", Accept=OPENMETRICS)
+        assert status == 200
+        parsed = text_string_to_metric_families(text)  # type: ignore[no-untyped-call]
+        families = {family.name: family for family in parsed}
+        assert families["fairbind_bindings"].type == "counter"
+        return bool(families["fairbind_leader"].samples[0].value == 1.0)
+
+    wait_for(says_in_openmetrics_that_it_leads, describe="it to lead, as OpenMetrics")
+    wait_for(running.is_leader, describe="it to lead, as Prometheus' text")
     assert running.metrics().select("fairbind_build_info")[0].value == 1.0

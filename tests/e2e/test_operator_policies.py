@@ -1,13 +1,16 @@
-"""After a backlog of tiny pods on a real control plane: each policy's shares are those of its exact mechanism.
+"""After a backlog of small pods on a real control plane: each policy's shares are those of its exact mechanism.
 
-A test holds the operator's lease until the exact answer is known, so that also the policies that follow it decide
-everything by it.
+One policy has pods of 1/500 of a node and must come within 1 % of its mechanism. The others have a quarter as many on
+nodes of a quarter, within 4 %, because the API server works a second for thirty pods; with FAIRBIND_TEST_SIZE=full all
+are large. A test holds the operator's lease until the exact answer is known, so that also the policies that follow it
+decide everything by it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +23,10 @@ from e2e.fillings import Scene, make_requests
 from e2e.objects import make_name, make_pod
 from e2e.operators import NAMESPACE
 from e2e.waiting import wait_for
-from e2e.workloads import count_bindings, create_pods, list_pods
+from e2e.workloads import count_bindings, count_bound, create_pods, find_bound, list_pods
 from fairbind.model import PolicySettings, Task
 from fairbind.scheduling import POLICIES
+from fairbind.scheduling.probes import Draws
 from localplane.nodes import make_node
 
 if TYPE_CHECKING:
@@ -35,7 +39,9 @@ if TYPE_CHECKING:
     from fairbind.fairness.allocation import Allocation
 
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+USUAL_SIZE = 1.0 if os.environ.get("FAIRBIND_TEST_SIZE") == "full" else 0.25
 CLOSE = 0.01
+"""On a scene of size 1."""
 ENOUGH = 1.03
 """Each tenant has so many times the pods that it can get, and some more: nobody ever has enough."""
 
@@ -47,34 +53,49 @@ UNLIKE = Scene({"n1": (500, 200), "n2": (200, 400)}, {"a": (1, 0.25), "b": (0.5,
 
 @dataclass(frozen=True)
 class Case:
-    """A policy on a scene. options: for the exact mechanism. spec: the same as the SchedulingPolicy says it."""
+    """A policy on a scene. options: for the exact mechanism. spec: the same as the SchedulingPolicy says it.
+
+    size: so many times the nodes.
+    """
 
     policy: str
     scene: Scene
     options: Mapping[str, Any] = field(default_factory=dict)
     spec: Mapping[str, Any] = field(default_factory=dict)
+    size: float = USUAL_SIZE
+
+    @property
+    def close(self) -> float:
+        """How close the shares come to the exact ones, relatively."""
+        return CLOSE / self.size
+
+    @property
+    def sized(self) -> Scene:
+        """The scene in its size."""
+        return self.scene.resize(self.size)
 
     def solve(self) -> Allocation:
         mechanism = POLICIES[self.policy].mechanism
         assert mechanism is not None
-        return self.scene.solve(mechanism, **self.options)
+        return self.sized.solve(mechanism, **self.options)
 
     def fill(self, exact: Allocation, waiting: Mapping[str, Sequence[Task]]) -> dict[str, int]:
         """Return what the slow filling places of these."""
-        targets = self.scene.make_targets(exact) if POLICIES[self.policy].follows_targets else None
-        return self.scene.fill(PolicySettings(self.policy, seed=self.spec.get("seed", 0)), waiting, targets)
+        targets = self.sized.make_targets(exact) if POLICIES[self.policy].follows_targets else None
+        return self.sized.fill(PolicySettings(self.policy, seed=self.spec.get("seed", 0)), waiting, targets)
 
 
 CASES = [
     Case("two-choices-drfh", FOUR, spec={"seed": 7}),
     Case("tsf", UNLIKE),
     Case("asset-fairness", ALIKE),
-    Case("alpha-pf-vds", UNLIKE, {"alpha": 1.0}, {"alpha": 1}),
+    Case("alpha-pf-vds", UNLIKE, {"alpha": 1.0}, {"alpha": 1}, size=1.0),
     Case("per-server-drf", UNLIKE),
     Case("ceei", ALIKE),
     Case("drbf", ALIKE),
 ]
 LIKE_DEFAULT = {"two-choices-drfh"}
+SIZE = "example.com/size"
 RESERVED = Case("dynamic-drf", ALIKE, {"expected_tenants": 4}, {"expectedTenants": 4})
 
 
@@ -103,12 +124,12 @@ class Stage:
     policy: Callable[..., None]
     operator: StartOperator
 
-    def play(self, case: Case, exact: Allocation, *, factor: float = ENOUGH) -> dict[str, int]:
-        """Place a backlog; check that what runs is what the slow filling places, and return how many of each tenant.
+    def play(self, case: Case, exact: Allocation, *, factor: float = ENOUGH) -> dict[str, list[Json]]:
+        """Place a backlog; check that what runs is what the slow filling places, and return what runs, by tenant.
 
         factor: so many times what the mechanism gives each tenant has pods.
         """
-        api, scene, stem = self.cluster.api, case.scene, make_name("p")
+        api, scene, stem = self.cluster.api, case.sized, make_name("p")
         self.nodes(
             [
                 make_node(f"{stem}-{name}", allocatable={**make_requests(amounts), "pods": "2000"})
@@ -127,13 +148,19 @@ class Stage:
             assert count_bindings(running) == 0
             let_go()
             wait_for(lambda: is_settled(running), describe="all to be placed that fits", pause=0.25)
+        pods = {name: list_pods(api, space) for name, space in spaces.items()}
+        expected = case.fill(exact, {name: [make_task(pod) for pod in some] for name, some in pods.items()})
+
+        def is_as_expected() -> bool:
+            """A binding that failed is tried again, so the last pods may be late."""
+            counts = {name: count_bound(api, space) for name, space in spaces.items()}
+            assert max(abs(counts[name] - count) for name, count in expected.items()) <= 1, f"{counts}, not {expected}"
+            return True
+
+        wait_for(is_as_expected, describe="what the filling places", pause=0.5)
         overcommitted = View.take(api).find_overcommitted()
         assert not overcommitted, overcommitted
-        pods = {name: list_pods(api, space) for name, space in spaces.items()}
-        placed = {name: sum(1 for pod in some if pod["spec"].get("nodeName")) for name, some in pods.items()}
-        expected = case.fill(exact, {name: [make_task(pod) for pod in some] for name, some in pods.items()})
-        assert max(abs(placed[name] - count) for name, count in expected.items()) <= 1, f"{placed}, not {expected}"
-        return placed
+        return {name: find_bound(api, space) for name, space in spaces.items()}
 
 
 @pytest.fixture
@@ -172,13 +199,50 @@ def make_task(pod: Json) -> Task:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.policy)
 def test_a_policy_comes_to_its_exact_mechanism(stage: Stage, case: Case) -> None:
     exact = case.solve()
-    by_default = case.scene.solve("drfh")
-    assert case.policy in LIKE_DEFAULT or np.abs(exact.totals_i / by_default.totals_i - 1).max() > 5 * CLOSE
+    by_default = case.sized.solve("drfh")
+    assert case.policy in LIKE_DEFAULT or np.abs(exact.totals_i / by_default.totals_i - 1).max() > 4 * case.close
 
     placed = stage.play(case, exact)
 
     for name, total in zip(exact.problem.tenant_names, exact.totals_i.tolist(), strict=True):
-        assert placed[name] == pytest.approx(total, rel=CLOSE), name
+        assert len(placed[name]) == pytest.approx(total, rel=case.close), name
+    if case.policy == "two-choices-drfh":
+        check_draws(case, [pod for some in placed.values() for pod in some])
+
+
+@pytest.mark.parametrize(("chosen", "of_edge"), [("best-fit-drfh", 8), ("ps-dsf", 16), ("rps-dsf", 16)])
+def test_the_example_of_the_documents(stage: Stage, chosen: str, of_edge: int) -> None:
+    """docs/policies.md: three large nodes and two small ones; `edge` can use only the small ones, `batch` all."""
+    api, stem = stage.cluster.api, make_name("p")
+    large, small = ({"cpu": cpu, "memory": memory, "pods": "110"} for cpu, memory in (("32", "128Gi"), ("8", "16Gi")))
+    stage.nodes([make_node(f"{stem}-large-{k}", allocatable=large) for k in range(3)])
+    stage.nodes([make_node(f"{stem}-small-{k}", allocatable=small, labels={SIZE: "small"}) for k in range(2)])
+    stage.policy(policy=chosen)
+    edge, batch = stage.namespace(), stage.namespace()
+    for space in (edge, batch):
+        stage.tenant(namespaces=[space])
+    requests = {"cpu": "1", "memory": "2Gi"}
+    create_pods(api, edge, [make_pod(requests, nodeSelector={SIZE: "small"}) for _ in range(20)])
+    create_pods(api, batch, [make_pod(requests) for _ in range(115)])
+
+    running = stage.operator()
+
+    wait_for(lambda: count_bindings(running) == 3 * 32 + 2 * 8, describe="the nodes to be full")
+    assert (count_bound(api, edge), count_bound(api, batch)) == (of_edge, 3 * 32 + 2 * 8 - of_edge)
+
+
+def check_draws(case: Case, pods: Sequence[Json]) -> None:
+    """Fail unless pods are on one of the two nodes that they draw, but for those that came when both were full.
+
+    This policy has a rule of its own and follows no targets: its shares are those of the default, and only its nodes
+    tell it from others. On four nodes chance alone would be right for half of the pods.
+    """
+    nodes = sorted({pod["spec"]["nodeName"] for pod in pods})
+    assert len(nodes) == len(case.scene.nodes)
+    draws = Draws(case.spec["seed"])
+    drawn = [{nodes[n] for n in draws.draw_two(pod["metadata"]["uid"], len(nodes))} for pod in pods]
+    right = sum(pod["spec"]["nodeName"] in two for pod, two in zip(pods, drawn, strict=True))
+    assert right > 0.8 * len(pods), f"{right} of {len(pods)}"
 
 
 def test_dynamic_drf_keeps_fair_shares_for_whom_it_expects_and_no_room(stage: Stage) -> None:
@@ -187,6 +251,8 @@ def test_dynamic_drf_keeps_fair_shares_for_whom_it_expects_and_no_room(stage: St
 
     placed = stage.play(RESERVED, exact, factor=1.37)
 
-    ratios = [placed[n] / total for n, total in zip(exact.problem.tenant_names, exact.totals_i.tolist(), strict=True)]
+    ratios = [
+        len(placed[n]) / total for n, total in zip(exact.problem.tenant_names, exact.totals_i.tolist(), strict=True)
+    ]
     assert min(ratios) > 1.3  # the part of the fourth is used meanwhile
-    assert max(ratios) == pytest.approx(min(ratios), rel=CLOSE)
+    assert max(ratios) == pytest.approx(min(ratios), rel=RESERVED.close)

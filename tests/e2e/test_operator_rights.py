@@ -11,7 +11,7 @@ import pytest
 
 from e2e.conftest import remove
 from e2e.objects import TENANTS, make_name, make_pod
-from e2e.operators import NAMESPACE
+from e2e.operators import LEASE, NAMESPACE
 from e2e.waiting import wait_for
 from e2e.workloads import SMALL, create_pods, find_condition
 
@@ -124,7 +124,7 @@ def test_a_right_that_is_missing_is_named_and_found_when_it_is_granted(
     own = namespace()
     declared = tenant(namespaces=[own])
     if (lack.resource, lack.verb) == ("leases", "create"):
-        remove(api, f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/fairbind")
+        remove(api, LEASE)
     account.take(lack.resource, lack.verb)
     running = operator(wait=False, kubeconfig=cluster.service_account_kubeconfig(NAMESPACE, account.name))
     small, huge = create_pods(api, own, [make_pod(SMALL), make_pod(HUGE)])

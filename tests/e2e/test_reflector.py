@@ -8,17 +8,16 @@ import pytest
 
 from e2e.mirrors import LiveMirror
 from e2e.objects import make_name, make_pod
-from e2e.relay import Relay
 from e2e.waiting import wait_for
 from localplane.client import call_many
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from e2e.api import Api, Json
     from e2e.clusters import Cluster
     from e2e.conftest import MakeNamespace
+    from e2e.relay import Relay
     from fairbind.kube.mirror import Mirror
     from localplane.plane import ControlPlane
 
@@ -29,12 +28,6 @@ def mirror(cluster: Cluster) -> Iterator[LiveMirror]:
     with LiveMirror(cluster.operator_kubeconfig()) as mirror:
         mirror.wait_synced()
         yield mirror
-
-
-@pytest.fixture
-def relay(cluster: Cluster, tmp_path: Path) -> Iterator[Relay]:
-    with Relay(cluster.operator_kubeconfig(), tmp_path / "relay.kubeconfig") as relay:
-        yield relay
 
 
 @pytest.fixture

@@ -28,11 +28,16 @@ def wait_for(
     """Call ``condition`` until it returns something true and return that; fail after ``timeout`` seconds.
 
     A refusal of the API server, a lost connection or a failed assertion inside the condition counts as "not yet"; the
-    last one is shown. describe: what is waited for, or a function that says how things stand when it was in vain.
+    last one is shown. It gives up only after a whole look that began when the time was over: what was waited for may
+    have come during a look that took long. describe: what is waited for, or a function that says how things stand when
+    it was in vain.
+    pause: in seconds; longer where looking takes long: no more than a quarter of the time is spent on it, so that
+    looking does not slow down what is waited for.
     """
     deadline = time.monotonic() + timeout
     seen: object = None
     while True:
+        looked_at = time.monotonic()
         try:
             result = condition()
             if result:
@@ -40,10 +45,10 @@ def wait_for(
             seen = result
         except (ApiError, urllib3.exceptions.HTTPError, AssertionError) as error:
             seen = error
-        if time.monotonic() > deadline:
+        if looked_at > deadline:
             what = describe() if callable(describe) else describe
             raise AssertionError(f"waited {timeout:.0f} s in vain for {what or condition!r}; last seen: {seen!r}")
-        time.sleep(pause)
+        time.sleep(max(pause, 3 * (time.monotonic() - looked_at)))
 
 
 def never(condition: Callable[[], object], seconds: float, describe: str, *, pause: float = 0.1) -> None:

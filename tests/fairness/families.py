@@ -17,6 +17,7 @@ import numpy as np
 
 from fairbind.fairness.mechanism import Option
 from fairbind.fairness.problem import FloatArray, Problem, make_problem
+from fairbind.fairness.solve import compute_allocation
 
 Generator = np.random.Generator
 
@@ -168,6 +169,24 @@ def _tasks_bind(generator: Generator, servers: int | None) -> Problem:
     return make_problem(draft.capacity_kr, draft.demand_ir, tasks_i=tasks_i)
 
 
+def _tasks_as_many_as_bought(generator: Generator, servers: int | None) -> Problem:
+    """Limits that do not bind and have no room either: what the market gives, to some tenants or to all.
+
+    Now and then tenants are equal, or one resource is the bottleneck, and other mechanisms would give the same.
+    """
+    draft = _draw(generator, servers)
+    problem = make_problem(draft.capacity_kr, draft.demand_ir)
+    if generator.random() < 0.3:
+        problem = replace(problem, demand_ir=problem.demand_ir[[0] * draft.tenants])
+    elif generator.random() < 0.4:
+        problem = with_bottleneck(problem)
+    bought_i = compute_allocation(problem, "ceei" if draft.servers == 1 else "alpha-pf-vds").totals_i
+    tasks_i = np.where(generator.random(draft.tenants) < 0.6, bought_i, np.inf)
+    tenant = generator.integers(draft.tenants)
+    tasks_i[tenant] = bought_i[tenant]
+    return replace(problem, tasks_i=tasks_i)
+
+
 def _thousand_equal_tenants(generator: Generator, servers: int | None) -> Problem:
     """A thousand copies of one tenant and two others."""
     draft = _draw(generator, servers, tenants=3)
@@ -231,6 +250,7 @@ _KINDS: tuple[tuple[str, _Draw, frozenset[Option]], ...] = (
     ("nobody-eligible", _nobody_eligible, frozenset({Option.ELIGIBLE})),
     ("tasks-all-fit", _tasks_all_fit, frozenset({Option.TASKS})),
     ("tasks-bind", _tasks_bind, frozenset({Option.TASKS})),
+    ("tasks-as-many-as-bought", _tasks_as_many_as_bought, frozenset({Option.TASKS})),
     ("thousand-equal-tenants", _thousand_equal_tenants, frozenset()),
     ("magnitudes", _magnitudes, frozenset()),
     ("non-divisible", _non_divisible_servers, frozenset({Option.DIVISIBLE})),

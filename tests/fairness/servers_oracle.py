@@ -45,11 +45,15 @@ def compute_best_gain(problem: Problem, tasks_ik: FloatArray) -> float:
         gain = 0.0
         for entry in np.flatnonzero(usable_ik[tenant]).tolist():
             keeps_i = (share_ik[:, entry] <= share_ik[tenant, entry] * (1 + SAME)) & usable_ik[:, entry]
-            least_i = np.where(keeps_i, part_ik[:, entry] * (1 - 1e-9), 0.0)
-            objective = np.zeros(totals_i.size)
-            objective[tenant] = 1.0
-            best_i = maximize(objective, list_capacity_rows(problem, alone_ik, entry), least=least_i)
-            gain += (best_i[tenant] - part_ik[tenant, entry]) * alone_ik[tenant, entry]
+            least_i = np.where(keeps_i, part_ik[:, entry], 0.0)
+            least_i[tenant] = 0.0
+            # One unknown: the program's answer is what the tightest row leaves, exactly, however little it needs of it.
+            most = min(
+                (bound - coefficients_i @ least_i) / coefficients_i[tenant]
+                for coefficients_i, bound in list_capacity_rows(problem, alone_ik, entry)
+                if coefficients_i[tenant] > 0
+            )
+            gain += max(most - part_ik[tenant, entry], 0.0) * alone_ik[tenant, entry]
         gain = min(gain, problem.tasks_i[tenant] - totals_i[tenant])
         worst = max(worst, gain / totals_i[tenant])
     return worst

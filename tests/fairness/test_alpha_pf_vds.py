@@ -10,14 +10,24 @@ from fairbind.fairness.alpha_pf_vds import ALPHA_PF_VDS, find_guess
 from fairbind.fairness.instance import Instance, reduce_problem
 from fairbind.fairness.interior import find_equilibrium
 from fairbind.fairness.market import Market, compute_costs, make_market
-from fairbind.fairness.polishing import Guess, compute_mismatch, find_polished, make_guess, make_plain, polish
+from fairbind.fairness.polishing import (
+    Guess,
+    compute_mismatch,
+    find_polished,
+    find_rough,
+    make_guess,
+    make_plain,
+    polish,
+)
 from fairbind.fairness.problem import FloatArray, Problem, make_problem
 from fairbind.fairness.responding import Responses
 from fairbind.fairness.solve import compute_allocation
 from fairbind.model.errors import InvalidProblemError, SolverError
+from fairbind.model.policy import LEAST_ALPHA
 from fairness.eisenberg_gale import compute_eisenberg_gale_totals
 from fairness.families import FAMILIES, Family, families_for
 from fairness.servers_oracle import compute_best_slope
+from perf.exact_problems import Case, make_case_problem
 
 FAMILIES_TAKEN = [family for family in families_for(ALPHA_PF_VDS.options) if "thousand" not in family.name]
 # Figure 1 of the paper, with the fourth demand of its second example.
@@ -32,7 +42,7 @@ def make_market_of(problem: Problem, alpha: float) -> Market:
     return make_market(instance, instance.alpha_k)
 
 
-@pytest.mark.parametrize("alpha", [0.5, 1.0, 2.0, 6.0])
+@pytest.mark.parametrize("alpha", [LEAST_ALPHA, 0.5, 1.0, 2.0, 6.0])
 @pytest.mark.parametrize("family", FAMILIES_TAKEN, ids=lambda family: family.name)
 def test_inequality_16_holds_against_a_linear_program(family: Family, alpha: float) -> None:
     """Also where finite tasks hold the sums of servers together: each server alone has nothing better to do."""
@@ -101,10 +111,15 @@ def test_two_is_the_exponent_of_who_names_none() -> None:
     np.testing.assert_array_equal(left.tasks_ik, right.tasks_ik)
 
 
-@pytest.mark.parametrize("alpha", [0.0, -1.0, np.inf, np.nan])
+@pytest.mark.parametrize("alpha", [0.0, -1.0, 0.01, 0.19, np.inf, np.nan])
 def test_other_exponents_are_refused(alpha: float) -> None:
-    with pytest.raises(InvalidProblemError, match="alpha"):
+    with pytest.raises(InvalidProblemError, match=r"^alpha: .*: must be a number from 0\.2 on$"):
         compute_allocation(FIGURE, "alpha-pf-vds", alpha=alpha)
+
+
+def test_other_exponents_of_servers_are_refused() -> None:
+    with pytest.raises(InvalidProblemError, match=r"^servers\[1\]\.alpha: 0\.19: must be a number from 0\.2 on$"):
+        compute_allocation(replace(FIGURE, alpha_k=np.array([np.nan, 0.19])), "alpha-pf-vds")
 
 
 def test_many_tenants_are_quickly_exact() -> None:
@@ -115,8 +130,61 @@ def test_many_tenants_are_quickly_exact() -> None:
     assert certificate["largestGap"] < 1e-9
 
 
+def make_mixed(seed: int, tenants: int) -> Problem:
+    """Weights, finite tasks and eligibility; many servers in ten shapes, of which several have the same proportions.
+
+    There a tenant's tasks can sit on one or the other without any difference, and a class can be a ten-thousandth.
+    """
+    generator = np.random.default_rng([seed, 45])
+    shapes = np.array([[2.0, 2.0], [2.0, 1.0], [2.0, 3.0], [4.0, 4.0], [1.0, 1.0], [4.0, 2.0], [2.0, 0.1], [2.0, 4.0]])
+    count_k = np.array([7000.0, 4000.0, 1000.0, 800.0, 100.0, 50.0, 5.0, 1.0])
+    capacity_kr = np.column_stack([shapes, generator.uniform(1, 4, 8)])
+    average_r = count_k @ capacity_kr / count_k.sum()
+    demand_ir = average_r * np.exp(generator.uniform(np.log(1 / 300), np.log(1 / 3), (tenants, 3)))
+    equal_part_i = (count_k @ capacity_kr / demand_ir).min(axis=1) / tenants
+    eligible_ik = generator.random((tenants, 8)) < 0.8
+    eligible_ik[np.arange(tenants), generator.integers(0, 8, tenants)] = True
+    return make_problem(
+        capacity_kr,
+        demand_ir,
+        count_k=count_k,
+        weight_i=generator.choice([1.0, 2.0, 3.0, 4.0], tenants),
+        tasks_i=np.where(generator.random(tenants) < 0.5, np.inf, equal_part_i * generator.uniform(0.2, 3, tenants)),
+        eligible_ik=eligible_ik,
+    )
+
+
+@pytest.mark.parametrize("alpha", [LEAST_ALPHA, 0.5, 1.0, 2.0, 5.0])
+@pytest.mark.parametrize(("seed", "tenants"), [(0, 60), (1, 200), (2, 500)])
+def test_large_mixed_problems_are_exact(seed: int, tenants: int, alpha: float) -> None:
+    problem = make_mixed(seed, tenants)
+    allocation = compute_allocation(problem, "alpha-pf-vds", alpha=alpha)
+    assert allocation.certificate["largestMismatch"] < 1e-9
+    assert allocation.certificate["largestGap"] < 1e-9
+    assert (allocation.totals_i >= problem.tasks_i * (1 - 1e-9)).sum() > tenants / 10
+    if tenants < 100:
+        assert compute_best_slope(problem, allocation.tasks_ik, np.full(8, alpha)) < 1e-7
+
+
+def test_a_large_mixed_problem_with_an_exponent_for_each_server() -> None:
+    problem = make_mixed(3, 150)
+    alpha_k = np.array([0.5, 1.0, 2.0, 5.0, np.nan, 3.0, 1.5, 0.8])
+    divisible_k = np.arange(8) != 4
+    allocation = compute_allocation(replace(problem, alpha_k=alpha_k, divisible_k=divisible_k), "alpha-pf-vds")
+    assert allocation.certificate["largestMismatch"] < 1e-9
+
+
+@pytest.mark.parametrize("alpha", [1.0, 2.0])
+def test_a_market_with_finite_tasks_is_balanced_to_rounding(alpha: float) -> None:
+    """Somebody who has all its tasks can hardly change their sum; what it still can must not drown in rounding."""
+    problem = make_case_problem(Case("", "alpha-pf-vds", 200, servers="google", is_mixed=True))
+    equilibrium = find_equilibrium(make_market_of(problem, alpha))
+    assert equilibrium.gap < 1e-13
+    assert equilibrium.steps < 60
+
+
 HARD = ("plain", 6, 5.0)
-"""A problem on which the interior-point method for the whole market loses its way."""
+"""A problem on which long steps of the interior-point method lose their way."""
 
 
 def make_hard() -> Market:
@@ -124,11 +192,16 @@ def make_hard() -> Market:
     return make_market_of(FAMILIES[family].make(np.random.default_rng(seed)), alpha)
 
 
-def test_servers_that_answer_in_turn_find_what_the_whole_market_does_not() -> None:
+def test_short_steps_find_what_long_ones_do_not() -> None:
     market = make_hard()
-    assert find_polished(market)[1] > 1e-3
+    assert polish(market, find_rough(market))[1] > 1e-3
+    assert polish(market, find_rough(market, centring=0.7))[1] < 1e-12
+
+
+def test_servers_that_answer_in_turn_find_the_same() -> None:
+    market = make_hard()
     guess, mismatch = find_guess(market)
-    assert mismatch < 1e-9
+    assert mismatch < 1e-12
     responses = Responses(market)
     responses.run(60)
     np.testing.assert_allclose(market.get_totals(responses.part_ki), market.get_totals(guess.part_ki), rtol=1e-6)
@@ -210,8 +283,54 @@ def test_prices_without_need_are_refused() -> None:
     instance = reduce_problem(make_problem([[10.0]], [[1.0], [1.5]]), alpha=2.0)
     tasks_ik = np.array([[0.25], [0.25 / 1.5]]) * 10 * instance.demand_ir[0, 0] / 0.1
     tasks_ik *= 0.25 / (tasks_ik[0, 0] * instance.demand_ir[0, 0])
-    with pytest.raises(SolverError, match=r"could do better by 0\.5"):
+    with pytest.raises(SolverError, match=r"0\.5 of what costs something is left over"):
         ALPHA_PF_VDS.certify(instance, Solution(tasks_ik, {"price_kr": np.array([[2.0]])}))
+
+
+@pytest.mark.parametrize("alpha", [0.5, 2.0, 100.0, 1e4, 1e6])
+@pytest.mark.parametrize("factor", [0.5, 0.99, 1 - 1e-5])
+def test_fewer_tasks_at_higher_prices_are_refused(factor: float, alpha: float) -> None:
+    """Everybody still pays what a place is worth; no exponent is large enough for servers to be left half empty."""
+    instance = reduce_problem(FIGURE, alpha=alpha)
+    solution = ALPHA_PF_VDS.solve(instance)
+    ALPHA_PF_VDS.certify(instance, solution)
+    price_kr: FloatArray = solution.evidence["price_kr"] / factor
+    less = replace(solution, tasks_ik=solution.tasks_ik * factor, evidence={"price_kr": price_kr})
+    with pytest.raises(SolverError, match="of what costs something is left over"):
+        ALPHA_PF_VDS.certify(instance, less)
+
+
+def test_a_step_that_leads_to_no_numbers_is_silent() -> None:
+    """Warnings are errors in tests. Someone has 1000 times the weight for a few tasks; one class is next to all."""
+    problem = make_problem(
+        [[3.0, 0.35882226806801554], [2.0, 3.0], [3.0, 1.0], [1.0, 1.0]],
+        [[1.0, 0.0], [0.0, 0.6936477254085475], [2.0, 2.0], [2.0, 1.0]],
+        count_k=[1, 1, 1e20, 1e3],
+        weight_i=[1, 1000, 1, 0.001],
+        tasks_i=[np.inf, 3, np.inf, np.inf],
+    )
+    market = make_market_of(problem, 2.0)
+    _, mismatch = find_polished(market)
+    assert not np.isnan(mismatch)
+
+
+def test_no_numbers_are_the_worst_mismatch() -> None:
+    market = make_market_of(FIGURE, 2.0)
+    guess, mismatch = find_guess(market)
+    assert mismatch < 1e-12
+    price_kr = guess.price_kr.copy()
+    price_kr[0, 0] = np.nan
+    assert compute_mismatch(market, replace(guess, price_kr=price_kr)) == np.inf
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0, 2.0, 6.0])
+def test_limits_without_room_and_without_need_are_met_to_rounding(alpha: float) -> None:
+    """What a tenant may have at most is just what it would buy: relief and room are both 0."""
+    for problem in (make_problem([[2.0]], [[1.0], [1.0]], tasks_i=[1.0, np.inf]), FIGURE):
+        totals_i = compute_allocation(problem, "alpha-pf-vds", alpha=alpha).totals_i
+        limited = replace(problem, tasks_i=np.where(np.arange(totals_i.size) % 2 == 0, totals_i, np.inf))
+        allocation = compute_allocation(limited, "alpha-pf-vds", alpha=alpha)
+        np.testing.assert_allclose(allocation.totals_i, totals_i, rtol=1e-9)
 
 
 def test_nobody_may_be_left_with_nothing() -> None:

@@ -59,6 +59,22 @@ def test_who_has_all_its_tasks_keeps_the_rest_of_its_budget() -> None:
     assert 0.5 * cost_per_task < 1 / 3 - 0.01
 
 
+@pytest.mark.parametrize("change", [0.0, 1e-12, 1e-10, 1e-9, 1e-8, 1e-7, 1e-5, -1e-12, -1e-9, -1e-8, -1e-7, -1e-5])
+def test_tasks_may_be_just_what_the_budget_buys(change: float) -> None:
+    """Whether the limit or the budget is what holds the first tenant is open, or as good as open."""
+    limit = 1 + change
+    totals_i = compute_allocation(make_problem([[2]], [[1], [1]], tasks_i=[limit, np.inf]), "ceei").totals_i
+    expected = min(1.0, limit)
+    np.testing.assert_allclose(totals_i, [expected, 2 - expected], rtol=1e-9)
+
+
+@pytest.mark.parametrize("tenants", [2, 3, 7, 50])
+def test_equal_tenants_one_of_which_has_just_its_part(tenants: int) -> None:
+    tasks_i = np.where(np.arange(tenants) == 0, 10 / tenants, np.inf)
+    totals_i = compute_allocation(make_problem([[10, 10]], [[1, 0.3]] * tenants, tasks_i=tasks_i), "ceei").totals_i
+    np.testing.assert_allclose(totals_i, np.full(tenants, 10 / tenants), rtol=1e-12)
+
+
 def test_a_resource_that_is_left_over_costs_nothing() -> None:
     assert compute_allocation(MIXED, "ceei").certificate["prices"][2] == 0.0
 

@@ -77,6 +77,22 @@ def test_alpha_is_that_of_the_call_where_a_server_has_none() -> None:
     assert reduce_problem(problem).alpha_k.tolist() == [3, DEFAULT_ALPHA, 5]
 
 
+def test_resources_are_in_the_order_of_their_names_if_that_is_asked_for() -> None:
+    problem = make_problem(
+        [[4, 0, 6]],
+        [[2, 0, 1], [1, 0, 3]],
+        resource_weight_ir=[[1, 1, 2], [1, 1, 4]],
+        resources=["memory", "gpu", "cpu"],
+    )
+    sorted_so = reduce_problem(problem, sorts_resources=True)
+    as_listed = reduce_problem(problem)
+    assert sorted_so.resource_weight_ir.tolist() == [[2, 1], [4, 1]]
+    assert as_listed.resource_weight_ir.tolist() == [[1, 2], [1, 4]]
+    for array in ("capacity_kr", "demand_ir"):
+        np.testing.assert_array_equal(getattr(sorted_so, array), getattr(as_listed, array)[:, ::-1])
+    np.testing.assert_allclose(sorted_so.demand_ir, [[1 / 6, 1 / 2], [1 / 2, 1 / 4]])
+
+
 def test_who_can_run_nothing_is_left_out() -> None:
     problem = make_problem(
         [[4, 8, 0], [4, 0, 0]],

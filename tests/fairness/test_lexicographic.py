@@ -139,7 +139,7 @@ def test_resource_weights_change_the_share() -> None:
 
 
 def test_task_shares_count_servers_that_a_tenant_may_not_use() -> None:
-    """The counterexample to the sharing incentive: 100.1 tasks alone, but only the second server is allowed."""
+    """The counterexample to the sharing incentive: 1.1 and 11 tasks alone, but only the second server is allowed."""
     problem = make_problem([[0.1, 100.0], [1.0, 1.0]], [[1.0, 0.01], [0.01, 1.0]], eligible_ik=[[0, 1], [0, 1]])
     totals_i = compute_allocation(problem, "tsf").totals_i
     alone_i = compute_tasks_alone(problem).sum(axis=1)
@@ -248,6 +248,14 @@ def test_mending_does_not_fill_what_only_rounding_prices() -> None:
     instance = reduce_problem(make_problem([[4.0, 8]], [[1, 1]]))
     tasks_ik = np.array([[4.0]])
     mended_ik = mend_rounding(instance, tasks_ik, np.array([4.0]), np.array([[True, True]]))
+    np.testing.assert_array_equal(mended_ik, tasks_ik)
+
+
+def test_totals_of_nothing_are_left_as_they_are() -> None:
+    """A level that came out as 0 is not divided by: the certificate decides about what there is."""
+    instance = reduce_problem(make_problem([[10.0, 10.0]], [[1.0, 2.0]]))
+    tasks_ik = np.array([[4.0]])
+    mended_ik = mend_rounding(instance, tasks_ik, np.array([0.0]), np.array([[True, True]]))
     np.testing.assert_array_equal(mended_ik, tasks_ik)
 
 

@@ -55,3 +55,16 @@ def test_giving_nothing_is_refused(mechanism: str, family: str) -> None:
     instance, solution = solve(mechanism, family, 0)
     with pytest.raises(SolverError):
         MECHANISMS[mechanism].certify(instance, replace(solution, tasks_ik=np.zeros(solution.tasks_ik.shape)))
+
+
+PRICED = {"alpha-pf-vds": "price_kr", "ceei": "price_r"}
+
+
+@pytest.mark.parametrize(("mechanism", "family"), [case.values for case in list_cases() if case.values[0] in PRICED])
+def test_a_hundredth_less_at_higher_prices_is_refused(mechanism: str, family: str) -> None:
+    """Everybody spends what it spent; only what is left over at a price says that something is wrong."""
+    instance, solution = solve(mechanism, family, 0)
+    name = PRICED[mechanism]
+    less = replace(solution, tasks_ik=solution.tasks_ik * 0.99, evidence={name: solution.evidence[name] / 0.99})
+    with pytest.raises(SolverError):
+        MECHANISMS[mechanism].certify(instance, less)

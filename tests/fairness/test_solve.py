@@ -10,12 +10,13 @@ import pytest
 
 from fairbind.fairness import solve
 from fairbind.fairness.allocation import Solution
-from fairbind.fairness.instance import Instance
+from fairbind.fairness.instance import Instance, reduce_problem
 from fairbind.fairness.mechanism import Mechanism
 from fairbind.fairness.problem import Problem, make_problem
 from fairbind.fairness.registry import MECHANISMS
 from fairbind.fairness.rising import run
 from fairbind.fairness.solve import compute_allocation
+from fairbind.fairness.traces import drop_traces
 from fairbind.fairness.warm import WarmStart
 from fairbind.model.errors import InvalidProblemError, SolverError
 
@@ -117,6 +118,78 @@ def test_an_answer_that_does_not_fit_the_problem_never_comes_out(monkeypatch: py
 
     put_in_registry(replace(MECHANISMS["drf"], solve=solve_too_much, certify=believe), monkeypatch)
     with pytest.raises(SolverError, match="exceeds"):
+        compute_allocation(make_problem(**PLAIN), "drf")
+
+
+def put_trace(instance: Instance) -> Solution:
+    """The answer of drfh, and nearly nothing where the first tenant runs nothing."""
+    solution = MECHANISMS["drfh"].solve(instance)
+    tasks_ik = solution.tasks_ik.copy()
+    assert tasks_ik[0, 1] == 0
+    tasks_ik[0, 1] = 1e-12
+    return replace(solution, tasks_ik=tasks_ik)
+
+
+APART: dict[str, Any] = {"capacity_kr": [[2, 12], [12, 2]], "demand_ir": [[0.2, 1], [1, 0.2]]}
+
+
+def test_traces_are_dropped_before_the_answer_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    proved: list[list[list[float]]] = []
+
+    def certify(instance: Instance, solution: Solution) -> Mapping[str, Any]:
+        proved.append(solution.tasks_ik.tolist())
+        return MECHANISMS["drfh"].certify(instance, solution)
+
+    put_in_registry(replace(MECHANISMS["drfh"], solve=put_trace, resolve=None, certify=certify), monkeypatch)
+    tasks_ik = compute_allocation(make_problem(**APART), "drfh").tasks_ik
+    assert tasks_ik[0, 1] == 0
+    assert proved == [tasks_ik.tolist()]
+
+
+def test_traces_that_an_answer_needs_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    def certify(_: Instance, solution: Solution) -> Mapping[str, Any]:
+        if solution.tasks_ik[0, 1] == 0:
+            raise SolverError("not so")
+        return {}
+
+    put_in_registry(replace(MECHANISMS["drfh"], solve=put_trace, resolve=None, certify=certify), monkeypatch)
+    assert compute_allocation(make_problem(**APART), "drfh").tasks_ik[0, 1] == 1e-12
+
+
+@pytest.mark.parametrize("mechanism", ["drfh", "tsf"])
+def test_what_a_trace_was_goes_where_the_tenant_runs(mechanism: str) -> None:
+    """HiGHS leaves 2e-11 of the first server to a tenant that runs on the second; the total must not lose it."""
+    problem = make_problem(
+        [[9, 18], [4, 30]], [[1, 4], [3, 1]], count_k=[1, 3], weight_i=[1, 2], eligible_ik=[[1, 1], [1, 0]]
+    )
+    tasks_ik = compute_allocation(problem, mechanism).tasks_ik
+    assert tasks_ik[0, 0] == 0
+    np.testing.assert_allclose(tasks_ik, [[0, 12], [3, 0]], rtol=1e-14)
+
+
+def test_what_is_little_for_the_tenant_alone_or_the_server_alone_is_no_trace() -> None:
+    instance = reduce_problem(make_problem([[1e-12], [1.0]], [[1]]))
+    all_of_a_small_server = np.array([[0.999e-12, 1]])
+    assert drop_traces(instance, all_of_a_small_server) is all_of_a_small_server
+    all_of_a_small_tenant = np.array([[0, 1e-12]])
+    assert drop_traces(instance, all_of_a_small_tenant) is all_of_a_small_tenant
+    assert drop_traces(instance, np.array([[1e-22, 1]])).tolist() == [[0, 1]]
+
+
+@pytest.mark.parametrize("mechanism", ["drfh", "tsf"])
+def test_an_answer_that_cannot_be_found_names_the_mechanism(mechanism: str) -> None:
+    """A server of 1e12 others is too much for a linear program; its solver does not know who called it."""
+    problem = make_problem([[4.0, 16.0], [4e12, 16e12]], [[1, 2], [1, 8], [1, 1]], eligible_ik=[[1, 0], [1, 1], [1, 1]])
+    with pytest.raises(SolverError, match=f"^{mechanism}: the linear program is "):
+        compute_allocation(problem, mechanism)
+
+
+def test_a_mechanism_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(instance: Instance) -> Solution:
+        raise SolverError(f"drf: nothing for {instance.weight_i.size}")
+
+    put_in_registry(replace(MECHANISMS["drf"], solve=refuse), monkeypatch)
+    with pytest.raises(SolverError, match=r"^drf: nothing for 2$"):
         compute_allocation(make_problem(**PLAIN), "drf")
 
 

@@ -17,6 +17,7 @@ from local.waiting import is_alive, wait_for
 from localplane import detached
 from localplane import plane as module
 from localplane.client import ApiClient, ApiError
+from localplane.folders import PlaneFolder
 from localplane.plane import ControlPlane, PlaneError
 from localplane.ports import find_free_ports
 from localplane.tools import TOOLS, Tools
@@ -48,7 +49,7 @@ def test_a_path_with_blanks_and_a_port_that_somebody_took(tools: Tools, tmp_path
     assert list(folder.glob("etcd")) == []
 
 
-def test_two_planes_know_nothing_of_each_other(tools: Tools) -> None:
+def test_two_planes_know_nothing_of_each_other_and_leave_nothing(tools: Tools) -> None:
     with ControlPlane(tools) as one, ControlPlane(tools) as other:
         one.add_nodes(2)
         one.wait_nodes_ready()
@@ -60,6 +61,14 @@ def test_two_planes_know_nothing_of_each_other(tools: Tools) -> None:
             client.server = other.server
             with pytest.raises(Exception, match="CERTIFICATE_VERIFY_FAILED"):
                 client.get("/readyz")
+
+        pids, folder = one.running(), one.directory
+        assert set(pids) == {"etcd", "kube-apiserver", "kube-controller-manager", "kwok"}
+        one.stop()
+        one.stop()  # once more does no harm
+        assert not any(is_alive(pid) for pid in pids.values())
+        assert not folder.exists()
+        assert other.client.get("/readyz") == "ok"
 
 
 PARENT = """
@@ -74,7 +83,8 @@ PARENT = """
 """
 
 
-def test_components_die_when_the_parent_is_killed(tools: Tools) -> None:
+@pytest.mark.usefixtures("tools")
+def test_components_die_when_the_parent_is_killed() -> None:
     program = textwrap.dedent(PARENT.format(source=str(SOURCE)))
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
@@ -85,20 +95,8 @@ def test_components_die_when_the_parent_is_killed(tools: Tools) -> None:
     wait_for(lambda: not any(is_alive(int(pid)) for pid in pids), "the components to die")
 
     os.utime(folder, (0, 0))  # long ago: the next plane clears it away
-    with ControlPlane(tools):
-        assert not Path(folder).exists()
-
-
-def test_stop_leaves_nothing(tools: Tools) -> None:
-    plane = ControlPlane(tools)
-    plane.start()
-    pids, folder = plane.running(), plane.directory
-    assert set(pids) == {"etcd", "kube-apiserver", "kube-controller-manager", "kwok"}
-    plane.stop()
-    plane.stop()  # once more does no harm
-
-    assert not any(is_alive(pid) for pid in pids.values())
-    assert not folder.exists()
+    PlaneFolder.make(None).remove(keep_logs=False)
+    assert not Path(folder).exists()
 
 
 def test_parts_can_be_broken_and_mended(tools: Tools) -> None:

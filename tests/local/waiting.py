@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from e2e import waiting
+from e2e.waiting import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def wait_for(condition: Callable[[], object], what: str, timeout: float = 60.0) -> None:
-    """Wait until the condition is true; fail with what was waited for."""
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {timeout:.0f} s for {what}"
-        time.sleep(0.05)
+def wait_for(condition: Callable[[], object], what: str, timeout: float = PATIENCE_SECONDS) -> None:
+    """Wait as the tests on a control plane do, but look more often: these conditions cost nothing."""
+    waiting.wait_for(condition, timeout, what, pause=0.05)
 
 
 def is_alive(pid: int) -> bool:

@@ -19,6 +19,9 @@ PAGE = FOLDER / "exact.md"
 PICTURE = FOLDER / "exact.svg"
 TEMPLATE = Path(__file__).with_name("exact.template")
 
+COARSE_SECONDS = 0.2
+"""Some kernels count processor time in steps of several milliseconds: where less was used, the clock is more exact."""
+
 # (mechanisms, tenants, servers, classes, resources, seconds): all of issue size; the last is what is wanted.
 GOALS = (
     (("drfh", "tsf"), 1000, "google", 10, 2, 1.0),
@@ -111,7 +114,7 @@ def find_goals(results: Results) -> Iterator[tuple[str, str, bool]]:
     for case in _find(results, "changes"):
         if case["mechanism"] in mechanisms and "again_seconds" in case:
             what = f"{case['mechanism']}, {describe_size(case)}, {case['change']} changed: {factor:g} x faster"
-            ratio = min(case["seconds"]) / min(case["again_seconds"])
+            ratio = compute_gain(case)
             yield what, f"{ratio:.1f} x", ratio >= factor
     for start in results["start"]:
         seconds = min(start["seconds"])
@@ -159,8 +162,8 @@ def render_changes(results: Results) -> str:
             describe_size(case),
             case["change"],
             describe_seconds(case),
-            f"{min(case['again_seconds']):.3g} s" if "again_seconds" in case else "",
-            f"{min(case['seconds']) / min(case['again_seconds']):.1f}" if "again_seconds" in case else "",
+            _format_seconds(min(_choose_clock(case, "again_"), default=None)),
+            f"{compute_gain(case):.1f}" if "again_seconds" in case else "",
         ]
         for case in _find(results, "changes")
     ]
@@ -202,7 +205,7 @@ def draw_growth(results: Results, path: Path) -> None:
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     with mpl.rc_context({"svg.hashsalt": "fairbind", "svg.fonttype": "none", "font.size": 9}):
-        figure = Figure(figsize=(10.0, 9.0), layout="constrained")
+        figure = Figure(figsize=(13.0, 9.0), layout="constrained")
         grid: Any = figure.subplots(3, 2)
         panels: list[Axes] = list(grid.flat)
         for panel, (group, size, title) in zip(panels, PANELS, strict=False):
@@ -224,7 +227,7 @@ def _draw_panel(panel: Axes, lines: Mapping[tuple[str, str], Sequence[tuple[int,
     panel.minorticks_off()
     panel.grid(visible=True, linewidth=0.3)
     if lines:
-        panel.legend(fontsize=7, frameon=False, handlelength=3.5)
+        panel.legend(fontsize=7, frameon=False, handlelength=3.5, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 def _find_lines(
@@ -246,8 +249,20 @@ def _find(results: Results, group: str, **wanted: object) -> Iterator[Outcome]:
 
 def compute_seconds(case: Outcome) -> float:
     """Return the best run, without the first one (it imports) if there are others; infinite if none ended."""
-    seconds = case.get("seconds", [])
+    seconds = _choose_clock(case, "")
     return min(seconds[1:] or seconds, default=math.inf)
+
+
+def compute_gain(case: Outcome) -> float:
+    """Return how many times faster the problem was solved again after a change than from scratch."""
+    return min(_choose_clock(case, "")) / min(_choose_clock(case, "again_"))
+
+
+def _choose_clock(case: Outcome, kind: str) -> list[float]:
+    """Return the runs' processor times, or what the clock showed where that is little."""
+    used = case.get(f"{kind}seconds", [])
+    clock = case.get(f"{kind}wall_seconds", used)
+    return [passed if seconds < COARSE_SECONDS else seconds for seconds, passed in zip(used, clock, strict=True)]
 
 
 def describe_seconds(case: Outcome) -> str:

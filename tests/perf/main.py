@@ -53,6 +53,7 @@ class Plan:
     """What is run. nodes: sizes, one control plane each; in_flight: of the bare binder.
 
     arrival_rate: pods a second; with it, only arrivals are measured, in all rounds, for everybody at this rate.
+    arrival_pods: at most so many arrive. cycle_servers: sizes of the pure cycle.
     """
 
     nodes: tuple[int, ...] = (1000, 5000)
@@ -63,9 +64,19 @@ class Plan:
     idle_seconds: float = 30.0
     settle_seconds: float = 60.0
     arrival_rate: float | None = None
+    arrival_pods: int | None = None
+    cycle_servers: tuple[int, ...] = ()
 
 
-SMALL = Plan(nodes=(200,), pods=500, rounds=1, idle_seconds=3.0, settle_seconds=3.0)
+SMALL = Plan(
+    nodes=(200,),
+    pods=500,
+    rounds=1,
+    idle_seconds=2.0,
+    settle_seconds=2.0,
+    arrival_pods=100,
+    cycle_servers=(10, 20),  # of all that is run here, large ones would take most of the processor's time
+)
 
 
 @dataclass(slots=True)
@@ -143,7 +154,7 @@ def run(plan: Plan, date: str, output: Path) -> dict[str, Any]:
 
 def measure_cycle(plan: Plan) -> dict[str, Any]:
     """Measure the pure cycle of the default policy, without any API, by the program beside this one."""
-    sizes = [str(size) for size in sorted({100, *plan.nodes})]
+    sizes = [str(size) for size in plan.cycle_servers or sorted({100, *plan.nodes})]
     extra = ["--policies", DEFAULT_POLICY, "--servers", *sizes, "--repeats", str(plan.rounds)]
     say("the pure cycle, without an API")
     with tempfile.TemporaryDirectory() as folder:
@@ -236,7 +247,7 @@ async def _measure_arrivals(
     async with removing_pods(cluster, None if isinstance(contender, BareBinder) else contender, run_name):
         if not isinstance(contender, BareBinder):
             await contender.start()
-        arrivals = await run_arrivals(cluster, contender, run_name, rate, plan.pods)
+        arrivals = await run_arrivals(cluster, contender, run_name, rate, plan.arrival_pods or plan.pods)
     (figures.arrival_limits if is_limit else figures.arrivals).append(arrivals)
     reached = (
         f"arriving at {arrivals.reached_rate:.0f}/s, p50 {arrivals.p50_seconds:.2f}, p99 {arrivals.p99_seconds:.2f} s"

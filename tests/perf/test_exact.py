@@ -13,7 +13,17 @@ from fairbind.fairness.registry import MECHANISMS
 from fairbind.fairness.solve import compute_allocation
 from perf.exact import make_plan, run_case
 from perf.exact_problems import GOOGLE_SERVERS, TEXTBOOK, Case, change_problem, make_case_problem
-from perf.exact_report import GOALS, PAGE, PICTURE, RESULTS, draw_growth, find_goals, render_page, render_tables
+from perf.exact_report import (
+    GOALS,
+    PAGE,
+    PICTURE,
+    RESULTS,
+    compute_seconds,
+    draw_growth,
+    find_goals,
+    render_page,
+    render_tables,
+)
 from perf.exact_textbook import NoProgramError, solve_textbook
 
 TEXTBOOK_CASES = (
@@ -162,3 +172,8 @@ def test_published_page_is_made_from_the_published_results(published: Any) -> No
     results = json.loads(published.read_text(encoding="utf-8"))
     assert PAGE.read_text(encoding="utf-8") == render_page(results, published.name)
     assert PICTURE.exists()
+
+
+def test_short_runs_count_by_the_clock_and_long_ones_by_processor_time() -> None:
+    assert compute_seconds({"seconds": [0.0, 0.0, 0.004], "wall_seconds": [0.1, 0.003, 0.002]}) == 0.002
+    assert compute_seconds({"seconds": [1.0, 1.5], "wall_seconds": [0.5, 9.0]}) == 1.5

@@ -10,6 +10,7 @@ import pytest
 
 from fairbind.fairness.registry import MECHANISMS
 from fairbind.model import Holding, PolicySettings, Snapshot, Tenant
+from fairbind.model.errors import InvalidProblemError
 from fairbind.scheduling import POLICIES
 from fairbind.scheduling.exact import ExactProblem, ExactShares, make_exact_problem, solve_exactly
 from scheduling.worlds import apply_report, build_class, build_placement, build_servers, build_snapshot, decide, weigh
@@ -189,6 +190,18 @@ def test_expected_tenants_leave_room_and_are_never_fewer_than_there_are() -> Non
     assert pose(snapshot, "drf", expected_tenants=9).problem.expected_tenants is None
 
 
+def test_expected_tenants_need_equal_weights() -> None:
+    """Those of tenants who have not come are not known; as the page on policies says, there is no answer then."""
+    snapshot = build_paper()
+    heavier = replace(snapshot, tenants=(weigh("a", 2), weigh("b", 1)))
+
+    with pytest.raises(InvalidProblemError, match=r"^expectedTenants: 3: where weights differ"):
+        solve(heavier, "dynamic-drf", expected_tenants=3)
+    assert solve(heavier, "dynamic-drf", expected_tenants=2).fair_shares["a"] > 2 / 3
+    alike = replace(snapshot, tenants=(weigh("a", 2), weigh("b", 2)))
+    assert solve(alike, "dynamic-drf", expected_tenants=4).fair_shares == pytest.approx({"a": 1 / 3, "b": 1 / 3})
+
+
 def test_tenants_come_in_the_order_of_their_arrival() -> None:
     snapshot = build_paper()
     late = replace(snapshot, tenants=(Tenant("a", since=5.0), Tenant("b", since=4.0)))
@@ -282,7 +295,7 @@ def test_a_gpu_task_does_not_bind_its_tenants_other_tasks() -> None:
 
 
 def test_too_many_shapes_become_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairbind.scheduling.exact.MAX_PARTS", 3)
+    monkeypatch.setattr("fairbind.scheduling.demands.MAX_PARTS", 3)
     servers = build_servers({"s": (1000, 1000)})
     placement = build_placement(servers)
     classes = [build_class("a", (10, k), placement, 5) for k in range(1, 10)]

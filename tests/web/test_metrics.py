@@ -32,6 +32,7 @@ FULL_NAMES = {
     "fairbind_scheduling_cycle_duration_seconds": set(),
     "fairbind_pod_scheduling_duration_seconds": set(),
     "fairbind_bindings_total": {"result"},
+    "fairbind_rejected_pods_total": {"reason"},
     "fairbind_watch_restarts_total": {"resource", "reason"},
     "fairbind_cycle_errors_total": set(),
     "fairbind_exact_solve_duration_seconds": set(),
@@ -147,6 +148,7 @@ def test_what_happened_is_counted() -> None:
     metrics.watch_restarted("pods", "expired")
     metrics.pod_scheduled(0.2)
     metrics.pod_scheduled(-3.0)
+    metrics.pod_rejected("resources")
     metrics.cycle_finished(0.004)
     metrics.exact_solve_finished("solved", 0.02)
     assert sample(metrics, "fairbind_exact_solves_total", result="solved") == 1.0
@@ -155,6 +157,8 @@ def test_what_happened_is_counted() -> None:
     assert sample(metrics, "fairbind_bindings_total", result="bound") == 2.0
     assert sample(metrics, "fairbind_bindings_total", result="conflict") == 1.0
     assert sample(metrics, "fairbind_bindings_total", result="gone") == 0.0
+    assert sample(metrics, "fairbind_rejected_pods_total", reason="resources") == 1.0
+    assert sample(metrics, "fairbind_rejected_pods_total", reason="ports") == 0.0
     assert sample(metrics, "fairbind_cycle_errors_total") == 1.0
     assert sample(metrics, "fairbind_watch_restarts_total", resource="pods", reason="expired") == 1.0
     assert sample(metrics, "fairbind_watch_restarts_total", resource="nodes", reason="expired") == 0.0

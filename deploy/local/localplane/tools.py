@@ -13,8 +13,6 @@ import hashlib
 import os
 import platform
 import re
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,7 +25,6 @@ from localplane.toolchain import ensure_go
 
 MODULES = Path(__file__).parent.parent / "go"
 KUBERNETES_VERSION = (1, 37, 0)
-REPORT_INTERVAL_SECONDS = 20.0
 MEASURED_CORES = 2
 
 
@@ -51,7 +48,9 @@ TOOLS: Mapping[str, Tool] = {
         Tool("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", 30),
         Tool("kwok", "cluster", "sigs.k8s.io/kwok/cmd/kwok", 150),
         Tool("helm", "cluster", "helm.sh/helm/v4/cmd/helm", 40),
-        Tool("promtool", "promtool", "github.com/prometheus/prometheus/cmd/promtool", 120),
+        Tool("kind", "kind", "sigs.k8s.io/kind", 15),
+        Tool("promtool", "prometheus", "github.com/prometheus/prometheus/cmd/promtool", 120),
+        Tool("prometheus", "prometheus", "github.com/prometheus/prometheus/cmd/prometheus", 60),
     )
 }
 DEFAULT = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok", "helm")
@@ -131,7 +130,7 @@ def _lock(path: Path, report: Callable[[str], None]) -> Iterator[None]:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if time.monotonic() >= reported + REPORT_INTERVAL_SECONDS:
+                if time.monotonic() >= reported + processes.REPORT_INTERVAL_SECONDS:
                     reported = time.monotonic()
                     report(
                         f"another build fills the same cache; waiting for it, {reported - waiting_since:.0f} s so far"
@@ -154,18 +153,11 @@ def _build(go: Path, tool: Tool, folder: Path, position: str, report: Callable[[
     started = time.monotonic()
     report(line)
     settings, module = _compute_environment(go), MODULES / tool.module
-    process = processes.spawn(argv, log, environment=settings, directory=module, with_offspring=True)
-    try:
-        while process.poll() is None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=REPORT_INTERVAL_SECONDS)
-                break
-            report(f"{line}; {_describe_duration(time.monotonic() - started)} so far{_describe_downloads(log)}")
-    except BaseException:
-        os.killpg(process.pid, signal.SIGKILL)  # the compilers too
-        process.wait()
-        raise
-    if process.returncode != 0:
+
+    def say(seconds: float) -> None:
+        report(f"{line}; {_describe_duration(seconds)} so far{_describe_downloads(log)}")
+
+    if processes.run_aloud(argv, log, say, environment=settings, directory=module) != 0:
         partial.unlink(missing_ok=True)
         raise ToolError(
             explain_failure(f"building {tool.name}", log.read_text(errors="replace"), folder) + f"; see {log}"
@@ -185,12 +177,12 @@ def _compute_folder(cache: Path, module: str) -> Path:
 def _compute_flags(module: str) -> list[str]:
     """Return what decides how the programs of a module are built.
 
-    Without the version variables Kubernetes' programs call themselves v0.0.0-master; without its tag promtool consists
-    mostly of the service discoveries of clouds.
+    Without the version variables Kubernetes' programs call themselves v0.0.0-master; without their tags Prometheus'
+    consist mostly of the service discoveries of clouds.
     """
     plain = ["-trimpath", "-buildvcs=false"]
-    if module == "promtool":
-        return [*plain, "-ldflags=-s -w", "-tags=remove_all_sd"]
+    if module == "prometheus":
+        return [*plain, "-ldflags=-s -w", "-tags=remove_all_sd,enable_kubernetes_sd"]
     major, minor, _ = KUBERNETES_VERSION
     version = "v" + ".".join(str(number) for number in KUBERNETES_VERSION)
     variables = {

@@ -91,6 +91,21 @@ kubeconfig_option = click.option(
     help="Where to serve /metrics, /healthz and /readyz. Port 0 takes a free one and logs it.",
 )
 @click.option(
+    "--metrics-tls",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    envvar="FAIRBIND_METRICS_TLS",
+    show_envvar=True,
+    help="Serve them by HTTPS with tls.crt and tls.key of this folder, which are read anew when they change.",
+)
+@click.option(
+    "--metrics-authentication",
+    is_flag=True,
+    envvar="FAIRBIND_METRICS_AUTHENTICATION",
+    show_envvar=True,
+    help="Show /metrics only for a bearer token whose owner may `get` the path /metrics, as the API server says.",
+)
+@click.option(
     "--scheduler-name",
     callback=check_scheduler_name,
     envvar="FAIRBIND_SCHEDULER_NAME",
@@ -122,6 +137,8 @@ def operator(
     kubeconfig: Path | None,
     namespace: str,
     metrics_address: str,
+    metrics_tls: Path | None,
+    metrics_authentication: bool,  # noqa: FBT001 - click passes options by name
     scheduler_name: str,
     log_format: LogFormat,
     log_level: str,
@@ -137,6 +154,8 @@ def operator(
         kubeconfig=kubeconfig,
         namespace=namespace,
         metrics_address=metrics_address,
+        metrics_tls=metrics_tls,
+        metrics_authentication=metrics_authentication,
         scheduler_name=scheduler_name,
         log_format=log_format,
         log_level=log_level,
@@ -207,6 +226,9 @@ def _report_failure(error: Exception, *, shows_traceback: bool) -> int:
         return _fail(str(error), EXIT_BAD_INPUT)
     if isinstance(error, FairbindError):
         return _fail(str(error), EXIT_FAILURE)
+    if isinstance(error, OSError) and error.strerror:  # a full disk below the output, say
+        where = "" if error.filename is None else f": {error.filename}"
+        return _fail(f"{error.strerror}{where}", EXIT_FAILURE)
     hint = "" if shows_traceback else " (a bug; --debug shows where)"
     return _fail(f"{type(error).__name__}: {error}{hint}", EXIT_FAILURE)
 

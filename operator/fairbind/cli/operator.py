@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fairbind import __version__
 from fairbind.cli.logs import LogFormat, set_up_logging
@@ -16,9 +19,11 @@ from fairbind.kube.api import ApiClient
 from fairbind.kube.credentials import Credentials, load_credentials
 from fairbind.kube.elector import make_identity
 from fairbind.kube.health import Health
+from fairbind.kube.reviews import Reviews
 from fairbind.kube.service import OperatorSettings, run_operator
 from fairbind.web.metrics import Metrics
 from fairbind.web.server import Address, WebServer, parse_address
+from fairbind.web.tls import ServingCertificate
 
 SIGNAL_EXIT_BASE = 128
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -26,47 +31,84 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Pages:
+    """How metrics and probes are served. certificate: None for HTTP. is_guarded: whether readers need a token."""
+
+    address: Address
+    certificate: ServingCertificate | None
+    is_guarded: bool
+
+
 def serve(
     *,
     kubeconfig: Path | None,
     namespace: str,
     metrics_address: str,
+    metrics_tls: Path | None,
+    metrics_authentication: bool,
     scheduler_name: str,
     log_format: LogFormat,
     log_level: str,
 ) -> None:
     """Run the operator until it is asked to stop. Raises FairbindError; PermanentClusterError for bad settings."""
-    address = parse_address(metrics_address)
+    pages = _Pages(
+        address=parse_address(metrics_address),
+        certificate=None if metrics_tls is None else ServingCertificate(metrics_tls),
+        is_guarded=metrics_authentication,
+    )
     settings = OperatorSettings(namespace=namespace, scheduler_name=scheduler_name, identity=make_identity())
     set_up_logging(log_format, log_level)
     credentials = load_credentials(kubeconfig)
     with asyncio.Runner(loop_factory=_find_loop_factory()) as runner:
-        runner.run(_serve(credentials, settings, address))
+        runner.run(_serve(credentials, settings, pages))
 
 
-async def _serve(credentials: Credentials, settings: OperatorSettings, address: Address) -> None:
+async def _serve(credentials: Credentials, settings: OperatorSettings, pages: _Pages) -> None:
     stopping = StopSignals(asyncio.get_running_loop())
     stopping.install()
     metrics, health = Metrics(), Health()
-    web = WebServer(address, metrics.render, find_dead=health.find_dead, find_unready=health.find_unready)
-    bound = await web.start()
-    _log.info("fairbind %s as %s; metrics on http://%s/metrics", __version__, settings.identity, bound)
-    _log.info("cluster %s by %s", credentials.server, credentials.source)
     api = ApiClient(credentials, user_agent=f"fairbind/{__version__}")
     try:
-        await run_operator(
-            settings,
-            credentials=credentials,
-            api=api,
-            observer=metrics,
-            health=health,
-            stop=stopping.requested,
-            reinstall_signals=stopping.install,
-        )
+        async with _serving(pages, metrics, health, api) as url:
+            _log.info("fairbind %s as %s; metrics on %s/metrics", __version__, settings.identity, url)
+            _log.info("cluster %s by %s", credentials.server, credentials.source)
+            await run_operator(
+                settings,
+                credentials=credentials,
+                api=api,
+                observer=metrics,
+                health=health,
+                stop=stopping.requested,
+                reinstall_signals=stopping.install,
+            )
     finally:
-        await web.stop()
         await api.close()
     _log.info("stopped")
+
+
+@contextlib.asynccontextmanager
+async def _serving(pages: _Pages, metrics: Metrics, health: Health, api: ApiClient) -> AsyncIterator[str]:
+    """Serve metrics and probes, and give the URL below which they are."""
+    certificate = pages.certificate
+    web = WebServer(
+        pages.address,
+        metrics.render,
+        find_dead=health.find_dead,
+        find_unready=health.find_unready,
+        find_refusal=Reviews(api, "/metrics").find_refusal if pages.is_guarded else None,
+        tls=None if certificate is None else certificate.context,
+    )
+    address = await web.start()
+    if pages.is_guarded and certificate is None:
+        _log.warning("the metrics are served without TLS: tokens of their readers can be read on the way")
+    refreshing = None if certificate is None else asyncio.create_task(certificate.keep_fresh(), name="certificate")
+    try:
+        yield f"{web.scheme}://{address}"
+    finally:
+        if refreshing is not None:
+            refreshing.cancel()
+        await web.stop()
 
 
 class StopSignals:
@@ -87,7 +129,19 @@ class StopSignals:
             logging.shutdown()
             os._exit(SIGNAL_EXIT_BASE + number)
         _log.info("%s: finishing the bindings in flight", number.name)
+        self._loop.set_exception_handler(_judge_late_trouble)
         self.requested.set()
+
+
+def _judge_late_trouble(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Report what nobody caught, but not a connection that is closed while something arrives: nobody waits for that.
+
+    uvloop calls it a fatal error of the SSL protocol.
+    """
+    if "protocol" in context:
+        _log.debug("a connection at the end: %s: %r", context.get("message"), context.get("exception"))
+    else:
+        loop.default_exception_handler(context)
 
 
 def _find_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -26,9 +26,9 @@ import numpy as np
 
 from fairbind.fairness.allocation import Solution
 from fairbind.fairness.instance import Instance
-from fairbind.fairness.interior import find_equilibrium
 from fairbind.fairness.market import make_market
 from fairbind.fairness.mechanism import Mechanism, Option
+from fairbind.fairness.polishing import find_polished
 from fairbind.fairness.verify import check_feasible
 from fairbind.model.errors import SolverError
 
@@ -38,8 +38,8 @@ OPTIMALITY = 1e-8  # of a tenant's budget, or of all budgets: what may be spent 
 def solve_ceei(instance: Instance) -> Solution:
     """Return the allocation of one pool, with prices: budgets (which sum to 1) for all that there is of a resource."""
     market = make_market(instance, np.ones(1))
-    equilibrium = find_equilibrium(market)
-    return Solution(market.get_tasks(equilibrium.part_ki), {"price_r": equilibrium.price_kr[0]})
+    guess, _ = find_polished(market)
+    return Solution(market.get_tasks(guess.part_ki), {"price_r": guess.price_kr[0]})
 
 
 def certify_ceei(instance: Instance, solution: Solution) -> Mapping[str, Any]:

@@ -5,7 +5,9 @@ servers or equal tenants are written once or many times. So solvers see an `Inst
 equal entries are one class and equal tenants one group. `expand_tasks` turns its answer back.
 
 Classes and groups are in the order of their first name, so the order in which a problem lists servers and tenants does
-not reach a solver; only where the order of arrival is part of the problem do groups (of one tenant each) keep it.
+not reach a solver, not even by the rounding of a sum; only where the order of arrival is part of the problem do groups
+(of one tenant each) keep it. Resources can be put into the order of their names, too: where an answer leaves free which
+server runs what, a solver takes what it meets first.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ class Instance:
     alpha_k, divisible_k: of the class. member_i: tenants in the group. rank_i: place of the group's first in the order
     of arrival, from 0. tenants_total: all tenants of the problem, also those who can run nothing.
 
-    Resources that no server has are left out (whoever needs them is, too); the others keep the problem's order.
+    Resources that no server has are left out (whoever needs them is, too); the others are in the problem's order, or in
+    that of their names if that was asked for.
     I may be 0: then there is nothing to solve, and `compute_allocation` calls no solver.
     """
 
@@ -68,19 +71,23 @@ class Instance:
                 value.setflags(write=False)
 
 
-def reduce_problem(problem: Problem, *, alpha: float | None = None, merges_tenants: bool = True) -> Instance:
+def reduce_problem(
+    problem: Problem, *, alpha: float | None = None, merges_tenants: bool = True, sorts_resources: bool = False
+) -> Instance:
     """Return the instance of a problem. Complexity: O(tenants * servers * resources), a sort of either's names.
 
     alpha: for the servers that do not name their own. merges_tenants: False keeps equal tenants apart, in the order of
-    the problem.
+    the problem. sorts_resources: True puts resources into the order of their names.
 
     >>> from fairbind.fairness.problem import make_problem
     >>> instance = reduce_problem(make_problem([[9, 18]], [[1, 4], [3, 1], [1, 4]]))
     >>> instance.demand_ir.round(3).tolist(), instance.weight_i.round(3).tolist(), instance.group_of_tenant.tolist()
     ([[0.111, 0.222], [0.333, 0.056]], [0.667, 0.333], [0, 1, 0])
     """
-    total_r = problem.total_r
-    exists_r = total_r > 0
+    by_name = _sort_names(problem.server_names)
+    total_r = problem.count_k[by_name] @ problem.capacity_kr[by_name]
+    order_r = _sort_names(problem.resources) if sorts_resources else np.arange(total_r.size)
+    axes = order_r[total_r[order_r] > 0]
     can_run_ik = _find_usable(problem)
     present = np.flatnonzero(can_run_ik.any(axis=1) & (problem.tasks_i > 0))
     alpha_k = np.where(np.isnan(problem.alpha_k), DEFAULT_ALPHA if alpha is None else alpha, problem.alpha_k)
@@ -90,8 +97,8 @@ def reduce_problem(problem: Problem, *, alpha: float | None = None, merges_tenan
         [np.packbits(problem.eligible_ik[present].T, axis=1)],
         problem.server_names,
     )
-    count_k = np.bincount(class_of_server, problem.count_k, minlength=first_server.size)
-    capacity_kr = (count_k[:, None] * problem.capacity_kr[first_server])[:, exists_r] / total_r[exists_r]
+    count_k = np.bincount(class_of_server[by_name], problem.count_k[by_name], minlength=first_server.size)
+    capacity_kr = (count_k[:, None] * problem.capacity_kr[first_server])[:, axes] / total_r[axes]
 
     if merges_tenants:
         weight_limit_i2 = np.stack([problem.weight_i, problem.tasks_i], axis=1)[present]
@@ -109,11 +116,11 @@ def reduce_problem(problem: Problem, *, alpha: float | None = None, merges_tenan
     rank_i = np.full(first_tenant.size, group_of_tenant.size, dtype=np.intp)
     np.minimum.at(rank_i, group_of_present, present)
 
-    demand_ir = problem.demand_ir[first_tenant][:, exists_r] / total_r[exists_r]
+    demand_ir = problem.demand_ir[first_tenant][:, axes] / total_r[axes]
     weight_i = member_i * (problem.weight_i[first_tenant] / problem.weight_i[present].max(initial=0.0))
     usable_ik = can_run_ik[np.ix_(first_tenant, first_server)]
     alone_ik = compute_gamma(capacity_kr, demand_ir)
-    resource_weight_ir = problem.resource_weight_ir[first_tenant][:, exists_r]
+    resource_weight_ir = problem.resource_weight_ir[first_tenant][:, axes]
     return Instance(
         capacity_kr=capacity_kr,
         demand_ir=demand_ir,
@@ -168,6 +175,10 @@ def _find_usable(problem: Problem) -> BoolArray:
     return usable_ik
 
 
+def _sort_names(names: Sequence[str]) -> IntArray:
+    return np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.intp)
+
+
 def _merge_rows(
     numbers: Sequence[npt.NDArray[np.generic]], packed: Sequence[npt.NDArray[np.uint8]], names: Sequence[str]
 ) -> tuple[IntArray, IntArray]:
@@ -183,7 +194,7 @@ def _merge_rows(
     class_of_content: dict[bytes, int] = {}
     class_of_row = np.zeros(len(names), dtype=np.intp)
     first_row: list[int] = []
-    for row in sorted(range(len(names)), key=names.__getitem__):
+    for row in _sort_names(names).tolist():
         key = content[row * width : (row + 1) * width]
         number = class_of_content.setdefault(key, len(first_row))
         if number == len(first_row):

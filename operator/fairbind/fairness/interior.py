@@ -31,6 +31,11 @@ EVEN = 3e-2  # of its part of the budgets: the product of a pair at a start near
 STALL = 12  # steps without progress before giving up
 HIGHEST_STEPS = 300
 NEAR_STEPS = 14  # enough from a start that is any good
+FAR = 1.5  # of all budgets: if more is unbalanced there, it is not
+CAREFUL_BACK_OFF, CAREFUL_STALL = 0.7, 40  # the same for steps with a centring that the caller chose
+# Powers and quotients of a step that goes astray may be no numbers: whoever takes the step sees it from the outcome.
+QUIET = np.errstate(over="ignore", divide="ignore", invalid="ignore")
+SOLUTIONS = 2  # of the linear system: the second one is for what the first one lost to rounding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +116,8 @@ class Newton:
         self.tenants = np.arange(tenants)
         self.totals_i = market.get_totals(point.part_ki)
         self.flatness_i = 1 / (point.worth_i / self.totals_i + point.relief_i / point.room_i)
-        self.pivot_i = self.flatness_i + pull_ki.sum(axis=0)
+        self.pull_i = pull_ki.sum(axis=0)
+        self.pivot_i = self.flatness_i + self.pull_i
         others_ki = self.flatness_i + sum_others(pull_ki)
 
         self.per_price_kri = system.get_cost_slopes(point.price_kr)
@@ -131,29 +137,41 @@ class Newton:
         """Divide by the prices; where there is no slot, `otherwise`."""
         return np.divide(value_kr, self.point.price_kr, out=np.full_like(value_kr, otherwise), where=self.system.slots)
 
-    def _solve_tenants(self, right_ki: FloatArray) -> FloatArray:
-        """Solve each tenant's system. What the main server's row says is a multiple of gain, solved by hand."""
+    def _solve_tenants(self, right_ki: FloatArray, along_i: FloatArray | float) -> tuple[FloatArray, FloatArray]:
+        """Solve each tenant's system for right + along * gain; return the parts and what they make together, (I,).
+
+        What the main server's row says is a multiple of gain, solved by hand. A tenant at its limit has an `along` that
+        is large beside what it may still change, so that must not be added to anything, and the changes of its parts
+        cancel, so their sum must not be taken.
+        """
         gain_ki = self.system.market.gain_ki
         base_i = right_ki[self.main_i, self.tenants] / gain_ki[self.main_i, self.tenants]
         rest_ki = right_ki - gain_ki * base_i
         rest_ki[self.main_i, self.tenants] = 0.0
-        pull_i = (self.gain_ease_ki * rest_ki).sum(axis=0) / self.pivot_i
-        solved_ki: FloatArray = self.ease_ki * (rest_ki - gain_ki * pull_i)
-        solved_ki += self.gain_ease_ki * (base_i * self.flatness_i / self.pivot_i)
-        return solved_ki
+        pull_i = (self.gain_ease_ki * rest_ki).sum(axis=0)
+        step_i = self.flatness_i / self.pivot_i * (base_i + along_i)
+        solved_ki: FloatArray = self.ease_ki * (rest_ki - gain_ki * (pull_i / self.pivot_i))
+        solved_ki += self.gain_ease_ki * step_i
+        return solved_ki, step_i * self.pull_i + self.flatness_i * (pull_i / self.pivot_i)
 
     def find_step(self, products: _Products, budget_i: FloatArray) -> Point:
         """Return the step that changes the products by these amounts, to first order, and the residuals to 0."""
         product_ki, product_kr, product_i = products
         system, point, residual, market = self.system, self.point, self.residual, self.system.market
         wanted_i = (product_i - point.relief_i * residual.limit_i) / point.room_i - budget_i / self.totals_i
-        right_ki = product_ki * system.inverse(point.part_ki) - residual.cost_ki - market.gain_ki * wanted_i
+        right_ki = product_ki * system.inverse(point.part_ki) - residual.cost_ki
         right_ki[~system.pairs] = 0.0
-        right_kr = self._over_price(product_kr, 0.0) - residual.load_kr
-        right_kr += market.get_loads(self._solve_tenants(right_ki))
-        price_kr = (np.linalg.solve(self.matrix, right_kr.ravel() * self.scale) * self.scale).reshape(right_kr.shape)
-        part_ki = self._solve_tenants(right_ki - (price_kr[:, None, :] @ self.per_price_kri)[:, 0])
-        totals_i = market.get_gains(part_ki)
+        part_ki, totals_i = self._solve_tenants(right_ki, -wanted_i)
+        price_kr = np.zeros_like(product_kr)
+        wanted_kr = self._over_price(product_kr, 0.0) - residual.load_kr
+        stiff_kr = self._over_price(point.slack_kr, 1.0)
+        for _ in range(SOLUTIONS):
+            right = (wanted_kr + market.get_loads(part_ki) - stiff_kr * price_kr).ravel()
+            change_kr = (np.linalg.solve(self.matrix, right * self.scale) * self.scale).reshape(price_kr.shape)
+            price_kr += change_kr
+            more_ki, more_i = self._solve_tenants(-(change_kr[:, None, :] @ self.per_price_kri)[:, 0], 0.0)
+            part_ki += more_ki
+            totals_i += more_i
         room_i = np.where(system.has_limit_i, residual.limit_i - totals_i, 0.0)
         return Point(
             part_ki=part_ki,
@@ -161,7 +179,7 @@ class Newton:
             worth_i=(budget_i - point.worth_i * totals_i) / self.totals_i,
             relief_i=np.where(system.has_limit_i, (product_i - point.relief_i * room_i) / point.room_i, 0.0),
             surplus_ki=(product_ki - point.surplus_ki * part_ki) * system.inverse(point.part_ki),
-            slack_kr=np.where(system.slots, residual.load_kr - market.get_loads(part_ki), 0.0),
+            slack_kr=np.where(system.slots, self._over_price(product_kr, 0.0) - stiff_kr * price_kr, 0.0),
             room_i=room_i,
         )
 
@@ -266,17 +284,21 @@ class System:
         worth_i = weight_i / market.get_totals(part_ki)
         price_kr = np.where(self.slots, np.maximum(price_kr, EVEN * self.aim_kr), 0.0)
         cost_ki = self.get_costs(price_kr)
-        surplus_ki = np.maximum(cost_ki - market.gain_ki * worth_i, EVEN * cost_ki)
+        price_ki = np.divide(cost_ki, market.gain_ki, out=np.full_like(cost_ki, np.inf), where=self.pairs)
+        relief_i = np.maximum(worth_i - price_ki.min(axis=0), EVEN * worth_i)
+        surplus_ki = cost_ki - market.gain_ki * (worth_i - np.where(self.has_limit_i, relief_i, 0.0))
+        surplus_ki = np.maximum(surplus_ki, EVEN * cost_ki)
         part_ki = np.maximum(part_ki, EVEN * self.aim_ki * _invert(surplus_ki, self.pairs))
         totals_i = market.get_totals(part_ki)
+        room_i = np.maximum(self.limit_i - totals_i, EVEN * weight_i / relief_i)
         return Point(
             part_ki=part_ki,
             price_kr=price_kr,
             worth_i=weight_i / totals_i,
-            relief_i=np.where(self.has_limit_i, EVEN * weight_i / totals_i, 0.0),
+            relief_i=np.where(self.has_limit_i, EVEN * weight_i / room_i, 0.0),
             surplus_ki=np.where(self.pairs, EVEN * self.aim_ki * self.inverse(part_ki), 1.0),
             slack_kr=np.where(self.slots, EVEN * self.aim_kr / np.where(self.slots, price_kr, 1.0), 1.0),
-            room_i=np.where(self.has_limit_i, np.maximum(self.limit_i - totals_i, EVEN * self.limit_i), 1.0),
+            room_i=np.where(self.has_limit_i, room_i, 1.0),
         )
 
 
@@ -286,14 +308,22 @@ def _invert(values: FloatArray, where: BoolArray) -> FloatArray:
     return inverse
 
 
+@QUIET
 def find_equilibrium(
-    market: Market, *, gap: float = 1e-14, near: tuple[FloatArray, FloatArray] | None = None
+    market: Market,
+    *,
+    gap: float = 1e-14,
+    near: tuple[FloatArray, FloatArray] | None = None,
+    centring: float | None = None,
 ) -> Equilibrium:
     """Return the equilibrium, or how far the method came: `gap` says how near it is.
 
-    gap: when to stop, as a part of all budgets. near: parts and prices of a similar market, to begin there.
+    gap: when to stop, as a part of all budgets. near: parts and prices of a similar market, to begin there; if it is
+    none, that shows at once. centring: aim at that part of the present products in each step, instead of at what a
+    predictor promises; the nearer to 1, the more steps, and the less a large exponent can lead astray.
     """
     system = System(market)
+    stall = STALL if centring is None else CAREFUL_STALL
     point = system.get_start() if near is None else system.get_start_near(*near)
     best, best_gap, best_step, step_number = point, np.inf, 0, 0
     for step_number in range(HIGHEST_STEPS if near is None else NEAR_STEPS):
@@ -305,10 +335,14 @@ def find_equilibrium(
         reached = max(present, 1e-3 * worst, residual.money)
         if reached < best_gap:
             best, best_gap, best_step = point, reached, step_number
-        if reached <= gap or step_number - best_step > STALL:
+        is_far = near is not None and residual.money > FAR
+        if not np.isfinite(reached) or reached <= gap or step_number - best_step > stall or is_far:
             break
         try:
-            point = _take_step(system, point, residual, present, worst)
+            if centring is None:
+                point = _take_step(system, point, residual, present, worst)
+            else:
+                point = _take_careful_step(system, point, residual, centring * present)
         except np.linalg.LinAlgError:
             break
     return _round_off(system, best, best_gap, step_number)
@@ -343,8 +377,21 @@ def _take_step(system: System, point: Point, residual: Residual, present: float,
     if longest < SHORT:
         step = newton.find_step(_sum_products(system, 0.5 * present, point), residual.budget_i)
         longest = point.longest(step)
-    length = min(1.0, BACK_OFF * longest)
-    allowed = 5 * present * system.aim
+    return _move(system, point, step, min(1.0, BACK_OFF * longest), residual, present)
+
+
+def _take_careful_step(system: System, point: Point, residual: Residual, level: float) -> Point:
+    """Return the next point, by a step towards that level of the products that stays well inside.
+
+    Costs are not linear in the prices when exponents are not 1, and long steps then lose what they promised.
+    """
+    step = Newton(system, point, residual).find_step(_sum_products(system, level, point), residual.budget_i)
+    return _move(system, point, step, min(1.0, CAREFUL_BACK_OFF * point.longest(step)), residual, level)
+
+
+def _move(system: System, point: Point, step: Point, length: float, residual: Residual, level: float) -> Point:
+    """Return the point so much of the step further, or less, if the equations would fail much more there."""
+    allowed = 5 * level * system.aim
     while length > SHORTEST:
         moved = point.moved(step, length)
         if system.get_residual(moved).money <= max((1 - 0.1 * length) * residual.money, allowed):

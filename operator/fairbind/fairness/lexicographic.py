@@ -26,6 +26,7 @@ from fairbind.fairness.mending import mend_rounding
 from fairbind.fairness.problem import BoolArray, FloatArray
 from fairbind.fairness.rising import RisingProgram
 from fairbind.fairness.rising_memory import carry_over, prune
+from fairbind.fairness.traces import drop_traces
 from fairbind.fairness.verify import check_feasible
 from fairbind.fairness.warm import WarmStart
 from fairbind.model.errors import SolverError
@@ -76,7 +77,17 @@ def solve_lexicographic(instance: Instance, level_per_task_i: FloatArray, warm: 
     price_nkr = np.array(prices).reshape(-1, *instance.capacity_kr.shape)
     is_priced_kr: BoolArray = np.asarray((price_nkr > 0).any(axis=0))
     total_i = np.minimum(level_i / level_per_task_i, instance.limit_i)
-    return Solution(mend_rounding(instance, tasks_ik, total_i, is_priced_kr), {"prices_nkr": price_nkr})
+    return Solution(_mend(instance, tasks_ik, total_i, is_priced_kr), {"prices_nkr": price_nkr})
+
+
+def _mend(instance: Instance, tasks_ik: FloatArray, total_i: FloatArray, is_priced_kr: BoolArray) -> FloatArray:
+    """Return the tasks without the solver's rounding: traces first, if what they were can go somewhere else."""
+    trimmed_ik = drop_traces(instance, tasks_ik)
+    if trimmed_ik is not tasks_ik:
+        mended_ik = mend_rounding(instance, trimmed_ik, total_i, is_priced_kr)
+        if (mended_ik.T @ instance.demand_ir <= instance.capacity_kr * (1 + EQUAL)).all():
+            return mended_ik
+    return mend_rounding(instance, tasks_ik, total_i, is_priced_kr)
 
 
 def _take_advice(

@@ -112,6 +112,17 @@ def compute_mismatches(market: Market, part_ki: FloatArray, price_kr: FloatArray
     return np.maximum(np.where(may_want_i, 1 - ratio_ki, 0.0), np.where(part_ki > 0, ratio_ki - 1, 0.0))
 
 
+def compute_charges(market: Market, part_ki: FloatArray, price_kr: FloatArray) -> FloatArray:
+    """Return what is asked for the room that slots have left, which must be nothing, shape (K, R).
+
+    The part that is left, times the slot's multiplier (the price to the exponent), of the server's highest one.
+    """
+    highest_kr = np.maximum(price_kr.max(axis=1, keepdims=True), np.finfo(float).tiny)
+    left_kr = np.maximum(1 - market.get_loads(part_ki), 0.0)
+    charges_kr: FloatArray = (price_kr / highest_kr) ** market.exponent_k[:, None] * left_kr
+    return charges_kr
+
+
 def sum_others(value_ki: FloatArray) -> FloatArray:
     """Return, for each server and tenant, the sum over the other servers. Values are >= 0; none is lost to rounding.
 

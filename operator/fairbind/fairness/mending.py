@@ -26,7 +26,7 @@ def mend_rounding(instance: Instance, tasks_ik: FloatArray, total_i: FloatArray,
     Least squares in the relative changes of the pairs, weighted by their part of the group's total: tasks that are 0
     stay 0. Solved for one multiplier per priced row. Complexity: O(rows^3 + groups rows^2).
     """
-    if not (tasks_ik.sum(axis=1) > 0).all():
+    if not (np.minimum(tasks_ik.sum(axis=1), total_i) > 0).all():
         return tasks_ik  # nothing to mend: somebody was lost altogether
     tasks_ik = tasks_ik * (total_i / tasks_ik.sum(axis=1))[:, None]
     # A price of 1e-14 beside others is rounding; what it is for is not used up.

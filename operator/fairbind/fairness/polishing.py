@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairbind.fairness.interior import Newton, Point, Residual, System, find_equilibrium
-from fairbind.fairness.market import Market, compute_costs, compute_mismatches
+from fairbind.fairness.interior import QUIET, Newton, Point, Residual, System, find_equilibrium
+from fairbind.fairness.market import Market, compute_charges, compute_costs, compute_mismatches
 from fairbind.fairness.problem import BoolArray, FloatArray
 
 AIM = 1e-13  # a mismatch at which to stop improving a guess
 GOOD = 1e-9  # a mismatch at which to stop looking for another guess
-NEAR = 1e-6  # relative: from where on a tenant counts as one that has all its tasks
+CENTRINGS = (0.7, 0.85)  # of the interior-point method, where its own does not find one
+NEAR = 1e-9  # relative: from where on a tenant counts as one that has all its tasks; no looser than certificates are
 ROUNDS = 25
 HOLD = 1e-10  # how strongly parts and prices that could be anything stay what they are
 ENTRY = 1e-4  # of a tenant's tasks: how freely a pair enters
@@ -46,28 +47,35 @@ def make_guess(market: Market, part_ki: FloatArray, price_kr: FloatArray) -> Gue
     return Guess(part_ki, price_kr, np.where(has_all_i, np.maximum(worth_i - paid_i, 0.0), 0.0))
 
 
+@QUIET
 def compute_mismatch(market: Market, guess: Guess) -> float:
     """Return by how much the worst of all conditions fails: limits, room, costs and worths, prices of free slots."""
     totals_i = market.get_totals(guess.part_ki)
     if not (totals_i > 0).all():
         return np.inf
-    left_kr = 1 - market.get_loads(guess.part_ki)
-    highest_kr = np.maximum(guess.price_kr.max(axis=1, keepdims=True), np.finfo(float).tiny)
-    charge_kr = (guess.price_kr / highest_kr) ** market.exponent_k[:, None] * np.maximum(left_kr, 0.0)
-    excess = max(float((totals_i / market.limit_i - 1).max()), float(-left_kr.min()), float(charge_kr.max()))
-    return max(excess, float(compute_mismatches(market, guess.part_ki, guess.price_kr, NEAR).max()))
+    failures = (
+        totals_i / market.limit_i - 1,
+        market.get_loads(guess.part_ki) - 1,
+        compute_charges(market, guess.part_ki, guess.price_kr),
+        compute_mismatches(market, guess.part_ki, guess.price_kr, NEAR),
+    )
+    worst = float(np.max([failure.max() for failure in failures]))
+    return worst if np.isfinite(worst) else np.inf
 
 
 def find_polished(market: Market) -> tuple[Guess, float]:
     """Return the equilibrium that the interior-point method leads to, polished, and its mismatch.
 
-    If that is not one, the equilibrium of the market with p = 1 everywhere is tried as a guess; that always exists.
+    If that is not one, shorter and shorter steps of the method are tried, and then the equilibrium of the market with
+    p = 1 everywhere as a guess; that always exists.
     """
     best, mismatch = polish(market, find_rough(market))
-    if mismatch > GOOD:
-        polished, reached = polish(market, find_rough(make_plain(market)))
+    for other, centring in (*((market, centring) for centring in CENTRINGS), (make_plain(market), None)):
+        if mismatch <= GOOD:
+            break
+        polished, reached = polish(market, find_rough(other, centring=centring))
         if reached < mismatch:
-            return polished, reached
+            best, mismatch = polished, reached
     return best, mismatch
 
 
@@ -76,12 +84,13 @@ def make_plain(market: Market) -> Market:
     return replace(market, exponent_k=np.ones_like(market.exponent_k))
 
 
-def find_rough(market: Market) -> Guess:
+def find_rough(market: Market, *, centring: float | None = None) -> Guess:
     """Return what the interior-point method leads to."""
-    equilibrium = find_equilibrium(market)
+    equilibrium = find_equilibrium(market, centring=centring)
     return Guess(equilibrium.part_ki, equilibrium.price_kr, equilibrium.relief_i)
 
 
+@QUIET
 def polish(market: Market, guess: Guess) -> tuple[Guess, float]:
     """Return the best guess met on the way to the equilibrium, and its mismatch (0 is perfect)."""
     best, mismatch = guess, compute_mismatch(market, guess)

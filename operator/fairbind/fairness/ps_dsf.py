@@ -13,7 +13,8 @@ large problems, where that takes long, a market finds who is served where (`trad
 Paper: Khamse-Ashari, Lambadaris, Kesidis, Urgaonkar, Zhao, "An Efficient and Fair Multi-Resource Allocation Mechanism
 for Heterogeneous Servers", definition 4 in section 2.3; section 3.4 and equation 17 for servers that are not divisible.
 Complexity: O(I K R log I) a sweep; O(I K^2 R^2 + K^3 R^3) a step of a market, some 15 steps, a few markets.
-Guarantees: sharing incentive and bottleneck fairness; envy-freeness where all may use all servers. Not Pareto optimal.
+Guarantees: sharing incentive; envy-freeness, server by server; bottleneck fairness without ends of tasks. Not Pareto
+optimal.
 Nearly equal servers are divided far worse than equal ones: make classes of them first.
 
 >>> import numpy as np
@@ -44,7 +45,9 @@ from fairbind.fairness.warm import WarmStart
 from fairbind.model.errors import SolverError
 
 OPTIMALITY = 1e-6  # relative to a tenant's own tasks: how much more it could get before we refuse the answer
+GOOD = 1e-8  # the same, from where on only SPARE more divisions are tried
 AIM = 1e-10  # the same, when to stop looking for a better one
+SPARE = 4
 ROUNDING = 1e-13  # of a server: what sums over all tenants may lose
 SWEEP_WORK = 300_000  # tenants x servers x sweeps before a market is asked
 LEAST_SWEEPS, MOST_SWEEPS = 8, 500
@@ -81,7 +84,7 @@ def find_division(market: Market, near: Division | None = None) -> tuple[Divisio
 
     near: a division of a similar market, to begin with instead of with nothing.
     """
-    search = _Search(market)
+    search = Search(market)
     if near is None:
         rough = search.sweep()
     else:
@@ -89,19 +92,19 @@ def find_division(market: Market, near: Division | None = None) -> tuple[Divisio
         search.sweeps.part_ki = fit(market, near).part_ki
     search.settle(rough, FIRST_ROUNDS)
     number = 0
-    while search.gap > AIM and not search.is_exhausted:
+    while not (search.is_done() or search.is_exhausted):
         for _ in range(MARKETS):
             rough = trade(market, rough, is_near=number > 0 or near is not None)
             number += 1
             search.settle(rough, ROUNDS)
-            if search.gap <= AIM:
+            if search.is_done():
                 return search.best, search.gap
         rough = search.sweep()
         search.settle(rough, ROUNDS)
     return search.best, search.gap
 
 
-class _Search:
+class Search:
     """The best division so far, and the sweeps, which go on where they were."""
 
     def __init__(self, market: Market) -> None:
@@ -110,6 +113,11 @@ class _Search:
         self.best = Division(self.sweeps.part_ki, self.sweeps.level_kr)
         self.gap = np.inf
         self.swept = 0
+        self.spare = SPARE
+
+    def is_done(self) -> bool:
+        """Whether the best is as good as it need be."""
+        return self.gap <= AIM or self.spare <= 0
 
     @property
     def is_exhausted(self) -> bool:
@@ -123,15 +131,18 @@ class _Search:
         self.sweeps.run(times)
         self.swept += times
         division = Division(self.sweeps.part_ki.copy(), self.sweeps.level_kr.copy())
-        self._keep(division)
+        self.keep(division)
         return division
 
     def settle(self, rough: Division, rounds: int) -> None:
         """Keep what the rough division settles to, if it is better."""
-        if self.gap > AIM:
-            self._keep(fit(self.market, settle(self.market, rough, rounds)))
+        if not self.is_done():
+            self.keep(fit(self.market, settle(self.market, rough, rounds)))
 
-    def _keep(self, division: Division) -> None:
+    def keep(self, division: Division) -> None:
+        """Keep the division if it is the best so far."""
+        if self.gap <= GOOD:
+            self.spare -= 1
         gap = compute_gap(self.market, division.part_ki)
         if gap < self.gap:
             self.best, self.gap = division, gap

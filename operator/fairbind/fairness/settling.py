@@ -26,6 +26,7 @@ LEAST = 1e-9  # of a tenant's part of all tasks: what it is supposed to have at 
 NEAR = 1e-6  # relative: from where on a tenant counts as one that has all its tasks
 EXACT = 1e-11  # relative: differences of shares that are rounding
 CHANGE = 1.0  # the most that the logarithm of a level may change in a round
+ABSURD = 1e6  # of a server: a part that says that equations do not belong together
 RIDGE = 1e-13  # makes equations solvable that say the same twice
 
 IntArray = npt.NDArray[np.intp]
@@ -33,7 +34,10 @@ IntArray = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Division:
-    """Parts of servers, and the level (weighted virtual dominant share) at which each slot was full, inf if never."""
+    """Parts of servers, and the level (weighted virtual dominant share) at which each slot was full, inf if never.
+
+    A rough one may take more than there is; but who has all its tasks in it is taken to have them all.
+    """
 
     part_ki: FloatArray
     level_kr: FloatArray
@@ -67,7 +71,7 @@ def settle(market: Market, rough: Division, rounds: int = ROUNDS) -> Division:
     division = rough
     for _ in range(rounds):
         solved = round_.solve()
-        if not (np.isfinite(solved.part_ki).all() and (solved.level_kr > 0).all()):
+        if not ((np.abs(solved.part_ki) < ABSURD).all() and (solved.level_kr > 0).all()):
             break
         division = solved
         following = round_.correct(division)
@@ -103,7 +107,9 @@ class _Round:
         self.totals_i = np.maximum(market.get_totals(rough.part_ki), LEAST * market.weight_i)
         servers, slots, _ = market.load_kri.shape
         self.stop_ki, self.stop_level_ki = find_stops(market, rough.level_kr)
-        self.tied_ki: BoolArray = served_ki & ~choice.has_all_i & np.isfinite(self.stop_level_ki)
+        # A level of 0 (a sweep may leave one to a tenant that came too late) says nothing about where the others are.
+        is_known_ki = np.isfinite(self.stop_level_ki) & (self.stop_level_ki > 0)
+        self.tied_ki: BoolArray = served_ki & ~choice.has_all_i & is_known_ki
         self.slot_ki = np.arange(servers)[:, None] * slots + self.stop_ki
         self.full = np.flatnonzero(np.isfinite(rough.level_kr) | choice.extra_kr)
         self.place_s = np.zeros(servers * slots, dtype=np.intp)
@@ -115,7 +121,7 @@ class _Round:
         totals_i = np.maximum(market.get_totals(rough.part_ki), np.finfo(float).tiny)
         has_all_i = totals_i >= market.limit_i * (1 - NEAR)
         _, level_ki = find_stops(market, rough.level_kr)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             above_ki = compute_shares(market, rough.part_ki) / level_ki - 1
         served_ki = (rough.part_ki > 0) & (market.gain_ki * rough.part_ki / totals_i >= above_ki)
         nothing_kr = np.zeros(rough.level_kr.shape, dtype=bool)

@@ -7,6 +7,7 @@ certificate on the reduced instance, and for feasibility on the problem as it wa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -18,9 +19,11 @@ from fairbind.fairness.instance import Instance, expand_tasks, reduce_problem
 from fairbind.fairness.mechanism import Mechanism, Option
 from fairbind.fairness.problem import BoolArray, FloatArray, Problem
 from fairbind.fairness.registry import MECHANISMS
+from fairbind.fairness.traces import drop_traces
 from fairbind.fairness.verify import check_feasible_problem
 from fairbind.fairness.warm import WarmStart
 from fairbind.model.errors import InvalidProblemError, SolverError
+from fairbind.model.policy import LEAST_ALPHA
 
 NOBODY = {"method": "nobody can run anything"}
 
@@ -54,10 +57,19 @@ def compute_allocation(
     mechanism = get_mechanism(mechanism_id)
     check_options(problem, mechanism, alpha=alpha)
     solved = problem.pooled() if problem.is_pooled else problem
-    instance = reduce_problem(solved, alpha=alpha, merges_tenants=mechanism.merges_tenants)
+    instance = reduce_problem(
+        solved,
+        alpha=alpha,
+        merges_tenants=mechanism.merges_tenants,
+        # One pool leaves no choice of a server, and there drbf breaks ties by the problem's own order of resources.
+        sorts_resources=Option.SERVERS in mechanism.options,
+    )
     certificate: Mapping[str, Any]
     if instance.weight_i.size:
-        solution, certificate = _solve(problem, instance, mechanism, warm)
+        try:
+            solution, certificate = _solve(problem, instance, mechanism, warm)
+        except SolverError as error:
+            raise _name_mechanism(error, mechanism_id) from error
         tasks_ik = expand_tasks(instance, solution.tasks_ik)
     else:
         certificate = NOBODY
@@ -80,17 +92,32 @@ def _solve(
 ) -> tuple[Solution, Mapping[str, Any]]:
     """Return the mechanism's answer and its certificate; if a warm start led nowhere, those from nothing."""
     if warm is None or mechanism.resolve is None:
-        solution = mechanism.solve(instance)
-        return solution, mechanism.certify(instance, solution)
+        return _prove(instance, mechanism, mechanism.solve(instance))
     warm.begin(mechanism.id, problem, instance)
     if warm.memory is not None:
         try:
-            solution = mechanism.resolve(instance, warm)
-            return solution, mechanism.certify(instance, solution)
+            return _prove(instance, mechanism, mechanism.resolve(instance, warm))
         except SolverError:
             warm.memory = None
-    solution = mechanism.resolve(instance, warm)
+    return _prove(instance, mechanism, mechanism.resolve(instance, warm))
+
+
+def _prove(instance: Instance, mechanism: Mechanism, solution: Solution) -> tuple[Solution, Mapping[str, Any]]:
+    """Return the answer without traces and its certificate; with them, if it is not right without."""
+    trimmed_ik = drop_traces(instance, solution.tasks_ik)
+    if trimmed_ik is not solution.tasks_ik:
+        trimmed = replace(solution, tasks_ik=trimmed_ik)
+        try:
+            return trimmed, mechanism.certify(instance, trimmed)
+        except SolverError:
+            pass  # many traces together are something
     return solution, mechanism.certify(instance, solution)
+
+
+def _name_mechanism(error: SolverError, mechanism_id: str) -> SolverError:
+    """Return the error with the mechanism in front; the parts that several mechanisms share do not know it."""
+    message = str(error)
+    return error if message.startswith(f"{mechanism_id}: ") else SolverError(f"{mechanism_id}: {message}")
 
 
 def compute_dominant_shares(problem: Problem, totals_i: FloatArray) -> FloatArray:
@@ -111,7 +138,12 @@ def get_mechanism(mechanism_id: str) -> Mechanism:
 
 
 def check_options(problem: Problem, mechanism: Mechanism, *, alpha: float | None = None) -> None:
-    """Raise InvalidProblemError for the first option that the problem uses and the mechanism does not take."""
+    """Raise InvalidProblemError for the first option that the problem uses and the mechanism does not take.
+
+    What a pool cannot keep comes first: no mechanism takes that.
+    """
+    if problem.is_pooled:
+        _check_pool(problem)
     for option, find_field in _FIELDS.items():
         field = find_field(problem)
         if field is not None and option not in mechanism.options:
@@ -119,10 +151,11 @@ def check_options(problem: Problem, mechanism: Mechanism, *, alpha: float | None
     if alpha is not None:
         if Option.ALPHA not in mechanism.options:
             raise InvalidProblemError(f"alpha: {alpha!r}: mechanism {mechanism.id} does not take alpha")
-        if not 0 < alpha < np.inf:
-            raise InvalidProblemError(f"alpha: {alpha!r}: must be a number above 0")
-    if problem.is_pooled:
-        _check_pool(problem)
+        if not LEAST_ALPHA <= alpha < np.inf:
+            raise InvalidProblemError(f"alpha: {alpha!r}: must be a number from {LEAST_ALPHA:g} on")
+    for k in np.flatnonzero(problem.alpha_k < LEAST_ALPHA)[:1]:
+        given = float(problem.alpha_k[k])
+        raise InvalidProblemError(f"servers[{k}].alpha: {given!r}: must be a number from {LEAST_ALPHA:g} on")
 
 
 def _check_pool(problem: Problem) -> None:

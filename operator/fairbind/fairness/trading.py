@@ -25,7 +25,7 @@ LEAST = 1e-3  # of a server: the least amount that a slot's tenants may be suppo
 
 
 def trade(market: Market, rough: Division, *, is_near: bool) -> Division:
-    """Return what the market gives when slots' amounts are those of the rough division.
+    """Return what the market gives when slots' amounts are those of the rough division; it may take more than there is.
 
     is_near: whether the division is thought to be near the outcome, so that the search may begin there.
     """
@@ -45,7 +45,7 @@ def trade(market: Market, rough: Division, *, is_near: bool) -> Division:
     level_kr = np.full(amount_kr.shape, np.inf)
     priced_k, priced_g = np.nonzero(price_kg)
     level_kr[priced_k, group_kr[priced_k, priced_g]] = 1 / price_kg[priced_k, priced_g]
-    return fit(market, Division(equilibrium.part_ki, level_kr))
+    return Division(equilibrium.part_ki, level_kr)
 
 
 def _number_groups(market: Market, stop_ki: IntArray) -> tuple[IntArray, IntArray]:

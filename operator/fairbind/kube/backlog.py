@@ -128,10 +128,20 @@ class _Budget:
 class Backlog:
     """The pods that wait and what they were told."""
 
-    def __init__(self, find_waiting: Callable[[str], WaitingPod | None], clock: Callable[[], float]) -> None:
-        """find_waiting: by UID; None for a pod that is gone, bound or about to be bound."""
+    def __init__(
+        self,
+        find_waiting: Callable[[str], WaitingPod | None],
+        clock: Callable[[], float],
+        *,
+        has_room: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        """find_waiting: by UID; None for a pod that is gone, bound or about to be bound.
+
+        has_room: whether another pod of this tenant can be told something now; if not, it stays due.
+        """
         self._find_waiting = find_waiting
         self._clock = clock
+        self._has_room = has_room
         self._waits: Sequence[Wait] = ()
         self._node_count = 0
         self._told: dict[str, Told] = {}
@@ -171,9 +181,13 @@ class Backlog:
         self._refreshes.refill(now)
         looks: dict[Hashable, _Look] = {}
         for wait in self._waits:
-            task_class, signature = wait.task_class, compute_signature(wait)
+            task_class = wait.task_class
             key = task_class.tenant, task_class.demand_r, id(task_class.placement)
             look = self._looks.get(key)
+            if look is not None and look.wait is wait and now - look.at < SETTLED_SECONDS:
+                looks[key] = look
+                continue
+            signature = compute_signature(wait)
             if look is None or not look.is_recent(wait, signature, now):
                 refreshed_at = now if look is None else look.refreshed_at
                 may_refresh = (
@@ -188,9 +202,12 @@ class Backlog:
         self._forget_others()
 
     def _find_due_in(self, wait: Wait, signature: Hashable, *, may_refresh: bool) -> Iterator[Notice | None]:
-        tasks, node_count = wait.task_class.tasks, self._node_count
+        tasks, tenant, node_count = wait.task_class.tasks, wait.task_class.tenant, self._node_count
         message = format_unschedulable(wait, node_count)
         for rank, task in enumerate(tasks[len(tasks) - wait.waiting :]):
+            if not self._has_room(tenant):
+                yield None
+                continue
             told = self._told.get(task.uid)
             if told is None:
                 told = self._told[task.uid] = self._recall(task, wait, signature, message)

@@ -63,8 +63,9 @@ class BindResult(enum.StrEnum):
 
     bound: the pod is on its node. conflict: it is bound elsewhere, was made anew under its name, is gated or being
     deleted. gone: it does not exist any more. invalid: the API server will never take this binding. fenced: we may not
-    bind any more; nothing more was sent. stale: its node is gone or closed meanwhile; nothing was sent. failed: not
-    bound, although it might be later; the reason was logged.
+    bind any more; nothing more was sent. stale: its node is gone meanwhile, or closed to it; nothing was sent. crowded:
+    another scheduler took its room meanwhile; nothing was sent. failed: not bound, although it might be later; the
+    reason was logged.
     """
 
     BOUND = "bound"
@@ -73,6 +74,7 @@ class BindResult(enum.StrEnum):
     INVALID = "invalid"
     FENCED = "fenced"
     STALE = "stale"
+    CROWDED = "crowded"
     FAILED = "failed"
 
 
@@ -93,19 +95,22 @@ class Binder:
         *,
         in_flight: int = 128,
         may_bind: Callable[[], bool],
-        may_use: Callable[[str], bool] = lambda _node: True,
+        may_use: Callable[[str, str], bool] = lambda _uid, _node: True,
+        has_room: Callable[[str, str], bool] = lambda _uid, _node: True,
         timeout_seconds: float = BIND_TIMEOUT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         randomness: random.Random | None = None,
     ) -> None:
-        """may_bind: the fence, `Elector.may_bind`. may_use: whether a node is still there and takes pods.
+        """may_bind: the fence, `Elector.may_bind`. may_use: whether a node is still there and takes this pod.
 
+        has_room: whether a decided pod still has its room on its node, given what others bound there since.
         timeout_seconds: for one request; below the margin of the fence.
         """
         self.problem: str | None = None
         """Why nothing can be bound, in one line that says what to do; None while something can."""
         self.may_use = may_use
+        self.has_room = has_room
         self.api = api
         self.clock = clock
         self.sleep = sleep
@@ -260,8 +265,10 @@ class _Binding:
             await self._binder.wait_turn()
             if not self._binder.is_open():
                 return BindResult.FENCED
-            if not self._binder.may_use(self._node):
+            if not self._binder.may_use(self._uid, self._node):
                 return await self._settle(BindResult.STALE)
+            if not self._binder.has_room(self._uid, self._node):
+                return await self._settle(BindResult.CROWDED)
             if not self._binder.take_probe():
                 return await self._settle()
             result = await self._send()

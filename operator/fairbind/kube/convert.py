@@ -17,6 +17,11 @@ UNREADABLE = "unreadable fields"
 MAX_SHARED_MESSAGES = 4096
 
 _FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
+_REJECTIONS = {
+    "NodePorts": "ports",
+    **dict.fromkeys(("NodeAffinity", "NodeName", "NodeUnschedulable", "TaintToleration"), "node"),
+    **dict.fromkeys(("InvalidNodeInfo", "TopologyAffinityError", "UnexpectedAdmissionError"), "other"),
+}
 
 
 def _parse_time(text: str | None) -> float:
@@ -59,6 +64,7 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         repels=find_repelling_terms(spec, meta.namespace),
         labels=() if node else _sort_labels(meta.labels),
         scheduled_message=_find_scheduled_message(status),
+        rejection=_find_rejection(status),
     )
 
 
@@ -76,6 +82,12 @@ def _find_scheduled_message(status: wire.PodStatus) -> str | None:
         if condition.type == "PodScheduled":
             return _share(condition.message or "") if condition.status == "False" else None
     return None
+
+
+def _find_rejection(status: wire.PodStatus) -> str | None:
+    if status.phase != "Failed" or status.reason is None:
+        return None
+    return "resources" if status.reason.startswith("OutOf") else _REJECTIONS.get(status.reason)
 
 
 def convert_node(node: wire.Node) -> NodeFacts:

@@ -10,6 +10,10 @@ times the absence of untolerated PreferNoSchedule taints, each scaled to 0..100 
 The answers for all nodes are computed by columns: the values of one label key over all nodes, as codes. An expression
 is asked once for each different value, not for each node. When few nodes changed, only they are asked, one by one, by
 `find_refusal`, which says the same in plain words.
+
+What is remembered stays in proportion to what is asked: autoscalers put times into taints, and each of them is another
+reason; pods come with selectors that nobody else has. So reasons that no verdict gives any more are forgotten now and
+then, and columns go with the verdicts that were computed from them.
 """
 
 from __future__ import annotations
@@ -41,6 +45,9 @@ FULL_SCORE = 100
 _ABSENT = -1
 _HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 _SOFT_EFFECT = "PreferNoSchedule"
+
+MANY_REASONS = 64
+"""Below so many it is not worth looking for reasons that nobody needs."""
 
 
 def format_taint(taint: Taint) -> str:
@@ -140,8 +147,12 @@ class NodeColumns:
         return match_k
 
     def match_values(self, key: str, values: Iterable[str]) -> BoolArray:
-        """Return which nodes have one of these values of a label, shape (K,)."""
-        return self._match(Requirement(key, "In", tuple(sorted(values))))
+        """Return which nodes have one of these values of a label, shape (K,).
+
+        Not remembered: the values are those of nodes on which some pods are just now, and will be others.
+        """
+        code_k, codes = self._get_column(key)
+        return _find_listed(codes, values)[code_k]
 
     def _match_all(self, requirements: Iterable[Requirement]) -> BoolArray:
         everywhere = np.ones(len(self._nodes), dtype=np.bool_)
@@ -151,12 +162,10 @@ class NodeColumns:
         mask_k = self._masks.get(requirement)
         if mask_k is None:
             code_k, codes = self._get_column(requirement.key)
-            # The last entry answers for absent keys: their code, -1, is the last index.
-            answers = np.zeros(len(codes) + 1, dtype=np.bool_)
             if requirement.operator == "In":  # by far the most frequent, and host names have a value for each node
-                answers[[codes[value] for value in requirement.values if value in codes]] = True
+                answers = _find_listed(codes, requirement.values)
             else:
-                answers[:] = [*map(requirement.is_met_by, codes), requirement.is_met_by(None)]
+                answers = np.array([*map(requirement.is_met_by, codes), requirement.is_met_by(None)], dtype=np.bool_)
             mask_k = self._masks[requirement] = answers[code_k]
         return mask_k
 
@@ -174,20 +183,44 @@ class NodeColumns:
         return column
 
 
+def _find_listed(codes: Mapping[str, int], values: Iterable[str]) -> BoolArray:
+    """Return for each code whether its value is among these; the last entry answers for absent keys."""
+    listed = np.zeros(len(codes) + 1, dtype=np.bool_)
+    listed[[codes[value] for value in values if value in codes]] = True
+    return listed
+
+
 class Reasons:
     """Numbers for reasons, so that an array can hold one for each node. 0: not refused."""
 
     def __init__(self) -> None:
         self._numbers: dict[str | None, int] = {None: 0}
         self._texts: list[str | None] = [None]
+        self._vacant: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._numbers)
 
     def get_number(self, text: str | None) -> int:
         """Return the number of a reason."""
         number = self._numbers.get(text)
         if number is None:
-            number = self._numbers[text] = len(self._texts)
-            self._texts.append(text)
+            if self._vacant:
+                number = self._vacant.pop()
+                self._texts[number] = text
+            else:
+                number = len(self._texts)
+                self._texts.append(text)
+            self._numbers[text] = number
         return number
+
+    def keep_only(self, used: set[int]) -> None:
+        """Forget the reasons of all other numbers, so that these can stand for others."""
+        for text, number in list(self._numbers.items()):
+            if text is not None and number not in used:
+                del self._numbers[text]
+                self._texts[number] = None
+                self._vacant.append(number)
 
     def count(self, reason_k: CodeArray) -> tuple[tuple[str, int], ...]:
         """Return (reason, how many nodes), sorted."""
@@ -228,6 +261,7 @@ class Eligibility:
         self._selector: tuple[tuple[str, str], ...] = ()
         self._columns: NodeColumns | None = None
         self._verdicts: dict[Constraints, Verdict] = {}
+        self._most_reasons = MANY_REASONS
 
     def set_nodes(
         self, nodes: Sequence[NodeFacts], kept: NDArray[np.int64] | None, selector: tuple[tuple[str, str], ...]
@@ -242,6 +276,7 @@ class Eligibility:
         if kept is None or selector != self._selector:
             self._selector = selector
             self._verdicts.clear()
+            self._forget_reasons()
             return
         fresh = np.flatnonzero(kept < 0)
         for constraints, verdict in list(self._verdicts.items()):
@@ -253,6 +288,7 @@ class Eligibility:
             )
             self._ask_again(moved, fresh.tolist())
             self._verdicts[constraints] = moved
+        self._forget_reasons()
 
     def change_nodes(self, changed: Mapping[int, NodeFacts]) -> None:
         """Take nodes that changed, by index; the list stays as long as it is."""
@@ -263,12 +299,14 @@ class Eligibility:
         for verdict in self._verdicts.values():
             if self._ask_again(verdict, list(changed)):
                 verdict.placement = None
+        self._forget_reasons()
 
     def keep_only(self, used: Iterable[Constraints]) -> None:
         """Drop the verdicts of all other constraints."""
         used = set(used)
         for constraints in [constraints for constraints in self._verdicts if constraints not in used]:
             del self._verdicts[constraints]
+        self._columns = None  # most of what was looked up there is of no use any more
 
     def __len__(self) -> int:
         return len(self._verdicts)
@@ -293,6 +331,13 @@ class Eligibility:
         if self._columns is None:
             self._columns = NodeColumns(self._nodes, self._selector)
         return self._columns
+
+    def _forget_reasons(self) -> None:
+        """Forget the reasons that no verdict gives any more, when there may be many."""
+        if len(self.reasons) > self._most_reasons:
+            counts_of = [np.bincount(verdict.reason_k) for verdict in self._verdicts.values()]
+            self.reasons.keep_only({number for counts in counts_of for number in np.flatnonzero(counts).tolist()})
+            self._most_reasons = max(MANY_REASONS, 2 * len(self.reasons))
 
     def _ask_again(self, verdict: Verdict, indexes: Sequence[int]) -> bool:
         """Ask single nodes; True when any answer changed."""

@@ -7,6 +7,7 @@ Settings with which no answer can ever come are a `PermanentClusterError`, said 
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
 
 from fairbind.model.errors import FairbindError
@@ -22,6 +23,8 @@ _RETRYABLE = frozenset(
         HTTPStatus.GATEWAY_TIMEOUT,
     }
 )
+
+_RIGHT_MISSING = re.compile(r'User "[^"]*" cannot \S+ resource ')
 
 
 class TransientClusterError(FairbindError):
@@ -60,3 +63,12 @@ class ApiError(FairbindError):
 def is_namespace_ending(error: ApiError) -> bool:
     """Tell whether something could not be made because its namespace is being deleted; only the message says so."""
     return error.status == HTTPStatus.FORBIDDEN and "is being terminated" in error.message
+
+
+def is_namespace_refusing(error: ApiError) -> bool:
+    """Tell whether an object was refused for what holds in its namespace: a quota, an admission policy.
+
+    A right that we lack is forbidden, too, with the same status and reason; only the message tells them apart.
+    """
+    is_refusal = error.status in {HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY}
+    return is_refusal and _RIGHT_MISSING.search(error.message) is None

@@ -116,6 +116,7 @@ class PodFacts(Struct, frozen=True, gc=False):
     ended and holds nothing. gated: it has scheduling gates. unsupported: the kind of thing it carries that is not
     honoured yet, or None; unsupported_detail names the very thing. labels: kept only while it waits.
     scheduled_message: what its condition PodScheduled=False says, or None.
+    rejection: for what its kubelet refused it (resources, ports, node, other); None when it did not.
     """
 
     uid: str
@@ -136,6 +137,7 @@ class PodFacts(Struct, frozen=True, gc=False):
     repels: tuple[RepellingTerm, ...]
     labels: tuple[tuple[str, str], ...]
     scheduled_message: str | None
+    rejection: str | None = None
 
 
 class NodeFacts(Struct, frozen=True, gc=False):

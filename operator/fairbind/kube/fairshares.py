@@ -29,6 +29,9 @@ from fairbind.scheduling.policies import get_policy
 
 INTERVAL_SECONDS = 2.0
 AUDIT_SECONDS = 10.0
+POSING_PART = 0.05
+"""What posing the questions may take of the time, at most: with tens of thousands of kinds of pods it takes a third of
+a second, in which nothing is decided. Then they are asked less often, but every `RETRY_SECONDS` at least."""
 RETRY_SECONDS = 30.0
 """A problem whose solve failed is tried again after so long, or as soon as it is another problem."""
 
@@ -78,6 +81,7 @@ class FairShares:
         self.left_out: tuple[str, ...] = ()
         self._audited: tuple[Snapshot, Mapping[str, float] | None] | None = None
         self._audited_at = -AUDIT_SECONDS
+        self._posing_seconds = 0.0
         self.audit: AuditCounts | None = None
 
     def describe(self) -> tuple[str, str, str]:
@@ -100,7 +104,7 @@ class FairShares:
             while True:
                 await self.refresh()
                 await self.refresh_audit()
-                await asyncio.sleep(INTERVAL_SECONDS)
+                await asyncio.sleep(self._compute_pause(INTERVAL_SECONDS))
         finally:
             await self._solver.close()
 
@@ -111,11 +115,14 @@ class FairShares:
         if not is_retry and self._seen is not None and all(a is b for a, b in zip(seen, self._seen, strict=True)):
             return
         self._seen = seen
+        started = self._clock()
         try:
             problem = make_exact_problem(self._world.build_detailed_snapshot(), seen[1])
         except FairbindError as error:
             self._fail("failed", str(error), 0.0)
             return
+        finally:
+            self._posing_seconds = self._clock() - started
         if problem is None or self._solved is None or problem.mechanism != self._solved.mechanism:
             self.shares, self.left_out = None, ()
             self._world.set_targets(None)
@@ -130,7 +137,7 @@ class FairShares:
     async def refresh_audit(self) -> None:
         """Audit anew if the last one is old and something has changed since."""
         seen = self._world.build_snapshot(), self.shares
-        if self._clock() - self._audited_at < AUDIT_SECONDS or (
+        if self._clock() - self._audited_at < self._compute_pause(AUDIT_SECONDS) or (
             self._audited is not None and all(a is b for a, b in zip(seen, self._audited, strict=True))
         ):
             return
@@ -140,6 +147,9 @@ class FairShares:
             self.audit = (await self._solver.audit(AuditQuestion(scene, self.shares))).count()
         except ExactSolveError as error:
             _log.warning("the audit could not be made; the last one stays: %s", error)
+
+    def _compute_pause(self, usual: float) -> float:
+        return max(usual, min(self._posing_seconds / POSING_PART, RETRY_SECONDS))
 
     async def _solve(self, problem: ExactProblem) -> None:
         started = self._clock()

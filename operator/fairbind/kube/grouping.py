@@ -45,14 +45,14 @@ class ServerGrouping:
     ) -> Classes:
         """Return each node's class and the classes' names, as `compute_server_classes` does.
 
-        names: ascending. capacity_version: changes whenever names or capacities do. placements: of the tasks that wait.
+        names: ascending. capacity_version: changes whenever names or capacities do. placements: those of the tasks
+        that wait, each once.
         """
         if (capacity_version, tolerance) != self._valid_for:
             self._valid_for = capacity_version, tolerance
             self._answers.clear()
             self._capacity_number_k = number_rows(capacity_kr)
-        arrays = {id(placement.eligible_k): placement.eligible_k for placement in placements}
-        vectors = {np.packbits(eligible_k).tobytes(): eligible_k for eligible_k in arrays.values()}
+        vectors = {np.packbits(each.eligible_k).tobytes(): each.eligible_k for each in placements}
         key = frozenset(vectors)
         answer = self._answers.pop(key, None)
         if answer is None:

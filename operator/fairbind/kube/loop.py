@@ -22,7 +22,7 @@ from fairbind.kube.binder import BindResult
 from fairbind.kube.health import Health
 from fairbind.kube.observer import Observer
 from fairbind.model import Bind, CycleReport, PolicySettings, Snapshot, Wait
-from fairbind.scheduling import run_cycle
+from fairbind.scheduling import MANY_CLASSES, Memory, run_cycle
 
 COALESCE_SECONDS = 0.05
 BEAT_SECONDS = 5.0
@@ -32,6 +32,9 @@ MAX_OUTSTANDING = 256
 LOW_WATER = 160
 """A cycle that was ended by the limit goes on when no more than this are left: what is in flight, and as much as ends
 while the next cycle decides."""
+EXPLAIN_SECONDS = 5.0
+EXPLAIN_SECONDS_PER_CLASS = 5e-4
+"""How old the explanation of a class may be when very many wait: a fiftieth of the time goes into explaining them."""
 FIRST_POSTPONE_SECONDS = 1.0
 MAX_POSTPONE_SECONDS = 10.0
 FAILED_CYCLE_SECONDS = 1.0
@@ -107,6 +110,10 @@ class SchedulingLoop:
         self._postponed_seconds: dict[str, float] = {}
         self._has_more = False
         self._last_cycle_seconds = 0.0
+        self._memory = Memory()
+        self._explain_at = 0.0
+        self._explains_later = False
+        self._noted: Sequence[Wait] = ()
         self.decided = 0
 
     def wake(self) -> None:
@@ -148,14 +155,18 @@ class SchedulingLoop:
             settings = self._world.settings
             if not snapshot.task_classes:
                 self._has_more = False
+                self._noted = ()
                 self._world.note_waits(())
                 self._announcer.note_waits((), len(snapshot.servers.names))
                 return
-            report = run_cycle(snapshot, settings, self._wall_clock(), limit=limit)
+            memory = self._choose_memory(snapshot, started)
+            report = run_cycle(snapshot, settings, self._wall_clock(), limit=limit, memory=memory)
             self._execute(report)
             if report.complete:
                 self._announcer.note_waits(report.waits, len(snapshot.servers.names))
-            self._world.note_waits(report.waits)
+            if report.waits != self._noted:
+                self._world.note_waits(report.waits)
+                self._noted = report.waits
         except Exception:  # noqa: BLE001 - whatever it was, the loop goes on
             self._observer.cycle_failed()
             _log.exception("a scheduling cycle failed; the next one is in %s s", FAILED_CYCLE_SECONDS)
@@ -174,6 +185,23 @@ class SchedulingLoop:
             "complete" if report.complete else "more to do",
             self._last_cycle_seconds * 1000,
         )
+
+    def _choose_memory(self, snapshot: Snapshot, now: float) -> Memory | None:
+        """Return what the last cycle saw fit nowhere, if so many classes wait that to look at all would take long.
+
+        Now and then all are looked at and explained anew, and once more after the last change.
+        """
+        if len(snapshot.task_classes) < MANY_CLASSES:
+            self._memory.forget()
+            return None
+        if now >= self._explain_at:
+            self._memory.forget()
+            self._explain_at = now + max(EXPLAIN_SECONDS, EXPLAIN_SECONDS_PER_CLASS * len(snapshot.task_classes))
+            self._explains_later = False
+        elif not self._explains_later:
+            self._explains_later = True
+            asyncio.get_running_loop().call_later(self._explain_at - now, self.wake)
+        return self._memory
 
     def _execute(self, report: CycleReport) -> None:
         for bind in report.bindings:
@@ -201,7 +229,7 @@ class SchedulingLoop:
             self._postponed_seconds.pop(uid, None)
             self._observer.pod_scheduled(self._wall_clock() - pod.created)
             self._announcer.scheduled(pod.namespace, pod.name, uid, bind.server)
-        elif result in {BindResult.FENCED, BindResult.STALE}:
+        elif result in {BindResult.FENCED, BindResult.STALE, BindResult.CROWDED}:
             self._world.forget(uid)
         else:
             self._postpone(uid)

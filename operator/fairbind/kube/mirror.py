@@ -27,7 +27,7 @@ from fairbind.kube.overview import build_overview
 from fairbind.kube.pods import Held, Idle, PodEntry, PodRecord, Position, Waiting, find_tenant, locate
 from fairbind.kube.queues import INELIGIBLE, INSUFFICIENT, QUEUED, QueueKey, TaskQueue
 from fairbind.kube.repulsion import Repulsion
-from fairbind.kube.servers import Servers
+from fairbind.kube.servers import Axes, Servers
 from fairbind.kube.tenants import SYSTEM_NAMESPACES, Directory, TenantSpec, TenantState
 from fairbind.model import Placement, PolicySettings, ServerTable, Snapshot, Targets, TaskClass, Wait
 from fairbind.model.overview import ClusterOverview
@@ -52,17 +52,28 @@ class Mirror:
 
     on_change: called, cheaply and often, when something changed on which a decision may depend.
     operator_namespace: counts as a system namespace too.
+    on_rejection: called with what for, when a kubelet refused one of our pods.
     """
 
     def __init__(
-        self, scheduler_name: str, on_change: Callable[[], None], *, operator_namespace: str | None = None
+        self,
+        scheduler_name: str,
+        on_change: Callable[[], None],
+        *,
+        operator_namespace: str | None = None,
+        on_rejection: Callable[[str], None] = lambda _rejection: None,
     ) -> None:
         self._scheduler_name = scheduler_name
         self._on_change = on_change
+        self._on_rejection = on_rejection
         self._directory = Directory(SYSTEM_NAMESPACES | {operator_namespace or "kube-system"})
         self._entries: dict[str, PodEntry] = {}
         self._by_namespace: dict[str, set[str]] = {}
         self._queues: dict[QueueKey, TaskQueue] = {}
+        self._task_classes: dict[QueueKey, TaskClass] = {}
+        self._changed_queues: dict[QueueKey, None] = {}
+        self._classes_valid_for: tuple[Axes, int, int] | None = None
+        self._noted_waits: Iterable[Wait] | None = None
         self._accounts = Accounts()
         self._eligibility = Eligibility()
         self._repulsion = Repulsion(lambda namespace: self._directory.namespaces.get(namespace, {}))
@@ -149,15 +160,11 @@ class Mirror:
                 self._touch()
 
     def note_waits(self, waits: Iterable[Wait]) -> None:
-        """Take why classes wait, as the last cycle saw it; those it does not mention have not had their turn yet."""
-        for queue in self._queues.values():
-            if queue.key.unsupported is None:
-                queue.reason = QUEUED
-        for wait in waits:
-            entry = self._entries.get(wait.first.uid)
-            if wait.blocked is None and entry is not None and isinstance(entry.position, Waiting):
-                lacks_room = any(reason.startswith(_LACKS_ROOM) for reason, _ in wait.rejections)
-                self._queues[entry.position.key].reason = INSUFFICIENT if lacks_room else INELIGIBLE
+        """Take why classes wait, as the last cycle saw it; those it does not mention have not had their turn yet.
+
+        Cycles come many times a second, and nobody reads the reasons before the next overview.
+        """
+        self._noted_waits = waits
 
     # --- what others ask ---
 
@@ -183,9 +190,20 @@ class Mirror:
             scheduled_message=facts.scheduled_message,
         )
 
-    def may_use(self, node: str) -> bool:
-        """Whether a node is still there and takes tasks."""
-        return self._servers.may_use(node)
+    def may_use(self, uid: str, node: str) -> bool:
+        """Whether a node is still there and one to which a decided pod may go: taints and labels may have changed."""
+        entry = self._entries.get(uid)
+        if entry is None:
+            return True  # the API server will say what became of it
+        return self._servers.may_use(node, entry.facts.constraints)
+
+    def has_room(self, uid: str, node: str) -> bool:
+        """Whether a pod that is decided to go to a node fits there still, given what others bound there since."""
+        entry = self._entries.get(uid)
+        if entry is None or not isinstance(entry.position, Held) or entry.position.node != node:
+            return True  # the API server will say what became of it
+        claims = entry.facts.constraints.claims.conflicting
+        return not self._servers.is_crowded(node, uid, entry.facts.demand.real, claims)
 
     @property
     def has_waiting(self) -> bool:
@@ -237,6 +255,7 @@ class Mirror:
     def build_overview(self, fair_shares: Mapping[str, float] | None = None) -> ClusterOverview:
         """Return who holds what and who waits. fair_shares: by tenant, as of the last exact solve."""
         snapshot = self.build_snapshot()
+        self._settle_reasons()
         return build_overview(snapshot, self._accounts.by_name, list(self._queues.values()), fair_shares)
 
     def check_consistent(self) -> None:
@@ -263,6 +282,8 @@ class Mirror:
 
     def _put_pod(self, facts: PodFacts) -> None:
         if facts.finished:
+            if facts.rejection is not None and facts.scheduler == self._scheduler_name and facts.uid in self._entries:
+                self._on_rejection(facts.rejection)
             self._remove_pod(facts.uid)
             return
         entry = self._entries.get(facts.uid)
@@ -320,6 +341,7 @@ class Mirror:
                 if queue is None:
                     queue = self._queues[key] = TaskQueue(key)
                 queue.add(task)
+                self._changed_queues[key] = None
                 self._accounts.wait(key.tenant)
                 self._accounts.note_pod(key.tenant, facts.created)
             case Idle(tenant, gated):
@@ -336,6 +358,7 @@ class Mirror:
             case Waiting(key, task):
                 queue = self._queues[key]
                 queue.remove(task)
+                self._changed_queues[key] = None
                 if not queue.tasks:
                     del self._queues[key]
                 self._accounts.wait(key.tenant, -1)
@@ -374,6 +397,19 @@ class Mirror:
             for uid in sorted(self._by_namespace[namespace]):
                 self._move(self._entries[uid])
 
+    def _settle_reasons(self) -> None:
+        waits, self._noted_waits = self._noted_waits, None
+        if waits is None:
+            return
+        for queue in self._queues.values():
+            if queue.key.unsupported is None:
+                queue.reason = QUEUED
+        for wait in waits:
+            entry = self._entries.get(wait.first.uid)
+            if wait.blocked is None and entry is not None and isinstance(entry.position, Waiting):
+                lacks_room = any(reason.startswith(_LACKS_ROOM) for reason, _ in wait.rejections)
+                self._queues[entry.position.key].reason = INSUFFICIENT if lacks_room else INELIGIBLE
+
     def _touch(self) -> None:
         self._snapshot = None
         self._on_change()
@@ -387,7 +423,7 @@ class Mirror:
             self._servers.names,
             self._servers.capacity_kr,
             self._servers.capacity_version,
-            [c.placement for c in task_classes if c.blocked is None],
+            {id(c.placement): c.placement for c in task_classes if c.blocked is None}.values(),
             self._settings.server_class_tolerance,
         )
         servers = ServerTable(
@@ -406,14 +442,30 @@ class Mirror:
             servers=servers,
             tenants=self._accounts.build_tenants(axes, detailed=POLICIES[self._settings.policy].needs_detail),
             task_classes=task_classes,
-            targets=self._targets,
+            targets=self._find_targets(),
         )
+
+    def _find_targets(self) -> Targets | None:
+        """Return what the policy's own mechanism gives; the answer of the one before says nothing any more."""
+        mechanism = POLICIES[self._settings.policy].mechanism
+        return self._targets if self._targets is not None and self._targets.mechanism == mechanism else None
 
     def _make_task_classes(self) -> tuple[TaskClass, ...]:
         if len(self._eligibility) > 2 * (MAX_HELD_PLACEMENTS + len(self._queues)):
             self._eligibility.keep_only(key.constraints for key in self._queues)
-        axes = self._servers.axes
-        return tuple(queue.build_task_class(axes, self._get_placement(queue)) for queue in self._queues.values())
+        valid_for = self._servers.axes, self._eligibility.version, self._repulsion.version
+        if valid_for != self._classes_valid_for:
+            self._classes_valid_for = valid_for
+            self._task_classes.clear()
+            self._changed_queues = dict.fromkeys(self._queues)
+        for key in self._changed_queues:
+            queue = self._queues.get(key)
+            if queue is None:
+                self._task_classes.pop(key, None)
+            else:
+                self._task_classes[key] = queue.build_task_class(self._servers.axes, self._get_placement(queue))
+        self._changed_queues.clear()
+        return tuple(self._task_classes.values())
 
     def _get_placement(self, queue: TaskQueue) -> Placement:
         base = self._eligibility.get_placement(queue.key.constraints)

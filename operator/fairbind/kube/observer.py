@@ -15,10 +15,13 @@ class Observer(Protocol):
     """Told of everything that is counted or timed."""
 
     def binding_finished(self, result: str) -> None:
-        """One binding came to its end: bound, conflict, gone, invalid, fenced, stale or failed."""
+        """One binding came to its end: bound, conflict, gone, invalid, fenced, stale, crowded or failed."""
 
     def pod_scheduled(self, seconds: float) -> None:
         """A pod was bound this long after its creation."""
+
+    def pod_rejected(self, rejection: str) -> None:
+        """A kubelet refused a pod of ours that was bound to it: for resources, ports, node or other."""
 
     def cycle_finished(self, seconds: float) -> None:
         """A cycle came to its end after this long."""
@@ -46,6 +49,9 @@ class SilentObserver:
         """Count nothing."""
 
     def pod_scheduled(self, seconds: float) -> None:
+        """Count nothing."""
+
+    def pod_rejected(self, rejection: str) -> None:
         """Count nothing."""
 
     def cycle_finished(self, seconds: float) -> None:

@@ -11,12 +11,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairbind.model.errors import InvalidProblemError
-from fairbind.model.policy import DEFAULT_ALPHA, DEFAULT_POLICY, DEFAULT_SERVER_CLASS_TOLERANCE, PolicySettings
+from fairbind.model.policy import (
+    DEFAULT_ALPHA,
+    DEFAULT_POLICY,
+    DEFAULT_SERVER_CLASS_TOLERANCE,
+    LEAST_ALPHA,
+    PolicySettings,
+)
 from fairbind.scheduling import POLICIES
 
 APPLIED_NAME = "default"
 MAX_TOLERANCE = 0.5
-ALPHAS = (0.01, 100.0)
+ALPHAS = (LEAST_ALPHA, 100.0)
 MAX_EXPECTED_TENANTS = 100_000
 SEEDS = (-(2**63), 2**63 - 1)
 

@@ -42,15 +42,31 @@ def compute_vector(amounts: Amounts, axes: Axes) -> tuple[int, ...]:
 
 
 class TaskQueue:
-    """The waiting tasks of one class. reason: why they wait, as the last cycle saw it."""
+    """The waiting tasks of one class.
 
-    __slots__ = ("_axes", "_base", "_placement", "_restricted", "_task_class", "key", "missing", "reason", "tasks")
+    reason: why they wait, as the last cycle saw it. is_eligible: whether, as of the last snapshot, some node may take
+    them, room or not.
+    """
+
+    __slots__ = (
+        "_axes",
+        "_base",
+        "_placement",
+        "_restricted",
+        "_task_class",
+        "is_eligible",
+        "key",
+        "missing",
+        "reason",
+        "tasks",
+    )
 
     def __init__(self, key: QueueKey) -> None:
         self.key = key
         self.tasks: list[Task] = []
         self.reason = QUEUED if key.unsupported is None else UNSUPPORTED
         self.missing: tuple[str, ...] = ()
+        self.is_eligible = False
         self._axes: Axes = ()
         self._base: Placement | None = None
         self._placement: Placement | None = None
@@ -79,6 +95,7 @@ class TaskQueue:
             self._axes, self._base = axes, base
             self.missing = tuple(resource for resource, _ in self.key.demand.real if resource not in axes)
             self._placement = exclude_all(base, self.missing) if self.missing else base
+            self.is_eligible = bool(self._placement.eligible_k.any())
             self._task_class = None
         if self._task_class is None:
             assert self._placement is not None
@@ -101,8 +118,8 @@ class TaskQueue:
 
     @property
     def is_placeable(self) -> bool:
-        """Whether, as of the last snapshot, some node may take these tasks at all, room or not."""
-        return self.key.unsupported is None and self._placement is not None and bool(self._placement.eligible_k.any())
+        """Whether the tasks could be placed if there were room."""
+        return self.key.unsupported is None and self.is_eligible
 
 
 def exclude_all(base: Placement, missing: tuple[str, ...]) -> Placement:

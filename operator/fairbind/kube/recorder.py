@@ -2,7 +2,9 @@
 
 Nothing here may cost a binding: what is to be written waits in bounded queues, at most `SLOW_PER_SECOND` writes go out
 while many bindings are in flight and `FAST_PER_SECOND` otherwise, a refusal stops all of them for a while, and a write
-that fails is forgotten, or due again later. `backlog` decides what is worth a write.
+that fails is forgotten, or due again later. Nor may one tenant silence us for others: tenants' notices take turns, and
+events that a namespace's own quota or policy refuses stop those of that namespace only. `backlog` decides what is worth
+a write.
 
 A condition is written on the condition that the pod is still the version that we know to be unbound: otherwise one that
 is on its way could take back the PodScheduled=True that a binding brings.
@@ -27,7 +29,8 @@ import msgspec
 
 from fairbind.kube.api import NotAllowedError
 from fairbind.kube.backlog import Backlog, Notice, Told, WaitingPod
-from fairbind.kube.errors import ApiError, TransientClusterError, is_namespace_ending
+from fairbind.kube.errors import ApiError, TransientClusterError, is_namespace_ending, is_namespace_refusing
+from fairbind.kube.notices import NoticeQueue
 from fairbind.kube.reasons import format_unschedulable
 from fairbind.model import Wait
 
@@ -39,7 +42,6 @@ SCAN_SECONDS = 0.5
 SCAN_CHUNK = 500
 """Pods that are looked at before everybody else on the event loop has a turn."""
 SCHEDULED_QUEUE_LENGTH = 10_000
-NOTICE_QUEUE_LENGTH = 1_000
 WRITERS = 8
 WRITE_TIMEOUT_SECONDS = 5.0
 PAUSE_SECONDS = 5.0
@@ -101,14 +103,15 @@ class Recorder:
         self._find_waiting = find_waiting
         self._clock = clock
         self._sleep = sleep
-        self._backlog = Backlog(find_waiting, clock)
+        self._notices = NoticeQueue()
+        self._backlog = Backlog(find_waiting, clock, has_room=self._notices.has_room)
         self._scheduled: collections.deque[_Scheduled] = collections.deque(maxlen=SCHEDULED_QUEUE_LENGTH)
-        self._notices: collections.deque[Notice] = collections.deque()
         self._work = asyncio.Event()
         self._writing = 0
         self._next_write_at = 0.0
         self._takes_scheduled = True
         self._complained_at = -COMPLAINT_SECONDS
+        self._refused_until: dict[str, float] = {}
 
     def scheduled(self, namespace: str, name: str, uid: str, node: str) -> None:
         """Note that a pod was bound. When more are noted than can be written, the oldest go unannounced."""
@@ -151,10 +154,8 @@ class Recorder:
                 continue
             for looked_at, notice in enumerate(self._backlog.find_due(), 1):
                 if notice is not None:
-                    self._notices.append(notice)
+                    self._notices.add(notice)
                     self._work.set()
-                while len(self._notices) >= NOTICE_QUEUE_LENGTH and self._is_leading():
-                    await self._sleep(SCAN_SECONDS)
                 if looked_at % SCAN_CHUNK == 0:
                     await asyncio.sleep(0)
 
@@ -192,7 +193,7 @@ class Recorder:
         if self._scheduled and (self._takes_scheduled or not self._notices):
             return self._scheduled.popleft()
         if self._notices:
-            return self._notices.popleft()
+            return self._notices.take()
         self._work.clear()
         return None
 
@@ -202,20 +203,23 @@ class Recorder:
             if error.status in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT} or is_namespace_ending(error):
                 return  # the pod is gone or has changed; whatever is still true is written later
             patience = max(error.retry_after or 0.0, PAUSE_SECONDS)
-        now = self._clock()
-        self._next_write_at = max(self._next_write_at, now + patience)
-        level, hint = logging.DEBUG, ""
+        self._next_write_at = max(self._next_write_at, self._clock() + patience)
+        hint = ""
         if isinstance(error, ApiError) and error.status == HTTPStatus.FORBIDDEN:
             hint = "; the chart's ClusterRole grants patch on pods/status, and create and patch on events.events.k8s.io"
+        self._complain(f"{error}{hint}")
+
+    def _complain(self, trouble: str) -> None:
+        now, level = self._clock(), logging.DEBUG
         if now - self._complained_at >= COMPLAINT_SECONDS:
             self._complained_at = now
             level = logging.WARNING
-        _log.log(level, "An event or a pod's condition could not be written: %s%s", error, hint)
+        _log.log(level, "An event or a pod's condition could not be written: %s", trouble)
 
     async def _announce(self, job: _Scheduled) -> None:
         note = f"Successfully assigned {job.namespace}/{job.name} to {job.node}"
         event = self._make_event(job.namespace, job.name, job.uid, note, is_good=True)
-        await self._send("POST", _make_events_path(job.namespace), event)
+        await self._send_event(job.namespace, event)
 
     async def _explain(self, notice: Notice) -> None:
         told = self._backlog.find_told(notice.task.uid)
@@ -253,23 +257,22 @@ class Recorder:
 
     async def _write_failed(self, told: Told, namespace: str, name: str, notice: Notice, message: str) -> None:
         """Write a new event, or count one more in the one that says the same already."""
-        path = _make_events_path(namespace)
         is_repeated = told.event_name is not None and told.event_signature == notice.signature
-        told.event_signature, told.event_at = notice.signature, self._clock()
-        told.event_count = told.event_count + 1 if is_repeated else 1
+        count = told.event_count + 1 if is_repeated else 1
         if is_repeated:
-            series = {"count": told.event_count, "lastObservedTime": _format_now()}
+            series = {"count": count, "lastObservedTime": _format_now()}
             try:
-                await self._send("PATCH", f"{path}/{told.event_name}", {"series": series}, content_type=_MERGE)
+                await self._send_event(namespace, {"series": series}, name=told.event_name)
             except ApiError as error:
                 if error.status != HTTPStatus.NOT_FOUND:
                     raise
-                told.event_count = 1  # it has expired
-            else:
-                return
-        event = self._make_event(namespace, name, notice.task.uid, message, is_good=False)
-        await self._send("POST", path, event)
-        told.event_name = event["metadata"]["name"]
+                is_repeated, count = False, 1  # it has expired
+        if not is_repeated:
+            event = self._make_event(namespace, name, notice.task.uid, message, is_good=False)
+            await self._send_event(namespace, event)
+            told.event_name = event["metadata"]["name"]
+        # Not before: one that could not be written is still due.
+        told.event_signature, told.event_at, told.event_count = notice.signature, self._clock(), count
 
     def _make_event(self, namespace: str, name: str, uid: str, note: str, *, is_good: bool) -> dict[str, Any]:
         return {
@@ -286,6 +289,24 @@ class Recorder:
             "type": "Normal" if is_good else "Warning",
         }
 
+    async def _send_event(self, namespace: str, content: dict[str, Any], *, name: str | None = None) -> None:
+        """Make an event, or change the named one; while the namespace refuses events, do nothing."""
+        now = self._clock()
+        if self._refused_until.get(namespace, 0.0) > now:
+            return
+        path = f"/apis/events.k8s.io/v1/namespaces/{quote(namespace)}/events"
+        try:
+            if name is None:
+                await self._send("POST", path, content)
+            else:
+                await self._send("PATCH", f"{path}/{name}", content, content_type=_MERGE)
+        except ApiError as error:
+            if is_namespace_ending(error) or not is_namespace_refusing(error):
+                raise
+            self._refused_until = {known: until for known, until in self._refused_until.items() if until > now}
+            self._refused_until[namespace] = now + PAUSE_SECONDS
+            self._complain(str(error))
+
     async def _send(
         self, method: str, path: str, content: dict[str, Any], *, content_type: str = "application/json"
     ) -> None:
@@ -297,10 +318,6 @@ class Recorder:
             timeout_seconds=WRITE_TIMEOUT_SECONDS,
             guard=self._is_leading,
         )
-
-
-def _make_events_path(namespace: str) -> str:
-    return f"/apis/events.k8s.io/v1/namespaces/{quote(namespace)}/events"
 
 
 def _format_now() -> str:

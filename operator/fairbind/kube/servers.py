@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fairbind.kube.eligibility import Eligibility, is_usable
-from fairbind.kube.facts import BASE_RESOURCES, Amounts, NodeFacts
+from fairbind.kube.eligibility import Eligibility, find_refusal, is_usable
+from fairbind.kube.facts import BASE_RESOURCES, Amounts, Constraints, NodeFacts
 from fairbind.model import MAX_AMOUNT
 from fairbind.model.servers import BoolArray, IntArray
 
@@ -105,10 +105,23 @@ class Servers:
         self._drop_if_empty(name)
         return True
 
-    def may_use(self, name: str) -> bool:
-        """Whether a node is there and takes tasks, as of now and not of the last `settle`."""
+    def may_use(self, name: str, constraints: Constraints) -> bool:
+        """Whether a node is there and takes tasks with these constraints, as of now and not of the last `settle`."""
         book = self.books.get(name)
-        return book is not None and book.node is not None and is_usable(book.node, self._selector)
+        if book is None or book.node is None:
+            return False
+        return find_refusal(book.node, constraints, self._selector) is None
+
+    def is_crowded(self, name: str, uid: str, amounts: Amounts, conflicting: frozenset[str]) -> bool:
+        """Whether more is held on a node than it has, of what these amounts use, or others hold these claims.
+
+        uid, amounts, conflicting: of a pod that holds its own there already.
+        """
+        book = self.books[name]  # the pod itself keeps it there
+        allocatable = dict(book.node.allocatable) if book.node is not None else {}
+        if any(book.system.get(r, 0) + book.held.get(r, 0) > allocatable.get(r, 0) for r, _ in amounts):
+            return True
+        return bool(conflicting) and any(conflicting & taken for other, taken in book.ports.items() if other != uid)
 
     def hold(self, name: str, uid: str, amounts: Amounts, ports: frozenset[str], *, system: bool) -> None:
         """Note that a pod holds something on a node."""

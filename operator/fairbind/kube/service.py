@@ -98,7 +98,12 @@ class Operator:
         self._broken_since: dict[str, float] = {}
         self._overview: ClusterOverview | None = None
         self._states: Mapping[str, TenantState] = {}
-        self.mirror = Mirror(settings.scheduler_name, self._note_change, operator_namespace=settings.namespace)
+        self.mirror = Mirror(
+            settings.scheduler_name,
+            self._note_change,
+            operator_namespace=settings.namespace,
+            on_rejection=self._note_rejection,
+        )
         self.administration = Administration(self.mirror, self._note_change)
         self.reflectors = make_reflectors(api, self.mirror, observer.watch_restarted)
         self.custom_resources = CustomResources(
@@ -110,7 +115,13 @@ class Operator:
             reinstall_signals=reinstall_signals,
         )
         self.elector = Elector(api, settings.namespace, identity=settings.identity, on_change=self._lead)
-        self.binder = Binder(api, observer, may_bind=self.elector.may_bind, may_use=self.mirror.may_use)
+        self.binder = Binder(
+            api,
+            observer,
+            may_bind=self.elector.may_bind,
+            may_use=self.mirror.may_use,
+            has_room=self.mirror.has_room,
+        )
         self.recorder = Recorder(
             api,
             scheduler_name=settings.scheduler_name,
@@ -128,8 +139,11 @@ class Operator:
             health=health,
             may_decide=self.may_decide,
         )
-        self.status = StatusWriter(
-            api,
+        self.status = self._make_status_writer()
+
+    def _make_status_writer(self) -> StatusWriter:
+        return StatusWriter(
+            self._api,
             self.administration,
             find_overview=lambda: self._overview,
             find_states=lambda: self._states,
@@ -214,6 +228,11 @@ class Operator:
     def _note_change(self) -> None:
         """Something in the mirror changed."""
         self.loop.wake()
+
+    def _note_rejection(self, rejection: str) -> None:
+        """A kubelet refused a pod; every replica sees it, the leader counts it."""
+        if self.elector.leading:
+            self._observer.pod_rejected(rejection)
 
     def _lead(self, leading: bool) -> None:  # noqa: FBT001 - the elector's callback
         self._observer.leadership_changed(leading)

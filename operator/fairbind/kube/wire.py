@@ -213,6 +213,7 @@ class PodStatus(Wire):
     """What became of the pod."""
 
     phase: str | None = None
+    reason: str | None = None
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None

@@ -9,6 +9,15 @@ from __future__ import annotations
 from fairbind.scheduling.classes import compute_server_classes
 from fairbind.scheduling.cycle import run_cycle
 from fairbind.scheduling.levels import compute_virtual_dominant_shares
+from fairbind.scheduling.memory import MANY_CLASSES, Memory
 from fairbind.scheduling.policies import POLICIES, Policy
 
-__all__ = ["POLICIES", "Policy", "compute_server_classes", "compute_virtual_dominant_shares", "run_cycle"]
+__all__ = [
+    "MANY_CLASSES",
+    "POLICIES",
+    "Memory",
+    "Policy",
+    "compute_server_classes",
+    "compute_virtual_dominant_shares",
+    "run_cycle",
+]

@@ -171,16 +171,16 @@ def _compute_tasks_alone(groups: ServerGroups, kind: Kind, axes: Sequence[int]) 
     return np.where(kind.usable_p, tasks_p, 0.0)
 
 
-def merge_kinds(kinds: Sequence[Kind], total_r: FloatArray, *, is_one: bool, most: int = MAX_PARTS) -> list[Kind]:
-    """Return the parts: kinds of a tenant that the mechanism need not tell apart, as one. See the module's story.
+def merge_kinds(kinds: Sequence[Kind], total_r: FloatArray, *, is_one: bool) -> list[Kind]:
+    """Return the parts, at most MAX_PARTS as far as that can be had. See the module's story.
 
-    total_r: of the resources that count, base units. is_one: each tenant is one part. most: how many
-    parts there shall be at most, as far as that can be had.
+    A part is those kinds of a tenant that the mechanism need not tell apart.
+    total_r: of the resources that count, base units. is_one: each tenant is one part.
     """
     parts: list[Kind] = []
     for grid in GRIDS:
         parts = _merge(kinds, total_r, None if is_one else grid)
-        if len(parts) <= most:
+        if len(parts) <= MAX_PARTS:
             break
     return parts
 

@@ -32,7 +32,7 @@ from fairbind.fairness.registry import MECHANISMS
 from fairbind.fairness.solve import compute_allocation
 from fairbind.fairness.warm import WarmStart
 from fairbind.model import PolicySettings, Snapshot, Targets
-from fairbind.scheduling.demands import MAX_PARTS, Kind, ServerGroups, find_kinds, group_servers, merge_kinds
+from fairbind.scheduling.demands import Kind, ServerGroups, find_kinds, group_servers, merge_kinds
 from fairbind.scheduling.policies import get_policy
 
 ROUNDS = 8
@@ -43,9 +43,6 @@ ONE_BIDDER = frozenset({"ceei", "drbf", "dynamic-drf"})
 
 BY_SERVER = frozenset({"alpha-pf-vds", "per-server-drf", "ps-dsf"})
 """These compare tenants on each server class by itself."""
-
-MOST_PARTS = {"alpha-pf-vds": 200}
-"""Mechanisms that take long for many tenants see kinds of tasks that differ more as one."""
 
 SETTLED = 5e-3
 """Weights of parts that change by less, relatively, have settled."""
@@ -111,8 +108,7 @@ def make_exact_problem(snapshot: Snapshot, settings: PolicySettings) -> ExactPro
     groups = group_servers(snapshot)
     total_r = groups.capacity_pr[:, axes].sum(axis=0)
     kinds = find_kinds(snapshot, groups, axes)
-    most = MOST_PARTS.get(mechanism_id, MAX_PARTS)
-    parts = merge_kinds(kinds, total_r, is_one=mechanism_id in ONE_BIDDER, most=most)
+    parts = merge_kinds(kinds, total_r, is_one=mechanism_id in ONE_BIDDER)
     if is_pooled:
         # In the order in which tenants came: it matters to the mechanism that knows arrivals.
         parts.sort(key=lambda part: (snapshot.tenants[part.tenant].since, snapshot.tenants[part.tenant].name))

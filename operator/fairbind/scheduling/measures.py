@@ -10,6 +10,7 @@ Within a cycle a level never falls: tasks only come, and pools only lose. The fi
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 from math import lcm
@@ -84,7 +85,7 @@ class DominantShares:
         self.pools.take(pool, task_class.demand_r)
 
 
-class _ClusterMeasure:
+class _ClusterMeasure(ABC):
     """What the measures of the whole cluster have in common."""
 
     few: ClassVar[int] = FEW
@@ -93,9 +94,9 @@ class _ClusterMeasure:
     def __init__(self, snapshot: Snapshot) -> None:
         self.pools = compute_cluster_pool(snapshot)
 
+    @abstractmethod
     def compute_level(self, account: Account, pool: int) -> int:
         """Return the level of a tenant."""
-        raise NotImplementedError
 
     def find_least_level(self, account: Account, among: IndexArray) -> tuple[int, int]:
         """Return the level, and the only pool."""

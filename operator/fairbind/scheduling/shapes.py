@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import inf
+from operator import gt
 from typing import Protocol
 
 import numpy as np
@@ -121,9 +122,8 @@ class Shapes:
         key = task_class.demand_r, id(placement)
         shape = self._shapes.get(key)
         if shape is None:
-            score = self._fit.build_score(task_class.demand_r)
             pools = len(self._pools.amount_pr)
-            shape = Shape(task_class, self.get_arrangement(placement), score, self._room, pools, self._draws)
+            shape = Shape(task_class, self.get_arrangement(placement), self._fit, self._room, pools, self._draws)
             self._shapes[key] = shape
         return shape
 
@@ -138,6 +138,7 @@ class Shape:
         "_arrangement",
         "_conflicting",
         "_cursor",
+        "_demand_r1",
         "_demanded",
         "_draws",
         "_left",
@@ -151,26 +152,28 @@ class Shape:
         self,
         task_class: TaskClass,
         arrangement: Arrangement,
-        score: Score,
+        fit: FitRule,
         room: Room,
         pools: int,
         draws: Draws | None,
     ) -> None:
         self._arrangement = arrangement
+        self.open_p: BoolArray = np.zeros(pools, dtype=np.bool_)
+        self._scores: FloatArray | None = None
+        if any(map(gt, task_class.demand_r, arrangement.most_left_r)):
+            return  # nobody asks a shape without an open pool for more
         self._demanded = [(r, demand) for r, demand in enumerate(task_class.demand_r) if demand > 0]
+        self._demand_r1 = np.array(task_class.demand_r, dtype=np.float64)[:, None]
         self._conflicting = task_class.placement.claims.conflicting
-        self._score = score
+        self._score = fit.build_score(task_class.demand_r)
         self._draws = draws
         self._room = room
         self._left: dict[int, Slices] = {}
         self._cursor = room.log_size
-        self.open_p: BoolArray = np.zeros(pools, dtype=np.bool_)
-        self._scores: FloatArray | None = None
-        if all(demand <= arrangement.most_left_r[r] for r, demand in self._demanded):
-            scores = self._score_many(arrangement.servers)
-            if arrangement.pools:
-                self.open_p[arrangement.pools] = np.minimum.reduceat(scores, arrangement.starts) < inf
-            self._scores = np.append(scores, inf)
+        scores = self._score_many(arrangement.servers)
+        if arrangement.pools:
+            self.open_p[arrangement.pools] = np.minimum.reduceat(scores, arrangement.starts) < inf
+        self._scores = np.append(scores, inf)
 
     def find_server(self, pool: int, task: Task) -> int | None:
         """Return the best server of this pool on which a task of this shape fits, or None.
@@ -226,10 +229,9 @@ class Shape:
         room = self._room
         is_whole = servers is self._arrangement.servers and self._arrangement.is_identity
         left_rn = room.left_rk if is_whole else room.left_rk.take(servers, axis=1)
-        lacks = np.zeros(len(servers), dtype=np.bool_)
-        for r, demand in self._demanded:
-            lacks |= left_rn[r] < demand
-        if lacks.all():
+        # What is left is never below zero, so a resource that is not asked for is never lacking.
+        lacks = np.logical_or.reduce(left_rn < self._demand_r1)
+        if np.logical_and.reduce(lacks):
             return np.full(len(servers), inf)
         scores = self._score.score_many(servers, left_rn)
         np.putmask(scores, lacks, inf)

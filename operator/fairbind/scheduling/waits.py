@@ -7,8 +7,9 @@ A server that the class may not use counts once, under its reason; one whose cla
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -22,26 +23,27 @@ from fairbind.scheduling.room import FloatArray, IndexArray, Room
 CONFLICTING_CLAIMS = "conflicting claims"
 INSUFFICIENT = "Insufficient {}"
 
+MANY_ASKS = 32
+"""After so many questions about the same servers what they have left is sorted: each later answer is a bisection."""
+
 Rejections = tuple[tuple[str, int], ...]
 
 
 def explain_waits(
     *, stuck: Sequence[Queue], blocked: Sequence[Queue], refusals: Refusals, rivals: Rivals | None
-) -> tuple[Wait, ...]:
-    """Return the waits of classes that fit nowhere and of classes that may not be placed, sorted by tenant and turn.
+) -> list[Wait]:
+    """Return the waits of classes that fit nowhere and of classes that may not be placed.
 
     rivals: None for policies that are not about fairness.
     """
     waits = [
-        (queue, Wait(queue.task_class, queue.first, queue.waiting, (), blocked=queue.task_class.blocked))
-        for queue in blocked
+        Wait(queue.task_class, queue.first, queue.waiting, (), blocked=queue.task_class.blocked) for queue in blocked
     ]
     for queue in stuck:
         reason = rivals.find_reason(queue) if rivals is not None else None
         rejections = refusals.compute_rejections(queue.task_class)
-        waits.append((queue, Wait(queue.task_class, queue.first, queue.waiting, rejections, fairness=reason)))
-    waits.sort(key=lambda pair: (pair[0].account.name, pair[0].turn))
-    return tuple(wait for _, wait in waits)
+        waits.append(Wait(queue.task_class, queue.first, queue.waiting, rejections, fairness=reason))
+    return waits
 
 
 class Refusals:
@@ -50,8 +52,9 @@ class Refusals:
     def __init__(self, snapshot: Snapshot, room: Room) -> None:
         self._snapshot = snapshot
         self._room = room
+        self._reasons_r = [INSUFFICIENT.format(resource) for resource in snapshot.resources]
         self._known: dict[tuple[tuple[int, ...], int], Rejections] = {}
-        self._clear: dict[int, tuple[int, FloatArray]] = {}
+        self._clear: dict[int, _Clear] = {}
 
     def compute_rejections(self, task_class: TaskClass) -> Rejections:
         """Return (reason, servers) pairs, sorted by reason."""
@@ -65,24 +68,45 @@ class Refusals:
         clear = self._clear.get(id(placement))
         if clear is None:
             clear = self._clear[id(placement)] = self._split(placement)
-        conflicts, left_rn = clear
-        counts: Counter[str] = Counter({CONFLICTING_CLAIMS: conflicts})
-        for reason, count in placement.rejections:
-            counts[reason] += count
-        for r, demand in enumerate(demand_r):
-            if demand > 0:
-                counts[INSUFFICIENT.format(self._snapshot.resources[r])] += int(np.count_nonzero(left_rn[r] < demand))
-        return tuple(sorted((reason, count) for reason, count in counts.items() if count > 0))
+        counts = clear.refused.copy()
+        for reason, lacking in zip(self._reasons_r, clear.count_lacking(demand_r), strict=True):
+            if lacking > 0:
+                counts[reason] = counts.get(reason, 0) + lacking
+        return tuple(sorted(counts.items()))
 
-    def _split(self, placement: Placement) -> tuple[int, FloatArray]:
-        """Return how many eligible servers have conflicting claims, and what the others have left, shape (R, n)."""
+    def _split(self, placement: Placement) -> _Clear:
+        """Return which servers refuse for other reasons than resources, and what the others have left."""
         clear_k = placement.eligible_k & self._snapshot.servers.usable_k
         eligible = int(np.count_nonzero(clear_k))
         conflicting = placement.claims.conflicting
         if conflicting:
             for server, taken in self._room.claimed.items():
                 clear_k[server] &= conflicting.isdisjoint(taken)
-        return eligible - int(np.count_nonzero(clear_k)), self._room.left_rk[:, clear_k]
+        refused = Counter(dict(placement.rejections))
+        refused[CONFLICTING_CLAIMS] += eligible - int(np.count_nonzero(clear_k))
+        return _Clear(dict(+refused), self._room.left_rk[:, clear_k])
+
+
+class _Clear:
+    """What the servers have left that only a lack of resources can refuse. refused: how many others, by reason."""
+
+    __slots__ = ("_asks", "_left_rn", "_sorted_r", "refused")
+
+    def __init__(self, refused: dict[str, int], left_rn: FloatArray) -> None:
+        self.refused = refused
+        self._left_rn = left_rn
+        self._sorted_r: list[list[float]] = []
+        self._asks = 0
+
+    def count_lacking(self, demand_r: Sequence[int]) -> list[int]:
+        """Return for each resource how many servers have too little of it."""
+        self._asks += 1
+        if self._asks == MANY_ASKS:
+            self._sorted_r = np.sort(self._left_rn, axis=1).tolist()
+        if self._sorted_r:
+            # What is left is never below zero, so nobody lacks what is not asked for.
+            return [bisect_left(left, demand) for left, demand in zip(self._sorted_r, demand_r, strict=True)]
+        return [int(np.count_nonzero(left < demand)) for left, demand in zip(self._left_rn, demand_r, strict=True)]
 
 
 class Rivals:
@@ -91,33 +115,35 @@ class Rivals:
     Sets of servers are bits of integers, so that asking a thousand tenants for a common server takes microseconds.
     """
 
-    def __init__(self, waiting: Sequence[Queue], measure: Measure, snapshot: Snapshot) -> None:
+    def __init__(self, waiting: Iterable[tuple[Account, Placement]], measure: Measure, snapshot: Snapshot) -> None:
+        """waiting: who waits for what may go where."""
         self._measure = measure
         self._pools = measure.pools
         self._snapshot = snapshot
         self._bits: dict[int, int] = {}
         self._pools_of: dict[int, IndexArray] = {}
-        self._levels: dict[tuple[str, int], tuple[int, int]] = {}
+        self._reasons: dict[tuple[str, int], FairnessReason | None] = {}
         self._rankings: dict[int, list[tuple[int, str, Account]]] = {}
         self._pool_bits: dict[int, int] = {}
         self._accounts: dict[str, Account] = {}
         self._reach: dict[str, int] = {}
         self._shares: dict[tuple[str, int], float] = {}
-        for queue in waiting:
-            name = queue.account.name
-            self._accounts[name] = queue.account
-            self._reach[name] = self._reach.get(name, 0) | self._get_bits(queue.task_class.placement)
+        for account, placement in waiting:
+            self._accounts[account.name] = account
+            self._reach[account.name] = self._reach.get(account.name, 0) | self._get_bits(placement)
 
     def find_reason(self, queue: Queue) -> FairnessReason | None:
         """Return who is next on the pool where this class is least behind, when that is somebody else further below."""
-        placement, account = queue.task_class.placement, queue.account
+        key = queue.account.name, id(queue.task_class.placement)
+        if key not in self._reasons:
+            self._reasons[key] = self._find_reason(queue.account, queue.task_class.placement)
+        return self._reasons[key]
+
+    def _find_reason(self, account: Account, placement: Placement) -> FairnessReason | None:
         pools = self._get_pools(placement)
         if len(pools) == 0:
             return None
-        key = account.name, id(placement)
-        if key not in self._levels:
-            self._levels[key] = self._measure.find_least_level(account, pools)
-        level, pool = self._levels[key]
+        level, pool = self._measure.find_least_level(account, pools)
         if level >= INFINITE_LEVEL:
             return None
         common = self._get_bits(placement) & self._get_pool_bits(pool)

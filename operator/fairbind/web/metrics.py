@@ -30,10 +30,11 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from fairbind import __version__
 from fairbind.model.overview import PENDING_REASONS, ClusterOverview, TenantOverview
 
-BINDING_RESULTS = ("bound", "conflict", "gone", "invalid", "fenced", "stale", "failed")
+BINDING_RESULTS = ("bound", "conflict", "gone", "invalid", "fenced", "stale", "crowded", "failed")
 WATCHED_RESOURCES = ("pods", "nodes", "namespaces", "tenants", "schedulingpolicies")
 SOLVE_RESULTS = ("solved", "failed", "timeout")
 RESTART_REASONS = ("expired", "connection", "unreadable")
+REJECTIONS = ("resources", "ports", "node", "other")
 
 CYCLE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 SOLVE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -88,7 +89,7 @@ TENANT_METRICS = (
         "gauge",
         ("tenant", "server_class"),
         "Share of a server class alone that the tenant's whole allocation would be, which can be far above 1; "
-        "only classes where it holds room.",
+        "the classes where most of its pods run, eight at most.",
     ),
     MetricSpec(
         "fairbind_tenant_running_pods",
@@ -158,6 +159,12 @@ OWN_METRICS = (
         "From the creation of a pod, which Kubernetes keeps in whole seconds, until it was bound.",
     ),
     MetricSpec("fairbind_bindings_total", "counter", ("result",), "Bindings that came to their end, by result."),
+    MetricSpec(
+        "fairbind_rejected_pods_total",
+        "counter",
+        ("reason",),
+        "Pods of this scheduler that a kubelet refused after they were bound, by what for; the leader counts.",
+    ),
     MetricSpec(
         "fairbind_watch_restarts_total",
         "counter",
@@ -262,6 +269,7 @@ class Metrics:
         self._cycle_seconds = self._histogram("fairbind_scheduling_cycle_duration_seconds", CYCLE_BUCKETS)
         self._pod_seconds = self._histogram("fairbind_pod_scheduling_duration_seconds", POD_BUCKETS)
         self._bindings = self._counter("fairbind_bindings_total")
+        self._rejections = self._counter("fairbind_rejected_pods_total")
         self._restarts = self._counter("fairbind_watch_restarts_total")
         self._cycle_errors = self._counter("fairbind_cycle_errors_total")
         self._solve_seconds = self._histogram("fairbind_exact_solve_duration_seconds", SOLVE_BUCKETS)
@@ -269,6 +277,8 @@ class Metrics:
         # A counter that appears with its first event hides this event from rate(): start them all at 0.
         for result in BINDING_RESULTS:
             self._bindings.labels(result)
+        for rejection in REJECTIONS:
+            self._rejections.labels(rejection)
         for result in SOLVE_RESULTS:
             self._solves.labels(result)
         for resource in WATCHED_RESOURCES:
@@ -296,6 +306,10 @@ class Metrics:
     def pod_scheduled(self, seconds: float) -> None:
         """Time a pod from its creation to its binding; a clock that differs from the server's may say below 0."""
         self._pod_seconds.observe(max(0.0, seconds))
+
+    def pod_rejected(self, rejection: str) -> None:
+        """Count a pod that its kubelet refused."""
+        self._rejections.labels(rejection).inc()
 
     def cycle_finished(self, seconds: float) -> None:
         """Time a cycle."""

@@ -3,12 +3,18 @@
 It knows nothing of what it shows: the metrics are rendered by a callable, and so are the two questions "is it alive"
 and "is it ready", which answer None when all is well and else a line that says why not. That line is the body, so that
 `curl` is enough to find out what a replica waits for.
+
+The metrics can be kept for readers who prove who they are with a bearer token; whoever knows how to ask about tokens
+is passed in. The probes stay open to all: kubelets have no token, and a line that says what a replica waits for is all
+that there is to see.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from http import HTTPStatus
+from ssl import SSLContext
 
 from aiohttp import web
 
@@ -16,6 +22,8 @@ from fairbind.model.errors import FairbindError, InvalidProblemError
 
 Render = Callable[[str], tuple[bytes, str]]
 FindProblem = Callable[[], str | None]
+FindRefusal = Callable[[str], Awaitable[tuple[int, str] | None]]
+"""For a bearer token (empty: none), why its owner may not see the metrics: an HTTP status and a line; None: it may."""
 
 COMPRESS_FROM_BYTES = 4096
 MAX_PORT = 65535
@@ -50,13 +58,27 @@ def parse_address(text: str) -> Address:
 
 
 class WebServer:
-    """Serves until it is stopped; shares the event loop of its caller."""
+    """Serves until it is stopped; shares the event loop of its caller.
 
-    def __init__(self, address: Address, render: Render, *, find_dead: FindProblem, find_unready: FindProblem) -> None:
+    tls: serve by HTTPS. find_refusal: asked before the metrics are shown; None shows them to everybody.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        render: Render,
+        *,
+        find_dead: FindProblem,
+        find_unready: FindProblem,
+        find_refusal: FindRefusal | None = None,
+        tls: SSLContext | None = None,
+    ) -> None:
         self._address = address
         self._render = render
         self._find_dead = find_dead
         self._find_unready = find_unready
+        self._find_refusal = find_refusal
+        self._tls = tls
         app = web.Application()
         app.router.add_get("/", self._show_index)
         app.router.add_get("/metrics", self._show_metrics)
@@ -64,10 +86,15 @@ class WebServer:
         app.router.add_get("/readyz", self._show_readiness)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
 
+    @property
+    def scheme(self) -> str:
+        """What URLs of its pages begin with."""
+        return "http" if self._tls is None else "https"
+
     async def start(self) -> Address:
         """Listen, and return the address with the port that it got. FairbindError when the address cannot be had."""
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._address.host or None, self._address.port)
+        site = web.TCPSite(self._runner, self._address.host or None, self._address.port, ssl_context=self._tls)
         try:
             await site.start()
         except OSError as error:
@@ -83,6 +110,10 @@ class WebServer:
         return web.Response(text=INDEX)
 
     async def _show_metrics(self, request: web.Request) -> web.Response:
+        if self._find_refusal is not None:
+            refusal = await self._find_refusal(find_token(request.headers.get("Authorization", "")))
+            if refusal is not None:
+                return _refuse(*refusal)
         body, content_type = self._render(request.headers.get("Accept", ""))
         response = web.Response(body=body, headers={"Content-Type": content_type})
         if len(body) >= COMPRESS_FROM_BYTES:
@@ -94,6 +125,21 @@ class WebServer:
 
     async def _show_readiness(self, _request: web.Request) -> web.Response:
         return _answer(self._find_unready())
+
+
+def find_token(authorization: str) -> str:
+    """Return the bearer token of an Authorization header; empty when there is none.
+
+    >>> find_token("Bearer abc"), find_token("bearer  abc"), find_token("Basic abc"), find_token("")
+    ('abc', 'abc', '', '')
+    """
+    kind, _, token = authorization.strip().partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
+
+
+def _refuse(status: int, reason: str) -> web.Response:
+    headers = {"WWW-Authenticate": "Bearer"} if status == HTTPStatus.UNAUTHORIZED else None
+    return web.Response(status=status, text=f"{reason}\n", headers=headers)
 
 
 def _answer(problem: str | None) -> web.Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import pytest
 
@@ -132,6 +133,9 @@ def test_a_table_reads_well(terminal: Terminal) -> None:
     assert lines[8].split() == ["used", "count", "cpu", "memory"]
     assert [line.split()[:2] for line in lines[10:12]] == [["a", "1"], ["b", "3"]]
     assert lines[12].split()[:3] == ["all", "servers", "4"]
+    parts = [float(part) for line in lines[10:13] for part in re.findall(r"([\d.]+) %", line)]
+    assert len(parts) == 6
+    assert max(parts) == 100.0  # also of an entry that stands for three servers
     assert all(len(line) <= 100 for line in lines)
 
 
@@ -142,6 +146,7 @@ def test_a_table_of_many_servers_fits_the_terminal(terminal: Terminal, count: in
     outcome = terminal.succeed("allocate", terminal.write(document), "--mechanism", "drfh", "--output", "table")
     lines = outcome.out.splitlines()
 
+    assert "weight" not in lines[3].split()  # all are equal
     assert len([line for line in lines if line.startswith("---")]) == tables
     assert all(len(line) <= 100 for line in lines)
     shown = [f"on server-{k}" in outcome.out for k in range(count)]

@@ -221,8 +221,10 @@ OPTIONS: list[tuple[list[str], str]] = [
         ["check", "FILE", "--mechanism", "drf", "--property", "dynamic-envy-freeness"],
         "property: dynamic-envy-freeness is about",
     ),
-    (["check", "FILE", "--mechanism", "drf", "--seed", "-1"], "--seed"),
-    (["check", "FILE", "--mechanism", "drf", "--seed", "x"], "--seed"),
+    (["check", "FILE", "--mechanism", "drf", "--seed", "-1"], '--seed\': must be a whole number from 0, not "-1"'),
+    (["check", "FILE", "--mechanism", "drf", "--seed", "1.5"], '--seed\': must be a whole number from 0, not "1.5"'),
+    (["check", "FILE", "--mechanism", "drf", "--seed", "x"], '--seed\': must be a whole number from 0, not "x"'),
+    (["check", "FILE", "--mechanism", "drf", "--seed", "9" * 5000], "--seed': must be a whole number from 0, not "),
     (["check", "FILE", "--mechanism", "drv"], "mechanism: 'drv' is unknown; did you mean drf?"),
     (
         ["compare", "FILE", "--mechanism", "drf", "--mechanism", "teleport"],
@@ -238,7 +240,7 @@ OPTIONS: list[tuple[list[str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("words", "message"), OPTIONS, ids=[" ".join(words) for words, _ in OPTIONS])
+@pytest.mark.parametrize(("words", "message"), OPTIONS, ids=[" ".join(words)[:99] for words, _ in OPTIONS])
 def test_options_that_cannot_be_meant(terminal: Terminal, words: list[str], message: str) -> None:
     file = terminal.write(POOL)
     words = [word.replace("FILE", file).replace("FOLDER", str(terminal.folder)) for word in words]
@@ -277,6 +279,14 @@ def test_a_problem_that_no_mechanism_takes(terminal: Terminal) -> None:
 
     assert told.startswith("no mechanism takes all that this problem asks for: ")
     assert "servers: not for drf, " in told
+
+
+@pytest.mark.parametrize("words", [["compare"], ["allocate", "--mechanism", "drf"], ["allocate", "--mechanism", "tsf"]])
+def test_what_no_pool_can_keep_is_said_whatever_the_mechanism(terminal: Terminal, words: list[str]) -> None:
+    file = terminal.write(document_with("tenants[1].eligible", ["a"], SERVERS))
+    told = terminal.be_refused(*words, file, "--pool")
+
+    assert told.endswith("tenants[1].eligible: everybody may use a pool")
 
 
 def test_a_traceback_is_shown_only_with_debug(terminal: Terminal) -> None:

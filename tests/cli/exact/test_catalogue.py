@@ -40,6 +40,8 @@ def test_the_story_of_each(terminal: Terminal, mechanism: str) -> None:
     assert text.startswith(f"{mechanism}: {registered.name}\n")
     for told in (registered.paper, registered.section, registered.story):
         assert " ".join(told.split()) in words
+    if registered.section[0].isdigit():
+        assert f"{' '.join(registered.paper.split())}, section {registered.section}" in words
     rows = {line.split()[0]: line for line in text.splitlines() if line}
     for property_id, claim in CLAIMS[mechanism].items():
         assert claim.standing.value in rows[property_id]

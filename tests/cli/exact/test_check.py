@@ -8,6 +8,7 @@ import pytest
 
 from cli.exact.typed import POOL, Document, Terminal, document_with
 from fairbind.cli.exact.check import Finding, Findings, compute_findings
+from fairbind.fairness.claims import CLAIMS
 from fairbind.fairness.properties import Witness, properties_for
 from fairbind.fairness.registry import MECHANISMS
 from fairbind.model.errors import InvariantError
@@ -114,3 +115,62 @@ def test_a_violated_proof_is_status_1_with_the_finding_printed(
     assert outcome.status == 1
     assert "t1 runs 12 tasks" in outcome.out
     assert outcome.err.startswith("fairbind: asset-fairness: sharing-incentive is proved, and yet violated here")
+
+
+def test_programs_are_told_everything(terminal: Terminal) -> None:
+    words = ["--property", "envy-freeness", "--output", "json"]
+    found = terminal.succeed("check", terminal.write(POOL), "--mechanism", "drf", *words).document
+
+    assert list(found) == ["mechanism", "properties"]
+    assert found["properties"] == [
+        {
+            "property": "envy-freeness",
+            "result": "holds",
+            "guaranteed": True,
+            "standing": "proved",
+            "assumptions": CLAIMS["drf"]["envy-freeness"].assumptions,
+            "witness": None,
+        }
+    ]
+    population = terminal.succeed(
+        "check", terminal.write(POOL), "--mechanism", "drf", "--property", "population-monotonicity", *words[2:]
+    ).document["properties"]
+    assert population[0]["assumptions"] == CLAIMS["drf"]["population-monotonicity"].assumptions != ""
+
+
+def test_alpha_is_an_option_or_a_field_of_each_server(terminal: Terminal) -> None:
+    """The answer, the searches, and what is proved depend on it."""
+    words = ["--mechanism", "alpha-pf-vds", "--output", "json"]
+    plain = terminal.write(POOL, "plain.json")
+    document = document_with("servers[0].alpha", 0.5)
+    named = terminal.succeed("check", terminal.write(document, "named.json"), *words).document["properties"]
+    asked = terminal.succeed("check", plain, *words, "--alpha", "0.5").document["properties"]
+    by_default = terminal.succeed("check", plain, *words).document["properties"]
+
+    assert [compute_gist(found) for found in asked] == [compute_gist(found) for found in named]
+    proved = [sum(found["guaranteed"] for found in some) for some in (asked, by_default)]
+    assert proved[0] < proved[1]
+    assert find_sizes(asked).keys() == find_sizes(by_default).keys()
+    assert all(size != find_sizes(by_default)[name] for name, size in find_sizes(asked).items())
+
+
+def compute_gist(found: Document) -> tuple[str, str, bool, object]:
+    witness = found["witness"] or {}
+    return found["property"], found["result"], found["guaranteed"], witness.get("size")
+
+
+def find_sizes(some: list[Document]) -> dict[str, float]:
+    return {found["property"]: found["witness"]["size"] for found in some if found["witness"]}
+
+
+def test_alpha_is_refused_where_it_means_nothing(terminal: Terminal) -> None:
+    told = terminal.be_refused("check", terminal.write(POOL), "--mechanism", "drf", "--alpha", "2")
+
+    assert told.startswith("alpha: 2.0: mechanism drf does not take alpha")
+
+
+def test_another_seed_tries_other_lies(terminal: Terminal) -> None:
+    words = ["check", terminal.write(POOL), "--mechanism", "ceei", "--property", "strategy-proofness"]
+    found = {terminal.succeed(*words, "--output", "json", "--seed", str(seed)).out for seed in range(3)}
+
+    assert len(found) > 1

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from cli.exact.typed import POOL, SERVERS, Document, Terminal, document_with
 from fairbind.cli.exact.compare import MOST_TENANTS_SHOWN
+from fairbind.fairness.allocation import Allocation
+from fairbind.fairness.problem import Problem
 from fairbind.fairness.registry import MECHANISMS
+from fairbind.fairness.solve import compute_allocation
+from fairbind.model.errors import SolverError
 
 ONE_POOL = [name for name, mechanism in MECHANISMS.items() if "servers" not in mechanism.options]
 MANY_SERVERS = [name for name in MECHANISMS if name not in ONE_POOL]
@@ -135,3 +140,77 @@ def test_many_tenants_are_cut_in_the_table_only(terminal: Terminal) -> None:
     assert f"n{MOST_TENANTS_SHOWN} " not in table
     document = terminal.succeed("compare", file, "--mechanism", "drf", "--output", "json").document
     assert len(document["mechanisms"][0]["totals"]) == count
+
+
+def test_programs_are_told_everything(terminal: Terminal) -> None:
+    file = terminal.write(POOL)
+    words = ["--mechanism", "asset-fairness", "--output", "json"]
+    document = terminal.succeed("compare", file, *words).document
+    checked = terminal.succeed("check", file, *words).document["properties"]
+    (entry,) = document["mechanisms"]
+
+    assert list(document) == ["mechanisms", "refused", "failed"]
+    assert list(entry) == [
+        "mechanism",
+        "status",
+        "totals",
+        "dominantShares",
+        "utilisation",
+        "sum",
+        "minimum",
+        "jain",
+        "properties",
+    ]
+    assert entry["status"] == "optimal"
+    assert entry["minimum"] == min(entry["dominantShares"].values())
+    found = {one["property"]: one["witness"] for one in checked}
+    assert any(found[name] for name in entry["properties"])
+    for name, told in entry["properties"].items():
+        assert told == {"holds": found[name] is None, "witness": found[name]}
+
+
+def test_alpha_is_an_option_or_a_field_of_each_server(terminal: Terminal) -> None:
+    words = ["--mechanism", "alpha-pf-vds", "--output", "json"]
+    plain = terminal.write(POOL, "plain.json")
+    document = document_with("servers[0].alpha", 0.5)
+    named = terminal.succeed("compare", terminal.write(document, "named.json"), *words).document
+    asked = terminal.succeed("compare", plain, *words, "--alpha", "0.5").document
+
+    assert asked == named
+    assert any(not told["holds"] for told in asked["mechanisms"][0]["properties"].values())
+
+
+def fail_for(mechanisms: Sequence[str]) -> Callable[..., Allocation]:
+    """What solves, but for these mechanisms."""
+
+    def solve(problem: Problem, mechanism_id: str, *, alpha: float | None = None) -> Allocation:
+        if mechanism_id in mechanisms:
+            raise SolverError(f"{mechanism_id}: the certificate refuses it")
+        return compute_allocation(problem, mechanism_id, alpha=alpha)
+
+    return solve
+
+
+def test_what_fails_is_named_beside_the_others_and_the_status_is_1(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairbind.cli.exact.compare.compute_allocation", fail_for(["ceei"]))
+    file = terminal.write(POOL)
+    words = ["compare", file, "--mechanism", "drf", "--mechanism", "ceei"]
+    table, document = terminal.run(*words), terminal.run(*words, "--output", "json")
+
+    assert (table.status, document.status) == (1, 1)
+    assert table.err == document.err == "fairbind: no certified answer from ceei\n"
+    assert "failed:\n  ceei: ceei: the certificate refuses it" in table.out
+    assert "cannot take this problem" not in table.out
+    assert document.document["failed"] == {"ceei": "ceei: the certificate refuses it"}
+    assert [entry["mechanism"] for entry in document.document["mechanisms"]] == ["drf"]
+
+
+def test_when_all_fail_there_is_nothing_to_show(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairbind.cli.exact.compare.compute_allocation", fail_for(list(MECHANISMS)))
+    outcome = terminal.run("compare", terminal.write(POOL), "--mechanism", "drf", "--mechanism", "ceei")
+
+    assert (outcome.status, outcome.out) == (1, "")
+    assert outcome.err.startswith("fairbind: no mechanism found a certified answer: drf: the certificate")
+    assert "ceei: the certificate" in outcome.err

@@ -115,3 +115,11 @@ def test_without_matplotlib_it_says_what_to_install(terminal: Terminal, monkeypa
     outcome = terminal.run("compare", terminal.write(POOL), "--plot", str(terminal.folder / "bars.png"))
 
     assert check_refused(outcome) == "--plot: matplotlib is not installed: pip install 'fairbind[plot]'"
+
+
+def test_a_folder_is_no_picture(terminal: Terminal) -> None:
+    folder = terminal.folder / "bars.png"
+    folder.mkdir()
+    told = terminal.be_refused("compare", terminal.write(POOL), "--plot", str(folder))
+
+    assert told.startswith(f"Invalid value for '--plot': '{folder}' must be a file, but is a folder")

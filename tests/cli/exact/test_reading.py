@@ -35,6 +35,7 @@ def test_every_way_in_leads_to_the_same_answer(terminal: Terminal) -> None:
         (indented.replace("\n", "\r\n"), "windows.json"),
         (FLOW, "problem.yaml"),
         (FLOW, "problem.YML"),
+        (yaml.safe_dump(POOL, default_flow_style=True), "problem.yml"),  # begins like JSON
         (FLOW, "problem.txt"),
         (yaml.safe_dump(POOL), "dumped.yaml"),
         ("---\n" + FLOW + "...\n", "marked.yaml"),

@@ -36,15 +36,16 @@ def test_a_weight_divides_what_is_left_after_the_weights_of_resources() -> None:
 
 def test_a_node_may_be_used_as_long_as_it_is_there_and_open() -> None:
     cluster = Cluster()
-    assert not cluster.mirror.may_use("n1")
+    cluster.add_pods(make_pod("p"))
+    assert not cluster.mirror.may_use("uid-p", "n1")
     cluster.add_nodes(make_node("n1"))
-    assert cluster.mirror.may_use("n1")
+    assert cluster.mirror.may_use("uid-p", "n1")
     cluster.add_nodes(make_node("n1", unschedulable=True))
-    assert not cluster.mirror.may_use("n1")  # at once, not with the next snapshot
+    assert not cluster.mirror.may_use("uid-p", "n1")  # at once, not with the next snapshot
     cluster.add_nodes(make_node("n1"))
-    assert cluster.mirror.may_use("n1")
+    assert cluster.mirror.may_use("uid-p", "n1")
     cluster.mirror.nodes.delete(read_node(make_node("n1")))
-    assert not cluster.mirror.may_use("n1")
+    assert not cluster.mirror.may_use("uid-p", "n1")
 
 
 def test_resources_that_no_node_offers_any_more_are_forgotten() -> None:
@@ -54,3 +55,51 @@ def test_resources_that_no_node_offers_any_more_are_forgotten() -> None:
     assert set(cluster.mirror._servers._offered) == {"cpu", "example.com/r2"}
     cluster.mirror.nodes.delete(read_node(make_node("n1")))
     assert not cluster.mirror._servers._offered
+
+
+def test_a_decided_pod_has_its_room_until_somebody_else_takes_it() -> None:
+    cluster = Cluster()
+    cluster.add_nodes(make_node("n1", allocatable={"cpu": "2", "memory": "8Gi", "pods": "110"}), make_node("n2"))
+    decided = make_pod("decided", requests={"cpu": "2"})
+    cluster.add_pods(decided)
+    assert cluster.mirror.assume("uid-decided", "n1")
+    assert cluster.mirror.has_room("uid-decided", "n1")
+    cluster.add_pods(make_pod("other", scheduler="default-scheduler", node="n1", requests={"memory": "9Gi"}))
+    assert cluster.mirror.has_room("uid-decided", "n1")  # more memory is held than there is, but it asks for none
+    intruder = make_pod("intruder", scheduler="default-scheduler", node="n1", requests={"cpu": "1m"})
+    cluster.add_pods(intruder)
+    assert not cluster.mirror.has_room("uid-decided", "n1")
+    cluster.change_pod(intruder, lambda pod: pod["status"].update(phase="Succeeded"))
+    assert cluster.mirror.has_room("uid-decided", "n1")
+    cluster.add_nodes(make_node("n1", allocatable={"cpu": "1", "memory": "8Gi", "pods": "110"}))
+    assert not cluster.mirror.has_room("uid-decided", "n1")
+    cluster.mirror.forget("uid-decided")
+    assert cluster.mirror.has_room("uid-decided", "n1")  # nothing is decided of it
+    cluster.change_pod(decided, lambda pod: pod["spec"].update(nodeName="n2"))
+    assert cluster.mirror.has_room("uid-decided", "n1")  # the API server will refuse it
+    assert cluster.mirror.has_room("uid-unknown", "n1")
+
+
+def test_a_system_pod_takes_room_too() -> None:
+    cluster = Cluster()
+    cluster.add_nodes(make_node("n1"))
+    cluster.add_pods(make_pod("decided", requests={"cpu": "4"}))
+    cluster.mirror.assume("uid-decided", "n1")
+    cluster.add_pods(
+        make_pod("daemon", namespace="kube-system", scheduler="default-scheduler", node="n1", requests={"cpu": "1m"})
+    )
+    assert not cluster.mirror.has_room("uid-decided", "n1")
+
+
+def test_a_decided_pod_has_its_host_port_until_somebody_else_takes_it() -> None:
+    port = {"name": "main", "ports": [{"containerPort": 80, "hostPort": 8080, "protocol": "TCP"}]}
+    cluster = Cluster()
+    cluster.add_nodes(make_node("n1"))
+    cluster.add_pods(make_pod("decided", containers=[port]), make_pod("same", containers=[port]))
+    cluster.mirror.assume("uid-decided", "n1")
+    assert cluster.mirror.has_room("uid-decided", "n1")  # it is its own
+    other = make_pod("other", scheduler="default-scheduler", node="n1", containers=[port])
+    cluster.add_pods(other)
+    assert not cluster.mirror.has_room("uid-decided", "n1")
+    cluster.delete_pod(other)
+    assert cluster.mirror.has_room("uid-decided", "n1")

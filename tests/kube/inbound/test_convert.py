@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from fairbind.kube import convert
 from kube.inbound.builders import Json, make_pod, read_pod
 
@@ -20,3 +22,21 @@ def test_messages_whose_numbers_change_for_ever_are_not_kept_for_ever() -> None:
     for number in range(convert.MAX_SHARED_MESSAGES + 10):
         read_pod(make_waiting("p", f"0/{number} nodes are available."))
     assert convert._share.cache_info().currsize == convert.MAX_SHARED_MESSAGES
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason", "rejection"),
+    [
+        ("Failed", "OutOfcpu", "resources"),
+        ("Failed", "OutOfnvidia.com/gpu", "resources"),
+        ("Failed", "NodePorts", "ports"),
+        ("Failed", "NodeAffinity", "node"),
+        ("Failed", "UnexpectedAdmissionError", "other"),
+        ("Failed", "Evicted", None),
+        ("Failed", "DeadlineExceeded", None),
+        ("Failed", None, None),
+        ("Running", "OutOfcpu", None),
+    ],
+)
+def test_what_a_kubelet_refused_is_told_from_what_failed(phase: str, reason: str | None, rejection: str | None) -> None:
+    assert read_pod(make_pod(node="n1", phase=phase, status={"reason": reason})).rejection == rejection

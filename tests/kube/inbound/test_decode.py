@@ -119,7 +119,7 @@ PLACES: list[list[str | int]] = [
 
 
 @given(st.sampled_from(PLACES), anything)
-@settings(max_examples=300)
+@settings(max_examples=5 * settings().max_examples)
 def test_whatever_stands_in_a_field_the_mirror_takes_the_object_and_the_others(
     path: list[str | int], value: Any
 ) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairbind.kube.eligibility import Eligibility, compute_liking, count_disliked, find_refusal
+from fairbind.kube.eligibility import MANY_REASONS, OUTSIDE, Eligibility, compute_liking, count_disliked, find_refusal
 from fairbind.kube.facts import Constraints, NodeFacts
 from kube.inbound import strategies as some
 from kube.inbound.builders import Json, make_node, make_pod, read_node, read_pod
@@ -71,7 +72,7 @@ def compute_score(node: NodeFacts, constraints: Constraints, eligible: list[Node
     st.lists(st.tuples(st.integers(0, 5), nodes()), max_size=3),
     st.sampled_from(SELECTORS),
 )
-@settings(max_examples=200)
+@settings(max_examples=3 * settings().max_examples)
 def test_columns_agree_with_asking_each_node(
     shapes: list[Json], specs: list[dict[str, Any]], changes: list[tuple[int, Json]], selector: Any
 ) -> None:
@@ -116,3 +117,60 @@ def test_a_placement_stays_the_same_object_while_no_answer_changes() -> None:
     assert eligibility.get_placement(constraints) is not before
     eligibility.keep_only([])
     assert len(eligibility) == 0
+
+
+def is_as_if_made_anew(eligibility: Eligibility, constraints: Constraints, known: list[NodeFacts]) -> bool:
+    anew = Eligibility()
+    anew.set_nodes(known, None, ())
+    return anew.get_placement(constraints).rejections == eligibility.get_placement(constraints).rejections
+
+
+@pytest.mark.parametrize("comes_and_goes", [False, True], ids=["changed nodes", "another list"])
+def test_reasons_that_nobody_gives_any_more_are_forgotten(comes_and_goes: bool) -> None:  # noqa: FBT001 - a parameter
+    """An autoscaler puts the time into its taints."""
+    eligibility, constraints = Eligibility(), read_constraints({})
+    known = [read_node(make_node(name)) for name in "abc"]
+    eligibility.set_nodes(known, None, ())
+    most = 0
+    for moment in range(20 * MANY_REASONS):
+        index = moment % 2  # the third node is never touched
+        taint = {"key": "ToBeDeleted", "value": str(moment), "effect": "NoSchedule"}
+        known[index] = read_node(make_node(known[index].name, taints=[taint]))
+        if comes_and_goes:
+            eligibility.set_nodes(known, np.array([-1 if k == index else k for k in range(3)], dtype=np.int64), ())
+        else:
+            eligibility.change_nodes({index: known[index]})
+        assert is_as_if_made_anew(eligibility, constraints, known)
+        most = max(most, len(eligibility.reasons))
+
+    assert most == MANY_REASONS
+    assert len(eligibility.reasons._texts) <= MANY_REASONS + 1
+
+
+def test_a_new_selector_forgets_reasons_too() -> None:
+    eligibility, constraints = Eligibility(), read_constraints({})
+    known = [read_node(make_node("a", taints=[{"key": str(n), "effect": "NoSchedule"}])) for n in range(500)]
+    eligibility.set_nodes(known, None, ())
+    eligibility.get_placement(constraints)
+    assert len(eligibility.reasons) > 500
+
+    eligibility.set_nodes(known, None, (("zone", "1"),))
+
+    assert len(eligibility.reasons) == 1
+    assert eligibility.get_placement(constraints).rejections == ((OUTSIDE, 500),)
+
+
+def test_columns_go_with_the_verdicts() -> None:
+    """Selectors that nobody else has, and domains of pods that move on, must not add up."""
+    eligibility = Eligibility()
+    eligibility.set_nodes([read_node(make_node(str(n), labels={"host": str(n)})) for n in range(9)], None, ())
+    most = 0
+    for n in range(300):
+        eligibility.get_placement(read_constraints({"nodeSelector": {"host": str(n), f"key-{n}": "x"}}))
+        assert eligibility.match_domains("host", [str(n % 9), str(n % 7)]).sum() == len({n % 9, n % 7})
+        if len(eligibility) > 10:
+            eligibility.keep_only([])
+        columns = eligibility._get_columns()
+        most = max(most, len(columns._masks), len(columns._columns))
+
+    assert most <= 2 * 11

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fairbind.kube.demand import DEFAULT_SHARE
-from fairbind.model import MAX_AMOUNT, InvariantError, PolicySettings
+from fairbind.model import MAX_AMOUNT, InvariantError, PolicySettings, Targets
 from fairbind.scheduling import run_cycle
 from kube.inbound.builders import Cluster, Json, make_node, make_pod, read_node, read_pod
 
@@ -303,6 +303,17 @@ def test_the_policy_chooses_what_counts_and_unknown_names_are_ignored(cluster: C
     assert cluster.mirror.build_snapshot().counts_r == (True, True, False, False)
 
 
+def test_targets_of_the_last_policys_mechanism_do_not_count_for_the_next(cluster: Cluster) -> None:
+    targets = Targets("ceei", ("cpu",), {"team": (0.5,)})
+    cluster.mirror.set_policy(PolicySettings("ceei"))
+    cluster.mirror.set_targets(targets)
+    assert cluster.mirror.build_snapshot().targets is targets
+    cluster.mirror.set_policy(PolicySettings("drbf"))
+    assert cluster.mirror.build_snapshot().targets is None
+    cluster.mirror.set_policy(PolicySettings("ceei"))
+    assert cluster.mirror.build_snapshot().targets is targets
+
+
 def test_nothing_is_remade_that_did_not_change(cluster: Cluster) -> None:
     cluster.add_pods(*(make_pod(f"p{i}", requests={"cpu": str(i)}) for i in range(1, 3)))
     before = cluster.mirror.build_snapshot()
@@ -428,3 +439,17 @@ def test_only_tenants_with_pods_that_may_go_somewhere_are_backlogged(cluster: Cl
     backlogged = {t.name for t in cluster.mirror.build_overview().tenants if t.backlogged}
     assert backlogged == {"ns/w"}
     assert cluster.mirror.build_overview().jain_index == 1.0
+
+
+def test_a_pod_that_its_kubelet_refused_is_told_once_and_only_if_it_is_ours() -> None:
+    told: list[str] = []
+    cluster = Cluster(on_rejection=told.append)
+    cluster.add_nodes(make_node("n1"))
+    refused = {"phase": "Failed", "reason": "OutOfcpu"}
+    ours, foreign = make_pod("ours", node="n1"), make_pod("foreign", node="n1", scheduler="default-scheduler")
+    cluster.add_pods(ours, foreign, make_pod("from before", node="n1", status=refused))
+    assert told == []
+    for pod in (ours, foreign):
+        changed = cluster.change_pod(pod, lambda pod: pod["status"].update(refused))
+        cluster.change_pod(changed)
+    assert told == ["resources"]

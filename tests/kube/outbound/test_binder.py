@@ -19,6 +19,7 @@ from kube.outbound.fakes import (
     CountingObserver,
     FakePods,
     FixedSource,
+    Silence,
     Trick,
     connected,
     eventually,
@@ -26,7 +27,9 @@ from kube.outbound.fakes import (
     serving,
 )
 
-BIND_TIMEOUT_SECONDS = 0.25
+BIND_TIMEOUT_SECONDS = 10.0
+REAL_TIMEOUT_SECONDS = 0.25
+"""Where the server stays silent, for then the time is real."""
 
 
 class Harness:
@@ -41,17 +44,28 @@ class Harness:
         self.may_bind = True
         self.binder = self.make_binder()
 
-    def make_binder(self, in_flight: int = 64, may_bind: Callable[[], bool] | None = None) -> Binder:
+    def make_binder(
+        self,
+        in_flight: int = 64,
+        may_bind: Callable[[], bool] | None = None,
+        timeout_seconds: float = BIND_TIMEOUT_SECONDS,
+    ) -> Binder:
         return Binder(
             self.api,
             self.observer,
             in_flight=in_flight,
-            timeout_seconds=BIND_TIMEOUT_SECONDS,
+            timeout_seconds=timeout_seconds,
             may_bind=may_bind or (lambda: self.may_bind),
             clock=lambda: self.now,
             sleep=self.sleep,
             randomness=random.Random(1),
         )
+
+    def play(self, *tricks: Trick) -> None:
+        """Let the server play these tricks."""
+        self.server.tricks = list(tricks)
+        if any(isinstance(trick.answer, Silence) for trick in tricks):
+            self.binder = self.make_binder(timeout_seconds=REAL_TIMEOUT_SECONDS)
 
     async def sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
@@ -74,7 +88,7 @@ async def test_a_binding_names_pod_uid_and_node_and_its_time_limit(harness: Harn
     assert await harness.bind() is BindResult.BOUND
     [seen] = harness.server.seen
     assert (seen.method, seen.path) == ("POST", "/api/v1/namespaces/ns/pods/p/binding")
-    assert seen.query == {"timeout": "0.25s"}
+    assert seen.query == {"timeout": "10s"}
     assert seen.body == {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -121,7 +135,7 @@ async def test_refusals_that_will_not_change_are_not_repeated(
 
 @pytest.mark.parametrize("trick", [DROPPED_AFTER, Trick(happens=True, answer=refuse(500)), SILENT_AFTER])
 async def test_a_binding_whose_answer_was_lost_is_found_to_be_bound(harness: Harness, trick: Trick) -> None:
-    harness.server.tricks = [trick]
+    harness.play(trick)
     assert await harness.bind() is BindResult.BOUND
     assert harness.server.bound == [("p", "n1")]
 
@@ -131,7 +145,7 @@ async def test_a_binding_whose_answer_was_lost_is_found_to_be_bound(harness: Har
     [DROPPED_BEFORE, SILENT_BEFORE, *(Trick(happens=False, answer=refuse(status)) for status in (500, 502, 503, 504))],
 )
 async def test_a_binding_that_got_lost_is_sent_again(harness: Harness, trick: Trick) -> None:
-    harness.server.tricks = [trick] * 2
+    harness.play(trick, trick)
     assert await harness.bind() is BindResult.BOUND
     assert len(harness.server.binds) == 3
     assert harness.server.bound == [("p", "n1")]
@@ -280,7 +294,7 @@ class TestFence:
             harness.may_bind = False
 
         harness.server.on_request = lose
-        harness.server.tricks = [trick]
+        harness.play(trick)
         assert await harness.bind() is BindResult.FENCED
         assert len(harness.server.seen) == 1
 
@@ -401,7 +415,7 @@ async def test_nothing_is_sent_to_a_node_that_is_gone_or_closed_meanwhile(harnes
     harness.server.pace = gate.wait
     harness.server.add("q")
     binder = harness.binder = harness.make_binder(in_flight=1)
-    binder.may_use = open_nodes.__contains__
+    binder.may_use = lambda _uid, node: node in open_nodes
     first, second = asyncio.create_task(harness.bind("p")), asyncio.create_task(harness.bind("q"))
     await eventually(lambda: harness.server.open_requests)
     open_nodes.clear()
@@ -415,8 +429,35 @@ async def test_a_lost_binding_to_a_node_that_is_gone_is_looked_at_before_its_roo
     harness: Harness,
 ) -> None:
     open_nodes = {"n1"}
-    harness.binder.may_use = open_nodes.__contains__
+    harness.binder.may_use = lambda _uid, node: node in open_nodes
     harness.server.on_request = lambda _seen: open_nodes.clear()
+    harness.server.tricks = [DROPPED_AFTER]
+    assert await harness.bind() is BindResult.BOUND
+    assert [seen.method for seen in harness.server.seen] == ["POST", "GET"]
+
+
+async def test_nothing_is_sent_when_somebody_else_took_the_room_meanwhile(harness: Harness) -> None:
+    gate = asyncio.Event()
+    harness.server.pace = gate.wait
+    harness.server.add("q")
+    crowded: set[tuple[str, str]] = set()
+    binder = harness.binder = harness.make_binder(in_flight=1)
+    binder.has_room = lambda uid, node: (uid, node) not in crowded
+    first, second = asyncio.create_task(harness.bind("p")), asyncio.create_task(harness.bind("q"))
+    await eventually(lambda: harness.server.open_requests)
+    crowded.update({("uid-p", "n1"), ("uid-q", "n1")})
+    gate.set()
+    assert await first is BindResult.BOUND  # it was on its way
+    assert await second is BindResult.CROWDED
+    assert len(harness.server.seen) == 1
+    assert sorted(harness.observer.results) == ["bound", "crowded"]
+
+
+async def test_a_lost_binding_to_a_node_without_room_is_looked_at_before_its_room_is_given_back(
+    harness: Harness,
+) -> None:
+    rooms = iter([True, False])
+    harness.binder.has_room = lambda _uid, _node: next(rooms)
     harness.server.tricks = [DROPPED_AFTER]
     assert await harness.bind() is BindResult.BOUND
     assert [seen.method for seen in harness.server.seen] == ["POST", "GET"]

@@ -17,6 +17,7 @@ from fairbind.kube.recorder import (
     PAUSE_SECONDS,
     SCHEDULED_QUEUE_LENGTH,
     SLOW_PER_SECOND,
+    WRITERS,
     Recorder,
     WaitingPod,
 )
@@ -31,6 +32,7 @@ class Desk:
         self.writes: list[tuple[float, str, str, Any]] = []
         self.content_types: list[str] = []
         self.failures: list[Exception] = []
+        self.refusals: dict[str, Exception] = {}
         self.pods: dict[str, WaitingPod] = {}
         self.leading = True
         self.binds_in_flight = 0
@@ -69,6 +71,9 @@ class Desk:
         await asyncio.sleep(0.01)
         if self.failures:
             raise self.failures.pop(0)
+        for part, refusal in self.refusals.items():
+            if part in path:
+                raise refusal
         if path.endswith("/status"):  # and the watch tells of it
             patch = json.loads(body or b"null")
             self.pods[patch["metadata"]["uid"]] = WaitingPod("8", patch["status"]["conditions"][0]["message"])
@@ -200,6 +205,21 @@ def test_repeated_events_are_counted_in_the_first_or_written_anew_when_it_has_ex
     play(scenario)
 
 
+def test_an_event_that_could_not_be_written_is_still_due() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.refusals["/events"] = TransientClusterError("timed out")
+        desk.wait(make_wait(make_tasks(1)))
+        await asyncio.sleep(5.0)
+        assert len(desk.find("FailedScheduling")) == 1
+        desk.refusals.clear()
+        await asyncio.sleep(PAUSE_SECONDS + SETTLED_SECONDS + 1.0)
+        assert len(desk.find("FailedScheduling")) == 2
+        await asyncio.sleep(60.0)
+        assert len(desk.find("FailedScheduling")) == 2
+
+    play(scenario)
+
+
 def test_bindings_in_flight_slow_the_writing_down() -> None:
     async def scenario(desk: Desk) -> None:
         desk.binds_in_flight = MANY_BINDS + 1
@@ -226,6 +246,19 @@ def test_waiting_pods_and_bindings_take_turns() -> None:
     play(scenario)
 
 
+def test_a_tenant_with_thousands_of_waiting_pods_delays_no_other_tenants_messages() -> None:
+    async def scenario(desk: Desk) -> None:
+        crowd = make_wait(make_tasks(20_000, "crowd"), CPU, tenant="a")
+        desk.wait(crowd)
+        await asyncio.sleep(2.0)
+        desk.wait(crowd, make_wait(make_tasks(5, "other"), MEMORY, tenant="b"))
+        await asyncio.sleep(1.0)
+        assert sum("other" in path for path, _ in desk.conditions) == 5
+        assert len([event for event in desk.find("FailedScheduling") if "other" in event["regarding"]["name"]]) == 5
+
+    play(scenario)
+
+
 def test_thousands_of_waiting_pods_are_told_at_the_pace_and_then_left_alone() -> None:
     async def scenario(desk: Desk) -> None:
         tasks = make_tasks(4_000)
@@ -247,7 +280,7 @@ def test_thousands_of_waiting_pods_are_told_at_the_pace_and_then_left_alone() ->
     "failure",
     [
         ApiError(429, "TooManyRequests", "slow", 3.0),
-        ApiError(403, "Forbidden", "may not"),
+        ApiError(403, "Forbidden", 'events is forbidden: User "u" cannot create resource "events" in API group ""'),
         ApiError(500, "InternalError", "boom"),
         TransientClusterError("gone"),
     ],
@@ -265,6 +298,34 @@ def test_a_refusal_stops_all_writes_for_a_while_and_is_said_once(
         desk.failures.clear()
         await asyncio.sleep(60.0)
         assert len(desk.writes) > 500
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        ApiError(403, "Forbidden", 'events "p.1" is forbidden: exceeded quota: few, requested: count/events=1'),
+        ApiError(422, "Invalid", "ValidatingAdmissionPolicy 'quiet' with binding 'quiet' denied request: no events"),
+    ],
+)
+def test_a_namespace_that_refuses_events_silences_nobody_else(
+    refusal: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.refusals["/namespaces/crowd/"] = refusal
+        for number in range(1000):
+            desk.recorder.scheduled("crowd" if number % 2 else "ns", f"p{number}", f"uid-p{number}", "n1")
+        await asyncio.sleep(4.0)
+        paths = Counter(path for _, _, path, _ in desk.writes)
+        assert paths["/apis/events.k8s.io/v1/namespaces/ns/events"] > 350
+        assert 1 <= paths["/apis/events.k8s.io/v1/namespaces/crowd/events"] <= WRITERS
+        assert len(caplog.records) == 1
+        desk.refusals.clear()
+        await asyncio.sleep(PAUSE_SECONDS)
+        desk.recorder.scheduled("crowd", "late", "uid-late", "n1")
+        await asyncio.sleep(1.0)
+        assert desk.writes[-1][2].startswith("/apis/events.k8s.io/v1/namespaces/crowd/")
 
     play(scenario)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -50,11 +51,13 @@ class FakeWorld:
         self.settings = PolicySettings()
         self.snapshot = make_snapshot()
         self.targets: Targets | None = None
+        self.on_detail: Callable[[], None] = lambda: None
 
     def build_snapshot(self) -> Snapshot:
         return self.snapshot
 
     def build_detailed_snapshot(self) -> Snapshot:
+        self.on_detail()
         return self.snapshot
 
     def set_targets(self, targets: Targets | None) -> None:
@@ -149,6 +152,20 @@ async def test_a_failed_solve_keeps_the_last_answer_and_is_told_and_tried_again(
     await bench.refresh()
     assert bench.fair.shares == pytest.approx({"a": 0.6, "b": 0.4})
     assert bench.fair.describe()[:2] == ("True", "Solved")
+
+
+async def test_questions_that_take_long_to_pose_are_posed_less_often(bench: Bench) -> None:
+    def take_long() -> None:
+        bench.now += 1.0
+
+    bench.world.on_detail = take_long
+    await bench.refresh()
+    bench.now = AUDIT_SECONDS / 2
+    await bench.fair.refresh_audit()
+    assert bench.solver.audits == 0
+    bench.now = 2 * AUDIT_SECONDS
+    await bench.fair.refresh_audit()
+    assert bench.solver.audits == 1
 
 
 async def test_another_mechanism_s_answer_does_not_stay(bench: Bench) -> None:

@@ -38,6 +38,7 @@ class FakeWorld:
     snapshots: int = 0
     fault: Exception | None = None
     postponed: set[str] = field(default_factory=set)
+    task_class: TaskClass | None = None
     on_change: Callable[[], None] = lambda: None
     settings: PolicySettings = field(default_factory=PolicySettings)
 
@@ -60,7 +61,9 @@ class FakeWorld:
         waiting = [uid for uid in sorted(self.pods) if uid not in self.held and uid not in self.postponed]
         tasks = tuple(Task(uid, f"ns/{uid}", 0, 0.0) for uid in waiting)
         placement = Placement(np.array([True]))
-        classes = (TaskClass("t", (1,), (1,), placement, tasks),) if tasks else ()
+        if self.task_class is None or self.task_class.tasks != tasks:  # the same object as long as nothing changes
+            self.task_class = TaskClass("t", (1,), (1,), placement, tasks)
+        classes = (self.task_class,) if tasks else ()
         return Snapshot(
             ("cpu",), (True,), (self.slots,), servers, (Tenant("t", allocated_r=(len(self.held),)),), classes
         )
@@ -249,7 +252,7 @@ async def test_a_pod_that_fails_again_waits_longer(monkeypatch: pytest.MonkeyPat
         assert gaps[2] >= 0.39
 
 
-@pytest.mark.parametrize("result", [BindResult.FENCED, BindResult.STALE])
+@pytest.mark.parametrize("result", [BindResult.FENCED, BindResult.STALE, BindResult.CROWDED])
 async def test_a_binding_that_was_not_sent_gives_its_room_back_without_a_wait(result: BindResult) -> None:
     async with running(slots=1) as bench:
         bench.binder.answers["a"] = [result]
@@ -315,6 +318,23 @@ async def test_who_waits_is_told_after_a_complete_cycle() -> None:
         bench.loop.wake()
         await bench.until(lambda: bench.recorder.waits[-1] == ())
         assert bench.world.waits == ()
+
+
+async def test_where_very_many_classes_wait_they_are_explained_anew_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop_module, "MANY_CLASSES", 1)
+    monkeypatch.setattr(loop_module, "EXPLAIN_SECONDS", 0.5)
+    async with running(slots=0) as bench:
+        bench.add("a")
+        await bench.until(lambda: len(bench.recorder.waits) == 1)
+        bench.loop.wake()
+        await bench.until(lambda: len(bench.recorder.waits) == 2)
+        first, second = (waits[0] for waits in bench.recorder.waits)
+        assert second is first
+        await bench.until(lambda: len(bench.recorder.waits) == 3)  # although nobody woke it
+        assert bench.recorder.waits[2][0] is not first
+        assert bench.world.waits is bench.recorder.waits[2]
 
 
 async def test_a_pod_that_went_away_while_it_was_decided_on_is_left_alone() -> None:

@@ -21,9 +21,13 @@ from kube.inbound.builders import make_node, make_pod
 class WatchingObserver(SilentObserver):
     def __init__(self) -> None:
         self.overviews: list[ClusterOverview] = []
+        self.rejections: list[str] = []
 
     def overview_changed(self, overview: ClusterOverview) -> None:
         self.overviews.append(overview)
+
+    def pod_rejected(self, rejection: str) -> None:
+        self.rejections.append(rejection)
 
     @property
     def counts(self) -> list[tuple[int, int]]:
@@ -244,3 +248,18 @@ async def test_a_stop_ends_the_wait_for_the_lists() -> None:
 
 def _encode(content: dict[str, Any]) -> bytes:
     return json.dumps(content).encode()
+
+
+async def test_what_kubelets_refuse_every_replica_sees_and_the_leader_counts() -> None:
+    observer = WatchingObserver()
+    operator = make_operator(observer)
+
+    def refuse(name: str) -> None:
+        for status in ({}, {"phase": "Failed", "reason": "OutOfcpu"}):
+            operator.mirror.pods.apply(PODS.decode_item(json.dumps(make_pod(name, node="n1", status=status)).encode()))
+
+    refuse("while another leads")
+    assert observer.rejections == []
+    begin_to_lead(operator)
+    refuse("while we lead")
+    assert observer.rejections == ["resources"]

@@ -41,6 +41,22 @@ class Alpha(click.ParamType[float]):
         return number
 
 
+class Seed(click.ParamType[int]):
+    """A whole number from 0."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number or fail as the command line's errors do."""
+        if isinstance(value, int):
+            return value
+        if not re.fullmatch(r"\d{1,100}", value, re.ASCII):
+            from fairbind.fairness.parse import show_value  # noqa: PLC0415 - needs numpy
+
+            self.fail(f"must be a whole number from 0, not {show_value(value)}", param, ctx)
+        return int(value)
+
+
 def _check_picture(_context: click.Context, _parameter: click.Parameter, path: Path | None) -> Path | None:
     """Refuse what could not be written before anything is solved."""
     if path is None:
@@ -112,10 +128,10 @@ def allocate(problem: str, mechanism: str, alpha: float | None, output: str, *, 
 @click.option(
     "--seed",
     metavar="NUMBER",
-    type=click.IntRange(min=0),
+    type=Seed(),
     default=DEFAULT_SEED,
     show_default=True,
-    help="Of the search for lies that pay: the same seed tries the same.",
+    help="A whole number from 0 for the search for lies that pay: the same one tries the same.",
 )
 @_output_option("table", "json")
 @_take_problem

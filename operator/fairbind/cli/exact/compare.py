@@ -121,10 +121,15 @@ def compute_comparison(source: str, mechanism_ids: Sequence[str], *, alpha: floa
 def _raise_all(refused: dict[str, str], failed: dict[str, str]) -> NoReturn:
     if failed:
         raise SolverError(f"no mechanism found a certified answer: {'; '.join(failed.values())}")
-    fields: dict[str, list[str]] = {}
+    wrong: list[str] = []  # whatever the mechanism
+    ids_by_field: dict[str, list[str]] = {}
     for mechanism_id, reason in refused.items():
-        fields.setdefault(reason.partition(": ")[0], []).append(mechanism_id)
-    reasons = "; ".join(f"{field}: not for {', '.join(mechanism_ids)}" for field, mechanism_ids in fields.items())
+        field, _, what = reason.partition(": ")
+        if what.startswith(f"mechanism {mechanism_id} "):
+            ids_by_field.setdefault(field, []).append(mechanism_id)
+        elif reason not in wrong:
+            wrong.append(reason)
+    reasons = "; ".join([*wrong, *(f"{field}: not for {', '.join(ids)}" for field, ids in ids_by_field.items())])
     raise InvalidProblemError(f"no mechanism takes all that this problem asks for: {reasons}")
 
 

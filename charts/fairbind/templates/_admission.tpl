@@ -1,0 +1,24 @@
+{{/* The namespaces in which the policies for pods hold. An empty selector would mean all of them. */}}
+{{- define "fairbind.enforcedNamespaces" -}}
+{{- with .Values.admission.namespaceSelector }}
+{{- toYaml . }}
+{{- else }}
+matchLabels:
+  fairbind.io/enforce: "true"
+{{- end }}
+{{- end }}
+
+{{/* Whatever the selector says, nothing may keep the cluster itself or the operator from starting. */}}
+{{- define "fairbind.exemptNamespaces" -}}
+{{- list "kube-system" "kube-public" "kube-node-lease" .Release.Namespace | uniq | toJson }}
+{{- end }}
+
+{{/* The version in which the cluster serves MutatingAdmissionPolicy; without one the release fails. */}}
+{{- define "fairbind.mutatingVersion" -}}
+{{- $group := "admissionregistration.k8s.io" }}
+{{- if .Capabilities.APIVersions.Has (printf "%s/v1/MutatingAdmissionPolicy" $group) }}v1
+{{- else if .Capabilities.APIVersions.Has (printf "%s/v1beta1/MutatingAdmissionPolicy" $group) }}v1beta1
+{{- else }}
+{{- fail (printf "admission.assign.enabled: the cluster serves no MutatingAdmissionPolicy (Kubernetes 1.36 does; `helm template` takes --api-versions %s/v1/MutatingAdmissionPolicy). Let pods name their scheduler instead; admission.forbid.enabled refuses those that do not." $group) }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,67 @@
+"""The certificate with which pages are served by HTTPS, read anew when it changes.
+
+It comes as a folder with `tls.crt` and `tls.key`, as a Secret of type kubernetes.io/tls is mounted. Whoever renews the
+Secret changes the files under us; new connections then get the new certificate and old ones go on. A pair that cannot
+be used is reported, and the one before stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from pathlib import Path
+
+from fairbind.model.errors import InvalidProblemError
+
+CERTIFICATE = "tls.crt"
+KEY = "tls.key"
+LOOK_SECONDS = 10.0
+
+_log = logging.getLogger(__name__)
+
+_Stamp = tuple[tuple[int, int, int], ...]
+
+
+class ServingCertificate:
+    """A TLS context for a server that follows its files. InvalidProblemError when they cannot be used at the start."""
+
+    def __init__(self, folder: Path) -> None:
+        self._certificate = folder / CERTIFICATE
+        self._key = folder / KEY
+        try:
+            self._stamp = self._read_stamp()
+            self.context = self._make_context()
+        except (OSError, ssl.SSLError) as error:
+            raise InvalidProblemError(f"{folder}: {CERTIFICATE} and {KEY} are no usable pair: {error}") from error
+
+    def reload_if_changed(self) -> bool:
+        """Take the files' new content; True when there was any and it could be used."""
+        try:
+            stamp = self._read_stamp()
+            if stamp == self._stamp:
+                return False
+            self._stamp = stamp
+            self._make_context()  # first elsewhere: a pair that does not match would leave half of it behind
+            self.context.load_cert_chain(self._certificate, self._key)
+        except (OSError, ssl.SSLError) as error:
+            _log.warning("%s cannot be used, the certificate before it stays: %s", self._certificate, error)
+            return False
+        _log.info("%s has changed and is used from now on", self._certificate)
+        return True
+
+    async def keep_fresh(self) -> None:
+        """Look at the files for ever."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            self.reload_if_changed()
+
+    def _make_context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(self._certificate, self._key)
+        return context
+
+    def _read_stamp(self) -> _Stamp:
+        found = (path.stat() for path in (self._certificate, self._key))
+        return tuple((status.st_mtime_ns, status.st_ino, status.st_size) for status in found)

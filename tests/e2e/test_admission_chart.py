@@ -1,0 +1,167 @@
+"""What the chart renders of admission policies, NetworkPolicy and authenticated metrics, what it refuses and says."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from e2e.operators import NAMESPACE
+from localplane.plane import CHART, PlaneError, run_tool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from e2e.api import Api
+    from localplane.client import Json
+    from localplane.tools import Tools
+
+    Render = Callable[..., list[Json]]
+
+MUTATING = "admissionregistration.k8s.io/{}/MutatingAdmissionPolicy"
+
+
+@pytest.fixture
+def render(tools: Tools, tmp_path: Path) -> Render:
+    """Return the objects that the chart renders with these further arguments of helm."""
+
+    def render(*arguments: str) -> list[Json]:
+        place = ["template", "fairbind", str(CHART), f"--namespace={NAMESPACE}"]
+        text = run_tool(tools, "helm", [*place, *arguments], tmp_path)
+        return [document for document in yaml.safe_load_all(text) if document]
+
+    return render
+
+
+def test_nothing_of_it_is_there_by_default(render: Render) -> None:
+    kinds = {thing["kind"] for thing in render("--api-versions", MUTATING.format("v1"))}
+
+    assert [kind for kind in kinds if "Admission" in kind or kind == "NetworkPolicy"] == []
+
+
+@pytest.mark.parametrize(
+    ("served", "version"), [(["v1"], "v1"), (["v1beta1"], "v1beta1"), (["v1", "v1beta1"], "v1")], ids=str
+)
+def test_the_newest_version_that_is_served_is_taken(render: Render, served: list[str], version: str) -> None:
+    versions = [f"--api-versions={MUTATING.format(one)}" for one in served]
+    objects = render("--set=admission.assign.enabled=true", *versions)
+
+    found = {thing["apiVersion"] for thing in objects if thing["kind"].startswith("MutatingAdmission")}
+    assert found == {f"admissionregistration.k8s.io/{version}"}
+
+
+def test_where_it_is_not_served_helm_says_what_to_do(render: Render) -> None:
+    with pytest.raises(PlaneError, match=r"serves no MutatingAdmissionPolicy.*admission\.forbid\.enabled"):
+        render("--set=admission.assign.enabled=true")
+
+
+@pytest.mark.parametrize(
+    ("values", "path"),
+    [
+        ({"namespaceSelector": {"matchLabels": {}}}, "/admission/namespaceSelector/matchLabels"),
+        ({"namespaceSelector": {"labels": {}}}, "/admission/namespaceSelector"),
+        ({"forbid": {"actions": ["Refuse"]}}, "/admission/forbid/actions"),
+        ({"forbid": {"actions": []}}, "/admission/forbid/actions"),
+        ({"forbid": {"priorityClassNames": ["a'b"]}}, "/admission/forbid/priorityClassNames"),
+        ({"protectedLabels": ["a'b"]}, "/admission/protectedLabels"),
+        ({"protectedLabels": "team"}, "/admission/protectedLabels"),
+        ({"mutate": {"enabled": True}}, "/admission"),
+    ],
+    ids=str,
+)
+def test_wrong_values_are_refused_by_path(render: Render, values: Json, path: str) -> None:
+    with pytest.raises(PlaneError) as refusal:
+        render(f"--set-json=admission={json.dumps(values)}")
+
+    assert path in str(refusal.value)
+
+
+def test_names_follow_the_release_and_its_own_namespace_is_exempt(render: Render) -> None:
+    values = {"forbid": {"enabled": True}, "protectedLabels": ["team"]}
+    objects = render(f"--set-json=admission={json.dumps(values)}", "--set=schedulerName=fair")
+    policies = [thing for thing in objects if thing["kind"] == "ValidatingAdmissionPolicy"]
+    bindings = [thing for thing in objects if thing["kind"] == "ValidatingAdmissionPolicyBinding"]
+    conditions = [condition["expression"] for condition in policies[0]["spec"]["matchConditions"]]
+
+    assert [policy["metadata"]["name"] for policy in policies] == ["fairbind-pods", "fairbind-namespaces"]
+    assert [binding["spec"]["policyName"] for binding in bindings] == ["fairbind-pods", "fairbind-namespaces"]
+    assert NAMESPACE in conditions[0]
+    assert "== 'fair'" in policies[0]["spec"]["validations"][0]["expression"]
+
+
+def test_a_network_policy_closes_the_port_but_for_those_who_are_named(render: Render, api: Api) -> None:
+    """Judged by what it says, by whom its selectors and its port mean, and by the API server: kwok has no network."""
+    peer = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    is_on, peers = "--set=networkPolicy.enabled=true", f"--set-json=networkPolicy.metricsFrom={json.dumps([peer])}"
+
+    closed = {thing["kind"]: thing for thing in render(is_on)}
+    opened = {thing["kind"]: thing for thing in render(is_on, peers)}
+
+    spec = closed["NetworkPolicy"]["spec"]
+    own = {"app.kubernetes.io/name": "fairbind-test", "app.kubernetes.io/instance": "fairbind"}
+    helm_test = {"podSelector": {"matchLabels": own}}
+    ports = [{"port": "metrics", "protocol": "TCP"}]
+    assert spec["ingress"] == [{"from": [helm_test], "ports": ports}]
+    assert spec["policyTypes"] == ["Ingress"]
+    assert opened["NetworkPolicy"]["spec"]["ingress"] == [{"from": [helm_test, peer], "ports": ports}]
+    template = closed["Deployment"]["spec"]["template"]
+    pods = {"app.kubernetes.io/name": "fairbind", "app.kubernetes.io/instance": "fairbind"}
+    assert spec["podSelector"]["matchLabels"] == pods
+    assert pods.items() <= template["metadata"]["labels"].items()
+    assert own.items() <= closed["Pod"]["metadata"]["labels"].items()
+    (container,) = template["spec"]["containers"]
+    assert {"name": "metrics", "containerPort": 8080, "protocol": "TCP"} in container["ports"]
+    for policy in (closed["NetworkPolicy"], opened["NetworkPolicy"]):
+        path = f"/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/networkpolicies"
+        assert api.post(path, policy, dryRun="All", fieldValidation="Strict")["spec"] == policy["spec"]
+
+
+def test_authenticated_metrics_need_tls(render: Render) -> None:
+    with pytest.raises(PlaneError, match=r"needs metrics\.tls\.secretName"):
+        render("--set=metrics.authentication.enabled=true")
+
+
+def test_authenticated_metrics_reach_operator_probes_and_monitor(render: Render) -> None:
+    objects = render(
+        "--set=metrics.authentication.enabled=true",
+        "--set=metrics.tls.secretName=fairbind-tls",
+        "--set=serviceMonitor.enabled=true",
+        '--set-json=serviceMonitor.endpoint={"authorization":{"credentials":{"name":"prometheus","key":"token"}}}',
+    )
+    found = {(thing["kind"], thing["metadata"]["name"]): thing for thing in objects}
+    pod = found["Deployment", "fairbind"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    (endpoint,) = found["ServiceMonitor", "fairbind"]["spec"]["endpoints"]
+
+    assert container["args"][-3:] == ["--metrics-tls", "/etc/fairbind/tls", "--metrics-authentication"]
+    assert {"name": "tls", "mountPath": "/etc/fairbind/tls", "readOnly": True} in container["volumeMounts"]
+    assert {"name": "tls", "secret": {"secretName": "fairbind-tls"}} in pod["volumes"]
+    assert container["livenessProbe"]["httpGet"]["scheme"] == "HTTPS"
+    assert container["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
+    assert endpoint["scheme"] == "https"
+    (probe,) = found["Pod", "fairbind-test"]["spec"]["containers"]
+    assert probe["command"][-1] == f"https://fairbind.{NAMESPACE}:8080/readyz"
+    assert endpoint["authorization"]["credentials"]["name"] == "prometheus"
+    role = found["ClusterRole", "fairbind-metrics-authentication"]
+    granted = {
+        (group, resource) for rule in role["rules"] for group in rule["apiGroups"] for resource in rule["resources"]
+    }
+    assert granted == {
+        ("authentication.k8s.io", "tokenreviews"),
+        ("authorization.k8s.io", "subjectaccessreviews"),
+    }
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"create"}
+
+
+@pytest.mark.parametrize(("keep", "said"), [("true", "keeps the CRDs"), ("false", "removes the CRDs")])
+def test_the_notes_say_what_an_uninstall_does_with_the_crds(tools: Tools, tmp_path: Path, keep: str, said: str) -> None:
+    """Where they belong to the release, an upgrade brings them too, so nobody has to apply them."""
+    place = ["install", "fairbind", str(CHART), f"--namespace={NAMESPACE}", "--dry-run=client"]
+    values = ["--set=crds.upgrade=false", f"--set=crds.keep={keep}"]
+    notes = run_tool(tools, "helm", [*place, *values], tmp_path).partition("\nNOTES:\n")[2]
+
+    assert f"uninstall {said}" in notes
+    assert ("kubectl apply --server-side" in notes) == (keep == "true")

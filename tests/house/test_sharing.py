@@ -1,0 +1,77 @@
+"""Two workers at most start programs at a time, whoever else is there; and everything is done by somebody."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+import pytest
+
+from sharing import Sharing
+
+SLOW = ["tests/kind/test_a.py::t", "tests/kind/test_b.py::t", *(f"tests/e2e/test_{n}.py::t" for n in "abcdef")]
+QUICK = [f"tests/model/test_{n}.py::t{k}" for n in "abcdef" for k in range(3)]
+COLLECTION = [*SLOW, *QUICK]
+
+
+@dataclass(eq=False)
+class Worker:
+    """What the scheduler knows of a worker, which does at once what it is asked for."""
+
+    asked: list[str] = field(default_factory=list)
+    shutting_down: bool = False
+
+    def send_runtest_some(self, indices: list[int]) -> None:
+        self.asked += [COLLECTION[index] for index in indices]
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+
+def share(count: int) -> list[Worker]:
+    """Let workers do everything in turn, one test each; return them with what they did, in order."""
+    sharing = object.__new__(Sharing)  # its own beginning wants a whole pytest
+    sharing.log = lambda *_: None
+    workers = [Worker() for _ in range(count)]
+    sharing.assigned_work = {worker: {} for worker in workers}
+    sharing.registered_collections = dict.fromkeys(workers, COLLECTION)
+    sharing.workqueue = OrderedDict()
+    for test in COLLECTION:
+        sharing.workqueue.setdefault(sharing._split_scope(test), {})[test] = False
+    for worker in workers:
+        sharing._assign_work_unit(worker)
+    done = dict.fromkeys(workers, 0)
+    while any(done[worker] < len(worker.asked) for worker in workers):
+        for worker in workers:
+            if done[worker] < len(worker.asked):
+                sharing.mark_test_complete(worker, COLLECTION.index(worker.asked[done[worker]]))
+                done[worker] += 1
+    assert not sharing.workqueue
+    return workers
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_everything_is_done_once_and_two_at_most_start_programs(count: int) -> None:
+    workers = share(count)
+
+    assert sorted(test for worker in workers for test in worker.asked) == sorted(COLLECTION)
+    hosts = [worker for worker in workers if not set(SLOW).isdisjoint(worker.asked)]
+    assert len(hosts) == min(2, count)
+    assert all(worker.shutting_down for worker in workers)
+
+
+def test_one_worker_has_all_tests_on_kind_and_hosts_begin_with_what_is_slow() -> None:
+    first, second, third = share(3)
+
+    assert first.asked[:2] == SLOW[:2]
+    assert second.asked[0] == SLOW[2]
+    assert third.asked
+    assert set(third.asked) <= set(QUICK)
+
+
+def test_one_cluster_that_is_given_is_for_one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAIRBIND_KUBECONFIG", "somewhere")
+
+    workers = share(3)
+
+    assert [set(SLOW[2:]) <= set(worker.asked) for worker in workers].count(True) == 1

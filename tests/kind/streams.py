@@ -1,0 +1,118 @@
+"""A steady stream of small real pods, and whether each was scheduled once and soon.
+
+To start a container costs a machine far more than to schedule its pod, so the stream is thin: a pod a second.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Self
+
+import urllib3
+
+from e2e.api import ApiError
+from e2e.operators import LEASE
+from e2e.waiting import PATIENCE_SECONDS, wait_for
+from e2e.workloads import find_condition, list_pods
+from kind.workloads import make_real_pod
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from e2e.api import Api, Json
+
+UNANNOUNCED = 3
+"""A leader that is killed takes with it what it had not yet said of its last bindings: so many for each new leader."""
+
+
+@dataclass(slots=True)
+class Stream:
+    """Makes a pod every so many seconds in a namespace as long as the context lasts."""
+
+    api: Api
+    namespace: str
+    every_seconds: float = 1.0
+    names: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    _first_term: int = 0
+    _ended: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        self._first_term = read_term(self.api)
+        self._thread = threading.Thread(target=self._create, name="stream")
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        assert self._thread is not None
+        self._thread.join()
+
+    def _create(self) -> None:
+        while not self._ended.wait(self.every_seconds):
+            pod = make_real_pod({"cpu": "1m"}, "-sleep=1s", restartPolicy="Never")
+            try:
+                self.api.post(f"/api/v1/namespaces/{self.namespace}/pods", pod)
+            except (ApiError, urllib3.exceptions.HTTPError) as error:
+                self.refusals.append(str(error))
+            else:
+                self.names.append(pod["metadata"]["name"])
+
+    def count_scheduled(self) -> int:
+        """Return how many pods have a node by now."""
+        return sum(1 for pod in list_pods(self.api, self.namespace) if pod["spec"].get("nodeName"))
+
+    def wait_progress(self, count: int = 3) -> None:
+        """Wait until so many more pods have a node than now."""
+        before = self.count_scheduled()
+        describe = f"{count} more pods of the stream"
+        wait_for(lambda: self.count_scheduled() >= before + count, PATIENCE_SECONDS, describe, pause=0.5)
+
+    def check(self, longest_seconds: float) -> None:
+        """Check, after the end, that all pods were scheduled, each once, and none waited longer than this.
+
+        As pods are made all the time, the longest wait is the longest time in which nobody scheduled. The API's times
+        are whole seconds.
+        """
+        assert self.refusals == []
+        describe = "every pod of the stream to have a node"
+        wait_for(lambda: self.count_scheduled() == len(self.names), PATIENCE_SECONDS, describe, pause=0.5)
+        pods = list_pods(self.api, self.namespace)
+        assert sorted(pod["metadata"]["name"] for pod in pods) == sorted(self.names)
+        assert [pod["metadata"]["name"] for pod in pods if pod["status"].get("reason")] == []
+        self._check_bound_once()
+        longest = max(compute_wait(pod) for pod in pods)
+        assert longest <= longest_seconds, f"a pod waited {longest:.0f} s"
+
+    def _check_bound_once(self) -> None:
+        """Events are written a little after the bindings, so the last ones are waited for."""
+        path = f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
+
+        def read() -> dict[str, int]:
+            counts: dict[str, int] = dict.fromkeys(self.names, 0)
+            for event in self.api.items(path, fieldSelector="reason=Scheduled"):
+                times = (event.get("series") or {}).get("count", 1)
+                counts[event["regarding"]["name"]] += times
+            return counts
+
+        leaders = max(1, read_term(self.api) - self._first_term)
+        announced = len(self.names) - UNANNOUNCED * leaders
+        wait_for(lambda: sum(read().values()) >= announced, PATIENCE_SECONDS, "the events of the bindings", pause=0.5)
+        assert [name for name, count in read().items() if count > 1] == []
+
+
+def read_term(api: Api) -> int:
+    """Return how many times the operators' lease has gone to somebody else."""
+    return int(api.get(LEASE)["spec"].get("leaseTransitions") or 0)
+
+
+def compute_wait(pod: Json) -> float:
+    """Return the seconds from a pod's creation until it had a node."""
+    times = (pod["metadata"]["creationTimestamp"], find_condition(pod)["lastTransitionTime"])
+    made, scheduled = (datetime.fromisoformat(text) for text in times)
+    return (scheduled - made).total_seconds()

@@ -1,0 +1,184 @@
+"""What administrators do to nodes under running pods, and the shares right afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from e2e.checks import is_usable
+from e2e.waiting import wait_for
+from e2e.workloads import create_pods, find_condition, list_pods
+from kind.judge import Picture, check_shares, find_refusals, is_running, wait_calm
+from kind.owners import RESEARCH, count_ready, create_deployment, make_kind_pod, make_pod_spec, scale
+from kindcluster.commands import KindError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from e2e.api import Api, Json
+    from e2e.conftest import MakeNamespace, MakeTenant
+    from kind.release import Release
+    from kindcluster.cluster import Cluster
+
+SOME = {"cpu": "20m", "memory": "32Mi"}
+FAILURE_SECONDS = 120.0
+"""A node is NotReady some 40 to 50 s after its machine has stopped."""
+RESTART_SECONDS = 600.0
+
+
+@pytest.fixture(autouse=True)
+def calm(kind_cluster: Cluster, api: Api, fairbind_installed: Release) -> Iterator[None]:
+    """Begin with nothing left of others, and leave every node as it was, with both operators ready on two."""
+    wait_calm(api)
+    yield
+    for node in kind_cluster.workers():
+        kind_cluster.kubectl("uncordon", node)
+    fairbind_installed.wait_apart()
+
+
+def read_node(api: Api, name: str) -> Json:
+    node: Json = api.get(f"/api/v1/nodes/{name}")
+    return node
+
+
+def find_places(api: Api, namespace: str) -> dict[str, str]:
+    """Return where the pods are that run and stay, by name."""
+    pods = [pod for pod in list_pods(api, namespace) if "deletionTimestamp" not in pod["metadata"]]
+    return {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in pods if is_running(pod)}
+
+
+def count_places_but(api: Api, namespace: str, node: str) -> list[int]:
+    """Return how many pods run and stay on other nodes than this one, and how many on this one."""
+    places = [*find_places(api, namespace).values()]
+    return [len(places) - places.count(node), places.count(node)]
+
+
+def read_capacity(api: Api) -> float:
+    """Return the cores that tenants can hold now."""
+    return float(Picture.take(api).capacity()["cpu"])
+
+
+def test_a_node_is_drained_and_comes_back(
+    kind_cluster: Cluster, fairbind_installed: Release, api: Api, namespace: MakeNamespace, tenant: MakeTenant
+) -> None:
+    own = namespace()
+    name = tenant(namespaces=[own])
+    create_deployment(api, own, "web", 6, make_pod_spec(SOME))
+    wait_for(lambda: count_ready(api, own, "web") == 6, describe="six pods")
+    node = find_places(api, own)[min(find_places(api, own))]  # whichever it likes best
+    before = check_shares(api, name)[name]["dominantShare"]
+    whole = read_capacity(api)
+
+    options = ["--ignore-daemonsets", "--delete-emptydir-data", "--timeout=120s"]
+    words = kind_cluster.kubectl("drain", node, *options)
+    assert "evicting pod" in words or "drained" in words
+    wait_for(lambda: count_places_but(api, own, node) == [6, 0], describe="six pods elsewhere")
+
+    shares = check_shares(api, name)[name]
+    assert shares["running"] == 6
+    assert read_capacity(api) < whole
+    assert shares["dominantShare"] > before  # of less
+    assert find_refusals(api, own) == []
+    fairbind_installed.wait_leader()
+
+    kind_cluster.kubectl("uncordon", node)
+    assert check_shares(api, name)[name]["dominantShare"] < shares["dominantShare"]
+    scale(api, own, "web", 0)
+    wait_for(lambda: not list_pods(api, own), describe="no pods")
+    assert check_shares(api, name)[name]["running"] == 0
+
+
+def test_nodes_get_labels_and_taints(
+    kind_cluster: Cluster, api: Api, namespace: MakeNamespace, tenant: MakeTenant
+) -> None:
+    own = namespace()
+    name = tenant(namespaces=[own])
+    node = kind_cluster.find_worker("small")
+    spec = make_pod_spec(SOME, nodeSelector={"test.fairbind.io/disk": "fast"})
+    create_deployment(api, own, "picky", 2, spec)
+    wait_for(
+        lambda: [*map(find_why, list_pods(api, own))].count(True) == 2, describe="both to be told that no node suits"
+    )
+    shares = check_shares(api, name)[name]
+    assert (shares["running"], shares["pending"]) == (0, 2)
+    try:
+        kind_cluster.kubectl("label", "node", node, "test.fairbind.io/disk=fast")
+        wait_for(lambda: count_ready(api, own, "picky") == 2, describe="both to run on the node with the new label")
+        assert set(find_places(api, own).values()) == {node}
+        assert check_shares(api, name)[name]["running"] == 2
+
+        kind_cluster.kubectl("taint", "node", node, "test.fairbind.io/closed=yes:NoSchedule")
+        scale(api, own, "picky", 3)
+        create_pods(api, own, [make_tolerant_pod(node)])
+        wait_for(lambda: "invited" in find_places(api, own), describe="who tolerates the taint to run there")
+        wait_for(lambda: len(list_pods(api, own)) == 4, describe="the third of the others to be made")
+        shares = check_shares(api, name)[name]
+        assert (shares["running"], shares["pending"]) == (3, 1)  # who runs there stays, who comes new waits
+
+        kind_cluster.kubectl("taint", "node", node, "test.fairbind.io/closed-")
+        wait_for(lambda: count_ready(api, own, "picky") == 3, describe="the third to run after the taint is gone")
+        kind_cluster.kubectl("label", "node", node, "test.fairbind.io/disk-")
+        shares = check_shares(api, name)[name]
+        assert (shares["running"], shares["pending"]) == (4, 0)
+        assert find_refusals(api, own) == []
+    finally:
+        undo(kind_cluster, "label", "node", node, "test.fairbind.io/disk-")
+        undo(kind_cluster, "taint", "node", node, "test.fairbind.io/closed-")
+
+
+def find_why(pod: Json) -> bool:
+    """Tell whether a pod knows that no node's labels suit it."""
+    return "didn't match Pod's node affinity/selector" in find_condition(pod).get("message", "")
+
+
+def make_tolerant_pod(node: str) -> Json:
+    closed = {"key": "test.fairbind.io/closed", "operator": "Exists", "effect": "NoSchedule"}
+    hostname = {"kubernetes.io/hostname": node}
+    return make_kind_pod(SOME, name="invited", tolerations=[closed], nodeSelector=hostname)
+
+
+def undo(cluster: Cluster, *words: str) -> None:
+    """Take something away that may be gone already."""
+    with contextlib.suppress(KindError):
+        cluster.kubectl(*words)
+
+
+def test_a_node_stops_and_starts(kind_cluster: Cluster, api: Api, namespace: MakeNamespace, tenant: MakeTenant) -> None:
+    """Pods that cannot wait are made anew elsewhere; those that can are back when the node is."""
+    own = namespace()
+    name = tenant(namespaces=[own])
+    node = kind_cluster.find_worker("special")
+    gone = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}
+    patient = make_pod_spec(SOME, tolerations=[RESEARCH], nodeSelector={"fairbind.io/shape": "special"})
+    create_deployment(api, own, "patient", 2, patient)
+    wait_for(lambda: count_ready(api, own, "patient") == 2, describe="two pods on the node")
+    impatient = make_kind_pod(SOME, name="impatient", tolerations=[RESEARCH, gone], nodeName=node)
+    create_pods(api, own, [impatient])
+    wait_for(lambda: "impatient" in find_places(api, own), describe="a pod that leaves a dead node at once")
+    assert check_shares(api, name)[name]["running"] == 3
+    whole = read_capacity(api)
+    try:
+        kind_cluster.stop_node(node)
+        wait_for(lambda: not is_usable(read_node(api, node)), FAILURE_SECONDS, "the node to be NotReady", pause=0.5)
+        create_pods(api, own, [make_kind_pod(SOME, name="elsewhere", tolerations=[RESEARCH])])
+        wait_for(lambda: "elsewhere" in find_places(api, own), describe="a new pod to run on another node")
+        assert find_places(api, own)["elsewhere"] != node
+        assert read_capacity(api) < whole
+        shares = check_shares(api, name)[name]
+        assert shares["running"] == 4  # nobody knows whether they run on there, so they count
+        wait_for(lambda: is_leaving(api, own, "impatient"), describe="the impatient one to be told to leave")
+    finally:
+        kind_cluster.start_node(node)
+    wait_for(lambda: is_usable(read_node(api, node)), RESTART_SECONDS, "the node to be Ready")
+    wait_for(lambda: not api.exists(f"/api/v1/namespaces/{own}/pods/impatient"), RESTART_SECONDS, "it to be gone")
+    wait_for(lambda: count_ready(api, own, "patient") == 2, RESTART_SECONDS, "both patient pods to be back")
+
+    assert check_shares(api, name)[name]["running"] == 3
+    assert read_capacity(api) == whole
+    assert find_refusals(api, own) == []
+
+
+def is_leaving(api: Api, namespace: str, name: str) -> bool:
+    return "deletionTimestamp" in api.get(f"/api/v1/namespaces/{namespace}/pods/{name}")["metadata"]

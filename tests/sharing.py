@@ -1,0 +1,55 @@
+"""Who runs which tests when several workers share them.
+
+A test that starts programs waits half of its time, so two workers can run such tests on two cores, each with a local
+control plane of its own. A third one would not be faster, but for the tests that only compute: they fill the gaps.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # it has no types
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+KIND, E2E = "tests/kind/", "tests/e2e/"
+START_PROGRAMS = (KIND, E2E, "tests/local/", "tests/demo/")
+"""Slowest first."""
+MOST_HOSTS = 2
+"""So many workers at most run tests that start programs."""
+
+
+def rank(test: str) -> int:
+    """Return a test's place in the order in which tests are begun, by its node id."""
+    return next((n for n, folder in enumerate(START_PROGRAMS) if test.startswith(folder)), len(START_PROGRAMS))
+
+
+class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # the same
+    """Which tests belong to one worker: a file's, and all that need one and the same cluster.
+
+    There is one kind cluster, and one that is given by FAIRBIND_KUBECONFIG.
+    """
+
+    workqueue: Any
+    assigned_work: Any
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        shared = {KIND, E2E} if "FAIRBIND_KUBECONFIG" in os.environ else {KIND}
+        return next((folder for folder in shared if file.startswith(folder)), file)
+
+    def _assign_work_unit(self, node: Any) -> None:
+        """Give a worker the first piece of work that it may take; it ends when there is none."""
+        hosts = [other for other, done in self.assigned_work.items() if other is not node and _has_programs(done)]
+        for scope in self.workqueue:
+            if rank(scope) == len(START_PROGRAMS) or len(hosts) < MOST_HOSTS:
+                self.workqueue.move_to_end(scope, last=False)
+                super()._assign_work_unit(node)
+                return
+        node.shutdown()
+
+
+def _has_programs(scopes: Collection[str]) -> bool:
+    return any(rank(scope) < len(START_PROGRAMS) for scope in scopes)
