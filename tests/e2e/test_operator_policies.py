@@ -225,10 +225,13 @@ def test_the_example_of_the_documents(stage: Stage, chosen: str, of_edge: int) -
     create_pods(api, edge, [make_pod(requests, nodeSelector={SIZE: "small"}) for _ in range(20)])
     create_pods(api, batch, [make_pod(requests) for _ in range(115)])
 
-    running = stage.operator()
+    stage.operator()
 
-    wait_for(lambda: count_bindings(running) == 3 * 32 + 2 * 8, describe="the nodes to be full")
-    assert (count_bound(api, edge), count_bound(api, batch)) == (of_edge, 3 * 32 + 2 * 8 - of_edge)
+    def count() -> tuple[int, int]:
+        return count_bound(api, edge), count_bound(api, batch)
+
+    wait_for(lambda: sum(count()) == 3 * 32 + 2 * 8, describe=lambda: f"the nodes to be full, not {count()}")
+    assert count() == (of_edge, 3 * 32 + 2 * 8 - of_edge)
 
 
 def check_draws(case: Case, pods: Sequence[Json]) -> None:
