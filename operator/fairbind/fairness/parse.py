@@ -28,6 +28,7 @@ import numpy as np
 
 from fairbind.fairness.problem import Problem
 from fairbind.model.errors import InvalidProblemError
+from fairbind.model.policy import LEAST_ALPHA
 
 # Beyond these a unit was forgotten, not meant: 1e21 bytes are a zettabyte, 1e-15 cores a femto-core.
 MIN_MAGNITUDE: Final = 1e-15
@@ -39,9 +40,7 @@ TENANT_FIELDS: Final = ("name", "weight", "demand", "tasks", "eligible", "resour
 
 Path: TypeAlias = tuple[str | int, ...]
 
-_RANGE = f"from {MIN_MAGNITUDE:g} to {MAX_MAGNITUDE:g}"
-_AMOUNT = f"0 or a number {_RANGE}"
-_POSITIVE = f"a number {_RANGE}"
+_AMOUNT = f"0 or a number from {MIN_MAGNITUDE:g} to {MAX_MAGNITUDE:g}"
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _MAX_SHOWN = 60  # characters of a value in a message
 _MAX_LISTED = 300  # characters of all known names
@@ -102,7 +101,8 @@ def _read_servers(entries: Sequence[object], resources: tuple[str, ...]) -> _Ser
         servers.divisible.append(
             _read_flag(server["divisible"], (*path, "divisible")) if "divisible" in server else True
         )
-        servers.alpha.append(_read_positive(server["alpha"], (*path, "alpha")) if "alpha" in server else math.nan)
+        alpha = _read_positive(server["alpha"], (*path, "alpha"), LEAST_ALPHA) if "alpha" in server else math.nan
+        servers.alpha.append(alpha)
     return servers
 
 
@@ -243,10 +243,10 @@ def _read_amount(value: object, path: Path) -> float:
     return number + 0.0  # -0.0 is 0.0
 
 
-def _read_positive(value: object, path: Path) -> float:
+def _read_positive(value: object, path: Path, least: float = MIN_MAGNITUDE) -> float:
     number = _to_float(value)
-    if number is None or not MIN_MAGNITUDE <= number <= MAX_MAGNITUDE:
-        _refuse(value, path, _POSITIVE)
+    if number is None or not least <= number <= MAX_MAGNITUDE:
+        _refuse(value, path, f"a number from {least:g} to {MAX_MAGNITUDE:g}")
     return number
 
 

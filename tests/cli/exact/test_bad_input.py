@@ -14,6 +14,7 @@ from cli.exact.typed import POOL, SERVERS, Outcome, Terminal, check_refused, doc
 
 AMOUNT = "must be 0 or a number from 1e-15 to 1e+21, not"
 POSITIVE = "must be a number from 1e-15 to 1e+21, not"
+ALPHA = "must be a number from 0.2 to 1e+21, not"
 NAME = "must be a name of printable characters, not"
 
 VALUES: list[tuple[str, object, str]] = [
@@ -65,8 +66,8 @@ VALUES: list[tuple[str, object, str]] = [
     ("servers[0].count", 0, "must be a whole number from 1 to 1e+21, not 0"),
     ("servers[0].count", 2.5, "must be a whole number from 1 to 1e+21, not 2.5"),
     ("servers[0].count", "2", 'must be a whole number from 1 to 1e+21, not "2"'),
-    ("servers[0].alpha", 0, f"{POSITIVE} 0"),
-    ("servers[0].alpha", "2", f'{POSITIVE} "2"'),
+    ("servers[0].alpha", 0, f"{ALPHA} 0"),
+    ("servers[0].alpha", "2", f'{ALPHA} "2"'),
     ("servers[0].divisible", "no", 'must be true or false, not "no"'),
     ("servers[0].divisible", 0, "must be true or false, not 0"),
     ("servers", "a", 'must be a list of servers, not "a"'),
@@ -199,11 +200,11 @@ OPTIONS: list[tuple[list[str], str]] = [
     (["allocate", "FILE", "--mechanism", "DRF"], "mechanism: 'DRF' is unknown"),
     (["allocate", "FILE", "--mechanism", ""], "mechanism: '' is unknown; known are "),
     (["allocate", "FILE", "--mechanism", "drf", "--alpha", "2"], "alpha: 2.0: mechanism drf does not take alpha"),
-    (["allocate", "FILE", "--mechanism", "drf", "--alpha", "nan"], f'--alpha\': {POSITIVE} "nan"'),
-    (["allocate", "FILE", "--mechanism", "drf", "--alpha", "1e400"], f'--alpha\': {POSITIVE} "1e400"'),
-    (["allocate", "FILE", "--mechanism", "drf", "--alpha", "0"], f'--alpha\': {POSITIVE} "0"'),
-    (["allocate", "FILE", "--mechanism", "drf", "--alpha", "-1"], f'--alpha\': {POSITIVE} "-1"'),
-    (["allocate", "FILE", "--mechanism", "drf", "--alpha", "1_0"], f'--alpha\': {POSITIVE} "1_0"'),
+    (["allocate", "FILE", "--mechanism", "drf", "--alpha", "nan"], f'--alpha\': {ALPHA} "nan"'),
+    (["allocate", "FILE", "--mechanism", "drf", "--alpha", "1e400"], f'--alpha\': {ALPHA} "1e400"'),
+    (["allocate", "FILE", "--mechanism", "drf", "--alpha", "0"], f'--alpha\': {ALPHA} "0"'),
+    (["allocate", "FILE", "--mechanism", "drf", "--alpha", "-1"], f'--alpha\': {ALPHA} "-1"'),
+    (["allocate", "FILE", "--mechanism", "drf", "--alpha", "1_0"], f'--alpha\': {ALPHA} "1_0"'),
     (["allocate", "FILE", "--mechanism", "drf", "--output", "xml"], "--output"),
     (["allocate", "FILE", "--mechanism", "drf", "--pools"], "--pool"),
     (["allocate", "FILE", "FILE", "--mechanism", "drf"], "unexpected extra argument"),

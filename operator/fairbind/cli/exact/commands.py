@@ -23,7 +23,7 @@ def _example(command: str) -> str:
 
 
 class Alpha(click.ParamType[float]):
-    """A number as in a problem: no NaN, no infinity, and a magnitude that can be meant."""
+    """A number as in a problem: no NaN, no infinity, and one that the mechanism takes."""
 
     name = "number"
     _number = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
@@ -31,12 +31,13 @@ class Alpha(click.ParamType[float]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number or fail as the command line's errors do."""
         from fairbind.cli.exact.written import read_float  # noqa: PLC0415 - so does what follows
-        from fairbind.fairness.parse import MAX_MAGNITUDE, MIN_MAGNITUDE, show_value  # noqa: PLC0415 - needs numpy
+        from fairbind.fairness.parse import MAX_MAGNITUDE, show_value  # noqa: PLC0415 - needs numpy
+        from fairbind.model.policy import LEAST_ALPHA  # noqa: PLC0415 - the same
 
         number = read_float(value) if self._number.fullmatch(value) else None
-        if number is None or not MIN_MAGNITUDE <= number <= MAX_MAGNITUDE:
+        if number is None or not LEAST_ALPHA <= number <= MAX_MAGNITUDE:
             self.fail(
-                f"must be a number from {MIN_MAGNITUDE:g} to {MAX_MAGNITUDE:g}, not {show_value(value)}", param, ctx
+                f"must be a number from {LEAST_ALPHA:g} to {MAX_MAGNITUDE:g}, not {show_value(value)}", param, ctx
             )
         return number
 
@@ -78,7 +79,7 @@ def _take_problem(command: _Command) -> _Command:
         click.option(
             "--alpha",
             type=Alpha(),
-            help="Exponent of alpha-pf-vds on the servers that name none themselves.  [default: 2]",
+            help="Exponent of alpha-pf-vds on the servers that name none themselves, from 0.2 on.  [default: 2]",
         ),
         click.argument("problem"),
     ):

@@ -10,6 +10,7 @@ import json
 from typing import Any, Final
 
 from fairbind.fairness.parse import MAX_MAGNITUDE, MIN_MAGNITUDE
+from fairbind.model.policy import LEAST_ALPHA
 
 _POSITIVE: Final = {"type": "number", "minimum": MIN_MAGNITUDE, "maximum": MAX_MAGNITUDE}
 _AMOUNT: Final = {"anyOf": [{"const": 0}, _POSITIVE]}
@@ -70,7 +71,11 @@ PROBLEM_SCHEMA: Final[dict[str, Any]] = {
                     "maximum": MAX_MAGNITUDE,
                     "default": 1,
                 },
-                "alpha": {"description": "Exponent of alpha-pf-vds here. Default: the command's.", **_POSITIVE},
+                "alpha": {
+                    "description": "Exponent of alpha-pf-vds here. Default: the command's.",
+                    **_POSITIVE,
+                    "minimum": LEAST_ALPHA,
+                },
                 "divisible": {
                     "description": "false: the server's time is shared, not its resources.",
                     "type": "boolean",
