@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import threading
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
@@ -28,7 +29,7 @@ class Relay:
         self.kubeconfig = target
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="relay", daemon=True)
-        self._server: asyncio.Server | None = None
+        self._listener: socket.socket | None = None
         self._port = 0
         self._upstream = ("", 0)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -61,24 +62,38 @@ class Relay:
         self._run(self._mend())
 
     async def _cut(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        if self._listener is not None:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _mend(self) -> None:
-        self._server = await asyncio.start_server(self._connect, "127.0.0.1", self._port)
-        self._port = self._server.sockets[0].getsockname()[1]
+        # Not a server of asyncio: closed while it accepts, that one forgets the connection instead of closing it.
+        self._listener = socket.create_server(("127.0.0.1", self._port))
+        self._listener.setblocking(False)
+        self._port = self._listener.getsockname()[1]
+        self._loop.add_reader(self._listener, self._accept, self._listener)
 
-    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        current = asyncio.current_task()
-        assert current is not None
-        self._tasks.add(current)
-        writers = [writer]
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            return  # whoever it was has gone
+        connection.setblocking(False)
+        task = self._loop.create_task(self._pass_on(connection))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: connection.close())  # cut before its first step, it closes nothing
+
+    async def _pass_on(self, connection: socket.socket) -> None:
+        writers: list[asyncio.StreamWriter] = []
         copying: list[asyncio.Task[None]] = []
         try:
+            reader, writer = await asyncio.open_connection(sock=connection)
+            writers.append(writer)
             upstream_reader, upstream_writer = await asyncio.open_connection(*self._upstream)
             writers.append(upstream_writer)
             for source, target in ((reader, upstream_writer), (upstream_reader, writer)):
@@ -92,7 +107,6 @@ class Relay:
             for end in writers:
                 end.transport.abort()
             await asyncio.gather(*copying, *(end.wait_closed() for end in writers), return_exceptions=True)
-            self._tasks.discard(current)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_SECONDS)
