@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 PROGRAM = Path(sys.executable).with_name("fairbind")
 NAMESPACE = "fairbind-system"
-LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/fairbind"
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+LEASE = f"{LEASES}/fairbind"
 SERVICE_ACCOUNT = "fairbind"
 
 

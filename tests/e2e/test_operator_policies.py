@@ -21,9 +21,9 @@ from e2e.checks import View
 from e2e.conftest import remove
 from e2e.fillings import Scene, make_requests
 from e2e.objects import make_name, make_pod
-from e2e.operators import NAMESPACE
+from e2e.operators import LEASE, LEASES
 from e2e.waiting import wait_for
-from e2e.workloads import count_bindings, count_bound, create_pods, find_bound, list_pods
+from e2e.workloads import count_bindings, count_bound, create_pods, find_bound, list_pods, wait_full
 from fairbind.model import PolicySettings, Task
 from fairbind.scheduling import POLICIES
 from fairbind.scheduling.probes import Draws
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from e2e.operators import Operator
     from fairbind.fairness.allocation import Allocation
 
-LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 USUAL_SIZE = 1.0 if os.environ.get("FAIRBIND_TEST_SIZE") == "full" else 0.25
 CLOSE = 0.01
 """On a scene of size 1."""
@@ -102,15 +101,14 @@ RESERVED = Case("dynamic-drf", ALIKE, {"expected_tenants": 4}, {"expectedTenants
 @contextlib.contextmanager
 def hold_lease(api: Api) -> Iterator[Callable[[], None]]:
     """Lead in an operator's place; the function lets go."""
-    path = f"{LEASES}/fairbind"
-    remove(api, path)
+    remove(api, LEASE)
     now = f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
     spec = {"holderIdentity": "a test", "leaseDurationSeconds": 60, "acquireTime": now, "renewTime": now}
     api.post(LEASES, {"metadata": {"name": "fairbind"}, "spec": spec})
     try:
-        yield lambda: api.patch(path, {"spec": {"holderIdentity": ""}})
+        yield lambda: api.patch(LEASE, {"spec": {"holderIdentity": ""}})
     finally:
-        api.patch(path, {"spec": {"holderIdentity": ""}})
+        api.patch(LEASE, {"spec": {"holderIdentity": ""}})
 
 
 @dataclass(frozen=True)
@@ -227,11 +225,8 @@ def test_the_example_of_the_documents(stage: Stage, chosen: str, of_edge: int) -
 
     stage.operator()
 
-    def count() -> tuple[int, int]:
-        return count_bound(api, edge), count_bound(api, batch)
-
-    wait_for(lambda: sum(count()) == 3 * 32 + 2 * 8, describe=lambda: f"the nodes to be full, not {count()}")
-    assert count() == (of_edge, 3 * 32 + 2 * 8 - of_edge)
+    room = 3 * 32 + 2 * 8
+    assert wait_full(api, room, edge, batch) == (of_edge, room - of_edge)
 
 
 def check_draws(case: Case, pods: Sequence[Json]) -> None:

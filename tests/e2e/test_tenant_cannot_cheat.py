@@ -17,7 +17,7 @@ from e2e.members import FORBIDDEN, RBAC, check_refused, find_refusal, make_bindi
 from e2e.objects import IMAGE, POLICIES, SCHEDULER_NAME, TENANTS, make_name, make_pod, make_tenant
 from e2e.operators import NAMESPACE
 from e2e.waiting import wait_for
-from e2e.workloads import SMALL, count_bound, create_pods, find_bound, find_condition, list_pods
+from e2e.workloads import SMALL, count_bound, create_pods, find_bound, find_condition, list_pods, wait_full
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -234,8 +234,7 @@ def test_what_a_pod_says_of_itself_does_not_change_whose_it_is_nor_when_its_turn
     create_pods(api, theirs, [make_pod(SMALL) for _ in range(12)])
     running = operator()
 
-    wait_for(lambda: count_bound(api, mine) + count_bound(api, theirs) == 12, describe="the node to be full")
-    assert (count_bound(api, mine), count_bound(api, theirs)) == (6, 6)
+    assert wait_full(api, 12, mine, theirs) == (6, 6)
     check_metrics(api, running, [mine, theirs])
     metrics = running.metrics()
     for name in (victim, cheater):

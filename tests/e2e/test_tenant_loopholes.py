@@ -14,7 +14,7 @@ from e2e.checks import check_metrics
 from e2e.members import try_pod, wait_refused
 from e2e.objects import make_name, make_pod
 from e2e.waiting import wait_for
-from e2e.workloads import SMALL, count_bound, create_pods, find_condition, list_pods
+from e2e.workloads import SMALL, count_bound, create_pods, find_condition, list_pods, wait_full
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,8 +62,7 @@ def test_pods_that_chose_their_node_take_room_at_once_but_count_as_held(
     create_pods(api, theirs, [make_pod(SMALL) for _ in range(6)])
     running = operator()
 
-    wait_for(lambda: count_bound(api, mine) + count_bound(api, theirs) == 12, describe="the node to be full")
-    assert (count_bound(api, mine), count_bound(api, theirs)) == (8, 4)
+    assert wait_full(api, 12, mine, theirs) == (8, 4)
     check_metrics(api, running, [mine, theirs])
     metrics = running.metrics()
     assert metrics.value("fairbind_tenant_dominant_share", tenant=cheater) == pytest.approx(8 / 12)
@@ -85,8 +84,7 @@ def test_under_fifo_a_priority_is_worth_something_until_a_quota_forbids_it(
     create_pods(api, theirs, [make_pod(SMALL) for _ in range(12)])
     create_pods(member, mine, [make_pod(SMALL, priorityClassName=top) for _ in range(12)])
     operator()
-    wait_for(lambda: count_bound(api, mine) + count_bound(api, theirs) == 12, describe="the node to be full")
-    assert (count_bound(api, mine), count_bound(api, theirs)) == (12, 0)
+    assert wait_full(api, 12, mine, theirs) == (12, 0)
     assert {pod["spec"]["nodeName"] for pod in list_pods(api, mine)} == {node}
 
     set_quota(api, mine, {"pods": "0"}, scopeSelector=limit_scope("PriorityClass", "In", top))

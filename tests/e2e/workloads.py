@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from e2e.api import ApiError, call_many
 from e2e.checks import is_waiting
 from e2e.objects import make_pod
+from e2e.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,6 +62,16 @@ def find_bound(api: Api, namespace: str) -> list[Json]:
 
 def count_bound(api: Api, namespace: str) -> int:
     return len(find_bound(api, namespace))
+
+
+def wait_full(api: Api, room: int, *namespaces: str) -> tuple[int, ...]:
+    """Wait until so many pods of these namespaces are bound; return how many of each."""
+
+    def count() -> tuple[int, ...]:
+        return tuple(count_bound(api, namespace) for namespace in namespaces)
+
+    wait_for(lambda: sum(count()) == room, describe=lambda: f"{room} pods to be bound, not {count()}")
+    return count()
 
 
 def count_bindings(operator: Operator) -> float:
