@@ -132,6 +132,7 @@ INVALID_TENANTS: list[tuple[str, Spec]] = [
 VALID_POLICIES: list[Spec] = [
     {},
     *({"policy": policy} for policy in sorted(KNOWN_POLICIES)),
+    {"policy": "alpha-pf-vds", "alpha": 0.01},
     {"policy": "alpha-pf-vds", "alpha": 0.5},
     {"policy": "alpha-pf-vds", "alpha": 100},
     {"policy": "dynamic-drf", "expectedTenants": 1},
@@ -161,6 +162,7 @@ INVALID_POLICIES: list[tuple[str, Spec]] = [
     ("spec.alpha", {"alpha": 1}),
     ("spec.alpha", {"policy": "ps-dsf", "alpha": 1}),
     ("spec.alpha", {"policy": "alpha-pf-vds", "alpha": 0}),
+    ("spec.alpha", {"policy": "alpha-pf-vds", "alpha": 0.009}),
     ("spec.alpha", {"policy": "alpha-pf-vds", "alpha": 101}),
     ("spec.alpha", {"policy": "alpha-pf-vds", "alpha": "2"}),
     ("spec.expectedTenants", {"expectedTenants": 3}),

@@ -168,7 +168,7 @@ def test_what_is_no_amount_is_refused_everywhere(path: str, value: object, shown
     [
         ("servers[0].count", 0, "must be a whole number from 1 to 1e+21, not 0"),
         ("servers[0].count", 1.5, "must be a whole number from 1 to 1e+21, not 1.5"),
-        ("servers[0].alpha", 0.19, "must be a number from 0.2 to 1e+21, not 0.19"),
+        ("servers[0].alpha", 0.009, "must be a number from 0.01 to 1e+21, not 0.009"),
         ("servers[0].divisible", None, "must be true or false, not null"),
         ("servers[0].capacity", 9, "must be an object of amounts by resource, not 9"),
         ("servers[1].name", "", 'must be a name of printable characters, not ""'),

@@ -30,7 +30,7 @@ import numpy as np
 
 from fairbind.fairness.allocation import Solution
 from fairbind.fairness.instance import Instance
-from fairbind.fairness.market import Market, compute_charges, compute_mismatches, make_market
+from fairbind.fairness.market import Market, compute_charges, compute_mismatches, compute_worths, make_market
 from fairbind.fairness.mechanism import Mechanism, Option
 from fairbind.fairness.polishing import GOOD, Guess, find_polished, polish
 from fairbind.fairness.problem import FloatArray
@@ -118,8 +118,8 @@ def _bound_inequality(market: Market, part_ki: FloatArray, price_kr: FloatArray)
     have a positive term; slopes are in a unit of their own on each server, that no power overflows.
     """
     totals_i = market.get_totals(part_ki)
-    usable_ki, power_k = market.usable_ki, market.exponent_k[:, None]
-    worth_ki = market.gain_ki * (market.weight_i / totals_i)
+    usable_ki, power_k = market.usable_ki, market.norm_k[:, None]
+    worth_ki = compute_worths(market, totals_i)
     unit_k = np.maximum(price_kr.max(axis=1), worth_ki.max(axis=1))[:, None]
     slope_ki = np.divide(worth_ki, unit_k, out=np.zeros_like(worth_ki), where=unit_k > 0) ** power_k
     multiplier_kr = np.divide(price_kr, unit_k, out=np.zeros_like(price_kr), where=unit_k > 0) ** power_k

@@ -11,6 +11,9 @@ unknowns is left. Complexity of a step: O(I K^2 R^2 + K^3 R^3); 10 to 40 steps, 
 
 With p = 1 the problem is convex and the method always succeeds; otherwise it need not, and the caller must look at
 `Equilibrium.gap`.
+
+Where exponents are p < 1, the worth of a task is kept as its p-th power too, as the costs are (see `market`), so that
+those conditions stay linear. Where they differ, the worths are kept to the largest of these powers, and so are costs.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from fairbind.fairness.market import Market, sum_others
+from fairbind.fairness.market import Market, compute_costs, sum_others
 from fairbind.fairness.problem import BoolArray, FloatArray
 
 BACK_OFF = 0.995  # how far a step goes towards the first value that would become 0
@@ -43,8 +46,8 @@ class Equilibrium:
     """A (nearly) balanced market.
 
     part_ki: parts of servers bought; price_kr: prices of slots, for `market.compute_costs`. relief_i: by how much the
-    worth of one more task, weight / tasks, is above what a task costs the tenant (only at its limit). gap: what is
-    still unbalanced, as a part of all budgets. steps: how many it took.
+    worth of one more task is above what a task costs the tenant (only at its limit), both to the power
+    `market.worth_power`. gap: what is still unbalanced, as a part of all budgets. steps: how many it took.
     """
 
     part_ki: FloatArray
@@ -59,7 +62,11 @@ _Products = tuple[FloatArray, FloatArray, FloatArray]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Point:
-    """All unknowns: pairs (part, surplus), (price, slack), (relief, room). Those that do not exist are (0, 1)."""
+    """All unknowns: pairs (part, surplus), (price, slack), (relief, room). Those that do not exist are (0, 1).
+
+    worth_i and relief_i are of tasks, surplus_ki is between costs and worths of whole servers, all to the power
+    `market.worth_power`.
+    """
 
     part_ki: FloatArray
     price_kr: FloatArray
@@ -109,18 +116,19 @@ class Newton:
         market = system.market
         self.system, self.point, self.residual = system, point, residual
         servers, slots, tenants = market.load_kri.shape
-        self.ease_ki = point.part_ki / point.surplus_ki
+        self.ease_ki = point.part_ki / (point.surplus_ki * system.unit_ki)
         self.gain_ease_ki = market.gain_ki * self.ease_ki
         pull_ki = market.gain_ki * self.gain_ease_ki
         self.main_i = pull_ki.argmax(axis=0)
         self.tenants = np.arange(tenants)
         self.totals_i = market.get_totals(point.part_ki)
-        self.flatness_i = 1 / (point.worth_i / self.totals_i + point.relief_i / point.room_i)
+        self.curvature_i = market.worth_power * point.worth_i / self.totals_i
+        self.flatness_i = 1 / (self.curvature_i + point.relief_i / point.room_i)
         self.pull_i = pull_ki.sum(axis=0)
         self.pivot_i = self.flatness_i + self.pull_i
         others_ki = self.flatness_i + sum_others(pull_ki)
 
-        self.per_price_kri = system.get_cost_slopes(point.price_kr)
+        self.per_price_kri = system.get_cost_slopes(point.price_kr) * system.unit_ki[:, None]
         loads = (market.load_kri * self.gain_ease_ki[:, None, :]).reshape(servers * slots, -1)
         slopes = (self.per_price_kri * self.gain_ease_ki[:, None, :]).reshape(servers * slots, -1)
         matrix = -(loads / self.pivot_i) @ slopes.T
@@ -159,7 +167,7 @@ class Newton:
         product_ki, product_kr, product_i = products
         system, point, residual, market = self.system, self.point, self.residual, self.system.market
         wanted_i = (product_i - point.relief_i * residual.limit_i) / point.room_i - budget_i / self.totals_i
-        right_ki = product_ki * system.inverse(point.part_ki) - residual.cost_ki
+        right_ki = (product_ki * system.inverse(point.part_ki) - residual.cost_ki) * system.unit_ki
         right_ki[~system.pairs] = 0.0
         part_ki, totals_i = self._solve_tenants(right_ki, -wanted_i)
         price_kr = np.zeros_like(product_kr)
@@ -176,7 +184,7 @@ class Newton:
         return Point(
             part_ki=part_ki,
             price_kr=price_kr,
-            worth_i=(budget_i - point.worth_i * totals_i) / self.totals_i,
+            worth_i=budget_i / self.totals_i - self.curvature_i * totals_i,
             relief_i=np.where(system.has_limit_i, (product_i - point.relief_i * room_i) / point.room_i, 0.0),
             surplus_ki=(product_ki - point.surplus_ki * part_ki) * system.inverse(point.part_ki),
             slack_kr=np.where(system.slots, self._over_price(product_kr, 0.0) - stiff_kr * price_kr, 0.0),
@@ -185,7 +193,7 @@ class Newton:
 
 
 class System:
-    """The market's equations. Prices are kept as price ** min(p, 1), so that costs have bounded slopes at 0."""
+    """The market's equations."""
 
     def __init__(self, market: Market) -> None:
         self.market = market
@@ -193,9 +201,11 @@ class System:
         self.slots: BoolArray = market.is_slot_kr
         self.has_limit_i: BoolArray = np.isfinite(market.limit_i)
         self.limit_i = np.where(self.has_limit_i, market.limit_i, 1.0)
-        self.power_k = market.exponent_k
-        self.inner_k = np.maximum(self.power_k, 1.0)
-        self.is_plain = bool((self.power_k == 1).all())
+        self.relative_k = market.worth_power / market.root_k
+        self.is_linear = bool((market.norm_k * self.relative_k == 1).all())
+        self.worth_ki = market.gain_ki**market.worth_power  # of a whole server, for a task's worth of 1
+        # Costs in these units depend on a task's worth as totals do on parts: by the gains.
+        self.unit_ki = np.where(self.pairs, market.gain_ki, 1.0) ** (1 - market.worth_power)
         weight_i = market.weight_i
         worth_k = (weight_i * market.gain_ki).sum(axis=1)
         # How much of all products each pair may have: its part of the budgets.
@@ -215,28 +225,21 @@ class System:
 
     def get_costs(self, price_kr: FloatArray) -> FloatArray:
         """Return what a whole server costs each tenant, shape (K, I)."""
-        market = self.market
-        if self.is_plain:
-            costs_ki: FloatArray = (price_kr[:, None, :] @ market.load_kri)[:, 0]
-            return costs_ki
-        highest_k = np.maximum(price_kr.max(axis=1), np.finfo(float).tiny)[:, None]
-        sum_ki = (((price_kr / highest_k) ** self.inner_k[:, None])[:, None, :] @ market.load_kri)[:, 0]
-        sum_ki **= (1 / self.power_k)[:, None]
-        powers_ki: FloatArray = highest_k ** np.maximum(1 / self.power_k, 1.0)[:, None] * sum_ki
-        return powers_ki
+        costs_ki = compute_costs(self.market, price_kr)
+        return costs_ki if self.is_linear else costs_ki ** self.relative_k[:, None]
 
     def get_cost_slopes(self, price_kr: FloatArray) -> FloatArray:
         """Return d cost_ki / d price_kr, shape (K, R, I)."""
         market = self.market
-        if self.is_plain:
+        if self.is_linear:
             return market.load_kri
+        norm_k, relative_k = market.norm_k[:, None], self.relative_k[:, None]
         highest_k = np.maximum(price_kr.max(axis=1), np.finfo(float).tiny)[:, None]
-        sum_ki = (((price_kr / highest_k) ** self.inner_k[:, None])[:, None, :] @ market.load_kri)[:, 0]
-        outer_ki = np.where(sum_ki > 0, sum_ki, 1.0) ** (1 / self.power_k - 1)[:, None]
-        outer_k = highest_k[:, 0] ** np.maximum(1 / self.power_k - 1, 0.0) * np.maximum(1 / self.power_k, 1.0)
-        outer_ki *= outer_k[:, None]
+        sum_ki = (((price_kr / highest_k) ** norm_k)[:, None, :] @ market.load_kri)[:, 0]
+        outer_ki = np.where(sum_ki > 0, sum_ki, 1.0) ** (relative_k / norm_k - 1) * highest_k ** (relative_k - 1)
+        outer_ki *= relative_k
         slopes_kri: FloatArray = (
-            market.load_kri * ((price_kr / highest_k) ** (self.inner_k - 1)[:, None])[:, :, None] * outer_ki[:, None]
+            market.load_kri * ((price_kr / highest_k) ** (norm_k - 1))[:, :, None] * outer_ki[:, None]
         )
         return slopes_kri
 
@@ -244,14 +247,21 @@ class System:
         """Return by how much the equations fail at the point."""
         market = self.market
         totals_i = market.get_totals(point.part_ki)
-        worth_ki = market.gain_ki * (point.worth_i - point.relief_i)
-        cost_ki = np.where(self.pairs, self.get_costs(point.price_kr) - worth_ki - point.surplus_ki, 0.0)
+        net_i = point.worth_i - point.relief_i
+        cost_ki = self.get_costs(point.price_kr) - self.worth_ki * net_i - point.surplus_ki
+        cost_ki = np.where(self.pairs, cost_ki, 0.0)
         load_kr = np.where(self.slots, 1 - market.get_loads(point.part_ki) - point.slack_kr, 0.0)
         limit_i = np.where(self.has_limit_i, self.limit_i - totals_i - point.room_i, 0.0)
-        budget_i = market.weight_i - point.worth_i * totals_i
+        budget_i = self.get_budgets(point.worth_i, totals_i)
         money = np.abs(point.part_ki * cost_ki).sum() + np.abs(point.price_kr * load_kr).sum()
         money += np.abs(point.relief_i * limit_i).sum() + np.abs(budget_i).sum()
         return Residual(cost_ki, load_kr, limit_i, budget_i, float(money))
+
+    def get_budgets(self, worth_i: FloatArray, totals_i: FloatArray) -> FloatArray:
+        """Return what is left of the budgets, (weight / totals) ** power - worth, times the totals."""
+        power = self.market.worth_power
+        budget_i: FloatArray = totals_i * ((self.market.weight_i / totals_i) ** power - worth_i)
+        return budget_i
 
     def get_start(self) -> Point:
         """Everybody has half of an even split, or half of its limit; prices are above what anybody would pay."""
@@ -261,15 +271,16 @@ class System:
         wanted_i = 0.5 * (self.limit_i - market.elsewhere_i)
         part_ki *= np.where(self.has_limit_i, np.minimum(1.0, wanted_i / market.get_gains(part_ki)), 1.0)
         totals_i = market.get_totals(part_ki)
-        relief_i = np.where(self.has_limit_i, 0.1 * market.weight_i / totals_i, 0.0)
-        high_k = 2 * (market.gain_ki * (market.weight_i / totals_i)).max(axis=1)
-        price_kr = np.where(self.slots, high_k[:, None] ** np.minimum(self.power_k, 1.0)[:, None], 0.0)
-        worth_ki = market.gain_ki * (market.weight_i / totals_i - relief_i)
-        surplus_ki = np.maximum(self.get_costs(price_kr) - worth_ki, 0.1 * high_k[:, None])
+        worth_i = (market.weight_i / totals_i) ** market.worth_power
+        relief_i = np.where(self.has_limit_i, 0.1 * worth_i, 0.0)
+        high_k = (2 * market.gain_ki * (market.weight_i / totals_i)).max(axis=1)[:, None]
+        price_kr = np.where(self.slots, high_k ** market.root_k[:, None], 0.0)
+        surplus_ki = self.get_costs(price_kr) - self.worth_ki * (worth_i - relief_i)
+        surplus_ki = np.maximum(surplus_ki, 0.1 * high_k**market.worth_power)
         return Point(
             part_ki=part_ki,
             price_kr=price_kr,
-            worth_i=market.weight_i / totals_i,
+            worth_i=worth_i,
             relief_i=relief_i,
             surplus_ki=np.where(self.pairs, surplus_ki, 1.0),
             slack_kr=np.where(self.slots, 1 - market.get_loads(part_ki), 1.0),
@@ -281,12 +292,11 @@ class System:
         market, weight_i = self.market, self.market.weight_i
         whole_ki = np.divide(weight_i, market.gain_ki, out=np.zeros_like(part_ki), where=self.pairs)
         part_ki = np.where(self.pairs, np.maximum(part_ki, LEAST * whole_ki), 0.0)
-        worth_i = weight_i / market.get_totals(part_ki)
+        worth_i = (weight_i / market.get_totals(part_ki)) ** market.worth_power
         price_kr = np.where(self.slots, np.maximum(price_kr, EVEN * self.aim_kr), 0.0)
         cost_ki = self.get_costs(price_kr)
-        price_ki = np.divide(cost_ki, market.gain_ki, out=np.full_like(cost_ki, np.inf), where=self.pairs)
-        relief_i = np.maximum(worth_i - price_ki.min(axis=0), EVEN * worth_i)
-        surplus_ki = cost_ki - market.gain_ki * (worth_i - np.where(self.has_limit_i, relief_i, 0.0))
+        relief_i = np.maximum(worth_i - self.get_prices(cost_ki).min(axis=0), EVEN * worth_i)
+        surplus_ki = cost_ki - self.worth_ki * (worth_i - np.where(self.has_limit_i, relief_i, 0.0))
         surplus_ki = np.maximum(surplus_ki, EVEN * cost_ki)
         part_ki = np.maximum(part_ki, EVEN * self.aim_ki * _invert(surplus_ki, self.pairs))
         totals_i = market.get_totals(part_ki)
@@ -294,12 +304,16 @@ class System:
         return Point(
             part_ki=part_ki,
             price_kr=price_kr,
-            worth_i=weight_i / totals_i,
+            worth_i=(weight_i / totals_i) ** market.worth_power,
             relief_i=np.where(self.has_limit_i, EVEN * weight_i / room_i, 0.0),
             surplus_ki=np.where(self.pairs, EVEN * self.aim_ki * self.inverse(part_ki), 1.0),
             slack_kr=np.where(self.slots, EVEN * self.aim_kr / np.where(self.slots, price_kr, 1.0), 1.0),
             room_i=np.where(self.has_limit_i, room_i, 1.0),
         )
+
+    def get_prices(self, cost_ki: FloatArray) -> FloatArray:
+        """Return what a task costs if a server costs so much; inf where it cannot be had."""
+        return np.divide(cost_ki, self.worth_ki, out=np.full_like(cost_ki, np.inf), where=self.pairs)
 
 
 def _invert(values: FloatArray, where: BoolArray) -> FloatArray:
@@ -352,12 +366,12 @@ def _round_off(system: System, point: Point, gap: float, steps: int) -> Equilibr
     """Return the equilibrium: of each pair that must have a 0, the smaller one (in its own unit) is set to 0."""
     market = system.market
     cost_ki = system.get_costs(point.price_kr)
-    spent_ki = point.part_ki * cost_ki**2
-    part_ki = np.where(spent_ki > point.surplus_ki * market.weight_i, point.part_ki, 0.0)
+    spent_ki = point.part_ki * market.gain_ki ** (1 - market.worth_power) * cost_ki**2
+    is_served_ki = spent_ki > point.surplus_ki * (market.get_totals(point.part_ki) * point.worth_i)
+    part_ki = np.where(is_served_ki, point.part_ki, 0.0)
     is_lost_i = ~(part_ki > 0).any(axis=0)
     part_ki[:, is_lost_i] = point.part_ki[:, is_lost_i]
     price_kr = np.where(point.price_kr > point.slack_kr * system.aim_kr, point.price_kr, 0.0)
-    price_kr **= (1 / np.minimum(system.power_k, 1.0))[:, None]
     return Equilibrium(part_ki, price_kr, point.relief_i, gap, steps)
 
 
@@ -371,8 +385,9 @@ def _take_step(system: System, point: Point, residual: Residual, present: float,
     centring = min(max((max(after, 0.0) / present) ** 3, 1e-6), 0.9)
     if worst > UNEVEN * present:
         centring = max(centring, 0.3)
-    curved_i = probe.worth_i * system.market.get_gains(probe.part_ki)
-    step = newton.find_step(_sum_products(system, centring * present, point, probe), residual.budget_i - curved_i)
+    curved_i = system.market.worth_power * probe.worth_i * system.market.get_gains(probe.part_ki)
+    wanted = _sum_products(system, centring * present, point, probe)
+    step = newton.find_step(wanted, residual.budget_i - curved_i)
     longest = point.longest(step)
     if longest < SHORT:
         step = newton.find_step(_sum_products(system, 0.5 * present, point), residual.budget_i)
@@ -385,7 +400,8 @@ def _take_careful_step(system: System, point: Point, residual: Residual, level: 
 
     Costs are not linear in the prices when exponents are not 1, and long steps then lose what they promised.
     """
-    step = Newton(system, point, residual).find_step(_sum_products(system, level, point), residual.budget_i)
+    wanted = _sum_products(system, level, point)
+    step = Newton(system, point, residual).find_step(wanted, residual.budget_i)
     return _move(system, point, step, min(1.0, CAREFUL_BACK_OFF * point.longest(step)), residual, level)
 
 

@@ -8,6 +8,9 @@ the budget or has all its tasks, and slots that are not full cost nothing.
 
 With p = 1 this is the market of Eisenberg and Gale, and the equilibrium maximises the sum of w_i log(tasks of i). With
 p = alpha it is alpha-PF-VDS (Khamse-Ashari et al., section 3.2): take the p-th power of the prices for multipliers.
+
+With p < 1 prices differ by more than numbers hold: as loads do, to the power 1 / p. So everything of such a server that
+is a price, a cost or a worth is kept as its p-th power (its root): ``min(p, 1)`` is the power for all servers.
 """
 
 from __future__ import annotations
@@ -41,6 +44,21 @@ class Market:
     def usable_ki(self) -> BoolArray:
         """Who may buy of what."""
         return np.asarray(self.gain_ki > 0)
+
+    @property
+    def root_k(self) -> FloatArray:
+        """The power to which prices, costs and worths of a server are kept: min(p, 1)."""
+        return np.minimum(self.exponent_k, 1.0)
+
+    @property
+    def norm_k(self) -> FloatArray:
+        """The power to which its prices, as they are kept, are its multipliers: max(p, 1)."""
+        return np.maximum(self.exponent_k, 1.0)
+
+    @property
+    def worth_power(self) -> float:
+        """The power to which the worth of a task is kept, for all servers: the largest root."""
+        return float(self.root_k.max())
 
     @property
     def is_slot_kr(self) -> BoolArray:
@@ -91,23 +109,33 @@ def make_market(instance: Instance, exponent_k: FloatArray) -> Market:
 
 def compute_costs(market: Market, price_kr: FloatArray) -> FloatArray:
     """Return what a whole server costs each tenant, shape (K, I)."""
-    highest_k = price_kr.max(axis=1)
-    safe_k = np.where(highest_k > 0, highest_k, 1.0)
-    power_k = market.exponent_k
-    sum_ki = (((price_kr / safe_k[:, None]) ** power_k[:, None])[:, None, :] @ market.load_kri)[:, 0]
-    costs_ki: FloatArray = highest_k[:, None] * sum_ki ** (1 / power_k[:, None])
+    if (market.exponent_k <= 1).all():
+        plain_ki: FloatArray = (price_kr[:, None, :] @ market.load_kri)[:, 0]
+        return plain_ki
+    highest_k = np.maximum(price_kr.max(axis=1), np.finfo(float).tiny)[:, None]
+    norm_k = market.norm_k[:, None]
+    sum_ki = (((price_kr / highest_k) ** norm_k)[:, None, :] @ market.load_kri)[:, 0]
+    costs_ki: FloatArray = highest_k * sum_ki ** (1 / norm_k)
     return costs_ki
+
+
+def compute_worths(market: Market, totals_i: FloatArray) -> FloatArray:
+    """Return what a whole server is worth to each tenant who has so much, shape (K, I)."""
+    worth_ki: FloatArray = (market.gain_ki * (market.weight_i / totals_i)) ** market.root_k[:, None]
+    return worth_ki
 
 
 def compute_mismatches(market: Market, part_ki: FloatArray, price_kr: FloatArray, tolerance: float) -> FloatArray:
     """Return how far worth and cost are apart, as a part of the worth, where they must not be, shape (K, I).
 
     To nobody may a server cost less than it is worth (but to those who have all their tasks, to within tolerance), and
-    nobody may have a part that costs more.
+    nobody may have a part that costs more. Worth and cost are the real ones here, of which roots are kept.
     """
     totals_i = market.get_totals(part_ki)
-    worth_ki = market.gain_ki * (market.weight_i / totals_i)
+    worth_ki = compute_worths(market, totals_i)
     ratio_ki = np.divide(compute_costs(market, price_kr), worth_ki, out=np.ones_like(worth_ki), where=market.usable_ki)
+    with np.errstate(over="ignore"):  # too dear by more than numbers hold
+        ratio_ki **= 1 / market.root_k[:, None]
     may_want_i = totals_i < market.limit_i * (1 - tolerance)
     return np.maximum(np.where(may_want_i, 1 - ratio_ki, 0.0), np.where(part_ki > 0, ratio_ki - 1, 0.0))
 
@@ -115,11 +143,11 @@ def compute_mismatches(market: Market, part_ki: FloatArray, price_kr: FloatArray
 def compute_charges(market: Market, part_ki: FloatArray, price_kr: FloatArray) -> FloatArray:
     """Return what is asked for the room that slots have left, which must be nothing, shape (K, R).
 
-    The part that is left, times the slot's multiplier (the price to the exponent), of the server's highest one.
+    The part that is left, times the slot's multiplier, of the server's highest one.
     """
     highest_kr = np.maximum(price_kr.max(axis=1, keepdims=True), np.finfo(float).tiny)
     left_kr = np.maximum(1 - market.get_loads(part_ki), 0.0)
-    charges_kr: FloatArray = (price_kr / highest_kr) ** market.exponent_k[:, None] * left_kr
+    charges_kr: FloatArray = (price_kr / highest_kr) ** market.norm_k[:, None] * left_kr
     return charges_kr
 
 

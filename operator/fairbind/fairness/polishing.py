@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairbind.fairness.interior import QUIET, Newton, Point, Residual, System, find_equilibrium
-from fairbind.fairness.market import Market, compute_charges, compute_costs, compute_mismatches
+from fairbind.fairness.market import Market, compute_charges, compute_mismatches
 from fairbind.fairness.problem import BoolArray, FloatArray
 
 AIM = 1e-13  # a mismatch at which to stop improving a guess
@@ -26,11 +26,15 @@ ENTRY = 1e-4  # of a tenant's tasks: how freely a pair enters
 LONGEST = 0.5  # the most that a price may change in one step, of itself
 EXACT = 1e-10  # relative: differences that are rounding
 NOTHING = 1e-13  # of a server's highest price
+LITTLE = 1e-9  # of a tenant's budget: tasks of no account
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Guess:
-    """Parts bought, prices of slots, and by how much a task is worth more than it costs (at the limit only)."""
+    """Parts bought, prices of slots, and by how much a task is worth more than it costs (at the limit only).
+
+    All as in `interior.Equilibrium`.
+    """
 
     part_ki: FloatArray
     price_kr: FloatArray
@@ -40,9 +44,10 @@ class Guess:
 def make_guess(market: Market, part_ki: FloatArray, price_kr: FloatArray) -> Guess:
     """Return the guess of given parts and prices."""
     totals_i = market.get_totals(part_ki)
-    worth_i = market.weight_i / np.maximum(totals_i, np.finfo(float).tiny)
-    cost_ki = np.where(part_ki > 0, compute_costs(market, price_kr), 0.0)
-    paid_i = np.divide(cost_ki, market.gain_ki, out=np.zeros_like(cost_ki), where=part_ki > 0).max(axis=0)
+    worth_i = (market.weight_i / np.maximum(totals_i, np.finfo(float).tiny)) ** market.worth_power
+    system = System(market)
+    price_ki = system.get_prices(system.get_costs(price_kr))
+    paid_i = np.where(part_ki > 0, price_ki, 0.0).max(axis=0)
     has_all_i = totals_i >= market.limit_i * (1 - EXACT)
     return Guess(part_ki, price_kr, np.where(has_all_i, np.maximum(worth_i - paid_i, 0.0), 0.0))
 
@@ -70,24 +75,29 @@ def find_polished(market: Market) -> tuple[Guess, float]:
     p = 1 everywhere as a guess; that always exists.
     """
     best, mismatch = polish(market, find_rough(market))
-    for other, centring in (*((market, centring) for centring in CENTRINGS), (make_plain(market), None)):
+    for centring in (*CENTRINGS, None):
         if mismatch <= GOOD:
             break
-        polished, reached = polish(market, find_rough(other, centring=centring))
+        rough = find_plain(market) if centring is None else find_rough(market, centring=centring)
+        polished, reached = polish(market, rough)
         if reached < mismatch:
             best, mismatch = polished, reached
     return best, mismatch
-
-
-def make_plain(market: Market) -> Market:
-    """Return the market with p = 1 everywhere."""
-    return replace(market, exponent_k=np.ones_like(market.exponent_k))
 
 
 def find_rough(market: Market, *, centring: float | None = None) -> Guess:
     """Return what the interior-point method leads to."""
     equilibrium = find_equilibrium(market, centring=centring)
     return Guess(equilibrium.part_ki, equilibrium.price_kr, equilibrium.relief_i)
+
+
+def find_plain(market: Market) -> Guess:
+    """Return what it leads to with p = 1 everywhere."""
+    plain = find_rough(replace(market, exponent_k=np.ones_like(market.exponent_k)))
+    power = market.worth_power
+    worth_i = market.weight_i / np.maximum(market.get_totals(plain.part_ki), np.finfo(float).tiny)
+    relief_i = worth_i**power - np.maximum(worth_i - plain.relief_i, 0.0) ** power
+    return Guess(plain.part_ki, plain.price_kr ** market.root_k[:, None], relief_i)
 
 
 @QUIET
@@ -118,54 +128,71 @@ class _State:
 
     def __init__(self, market: Market, guess: Guess) -> None:
         self.market = market
-        self.root_k = np.minimum(market.exponent_k, 1.0)[:, None]  # System keeps prices to this power
         self.limit_i = np.where(np.isfinite(market.limit_i), market.limit_i, 1.0)
         self.has_all_i: BoolArray = np.zeros(market.weight_i.shape, dtype=bool)
         self.part_ki = guess.part_ki
-        self.level_kr = guess.price_kr**self.root_k
+        self.price_kr = guess.price_kr
         self.relief_i = guess.relief_i
         self.served_ki: BoolArray = guess.part_ki > 0
         self.priced_kr: BoolArray = guess.price_kr > 0
-        cheapest_i = self._serve_lost(self._get_system(market.usable_ki).get_costs(self.level_kr))
+        cheapest_i = self._serve_lost(self._get_prices())
         totals_i = market.get_totals(guess.part_ki)
-        least_i = market.weight_i * NOTHING
-        self.worth_i = np.where(totals_i > least_i, market.weight_i / np.maximum(totals_i, least_i), cheapest_i)
+        least_i = market.weight_i * LITTLE
+        worth_i = (market.weight_i / np.maximum(totals_i, least_i)) ** market.worth_power
+        self.worth_i = np.where(totals_i > least_i, worth_i, cheapest_i)
         short_i = np.where(np.isfinite(market.limit_i), 1 - totals_i / self.limit_i, np.inf)
         self.has_all_i = short_i < self.relief_i / self.worth_i
         self.relief_i = np.where(self.has_all_i, self.relief_i, 0.0)
+        self._give_little((totals_i <= least_i) & ~self.has_all_i)
 
-    def _serve_lost(self, cost_ki: FloatArray) -> FloatArray:
+    def _get_prices(self) -> FloatArray:
+        """Return what a task costs everybody on each server, inf where it may not be."""
+        system = System(self.market)
+        return system.get_prices(system.get_costs(self.price_kr))
+
+    def _serve_lost(self, price_ki: FloatArray) -> FloatArray:
         """Serve whoever is served nowhere on its cheapest server; return what a task costs everybody there."""
-        usable_ki = self.market.usable_ki
-        price_ki = np.where(usable_ki, cost_ki / np.where(usable_ki, self.market.gain_ki, 1.0), np.inf)
         lost = np.flatnonzero(~self.served_ki.any(axis=0))
         self.served_ki[price_ki[:, lost].argmin(axis=0), lost] = True
         cheapest_i: FloatArray = np.maximum(price_ki.min(axis=0), np.finfo(float).tiny)
         return cheapest_i
+
+    def _give_little(self, little_i: BoolArray) -> None:
+        """Give what the prices say to those who get so little that they do not matter for the prices."""
+        market = self.market
+        price_ki = self._get_prices()[:, little_i]
+        own = price_ki.argmin(axis=0)
+        wanted_i = market.weight_i[little_i] * price_ki.min(axis=0) ** (-1 / market.worth_power)
+        part_ki = np.zeros_like(price_ki)
+        part_ki[own, np.arange(own.size)] = wanted_i / market.gain_ki[own, np.flatnonzero(little_i)]
+        self.part_ki = self.part_ki.copy()
+        self.part_ki[:, little_i] = part_ki
+        self.served_ki[:, little_i] = part_ki > 0
 
     def step(self) -> Guess:
         """Take a Newton step; return the outcome, without what became negative."""
         market, zero_i = self.market, np.zeros_like(self.worth_i)
         system = self._get_system(self.served_ki)
         totals_i = market.get_totals(self.part_ki)
-        cost_ki = system.get_costs(self.level_kr)
+        cost_ki = system.get_costs(self.price_kr)
         entry_ki = np.divide(
-            np.maximum(totals_i, NOTHING * market.weight_i),
+            np.maximum(totals_i, np.minimum(NOTHING, self.worth_i ** (-1 / market.worth_power)) * market.weight_i),
             market.gain_ki,
             out=np.zeros_like(cost_ki),
             where=self.served_ki,
         )
         point = Point(
             part_ki=np.where(self.served_ki, np.maximum(self.part_ki, ENTRY * entry_ki), 0.0),
-            price_kr=self.level_kr,
+            price_kr=self.price_kr,
             worth_i=self.worth_i,
             relief_i=np.where(self.has_all_i, self.worth_i, 0.0),
             surplus_ki=np.where(self.served_ki, HOLD * np.maximum(cost_ki, HOLD), 1.0),
             slack_kr=np.where(self.priced_kr, HOLD, 1.0),
             room_i=np.where(self.has_all_i, HOLD * self.limit_i, 1.0),
         )
-        dear_ki = cost_ki - market.gain_ki * (self.worth_i - self.relief_i)
-        budget_i = market.weight_i - self.worth_i * totals_i
+        dear_ki = cost_ki - system.worth_ki * (self.worth_i - self.relief_i)
+        held_i = market.get_totals(point.part_ki)
+        budget_i = system.get_budgets(self.worth_i, held_i) + market.worth_power * self.worth_i * (held_i - totals_i)
         residual = Residual(
             cost_ki=np.where(self.served_ki, dear_ki, 0.0),
             load_kr=np.where(self.priced_kr, 1 - market.get_loads(self.part_ki), 0.0),
@@ -173,16 +200,16 @@ class _State:
             budget_i=budget_i,
             money=0.0,
         )
-        nothing = (np.zeros_like(self.part_ki), np.zeros_like(self.level_kr), zero_i)
+        nothing = (np.zeros_like(self.part_ki), np.zeros_like(self.price_kr), zero_i)
         change = Newton(system, point, residual).find_step(nothing, budget_i)
-        relative_kr = np.divide(change.price_kr, self.level_kr, out=np.zeros_like(self.level_kr), where=self.priced_kr)
+        relative_kr = np.divide(change.price_kr, self.price_kr, out=np.zeros_like(self.price_kr), where=self.priced_kr)
         largest = max(float(np.abs(relative_kr).max()), float(np.abs(change.worth_i / self.worth_i).max()))
         length = min(1.0, LONGEST / largest) if largest > 0 else 1.0
         self.part_ki = self.part_ki + length * change.part_ki
-        self.level_kr = np.where(self.priced_kr, np.maximum(self.level_kr + length * change.price_kr, 0.0), 0.0)
+        self.price_kr = np.where(self.priced_kr, np.maximum(self.price_kr + length * change.price_kr, 0.0), 0.0)
         self.worth_i = self.worth_i + length * change.worth_i
         self.relief_i = np.where(self.has_all_i, self.relief_i + length * change.relief_i, 0.0)
-        return Guess(np.maximum(self.part_ki, 0.0), self.level_kr ** (1 / self.root_k), np.maximum(self.relief_i, 0.0))
+        return Guess(np.maximum(self.part_ki, 0.0), self.price_kr, np.maximum(self.relief_i, 0.0))
 
     def _get_system(self, pairs_ki: BoolArray) -> System:
         """Return the equations of the pairs and slots that count."""
@@ -201,17 +228,17 @@ class _State:
         market = self.market
         leaves_ki = self.served_ki & (self.part_ki <= 0)
         self.part_ki = np.maximum(self.part_ki, 0.0)
-        highest_k = self.level_kr.max(axis=1, keepdims=True)
-        self.priced_kr = self.priced_kr & (self.level_kr > NOTHING * highest_k)
-        self.level_kr = np.where(self.priced_kr, self.level_kr, 0.0)
-        cost_ki = self._get_system(market.usable_ki).get_costs(self.level_kr)
-        worth_ki = market.gain_ki * (self.worth_i - self.relief_i)
-        enters_ki = market.usable_ki & ~self.served_ki & (cost_ki < worth_ki * (1 - EXACT))
+        highest_k = self.price_kr.max(axis=1, keepdims=True)
+        self.priced_kr = self.priced_kr & (self.price_kr > NOTHING * highest_k)
+        self.price_kr = np.where(self.priced_kr, self.price_kr, 0.0)
+        price_ki = self._get_prices()
+        enters_ki = ~self.served_ki & (price_ki < (self.worth_i - self.relief_i) * (1 - EXACT))
         self.served_ki = (self.served_ki & ~leaves_ki) | enters_ki
-        self._serve_lost(cost_ki)
+        self._serve_lost(price_ki)
         is_overfull_kr = market.is_slot_kr & ~self.priced_kr & (market.get_loads(self.part_ki) > 1 + EXACT)
-        most_k = (market.gain_ki * self.worth_i).max(axis=1, keepdims=True)
-        self.level_kr = np.where(is_overfull_kr, np.maximum(highest_k, ENTRY * most_k) * ENTRY, self.level_kr)
+        most_ki = market.gain_ki * self.worth_i ** (1 / market.worth_power)
+        most_k = most_ki.max(axis=1, keepdims=True) ** market.root_k[:, None]
+        self.price_kr = np.where(is_overfull_kr, np.maximum(highest_k, ENTRY * most_k) * ENTRY, self.price_kr)
         self.priced_kr = self.priced_kr | is_overfull_kr
         is_over_i = np.isfinite(market.limit_i) & (market.get_totals(self.part_ki) > self.limit_i * (1 + NOTHING))
         self.has_all_i = np.where(self.has_all_i, self.relief_i > 0, is_over_i)

@@ -13,7 +13,7 @@ import numpy as np
 
 from fairbind.fairness.instance import IntArray
 from fairbind.fairness.market import Market
-from fairbind.fairness.polishing import Guess, compute_mismatch, find_rough, make_guess, make_plain
+from fairbind.fairness.polishing import Guess, compute_mismatch, find_plain, find_rough, make_guess
 
 SETTLED = 1e-13  # of a tenant's total: changes that are rounding
 ROUGH = 1e-6  # a mismatch worse than that is none
@@ -71,7 +71,7 @@ class Responses:
         )
         answer = _drop_traces(small, find_rough(small))
         if compute_mismatch(small, answer) > ROUGH:
-            other = _drop_traces(small, find_rough(make_plain(small)))
+            other = _drop_traces(small, find_plain(small))
             answer = min((answer, other), key=lambda guess: compute_mismatch(small, guess))
         self.part_ki[k, own] = answer.part_ki[0]
         self.price_kr[k] = answer.price_kr[0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 DEFAULT_POLICY = "best-fit-drfh"
 DEFAULT_SERVER_CLASS_TOLERANCE = 0.02
 DEFAULT_ALPHA = 2.0
-LEAST_ALPHA = 0.2  # below, shares can differ by more than numbers hold: as loads do, to the power 1 / alpha
+LEAST_ALPHA = 0.01  # below, tasks can be fewer than numbers hold: shares differ as loads do, to the power 1 / alpha
 
 
 @dataclass(frozen=True, slots=True)

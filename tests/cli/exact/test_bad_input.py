@@ -14,7 +14,7 @@ from cli.exact.typed import POOL, SERVERS, Outcome, Terminal, check_refused, doc
 
 AMOUNT = "must be 0 or a number from 1e-15 to 1e+21, not"
 POSITIVE = "must be a number from 1e-15 to 1e+21, not"
-ALPHA = "must be a number from 0.2 to 1e+21, not"
+ALPHA = "must be a number from 0.01 to 1e+21, not"
 NAME = "must be a name of printable characters, not"
 
 VALUES: list[tuple[str, object, str]] = [

@@ -43,7 +43,7 @@ def test_every_field_is_read() -> None:
         ({"serverClassTolerance": "0.1"}, "spec.serverClassTolerance"),
         ({"serverClassTolerance": True}, "spec.serverClassTolerance"),
         ({"alpha": 0}, "spec.alpha"),
-        ({"alpha": 0.19}, "spec.alpha must be a number from 0.2 to 100"),
+        ({"alpha": 0.009}, "spec.alpha must be a number from 0.01 to 100"),
         ({"alpha": 101}, "spec.alpha"),
         ({"alpha": "2"}, "spec.alpha"),
         ({"alpha": None}, "spec.alpha"),

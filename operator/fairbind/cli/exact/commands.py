@@ -79,7 +79,7 @@ def _take_problem(command: _Command) -> _Command:
         click.option(
             "--alpha",
             type=Alpha(),
-            help="Exponent of alpha-pf-vds on the servers that name none themselves, from 0.2 on.  [default: 2]",
+            help="Exponent of alpha-pf-vds on the servers that name none themselves, from 0.01 on.  [default: 2]",
         ),
         click.argument("problem"),
     ):
