@@ -45,7 +45,10 @@ RESPONSE_WORK = 60_000  # tenants x servers x responses before giving up: some t
 
 
 def solve_alpha_pf_vds(instance: Instance) -> Solution:
-    """Return an equilibrium, with the prices of slots; their alpha-th powers are the multipliers of the servers."""
+    """Return an equilibrium, with the prices of slots as `market` keeps them.
+
+    To the power max(alpha, 1) they are the multipliers of the servers.
+    """
     market = make_market(instance, instance.alpha_k)
     guess, _ = find_guess(market)
     return Solution(market.get_tasks(guess.part_ki), {"price_kr": guess.price_kr})
