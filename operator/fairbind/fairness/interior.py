@@ -22,7 +22,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from fairbind.fairness.market import Market, compute_costs, sum_others
+from fairbind.fairness.market import Market, compute_costs, sum_others, sum_powers
 from fairbind.fairness.problem import BoolArray, FloatArray
 
 BACK_OFF = 0.995  # how far a step goes towards the first value that would become 0
@@ -234,8 +234,7 @@ class System:
         if self.is_linear:
             return market.load_kri
         norm_k, relative_k = market.norm_k[:, None], self.relative_k[:, None]
-        highest_k = np.maximum(price_kr.max(axis=1), np.finfo(float).tiny)[:, None]
-        sum_ki = (((price_kr / highest_k) ** norm_k)[:, None, :] @ market.load_kri)[:, 0]
+        highest_k, sum_ki = sum_powers(market, price_kr)
         outer_ki = np.where(sum_ki > 0, sum_ki, 1.0) ** (relative_k / norm_k - 1) * highest_k ** (relative_k - 1)
         outer_ki *= relative_k
         slopes_kri: FloatArray = (
@@ -258,9 +257,8 @@ class System:
         return Residual(cost_ki, load_kr, limit_i, budget_i, float(money))
 
     def get_budgets(self, worth_i: FloatArray, totals_i: FloatArray) -> FloatArray:
-        """Return what is left of the budgets, (weight / totals) ** power - worth, times the totals."""
-        power = self.market.worth_power
-        budget_i: FloatArray = totals_i * ((self.market.weight_i / totals_i) ** power - worth_i)
+        """Return what is left of the budgets: what is missing in the worths, times the totals."""
+        budget_i: FloatArray = totals_i * (self.market.get_worths(totals_i) - worth_i)
         return budget_i
 
     def get_start(self) -> Point:
@@ -271,7 +269,7 @@ class System:
         wanted_i = 0.5 * (self.limit_i - market.elsewhere_i)
         part_ki *= np.where(self.has_limit_i, np.minimum(1.0, wanted_i / market.get_gains(part_ki)), 1.0)
         totals_i = market.get_totals(part_ki)
-        worth_i = (market.weight_i / totals_i) ** market.worth_power
+        worth_i = market.get_worths(totals_i)
         relief_i = np.where(self.has_limit_i, 0.1 * worth_i, 0.0)
         high_k = (2 * market.gain_ki * (market.weight_i / totals_i)).max(axis=1)[:, None]
         price_kr = np.where(self.slots, high_k ** market.root_k[:, None], 0.0)
@@ -292,7 +290,7 @@ class System:
         market, weight_i = self.market, self.market.weight_i
         whole_ki = np.divide(weight_i, market.gain_ki, out=np.zeros_like(part_ki), where=self.pairs)
         part_ki = np.where(self.pairs, np.maximum(part_ki, LEAST * whole_ki), 0.0)
-        worth_i = (weight_i / market.get_totals(part_ki)) ** market.worth_power
+        worth_i = market.get_worths(market.get_totals(part_ki))
         price_kr = np.where(self.slots, np.maximum(price_kr, EVEN * self.aim_kr), 0.0)
         cost_ki = self.get_costs(price_kr)
         relief_i = np.maximum(worth_i - self.get_prices(cost_ki).min(axis=0), EVEN * worth_i)
@@ -304,7 +302,7 @@ class System:
         return Point(
             part_ki=part_ki,
             price_kr=price_kr,
-            worth_i=(weight_i / totals_i) ** market.worth_power,
+            worth_i=market.get_worths(totals_i),
             relief_i=np.where(self.has_limit_i, EVEN * weight_i / room_i, 0.0),
             surplus_ki=np.where(self.pairs, EVEN * self.aim_ki * self.inverse(part_ki), 1.0),
             slack_kr=np.where(self.slots, EVEN * self.aim_kr / np.where(self.slots, price_kr, 1.0), 1.0),
@@ -386,8 +384,7 @@ def _take_step(system: System, point: Point, residual: Residual, present: float,
     if worst > UNEVEN * present:
         centring = max(centring, 0.3)
     curved_i = system.market.worth_power * probe.worth_i * system.market.get_gains(probe.part_ki)
-    wanted = _sum_products(system, centring * present, point, probe)
-    step = newton.find_step(wanted, residual.budget_i - curved_i)
+    step = newton.find_step(_sum_products(system, centring * present, point, probe), residual.budget_i - curved_i)
     longest = point.longest(step)
     if longest < SHORT:
         step = newton.find_step(_sum_products(system, 0.5 * present, point), residual.budget_i)
@@ -400,8 +397,7 @@ def _take_careful_step(system: System, point: Point, residual: Residual, level: 
 
     Costs are not linear in the prices when exponents are not 1, and long steps then lose what they promised.
     """
-    wanted = _sum_products(system, level, point)
-    step = Newton(system, point, residual).find_step(wanted, residual.budget_i)
+    step = Newton(system, point, residual).find_step(_sum_products(system, level, point), residual.budget_i)
     return _move(system, point, step, min(1.0, CAREFUL_BACK_OFF * point.longest(step)), residual, level)
 
 

@@ -74,6 +74,11 @@ class Market:
         """Return what everybody has then, in the unit of the limits, shape (I,)."""
         return self.get_gains(part_ki) + self.elsewhere_i
 
+    def get_worths(self, totals_i: FloatArray) -> FloatArray:
+        """Return what a task is worth to everybody who has so much, to the power ``worth_power``, shape (I,)."""
+        worths_i: FloatArray = (self.weight_i / totals_i) ** self.worth_power
+        return worths_i
+
     def get_loads(self, part_ki: FloatArray) -> FloatArray:
         """Return how full the slots are, shape (K, R)."""
         loads_kr: FloatArray = (self.load_kri @ part_ki[:, :, None])[:, :, 0]
@@ -112,11 +117,16 @@ def compute_costs(market: Market, price_kr: FloatArray) -> FloatArray:
     if (market.exponent_k <= 1).all():
         plain_ki: FloatArray = (price_kr[:, None, :] @ market.load_kri)[:, 0]
         return plain_ki
-    highest_k = np.maximum(price_kr.max(axis=1), np.finfo(float).tiny)[:, None]
-    norm_k = market.norm_k[:, None]
-    sum_ki = (((price_kr / highest_k) ** norm_k)[:, None, :] @ market.load_kri)[:, 0]
-    costs_ki: FloatArray = highest_k * sum_ki ** (1 / norm_k)
+    highest_k, sum_ki = sum_powers(market, price_kr)
+    costs_ki: FloatArray = highest_k * sum_ki ** (1 / market.norm_k[:, None])
     return costs_ki
+
+
+def sum_powers(market: Market, price_kr: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return each server's highest price, (K, 1), and what its norms are the roots of with that price for 1, (K, I)."""
+    highest_k = np.maximum(price_kr.max(axis=1), np.finfo(float).tiny)[:, None]
+    sum_ki: FloatArray = (((price_kr / highest_k) ** market.norm_k[:, None])[:, None, :] @ market.load_kri)[:, 0]
+    return highest_k, sum_ki
 
 
 def compute_worths(market: Market, totals_i: FloatArray) -> FloatArray:

@@ -44,7 +44,7 @@ class Guess:
 def make_guess(market: Market, part_ki: FloatArray, price_kr: FloatArray) -> Guess:
     """Return the guess of given parts and prices."""
     totals_i = market.get_totals(part_ki)
-    worth_i = (market.weight_i / np.maximum(totals_i, np.finfo(float).tiny)) ** market.worth_power
+    worth_i = market.get_worths(np.maximum(totals_i, np.finfo(float).tiny))
     system = System(market)
     price_ki = system.get_prices(system.get_costs(price_kr))
     paid_i = np.where(part_ki > 0, price_ki, 0.0).max(axis=0)
@@ -128,6 +128,7 @@ class _State:
 
     def __init__(self, market: Market, guess: Guess) -> None:
         self.market = market
+        self.system = System(market)
         self.limit_i = np.where(np.isfinite(market.limit_i), market.limit_i, 1.0)
         self.has_all_i: BoolArray = np.zeros(market.weight_i.shape, dtype=bool)
         self.part_ki = guess.part_ki
@@ -135,20 +136,20 @@ class _State:
         self.relief_i = guess.relief_i
         self.served_ki: BoolArray = guess.part_ki > 0
         self.priced_kr: BoolArray = guess.price_kr > 0
-        cheapest_i = self._serve_lost(self._get_prices())
+        price_ki = self._get_prices()
+        cheapest_i = self._serve_lost(price_ki)
         totals_i = market.get_totals(guess.part_ki)
         least_i = market.weight_i * LITTLE
-        worth_i = (market.weight_i / np.maximum(totals_i, least_i)) ** market.worth_power
+        worth_i = market.get_worths(np.maximum(totals_i, least_i))
         self.worth_i = np.where(totals_i > least_i, worth_i, cheapest_i)
         short_i = np.where(np.isfinite(market.limit_i), 1 - totals_i / self.limit_i, np.inf)
         self.has_all_i = short_i < self.relief_i / self.worth_i
         self.relief_i = np.where(self.has_all_i, self.relief_i, 0.0)
-        self._give_little((totals_i <= least_i) & ~self.has_all_i)
+        self._give_little((totals_i <= least_i) & ~self.has_all_i, price_ki)
 
     def _get_prices(self) -> FloatArray:
         """Return what a task costs everybody on each server, inf where it may not be."""
-        system = System(self.market)
-        return system.get_prices(system.get_costs(self.price_kr))
+        return self.system.get_prices(self.system.get_costs(self.price_kr))
 
     def _serve_lost(self, price_ki: FloatArray) -> FloatArray:
         """Serve whoever is served nowhere on its cheapest server; return what a task costs everybody there."""
@@ -157,17 +158,15 @@ class _State:
         cheapest_i: FloatArray = np.maximum(price_ki.min(axis=0), np.finfo(float).tiny)
         return cheapest_i
 
-    def _give_little(self, little_i: BoolArray) -> None:
+    def _give_little(self, little_i: BoolArray, price_ki: FloatArray) -> None:
         """Give what the prices say to those who get so little that they do not matter for the prices."""
         market = self.market
-        price_ki = self._get_prices()[:, little_i]
-        own = price_ki.argmin(axis=0)
-        wanted_i = market.weight_i[little_i] * price_ki.min(axis=0) ** (-1 / market.worth_power)
-        part_ki = np.zeros_like(price_ki)
-        part_ki[own, np.arange(own.size)] = wanted_i / market.gain_ki[own, np.flatnonzero(little_i)]
-        self.part_ki = self.part_ki.copy()
-        self.part_ki[:, little_i] = part_ki
-        self.served_ki[:, little_i] = part_ki > 0
+        little = np.flatnonzero(little_i)
+        own = price_ki[:, little].argmin(axis=0)
+        wanted_i = market.weight_i[little] * price_ki[own, little] ** (-1 / market.worth_power)
+        self.part_ki = np.where(little_i, 0.0, self.part_ki)
+        self.part_ki[own, little] = wanted_i / market.gain_ki[own, little]
+        self.served_ki[:, little] = self.part_ki[:, little] > 0
 
     def step(self) -> Guess:
         """Take a Newton step; return the outcome, without what became negative."""
