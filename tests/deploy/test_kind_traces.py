@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import pytest
 
 from deploy.conftest import StandIns
-from kind.traces import MOST_KEPT, add_traces, compute_folder_name, tracing
+from kind.traces import MOST_KEPT, SHOWN_LINES, add_traces, compute_folder_name, tracing
 from kindcluster.cluster import Cluster
 from kindcluster.commands import ROOT
 from localplane.tools import ensure_tools
@@ -83,7 +83,7 @@ def test_logs_and_events_of_a_failure_are_kept_and_shown(
     }
     assert len((folder / "events.txt").read_text(encoding="utf-8").splitlines()) == 100
     sections = dict(report.sections)
-    assert sections["the last events"].splitlines() == [f"event {number}" for number in range(60, 100)]
+    assert sections["the last events"].splitlines() == [f"event {number}" for number in range(100 - SHOWN_LINES, 100)]
     assert sections["logs and events"] == f"they are in {folder}"
     assert any(call.startswith("kubectl logs --namespace=fairbind-system ") for call in programs.calls())
 
@@ -235,6 +235,8 @@ def test_all_that_is_before_the_tests_namespaces_go(programs: StandIns) -> None:
     assert "ZeroDivisionError: of its own" in outcome.stdout
     assert "- logs and events -" in outcome.stdout
     assert f"they are in {folder / 'logs' / 'mine'}" in outcome.stdout
+    assert "- what failed -" in outcome.stdout.partition("- logs and events -")[2]
+    assert "ZeroDivisionError: of its own" in outcome.stdout.partition("- what failed -")[2].splitlines()
 
 
 class Events(BaseHTTPRequestHandler):

@@ -175,10 +175,14 @@ def check_shares(api: Api, *tenants: str, nodes: Collection[str] | None = None) 
 
 
 def is_admitted(pod: Json) -> bool:
-    """Tell whether a kubelet has let the pod in and it has not ended: it runs, or its containers are on their way."""
-    return pod["status"].get("phase") in {"Pending", "Running"} and bool(
-        pod["status"].get("containerStatuses") or pod["status"].get("initContainerStatuses")
-    )
+    """Tell whether a kubelet has let the pod in and it has not ended: it runs, or its containers are on their way.
+
+    Not when the pod is being deleted: its kubelet gives its room to the next one as soon as it has ended, and may
+    report of the next one first.
+    """
+    is_ending = "deletionTimestamp" in pod["metadata"]
+    has_started = bool(pod["status"].get("containerStatuses") or pod["status"].get("initContainerStatuses"))
+    return not is_ending and has_started and pod["status"].get("phase") in {"Pending", "Running"}
 
 
 def is_running(pod: Json) -> bool:

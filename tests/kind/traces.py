@@ -2,7 +2,8 @@
 
 A fixture that gives a test its cluster says so by ``tracing``. When a test that uses the fixture fails, the logs of the
 nodes and of all pods, and the events, go to a folder of that test, and the most telling lines into its report. None of
-this may hide the failure itself: it is bounded in time and number, and what cannot be had is said in one line.
+this may hide the failure itself: it is bounded in time and number, what cannot be had is said in one line, and the last
+line says once more what failed.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ LOGS = ROOT / "build" / "kind-logs"
 MOST_KEPT = 20
 """When so many tests have failed, one more export of some seconds and megabytes tells nothing new."""
 LONGEST_NAME = 80
+SHOWN_LINES = 20
 PLACE = (f"--namespace={NAMESPACE}", f"--selector={SELECTOR}")
 CLUSTERS: pytest.StashKey[dict[str, Cluster]] = pytest.StashKey()
 KEPT: pytest.StashKey[list[Path]] = pytest.StashKey()
@@ -65,13 +67,23 @@ def add_traces(item: pytest.Item, report: pytest.TestReport, logs: Path) -> None
             report.sections.append(("logs and events", keep_logs(cluster, logs, item.nodeid, kept)))
         except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - a time limit, too: the failure comes first
             report.sections.append(("no more can be had", f"{type(error).__name__}: {error}"))
+    report.sections.append(("what failed", find_message(report)))
+
+
+def find_message(report: pytest.TestReport) -> str:
+    """Return what the exception says that failed the test."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return str(crash.message if crash else report.longreprtext)
 
 
 def find_traces(cluster: Cluster) -> list[tuple[str, str]]:
     """Return the ends of the operators' logs and the last events, each with a title."""
     ask = functools.partial(cluster.kubectl, timeout_seconds=ANSWER_SECONDS)
-    log = get_answer(lambda: ask("logs", *PLACE, "--prefix", "--ignore-errors", "--max-log-requests=20", "--tail=40"))
-    return [("the ends of the operators' logs", log), ("the last events", get_answer(cluster.read_last_events))]
+    log = get_answer(
+        lambda: ask("logs", *PLACE, "--prefix", "--ignore-errors", "--max-log-requests=20", f"--tail={SHOWN_LINES}")
+    )
+    events = get_answer(lambda: cluster.read_last_events(SHOWN_LINES))
+    return [("the ends of the operators' logs", log), ("the last events", events)]
 
 
 def keep_logs(cluster: Cluster, logs: Path, test: str, kept: list[Path]) -> str:

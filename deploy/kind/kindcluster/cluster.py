@@ -263,7 +263,7 @@ class Cluster:
         ask = functools.partial(self.kind, *words, timeout_seconds=self.export_seconds)
         (folder / "kind.txt").write_text(get_answer(ask), encoding="utf-8")
 
-    def read_last_events(self, lines: int = 40) -> str:
+    def read_last_events(self, lines: int) -> str:
         """Return the events that were last seen, the newest at the end."""
         text = self.kubectl("events", "--all-namespaces", timeout_seconds=engine.ANSWER_SECONDS)
         return "\n".join(text.splitlines()[-lines:])
