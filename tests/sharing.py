@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 KIND, E2E = "tests/kind/", "tests/e2e/"
-START_PROGRAMS = (KIND, E2E, "tests/local/", "tests/demo/")
+NOT_ON_THE_CLUSTER = ("tests/kind/test_demo", "tests/kind/test_image")
+"""Tests on kind that need the engine but not the one cluster: beside those that do, one after the other."""
+START_PROGRAMS = (KIND, *NOT_ON_THE_CLUSTER, E2E, "tests/local/", "tests/demo/")
 """Slowest first."""
 MOST_HOSTS = 2
 """So many workers at most run tests that start programs."""
@@ -23,7 +25,8 @@ MOST_HOSTS = 2
 
 def rank(test: str) -> int:
     """Return a test's place in the order in which tests are begun, by its node id."""
-    return next((n for n, folder in enumerate(START_PROGRAMS) if test.startswith(folder)), len(START_PROGRAMS))
+    places = [n for n, start in enumerate(START_PROGRAMS) if test.startswith(start)]
+    return max(places, default=len(START_PROGRAMS))
 
 
 class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # the same
@@ -38,6 +41,8 @@ class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # the same
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         shared = {KIND, E2E} if "FAIRBIND_KUBECONFIG" in os.environ else {KIND}
+        if file.startswith(NOT_ON_THE_CLUSTER):
+            return file
         return next((folder for folder in shared if file.startswith(folder)), file)
 
     def _assign_work_unit(self, node: Any) -> None:

@@ -14,7 +14,8 @@ STAND_IN = """#!/bin/sh
 echo "$(basename "$0") $*" >> "$NOTES"
 case "$1 $2" in "$FAILING") echo "it did not work" >&2; exit 1;; esac
 case "$1 $2" in "$SLOW") exec sleep 1000;; esac
-case "$1 $2" in "get nodes"|"events --all-namespaces") echo "$ANSWER";; esac
+case "$1 $2" in "get nodes"|"events --all-namespaces"|"inspect --format="*) echo "$ANSWER";; esac
+case "$1 $3" in "exec cat") echo "$FLAGS";; esac
 """
 
 

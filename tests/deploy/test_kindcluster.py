@@ -97,6 +97,27 @@ def test_a_node_that_does_not_stop_is_thawed_and_stopped_once_more(
     cluster.delete()
 
 
+@pytest.mark.parametrize("before", ["172.18.0.3", "172.18.0.30", "172.18.0.2"])
+def test_a_started_nodes_kubelet_knows_the_address_that_it_has_now(
+    programs: StandIns, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    monkeypatch.setenv("ANSWER", "172.18.0.3")
+    monkeypatch.setenv("FLAGS", f'KUBELET_KUBEADM_ARGS="--node-ip={before} --node-labels=a=b"')
+    cluster = Cluster("mine", programs.tools, report=lambda _: None)
+
+    cluster.start_node("mine-worker")
+
+    changes = [call for call in programs.calls() if call.startswith("docker exec mine-worker s")]
+    flags = "/var/lib/kubelet/kubeadm-flags.env"
+    told = [
+        f"docker exec mine-worker sed --in-place s/--node-ip=[0-9.]*/--node-ip=172.18.0.3/ {flags}",
+        "docker exec mine-worker systemctl restart kubelet",
+    ]
+    assert changes == ([] if before == "172.18.0.3" else told)
+    assert programs.calls()[-1].startswith("kubectl wait --for=condition=Ready node/mine-worker ")
+    cluster.delete()
+
+
 def test_images_are_loaded_together_and_named_each(programs: StandIns) -> None:
     cluster = Cluster("mine", programs.tools, report=lambda _: None)
 

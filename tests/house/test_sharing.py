@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sharing import Sharing
+from sharing import Sharing, rank
 
-SLOW = ["tests/kind/test_a.py::t", "tests/kind/test_b.py::t", *(f"tests/e2e/test_{n}.py::t" for n in "abcdef")]
+ON_KIND = [f"tests/kind/test_{n}.py::t" for n in "abcdef"]
+BESIDE = [f"tests/kind/test_{n}.py::t" for n in ("demo", "image")]
+E2E = [f"tests/e2e/test_{n}.py::t" for n in "abcdef"]
+SLOW = [*ON_KIND, *BESIDE, *E2E]
 QUICK = [f"tests/model/test_{n}.py::t{k}" for n in "abcdef" for k in range(3)]
 COLLECTION = [*SLOW, *QUICK]
 
@@ -60,11 +63,12 @@ def test_everything_is_done_once_and_two_at_most_start_programs(count: int) -> N
     assert all(worker.shutting_down for worker in workers)
 
 
-def test_one_worker_has_all_tests_on_kind_and_hosts_begin_with_what_is_slow() -> None:
+def test_one_worker_has_all_tests_on_the_kind_cluster_and_hosts_begin_with_what_is_slow() -> None:
     first, second, third = share(3)
 
-    assert first.asked[:2] == SLOW[:2]
-    assert second.asked[0] == SLOW[2]
+    assert first.asked[: len(ON_KIND)] == ON_KIND
+    assert second.asked[:2] == BESIDE
+    assert not set(ON_KIND) & set(second.asked)
     assert third.asked
     assert set(third.asked) <= set(QUICK)
 
@@ -74,4 +78,10 @@ def test_one_cluster_that_is_given_is_for_one_worker(monkeypatch: pytest.MonkeyP
 
     workers = share(3)
 
-    assert [set(SLOW[2:]) <= set(worker.asked) for worker in workers].count(True) == 1
+    assert [set(E2E) <= set(worker.asked) for worker in workers].count(True) == 1
+
+
+def test_what_runs_on_the_cluster_is_begun_first() -> None:
+    backwards = COLLECTION[::-1]
+    assert sorted(backwards, key=rank)[: len(SLOW)] == [*ON_KIND[::-1], *BESIDE, *E2E[::-1]]
+

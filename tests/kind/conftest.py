@@ -1,7 +1,8 @@
 """One kind cluster for the whole run, with fairbind in it as users have it: from its image, by the real helm.
 
-Without a Docker engine every test here is skipped, with one line that says why. All tests share the cluster and run in
-one worker, one after the other; each leaves the release as it found it: the chart's defaults, no pods, no Tenants.
+Without a Docker engine every test here is skipped, with one line that says why. All tests that need the cluster run in
+one worker, one after the other; each leaves the release as it found it: the chart's defaults, no pods, no Tenants. What
+makes a cluster of its own, or needs none, may run beside them (tests/sharing.py).
 
 FAIRBIND_KIND_FOLDER=PATH keeps the cluster between runs: the one of that folder is used, and made when there is none.
 ``python -m kindcluster --folder PATH down`` removes it.

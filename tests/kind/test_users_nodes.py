@@ -13,6 +13,7 @@ from e2e.workloads import create_pods, find_condition, list_pods
 from kind.judge import Picture, check_shares, find_refusals, is_running, wait_calm
 from kind.owners import RESEARCH, count_ready, create_deployment, make_kind_pod, make_pod_spec, scale
 from kindcluster.commands import KindError
+from kindcluster.engine import docker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from e2e.conftest import MakeNamespace, MakeTenant
     from kind.release import Release
     from kindcluster.cluster import Cluster
+    from kindcluster.images import Image
 
 SOME = {"cpu": "20m", "memory": "32Mi"}
 FAILURE_SECONDS = 120.0
@@ -145,8 +147,10 @@ def undo(cluster: Cluster, *words: str) -> None:
         cluster.kubectl(*words)
 
 
-def test_a_node_stops_and_starts(kind_cluster: Cluster, api: Api, namespace: MakeNamespace, tenant: MakeTenant) -> None:
-    """Pods that cannot wait are made anew elsewhere; those that can are back when the node is."""
+def test_a_node_stops_and_starts(
+    kind_cluster: Cluster, images: list[Image], api: Api, namespace: MakeNamespace, tenant: MakeTenant
+) -> None:
+    """Pods that cannot wait are made anew elsewhere; those that can are back when the node is, at another address."""
     own = namespace()
     name = tenant(namespaces=[own])
     node = kind_cluster.find_worker("special")
@@ -170,7 +174,10 @@ def test_a_node_stops_and_starts(kind_cluster: Cluster, api: Api, namespace: Mak
         assert shares["running"] == 4  # nobody knows whether they run on there, so they count
         wait_for(lambda: is_leaving(api, own, "impatient"), describe="the impatient one to be told to leave")
     finally:
-        kind_cluster.start_node(node)
+        with taking_address(images[-1]):
+            kind_cluster.start_node(node)
+    kubelet = f"/api/v1/nodes/{node}/proxy/healthz"
+    wait_for(lambda: api.get(kubelet) == "ok", RESTART_SECONDS, "its kubelet to be reached at the new address")
     wait_for(lambda: is_usable(read_node(api, node)), RESTART_SECONDS, "the node to be Ready")
     wait_for(lambda: not api.exists(f"/api/v1/namespaces/{own}/pods/impatient"), RESTART_SECONDS, "it to be gone")
     wait_for(lambda: count_ready(api, own, "patient") == 2, RESTART_SECONDS, "both patient pods to be back")
@@ -178,6 +185,16 @@ def test_a_node_stops_and_starts(kind_cluster: Cluster, api: Api, namespace: Mak
     assert check_shares(api, name)[name]["running"] == 3
     assert read_capacity(api) == whole
     assert find_refusals(api, own) == []
+
+
+@contextlib.contextmanager
+def taking_address(image: Image) -> Iterator[None]:
+    """Have a container in the nodes' network, which takes the address that a stopped node had."""
+    container = docker("run", "--detach", "--rm", "--network=kind", image.tag, "-sleep=1h").strip()
+    try:
+        yield
+    finally:
+        docker("rm", "--force", container)
 
 
 def is_leaving(api: Api, namespace: str, name: str) -> bool:

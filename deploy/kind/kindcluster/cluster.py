@@ -11,6 +11,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -42,6 +43,7 @@ CREATE_TIMEOUT_SECONDS = 600.0
 NODES_TIMEOUT_SECONDS = 180
 RESTART_TIMEOUT_SECONDS = 540
 """Less than a program may take (``run_command``), so that kubectl can say what it waited for."""
+KUBELET_FLAGS = "/var/lib/kubelet/kubeadm-flags.env"
 POLL_SECONDS = 0.2
 HALF_MADE_ATTEMPTS = 4
 REMOVAL_PAUSE_SECONDS = 2.0
@@ -241,6 +243,7 @@ class Cluster:
     def start_node(self, name: str) -> None:
         """Start the container of a stopped node again and wait until the node is Ready."""
         self.docker("start", name)
+        self._tell_address(name)
         self.kubectl("wait", "--for=condition=Ready", f"node/{name}", f"--timeout={RESTART_TIMEOUT_SECONDS}s")
 
     def export_logs(self, folder: Path) -> None:
@@ -269,6 +272,19 @@ class Cluster:
         return "\n".join(text.splitlines()[-lines:])
 
     # --- inside ---
+
+    def _tell_address(self, name: str) -> None:
+        """Tell a started node's kubelet its address, which is another one if a lower one has come free in the network.
+
+        Nobody would reach the node and its pods. Some images for nodes see to it when they start, not all.
+        """
+        shape = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+        address = self.docker("inspect", f"--format={shape}", name).strip()
+        flags = self.docker("exec", name, "cat", KUBELET_FLAGS)
+        if not re.search(rf"--node-ip={re.escape(address)}\b", flags):
+            change = f"s/--node-ip=[0-9.]*/--node-ip={address}/"
+            self.docker("exec", name, "sed", "--in-place", change, KUBELET_FLAGS)
+            self.docker("exec", name, "systemctl", "restart", "kubelet")
 
     def _run(
         self, tool: str, arguments: list[str], *, stdin: str = "", timeout_seconds: float = COMMAND_SECONDS

@@ -22,7 +22,7 @@ from fairbind import __version__
 from kindcluster import engine
 from kindcluster.commands import ROOT, KindError, run_command
 from localplane.toolchain import ensure_go
-from localplane.tools import find_cache, print_line
+from localplane.tools import find_cache, one_build_at_a_time, print_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,8 +68,9 @@ def build_operator_image(
     labels += [f"--label=org.opencontainers.image.revision={revision}"] if revision else []
     stage = f"{compute_clone()}/{image.tag}"
     arguments = [f"--file={DOCKERFILE}", f"--build-arg=STAGE_OF={stage}", *labels]
-    engine.build(image.tag, [*arguments, *(["--no-cache"] if fresh else []), str(ROOT)])
-    remove_stages(stage, kept=0 if fresh else 1)
+    with one_build_at_a_time(find_cache() / "images" / f"{image.tag}.lock", report):  # each removes others' stages
+        engine.build(image.tag, [*arguments, *(["--no-cache"] if fresh else []), str(ROOT)])
+        remove_stages(stage, kept=0 if fresh else 1)
     return image
 
 

@@ -114,7 +114,7 @@ def _is_built(tools: Tools, tool: Tool) -> bool:
 def _build_all(tools: Tools, missing: list[Tool], cache: Path, report: Callable[[str], None]) -> None:
     cache.mkdir(parents=True, exist_ok=True)
     go = None
-    with _lock(cache / "tools.lock", report):
+    with one_build_at_a_time(cache / "tools.lock", report):
         waiting = [tool for tool in missing if not _is_built(tools, tool)]  # somebody else may have built them
         for number, tool in enumerate(waiting, start=1):
             go = go or ensure_go(_find_go_line(tool.module), cache, report)
@@ -122,7 +122,9 @@ def _build_all(tools: Tools, missing: list[Tool], cache: Path, report: Callable[
 
 
 @contextlib.contextmanager
-def _lock(path: Path, report: Callable[[str], None]) -> Iterator[None]:
+def one_build_at_a_time(path: Path, report: Callable[[str], None]) -> Iterator[None]:
+    """Hold the lock that all builds of the same things take, of whatever process. path: its file. report: of a wait."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as stream:
         waiting_since = time.monotonic()
         reported = 0.0
@@ -132,9 +134,7 @@ def _lock(path: Path, report: Callable[[str], None]) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() >= reported + processes.REPORT_INTERVAL_SECONDS:
                     reported = time.monotonic()
-                    report(
-                        f"another build fills the same cache; waiting for it, {reported - waiting_since:.0f} s so far"
-                    )
+                    report(f"another build makes the same; waiting for it, {reported - waiting_since:.0f} s so far")
                 time.sleep(0.2)
             else:
                 break
