@@ -6,8 +6,11 @@ Nothing of fairbind is imported here, so that a mistake in the product cannot hi
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING, Self
+import time
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Self
 
+import urllib3
 from kubernetes import client, config
 
 from localplane.client import ApiClient, ApiError, Json, call_many
@@ -35,3 +38,15 @@ class Api(ApiClient):
         token = settings.get_api_key_with_prefix("BearerToken", alias="authorization")
         headers = {"Authorization": token} if token else {}
         return cls(settings.host, tls=tls, headers=headers, timeout_seconds=timeout_seconds)
+
+    def get(self, path: str, **query: object) -> Any:
+        """Return the object, list or text at a path. A server that is too busy to answer in time is asked once more."""
+        try:
+            return super().get(path, **query)
+        except urllib3.exceptions.HTTPError:
+            pass
+        except ApiError as error:
+            if error.status not in {HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.GATEWAY_TIMEOUT}:
+                raise
+        time.sleep(1.0)
+        return super().get(path, **query)

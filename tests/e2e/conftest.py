@@ -278,7 +278,8 @@ def remove(api: Api, path: str) -> None:
 def remove_namespace(api: Api, name: str) -> None:
     """Delete a namespace, and its pods without grace."""
     at_once = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
-    api.delete(f"/api/v1/namespaces/{name}/pods", at_once)
+    path = f"/api/v1/namespaces/{name}/pods"
+    wait_for(lambda: api.delete(path, at_once), describe=f"the pods of {name} to be deleted")  # many take long
     remove(api, f"/api/v1/namespaces/{name}")
 
 

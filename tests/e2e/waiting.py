@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 Seen = TypeVar("Seen")
 
 # Generous: a busy machine with two cores must not make an honest test fail.
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 300.0
+LONGEST_PAUSE_SECONDS = 5.0
+"""What passes while one look took long must not be missed because of that look."""
 
 
 def wait_for(
@@ -31,8 +33,8 @@ def wait_for(
     last one is shown. It gives up only after a whole look that began when the time was over: what was waited for may
     have come during a look that took long. describe: what is waited for, or a function that says how things stand when
     it was in vain.
-    pause: in seconds; longer where looking takes long: no more than a quarter of the time is spent on it, so that
-    looking does not slow down what is waited for.
+    pause: in seconds; longer where looking takes long, up to five seconds: no more than a quarter of the time is spent
+    on it, so that looking does not slow down what is waited for.
     """
     deadline = time.monotonic() + timeout
     seen: object = None
@@ -48,7 +50,7 @@ def wait_for(
         if looked_at > deadline:
             what = describe() if callable(describe) else describe
             raise AssertionError(f"waited {timeout:.0f} s in vain for {what or condition!r}; last seen: {seen!r}")
-        time.sleep(max(pause, 3 * (time.monotonic() - looked_at)))
+        time.sleep(max(pause, min(3 * (time.monotonic() - looked_at), LONGEST_PAUSE_SECONDS)))
 
 
 def never(condition: Callable[[], object], seconds: float, describe: str, *, pause: float = 0.1) -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import time
+from http import HTTPStatus
 from typing import TYPE_CHECKING
+
+import urllib3
 
 from e2e.api import ApiError, call_many
 from e2e.checks import is_waiting
@@ -15,6 +20,7 @@ if TYPE_CHECKING:
     from e2e.api import Api, Json
     from e2e.operators import Operator
 
+CREATE_ATTEMPTS = 3
 SMALL = {"cpu": "1", "memory": "1Gi"}
 SHAPES = (
     {"cpu": "500m", "memory": "1Gi"},
@@ -31,8 +37,24 @@ def make_mixed_pods(count: int) -> list[Json]:
 
 def create_pods(api: Api, namespace: str, pods: Sequence[Json]) -> list[str]:
     """Create pods on a few connections and return their names."""
-    call_many(pods, lambda pod: api.post(f"/api/v1/namespaces/{namespace}/pods", pod))
+    call_many(pods, functools.partial(create_pod, api, namespace))
     return [pod["metadata"]["name"] for pod in pods]
+
+
+def create_pod(api: Api, namespace: str, pod: Json) -> None:
+    """Create a pod that has a name; a busy server that failed, or did not answer, is asked again."""
+    for attempt in range(CREATE_ATTEMPTS):
+        try:
+            api.post(f"/api/v1/namespaces/{namespace}/pods", pod)
+        except (ApiError, urllib3.exceptions.HTTPError) as error:
+            status = error.status if isinstance(error, ApiError) else HTTPStatus.SERVICE_UNAVAILABLE
+            if attempt and status == HTTPStatus.CONFLICT:
+                return  # it was made, although nobody said so
+            if status < HTTPStatus.INTERNAL_SERVER_ERROR or attempt == CREATE_ATTEMPTS - 1:
+                raise
+            time.sleep(1.0)
+        else:
+            return
 
 
 def delete_pods(api: Api, namespace: str, names: Sequence[str]) -> None:

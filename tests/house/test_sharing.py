@@ -84,4 +84,3 @@ def test_one_cluster_that_is_given_is_for_one_worker(monkeypatch: pytest.MonkeyP
 def test_what_runs_on_the_cluster_is_begun_first() -> None:
     backwards = COLLECTION[::-1]
     assert sorted(backwards, key=rank)[: len(SLOW)] == [*ON_KIND[::-1], *BESIDE, *E2E[::-1]]
-

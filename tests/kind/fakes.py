@@ -84,7 +84,7 @@ def keep_daemons_away(cluster: Cluster, api: Api) -> None:
             patch = '{"spec":{"template":{"spec":{"nodeSelector":{"kubernetes.io/os":"linux"}}}}}'
             name = item["metadata"]["name"]
             cluster.kubectl("patch", "daemonset", name, "--namespace=kube-system", f"--patch={patch}")
-            cluster.kubectl("rollout", "status", f"daemonset/{name}", "--namespace=kube-system", "--timeout=120s")
+            cluster.kubectl("rollout", "status", f"daemonset/{name}", "--namespace=kube-system", "--timeout=540s")
 
 
 def are_usable(api: Api, names: list[str]) -> bool:

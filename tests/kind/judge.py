@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     from e2e.api import Api, Json
 
-SHARES_SECONDS = 90.0
+SHARES_SECONDS = 300.0
 """A status is written every two seconds, every ten while many bindings are in flight. On a slow machine more adds up:
 a new leader first waits up to ten seconds for the lease and lists everything, the watches lag behind, the operators get
 little of the CPU, and each look of ours takes seconds."""
 STATUS_DIGITS = 2e-6
-CALM_SECONDS = 90.0
+CALM_SECONDS = 300.0
 FAKE_LABEL = "type"
 NOT_COUNTED = {"pods", "ephemeral-storage"}
 REFUSALS = {

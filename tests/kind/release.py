@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from e2e.api import ApiError
+from e2e.checks import is_finished
 from e2e.operators import LEASE, NAMESPACE, Metrics
-from e2e.waiting import wait_for
+from e2e.waiting import PATIENCE_SECONDS, wait_for
 from localplane.plane import CHART, are_crds_served
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ RESTRICTED = {
     "pod-security.kubernetes.io/enforce-version": "latest",
 }
 REPLACED_SECONDS = 600.0
+HELM_TIMEOUT_SECONDS = 540
+"""Less than a program may take, so that helm can say what it waited for."""
 SELECTOR = "app.kubernetes.io/name=fairbind,app.kubernetes.io/component!=test"
 
 
@@ -45,7 +48,7 @@ class Release:
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace, "labels": RESTRICTED}}
         )
         values = "--reset-then-reuse-values" if keep_values else "--reset-values"
-        place = [f"--namespace={self.namespace}", values, "--wait", "--timeout=180s"]
+        place = [f"--namespace={self.namespace}", values, "--wait", f"--timeout={HELM_TIMEOUT_SECONDS}s"]
         self.cluster.helm("upgrade", "--install", RELEASE, str(chart), *place, *arguments)
         wait_for(lambda: are_crds_served(self.api), describe="the chart's CRDs to be served")
         # helm takes no notice of pods that end, but they hold room, which the next look at the cluster would count
@@ -66,8 +69,9 @@ class Release:
         wait_for(lambda: not self.pods(), describe="the operators to end")
 
     def pods(self) -> list[Json]:
-        """Return the operators' pods."""
-        return self.api.items(f"/api/v1/namespaces/{self.namespace}/pods", labelSelector=SELECTOR)
+        """Return the operators' pods, without those that have ended for good and stay to be read."""
+        pods = self.api.items(f"/api/v1/namespaces/{self.namespace}/pods", labelSelector=SELECTOR)
+        return [pod for pod in pods if not is_finished(pod)]
 
     def leader(self) -> str | None:
         """Return the name of the pod that holds the lease, None when nobody does."""
@@ -79,7 +83,7 @@ class Release:
             return None
         return holder.rpartition("_")[0] or None
 
-    def wait_leader(self, *, other_than: str | None = None, timeout: float = 60.0) -> str:
+    def wait_leader(self, *, other_than: str | None = None, timeout: float = PATIENCE_SECONDS) -> str:
         """Wait until a pod that is there and ready (and another than this) leads; return its name."""
 
         def find() -> str | None:

@@ -10,11 +10,12 @@ import pytest
 
 from e2e.api import ApiError
 from e2e.conftest import remove
-from e2e.objects import make_name
+from e2e.objects import TENANTS, make_name
 from e2e.waiting import wait_for
 from e2e.workloads import create_pods, find_condition, list_pods
 from kind.judge import Picture, check_shares, count_phases, find_refusals, is_running, read_tenant, wait_calm
 from kind.owners import create_deployment, create_job, is_job_complete, make_kind_pod, make_pod_spec
+from kind.release import is_ready
 from kind.workloads import make_container
 
 if TYPE_CHECKING:
@@ -36,8 +37,9 @@ def calm(api: Api, fairbind_installed: Release) -> Iterator[None]:
     """Begin with nothing left of others, and end without a word of trouble in the operators' logs."""
     wait_calm(api)
     yield
-    for pod in fairbind_installed.pods():
-        assert "Traceback" not in fairbind_installed.log(pod["metadata"]["name"], 2000)
+    for name in (pod["metadata"]["name"] for pod in fairbind_installed.pods() if is_ready(pod)):
+        log = wait_for(functools.partial(fairbind_installed.log, name, 2000), describe=f"the log of {name}")
+        assert "Traceback" not in log
 
 
 def on(shape: str) -> Mapping[str, str]:
@@ -79,21 +81,14 @@ def test_a_job_ends_and_frees_its_room(
     own = namespace()
     name = tenant(namespaces=[own])
     most_of_it = take_most(kind_cluster, api)
+    before = api.get(TENANTS)["metadata"]["resourceVersion"]
     create_job(api, own, "steps", 4, make_pod_spec(most_of_it, "-sleep=1s", nodeSelector=on("small")))
-    wait_for(lambda: any(pod["spec"].get("nodeName") for pod in list_pods(api, own)), describe="a node for the first")
-    most = 0.0
-
-    def is_over() -> bool:
-        nonlocal most
-        status = read_tenant(api, name)
-        most = max(most, status.get("dominantShare") or 0.0)
-        return is_job_complete(api, own, "steps")
-
-    wait_for(is_over, JOB_SECONDS, "the Job to be complete", pause=0.25)
+    wait_for(lambda: is_job_complete(api, own, "steps"), JOB_SECONDS, "the Job to be complete")
 
     shares = check_shares(api, name)[name]
     assert (shares["dominantShare"], shares["allocated"], shares["running"], shares["pending"]) == (0.0, {}, 0, 0)
-    assert most > 0.0
+    history = api.watch(TENANTS, resourceVersion=before, fieldSelector=f"metadata.name={name}")
+    assert any(event["object"].get("status", {}).get("dominantShare") for event in history)  # while it ran
     assert count_phases(api, own) == {"Succeeded": 4}
     assert find_refusals(api, own) == []
 
@@ -155,7 +150,7 @@ def test_sidecars_and_init_containers_count_as_kubelets_count_them(
         1,
         make_pod_spec(containers=[make_container("-sleep=500ms", requests=TINY)], initContainers=[sidecar]),
     )
-    wait_for(lambda: is_job_complete(api, own, "with-sidecar"), describe="a Job to end although a sidecar runs")
+    wait_for(lambda: is_job_complete(api, own, "with-sidecar"), JOB_SECONDS, "a Job to end although a sidecar runs")
     assert check_shares(api, name)[name]["running"] == 1
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from e2e.checks import is_ours
+from e2e.checks import is_held, is_ours
+from e2e.conftest import remove
 from e2e.waiting import wait_for
 from e2e.workloads import create_pods, list_pods
 from kind.judge import Picture, check_shares, count_phases, find_refusals, is_refused, is_running, wait_calm
@@ -24,6 +25,8 @@ from kind.owners import (
     make_pod_spec,
     scale,
 )
+from kind.release import is_leaving
+from kind.streams import read_term
 from kind.workloads import make_container
 from localplane.client import call_many
 
@@ -92,7 +95,7 @@ def read_metric(release: Release, name: str, **labels: str) -> float:
 @pytest.fixture
 def witness(api: Api, fairbind_installed: Release) -> Witness:
     """On a cluster whose kubelets have come to rest."""
-    assert fairbind_installed.leader()
+    fairbind_installed.wait_leader()
     wait_calm(api)
     return Witness(api)
 
@@ -114,7 +117,7 @@ def test_kubelets_refuse_none_of_five_hundred_pods(
         create_daemon_set(api, spaces[0], name, make_pod_spec(TINY, scheduler_name=scheduler, tolerations=[RESEARCH]))
         ready = functools.partial(is_daemon_set_ready, api, spaces[0], name, workers)
         wait_for(ready, describe=f"the DaemonSet {name}")
-    leader = fairbind_installed.wait_leader()
+    term = read_term(api)
     bound_before = read_metric(fairbind_installed, "fairbind_bindings_total", result="bound")
     rejected_before = count_rejected(fairbind_installed)
     crowded_before = read_metric(fairbind_installed, "fairbind_bindings_total", result="crowded")
@@ -130,7 +133,7 @@ def test_kubelets_refuse_none_of_five_hundred_pods(
     assert count_phases(api, *spaces) == {"Succeeded": BARE_PODS, "Running": 2 * workers}
     assert witness.overcommitted == []
     assert len({pod["spec"]["nodeName"] for space in spaces for pod in list_pods(api, space)}) == workers
-    if fairbind_installed.leader() == leader:  # counters begin anew with each leader
+    if read_term(api) == term:  # counters begin anew with each leader
         # what became of a binding that was fenced after it was sent, nobody counts
         bound = read_metric(fairbind_installed, "fairbind_bindings_total", result="bound") - bound_before
         fenced = read_metric(fairbind_installed, "fairbind_bindings_total", result="fenced")
@@ -171,7 +174,7 @@ def test_two_schedulers_fill_the_same_nodes_at_once(
     """Each wants most of the room; whoever comes too late is refused by a kubelet, counted, made anew, and waits."""
     own = namespace()
     name = tenant(namespaces=[own])
-    before, leader = count_rejected(fairbind_installed), fairbind_installed.leader()
+    before, term = count_rejected(fairbind_installed), read_term(api)
     wanted = {"cpu": "120m", "memory": "32Mi"}
     slots = compute_slots(Picture.take(api), kind_cluster.workers(), 120)
     each = slots * 3 // 4
@@ -180,13 +183,15 @@ def test_two_schedulers_fill_the_same_nodes_at_once(
         create_deployment(api, own, scheduler, each, spec)
 
     def is_full(picture: Picture) -> bool:
+        """Whether all room is taken again, and nobody is about to leave any."""
         pods = [pod for pod in picture.pods if pod["metadata"]["namespace"] == own]
-        return sum(map(is_running, pods)) == slots and not picture.find_forgotten()
+        running = sum(map(is_running, pods))
+        return running == slots and not any(map(is_leaving, pods)) and not picture.find_forgotten()
 
     witness.wait(is_full, f"{slots} of {2 * each} pods to run")
     for _ in range(3):  # who gets the room that comes free?
         running = [pod["metadata"]["name"] for pod in list_pods(api, own) if is_running(pod)]
-        call_many(sorted(running)[::4], lambda pod: api.delete(f"/api/v1/namespaces/{own}/pods/{pod}"))
+        call_many(sorted(running)[::4], lambda pod: remove(api, f"/api/v1/namespaces/{own}/pods/{pod}"))
         witness.wait(is_full, "the room that came free to be taken")
 
     refused = [pod for pod in list_pods(api, own) if is_refused(pod)]
@@ -196,21 +201,21 @@ def test_two_schedulers_fill_the_same_nodes_at_once(
     def is_counted() -> bool:
         """Kubelets may refuse one more between two looks. Counters begin anew with each leader."""
         ours = sum(1 for pod in list_pods(api, own) if is_refused(pod) and is_ours(pod))
-        return fairbind_installed.leader() != leader or count_rejected(fairbind_installed) - before == ours
+        return read_term(api) != term or count_rejected(fairbind_installed) - before == ours
 
     wait_for(is_counted, FLOW_SECONDS, "all refused pods of ours to be counted", pause=LOOK_SECONDS)
     check_shares(api, name)
 
     scale(api, own, DEFAULT_SCHEDULER, 0)
-    witness.wait(lambda picture: count_running_ours(picture, own) == each, f"all {each} pods of ours to run")
+
+    def are_all_ours(picture: Picture) -> bool:
+        held = [pod for pod in picture.pods if pod["metadata"]["namespace"] == own and is_held(pod)]
+        return len(held) == each and all(is_ours(pod) and is_running(pod) for pod in held)
+
+    witness.wait(are_all_ours, f"all {each} pods of ours to run, and no others")
     assert witness.overfull == []
     shares = check_shares(api, name)
     assert (shares[name]["running"], shares[name]["pending"]) == (each, 0)
-
-
-def count_running_ours(picture: Picture, namespace: str) -> int:
-    pods = (pod for pod in picture.pods if pod["metadata"]["namespace"] == namespace)
-    return sum(1 for pod in pods if is_ours(pod) and is_running(pod))
 
 
 def test_a_pod_that_somebody_else_bound_where_there_is_no_room_is_counted(
@@ -225,7 +230,7 @@ def test_a_pod_that_somebody_else_bound_where_there_is_no_room_is_counted(
     own = namespace()
     name = tenant(namespaces=[own])
     small = kind_cluster.find_worker("small")
-    before, leader = count_rejected(fairbind_installed), fairbind_installed.leader()
+    before, term = count_rejected(fairbind_installed), read_term(api)
     huge = make_kind_pod({"cpu": "1000", "memory": "16Mi"})
     (pod,) = create_pods(api, own, [huge])
     path = f"/api/v1/namespaces/{own}/pods/{pod}"
@@ -241,7 +246,7 @@ def test_a_pod_that_somebody_else_bound_where_there_is_no_room_is_counted(
     assert api.get(path)["status"]["reason"] == "OutOfcpu"
 
     def is_counted() -> bool:
-        if fairbind_installed.leader() != leader:  # counters begin anew with each leader
+        if read_term(api) != term:  # counters begin anew with each leader
             return True
         assert count_rejected(fairbind_installed) == before + 1
         return read_metric(fairbind_installed, "fairbind_rejected_pods_total", reason="resources") == before + 1

@@ -40,7 +40,7 @@ CONFIG = ROOT / "kind-config.yaml"
 TOOLS = ("kind", "helm", "kubectl")
 LOCAL_PACKAGES = (ROOT / "deploy" / "kind", ROOT / "deploy" / "local")
 CREATE_TIMEOUT_SECONDS = 600.0
-NODES_TIMEOUT_SECONDS = 180
+NODES_TIMEOUT_SECONDS = 540
 RESTART_TIMEOUT_SECONDS = 540
 """Less than a program may take (``run_command``), so that kubectl can say what it waited for."""
 KUBELET_FLAGS = "/var/lib/kubelet/kubeadm-flags.env"
@@ -276,8 +276,11 @@ class Cluster:
     def _tell_address(self, name: str) -> None:
         """Tell a started node's kubelet its address, which is another one if a lower one has come free in the network.
 
-        Nobody would reach the node and its pods. Some images for nodes see to it when they start, not all.
+        Nobody would reach the node and its pods. Some images for nodes see to it before systemd starts, not all.
         """
+        deadline = time.monotonic() + RESTART_TIMEOUT_SECONDS
+        while not self._has_systemd(name) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
         shape = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
         address = self.docker("inspect", f"--format={shape}", name).strip()
         flags = self.docker("exec", name, "cat", KUBELET_FLAGS)
@@ -285,6 +288,14 @@ class Cluster:
             change = f"s/--node-ip=[0-9.]*/--node-ip={address}/"
             self.docker("exec", name, "sed", "--in-place", change, KUBELET_FLAGS)
             self.docker("exec", name, "systemctl", "restart", "kubelet")
+
+    def _has_systemd(self, name: str) -> bool:
+        """Tell whether a node's systemd answers."""
+        try:
+            self.docker("exec", name, "systemctl", "show", "--property=Version")
+        except KindError:
+            return False
+        return True
 
     def _run(
         self, tool: str, arguments: list[str], *, stdin: str = "", timeout_seconds: float = COMMAND_SECONDS

@@ -63,7 +63,7 @@ class ApiClient:
     ) -> None:
         self.server = server.rstrip("/")
         self._headers = {"Accept": "application/json", **(headers or {})}
-        self._timeout = urllib3.Timeout(connect=10.0, read=timeout_seconds)
+        self._timeout = urllib3.Timeout(connect=min(30.0, timeout_seconds), read=timeout_seconds)
         self._pool = urllib3.PoolManager(
             num_pools=2, maxsize=connections, block=False, ssl_context=tls, retries=COME_BACK_LATER
         )
@@ -159,7 +159,7 @@ class ApiClient:
         """Yield the events of a watch until the server ends it; an ERROR event is raised as ApiError."""
         everything = {**query, "watch": "true", "timeoutSeconds": timeout_seconds}
         url = self._compute_url(path, everything)
-        timeout = urllib3.Timeout(connect=10.0, read=timeout_seconds + 10.0)
+        timeout = urllib3.Timeout(connect=30.0, read=timeout_seconds + 10.0)
         answer = self._pool.request("GET", url, headers=self._headers, preload_content=False, timeout=timeout)
         try:
             if answer.status >= 400:  # noqa: PLR2004
