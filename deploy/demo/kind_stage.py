@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import urllib3
-
 from demo import jobs
+from demo.feeding import TROUBLES, Patience
 from demo.prometheus import Prometheus, Service, check_up, format_report, start_prometheus
 from demo.servers import POLL_SECONDS, DemoError, Server
 from demo.stage import NAMESPACE, Steps, bring_first_tenants
@@ -37,7 +36,9 @@ PREFIX = "fairbind-demo"
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 SHARED = {"demo.fairbind.io/shared": "yes"}
 """The label of the nodes that the tenants share."""
-CRDS_TIMEOUT_SECONDS = 60.0
+HELM_SECONDS = 540
+"""Two operators become ready meanwhile, on a slow machine one after the other."""
+CRDS_TIMEOUT_SECONDS = 300.0
 GONE_SECONDS = 60.0
 """A kept cluster that has been silent for so long was removed by somebody."""
 LEADS = re.compile(r"^fairbind_leader 1", re.MULTILINE)
@@ -84,7 +85,7 @@ class Replicas:
 
 @dataclass(slots=True)
 class KindStage:
-    """All that runs, see `demo.stage.Stage`. seen: when the cluster last answered, by the monotonic clock."""
+    """All that runs, see `demo.stage.Stage`. silence: how long that of a kept cluster is borne."""
 
     cluster: Cluster
     cast: Cast
@@ -93,7 +94,7 @@ class KindStage:
     replicas: Replicas
     prometheus: Server
     service: Service
-    seen: float
+    silence: Patience
 
     @property
     def api(self) -> ApiClient:
@@ -123,10 +124,11 @@ class KindStage:
 
     def has_ended(self) -> bool:
         """Tell whether the cluster is gone."""
-        with contextlib.suppress(ApiError, urllib3.exceptions.HTTPError):
-            self.api.get("/livez")
-            self.seen = time.monotonic()
-        return time.monotonic() > self.seen + GONE_SECONDS
+        try:
+            self.silence.attempt(lambda: self.api.get("/livez"))
+        except TROUBLES:
+            return True
+        return False
 
     def format_report(self) -> str:
         """Return what Prometheus has seen."""
@@ -174,7 +176,7 @@ def prepare(stack: contextlib.ExitStack, *, policy: str, duration_seconds: float
         install_chart(cluster, policy, replicas=REPLICAS)
         check_up(Prometheus(prometheus.client).wait_for_targets(REPLICAS), REPLICAS)
     replicas = Replicas(cluster.client)
-    return KindStage(cluster, cast, stream, len(workers), replicas, prometheus, service, time.monotonic())
+    return KindStage(cluster, cast, stream, len(workers), replicas, prometheus, service, Patience(GONE_SECONDS))
 
 
 def prepare_workers(api: ApiClient) -> list[Json]:
@@ -201,7 +203,7 @@ def install_chart(cluster: Cluster, policy: str, *, replicas: int) -> None:
     }
     path = cluster.folder / "values.json"
     path.write_text(json.dumps(values), encoding="utf-8")
-    place: Sequence[str] = [f"--namespace={NAMESPACE}", "--create-namespace", "--wait", "--timeout=180s"]
+    place: Sequence[str] = [f"--namespace={NAMESPACE}", "--create-namespace", "--wait", f"--timeout={HELM_SECONDS}s"]
     cluster.helm("upgrade", "--install", RELEASE, str(CHART), *place, f"--values={path}")
     deadline = time.monotonic() + CRDS_TIMEOUT_SECONDS
     while not are_crds_served(cluster.client):

@@ -1,35 +1,34 @@
 """The minute itself: look, show, feed, once a second, until the time is up.
 
 On a slow machine a tenant comes late and shares are known late; then it takes longer, until there is something to see.
+Looks and objects that fail there for a moment are tried again with the next tick.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
-import urllib3
 from rich.console import Console
 from rich.live import Live
 
 from demo import view
+from demo.feeding import TROUBLES, Feeder, Patience
 from demo.observe import Observer, Sample, compute_rate
 from demo.servers import DemoError
-from demo.stage import Stage, create_objects, welcome
+from demo.stage import Stage, welcome
 from demo.summary import SHARE_BLIND_POLICIES
 from demo.view import Scene
-from demo.workload import DemoTenant
-from localplane.client import ApiError
+from demo.workload import DemoTenant, Json
 
 TICK_SECONDS = 1.0
 LINE_SECONDS = 5.0
 ARRIVAL_FRACTION = 1 / 3
 LEAST_STAY_FRACTION = 1 / 2
 LONGEST_DELAY_SECONDS = 120.0
-BLIND_LIMIT = 10
 
 
 class Screen(Protocol):
@@ -74,22 +73,26 @@ def open_screen(console: Console) -> Iterator[Screen]:
 
 
 class Play:
-    """One run on a stage. policy: for the title."""
+    """One run on a stage. policy: for the title. clock: seconds."""
 
-    def __init__(self, stage: Stage, *, duration_seconds: float, policy: str) -> None:
+    def __init__(
+        self, stage: Stage, *, duration_seconds: float, policy: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._stage = stage
         self._duration_seconds = duration_seconds
         self._policy = policy
-        self._started = time.monotonic()
+        self._clock = clock
+        self._started = clock()
         self._present: tuple[DemoTenant, ...] = stage.cast.first
         self._observer = Observer(stage.api, stage.read_metrics, self.clock)
-        self._blind_ticks = 0
+        self._feeder = Feeder(stage.api)
+        self._looking, self._feeding = Patience(clock=clock), Patience(clock=clock)
         self._arrived_seconds: float | None = None
         self.samples: list[Sample] = []
 
     def clock(self) -> float:
         """Return the seconds since the start."""
-        return time.monotonic() - self._started
+        return self._clock() - self._started
 
     def run(self, screen: Screen) -> Scene:
         """Play until the time is up and return the last scene; raise DemoError when the operator is gone.
@@ -98,7 +101,7 @@ class Play:
         """
         tick = 0
         making: Future[None] | None = None
-        with ThreadPoolExecutor(1, thread_name_prefix="feeder") as feeder:
+        with ThreadPoolExecutor(1, thread_name_prefix="feeder") as thread:
             while not self._is_over():
                 is_idle = making is None or making.done()
                 if self.look():
@@ -106,7 +109,7 @@ class Play:
                     if is_idle:
                         if making is not None:
                             making.result()  # its error, if there is one
-                        making = feeder.submit(self._welcome_late if self._is_arrival_due() else self.feed)
+                        making = thread.submit(self.feed)
                 tick += 1
                 time.sleep(max(0.0, tick * TICK_SECONDS - self.clock()))
         return self.compute_scene()
@@ -131,32 +134,38 @@ class Play:
         late_seconds = self._duration_seconds * ARRIVAL_FRACTION
         return self._stage.cast.late not in self._present and self.clock() >= late_seconds
 
-    def _welcome_late(self) -> None:
-        welcome(self._stage, self._stage.cast.late)
-        self._present = self._stage.cast.tenants
-        self._arrived_seconds = self.clock()
-
     def look(self) -> bool:
         """Take a sample; tell whether that was possible. A moment's silence is no reason to stop, a long one is."""
         self._stage.check_operator()
         try:
-            self.samples.append(self._observer.take_sample(self._present))
-        except (ApiError, urllib3.exceptions.HTTPError) as error:
-            self._blind_ticks += 1
-            if self._blind_ticks >= BLIND_LIMIT:
-                log = self._stage.read_operator_log()
-                raise DemoError(
-                    f"nothing can be seen any more: {error}; the end of the operator's log:\n{log}"
-                ) from error
-            return False
-        self._blind_ticks = 0
-        return True
+            return self._looking.attempt(self._take_sample)
+        except TROUBLES as error:
+            log = self._stage.read_operator_log()
+            raise DemoError(f"nothing can be seen any more: {error}; the end of the operator's log:\n{log}") from error
+
+    def _take_sample(self) -> None:
+        self.samples.append(self._observer.take_sample(self._present))
 
     def feed(self) -> None:
-        """Make what is missing in the backlogs, by the last sample."""
+        """Make what could not be made the last time, or else what is wanted by the last sample.
+
+        What fails now is made the next time; DemoError is raised when it is refused, or has been failing for long.
+        """
+        try:
+            is_fed = self._feeding.attempt(lambda: self._feeder.feed(self._make_wanted))
+        except TROUBLES as error:
+            raise DemoError(f"nothing can be made any more: {error}") from error
+        if is_fed and self._arrived_seconds is None and self._stage.cast.late in self._present:
+            self._arrived_seconds = self.clock()
+
+    def _make_wanted(self) -> Sequence[Json]:
+        """Return what the late tenant comes with when it is due, and it comes; otherwise what the backlogs lack."""
+        if self._is_arrival_due():
+            objects = welcome(self._stage, self._stage.cast.late)
+            self._present = self._stage.cast.tenants
+            return objects
         waiting = self.samples[-1].waiting
-        missing = [body for tenant in self._present for body in self._stage.stream.make_missing(tenant, waiting)]
-        create_objects(self._stage.api, missing)
+        return [body for tenant in self._present for body in self._stage.stream.make_missing(tenant, waiting)]
 
     def compute_scene(self) -> Scene:
         """Return what there is to show now."""

@@ -16,11 +16,12 @@ import urllib3
 from rich.console import Console
 
 from demo import interruption, keeping, kind_stage, local_stage, stage, view, workload
+from demo.feeding import Patience
 from demo.interruption import Interrupted
 from demo.keeping import Leash
 from demo.play import Play, open_screen
 from demo.servers import DemoError
-from demo.stage import Stage, remove_finished
+from demo.stage import RETRY_SECONDS, Stage, remove_finished
 from demo.summary import COMMAND, KIND_COMMAND, compute_outcome, format_summary
 from fairbind.model.policy import DEFAULT_POLICY
 from fairbind.scheduling import POLICIES
@@ -36,7 +37,10 @@ LOCAL, KIND = "local", "kind"
 CLUSTERS = (LOCAL, KIND)
 USUAL_SECONDS = {LOCAL: workload.USUAL_SECONDS, KIND: 60}
 LASTING_SECONDS = 60.0
-"""A kept cluster is fed until nothing was bound for so long: pods that never end have the place of those that did."""
+"""A kept cluster is fed until nothing was bound for so long: pods that never end have the place of those that did.
+
+Only what was looked at counts: who sees nothing for a while does not know.
+"""
 FAILURES = (
     DemoError,
     PlaneError,
@@ -189,17 +193,28 @@ def _keep(setting: Stage, play: Play, leash: Leash) -> None:
     print(f"\n{setting.format_kept()}", flush=True)
     leash.let_go(setting.log)
     setting.stream.is_lasting = True
-    bound, last_bound_at = -1, time.monotonic()
     with contextlib.suppress(Interrupted):
-        while time.monotonic() < last_bound_at + LASTING_SECONDS:
-            if play.look():
-                play.feed()
-                if play.samples[-1].bound != bound:
-                    bound, last_bound_at = play.samples[-1].bound, time.monotonic()
-            time.sleep(1.0)
-        remove_finished(setting)
+        _fill(play)
+        patience = Patience()
+        while not patience.attempt(lambda: remove_finished(setting)):
+            time.sleep(RETRY_SECONDS)
         while not setting.has_ended():  # not a blocking wait: see `interruption`
             time.sleep(1.0)
+
+
+def _fill(play: Play) -> None:
+    """Feed until all looks for so long have seen as many bound pods."""
+    bound, since = -1, time.monotonic()
+    is_full = False
+    while not is_full:
+        if play.look():
+            if play.samples[-1].bound != bound:
+                bound, since = play.samples[-1].bound, time.monotonic()
+            is_full = time.monotonic() >= since + LASTING_SECONDS
+            play.feed()
+        else:
+            bound = -1
+        time.sleep(1.0)
 
 
 def _complain(text: str) -> None:

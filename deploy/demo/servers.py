@@ -15,7 +15,7 @@ from localplane import processes
 from localplane.client import ApiClient, ApiError
 from localplane.ports import find_free_ports
 
-READY_TIMEOUT_SECONDS = 60.0
+READY_TIMEOUT_SECONDS = 300.0
 GRACE_SECONDS = 5.0
 PORT_ATTEMPTS = 3
 PORT_TAKEN = "address already in use"

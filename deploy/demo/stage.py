@@ -13,19 +13,14 @@ from pathlib import Path
 from typing import Protocol
 
 from demo import workload
+from demo.feeding import COLLECTIONS, Feeder, Patience, create_object
 from demo.servers import POLL_SECONDS, DemoError
 from demo.workload import Cast, DemoTenant, Json
-from localplane.client import ApiClient, call_many
+from localplane.client import ApiClient
 
 NAMESPACE = "fairbind-system"
-NAMESPACE_TIMEOUT_SECONDS = 60.0
-CREATING_AT_ONCE = 32
-COLLECTIONS: Mapping[str, str] = {
-    "Pod": "/api/v1/namespaces/{}/pods",
-    "Job": "/apis/batch/v1/namespaces/{}/jobs",
-    "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
-}
-"""Where objects of a kind are created, with the namespace left open."""
+NAMESPACE_TIMEOUT_SECONDS = 300.0
+RETRY_SECONDS = 1.0
 
 
 class Stream(Protocol):
@@ -115,36 +110,33 @@ class Steps:
 
 def bring_first_tenants(api: ApiClient, cast: Cast, stream: Stream) -> None:
     """Let the first tenants come, all at once, so that no one is early."""
-    add_tenants(api, cast.first)
-    create_objects(api, _take_turns([stream.make_first(tenant, workload.FIRST_FILL) for tenant in cast.first]))
+    feeder, patience = Feeder(api), Patience()
+
+    def welcome_first() -> list[Json]:
+        add_tenants(api, cast.first)
+        return _take_turns([stream.make_first(tenant, workload.FIRST_FILL) for tenant in cast.first])
+
+    while not patience.attempt(lambda: feeder.feed(welcome_first)):
+        time.sleep(RETRY_SECONDS)
 
 
-def welcome(stage: Stage, tenant: DemoTenant) -> None:
-    """Let a tenant come: its namespace, its Tenant object and its first pods."""
+def welcome(stage: Stage, tenant: DemoTenant) -> list[Json]:
+    """Let a tenant come, its namespace and its Tenant object; return its first objects, which are to be made."""
     add_tenants(stage.api, [tenant])
-    create_objects(stage.api, stage.stream.make_first(tenant, workload.LATE_FILL))
+    return stage.stream.make_first(tenant, workload.LATE_FILL)
 
 
 def add_tenants(api: ApiClient, tenants: Sequence[DemoTenant]) -> None:
-    """Create namespaces and Tenants, and wait until pods can be made there."""
+    """Create namespaces and Tenants that are not there yet, and wait until pods can be made there."""
     for tenant in tenants:
-        api.post("/api/v1/namespaces", workload.make_namespace(tenant))
-        api.post("/apis/fairbind.io/v1alpha1/tenants", workload.make_tenant(tenant))
+        create_object(api, workload.make_namespace(tenant))
+        create_object(api, workload.make_tenant(tenant))
     for tenant in tenants:
         deadline = time.monotonic() + NAMESPACE_TIMEOUT_SECONDS
         while not api.exists(f"/api/v1/namespaces/{tenant.namespace}/serviceaccounts/default"):
             if time.monotonic() > deadline:
                 raise DemoError(f"namespace {tenant.namespace} got no service account: is the controller manager well?")
             time.sleep(POLL_SECONDS)
-
-
-def create_objects(api: ApiClient, objects: Sequence[Json]) -> None:
-    """Create pods, Jobs and Deployments on a few connections."""
-    call_many(
-        objects,
-        lambda body: api.post(COLLECTIONS[body["kind"]].format(body["metadata"]["namespace"]), body),
-        parallel=CREATING_AT_ONCE,
-    )
 
 
 def remove_finished(stage: Stage) -> None:

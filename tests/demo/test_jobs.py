@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from demo import jobs, workload
+from demo.fakes import Clock
 from demo.jobs import JOB_SIZE, JobStream, compute_cast, compute_site
 from demo.workload import GPU, KIND_LABEL, Cast, Json
 from fairbind.kube.quantity import parse_quantity
@@ -34,14 +35,6 @@ def make_workers(cores: int) -> list[Json]:
         make_worker("small", f"{1000 * cores - 1200}m"),
         make_worker("special", f"{1000 * cores - 600}m", taints=[TAINT]),
     ]
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -30,7 +30,13 @@ from localplane.client import ApiClient
 from localplane.tools import ensure_tools
 
 DURATION_SECONDS = 30
-DEMO_LIMIT_SECONDS = 600.0
+DEMO_LIMIT_SECONDS = 1800.0
+SETTLING_SECONDS = 600.0
+"""The kept cluster goes on until all is as it should be: how soon says more about the machine than about fairbind."""
+TENANTS = ("analytics", "research", "vision", "web")
+ANSWERS = (r"[\w/-]+ \d+\.\d{3}(, [\w/-]+ \d+\.\d{3})*", r"\d+\.\d{3}", r"\d+\.\d{3} s")
+"""How the answers to `QUESTIONS` are told."""
+BOUND = 'sum(max_over_time(fairbind_bindings_total{result="bound"}[1h]))'
 DASHBOARD = Path(__file__).parents[2] / "deploy" / "dashboard" / "fairbind.json"
 VARIABLES = {"$job": ".*", "$tenant": ".*", "$resource": "cpu", "$__rate_interval": "20s"}
 REFUSALS = ("OutOf", "NodeAffinity", "UnexpectedAdmissionError", "NodePorts", "TaintToleration")
@@ -92,35 +98,71 @@ def test_it_says_what_it_sees(kept: Kept) -> None:
     assert "research" in lines[-1]
     shares = read_shares(kept.text)
     assert {name: row[0] for name, row in shares.items()} == {"analytics": 1, "web": 2, "vision": 3, "research": 2}
-    assert all(run > 0 for _, _, run, _ in shares.values()), kept.text
     assert 0.3 < float(find(r"that can use every node: ([\d.]+)", kept.text)) <= 1.0
     assert find(r"(\d+) pods bound", kept.text)  # by the present leader: all leaders' are in Prometheus
-    [bound] = kept.prometheus.ask('sum(max_over_time(fairbind_bindings_total{result="bound"}[1h]))')
-    assert bound.value > 25
     assert "make demo CLUSTER=kind" in kept.text
 
 
+def test_it_tells_the_answers_to_three_questions(kept: Kept) -> None:
+    """They are told as soon as the time is up, when a slow machine may have none yet: `test_the_answers_come`."""
+    assert "Prometheus scraped 2 of 2 operators behind the Service" in kept.text
+    answers = [line.removeprefix("    = ") for line in kept.text.splitlines() if line.startswith("    = ")]
+    assert len(answers) == len(QUESTIONS) == 3
+    for question, answer, shape in zip(QUESTIONS, answers, ANSWERS, strict=True):
+        assert f"  {question.text}\n" in kept.text
+        assert re.fullmatch(f"{shape}|nothing", answer), answer
+    assert "all evaluated; firing: none" in kept.text
+
+
+# --- what its tenants come to ---
+
+
+def find_by_tenant(kept: Kept, query: str) -> dict[str, float]:
+    """Return what a query gives now for each tenant."""
+    return {answer.labels["tenant"]: answer.value for answer in kept.prometheus.ask(query)}
+
+
+def find_values(kept: Kept, query: str) -> list[float]:
+    """Return what a query gives now, whatever its labels: nothing while what was scraped is too old."""
+    return [answer.value for answer in kept.prometheus.ask(query)]
+
+
+def test_pods_of_every_tenant_run(kept: Kept) -> None:
+    query = "max by (tenant) (fairbind_tenant_running_pods)"
+
+    def do_all_run() -> bool:
+        running = find_by_tenant(kept, query)
+        return all(running.get(tenant, 0.0) > 0.0 for tenant in TENANTS)
+
+    wait_for(do_all_run, SETTLING_SECONDS, lambda: f"pods of all: {find_by_tenant(kept, query)}", pause=1.0)
+    enough = "more than 25 bound pods"
+    wait_for(lambda: any(bound > 25 for bound in find_values(kept, BOUND)), SETTLING_SECONDS, enough, pause=1.0)
+
+
 def test_shares_are_equal_once_pods_have_ended(kept: Kept) -> None:
-    """How soon that is says more about the machine than about fairbind: the kept cluster goes on until it is so."""
+    query = QUESTIONS[0].query
 
     def are_equal() -> bool:
-        answers = kept.prometheus.ask(QUESTIONS[0].query)
-        share = {answer.labels["tenant"]: answer.value for answer in answers}
-        return len(share) >= 4 and compute_jain_index((share["analytics"], share["web"], share["research"])) > 0.97
+        share = find_by_tenant(kept, query)
+        assert share.keys() >= set(TENANTS)
+        return compute_jain_index((share["analytics"], share["web"], share["research"])) > 0.97
 
-    wait_for(are_equal, 180, lambda: f"equal shares: {kept.prometheus.ask(QUESTIONS[0].query)}", pause=1.0)
+    wait_for(are_equal, SETTLING_SECONDS, lambda: f"equal shares: {find_by_tenant(kept, query)}", pause=1.0)
 
 
-def test_prometheus_answers_three_questions(kept: Kept) -> None:
-    assert "Prometheus scraped 2 of 2 operators behind the Service" in kept.text
-    answers = [line for line in kept.text.splitlines() if line.startswith("    = ")]
-    assert len(answers) == len(QUESTIONS) == 3
-    shares, error, seconds = answers
-    assert re.findall(r"[a-z]+ 0\.\d+", shares.replace("= ", "")), shares
-    assert {"analytics", "research", "vision", "web"} <= set(re.findall(r"[a-z]+", shares))
-    assert 0.0 <= float(error.removeprefix("    = ")) < 0.5
-    assert 0.0 < float(seconds.removeprefix("    = ").removesuffix(" s")) < 300.0
-    assert "all evaluated; firing: none" in kept.text
+def test_the_answers_come(kept: Kept) -> None:
+    """The time is asked for over the whole run: once nothing more is bound there is none of the last minute."""
+    shares, error, seconds = (question.query for question in QUESTIONS)
+
+    def are_known() -> bool:
+        share = find_by_tenant(kept, shares)
+        assert all(0.0 < share.get(tenant, 0.0) <= 1.0 for tenant in TENANTS), share
+        [distance] = find_values(kept, error) or [math.nan]
+        assert 0.0 <= distance < 0.5
+        series = kept.prometheus.ask_range(seconds, time.time() - kept.started)
+        return any(0.0 < value < math.inf for values in series for value in values)
+
+    wait_for(are_known, SETTLING_SECONDS, "answers to the three questions", pause=1.0)
 
 
 # --- what is in the cluster ---
@@ -129,14 +171,17 @@ def test_prometheus_answers_three_questions(kept: Kept) -> None:
 def test_pods_of_jobs_and_a_deployment_really_run_and_no_kubelet_refused_one(kept: Kept) -> None:
     assert len(kept.api.items("/api/v1/nodes")) == 4
     tenants = kept.api.items("/apis/fairbind.io/v1alpha1/tenants")
-    assert sorted(tenant["metadata"]["name"] for tenant in tenants) == ["analytics", "research", "vision", "web"]
+    assert sorted(tenant["metadata"]["name"] for tenant in tenants) == list(TENANTS)
     pods = kept.api.items("/api/v1/pods", labelSelector="demo.fairbind.io/kind")
     owners = {owner["kind"] for pod in pods for owner in pod["metadata"]["ownerReferences"]}
     assert owners == {"Job", "ReplicaSet"}
     assert [pod for pod in pods if pod["status"].get("reason", "").startswith(REFUSALS)] == []
     assert {pod["spec"]["schedulerName"] for pod in pods} == {"fairbind"}
     wait_for(
-        lambda: count_running(kept.api) >= 10, 120, lambda: f"10 containers: {count_running(kept.api)} run", pause=1.0
+        lambda: count_running(kept.api) >= 10,
+        SETTLING_SECONDS,
+        lambda: f"10 containers: {count_running(kept.api)} run",
+        pause=1.0,
     )
 
 
@@ -157,18 +202,15 @@ def test_the_operators_are_the_charts(kept: Kept) -> None:
 
 
 def test_both_replicas_are_targets_under_the_labels_of_a_service_monitor(kept: Kept) -> None:
-    targets = kept.prometheus.wait_for_targets(2)
+    targets = kept.prometheus.wait_for_targets(2, SETTLING_SECONDS)
     assert [target["health"] for target in targets] == ["up", "up"]
     labels = [target["labels"] for target in targets]
     assert len({entry["pod"] for entry in labels}) == len({entry["instance"] for entry in labels}) == 2
     common = {(entry["job"], entry["namespace"], entry["service"], entry["endpoint"]) for entry in labels}
     assert common == {("fairbind", "fairbind-system", "fairbind", "metrics")}
-
-    def is_led() -> bool:
-        [leaders] = kept.prometheus.ask("sum(fairbind_leader)")
-        return leaders.value == 1.0
-
-    wait_for(is_led, describe="one leader among what was scraped last", pause=1.0)
+    leaders = "sum(fairbind_leader)"
+    what = "one leader among what was scraped last"
+    wait_for(lambda: find_values(kept, leaders) == [1.0], describe=what, pause=1.0)
 
 
 def test_alerts_are_evaluated_and_none_fires(kept: Kept) -> None:

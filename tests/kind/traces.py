@@ -19,9 +19,8 @@ import pytest
 
 from e2e.operators import NAMESPACE
 from kind.release import SELECTOR
-from kindcluster.cluster import Cluster, get_answer
+from kindcluster.cluster import TRACE_SECONDS, Cluster, get_answer
 from kindcluster.commands import ROOT
-from kindcluster.engine import ANSWER_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +77,7 @@ def find_message(report: pytest.TestReport) -> str:
 
 def find_traces(cluster: Cluster) -> list[tuple[str, str]]:
     """Return the ends of the operators' logs and the last events, each with a title."""
-    ask = functools.partial(cluster.kubectl, timeout_seconds=ANSWER_SECONDS)
+    ask = functools.partial(cluster.kubectl, timeout_seconds=TRACE_SECONDS)
     log = get_answer(
         lambda: ask("logs", *PLACE, "--prefix", "--ignore-errors", "--max-log-requests=20", f"--tail={SHOWN_LINES}")
     )

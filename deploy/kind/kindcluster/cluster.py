@@ -48,8 +48,9 @@ POLL_SECONDS = 0.2
 HALF_MADE_ATTEMPTS = 4
 REMOVAL_PAUSE_SECONDS = 2.0
 """Until the engine has made whatever it was asked for by who was cut short."""
+TRACE_SECONDS = 20.0
 EXPORT_SECONDS = 120.0
-"""Somebody waits for the logs of a failure: what takes longer is left out of them."""
+"""Somebody waits for the traces and the logs of a failure: what takes longer is left out of them."""
 
 
 class Cluster:
@@ -260,7 +261,7 @@ class Cluster:
             ("pods.txt", ("get", "pods", "--all-namespaces", "--output=wide")),
             ("nodes.txt", ("describe", "nodes")),
         ):
-            ask = functools.partial(self.kubectl, *words, timeout_seconds=engine.ANSWER_SECONDS)
+            ask = functools.partial(self.kubectl, *words, timeout_seconds=TRACE_SECONDS)
             (folder / name).write_text(get_answer(ask), encoding="utf-8")
         words = ("export", "logs", str(folder), f"--name={self.name}")
         ask = functools.partial(self.kind, *words, timeout_seconds=self.export_seconds)
@@ -268,7 +269,7 @@ class Cluster:
 
     def read_last_events(self, lines: int) -> str:
         """Return the events that were last seen, the newest at the end."""
-        text = self.kubectl("events", "--all-namespaces", timeout_seconds=engine.ANSWER_SECONDS)
+        text = self.kubectl("events", "--all-namespaces", timeout_seconds=TRACE_SECONDS)
         return "\n".join(text.splitlines()[-lines:])
 
     # --- inside ---

@@ -12,8 +12,8 @@ from kindcluster.commands import COMMAND_SECONDS, KindError, run_command
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ANSWER_SECONDS = 20.0
-"""How long a program may take that is only asked a question."""
+ANSWER_SECONDS = 120.0
+"""How long a program may take that is only asked a question: it answers at once, but not on a very busy machine."""
 INOTIFY_INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
 ENOUGH_INSTANCES = 256
 """Two clusters of four nodes take about 140; many machines allow 128."""
@@ -59,7 +59,7 @@ def docker(*arguments: str, stdin: str = "", timeout_seconds: float = COMMAND_SE
     return run_command(["docker", *arguments], stdin=stdin, timeout_seconds=timeout_seconds)
 
 
-def build(tag: str, arguments: Sequence[str], *, timeout_seconds: float = 1200.0) -> None:
+def build(tag: str, arguments: Sequence[str], *, timeout_seconds: float = 3000.0) -> None:
     """Build an image from the top level of the repository; the arguments are those of ``docker build``.
 
     An engine without its newer builder would refuse to build unless it is told to take the classic one. The image that
