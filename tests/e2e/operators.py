@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
@@ -13,9 +14,8 @@ from typing import TYPE_CHECKING
 import urllib3
 from prometheus_client.parser import text_string_to_metric_families
 
-from e2e.waiting import PATIENCE_SECONDS
+from e2e.waiting import PATIENCE_SECONDS, wait_for
 from localplane import processes
-from localplane.ports import find_free_ports
 
 if TYPE_CHECKING:
     import subprocess
@@ -26,6 +26,8 @@ NAMESPACE = "fairbind-system"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 LEASE = f"{LEASES}/fairbind"
 SERVICE_ACCOUNT = "fairbind"
+PAGE_SECONDS = 60.0
+PAGES = re.compile(r"metrics on https?://(\S+)/metrics")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +80,8 @@ class Operator:
 
     name: str
     process: subprocess.Popen[bytes]
-    address: str
     log: Path
+    _address: str = field(default="", init=False, repr=False)
     _pool: urllib3.PoolManager = field(default_factory=lambda: urllib3.PoolManager(retries=False), repr=False)
 
     @property
@@ -92,10 +94,23 @@ class Operator:
         """Whether the process has not ended."""
         return self.process.poll() is None
 
+    @property
+    def address(self) -> str:
+        """Where its pages are; waits until its log says it."""
+        return wait_for(self._find_address, describe="the log to say where the metrics are")
+
+    def _find_address(self) -> str:
+        if not self._address and (found := PAGES.search(self.log.read_text(encoding="utf-8"))):
+            self._address = found[1]
+        return self._address
+
     def fetch(self, path: str, **headers: str) -> tuple[int, str]:
         """Return status and text of a page; (0, reason) when it cannot be reached."""
+        address = self._find_address()
+        if not address:
+            return 0, "it does not listen yet"
         try:
-            answer = self._pool.request("GET", f"http://{self.address}{path}", headers=headers, timeout=10.0)
+            answer = self._pool.request("GET", f"http://{address}{path}", headers=headers, timeout=PAGE_SECONDS)
         except urllib3.exceptions.HTTPError as error:
             return 0, str(error)
         return answer.status, answer.data.decode()
@@ -163,9 +178,8 @@ class Operator:
 def start_operator(
     kubeconfig: Path, log: Path, arguments: Sequence[str] = (), *, environment: Mapping[str, str] | None = None
 ) -> Operator:
-    """Start ``fairbind operator`` on a free port; it dies with this process. It is not ready yet."""
-    address = f"127.0.0.1:{find_free_ports(1)[0]}"
-    fixed = [f"--kubeconfig={kubeconfig}", f"--namespace={NAMESPACE}", f"--metrics-address={address}"]
+    """Start ``fairbind operator`` on a port that it chooses; it dies with this process. It is not ready yet."""
+    fixed = [f"--kubeconfig={kubeconfig}", f"--namespace={NAMESPACE}", "--metrics-address=127.0.0.1:0"]
     everything = {**os.environ, **(environment or {})}
     process = processes.spawn([PROGRAM, "operator", *fixed, *arguments], log, environment=everything)
-    return Operator(log.stem, process, address, log)
+    return Operator(log.stem, process, log)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from e2e.checks import check_metrics
 from e2e.objects import TENANTS, make_name, make_pod, make_tenant
 from e2e.waiting import wait_for
-from e2e.workloads import SMALL, create_pods, find_condition
+from e2e.workloads import SMALL, create_object, create_pods, find_condition
 from localplane.nodes import make_node
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def test_an_object_from_before_the_crd_changed_is_left_out_and_says_why(
     api.patch(CRD, {"spec": lax})
     try:
         body = make_tenant(old, namespaces=[own], weight="plenty")
-        wait_for(lambda: api.post(TENANTS, body), describe="the lax CRD to let it pass", pause=0.3)
+        wait_for(lambda: create_object(api, TENANTS, body), describe="the lax CRD to let it pass", pause=0.3)
     finally:
         api.patch(CRD, {"spec": crd["spec"]})
     try:

@@ -9,7 +9,15 @@ import pytest
 from e2e.checks import View, check_cluster, check_metrics, is_waiting
 from e2e.objects import make_pod
 from e2e.waiting import wait_for
-from e2e.workloads import SMALL, count_bindings, count_bound, create_pods, find_condition, find_waiting
+from e2e.workloads import (
+    SMALL,
+    count_bindings,
+    count_bound,
+    count_ended_bindings,
+    create_pods,
+    find_condition,
+    find_waiting,
+)
 from localplane.nodes import make_node
 
 if TYPE_CHECKING:
@@ -90,8 +98,8 @@ def test_waiting_pods_say_why_in_their_condition_and_an_event(
         )
         return [event for event in found if event["reason"] == "FailedScheduling"]
 
-    (event,) = wait_for(find_events, describe="an event")
-    assert (event["type"], event["message"]) == ("Warning", message)
+    events = wait_for(find_events, describe="an event")
+    assert {(event["type"], event["message"]) for event in events} == {("Warning", message)}
 
 
 def test_a_bound_pod_has_its_event(
@@ -100,15 +108,19 @@ def test_a_bound_pod_has_its_event(
     (node,) = nodes(1)
     name = namespace()
     operator()
-    pod = make_pod(SMALL)
-    create_pods(api, name, [pod])
-    own = pod["metadata"]["name"]
+    made: list[str] = []
 
     def find_messages() -> list[str]:
-        found = api.items(f"/api/v1/namespaces/{name}/events", fieldSelector=f"involvedObject.name={own}")
-        return [event["message"] for event in found if event["reason"] == "Scheduled"]
+        """Make one more pod while there is no event: it is lost when its write fails, or when the lead is lost."""
+        events = api.items(f"/api/v1/namespaces/{name}/events")
+        found = [event["message"] for event in events if event["reason"] == "Scheduled"]
+        if not found:
+            made.extend(create_pods(api, name, [make_pod(SMALL)]))
+        return found
 
-    assert wait_for(find_messages, describe="an event") == [f"Successfully assigned {name}/{own} to {node}"]
+    messages = wait_for(find_messages, describe="an event", pause=2.0)
+    assert len(set(messages)) == len(messages)
+    assert set(messages) <= {f"Successfully assigned {name}/{own} to {node}" for own in made}
 
 
 def test_a_pod_says_when_fairness_is_why_it_waits(
@@ -145,4 +157,5 @@ def test_pods_of_other_schedulers_are_left_alone(
     wait_for(lambda: count_bound(api, name) == 1, describe="one pod to be bound")
     (left,) = [pod for pod in View.take(api).pods if pod["metadata"]["namespace"] == name and is_waiting(pod)]
     assert left["spec"]["schedulerName"] == "fairbind"
-    wait_for(lambda: count_bindings(running) == 1.0, describe="the one binding to be counted")
+    wait_for(lambda: count_ended_bindings(running) >= 1.0, describe="the one binding to be counted")
+    assert count_bindings(running) <= 1.0

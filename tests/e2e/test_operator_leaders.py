@@ -6,17 +6,20 @@ import base64
 import datetime as dt
 import json
 import signal
+import time
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
 from e2e.audit import read_bindings
-from e2e.checks import check_cluster, check_metrics
+from e2e.checks import check_cluster, check_given_back, check_metrics
 from e2e.objects import make_pod
 from e2e.operators import LEASE
+from e2e.stalls import Stalls
 from e2e.waiting import never, wait_for
-from e2e.workloads import SMALL, count_bindings, count_bound, create_pods, make_mixed_pods
+from e2e.workloads import SMALL, count_bindings, count_bound, count_ended_bindings, create_pods, make_mixed_pods
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +32,22 @@ if TYPE_CHECKING:
     from e2e.relay import Relay
 
 TAKE_OVER_SECONDS = 15.0
+FENCED_SECONDS = 4.0
+"""Nobody leads for so long, at least, between one whose lease runs out and the next."""
+
+
+def find_leaders(*replicas: Operator) -> list[Operator]:
+    """Return who leads, each asked after the other; nobody when that took so long that the lead could pass on."""
+    asked_at = time.monotonic()
+    leaders = [replica for replica in replicas if replica.is_running and replica.is_leader()]
+    return leaders if time.monotonic() - asked_at < FENCED_SECONDS else []
+
+
+def wait_leader(*replicas: Operator) -> Operator:
+    """Wait until one of them leads and return it; fail when it is not the only one."""
+    leaders = wait_for(lambda: find_leaders(*replicas), describe="one of them to lead")
+    assert len(leaders) == 1, leaders
+    return leaders[0]
 
 
 def start_two(operator: StartOperator) -> tuple[Operator, Operator]:
@@ -36,21 +55,13 @@ def start_two(operator: StartOperator) -> tuple[Operator, Operator]:
     first, second = operator(wait=False), operator(wait=False)
     for replica in (first, second):
         replica.wait_ready()
-    leaders = wait_for(
-        lambda: [replica for replica in (first, second) if replica.is_leader()], describe="one of two to lead"
-    )
-    assert len(leaders) == 1
-    return (first, second) if leaders == [first] else (second, first)
+    return (first, second) if wait_leader(first, second) is first else (second, first)
 
 
-def find_holder(api: Api) -> str:
-    return str(api.get(LEASE)["spec"].get("holderIdentity") or "")
-
-
-def count_ended_bindings(operator: Operator) -> float:
-    """Return how many pods an operator has bound, or may have: with those whose answer came when it led no more."""
-    metrics = operator.metrics()
-    return sum(metrics.total("fairbind_bindings_total", result=result) for result in ("bound", "fenced"))
+def read_term(api: Api) -> tuple[str, int]:
+    """Return who holds the lease and how often it has changed hands, as it does when the machine stands still."""
+    spec = api.get(LEASE)["spec"]
+    return str(spec.get("holderIdentity") or ""), int(spec.get("leaseTransitions") or 0)
 
 
 def find_unready(operator: Operator) -> str:
@@ -72,11 +83,17 @@ def test_a_standby_is_ready_warm_and_binds_nothing(
     nodes(6)
     name = namespace()
     leader, standby = start_two(operator)
+    term = read_term(cluster.api)
     create_pods(cluster.api, name, make_mixed_pods(20))
     wait_for(lambda: count_bound(cluster.api, name) == 20, describe="all pods to be bound")
-    wait_for(lambda: count_ended_bindings(leader) >= 20.0, describe="the leader to count its bindings")
-    assert standby.metrics().total("fairbind_bindings_total") == 0.0
-    assert standby.metrics().value("fairbind_leader") == 0.0
+    wait_for(
+        lambda: count_ended_bindings(leader) + count_ended_bindings(standby) >= 20.0,
+        describe="the bindings to be counted",
+    )
+    seen = standby.metrics()
+    if leader.is_leader() and read_term(cluster.api) == term:  # nobody else has led meanwhile
+        assert seen.total("fairbind_bindings_total") == 0.0
+        assert seen.value("fairbind_leader") == 0.0
     for replica in (leader, standby):
         wait_for(replica.is_ready, describe="both to be ready")
         check_metrics(cluster.api, replica, [name])
@@ -94,8 +111,7 @@ def pair(
     yield leader, standby
     check_it_binds(cluster.api, name)
     check_cluster(cluster)
-    [now] = [replica for replica in (leader, standby) if replica.is_running and replica.is_leader()]
-    check_metrics(cluster.api, now, [name])
+    check_metrics(cluster.api, wait_leader(leader, standby), [name])
 
 
 def check_ready_meanwhile(standby: Operator) -> None:
@@ -104,24 +120,25 @@ def check_ready_meanwhile(standby: Operator) -> None:
 
 def test_another_takes_over_from_one_that_was_killed(cluster: Cluster, pair: tuple[Operator, Operator]) -> None:
     leader, standby = pair
-    leader.kill()
-    killed_at = dt.datetime.now(dt.UTC)
-    check_ready_meanwhile(standby)
-    wait_for(standby.is_leader, describe="the standby to lead")
+    with Stalls(lambda: read_term(cluster.api)) as stalls:
+        leader.kill()
+        killed_at = dt.datetime.now(dt.UTC)
+        check_ready_meanwhile(standby)
+        wait_for(standby.is_leader, describe="the standby to lead")
     # by when it took the lease, not by when we saw it: the operators' clock is ours
     taken_at = dt.datetime.fromisoformat(cluster.api.get(LEASE)["spec"]["acquireTime"])
-    assert (taken_at - killed_at).total_seconds() <= TAKE_OVER_SECONDS
+    assert (taken_at - killed_at).total_seconds() <= TAKE_OVER_SECONDS + stalls.seconds
 
 
 def test_another_takes_over_from_one_that_ends_without_waiting_for_the_lease_to_run_out(
     cluster: Cluster, pair: tuple[Operator, Operator]
 ) -> None:
     leader, standby = pair
-    holder = find_holder(cluster.api)
-    leader.send(signal.SIGTERM)
-    check_ready_meanwhile(standby)
-    assert leader.wait_ended() == 0
-    assert find_holder(cluster.api) != holder
+    with Stalls(lambda: read_term(cluster.api)) as stalls:
+        leader.send(signal.SIGTERM)
+        check_ready_meanwhile(standby)
+        assert leader.wait_ended() == 0
+    check_given_back(cluster.api, leader, stalls)
     wait_for(standby.is_leader, describe="the standby to lead")
 
 
@@ -147,20 +164,27 @@ def test_a_leader_that_was_away_binds_nothing_before_it_leads_again(
     first_token, second_token = read_credential(relay.kubeconfig), read_credential(second)
     old = operator(kubeconfig=relay.kubeconfig)
     wait_for(old.is_leader, describe="the first to lead")
+    transitions_before = read_term(cluster.api)[1]
     new = operator(kubeconfig=second)
     create_pods(cluster.api, name, pods[:200])
-    wait_for(lambda: count_bindings(old) >= 10, describe="some pods to be bound", pause=0.02)
+    wait_for(lambda: count_bindings(old) >= 10 or new.is_leader(), describe="some pods to be bound", pause=0.02)
+    has_bound = count_bindings(old) >= 1
     begin, end = (old.freeze, old.thaw) if fault == "frozen" else (relay.cut, relay.mend)
     begin()
     wait_for(new.is_leader, describe="the standby to lead")
     create_pods(cluster.api, name, pods[200:])  # something to bind for whoever believes that it leads
     end()
     wait_for(lambda: count_bound(cluster.api, name) == len(pods), describe="all pods to be bound")
-    wait_for(lambda: old.is_ready() and not old.is_leader(), describe="the first to see that it does not lead")
+    wait_for(old.is_ready, describe="the first to be back")
+    leader = wait_leader(old, new)
     check_cluster(cluster)
     check_metrics(cluster.api, new, [name])
-    moments: dict[str, list[str]] = {token: [] for token in (first_token, second_token)}
-    for binding in read_bindings(audit_log, namespace=name):
-        moments[binding.credential].append(binding.moment)
-    assert moments[first_token]
-    assert max(moments[first_token]) < min(moments[second_token])
+    bindings = sorted(read_bindings(audit_log, namespace=name), key=lambda binding: binding.moment)
+    by_turns = [binding.credential for binding in bindings]
+    assert set(by_turns) <= {first_token, second_token}
+    assert first_token in by_turns or not has_bound
+    passed = read_term(cluster.api)[1] - transitions_before
+    assert sum(one != other for one, other in pairwise(by_turns)) <= passed
+    if passed == 1:  # the lead comes back to the first only where the machine stands still
+        assert by_turns[-1] == second_token
+        assert leader is new

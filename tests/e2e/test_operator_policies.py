@@ -98,11 +98,15 @@ SIZE = "example.com/size"
 RESERVED = Case("dynamic-drf", ALIKE, {"expected_tenants": 4}, {"expectedTenants": 4})
 
 
+def format_now() -> str:
+    return f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
 @contextlib.contextmanager
 def hold_lease(api: Api) -> Iterator[Callable[[], None]]:
-    """Lead in an operator's place; the function lets go."""
+    """Lead in an operator's place, for a minute after each renewal; the function lets go."""
     remove(api, LEASE)
-    now = f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+    now = format_now()
     spec = {"holderIdentity": "a test", "leaseDurationSeconds": 60, "acquireTime": now, "renewTime": now}
     api.post(LEASES, {"metadata": {"name": "fairbind"}, "spec": spec})
     try:
@@ -142,7 +146,12 @@ class Stage:
         with hold_lease(api) as let_go:
             running = self.operator()
             fair = dict(zip(exact.problem.tenant_names, exact.dominant_shares_i.tolist(), strict=True))
-            wait_for(lambda: has_fair_shares(running, stem, fair), describe=f"fair shares {fair}")
+
+            def has_fair_shares_meanwhile() -> bool:
+                api.patch(LEASE, {"spec": {"renewTime": format_now()}})
+                return has_fair_shares(running, stem, fair)
+
+            wait_for(has_fair_shares_meanwhile, describe=f"fair shares {fair}")
             assert count_bindings(running) == 0
             let_go()
             wait_for(lambda: is_settled(running), describe="all to be placed that fits", pause=0.25)
@@ -152,7 +161,12 @@ class Stage:
         def is_as_expected() -> bool:
             """A binding that failed is tried again, so the last pods may be late."""
             counts = {name: count_bound(api, space) for name, space in spaces.items()}
-            assert max(abs(counts[name] - count) for name, count in expected.items()) <= 1, f"{counts}, not {expected}"
+            # who loses the lead in mid-backlog takes decisions back, and others take their room
+            has_lost_lead = running.metrics().total("fairbind_bindings_total", result="fenced") > 0
+            close = case.close if has_lost_lead else 0.0
+            assert all(abs(counts[name] - count) <= max(1.0, close * count) for name, count in expected.items()), (
+                f"{counts}, not {expected}"
+            )
             return True
 
         wait_for(is_as_expected, describe="what the filling places", pause=0.5)

@@ -1,4 +1,4 @@
-"""Pods in numbers, and what became of them, as the API says."""
+"""Pods in numbers, and what became of them, as the API says; objects that are made again until they are there."""
 
 from __future__ import annotations
 
@@ -57,6 +57,17 @@ def create_pod(api: Api, namespace: str, pod: Json) -> None:
             return
 
 
+def create_object(api: Api, path: str, body: Json) -> bool:
+    """Create what has a name, as a condition: an earlier look may have made it, although nobody said so."""
+    try:
+        api.post(path, body)
+    except ApiError as error:
+        if error.status != HTTPStatus.CONFLICT:
+            raise
+        return "deletionTimestamp" not in api.get(f"{path}/{body['metadata']['name']}")["metadata"]
+    return True
+
+
 def delete_pods(api: Api, namespace: str, names: Sequence[str]) -> None:
     """Delete pods without grace; those that are gone already are no error."""
 
@@ -99,6 +110,12 @@ def wait_full(api: Api, room: int, *namespaces: str) -> tuple[int, ...]:
 def count_bindings(operator: Operator) -> float:
     """Return how many pods an operator says it has bound: much cheaper to ask than the API server."""
     return operator.metrics().total("fairbind_bindings_total", result="bound")
+
+
+def count_ended_bindings(operator: Operator) -> float:
+    """Return how many pods an operator has bound, or may have: with those whose answer came when it led no more."""
+    metrics = operator.metrics()
+    return sum(metrics.total("fairbind_bindings_total", result=result) for result in ("bound", "fenced"))
 
 
 def find_condition(pod: Json) -> Json:
