@@ -6,6 +6,7 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from e2e.waiting import PATIENCE_SECONDS
 from fairbind.kube.api import ApiClient
 from fairbind.kube.credentials import load_credentials
 from fairbind.kube.decode import NAMESPACES, NODES, PODS
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 Answer = TypeVar("Answer")
-
-PATIENCE_SECONDS = 60.0
 
 
 class LiveMirror:

@@ -11,12 +11,14 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from e2e.waiting import PATIENCE_SECONDS
+from localplane.ports import find_free_ports
+
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from pathlib import Path
     from types import TracebackType
 
-PATIENCE_SECONDS = 30.0
 CHUNK_BYTES = 1 << 16
 
 
@@ -38,6 +40,7 @@ class Relay:
         config = yaml.safe_load(self._source.read_text(encoding="utf-8"))
         parts = urlsplit(config["clusters"][0]["cluster"]["server"])
         self._upstream = parts.hostname or "", parts.port or 443
+        self._port = find_free_ports(1)[0]  # one that no client is given while nobody listens
         self._thread.start()
         self.mend()
         config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{self._port}"
@@ -74,7 +77,6 @@ class Relay:
         # Not a server of asyncio: closed while it accepts, that one forgets the connection instead of closing it.
         self._listener = socket.create_server(("127.0.0.1", self._port))
         self._listener.setblocking(False)
-        self._port = self._listener.getsockname()[1]
         self._loop.add_reader(self._listener, self._accept, self._listener)
 
     def _accept(self, listener: socket.socket) -> None:

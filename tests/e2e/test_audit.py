@@ -6,10 +6,12 @@ import functools
 import json
 import re
 import subprocess
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import pytest
 
+from e2e.api import ApiError
 from e2e.conftest import remove
 from e2e.objects import POLICIES, TENANTS, make_name, make_pod
 from e2e.operators import PROGRAM
@@ -52,7 +54,10 @@ def reader(cluster: Cluster, namespace: MakeNamespace) -> Iterator[Callable[...,
         cluster.api.post(ROLES, {"metadata": {"name": name}, "rules": rules})
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
         cluster.api.post(BINDINGS, {"metadata": {"name": name}, "subjects": [account], "roleRef": role})
-        return cluster.service_account_kubeconfig(home, "default")
+        kubeconfig = cluster.service_account_kubeconfig(home, "default")
+        with cluster.connect_as(kubeconfig) as client:  # the authorizer learns of a new role a moment later
+            wait_for(functools.partial(client.get, "/api/v1/namespaces"), describe=f"{name} to be let in")
+        return kubeconfig
 
     yield make
     for name in made:
@@ -162,4 +167,15 @@ def make_again(api: Api, path: str, item: Json) -> None:
     """Make an object as it was, as soon as that is possible."""
     meta = {key: item["metadata"][key] for key in ("name", "labels", "annotations") if key in item["metadata"]}
     body = {key: part for key, part in item.items() if key != "status"} | {"metadata": meta}
-    wait_for(functools.partial(api.post, path, body), describe=f"{meta['name']} to be made again")
+
+    def is_made() -> bool:
+        try:
+            api.post(path, body)
+        except ApiError as error:
+            if error.status != HTTPStatus.CONFLICT:
+                raise
+            # the old one still goes, or an answer was lost
+            return "deletionTimestamp" not in api.get(f"{path}/{meta['name']}")["metadata"]
+        return True
+
+    wait_for(is_made, describe=f"{meta['name']} to be made again")

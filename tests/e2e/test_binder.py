@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -14,10 +14,11 @@ import pytest
 import yaml
 
 from e2e.audit import check_bound_once, read_bindings
+from e2e.members import bind_role
 from e2e.objects import make_pod
 from e2e.waiting import wait_for
 from fairbind.kube.api import ApiClient
-from fairbind.kube.binder import Binder, BindResult
+from fairbind.kube.binder import GIVE_UP_SECONDS, Binder, BindResult
 from fairbind.kube.credentials import load_credentials
 from fairbind.kube.observer import SilentObserver
 from localplane.client import call_many
@@ -106,7 +107,8 @@ async def test_what_cannot_be_bound_is_told_apart(cluster: Cluster, pods: Pods) 
         assert await pods.bind(binder, gone) is BindResult.GONE
 
         anew = pods.add(gone["metadata"]["name"])
-        assert await pods.bind(binder, gone) is BindResult.CONFLICT
+        # GONE if a slow answer made the binder look which pod has that name now.
+        assert await pods.bind(binder, gone) in {BindResult.CONFLICT, BindResult.GONE}
         assert pods.find_node(anew) is None
 
         gated = pods.add(schedulingGates=[{"name": "example.com/not-yet"}])
@@ -133,6 +135,7 @@ async def test_who_may_not_bind_fails_and_says_why(
     cluster: Cluster, pods: Pods, caplog: pytest.LogCaptureFixture
 ) -> None:
     pod = pods.add()
+    bind_role(pods.api, pods.namespace, "view", pods.namespace, "default")  # after a slow answer the binder looks
     async with connected(cluster.service_account_kubeconfig(pods.namespace, "default")) as api:
         assert await pods.bind(make_binder(api), pod) is BindResult.FAILED
     assert "pods/binding" in caplog.text
@@ -201,6 +204,18 @@ async def cutting(url: str) -> AsyncIterator[CuttingProxy]:
         await proxy.close()
 
 
+async def bind_all(pods: Pods, binder: Binder, pod_by_node: Mapping[str, Json]) -> None:
+    """Bind all; what the binder gave up, as it may after a while, again. So many TLS handshakes can take long."""
+    left = dict(pod_by_node)
+    while left:
+        began = time.monotonic()
+        results = await asyncio.gather(*(pods.bind(binder, pod, node) for node, pod in left.items()))
+        outcome = dict(zip(left, results, strict=True))
+        assert set(results) <= {BindResult.BOUND, BindResult.FAILED}, outcome
+        assert BindResult.FAILED not in results or time.monotonic() - began > GIVE_UP_SECONDS, outcome
+        left = {node: pod for node, pod in left.items() if outcome[node] is BindResult.FAILED}
+
+
 @pytest.mark.local_plane
 async def test_lost_answers_leave_no_pod_unbound_and_none_bound_twice(
     cluster: Cluster, plane: ControlPlane, pods: Pods, tmp_path: Path
@@ -216,17 +231,17 @@ async def test_lost_answers_leave_no_pod_unbound_and_none_bound_twice(
         through_proxy = tmp_path / "kubeconfig"
         through_proxy.write_text(yaml.safe_dump(config))
         async with connected(through_proxy) as api:
-            binder = make_binder(api, in_flight=32)
-            results = await asyncio.gather(*(pods.bind(binder, pod, f"node-{n}") for n, pod in enumerate(made)))
-    assert Counter(results) == {BindResult.BOUND: count}
+            await bind_all(pods, make_binder(api, in_flight=32), {f"node-{n}": pod for n, pod in enumerate(made)})
     assert proxy.cuts > 10
     nodes = {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in pods.api.items(pods.path)}
     assert nodes == {pod["metadata"]["name"]: f"node-{n}" for n, pod in enumerate(made)}
-    # the log is written a moment after the answer
-    wait_for(
-        lambda: sum(done.is_done for done in read_bindings(plane.audit_log, namespace=pods.namespace)) >= count,
-        describe="all bindings in the audit log",
-    )
+
+    def are_logged() -> bool:
+        """The log is written a moment after the answer. One that was done too late stands there as failed."""
+        bindings = read_bindings(plane.audit_log, namespace=pods.namespace)
+        return len({tried.pod for tried in bindings if tried.is_done or tried.status >= 500}) == count
+
+    wait_for(are_logged, describe="all bindings in the audit log")
     bindings = read_bindings(plane.audit_log, namespace=pods.namespace)
     check_bound_once(bindings)
     assert all(binding.uid for binding in bindings)

@@ -203,6 +203,6 @@ def test_a_pod_that_shrinks_holds_what_its_node_has_not_let_go(scene: Scene, fie
     node = scene.node("resized-up")
     held = {"cpu": "5"}
     report_held(scene, **{field: {"requests": held} if field == "resources" else held})
-    wait_for(lambda: scene.mirror.find_held(node)["cpu"] == 5000, describe="what the node holds")
+    wait_for(lambda: scene.mirror.find_held(node).get("cpu") == 5000, describe="what the node holds")
     report_held(scene, resources={"requests": {"cpu": "2"}}, allocatedResources={"cpu": "2"})
-    wait_for(lambda: scene.mirror.find_held(node)["cpu"] == 2000, describe="the end of the resize")
+    wait_for(lambda: scene.mirror.find_held(node).get("cpu") == 2000, describe="the end of the resize")

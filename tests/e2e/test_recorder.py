@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from e2e.objects import make_pod
+from e2e.waiting import until
 from fairbind.kube.api import ApiClient
 from fairbind.kube.binder import Binder, BindResult
 from fairbind.kube.credentials import load_credentials
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from e2e.clusters import Cluster
     from e2e.conftest import MakeNamespace
 
-PATIENCE_SECONDS = 60.0
 MESSAGE = "0/3 nodes are available: 3 Insufficient cpu."
 
 
@@ -57,17 +57,15 @@ async def recording(
         await api.close()
 
 
-async def until(condition: Callable[[], object], what: str) -> None:
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    while not await asyncio.to_thread(condition):
-        assert loop.time() - began < PATIENCE_SECONDS, f"waited in vain for {what}"
-        await asyncio.sleep(0.1)
-
-
 def find_condition(pod: Json) -> Json | None:
     conditions = (pod.get("status") or {}).get("conditions") or []
     return next((entry for entry in conditions if entry["type"] == "PodScheduled"), None)
+
+
+def find_count(event: Json) -> int | None:
+    """Return how often an event was observed; None when that was once."""
+    count: int | None = (event.get("series") or {}).get("count")
+    return count
 
 
 async def test_a_waiting_pod_says_why_in_its_condition_and_its_events(
@@ -94,17 +92,24 @@ async def test_a_waiting_pod_says_why_in_its_condition_and_its_events(
         assert condition["lastTransitionTime"]
         assert "example.com/mine" in [entry["type"] for entry in found["status"]["conditions"]]
         described = ["describe", "pod", pod["metadata"]["name"], f"--namespace={pod['metadata']['namespace']}"]
-        await until(lambda: "FailedScheduling" in cluster.kubectl(*described), "the event")
-        text = cluster.kubectl(*described)
-        assert MESSAGE in text
-        assert "fairbind" in text
+
+        def is_described() -> bool:
+            text = cluster.kubectl(*described)
+            return all(words in text for words in ("FailedScheduling", MESSAGE, "fairbind"))
+
+        await until(is_described, "the event")
 
         told = recorder._backlog.find_told(pod["metadata"]["uid"])
         assert told is not None
+        await until(lambda: told.event_count == 1, "the recorder to hear that the event was written")
         told.event_at -= 1000.0  # as if it had been long ago
         events = f"/apis/events.k8s.io/v1/namespaces/{pod['metadata']['namespace']}/events"
-        await until(lambda: [e for e in api.items(events) if (e.get("series") or {}).get("count") == 2], "the count")
-        assert len(api.items(events)) == 1
+        await until(lambda: 2 in map(find_count, api.items(events)), "the count")
+        written = api.items(events)  # two, where the answer to the first came too late
+        assert {(event["type"], event["reason"], event["note"]) for event in written} == {
+            ("Warning", "FailedScheduling", MESSAGE)
+        }
+        assert [find_count(event) for event in written].count(2) == 1
 
 
 async def test_a_pod_that_is_bound_says_where_and_its_condition_stays_true(
@@ -128,9 +133,11 @@ async def test_a_pod_that_is_bound_says_where_and_its_condition_stays_true(
         assert condition is not None
         assert condition["status"] == "True"
         recorder.note_waits([], 3)
-        recorder.scheduled(pod["metadata"]["namespace"], name, uid, "n1")
-        arguments = ["describe", "pod", name, f"--namespace={pod['metadata']['namespace']}"]
-        await until(
-            lambda: f"Successfully assigned {pod['metadata']['namespace']}/{name} to n1" in cluster.kubectl(*arguments),
-            "the event",
-        )
+        home, loop = pod["metadata"]["namespace"], asyncio.get_running_loop()
+
+        def is_announced() -> bool:
+            loop.call_soon_threadsafe(recorder.scheduled, home, name, uid, "n1")  # a write that fails is forgotten
+            text = cluster.kubectl("describe", "pod", name, f"--namespace={home}")
+            return f"Successfully assigned {home}/{name} to n1" in text
+
+        await until(is_announced, "the event")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, TypeVar
 
 import urllib3
 
 from localplane.client import ApiError
+from localplane.plane import PlaneError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,10 +31,10 @@ def wait_for(
 ) -> Seen:
     """Call ``condition`` until it returns something true and return that; fail after ``timeout`` seconds.
 
-    A refusal of the API server, a lost connection or a failed assertion inside the condition counts as "not yet"; the
-    last one is shown. It gives up only after a whole look that began when the time was over: what was waited for may
-    have come during a look that took long. describe: what is waited for, or a function that says how things stand when
-    it was in vain.
+    A refusal of the API server, a lost connection, a tool that failed (such as kubectl) or a failed assertion inside
+    the condition counts as "not yet"; the last one is shown. It gives up only after a whole look that began when the
+    time was over: what was waited for may have come during a look that took long. describe: what is waited for, or a
+    function that says how things stand when it was in vain.
     pause: in seconds; longer where looking takes long, up to five seconds: no more than a quarter of the time is spent
     on it, so that looking does not slow down what is waited for.
     """
@@ -45,12 +47,17 @@ def wait_for(
             if result:
                 return result
             seen = result
-        except (ApiError, urllib3.exceptions.HTTPError, AssertionError) as error:
+        except (ApiError, urllib3.exceptions.HTTPError, PlaneError, AssertionError) as error:
             seen = error
         if looked_at > deadline:
             what = describe() if callable(describe) else describe
             raise AssertionError(f"waited {timeout:.0f} s in vain for {what or condition!r}; last seen: {seen!r}")
         time.sleep(max(pause, min(3 * (time.monotonic() - looked_at), LONGEST_PAUSE_SECONDS)))
+
+
+async def until(condition: Callable[[], object], describe: str) -> None:
+    """Wait as above, but in a thread: what is waited for may need the event loop."""
+    await asyncio.to_thread(wait_for, condition, describe=describe, pause=0.02)
 
 
 def never(condition: Callable[[], object], seconds: float, describe: str, *, pause: float = 0.1) -> None:
