@@ -71,7 +71,7 @@ class Release:
     def pods(self) -> list[Json]:
         """Return the operators' pods, without those that have ended for good and stay to be read."""
         pods = self.api.items(f"/api/v1/namespaces/{self.namespace}/pods", labelSelector=SELECTOR)
-        return [pod for pod in pods if not is_finished(pod)]
+        return [pod for pod in pods if is_leaving(pod) or not is_finished(pod)]
 
     def leader(self) -> str | None:
         """Return the name of the pod that holds the lease, None when nobody does."""

@@ -87,8 +87,14 @@ def test_a_job_ends_and_frees_its_room(
 
     shares = check_shares(api, name)[name]
     assert (shares["dominantShare"], shares["allocated"], shares["running"], shares["pending"]) == (0.0, {}, 0, 0)
-    history = api.watch(TENANTS, resourceVersion=before, fieldSelector=f"metadata.name={name}")
-    assert any(event["object"].get("status", {}).get("dominantShare") for event in history)  # while it ran
+
+    def had_share() -> bool:
+        """Whether the API remembers a status from while the Job ran."""
+        query = {"resourceVersion": before, "fieldSelector": f"metadata.name={name}"}
+        history = [*api.watch(TENANTS, timeout_seconds=1, **query)]
+        return any(event["object"].get("status", {}).get("dominantShare") for event in history)
+
+    wait_for(had_share, describe="a share in the Tenant's history")
     assert count_phases(api, own) == {"Succeeded": 4}
     assert find_refusals(api, own) == []
 
