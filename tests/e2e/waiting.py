@@ -39,19 +39,19 @@ def wait_for(
     on it, so that looking does not slow down what is waited for.
     """
     deadline = time.monotonic() + timeout
-    seen: object = None
+    seen = ""  # as text: an error would keep every frame here alive, with all that is open in them
     while True:
         looked_at = time.monotonic()
         try:
             result = condition()
             if result:
                 return result
-            seen = result
+            seen = repr(result)
         except (ApiError, urllib3.exceptions.HTTPError, PlaneError, AssertionError) as error:
-            seen = error
+            seen = repr(error)
         if looked_at > deadline:
             what = describe() if callable(describe) else describe
-            raise AssertionError(f"waited {timeout:.0f} s in vain for {what or condition!r}; last seen: {seen!r}")
+            raise AssertionError(f"waited {timeout:.0f} s in vain for {what or condition!r}; last seen: {seen}")
         time.sleep(max(pause, min(3 * (time.monotonic() - looked_at), LONGEST_PAUSE_SECONDS)))
 
 
