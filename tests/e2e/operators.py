@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Mapping, Sequence
 
+    from e2e.api import Api
+
 PROGRAM = Path(sys.executable).with_name("fairbind")
 NAMESPACE = "fairbind-system"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
@@ -173,6 +175,12 @@ class Operator:
         """Kill it if it still runs and close our connections to it."""
         self.kill()
         self._pool.clear()
+
+
+def read_term(api: Api) -> tuple[str, int]:
+    """Return who holds the lease and how often it has changed hands, as it does when the machine stands still."""
+    spec = api.get(LEASE)["spec"]
+    return str(spec.get("holderIdentity") or ""), int(spec.get("leaseTransitions") or 0)
 
 
 def start_operator(

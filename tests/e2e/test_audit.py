@@ -6,17 +6,15 @@ import functools
 import json
 import re
 import subprocess
-from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import pytest
 
-from e2e.api import ApiError
 from e2e.conftest import remove
 from e2e.objects import POLICIES, TENANTS, make_name, make_pod
 from e2e.operators import PROGRAM
 from e2e.waiting import wait_for
-from e2e.workloads import SMALL, count_bound, create_pods
+from e2e.workloads import SMALL, count_bound, create_object, create_pods
 from localplane.nodes import make_node
 
 if TYPE_CHECKING:
@@ -167,15 +165,4 @@ def make_again(api: Api, path: str, item: Json) -> None:
     """Make an object as it was, as soon as that is possible."""
     meta = {key: item["metadata"][key] for key in ("name", "labels", "annotations") if key in item["metadata"]}
     body = {key: part for key, part in item.items() if key != "status"} | {"metadata": meta}
-
-    def is_made() -> bool:
-        try:
-            api.post(path, body)
-        except ApiError as error:
-            if error.status != HTTPStatus.CONFLICT:
-                raise
-            # the old one still goes, or an answer was lost
-            return "deletionTimestamp" not in api.get(f"{path}/{meta['name']}")["metadata"]
-        return True
-
-    wait_for(is_made, describe=f"{meta['name']} to be made again")
+    wait_for(lambda: create_object(api, path, body), describe=f"{meta['name']} to be made again")

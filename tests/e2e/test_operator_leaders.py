@@ -16,7 +16,7 @@ import yaml
 from e2e.audit import read_bindings
 from e2e.checks import check_cluster, check_given_back, check_metrics
 from e2e.objects import make_pod
-from e2e.operators import LEASE
+from e2e.operators import LEASE, read_term
 from e2e.stalls import Stalls
 from e2e.waiting import never, wait_for
 from e2e.workloads import SMALL, count_bindings, count_bound, count_ended_bindings, create_pods, make_mixed_pods
@@ -56,12 +56,6 @@ def start_two(operator: StartOperator) -> tuple[Operator, Operator]:
     for replica in (first, second):
         replica.wait_ready()
     return (first, second) if wait_leader(first, second) is first else (second, first)
-
-
-def read_term(api: Api) -> tuple[str, int]:
-    """Return who holds the lease and how often it has changed hands, as it does when the machine stands still."""
-    spec = api.get(LEASE)["spec"]
-    return str(spec.get("holderIdentity") or ""), int(spec.get("leaseTransitions") or 0)
 
 
 def find_unready(operator: Operator) -> str:

@@ -58,7 +58,7 @@ def create_pod(api: Api, namespace: str, pod: Json) -> None:
 
 
 def create_object(api: Api, path: str, body: Json) -> bool:
-    """Create what has a name, as a condition: an earlier look may have made it, although nobody said so."""
+    """Create what has a name, as a condition: an earlier look may have made it unsaid, or an old one still goes."""
     try:
         api.post(path, body)
     except ApiError as error:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Self
 import urllib3
 
 from e2e.api import ApiError
-from e2e.operators import LEASE
 from e2e.stalls import Stalls
 from e2e.waiting import PATIENCE_SECONDS, wait_for
 from e2e.workloads import create_pod, find_condition, list_pods
@@ -108,11 +107,6 @@ class Stream:
         half = len(self.names) / 2
         wait_for(lambda: sum(read().values()) >= half, PATIENCE_SECONDS, "the events of most bindings", pause=0.5)
         assert [name for name, count in read().items() if count > 1] == []
-
-
-def read_term(api: Api) -> int:
-    """Return how many times the operators' lease has gone to somebody else."""
-    return int(api.get(LEASE)["spec"].get("leaseTransitions") or 0)
 
 
 def compute_wait(pod: Json) -> float:

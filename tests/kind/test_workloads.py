@@ -13,6 +13,7 @@ import pytest
 
 from e2e.checks import is_held, is_ours
 from e2e.conftest import remove
+from e2e.operators import read_term
 from e2e.waiting import wait_for
 from e2e.workloads import create_pods, list_pods
 from kind.judge import Picture, check_shares, count_phases, find_refusals, is_refused, is_running, wait_calm
@@ -26,7 +27,6 @@ from kind.owners import (
     scale,
 )
 from kind.release import is_leaving
-from kind.streams import read_term
 from kind.workloads import make_container
 from localplane.client import call_many
 
