@@ -88,11 +88,12 @@ class Observer:
 
     def take_sample(self, tenants: Sequence[DemoTenant]) -> Sample:
         """Look once at everything; raise what the clients raise when something cannot be reached."""
+        began = self._clock()  # what is seen may be as old as that
         series = parse_metrics(self._read_metrics())
         pods = self._api.items(
             "/api/v1/pods", labelSelector=KIND_LABEL, fieldSelector="spec.nodeName=,status.phase=Pending"
         )
-        return compute_sample(self._clock(), series, pods, tenants)
+        return compute_sample(began, series, pods, tenants)
 
 
 def parse_metrics(text: str) -> Series:

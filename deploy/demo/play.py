@@ -121,10 +121,10 @@ class Play:
         return late_seconds >= LONGEST_DELAY_SECONDS or (self._has_stayed() and self._is_judged(self.samples[-1]))
 
     def _has_stayed(self) -> bool:
-        """Tell whether the late tenant has been there for long enough to see shares move."""
+        """Tell whether the late tenant has been seen for long enough to see shares move: a look can take long."""
         if self._arrived_seconds is None:
             return False
-        return self.clock() - self._arrived_seconds >= self._duration_seconds * LEAST_STAY_FRACTION
+        return self.samples[-1].seconds - self._arrived_seconds >= self._duration_seconds * LEAST_STAY_FRACTION
 
     def _is_judged(self, sample: Sample) -> bool:
         """Tell whether the operator has found out how fair all is."""

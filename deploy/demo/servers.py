@@ -58,7 +58,7 @@ def start_server(
         address = f"127.0.0.1:{find_free_ports(1)[0]}"
         process = processes.spawn(make_words(address), log)
         stack.callback(processes.terminate, process, GRACE_SECONDS)
-        client = stack.enter_context(ApiClient(f"http://{address}", timeout_seconds=10.0))
+        client = stack.enter_context(ApiClient(f"http://{address}", timeout_seconds=30.0))
         server = Server(name, process, log, client)
         try:
             _wait_ready(server, readiness)

@@ -68,13 +68,21 @@ def make_play(stage: SmallStage, clock: Clock, policy: str = "drfh") -> Play:
     return Play(cast("Stage", stage), duration_seconds=DURATION_SECONDS, policy=policy, clock=clock)
 
 
-def is_over(at_seconds: float, *, arrived: float | None, policy: str = "drfh", **seen: Any) -> bool:
-    """Tell whether a run is over then. arrived: when the late tenant came. seen: in the last sample."""
+def is_over(
+    at_seconds: float,
+    *,
+    arrived: float | None,
+    policy: str = "drfh",
+    seen_seconds: float | None = None,
+    **seen: Any,
+) -> bool:
+    """Tell whether a run is over then. arrived: when the late tenant came. seen: in the last sample, of that time."""
     clock = Clock()
     play = make_play(SmallStage(), clock, policy)
     clock.now = at_seconds
     play._arrived_seconds = arrived
-    play.samples.append(Sample(at_seconds, (), (), bound=0, jain_index=1.0, **{**JUDGED, **seen}))
+    seen_at = at_seconds if seen_seconds is None else seen_seconds
+    play.samples.append(Sample(seen_at, (), (), bound=0, jain_index=1.0, **{**JUDGED, **seen}))
     return play._is_over()
 
 
@@ -82,6 +90,11 @@ def is_over(at_seconds: float, *, arrived: float | None, policy: str = "drfh", *
 def test_a_tenant_that_comes_late_stays_for_half_of_the_time(arrived: float | None, over_at: float) -> None:
     assert not is_over(over_at - 0.1, arrived=arrived)
     assert is_over(over_at, arrived=arrived)
+
+
+def test_what_counts_is_how_long_that_tenant_was_seen() -> None:
+    assert not is_over(40.0, arrived=8.0, seen_seconds=7.0)  # one look has taken half a minute
+    assert is_over(40.0, arrived=8.0, seen_seconds=20.0)
 
 
 @pytest.mark.parametrize(("policy", "waits"), [("drfh", True), ("fifo", False)])
