@@ -26,10 +26,9 @@ for _name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
 
 # The same examples for the same code, so that a red run is the change's fault and not the dice's; with the profile deep
 # many more, and others each time. How long one takes says more about what else runs on the machine than about the code.
-settings.register_profile("ci", derandomize=True, max_examples=60, deadline=None)
-settings.register_profile(
-    "deep", max_examples=5_000, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
-)
+untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", untimed, derandomize=True, max_examples=60)
+settings.register_profile("deep", untimed, max_examples=5_000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 TESTS = Path(__file__).parent

@@ -40,7 +40,7 @@ class Hasty(BaseHTTPRequestHandler):
 def client() -> Iterator[ApiClient]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Hasty) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        with ApiClient(f"http://127.0.0.1:{server.server_port}", timeout_seconds=5.0) as client:
+        with ApiClient(f"http://127.0.0.1:{server.server_port}") as client:
             yield client
         server.shutdown()
 

@@ -152,7 +152,8 @@ class Binder:
         """Send nothing more and wait for what is in flight. Returns whether all of it has ended in time."""
         self._draining = True
         try:
-            await asyncio.wait_for(self._idle.wait(), timeout_seconds)
+            async with asyncio.timeout(timeout_seconds):
+                await self._idle.wait()
         except TimeoutError:
             return False
         return True

@@ -126,7 +126,8 @@ class SchedulingLoop:
         while True:
             self._health.beat()
             try:
-                await asyncio.wait_for(self._wake.wait(), BEAT_SECONDS)
+                async with asyncio.timeout(BEAT_SECONDS):  # `wait_for` of Python 3.11 may swallow a cancellation
+                    await self._wake.wait()
             except TimeoutError:
                 if self._clock() - swept_at < SWEEP_SECONDS:
                     continue

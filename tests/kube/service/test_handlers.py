@@ -61,7 +61,7 @@ async def test_after_an_outage_it_is_ready_soon(monkeypatch: pytest.MonkeyPatch)
     health.clear_problem("operator")
     resources = make_resources(api, health)
     comparing = asyncio.create_task(resources._compare_regularly())
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(60.0):
         while health.find_unready() is None:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0.001)
         monkeypatch.setattr(handlers, "RELIST_SECONDS", 3600.0)

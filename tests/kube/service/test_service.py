@@ -66,7 +66,7 @@ class Leading:
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(60.0):
         while not condition():  # noqa: ASYNC110 - the observer tells nobody
             await asyncio.sleep(0.001)
 
