@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import re
 import signal
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Mapping, Sequence
 
-    from e2e.api import Api
+    from e2e.api import Api, Json
 
 PROGRAM = Path(sys.executable).with_name("fairbind")
 NAMESPACE = "fairbind-system"
@@ -175,6 +176,17 @@ class Operator:
         """Kill it if it still runs and close our connections to it."""
         self.kill()
         self._pool.clear()
+
+
+def format_now() -> str:
+    """Return the time as leases have it."""
+    return f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
+def make_lease_spec(holder: str) -> Json:
+    """Return the spec of a lease that somebody holds for a minute from now on."""
+    now = format_now()
+    return {"holderIdentity": holder, "leaseDurationSeconds": 60, "acquireTime": now, "renewTime": now}
 
 
 def read_term(api: Api) -> tuple[str, int]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.runs import END_SECONDS, PROGRAM, make_folder, read_shares
+from demo.runs import END_SECONDS, LIMIT_SECONDS, PROGRAM, make_folder, read_shares
 from demo.runs import Demo as AnyDemo
 from e2e.operators import Metrics
 from e2e.waiting import wait_for
@@ -25,8 +25,6 @@ from localplane.client import ApiClient
 pytestmark = pytest.mark.local_plane
 
 HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
-LIMIT_SECONDS = 600.0
-"""For a whole run on a busy machine."""
 FREE = ("analytics", "web", "research")
 """The tenants that can use every node."""
 
@@ -36,9 +34,6 @@ class Demo(AnyDemo):
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         super().__init__(folder, "--nodes", "12", *arguments)
-
-    def finish(self, limit_seconds: float = LIMIT_SECONDS) -> int:
-        return super().finish(limit_seconds)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from e2e.checks import View
 from e2e.conftest import remove
 from e2e.fillings import Scene, make_requests
 from e2e.objects import make_name, make_pod
-from e2e.operators import LEASE, LEASES
+from e2e.operators import LEASE, LEASES, format_now, make_lease_spec
 from e2e.waiting import wait_for
 from e2e.workloads import count_bindings, count_bound, create_pods, find_bound, list_pods, wait_full
 from fairbind.model import PolicySettings, Task
@@ -98,17 +98,11 @@ SIZE = "example.com/size"
 RESERVED = Case("dynamic-drf", ALIKE, {"expected_tenants": 4}, {"expectedTenants": 4})
 
 
-def format_now() -> str:
-    return f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
-
-
 @contextlib.contextmanager
 def hold_lease(api: Api) -> Iterator[Callable[[], None]]:
     """Lead in an operator's place, for a minute after each renewal; the function lets go."""
     remove(api, LEASE)
-    now = format_now()
-    spec = {"holderIdentity": "a test", "leaseDurationSeconds": 60, "acquireTime": now, "renewTime": now}
-    api.post(LEASES, {"metadata": {"name": "fairbind"}, "spec": spec})
+    api.post(LEASES, {"metadata": {"name": "fairbind"}, "spec": make_lease_spec("a test")})
     try:
         yield lambda: api.patch(LEASE, {"spec": {"holderIdentity": ""}})
     finally:

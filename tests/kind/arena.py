@@ -18,7 +18,7 @@ import pytest
 from e2e.conftest import set_policy
 from e2e.fillings import Scene, make_requests
 from e2e.objects import POLICIES, TENANTS, make_name, make_tenant
-from e2e.operators import LEASE
+from e2e.operators import LEASE, make_lease_spec
 from e2e.waiting import wait_for
 from e2e.workloads import create_pods, list_pods
 from fairbind.model import Task
@@ -109,9 +109,7 @@ class Arena:
 
     def renew_lease(self) -> None:
         """Hold the lease for another minute."""
-        now = f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
-        spec = {"holderIdentity": HOLDER, "leaseDurationSeconds": 60, "acquireTime": now, "renewTime": now}
-        self.api.patch(LEASE, {"spec": spec})
+        self.api.patch(LEASE, {"spec": make_lease_spec(HOLDER)})
 
     def is_leaderless(self) -> bool:
         """Whether the lease is ours and no operator believes that it leads."""
