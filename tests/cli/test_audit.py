@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,3 +99,9 @@ def test_a_cluster_that_is_away_is_one_line(tmp_path: Path, capsys: pytest.Captu
     shown = capsys.readouterr()
     assert shown.out == ""
     assert re.fullmatch(r"fairbind: tenants\.fairbind\.io: [^\n]*127\.0\.0\.1[^\n]*\n", shown.err)
+
+
+def test_it_does_not_load_the_library_that_runs_the_operator() -> None:
+    program = "import sys; import fairbind.cli.audit; sys.exit('kopf' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", program], timeout=300, check=False).returncode == 0

@@ -7,7 +7,6 @@ counts never depends on the order in which things happened.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -16,7 +15,15 @@ from fairbind.kube.policies import APPLIED_NAME, parse_policy
 from fairbind.kube.tenants import TenantSpec, parse_tenant
 from fairbind.model import InvalidProblemError, PolicySettings
 
-_log = logging.getLogger(__name__)
+
+class AdministrationObserver(Protocol):
+    """Told of what administrators should know; each is said once as long as it stays so."""
+
+    def object_left_out(self, kind: str, name: str, problem: str) -> None:
+        """This object counts as if it did not exist."""
+
+    def policy_applied(self, description: str) -> None:
+        """From now on these settings apply."""
 
 
 class AdministeredWorld(Protocol):
@@ -32,8 +39,11 @@ class Administration:
     invalid_tenants, invalid_policies: what is wrong, by the object's name.
     """
 
-    def __init__(self, world: AdministeredWorld, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, world: AdministeredWorld, on_change: Callable[[], None], observer: AdministrationObserver
+    ) -> None:
         self._world = world
+        self._observer = observer
         self._on_change = on_change
         self.tenants = ObjectTable(self._read_tenants)
         self.policies = ObjectTable(self._read_policies)
@@ -49,7 +59,7 @@ class Administration:
                 specs.append(parse_tenant(tenant_object))
             except InvalidProblemError as error:
                 problems[name] = str(error)
-        _report_new_problems("Tenant", problems, self.invalid_tenants)
+        self._report_new_problems("Tenant", problems, self.invalid_tenants)
         self.invalid_tenants = problems
         self._world.replace_tenants(specs)
         self._on_change()
@@ -64,19 +74,18 @@ class Administration:
                 problems[name] = str(error)
             else:
                 settings = parsed if name == APPLIED_NAME else settings
-        _report_new_problems("SchedulingPolicy", problems, self.invalid_policies)
+        self._report_new_problems("SchedulingPolicy", problems, self.invalid_policies)
         self.invalid_policies = problems
         if settings != self._settings:
-            _log.info("policy: %s", _describe(settings))
+            self._observer.policy_applied(_describe(settings))
         self._settings = settings
         self._world.set_policy(settings)
         self._on_change()
 
-
-def _report_new_problems(kind: str, problems: Mapping[str, str], known: Mapping[str, str]) -> None:
-    for name, problem in problems.items():
-        if known.get(name) != problem:
-            _log.warning("%s %s is left out: %s", kind, name, problem)
+    def _report_new_problems(self, kind: str, problems: Mapping[str, str], known: Mapping[str, str]) -> None:
+        for name, problem in problems.items():
+            if known.get(name) != problem:
+                self._observer.object_left_out(kind, name, problem)
 
 
 def _describe(settings: PolicySettings | None) -> str:

@@ -27,23 +27,16 @@ import msgspec
 
 from fairbind.kube.api import ApiClient
 from fairbind.kube.credentials import Credentials
+from fairbind.kube.custom_objects import FORBIDDEN, GROUP, KINDS, NOT_FOUND, VERSION, explain_failure, list_objects
 from fairbind.kube.errors import ApiError, TransientClusterError
 from fairbind.kube.health import Health
 from fairbind.kube.objects import ObjectTable
 from fairbind.kube.observer import Observer
 
-GROUP = "fairbind.io"
-VERSION = "v1alpha1"
-TENANTS = "tenants"
-POLICIES = "schedulingpolicies"
-KINDS = (TENANTS, POLICIES)
-
 RELIST_SECONDS = 10.0
 RETRY_SECONDS = 2.0
 REMIND_SECONDS = 60.0
 """A problem that lasts is logged again this often."""
-NOT_FOUND = 404
-FORBIDDEN = 403
 
 _KOPF_FOLDER = str(Path(kopf.__file__).parent) + os.sep
 _log = logging.getLogger(__name__)
@@ -100,13 +93,13 @@ class CustomResources:
 
     async def _list_kind(self, kind: str) -> bool:
         try:
-            found = _decode_list(await self._api.request("GET", f"/apis/{GROUP}/{VERSION}/{kind}"))
+            objects, version = await list_objects(self._api, kind)
         except (ApiError, TransientClusterError, msgspec.MsgspecError) as error:
             self._is_missing[kind] = isinstance(error, ApiError) and error.status in {NOT_FOUND, FORBIDDEN}
             self._report(kind, explain_failure(kind, error))
             return False
         self._is_missing[kind] = False
-        self._tables[kind].replace(found.items or [], found.metadata.resourceVersion or "")
+        self._tables[kind].replace(objects, version)
         if self._health.clear_problem(kind):
             _log.info("%s.%s: listed", kind, GROUP)
         self._reminded_at.pop(kind, None)
@@ -184,33 +177,6 @@ class CustomResources:
             await self._sessions.pop().close()
 
 
-class _ListMetadata(msgspec.Struct):
-    resourceVersion: str | None = None  # noqa: N815 - as the API spells it
-
-
-class _ItemMetadata(msgspec.Struct):
-    name: str
-
-
-class _Item(msgspec.Struct):
-    metadata: _ItemMetadata
-
-
-class _List(msgspec.Struct):
-    metadata: _ListMetadata
-    items: list[dict[str, Any]] | None
-
-
-def _decode_list(answer: bytes) -> _List:
-    """Return a list of objects that at least have names. msgspec.MsgspecError for anything else."""
-    try:
-        found = msgspec.json.decode(answer, type=_List)
-    except UnicodeDecodeError as error:
-        raise msgspec.DecodeError(str(error)) from error
-    msgspec.convert(found.items or [], list[_Item])
-    return found
-
-
 def _make_event_handler(table: ObjectTable) -> Callable[..., Any]:
     async def handle(event: Mapping[str, Any], **_: Any) -> None:
         if event["type"] == "DELETED":
@@ -231,17 +197,6 @@ def _make_settings() -> kopf.OperatorSettings:
     settings.networking.error_backoffs = (1.0, 1.0, 2.0)
     settings.queueing.exit_timeout = 0.5
     return settings
-
-
-def explain_failure(kind: str, error: ApiError | TransientClusterError | msgspec.MsgspecError) -> str:
-    """Return why a kind could not be listed, and what to do about it."""
-    if isinstance(error, msgspec.MsgspecError):
-        return f"the list cannot be read, is a proxy in between? {error}"
-    if isinstance(error, ApiError) and error.status == NOT_FOUND:
-        return "the CRD is not installed; apply crds/ or install the chart"
-    if isinstance(error, ApiError) and error.status == FORBIDDEN:
-        return f"forbidden: {error.message}; the chart's ClusterRole grants get, list and watch on {kind}.{GROUP}"
-    return str(error)
 
 
 def _describe_end(task: asyncio.Task[Any]) -> str:

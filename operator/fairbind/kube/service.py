@@ -20,13 +20,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fairbind.kube.administration import Administration
+from fairbind.kube.administration_log import AdministrationLog
 from fairbind.kube.api import ApiClient
 from fairbind.kube.binder import Binder
 from fairbind.kube.credentials import Credentials
+from fairbind.kube.custom_objects import POLICIES, TENANTS
 from fairbind.kube.elector import Elector
 from fairbind.kube.exact import ExactSolver
 from fairbind.kube.fairshares import FairShares
-from fairbind.kube.handlers import POLICIES, TENANTS, CustomResources
+from fairbind.kube.handlers import CustomResources
 from fairbind.kube.health import Health
 from fairbind.kube.loop import SchedulingLoop
 from fairbind.kube.mirror import Mirror, TenantState
@@ -104,7 +106,7 @@ class Operator:
             operator_namespace=settings.namespace,
             on_rejection=self._note_rejection,
         )
-        self.administration = Administration(self.mirror, self._note_change)
+        self.administration = Administration(self.mirror, self._note_change, AdministrationLog())
         self.reflectors = make_reflectors(api, self.mirror, observer.watch_restarted)
         self.custom_resources = CustomResources(
             api,

@@ -21,9 +21,9 @@ import msgspec
 
 from fairbind.kube.administration import Administration
 from fairbind.kube.api import ApiClient, NotAllowedError
+from fairbind.kube.custom_objects import GROUP, POLICIES, TENANTS, VERSION
 from fairbind.kube.errors import ApiError, TransientClusterError
 from fairbind.kube.fairshares import NOT_SOLVED_YET
-from fairbind.kube.handlers import GROUP, POLICIES, TENANTS, VERSION
 from fairbind.kube.objects import KubeObject
 from fairbind.kube.policies import APPLIED_NAME
 from fairbind.kube.quantity import CPU, MILLI, format_quantity

@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 
 from fairbind.kube.administration import Administration
+from fairbind.kube.administration_log import AdministrationLog
 from fairbind.kube.api import ApiClient
+from fairbind.kube.custom_objects import GROUP, POLICIES, TENANTS, explain_failure, list_objects
 from fairbind.kube.decode import NAMESPACES, NODES, PODS
 from fairbind.kube.errors import ApiError, PermanentClusterError, TransientClusterError
-from fairbind.kube.handlers import GROUP, POLICIES, TENANTS, VERSION, explain_failure
 from fairbind.kube.mirror import Mirror
 from fairbind.kube.reflector import Reflector
 
@@ -33,21 +34,15 @@ def make_reflectors(
 async def survey_cluster(api: ApiClient, scheduler_name: str, operator_namespace: str) -> Mirror:
     """Return a mirror of the cluster as it is now. PermanentClusterError says what could not be listed, and why."""
     mirror = Mirror(scheduler_name, lambda: None, operator_namespace=operator_namespace)
-    administration = Administration(mirror, lambda: None)
+    administration = Administration(mirror, lambda: None, AdministrationLog())
     for kind, table in ((TENANTS, administration.tenants), (POLICIES, administration.policies)):
-        found = await _list(api, kind)
-        table.replace(found.get("items") or [], (found.get("metadata") or {}).get("resourceVersion") or "")
+        try:
+            table.replace(*await list_objects(api, kind))
+        except (ApiError, TransientClusterError, msgspec.MsgspecError) as error:
+            raise PermanentClusterError(f"{kind}.{GROUP}: {explain_failure(kind, error)}") from error
     for name, reflector in make_reflectors(api, mirror, lambda *_: None).items():
         try:
             await reflector.list_once()
         except (ApiError, TransientClusterError, msgspec.MsgspecError) as error:
             raise PermanentClusterError(f"{name} cannot be listed: {error}") from error
     return mirror
-
-
-async def _list(api: ApiClient, kind: str) -> dict[str, Any]:
-    try:
-        answer = await api.request("GET", f"/apis/{GROUP}/{VERSION}/{kind}")
-        return msgspec.json.decode(answer, type=dict[str, Any])
-    except (ApiError, TransientClusterError, msgspec.MsgspecError) as error:
-        raise PermanentClusterError(f"{kind}.{GROUP}: {explain_failure(kind, error)}") from error

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from fairbind.kube.administration import Administration
+from fairbind.kube.administration_log import AdministrationLog
 from fairbind.kube.tenants import TenantSpec
 from fairbind.model import PolicySettings
 
@@ -15,7 +16,7 @@ class FakeWorld:
         self.tenants: list[TenantSpec] = []
         self.applied: list[PolicySettings | None] = [None]
         self.changes = 0
-        self.administration = Administration(self, self._note)
+        self.administration = Administration(self, self._note, AdministrationLog())
 
     def _note(self) -> None:
         self.changes += 1

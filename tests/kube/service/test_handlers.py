@@ -16,8 +16,9 @@ from cryptography.x509.oid import NameOID
 
 from fairbind.kube import handlers
 from fairbind.kube.credentials import Credentials
+from fairbind.kube.custom_objects import POLICIES, TENANTS
 from fairbind.kube.errors import TransientClusterError
-from fairbind.kube.handlers import POLICIES, TENANTS, CustomResources, _cancel_and_wait
+from fairbind.kube.handlers import CustomResources, _cancel_and_wait
 from fairbind.kube.health import Health
 from fairbind.kube.objects import ObjectTable
 from fairbind.kube.observer import SilentObserver

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from fairbind.kube.administration import Administration
+from fairbind.kube.administration_log import AdministrationLog
 from fairbind.kube.api import NotAllowedError
 from fairbind.kube.errors import ApiError, TransientClusterError
 from fairbind.kube.status import (
@@ -86,7 +87,7 @@ def merge(old: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
 class Bench:
     def __init__(self) -> None:
         self.server = FakeServer()
-        self.administration = Administration(FakeWorld(), lambda: None)
+        self.administration = Administration(FakeWorld(), lambda: None, AdministrationLog())
         self.now = 100.0
         self.leads = True
         self.bindings = 0
