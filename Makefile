@@ -3,8 +3,8 @@
 
 .DEFAULT_GOAL := help
 VENV := .venv/bin
-LOCAL := PYTHONPATH=deploy/local $(VENV)/python -m localplane
-KIND := PYTHONPATH=deploy/local:deploy/kind $(VENV)/python -m kindcluster
+LOCAL := PYTHONPATH=deploy/tools/local $(VENV)/python -m localplane
+KIND := PYTHONPATH=deploy/tools/local:deploy/tools/kind $(VENV)/python -m kindcluster
 NODES ?= 60
 export KEEP POLICY DURATION CLUSTER
 
@@ -25,7 +25,7 @@ help: ## list the targets
 
 .PHONY: install
 install: ## install the pinned dependencies and fairbind itself into .venv
-	@$(FIND_PYTHON); exec "$$python" deploy/bootstrap.py
+	@$(FIND_PYTHON); exec "$$python" deploy/tools/bootstrap.py
 
 .PHONY: tools
 tools: install ## build the control plane's programs into the cache (about 14 minutes the first time)
@@ -33,11 +33,11 @@ tools: install ## build the control plane's programs into the cache (about 14 mi
 
 .PHONY: demo
 demo: install ## watch fairbind share a cluster for a minute (CLUSTER=kind: real kubelets; KEEP=1 keeps it; POLICY=name, DURATION=seconds, NODES=number)
-	@NODES="$(NODES)" exec $(VENV)/python deploy/demo/main.py
+	@NODES="$(NODES)" exec $(VENV)/python deploy/tools/demo/main.py
 
 .PHONY: test
 test: install ## everything that CI runs: format, lint, types, and all tests on the built wheel
-	@exec $(VENV)/python deploy/gates.py
+	@exec $(VENV)/python deploy/tools/gates.py
 
 .PHONY: unit
 unit: install ## the tests that need no control plane, on the source tree
@@ -53,7 +53,7 @@ e2e-kind: install ## the tests on a kind cluster with real kubelets; needs a Doc
 
 .PHONY: lint
 lint: install ## format, lint and types, without tests
-	@exec $(VENV)/python deploy/gates.py --no-tests
+	@exec $(VENV)/python deploy/tools/gates.py --no-tests
 
 .PHONY: format
 format: install ## format the Python code and fix what can be fixed
@@ -70,8 +70,8 @@ bench-exact: install ## measure the exact mechanisms beside the textbook's linea
 
 .PHONY: docs
 docs: install ## write the generated documents anew
-	$(VENV)/python deploy/chart.py
-	$(VENV)/python deploy/docs.py
+	$(VENV)/python deploy/tools/chart.py
+	$(VENV)/python deploy/tools/docs.py
 
 .PHONY: local-up
 local-up: install ## start a control plane that stays (NODES=number of fake nodes)
@@ -95,7 +95,7 @@ image: install ## build the operator's image, fairbind:VERSION (IMAGE=name:tag f
 
 .PHONY: sbom
 sbom: install ## write what the image consists of as CycloneDX to dist (IMAGE=name:tag adds its Debian packages)
-	@exec $(VENV)/python deploy/sbom.py $(if $(IMAGE),--image "$(IMAGE)")
+	@exec $(VENV)/python deploy/tools/sbom.py $(if $(IMAGE),--image "$(IMAGE)")
 
 .PHONY: kind-up
 kind-up: install ## make a kind cluster that stays, with fairbind's image in its nodes; needs a Docker engine

@@ -16,7 +16,7 @@ import pytest
 
 from kindcluster import engine
 
-PROGRAM = Path(__file__).resolve().parents[2] / "deploy" / "demo" / "main.py"
+PROGRAM = Path(__file__).resolve().parents[2] / "deploy" / "tools" / "demo" / "main.py"
 LIMIT_SECONDS = 600.0
 """For a whole run on a busy machine."""
 END_SECONDS = 30

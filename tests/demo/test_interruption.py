@@ -13,12 +13,12 @@ import pytest
 
 from e2e.waiting import wait_for
 
-DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+TOOLS = Path(__file__).resolve().parents[2] / "deploy" / "tools"
 LIMIT_SECONDS = 120
 
 SLEEPER = """
 import contextlib, sys, time
-sys.path[:0] = [{deploy!r}, {local!r}]
+sys.path[:0] = [{tools!r}, {local!r}]
 from demo import interruption
 interruption.install()
 try:
@@ -38,7 +38,7 @@ except interruption.Interrupted as reason:
 KEEPER = """
 import os, sys, time
 from pathlib import Path
-sys.path[:0] = [{deploy!r}, {local!r}]
+sys.path[:0] = [{tools!r}, {local!r}]
 from demo import interruption, keeping
 
 def work(leash):
@@ -62,7 +62,7 @@ except interruption.Interrupted:  # as the demo does: the child may be there bef
 
 
 def start(source: str, **values: object) -> subprocess.Popen[str]:
-    filled = source.format(deploy=str(DEPLOY), local=str(DEPLOY / "local"), **values)
+    filled = source.format(tools=str(TOOLS), local=str(TOOLS / "local"), **values)
     return subprocess.Popen([sys.executable, "-c", filled], stdout=subprocess.PIPE, text=True)
 
 

@@ -88,7 +88,7 @@ def test_everything_that_is_copied_is_there_and_sent() -> None:
     [
         ".git/config",
         ".venv/bin/python",
-        "deploy/gates.py",
+        "deploy/tools/gates.py",
         "tests/e2e/test_crds.py",
         "operator/fairbind/__pycache__/a.pyc",
     ],

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-PATHS = ("deploy/local", "deploy/kind", "deploy", "tests")
+PATHS = ("deploy/tools/local", "deploy/tools/kind", "deploy/tools", "tests")
 
 
 def make_request(fixture: str = "kind_cluster") -> pytest.FixtureRequest:

@@ -57,7 +57,7 @@ def test_the_ideas_take_five_sentences() -> None:
 
 def test_the_pages_show_what_comes_out() -> None:
     for path, text in pages.compute_pages(ROOT).items():
-        assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python deploy/docs.py"
+        assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python deploy/tools/docs.py"
 
 
 def test_the_pictures_show_what_comes_out() -> None:

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_the_committed_references_are_what_the_code_says() -> None:
     for path, text in docs.compute_outputs(ROOT).items():
-        assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python deploy/docs.py"
+        assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python deploy/tools/docs.py"
 
 
 def test_every_metric_and_every_label_value_is_explained() -> None:

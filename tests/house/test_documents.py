@@ -57,6 +57,31 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
     assert compute_anchors(read(page)) == {"a-b-c"}
 
 
+def find_missing_paths(text: str) -> set[str]:
+    """Return the paths below deploy that a text names, in one piece or joined of parts, and that are not there."""
+    joined = re.sub(r"""(["']) / \1""", "/", text)
+    named = re.findall(r"(?<![\w/.-])deploy/[\w./-]+", joined)
+    return {path for path in named if not (ROOT / path.rstrip(".")).exists()}
+
+
+def test_missing_paths_are_found() -> None:
+    here = "deploy/"
+    text = f"COPY {here}Dockerfile x\nSee `{here}gone.py`, {here}alerts. PYTHONPATH={here}old:{here}tools ../{here}a"
+
+    assert find_missing_paths(text) == {f"{here}gone.py", f"{here}old"}
+    assert find_missing_paths(f"ROOT / 'deploy' / '{'lost'}' / name") == {f"{here}lost"}
+
+
+def test_whoever_names_a_path_below_deploy_finds_it() -> None:
+    """Comments, recipes and messages, which nothing else reads, follow when a file moves."""
+    files = [path for path in find_files("*") if b"deploy" in path.read_bytes()]
+
+    assert len(files) > 20
+    assert {
+        (name_of(path), lost) for path in files for lost in find_missing_paths(path.read_text(errors="replace"))
+    } == set()
+
+
 def find_targets(text: str) -> set[str]:
     """Return the targets that the code in a page calls make with."""
     blocks = [match[0] for match in FENCE.finditer(text)]

@@ -143,7 +143,7 @@ def test_versions_agree() -> None:
 
 @pytest.mark.parametrize("module", ["kubernetes", "cluster", "kind", "prometheus"])
 def test_programs_are_pinned_by_hash(module: str) -> None:
-    folder = ROOT / "deploy" / "local" / "go" / module
+    folder = ROOT / "deploy" / "tools" / "local" / "go" / module
     text = (folder / "go.mod").read_text(encoding="utf-8")
     replaced = dict(re.findall(r"^\s*(?:replace )?(\S+) => \S+ (v\S+)", text, re.MULTILINE))
     required = re.findall(r"^\s+(\S+) (v\S+)", text, re.MULTILINE)

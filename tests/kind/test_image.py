@@ -178,7 +178,7 @@ def test_the_same_commit_gives_the_same_content(
 
 def test_the_recipe_names_no_builder_and_no_processor() -> None:
     text = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8") + Path(
-        ROOT / "deploy" / "image_tree.py"
+        ROOT / "deploy" / "tools" / "image_tree.py"
     ).read_text(encoding="utf-8")
 
     assert not re.search(r"amd64|x86_64|arm64|aarch64|--mount|--platform", text)

@@ -1,4 +1,4 @@
-"""Pods with real containers: the tiny program of deploy/kind/workload, which sleeps, burns, fails as it is told."""
+"""Pods with real containers: the program of deploy/tools/kind/workload, which sleeps, burns, fails as it is told."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:1] = [str(ROOT / "tests"), str(ROOT / "deploy" / "local")]
+sys.path[:1] = [str(ROOT / "tests"), str(ROOT / "deploy" / "tools" / "local")]
 
 from perf.main import main  # noqa: E402  the path comes first
 

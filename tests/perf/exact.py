@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:1] = [str(ROOT / "tests"), str(ROOT / "deploy" / "local")]
+sys.path[:1] = [str(ROOT / "tests"), str(ROOT / "deploy" / "tools" / "local")]
 
 from perf.exact_problems import TEXTBOOK, Case  # noqa: E402  the path comes first
 from perf.exact_report import RESULTS, render_tables, write_page  # noqa: E402

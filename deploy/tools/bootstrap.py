@@ -19,8 +19,8 @@ import time
 import tomllib
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "deploy" / "local"))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "deploy" / "tools" / "local"))
 
 from localplane import launch  # noqa: E402  found by the line above
 from localplane.failures import explain_failure  # noqa: E402  likewise

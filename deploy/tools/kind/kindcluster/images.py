@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
-WORKLOAD_SOURCE = ROOT / "deploy" / "kind" / "workload"
+WORKLOAD_SOURCE = ROOT / "deploy" / "tools" / "kind" / "workload"
 WORKLOAD_IMAGE = "fairbind-workload:1"
 GO_MINIMUM = (1, 22)
 STAGE_LABEL = "io.fairbind.stage-of"

@@ -9,8 +9,8 @@ import os
 import sys
 from pathlib import Path
 
-DEPLOY = Path(__file__).resolve().parents[1]
-sys.path[:1] = [str(DEPLOY), str(DEPLOY / "local"), str(DEPLOY / "kind")]  # instead of this folder
+TOOLS = Path(__file__).resolve().parents[1]
+sys.path[:1] = [str(TOOLS), str(TOOLS / "local"), str(TOOLS / "kind")]  # instead of this folder
 
 from demo import interruption  # noqa: E402  the path comes first
 

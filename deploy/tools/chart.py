@@ -4,9 +4,9 @@ The sources are crds/, the alert rules, the chart's values.yaml and templates, a
 come the chart's own copies (a chart must hold all that it installs), the table of values in its README, the reference
 of the CRDs and the kustomize base, which is the chart as helm renders it; without a helm that is left alone.
 
-    python deploy/chart.py                 write everything
-    python deploy/chart.py --check         write nothing; exit 1 and name what differs
-    python deploy/chart.py --helm PATH     with this helm instead of the one that `make tools` built, or that of PATH
+    python deploy/tools/chart.py               write everything
+    python deploy/tools/chart.py --check       write nothing; exit 1 and name what differs
+    python deploy/tools/chart.py --helm PATH   with this helm, not the one that `make tools` built or that of PATH
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from crd_reference import compute_reference
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 CRDS = ("schedulingpolicies.yaml", "tenants.yaml")
 RULES = "fairbind.rules.yaml"
 TABLE = re.compile(r"(?<=<!-- begin values -->\n).*?(?=<!-- end values -->)", re.DOTALL)
 HELM_LABELS = ("helm.sh/chart", "app.kubernetes.io/managed-by")
-MADE = "# Made from the chart by deploy/chart.py; change the chart and run it again.\n"
+MADE = "# Made from the chart by deploy/tools/chart.py; change the chart and run it again.\n"
 
 Outputs = dict[Path, str]
 
@@ -145,7 +145,7 @@ def find_differences(outputs: Outputs) -> list[Path]:
 
 def find_helm() -> str | None:
     """Return the helm that was built for the local control plane, else the one of PATH, else None."""
-    sys.path.append(str(ROOT / "deploy" / "local"))
+    sys.path.append(str(ROOT / "deploy" / "tools" / "local"))
     from localplane.failures import ToolError  # noqa: PLC0415 - its folder is on the path only now
     from localplane.tools import ensure_tools  # noqa: PLC0415 - likewise
 
@@ -169,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     differing = find_differences(outputs)
     for path in differing:
         if options.check:
-            print(f"{path.relative_to(options.root)} is out of date: run python deploy/chart.py", file=sys.stderr)
+            print(f"{path.relative_to(options.root)} is out of date: run python deploy/tools/chart.py", file=sys.stderr)
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(outputs[path], encoding="utf-8")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from localplane.client import Json
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 TOOLS = (*DEFAULT, "kubectl")
 START_TIMEOUT_SECONDS = 180.0
 STOP_TIMEOUT_SECONDS = 20.0

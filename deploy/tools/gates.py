@@ -18,8 +18,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "deploy" / "local"))
+ROOT = Path(__file__).resolve().parents[2]
+TOOLS = ROOT / "deploy" / "tools"
+sys.path.insert(0, str(TOOLS / "local"))
 
 from localplane import launch  # noqa: E402  found by the line above
 
@@ -44,7 +45,7 @@ class Gate:
 
 def find_gates() -> list[Gate]:
     """Return the gates before the tests, fastest first; generators say with --check whether their output drifted."""
-    generators = [path for path in (ROOT / "deploy" / "chart.py", ROOT / "deploy" / "docs.py") if path.exists()]
+    generators = (TOOLS / "chart.py", TOOLS / "docs.py")
     return [
         Gate("format", [str(BIN / "ruff"), "format", "--check", "."]),
         Gate("lint", [str(BIN / "ruff"), "check", "."]),
@@ -83,7 +84,7 @@ def main() -> int:
 def is_passing(gate: Gate) -> bool:
     """Run a gate; its output is shown when it fails, or as it comes when it takes long."""
     started = time.monotonic()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "deploy" / "local")} if gate.name == "tools" else None
+    environment = {**os.environ, "PYTHONPATH": str(TOOLS / "local")} if gate.name == "tools" else None
     is_quiet = gate.name != "tools"
     command = [*TIED, str(os.getpid()), *gate.command]
     result = subprocess.run(command, cwd=ROOT, capture_output=is_quiet, text=True, check=False, env=environment)

@@ -1,10 +1,10 @@
 """Write the references that follow from the code, or check that they are what they should be.
 
-    python deploy/docs.py            write docs/reference/metrics.md, docs/reference/cli.md and what is made in
-                                     docs/mechanisms
-    python deploy/docs.py --check    write nothing; exit 1 and name what differs
+    python deploy/tools/docs.py           write docs/reference/metrics.md, docs/reference/cli.md and what is made in
+                                          docs/mechanisms
+    python deploy/tools/docs.py --check   write nothing; exit 1 and name what differs
 
-The references of the custom resources and of the chart's values follow from YAML and are `deploy/chart.py`'s.
+The references of the custom resources and of the chart's values follow from YAML and are `deploy/tools/chart.py`'s.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     from fairbind.web.metrics import MetricSpec
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 HELP_WIDTH = 100
-MADE = "<!-- Made from the code by deploy/docs.py; change the code and run it again. -->"
+MADE = "<!-- Made from the code by deploy/tools/docs.py; change the code and run it again. -->"
 
 PENDING = {
     "queued": "its turn has not come, its last binding failed a moment ago, or this replica does not lead",
@@ -204,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         differing += 1
         name = path.relative_to(options.root)
         if options.check:
-            print(f"{name} is out of date: run python deploy/docs.py", file=sys.stderr)
+            print(f"{name} is out of date: run python deploy/tools/docs.py", file=sys.stderr)
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
@@ -213,7 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.check:
         for mechanism in pictures:
             picture = mechanism_pages.FOLDER / "examples" / f"{mechanism}.svg"
-            print(f"{picture} shows other numbers: run python deploy/docs.py", file=sys.stderr)
+            print(f"{picture} shows other numbers: run python deploy/tools/docs.py", file=sys.stderr)
     elif pictures:
         mechanism_pages.draw_pictures(options.root, pictures)
         print(f"drew the pictures of {', '.join(pictures)}")

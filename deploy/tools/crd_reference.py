@@ -13,7 +13,7 @@ Schema = dict[str, Any]
 INTRODUCTION = """\
 # Custom resources
 
-<!-- Made from crds/ by deploy/chart.py; change the CRDs and run it again. -->
+<!-- Made from crds/ by deploy/tools/chart.py; change the CRDs and run it again. -->
 
 What the API server knows of fairbind, field by field; `kubectl explain tenant.spec` shows the same. A field that is not
 listed here is refused or dropped, never kept. Both kinds belong to the whole cluster, not to a namespace.

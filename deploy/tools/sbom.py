@@ -1,4 +1,6 @@
-"""Write what the operator's image consists of as CycloneDX: ``make sbom``, or ``python deploy/sbom.py --image TAG``.
+"""Write what the operator's image consists of as CycloneDX.
+
+``make sbom``, or ``python deploy/tools/sbom.py --image TAG``.
 
 The Python packages are those of the release's lock that the image's interpreter takes, with the hashes of their files,
 described by cyclonedx-py. With an image, the Debian packages are added that its records name: the C library, OpenSSL
@@ -25,7 +27,7 @@ from fairbind import __version__
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "deploy" / "requirements.txt"
 OUTPUT = ROOT / "dist" / "fairbind.cdx.json"
 RECORDS = "/var/lib/dpkg/status.d"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 LAST_WORDS_LINES = 30
 COMMAND_SECONDS = 600.0
 """How long a program may take unless somebody knows better."""

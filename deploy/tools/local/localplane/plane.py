@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from localplane.client import Json
     from localplane.tools import Tools
 
-CHART = Path(__file__).resolve().parents[3] / "charts" / "fairbind"
+CHART = Path(__file__).resolve().parents[4] / "charts" / "fairbind"
 START_TIMEOUT_SECONDS = 120.0
 STOP_GRACE_SECONDS = {"kube-apiserver": 5.0}  # it would wait a minute for its clients to end their watches
 DEFAULT_STOP_GRACE_SECONDS = 20.0

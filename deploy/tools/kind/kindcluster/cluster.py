@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 CONFIG = ROOT / "kind-config.yaml"
 TOOLS = ("kind", "helm", "kubectl")
-LOCAL_PACKAGES = (ROOT / "deploy" / "kind", ROOT / "deploy" / "local")
+LOCAL_PACKAGES = (ROOT / "deploy" / "tools" / "kind", ROOT / "deploy" / "tools" / "local")
 CREATE_TIMEOUT_SECONDS = 600.0
 NODES_TIMEOUT_SECONDS = 540
 RESTART_TIMEOUT_SECONDS = 540

@@ -29,7 +29,7 @@ from localplane.client import ApiClient
 
 Json = dict[str, Any]
 
-RULES = Path(__file__).resolve().parents[1] / "alerts" / "fairbind.rules.yaml"
+RULES = Path(__file__).resolve().parents[2] / "alerts" / "fairbind.rules.yaml"
 PORT_NAME = "metrics"
 SCRAPE_SECONDS = 5
 """Not more often: on a busy machine a page through the API server can take a second or two."""
