@@ -63,6 +63,11 @@ class Account:
         self.version += 1
         self.held_r = [held + more for held, more in zip(self.held_r, share_demand_r, strict=True)]
 
+    def remove(self, share_demand_r: Sequence[int]) -> None:
+        """Count one task less."""
+        self.version += 1
+        self.held_r = [held - less for held, less in zip(self.held_r, share_demand_r, strict=True)]
+
     def compute_level(self, pool_r: Sequence[int], held_r: Sequence[int] | None = None) -> int:
         """Return the level on this pool as an integer that orders tenants exactly. held_r: if not what it holds now."""
         level = 0

@@ -54,6 +54,20 @@ class Pools:
                     amount_r[r] -= demand
             self._follow(pool)
 
+    def give(self, pool: int, gained_r: Sequence[int]) -> None:
+        """Give back to a residual pool what is left more on one of its servers; other pools stay as they are."""
+        if self.residual:
+            self.version_p[pool] += 1
+            amount_r = self.amount_pr[pool]
+            for r, gained in enumerate(gained_r):
+                if amount_r[r] >= 0:
+                    amount_r[r] += gained
+            self._follow(pool)
+
+    def get_pool(self, server: int) -> int:
+        """Return the pool of a server."""
+        return 0 if self.pool_k is None else int(self.pool_k[server])
+
     def _follow(self, pool: int) -> None:
         """Let inverse and kind follow the amounts."""
         amount_r = self.amount_pr[pool]
