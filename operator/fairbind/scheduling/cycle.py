@@ -19,6 +19,7 @@ from fairbind.scheduling.draft import Draft, expect_undefined_scores
 from fairbind.scheduling.lines import Queue, Turn, compute_arrival, compute_turn
 from fairbind.scheduling.memory import Memory
 from fairbind.scheduling.policies import get_policy
+from fairbind.scheduling.state import CycleState
 from fairbind.scheduling.waits import Refusals, Rivals, explain_waits
 
 FEW_PART = 16
@@ -32,6 +33,7 @@ def run_cycle(
     *,
     limit: int | None = None,
     memory: Memory | None = None,
+    state: CycleState | None = None,
 ) -> CycleReport:
     """Return what to place where, in the order of the decisions, and what waits and why.
 
@@ -41,15 +43,17 @@ def run_cycle(
     nothing depends on it. limit: end after so many decisions; the report then tells only of waits that are certain.
     memory: what the cycle before saw fit nowhere, then what this one sees; it changes no decision. A class that needs
     no new look keeps its wait, whose counts and reason of fairness may be older. None: look at everything.
+    state: what has not changed since the cycle before, whose report is the same without it; None: compute everything.
     Raises InvalidProblemError for an unknown policy, a negative limit and a snapshot whose parts do not go together.
     """
     if limit is not None and limit < 0:
         raise InvalidProblemError(f"limit is {limit}; it must be 0 or more, or None")
     chosen = get_policy(policy.policy)
     rule = compute_turn if chosen.is_fair else compute_arrival
-    check_snapshot(snapshot, () if memory is None else memory.get_known(snapshot, rule))
+    known = () if memory is None else memory.get_known(snapshot, rule)
+    check_snapshot(snapshot, known, () if state is None else state.get_checked(snapshot))
     with expect_undefined_scores():
-        return _Cycle(Draft(snapshot, chosen, seed=policy.seed, memory=memory), memory).run(now, limit)
+        return _Cycle(Draft(snapshot, chosen, seed=policy.seed, memory=memory, state=state), memory).run(now, limit)
 
 
 class _Cycle:
@@ -91,8 +95,16 @@ class _Cycle:
 
     def _compute_shares(self) -> tuple[tuple[str, float], ...]:
         """Return every tenant's weighted dominant share after the placements, by name."""
-        accounts = self.draft.accounts.values()
-        return tuple((account.name, account.compute_share(self.snapshot.total_r)) for account in accounts)
+        total_r = self.snapshot.total_r
+        shares = []
+        for account in self.draft.accounts.values():
+            share = account.share if account.version == 0 else None
+            if share is None:
+                share = account.compute_share(total_r)
+                if account.version == 0:
+                    account.share = share  # the account of a tenant that does not change stays for the next cycle
+            shares.append((account.name, share))
+        return tuple(shares)
 
 
 def merge(ordered: Iterable[Wait], others: Iterable[Wait], *, key: Callable[[Wait], tuple[str, Turn]]) -> list[Wait]:

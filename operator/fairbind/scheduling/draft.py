@@ -41,7 +41,8 @@ from fairbind.scheduling.memory import Memory
 from fairbind.scheduling.policies import Policy
 from fairbind.scheduling.probes import Draws
 from fairbind.scheduling.room import Room
-from fairbind.scheduling.shapes import Arrangement, Shapes
+from fairbind.scheduling.shapes import Arrangement, Layouts, Shapes
+from fairbind.scheduling.state import CycleState
 
 
 def expect_undefined_scores() -> np.errstate:
@@ -69,24 +70,35 @@ class Draft:
     bindings: the placements that were not taken back, in their order.
     """
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, *, seed: int = 0, memory: Memory | None = None) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        *,
+        seed: int = 0,
+        memory: Memory | None = None,
+        state: CycleState | None = None,
+    ) -> None:
         """Begin where the snapshot is, which `check_snapshot` must have passed. seed: of the policy's draws.
 
-        memory: what the cycle before saw fit nowhere.
+        memory: what the cycle before saw fit nowhere. state: what has not changed since; no other draft may use it at
+        the same time.
         """
         self.snapshot = snapshot
         self.policy = policy
         self.rule: TurnRule = compute_turn if policy.is_fair else compute_arrival
-        self.room = Room(snapshot.servers)
+        self.room = Room(snapshot.servers, None if state is None else state.get_left(snapshot.servers))
         self.remembered: Mapping[int, Wait] = {}
         looked_at: Sequence[TaskClass] = snapshot.task_classes
         self._memory = memory
         if memory is not None:
             self.remembered, looked_at = memory.recall(snapshot, self.room, self.rule)
-        self.measure: Measure = policy.build_measure(snapshot)
+        self.measure: Measure = policy.build_measure(snapshot) if state is None else state.get_measure(policy, snapshot)
         draws = Draws(seed) if policy.has_probes else None
-        self._shapes = Shapes(snapshot.servers, self.measure.pools, self.room, policy.build_fit(snapshot), draws)
-        self.accounts = get_accounts(snapshot)
+        servers, pools = snapshot.servers, self.measure.pools
+        layouts = Layouts(servers, pools) if state is None else state.get_layouts(servers, pools)
+        self._shapes = Shapes(layouts, pools, self.room, policy.build_fit(snapshot), draws)
+        self.accounts = get_accounts(snapshot) if state is None else state.get_accounts(snapshot)
         self.queues = self._build_queues(looked_at)
         self.bindings: list[Bind] = []
         self._journal: list[Choice | Undo] = []

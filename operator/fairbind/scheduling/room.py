@@ -17,9 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairbind.model import Claims, ServerTable
+from fairbind.model.servers import IntArray
 
 IndexArray = NDArray[np.intp]
 FloatArray = NDArray[np.float64]
+
+
+def compute_left(free_kr: IntArray) -> FloatArray:
+    """Return what is left on servers, never below zero, shape (R, K), from what is free there, shape (K, R)."""
+    return np.maximum(free_kr.T, 0).astype(np.float64, order="C")
 
 
 class Room:
@@ -32,10 +38,11 @@ class Room:
 
     __slots__ = ("_claimed_before", "_free_kr", "_rows", "claimed", "gains", "left_rk", "log", "log_size")
 
-    def __init__(self, servers: ServerTable) -> None:
+    def __init__(self, servers: ServerTable, left_rk: FloatArray | None = None) -> None:
+        """left_rk: what `compute_left` gives, if somebody knows it; it will be written to."""
         self._free_kr = servers.free_kr
         self._rows: list[list[int] | None] = [None] * len(servers.names)
-        self.left_rk: FloatArray = np.maximum(servers.free_kr.T, 0).astype(np.float64, order="C")
+        self.left_rk: FloatArray = compute_left(servers.free_kr) if left_rk is None else left_rk
         self.claimed: dict[int, frozenset[str]] = dict(servers.claimed)
         self.log: IndexArray = np.empty(256, dtype=np.intp)
         self.log_size = 0

@@ -12,7 +12,7 @@ of all servers that are not eligible, so that nobody has to pick them out; no sl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import inf
 from operator import gt
@@ -29,6 +29,7 @@ from fairbind.scheduling.probes import Draws
 from fairbind.scheduling.room import FloatArray, IndexArray, Room
 
 Slices = list[tuple[int, int]]
+_NOTHING: Mapping[int, Layout] = {}
 
 FEW = 12
 """Up to so many changed servers are scored one by one; beyond that arrays are faster (measured)."""
@@ -45,12 +46,69 @@ class FitRule(Protocol):
         ...
 
 
-class Arrangement:
-    """The servers that a placement allows, in the order of pool, preference, name.
+class Layout:
+    """The servers that a placement allows, in the order of pool, preference, name, whatever they have left.
 
-    servers: indices, shape (n,). position_k: where each server is in it, n where it is not.
-    pools: where it has servers, ascending; starts: the position where each of them starts.
-    is_small: whether most servers are not in it. is_identity: whether it is all servers by name.
+    servers: indices, shape (n,). position_k: where each server is in it, n where it is not. slices: by pool, as (start,
+    stop), the most wanted first; empty ones are left out. pools: where it has servers, ascending; starts: the position
+    where each of them starts. is_small: whether most servers are not in it. is_identity: whether it is all by name.
+    """
+
+    __slots__ = ("is_identity", "is_small", "placement", "pools", "position_k", "servers", "slices", "starts")
+
+    def __init__(self, placement: Placement, table: ServerTable, pools: Pools) -> None:
+        self.placement = placement
+        self.slices: Mapping[int, Slices]
+        servers = np.flatnonzero(placement.eligible_k & table.usable_k)
+        if pools.pool_k is not None or placement.preference_k is not None:
+            servers, self.slices = _arrange(servers, placement, pools)
+        else:
+            self.slices = {0: [(0, len(servers))]} if len(servers) > 0 else {}
+        self.servers: IndexArray = servers
+        self.pools = list(self.slices)
+        self.starts = [slices[0][0] for slices in self.slices.values()]
+        count = len(table.names)
+        self.is_small = len(servers) < SMALL_PART * count
+        self.is_identity = len(servers) == count and bool((servers == np.arange(count)).all())
+        self.position_k: NDArray[np.intp] = np.full(count, len(servers), dtype=np.intp)
+        self.position_k[servers] = np.arange(len(servers))
+
+
+class Layouts:
+    """Layouts by placement, which are made once, also for cycles to come. None: of no cycle yet."""
+
+    __slots__ = ("_before", "_known", "_pools", "_table")
+
+    def __init__(self, table: ServerTable | None, pools: Pools | None, before: Mapping[int, Layout] = _NOTHING) -> None:
+        self._table = table
+        self._pools = pools
+        self._before = before
+        self._known: dict[int, Layout] = {}
+
+    def get(self, placement: Placement) -> Layout:
+        """Return the layout of a placement."""
+        layout = self._known.get(id(placement)) or self._before.get(id(placement))
+        if layout is None:
+            assert self._table is not None and self._pools is not None, "of some cycle"  # noqa: PT018 (no test)
+            layout = Layout(placement, self._table, self._pools)
+        self._known[id(placement)] = layout
+        return layout
+
+    def renew(self, table: ServerTable, pools: Pools) -> Layouts:
+        """Return those for the next cycle, which knows what this one used if servers and pools are the same."""
+        is_same = (
+            self._table is not None
+            and self._pools is not None
+            and len(table.names) == len(self._table.names)
+            and table.usable_k is self._table.usable_k
+            and pools.pool_k is self._pools.pool_k
+        )
+        return Layouts(table, pools, self._known if is_same else _NOTHING)
+
+
+class Arrangement:
+    """A layout during a draft; see there.
+
     most_left_r: the most that one of its servers has left, or more. restricted_k: servers of it that are closed to
     tasks of the placement whatever room there is, shape (K,); None: none ever was.
     """
@@ -70,21 +128,16 @@ class Arrangement:
         "starts",
     )
 
-    def __init__(self, placement: Placement, table: ServerTable, pools: Pools, room: Room) -> None:
-        servers = np.flatnonzero(placement.eligible_k & table.usable_k)
-        if pools.pool_k is not None or placement.preference_k is not None:
-            servers, self._slices = _arrange(servers, placement, pools)
-        else:
-            self._slices = {0: [(0, len(servers))]} if len(servers) > 0 else {}
-        self.servers: IndexArray = servers
-        self.pools = list(self._slices)
-        self.starts = [slices[0][0] for slices in self._slices.values()]
-        count = len(table.names)
-        self.is_small = len(servers) < SMALL_PART * count
-        self.is_identity = len(servers) == count and bool((servers == np.arange(count)).all())
-        self.position_k: NDArray[np.intp] = np.full(count, len(servers), dtype=np.intp)
-        self.position_k[servers] = np.arange(len(servers))
-        self.most_left_r: list[float] = room.left_rk[:, servers].max(axis=1, initial=0.0).tolist()
+    def __init__(self, layout: Layout, pools: Pools, room: Room) -> None:
+        self._slices = layout.slices
+        self.servers = layout.servers
+        self.pools = layout.pools
+        self.starts = layout.starts
+        self.is_small = layout.is_small
+        self.is_identity = layout.is_identity
+        self.position_k = layout.position_k
+        left_rn = room.left_rk if layout.is_identity else room.left_rk[:, layout.servers]
+        self.most_left_r: list[float] = left_rn.max(axis=1, initial=0.0).tolist()
         self.restricted_k: BoolArray | None = None
         self._pools = pools
         self._room = room
@@ -145,11 +198,11 @@ def _arrange(servers: IndexArray, placement: Placement, pools: Pools) -> tuple[I
 class Shapes:
     """All shapes and arrangements of a cycle, made when they are needed first."""
 
-    __slots__ = ("_arrangements", "_draws", "_fit", "_pools", "_room", "_shapes", "_table")
+    __slots__ = ("_arrangements", "_draws", "_fit", "_layouts", "_pools", "_room", "_shapes")
 
-    def __init__(self, table: ServerTable, pools: Pools, room: Room, fit: FitRule, draws: Draws | None) -> None:
+    def __init__(self, layouts: Layouts, pools: Pools, room: Room, fit: FitRule, draws: Draws | None) -> None:
         """Take the working state of a cycle. draws: None when every server with room is looked at."""
-        self._table = table
+        self._layouts = layouts
         self._pools = pools
         self._room = room
         self._fit = fit
@@ -161,7 +214,7 @@ class Shapes:
         """Return the arrangement of a placement."""
         arrangement = self._arrangements.get(id(placement))
         if arrangement is None:
-            arrangement = Arrangement(placement, self._table, self._pools, self._room)
+            arrangement = Arrangement(self._layouts.get(placement), self._pools, self._room)
             self._arrangements[id(placement)] = arrangement
         return arrangement
 
