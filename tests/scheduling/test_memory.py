@@ -19,7 +19,7 @@ from fairbind.model import (
     TaskClass,
     Wait,
 )
-from fairbind.scheduling import Memory, cycle, run_cycle
+from fairbind.scheduling import Memory, cycle, draft, run_cycle
 from fairbind.scheduling.cycle import FEW_PART, merge
 from fairbind.scheduling.lines import Queue, compute_turn
 from scheduling.strategies import POLICY_IDS
@@ -119,7 +119,7 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             looks.append(task_class.tenant)
             super().__init__(task_class, *arguments, **more)
 
-    monkeypatch.setattr(cycle, "Queue", Watched)
+    monkeypatch.setattr(draft, "Queue", Watched)
     return looks
 
 

@@ -26,6 +26,8 @@ def describe(snapshot: Snapshot, accounts: Accounts, servers: Servers) -> Pictur
         "usable_k": table.usable_k.tolist(),
         "classes": [table.class_names[index] for index in table.class_k.tolist()],
         "claimed": {table.names[index]: sorted(keys) for index, keys in table.claimed.items()},
+        "fixed keys": {table.names[index]: sorted(keys) for index, keys in table.fixed_keys.items()},
+        "running": snapshot.running,
         "tenants": [(t.name, t.weight, dict(t.resource_weights), t.allocated_r) for t in snapshot.tenants],
         "task classes": _describe_classes(snapshot),
         "accounts": {
@@ -40,7 +42,7 @@ def describe(snapshot: Snapshot, accounts: Accounts, servers: Servers) -> Pictur
             for account in accounts.by_name.values()
         },
         "books": {
-            name: (book.system, book.held, book.ports, book.pods, book.node is not None)
+            name: (book.system, book.held, book.ports, book.system_ports, book.pods, book.node is not None)
             for name, book in servers.books.items()
         },
     }

@@ -15,6 +15,8 @@ from fairbind.model import MAX_AMOUNT
 DEFAULT_SCHEDULER = "default-scheduler"
 UNREADABLE = "unreadable fields"
 MAX_SHARED_MESSAGES = 4096
+GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+"""The label of the coscheduling plugin and of others that followed it."""
 
 _FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 _REJECTIONS = {
@@ -45,12 +47,13 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
     if fault is not None:
         unsupported = (UNREADABLE, f"a field that makes no sense: {fault}")
     node = spec.node_name or None
+    created = _parse_time(meta.creation_timestamp)
     return PodFacts(
         uid=meta.uid,
         namespace=sys.intern(meta.namespace),
         name=meta.name,
         version=meta.resource_version,
-        created=_parse_time(meta.creation_timestamp),
+        created=created,
         priority=spec.priority or 0,
         scheduler=sys.intern(spec.scheduler_name or DEFAULT_SCHEDULER),
         node=sys.intern(node) if node else None,
@@ -65,6 +68,8 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         labels=() if node else _sort_labels(meta.labels),
         scheduled_message=_find_scheduled_message(status),
         rejection=_find_rejection(status),
+        start=_parse_time(status.start_time) or created,
+        group=_find_group(pod),
     )
 
 
@@ -82,6 +87,13 @@ def _find_scheduled_message(status: wire.PodStatus) -> str | None:
         if condition.type == "PodScheduled":
             return _share(condition.message or "") if condition.status == "False" else None
     return None
+
+
+def _find_group(pod: wire.Pod) -> str | None:
+    stated = pod.spec.scheduling_group
+    name = stated.pod_group_name if stated is not None else None
+    name = name or (pod.metadata.labels or {}).get(GROUP_LABEL)
+    return _share(name) if name else None
 
 
 def _find_rejection(status: wire.PodStatus) -> str | None:

@@ -117,6 +117,8 @@ class PodFacts(Struct, frozen=True, gc=False):
     honoured yet, or None; unsupported_detail names the very thing. labels: kept only while it waits.
     scheduled_message: what its condition PodScheduled=False says, or None.
     rejection: for what its kubelet refused it (resources, ports, node, other); None when it did not.
+    start: when its kubelet took it, seconds since the epoch; `created` before that. group: the name of the pod group in
+    its namespace that it belongs to; None: to none.
     """
 
     uid: str
@@ -138,6 +140,8 @@ class PodFacts(Struct, frozen=True, gc=False):
     labels: tuple[tuple[str, str], ...]
     scheduled_message: str | None
     rejection: str | None = None
+    start: float = 0.0
+    group: str | None = None
 
 
 class NodeFacts(Struct, frozen=True, gc=False):

@@ -22,7 +22,7 @@ from fairbind.kube.binder import BindResult
 from fairbind.kube.health import Health
 from fairbind.kube.observer import Observer
 from fairbind.model import Bind, CycleReport, PolicySettings, Snapshot, Wait
-from fairbind.scheduling import MANY_CLASSES, Memory, run_cycle
+from fairbind.scheduling import MANY_CLASSES, CycleState, Memory, run_cycle
 
 COALESCE_SECONDS = 0.05
 BEAT_SECONDS = 5.0
@@ -111,6 +111,7 @@ class SchedulingLoop:
         self._has_more = False
         self._last_cycle_seconds = 0.0
         self._memory = Memory()
+        self._state = CycleState()
         self._explain_at = 0.0
         self._explains_later = False
         self._noted: Sequence[Wait] = ()
@@ -161,7 +162,7 @@ class SchedulingLoop:
                 self._announcer.note_waits((), len(snapshot.servers.names))
                 return
             memory = self._choose_memory(snapshot, started)
-            report = run_cycle(snapshot, settings, self._wall_clock(), limit=limit, memory=memory)
+            report = run_cycle(snapshot, settings, self._wall_clock(), limit=limit, memory=memory, state=self._state)
             self._execute(report)
             if report.complete:
                 self._announcer.note_waits(report.waits, len(snapshot.servers.names))

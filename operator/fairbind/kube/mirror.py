@@ -27,6 +27,7 @@ from fairbind.kube.overview import build_overview
 from fairbind.kube.pods import Held, Idle, PodEntry, PodRecord, Position, Waiting, find_tenant, locate
 from fairbind.kube.queues import INELIGIBLE, INSUFFICIENT, QUEUED, QueueKey, TaskQueue
 from fairbind.kube.repulsion import Repulsion
+from fairbind.kube.running import RunningTasks
 from fairbind.kube.servers import Axes, Servers
 from fairbind.kube.tenants import SYSTEM_NAMESPACES, Directory, TenantSpec, TenantState
 from fairbind.model import Placement, PolicySettings, ServerTable, Snapshot, Targets, TaskClass, Wait
@@ -75,6 +76,7 @@ class Mirror:
         self._classes_valid_for: tuple[Axes, int, int] | None = None
         self._noted_waits: Iterable[Wait] | None = None
         self._accounts = Accounts()
+        self._running = RunningTasks()
         self._eligibility = Eligibility()
         self._repulsion = Repulsion(lambda namespace: self._directory.namespaces.get(namespace, {}))
         self._servers = Servers(self._eligibility)
@@ -295,6 +297,11 @@ class Mirror:
             entry.postponed = False
         if self._move(entry):
             self._touch()
+        elif isinstance(entry.position, Held) and self._follow_running(entry.position, facts):
+            self._snapshot = None  # no decision depends on when a pod began to run, so nobody is woken
+
+    def _follow_running(self, position: Held, facts: PodFacts) -> bool:
+        return position.tenant is not None and self._running.follow(position.node, facts)
 
     def _add_entry(self, facts: PodFacts) -> PodEntry:
         entry = self._entries[facts.uid] = PodEntry(facts)
@@ -335,6 +342,7 @@ class Mirror:
                 self._servers.hold(node, facts.uid, demand.real, claims, system=tenant is None)
                 if tenant is not None:
                     self._accounts.hold(tenant, node, (demand, constraints))
+                    self._running.hold(tenant, node, facts)
                     self._accounts.note_pod(tenant, facts.created)
             case Waiting(key, task):
                 queue = self._queues.get(key)
@@ -355,6 +363,7 @@ class Mirror:
                 self._servers.release(node, facts.uid, demand.real, system=tenant is None)
                 if tenant is not None:
                     self._accounts.hold(tenant, node, (demand, constraints), -1)
+                    self._running.release(node, facts.uid)
             case Waiting(key, task):
                 queue = self._queues[key]
                 queue.remove(task)
@@ -434,6 +443,7 @@ class Mirror:
             class_k=class_k,
             class_names=class_names,
             claimed=self._servers.claimed,
+            fixed_keys=self._servers.fixed_keys,
         )
         return Snapshot(
             resources=axes,
@@ -443,6 +453,7 @@ class Mirror:
             tenants=self._accounts.build_tenants(axes, detailed=POLICIES[self._settings.policy].needs_detail),
             task_classes=task_classes,
             targets=self._find_targets(),
+            running=self._running.build(axes),
         )
 
     def _find_targets(self) -> Targets | None:

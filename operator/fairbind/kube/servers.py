@@ -40,20 +40,24 @@ def add_amounts(total: dict[str, int], amounts: Amounts, sign: int = 1) -> None:
 
 @dataclass(slots=True)
 class ServerBook:
-    """One node's book. node: None when only pods told us of it. system, held: base units. ports: claim keys by pod."""
+    """One node's book. node: None when only pods told us of it. system, held: base units. ports: claim keys by pod.
+
+    system_ports: the uids of those of them that are system pods.
+    """
 
     node: NodeFacts | None = None
     system: dict[str, int] = field(default_factory=dict)
     held: dict[str, int] = field(default_factory=dict)
     ports: dict[str, frozenset[str]] = field(default_factory=dict)
+    system_ports: set[str] = field(default_factory=set)
     pods: int = 0
 
 
 class Servers:
     """All books, and the arrays over the nodes that exist, in name order.
 
-    After `settle`: axes, names, capacity_kr, free_kr, usable_k, claimed, total_r. Arrays that were handed out are never
-    written again.
+    After `settle`: axes, names, capacity_kr, free_kr, usable_k, claimed, fixed_keys, total_r. Arrays that were handed
+    out are never written again.
     """
 
     def __init__(self, eligibility: Eligibility) -> None:
@@ -67,6 +71,7 @@ class Servers:
         self.usable_k: BoolArray = np.zeros(0, dtype=np.bool_)
         self.total_r: tuple[int, ...] = (0,) * len(self.axes)
         self.claimed: Mapping[int, frozenset[str]] = {}
+        self.fixed_keys: Mapping[int, frozenset[str]] = {}
         self.capacity_version = 0
         self._offered: Counter[str] = Counter()
         self._selector: tuple[tuple[str, str], ...] = ()
@@ -130,6 +135,8 @@ class Servers:
         add_amounts(book.system if system else book.held, amounts)
         if ports:
             book.ports[uid] = ports
+            if system:
+                book.system_ports.add(uid)
             self._are_ports_changed = True
         self._changed_books.add(name)
 
@@ -139,6 +146,7 @@ class Servers:
         book.pods -= 1
         add_amounts(book.system if system else book.held, amounts, -1)
         self._are_ports_changed |= book.ports.pop(uid, None) is not None
+        book.system_ports.discard(uid)
         self._changed_books.add(name)
         self._drop_if_empty(name)
 
@@ -150,7 +158,7 @@ class Servers:
         elif self._changed_nodes or self._changed_books:
             self._rewrite()
         if self._are_ports_changed or self._is_list_changed or self._is_everything_changed:
-            self.claimed = self._compute_claimed()
+            self.claimed, self.fixed_keys = self._compute_claimed()
         self._changed_nodes.clear()
         self._changed_books.clear()
         self._is_list_changed = self._is_everything_changed = self._are_ports_changed = False
@@ -238,12 +246,15 @@ class Servers:
         low_r = (usable_kr & ((1 << _LOW_BITS) - 1)).sum(axis=0).tolist()
         self.total_r = tuple((high << _LOW_BITS) + low for high, low in zip(high_r, low_r, strict=True))
 
-    def _compute_claimed(self) -> Mapping[int, frozenset[str]]:
-        claimed = {}
+    def _compute_claimed(self) -> tuple[Mapping[int, frozenset[str]], Mapping[int, frozenset[str]]]:
+        """Return the keys that are taken on each node, and those that system pods take there."""
+        claimed, fixed = {}, {}
         for name, book in self.books.items():
             if book.ports and name in self.index:
                 claimed[self.index[name]] = _NO_PORTS.union(*book.ports.values())
-        return claimed
+            if book.system_ports and name in self.index:
+                fixed[self.index[name]] = _NO_PORTS.union(*(book.ports[uid] for uid in sorted(book.system_ports)))
+        return claimed, fixed
 
 
 def is_same_node(one: NodeFacts, other: NodeFacts) -> bool:

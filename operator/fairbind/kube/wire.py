@@ -171,6 +171,12 @@ class ResourceClaim(Wire):
     name: str = ""
 
 
+class SchedulingGroup(Wire):
+    """The group of pods that a pod belongs to."""
+
+    pod_group_name: str | None = None
+
+
 class PodSpec(Wire):
     """What the pod asks for."""
 
@@ -188,7 +194,7 @@ class PodSpec(Wire):
     volumes: list[Volume] | None = None
     topology_spread_constraints: list[SpreadConstraint] | None = None
     resource_claims: list[ResourceClaim] | None = None
-    scheduling_group: Present | None = None
+    scheduling_group: SchedulingGroup | None = None
     workload_ref: Present | None = None
 
 
@@ -214,6 +220,7 @@ class PodStatus(Wire):
 
     phase: str | None = None
     reason: str | None = None
+    start_time: str | None = None
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None

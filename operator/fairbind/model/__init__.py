@@ -13,7 +13,7 @@ from fairbind.model.servers import MAX_AMOUNT, ServerTable
 from fairbind.model.shares import TOLERANCE, compute_dominant_share, compute_share_key, compute_weighted_share
 from fairbind.model.snapshot import Snapshot
 from fairbind.model.targets import Targets
-from fairbind.model.tasks import NO_CLAIMS, Claims, Placement, Task, TaskClass
+from fairbind.model.tasks import NO_CLAIMS, Claims, Placement, RunningTask, Task, TaskClass
 from fairbind.model.tenants import Holding, Tenant
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "InvariantError",
     "Placement",
     "PolicySettings",
+    "RunningTask",
     "ServerTable",
     "Snapshot",
     "SolverError",

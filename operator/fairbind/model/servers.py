@@ -29,6 +29,7 @@ class ServerTable:
     class_k: index of each server's class in `class_names`, shape (K,).
     class_names: one name for each server class; ascending.
     claimed: for a server's index the exclusive keys (see `Claims`) that are taken there; absent means none.
+    fixed_keys: those of them that are taken by something that is not among the snapshot's running tasks.
     """
 
     names: tuple[str, ...]
@@ -38,6 +39,7 @@ class ServerTable:
     class_k: NDArray[np.int32]
     class_names: tuple[str, ...]
     claimed: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    fixed_keys: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for array in (self.capacity_kr, self.free_kr, self.usable_k, self.class_k):

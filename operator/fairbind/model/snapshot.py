@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from fairbind.model.servers import ServerTable
 from fairbind.model.targets import Targets
-from fairbind.model.tasks import TaskClass
+from fairbind.model.tasks import RunningTask, TaskClass
 from fairbind.model.tenants import Tenant
 
 
@@ -19,6 +20,8 @@ class Snapshot:
     total_r: C, the sum of capacities over usable servers, length R, Python integers.
     servers: all servers. tenants: sorted by name. task_classes: in any order; a class's tenant is in `tenants`.
     targets: what the exact mechanism would give, for policies that follow targets; None before the first answer.
+    running: what tenants hold, task by task, by the server's name, each server's in the order of their uids. Servers
+    that are not in the table may be in it.
     """
 
     resources: tuple[str, ...]
@@ -28,3 +31,4 @@ class Snapshot:
     tenants: tuple[Tenant, ...]
     task_classes: tuple[TaskClass, ...]
     targets: Targets | None = None
+    running: Mapping[str, tuple[RunningTask, ...]] = field(default_factory=dict)

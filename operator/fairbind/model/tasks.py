@@ -1,4 +1,4 @@
-"""Tasks that wait for a place, grouped in classes whose members are interchangeable but for their turn."""
+"""Tasks: those that wait for a place, grouped in classes of equal tasks, and those that have one."""
 
 from __future__ import annotations
 
@@ -73,3 +73,23 @@ class TaskClass:
     placement: Placement
     tasks: tuple[Task, ...]
     blocked: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTask:
+    """One task that a tenant holds on a server, whoever placed it.
+
+    tenant, server: names. start: when it began to run, seconds since the epoch; of a task that is decided and does not
+    run yet, when it was made. group: what it belongs to and must not be taken apart from ("namespace/name"); None: to
+    nothing. demand_r, share_demand_r: as in `TaskClass`, length R, base units. keys: the exclusive keys that it takes.
+    """
+
+    uid: str
+    tenant: str
+    server: str
+    priority: int
+    start: float
+    group: str | None
+    demand_r: tuple[int, ...]
+    share_demand_r: tuple[int, ...]
+    keys: frozenset[str] = frozenset()

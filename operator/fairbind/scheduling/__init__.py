@@ -11,10 +11,12 @@ from fairbind.scheduling.cycle import run_cycle
 from fairbind.scheduling.levels import compute_virtual_dominant_shares
 from fairbind.scheduling.memory import MANY_CLASSES, Memory
 from fairbind.scheduling.policies import POLICIES, Policy
+from fairbind.scheduling.state import CycleState
 
 __all__ = [
     "MANY_CLASSES",
     "POLICIES",
+    "CycleState",
     "Memory",
     "Policy",
     "compute_server_classes",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections import Counter
+from collections.abc import Container, Sequence
 from math import isfinite
 
 from fairbind.model import MAX_AMOUNT, InvalidProblemError, Snapshot, Targets, TaskClass, Tenant
 
 
-def check_snapshot(snapshot: Snapshot, checked: Container[int] = ()) -> None:
+def check_snapshot(snapshot: Snapshot, checked: Container[int] = (), checked_tenants: Container[int] = ()) -> None:
     """Raise InvalidProblemError, naming field and value, when the parts of the snapshot do not belong together.
 
     checked: identities of task classes that went with just these tenants, servers and resources before.
+    checked_tenants: identities of tenants that went with just these resources before.
     """
     axes, count = len(snapshot.resources), len(snapshot.servers.names)
     if len(snapshot.counts_r) != axes or len(snapshot.total_r) != axes:
@@ -22,12 +24,7 @@ def check_snapshot(snapshot: Snapshot, checked: Container[int] = ()) -> None:
         raise InvalidProblemError(f"free_kr and capacity_kr must have the shape {(count, axes)}")
     if max(snapshot.servers.free_kr.max(initial=0), snapshot.servers.capacity_kr.max(initial=0)) > MAX_AMOUNT:
         raise InvalidProblemError(f"free_kr and capacity_kr must not exceed {MAX_AMOUNT}")
-    known: set[str] = set()
-    for tenant in snapshot.tenants:
-        if tenant.name in known:
-            raise InvalidProblemError(f"tenants: {tenant.name!r} is there twice")
-        known.add(tenant.name)
-        check_tenant(tenant, axes)
+    known = check_tenants(snapshot.tenants, axes, checked_tenants)
     for task_class in snapshot.task_classes:
         if id(task_class) in checked:
             continue
@@ -36,6 +33,18 @@ def check_snapshot(snapshot: Snapshot, checked: Container[int] = ()) -> None:
         check_task_class(task_class, axes, count)
     if snapshot.targets is not None:
         check_targets(snapshot.targets)
+
+
+def check_tenants(tenants: Sequence[Tenant], axes: int, checked: Container[int]) -> set[str]:
+    """Return the tenants' names; raise InvalidProblemError when one is there twice or its vectors do not fit."""
+    known = {tenant.name for tenant in tenants}
+    if len(known) < len(tenants):
+        ((name, _),) = Counter(tenant.name for tenant in tenants).most_common(1)
+        raise InvalidProblemError(f"tenants: {name!r} is there twice")
+    for tenant in tenants:
+        if id(tenant) not in checked:
+            check_tenant(tenant, axes)
+    return known
 
 
 def check_tenant(tenant: Tenant, axes: int) -> None:

@@ -4,9 +4,9 @@ The candidates are pairs of a line (a tenant; or everybody in one line, for `fif
 class of servers). The one with the least level comes next; ties go by the names of tenant and class. A tenant that
 holds nothing is at level 0 on all pools; where shares are compared, it begins where its task takes the least part.
 
-Each line lies in a heap with its least level. Within a cycle levels only grow and pools only close, so a stored level
-is a lower bound, and exact while neither the line's account nor its pool has changed: a line is looked at again only
-when it comes to the top.
+Each line lies in a heap with its least level. While tasks are only placed levels only grow and pools only close, so a
+stored level is a lower bound, and exact while neither the line's account nor its pool has changed: a line is looked at
+again only when it comes to the top. When a task is taken back the filling must `reopen`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,12 @@ class Filling:
         self._lines = lines
         self._versions = measure.pools.version_p
         self._heap = [(0, n, 0, NEVER) for n in range(len(lines))]
+
+    def reopen(self) -> None:
+        """Forget all levels and all that fitted nowhere: room has come back, or tasks went."""
+        self._heap = [(0, n, 0, NEVER) for n in range(len(self._lines))]
+        for line in self._lines:
+            line.reopen()
 
     def find_choice(self) -> Choice | None:
         """Return the next placement, or None when no waiting task fits anywhere."""

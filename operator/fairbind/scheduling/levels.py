@@ -44,7 +44,7 @@ class Account:
 
     held_r: a_i, base units, Python integers. weight_r: weight of the tenant and of the resource in it; None where r
     does not count. version: grows with every change of held_r. terms: for each counting r its index and the weight's
-    denominator and numerator.
+    denominator and numerator. share: the share of the cluster's totals at version 0, for people, once it was computed.
     """
 
     name: str
@@ -52,6 +52,7 @@ class Account:
     weight_r: tuple[Fraction | None, ...]
     version: int = 0
     terms: tuple[tuple[int, int, int], ...] = field(init=False)
+    share: float | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.terms = tuple(
@@ -62,6 +63,11 @@ class Account:
         """Count one more task."""
         self.version += 1
         self.held_r = [held + more for held, more in zip(self.held_r, share_demand_r, strict=True)]
+
+    def remove(self, share_demand_r: Sequence[int]) -> None:
+        """Count one task less."""
+        self.version += 1
+        self.held_r = [held - less for held, less in zip(self.held_r, share_demand_r, strict=True)]
 
     def compute_level(self, pool_r: Sequence[int], held_r: Sequence[int] | None = None) -> int:
         """Return the level on this pool as an integer that orders tenants exactly. held_r: if not what it holds now."""
@@ -88,8 +94,9 @@ class Account:
 
 def compute_account(tenant: Tenant, snapshot: Snapshot) -> Account:
     """Return the tenant's account at the beginning of a cycle."""
+    weight, own = tenant.weight, tenant.resource_weights
     weight_r = tuple(
-        tenant.weight * tenant.resource_weights.get(resource, 1) if counts and total > 0 else None
+        (weight * own[resource] if resource in own else weight) if counts and total > 0 else None
         for resource, counts, total in zip(snapshot.resources, snapshot.counts_r, snapshot.total_r, strict=True)
     )
     return Account(tenant.name, list(tenant.allocated_r) or [0] * len(snapshot.resources), weight_r)

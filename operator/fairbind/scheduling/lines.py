@@ -1,7 +1,8 @@
 """Who waits: the tasks of a class in a queue, and the classes of a tenant (or of everybody, for `fifo`) in a line.
 
-A line knows the pools in which something of it may still fit. Within a cycle room only shrinks, so a pool in which
-nothing fitted is closed for the rest of the cycle, and so is a class that did not fit into a pool.
+A line knows the pools in which something of it may still fit. While tasks are only placed room only shrinks, so a pool
+in which nothing fitted is closed, and so is a class that did not fit into a pool. Whoever gives room back or lets
+servers be used again calls `reopen`.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Queue:
     @property
     def fits_nowhere(self) -> bool:
         """Whether it has been seen that no task of the class fits."""
-        return self._shape is not None and not self._shape.open_p.any()
+        return self._shape is not None and not self._shape.get_open().any()
 
     @property
     def reach(self) -> Sequence[int]:
@@ -77,7 +78,7 @@ class Queue:
         """Return for each pool whether a task of the class may fit there; False is certain."""
         if self._shape is None:
             self._shape = self._shapes.get_shape(self.task_class)
-        return self._shape.open_p
+        return self._shape.get_open()
 
     def find_server(self, pool: int) -> int | None:
         """Return the best server of the pool for the next task, or None."""
@@ -91,6 +92,11 @@ class Queue:
         self._next += 1
         self.turn = self._rule(self._tasks[self._next]) if self._next < len(self._tasks) else None
         return task
+
+    def push_back(self) -> None:
+        """Put the task back that was taken out last."""
+        self._next -= 1
+        self.turn = self._rule(self._tasks[self._next])
 
 
 class Choice(NamedTuple):
@@ -118,6 +124,12 @@ class Line:
         self._levels: list[tuple[int, int, int]] = []
         self._reaching: dict[int, list[int]] | None = None
         self._heads: dict[int, list[tuple[Turn, int]]] = {}
+
+    def reopen(self) -> None:
+        """Forget what fitted nowhere, and how far the line is: room has come back, or tasks of the line went."""
+        self.open_pools = np.arange(len(self._measure.pools.amount_pr))
+        self._levels.clear()
+        self._heads.clear()
 
     def find_pool(self) -> tuple[int, int] | None:
         """Return the line's least level on an open pool and that pool, the first of equals; None without open pools."""

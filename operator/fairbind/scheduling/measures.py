@@ -5,23 +5,28 @@
 * `TaskShares`: the weighted sum over the tasks of 1 / (how many of that task the whole cluster could run) (TSF).
 * `TargetRatios`: what the tenant holds, in parts of its target (`fairbind.model.Targets`).
 
-Within a cycle a level never falls: tasks only come, and pools only lose. The filling relies on it.
+While tasks only come, a level never falls, and the filling relies on it. Whoever takes a task back (`remove`, `evict`)
+must have the filling begin with all levels anew.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import lcm
 from typing import ClassVar, Protocol
 
-from fairbind.model import Snapshot, TaskClass, Tenant
+from fairbind.model import RunningTask, Snapshot, TaskClass, Tenant
 from fairbind.model.decisions import WEIGHTED_SHARE
 from fairbind.model.shares import KEY_BITS
 from fairbind.scheduling.levels import FEW, Account, compute_account, find_least_level
 from fairbind.scheduling.pools import Pools, compute_class_pools, compute_cluster_pool
 from fairbind.scheduling.room import IndexArray
+
+Undo = Callable[[], None]
+"""Takes one change back; every change since must have been taken back."""
 
 GUARD_BITS = 64
 """Sums of rounded terms carry so many digits more and are rounded at last, so that equal sums are equal."""
@@ -56,6 +61,17 @@ class Measure(Protocol):
         """Count one more task of a class, placed in a pool."""
         ...
 
+    def remove(self, account: Account, task_class: TaskClass, pool: int) -> None:
+        """Take back what `add` counted."""
+        ...
+
+    def evict(self, account: Account, running: RunningTask, pool: int | None, gained_r: Sequence[int]) -> Undo:
+        """Count one running task less, and return what takes that back.
+
+        pool: of its server; None when that is not in the table. gained_r: by how much more is left on usable servers.
+        """
+        ...
+
 
 class DominantShares:
     """The weighted dominant share on a pool: DRF, DRFH, PS-DSF, rPS-DSF."""
@@ -84,6 +100,24 @@ class DominantShares:
         account.add(task_class.share_demand_r)
         self.pools.take(pool, task_class.demand_r)
 
+    def remove(self, account: Account, task_class: TaskClass, pool: int) -> None:
+        """Take back what `add` counted."""
+        account.remove(task_class.share_demand_r)
+        self.pools.give(pool, task_class.demand_r)
+
+    def evict(self, account: Account, running: RunningTask, pool: int | None, gained_r: Sequence[int]) -> Undo:
+        """Count one running task less, and return what takes that back."""
+        account.remove(running.share_demand_r)
+        if pool is not None:
+            self.pools.give(pool, gained_r)
+
+        def undo() -> None:
+            account.add(running.share_demand_r)
+            if pool is not None:
+                self.pools.give(pool, [-gained for gained in gained_r])
+
+        return undo
+
 
 class _ClusterMeasure(ABC):
     """What the measures of the whole cluster have in common."""
@@ -102,6 +136,25 @@ class _ClusterMeasure(ABC):
         """Return the level, and the only pool."""
         pool = int(among[0])
         return self.compute_level(account, pool), pool
+
+    def add(self, account: Account, task_class: TaskClass, pool: int) -> None:  # noqa: ARG002 (there is one pool)
+        """Count one more task."""
+        account.add(task_class.share_demand_r)
+
+    def remove(self, account: Account, task_class: TaskClass, pool: int) -> None:  # noqa: ARG002 (there is one pool)
+        """Take back what `add` counted."""
+        account.remove(task_class.share_demand_r)
+
+    def evict(
+        self,
+        account: Account,
+        running: RunningTask,
+        pool: int | None,  # noqa: ARG002 (there is one pool)
+        gained_r: Sequence[int],  # noqa: ARG002 (which does not change)
+    ) -> Undo:
+        """Count one running task less, and return what takes that back."""
+        account.remove(running.share_demand_r)
+        return lambda: account.add(running.share_demand_r)
 
 
 class SumsOfShares(_ClusterMeasure):
@@ -123,10 +176,6 @@ class SumsOfShares(_ClusterMeasure):
         """Return the level for people."""
         terms, divisor = self._get_terms(account)
         return sum(account.held_r[r] * factor for r, factor in terms) / divisor
-
-    def add(self, account: Account, task_class: TaskClass, pool: int) -> None:  # noqa: ARG002 (there is one pool)
-        """Count one more task."""
-        account.add(task_class.share_demand_r)
 
     def _get_terms(self, account: Account) -> tuple[list[tuple[int, int]], int]:
         """Return for each counting r the factor of what is held, and the divisor of the sum, all whole numbers."""
@@ -156,8 +205,10 @@ class TaskShares(_ClusterMeasure):
         self._total_r = snapshot.total_r
         self._class_pr = compute_class_pools(snapshot).amount_pr
         self._keys: dict[tuple[int, ...], int] = {}
+        self._tenants = {tenant.name: tenant for tenant in snapshot.tenants}
         self._weights = {tenant.name: tenant.weight for tenant in snapshot.tenants}
         self._sums = {tenant.name: self._compute_sum(tenant) for tenant in snapshot.tenants}
+        self._told: dict[str, _Told] = {}
 
     def compute_level(self, account: Account, pool: int) -> int:  # noqa: ARG002 (there is one pool)
         """Return the level of a tenant."""
@@ -169,20 +220,48 @@ class TaskShares(_ClusterMeasure):
         """Return the level for people."""
         return self.compute_level(account, pool) / (1 << KEY_BITS)
 
-    def add(self, account: Account, task_class: TaskClass, pool: int) -> None:  # noqa: ARG002 (there is one pool)
+    def add(self, account: Account, task_class: TaskClass, pool: int) -> None:
         """Count one more task."""
-        account.add(task_class.share_demand_r)
+        super().add(account, task_class, pool)
         self._sums[account.name] += self._get_key(task_class.share_demand_r)
+
+    def remove(self, account: Account, task_class: TaskClass, pool: int) -> None:
+        """Take back what `add` counted."""
+        super().remove(account, task_class, pool)
+        self._sums[account.name] -= self._get_key(task_class.share_demand_r)
+
+    def evict(self, account: Account, running: RunningTask, pool: int | None, gained_r: Sequence[int]) -> Undo:
+        """Count one running task less: one of those told task by task, or a part of the rest."""
+        undo_account = super().evict(account, running, pool, gained_r)
+        told = self._told.get(account.name)
+        if told is None:
+            told = self._told[account.name] = _Told(self._tenants[account.name])
+        rest_r, demand_r = told.rest_r, running.share_demand_r
+        is_told = told.counts[demand_r] > 0
+        if is_told:
+            told.counts[demand_r] -= 1
+            less = self._get_key(demand_r)
+        else:
+            told.rest_r = [rest - demand for rest, demand in zip(rest_r, demand_r, strict=False)]
+            less = self._get_rest_key(rest_r) - self._get_rest_key(told.rest_r)
+        self._sums[account.name] -= less
+
+        def undo() -> None:
+            undo_account()
+            told.counts[demand_r] += is_told
+            told.rest_r = rest_r
+            self._sums[account.name] += less
+
+        return undo
 
     def _compute_sum(self, tenant: Tenant) -> int:
         """Return the sum over what the tenant holds; what is not told task by task counts as one task."""
-        rest_r, total = list(tenant.allocated_r), 0
-        for holding in tenant.holdings:
-            total += holding.count * self._get_key(holding.share_demand_r)
-            rest_r = [
-                rest - holding.count * demand for rest, demand in zip(rest_r, holding.share_demand_r, strict=False)
-            ]
-        return total + (self._get_key(tuple(max(rest, 0) for rest in rest_r)) if any(rest_r) else 0)
+        told = _Told(tenant)
+        total = sum(count * self._get_key(share_demand_r) for share_demand_r, count in told.counts.items())
+        return total + self._get_rest_key(told.rest_r)
+
+    def _get_rest_key(self, rest_r: Sequence[int]) -> int:
+        return self._get_key(tuple(max(rest, 0) for rest in rest_r)) if any(rest_r) else 0
 
     def _get_key(self, share_demand_r: tuple[int, ...]) -> int:
         key = self._keys.get(share_demand_r)
@@ -191,6 +270,21 @@ class TaskShares(_ClusterMeasure):
             key = (share.numerator << KEY_BITS + GUARD_BITS) // share.denominator
             self._keys[share_demand_r] = key
         return key
+
+
+class _Told:
+    """What a tenant holds: counts of its tasks by what they count in shares, and the rest, of which nobody told."""
+
+    __slots__ = ("counts", "rest_r")
+
+    def __init__(self, tenant: Tenant) -> None:
+        self.counts: Counter[tuple[int, ...]] = Counter()
+        self.rest_r = list(tenant.allocated_r)
+        for holding in tenant.holdings:
+            self.counts[holding.share_demand_r] += holding.count
+            self.rest_r = [
+                rest - holding.count * demand for rest, demand in zip(self.rest_r, holding.share_demand_r, strict=False)
+            ]
 
 
 def compute_task_share(

@@ -54,6 +54,20 @@ class Pools:
                     amount_r[r] -= demand
             self._follow(pool)
 
+    def give(self, pool: int, gained_r: Sequence[int]) -> None:
+        """Give back to a residual pool what is left more on one of its servers; other pools stay as they are."""
+        if self.residual:
+            self.version_p[pool] += 1
+            amount_r = self.amount_pr[pool]
+            for r, gained in enumerate(gained_r):
+                if amount_r[r] >= 0:
+                    amount_r[r] += gained
+            self._follow(pool)
+
+    def get_pool(self, server: int) -> int:
+        """Return the pool of a server."""
+        return 0 if self.pool_k is None else int(self.pool_k[server])
+
     def _follow(self, pool: int) -> None:
         """Let inverse and kind follow the amounts."""
         amount_r = self.amount_pr[pool]
@@ -102,13 +116,11 @@ def compute_target_pools(snapshot: Snapshot) -> Pools:
 
 
 def _compute_sums(amount_kr: IntArray, servers: ServerTable, pool_k: NDArray[np.int32], count: int) -> list[list[int]]:
-    """Sum over each pool's usable servers, exactly: high and low digits apart, so that no int64 overflows."""
-    shape = (count, amount_kr.shape[1])
-    high_pr, low_pr = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-    usable_pool_k, usable_kr = pool_k[servers.usable_k], amount_kr[servers.usable_k]
-    np.add.at(high_pr, usable_pool_k, usable_kr >> _LOW_BITS)
-    np.add.at(low_pr, usable_pool_k, usable_kr & ((1 << _LOW_BITS) - 1))
-    return [
-        [(high << _LOW_BITS) + low for high, low in zip(high_r, low_r, strict=True)]
-        for high_r, low_r in zip(high_pr.tolist(), low_pr.tolist(), strict=True)
-    ]
+    """Sum over each pool's usable servers, exactly: high and low digits apart, so that float64 holds either sum."""
+    usable_pool_k, usable_rk = pool_k[servers.usable_k], amount_kr[servers.usable_k].T
+    sums_rp = []
+    for amount_k in usable_rk:
+        high_p = np.bincount(usable_pool_k, weights=amount_k >> _LOW_BITS, minlength=count).tolist()
+        low_p = np.bincount(usable_pool_k, weights=amount_k & ((1 << _LOW_BITS) - 1), minlength=count).tolist()
+        sums_rp.append([(int(high) << _LOW_BITS) + int(low) for high, low in zip(high_p, low_p, strict=True)])
+    return [list(amount_r) for amount_r in zip(*sums_rp, strict=True)] if sums_rp else [[] for _ in range(count)]

@@ -1,8 +1,8 @@
 """Shapes: what tasks of equal demand and equal constraints share, whoever's they are: where they fit, and how well.
 
 A shape keeps one array of scores, with infinity where a task of it does not fit, and brings it up to date when it is
-asked: only servers on which something was placed since the last time are scored again. Within a cycle room only
-shrinks, so "fits nowhere" is forever and ends all work on the shape.
+asked: only servers that changed since the last time are scored again. A pool in which no task of it fits is closed, and
+that ends all work on the shape there until a server of the pool gains room or becomes eligible again (`Room.gains`).
 
 The positions of that array are the eligible servers in the order of an arrangement: by pool, then by preference (most
 wanted first), then by name. So a question about a pool is a question about a slice, wishes rank before fit, and the
@@ -12,7 +12,7 @@ of all servers that are not eligible, so that nobody has to pick them out; no sl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import inf
 from operator import gt
@@ -29,6 +29,7 @@ from fairbind.scheduling.probes import Draws
 from fairbind.scheduling.room import FloatArray, IndexArray, Room
 
 Slices = list[tuple[int, int]]
+_NOTHING: Mapping[int, Layout] = {}
 
 FEW = 12
 """Up to so many changed servers are scored one by one; beyond that arrays are faster (measured)."""
@@ -45,32 +46,133 @@ class FitRule(Protocol):
         ...
 
 
-class Arrangement:
-    """The servers that a placement allows, in the order of pool, preference, name.
+class Layout:
+    """The servers that a placement allows, in the order of pool, preference, name, whatever they have left.
 
-    servers: indices, shape (n,). position_k: where each server is in it, n where it is not.
-    pools: where it has servers, ascending; starts: the position where each of them starts.
-    is_small: whether most servers are not in it. is_identity: whether it is all servers by name.
-    most_left_r: the most that one of its servers had left at the start.
+    servers: indices, shape (n,). position_k: where each server is in it, n where it is not. slices: by pool, as (start,
+    stop), the most wanted first; empty ones are left out. pools: where it has servers, ascending; starts: the position
+    where each of them starts. is_small: whether most servers are not in it. is_identity: whether it is all by name.
     """
 
-    __slots__ = ("_slices", "is_identity", "is_small", "most_left_r", "pools", "position_k", "servers", "starts")
+    __slots__ = ("is_identity", "is_small", "placement", "pools", "position_k", "servers", "slices", "starts")
 
-    def __init__(self, placement: Placement, table: ServerTable, pools: Pools, room: Room) -> None:
+    def __init__(self, placement: Placement, table: ServerTable, pools: Pools) -> None:
+        self.placement = placement
+        self.slices: Mapping[int, Slices]
         servers = np.flatnonzero(placement.eligible_k & table.usable_k)
         if pools.pool_k is not None or placement.preference_k is not None:
-            servers, self._slices = _arrange(servers, placement, pools)
+            servers, self.slices = _arrange(servers, placement, pools)
         else:
-            self._slices = {0: [(0, len(servers))]} if len(servers) > 0 else {}
+            self.slices = {0: [(0, len(servers))]} if len(servers) > 0 else {}
         self.servers: IndexArray = servers
-        self.pools = list(self._slices)
-        self.starts = [slices[0][0] for slices in self._slices.values()]
+        self.pools = list(self.slices)
+        self.starts = [slices[0][0] for slices in self.slices.values()]
         count = len(table.names)
         self.is_small = len(servers) < SMALL_PART * count
         self.is_identity = len(servers) == count and bool((servers == np.arange(count)).all())
         self.position_k: NDArray[np.intp] = np.full(count, len(servers), dtype=np.intp)
         self.position_k[servers] = np.arange(len(servers))
-        self.most_left_r: list[float] = room.left_rk[:, servers].max(axis=1, initial=0.0).tolist()
+
+
+class Layouts:
+    """Layouts by placement, which are made once, also for cycles to come. None: of no cycle yet."""
+
+    __slots__ = ("_before", "_known", "_pools", "_table")
+
+    def __init__(self, table: ServerTable | None, pools: Pools | None, before: Mapping[int, Layout] = _NOTHING) -> None:
+        self._table = table
+        self._pools = pools
+        self._before = before
+        self._known: dict[int, Layout] = {}
+
+    def get(self, placement: Placement) -> Layout:
+        """Return the layout of a placement."""
+        layout = self._known.get(id(placement)) or self._before.get(id(placement))
+        if layout is None:
+            assert self._table is not None and self._pools is not None, "of some cycle"  # noqa: PT018 (no test)
+            layout = Layout(placement, self._table, self._pools)
+        self._known[id(placement)] = layout
+        return layout
+
+    def renew(self, table: ServerTable, pools: Pools) -> Layouts:
+        """Return those for the next cycle, which knows what this one used if servers and pools are the same."""
+        is_same = (
+            self._table is not None
+            and self._pools is not None
+            and len(table.names) == len(self._table.names)
+            and table.usable_k is self._table.usable_k
+            and pools.pool_k is self._pools.pool_k
+        )
+        return Layouts(table, pools, self._known if is_same else _NOTHING)
+
+
+class Arrangement:
+    """A layout during a draft; see there.
+
+    most_left_r: the most that one of its servers has left, or more. restricted_k: servers of it that are closed to
+    tasks of the placement whatever room there is, shape (K,); None: none ever was.
+    """
+
+    __slots__ = (
+        "_gains_seen",
+        "_pools",
+        "_room",
+        "_slices",
+        "is_identity",
+        "is_small",
+        "most_left_r",
+        "pools",
+        "position_k",
+        "restricted_k",
+        "servers",
+        "starts",
+    )
+
+    def __init__(self, layout: Layout, pools: Pools, room: Room) -> None:
+        self._slices = layout.slices
+        self.servers = layout.servers
+        self.pools = layout.pools
+        self.starts = layout.starts
+        self.is_small = layout.is_small
+        self.is_identity = layout.is_identity
+        self.position_k = layout.position_k
+        left_rn = room.left_rk if layout.is_identity else room.left_rk[:, layout.servers]
+        self.most_left_r: list[float] = left_rn.max(axis=1, initial=0.0).tolist()
+        self.restricted_k: BoolArray | None = None
+        self._pools = pools
+        self._room = room
+        self._gains_seen = len(room.gains)
+
+    def follow_gains(self) -> None:
+        """Let `most_left_r` follow servers that have gained room."""
+        gains = self._room.gains
+        if self._gains_seen != len(gains):
+            gained_rn = self._room.left_rk[:, gains[self._gains_seen :]]
+            self.most_left_r = np.maximum(self.most_left_r, gained_rn.max(axis=1)).tolist()
+            self._gains_seen = len(gains)
+
+    def find_gained_pools(self, since: int) -> set[int]:
+        """Return the pools in which a server of the arrangement has gained room since `Room.gains` was so long."""
+        gained = {server for server in self._room.gains[since:] if self.position_k[server] < len(self.servers)}
+        return {self._pools.get_pool(server) for server in gained}
+
+    def restrict(self, servers: Iterable[int]) -> list[int]:
+        """Close servers to tasks of the placement, and return those of them that were open."""
+        restricted_k = self.restricted_k
+        if restricted_k is None:
+            restricted_k = self.restricted_k = np.zeros(len(self.position_k), dtype=np.bool_)
+        changed = [server for server in dict.fromkeys(servers) if not restricted_k[server]]
+        restricted_k[changed] = True
+        return changed
+
+    def lift(self, servers: Iterable[int]) -> list[int]:
+        """Open servers again that were closed by `restrict`, and return those of them that were closed."""
+        restricted_k = self.restricted_k
+        if restricted_k is None:
+            return []
+        changed = [server for server in dict.fromkeys(servers) if restricted_k[server]]
+        restricted_k[changed] = False
+        return changed
 
     def get_slices(self, pool: int) -> Slices:
         """Return the pool's slices as (start, stop), the most wanted first; empty ones are left out."""
@@ -96,11 +198,11 @@ def _arrange(servers: IndexArray, placement: Placement, pools: Pools) -> tuple[I
 class Shapes:
     """All shapes and arrangements of a cycle, made when they are needed first."""
 
-    __slots__ = ("_arrangements", "_draws", "_fit", "_pools", "_room", "_shapes", "_table")
+    __slots__ = ("_arrangements", "_draws", "_fit", "_layouts", "_pools", "_room", "_shapes")
 
-    def __init__(self, table: ServerTable, pools: Pools, room: Room, fit: FitRule, draws: Draws | None) -> None:
+    def __init__(self, layouts: Layouts, pools: Pools, room: Room, fit: FitRule, draws: Draws | None) -> None:
         """Take the working state of a cycle. draws: None when every server with room is looked at."""
-        self._table = table
+        self._layouts = layouts
         self._pools = pools
         self._room = room
         self._fit = fit
@@ -112,7 +214,7 @@ class Shapes:
         """Return the arrangement of a placement."""
         arrangement = self._arrangements.get(id(placement))
         if arrangement is None:
-            arrangement = Arrangement(placement, self._table, self._pools, self._room)
+            arrangement = Arrangement(self._layouts.get(placement), self._pools, self._room)
             self._arrangements[id(placement)] = arrangement
         return arrangement
 
@@ -127,25 +229,34 @@ class Shapes:
             self._shapes[key] = shape
         return shape
 
+    def lift(self, servers: Sequence[int]) -> list[tuple[Arrangement, list[int]]]:
+        """Open servers to all tasks that are closed by `Arrangement.restrict`, and return which were, and where."""
+        lifted = [(arrangement, arrangement.lift(servers)) for arrangement in self._arrangements.values()]
+        return [(arrangement, changed) for arrangement, changed in lifted if changed]
+
 
 class Shape:
     """Tasks of one demand under one placement: finds the best server for them.
 
-    open_p: whether a task may fit into each pool; False is certain, and stays. Shape (P,).
+    _open_p: whether a task may fit into each pool, shape (P,); False is certain as of `_gains_seen` gains of room.
+    _scores: None until a server has enough of each resource.
     """
 
     __slots__ = (
         "_arrangement",
         "_conflicting",
         "_cursor",
+        "_demand_r",
         "_demand_r1",
         "_demanded",
         "_draws",
+        "_fit",
+        "_gains_seen",
         "_left",
+        "_open_p",
         "_room",
         "_score",
         "_scores",
-        "open_p",
     )
 
     def __init__(
@@ -158,29 +269,56 @@ class Shape:
         draws: Draws | None,
     ) -> None:
         self._arrangement = arrangement
-        self.open_p: BoolArray = np.zeros(pools, dtype=np.bool_)
-        self._scores: FloatArray | None = None
-        if any(map(gt, task_class.demand_r, arrangement.most_left_r)):
-            return  # nobody asks a shape without an open pool for more
-        self._demanded = [(r, demand) for r, demand in enumerate(task_class.demand_r) if demand > 0]
-        self._demand_r1 = np.array(task_class.demand_r, dtype=np.float64)[:, None]
+        self._demand_r = task_class.demand_r
         self._conflicting = task_class.placement.claims.conflicting
-        self._score = fit.build_score(task_class.demand_r)
+        self._fit = fit
         self._draws = draws
         self._room = room
+        self._gains_seen = len(room.gains)
+        self._open_p: BoolArray = np.zeros(pools, dtype=np.bool_)
+        self._scores: FloatArray | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Score all servers, unless none of them has enough: then no pool is open, and nobody asks for more."""
+        arrangement, demand_r = self._arrangement, self._demand_r
+        arrangement.follow_gains()
+        if any(map(gt, demand_r, arrangement.most_left_r)):
+            return
+        self._demanded = [(r, demand) for r, demand in enumerate(demand_r) if demand > 0]
+        self._demand_r1 = np.array(demand_r, dtype=np.float64)[:, None]
+        self._score = self._fit.build_score(demand_r)
         self._left: dict[int, Slices] = {}
-        self._cursor = room.log_size
+        self._cursor = self._room.log_size
         scores = self._score_many(arrangement.servers)
         if arrangement.pools:
-            self.open_p[arrangement.pools] = np.minimum.reduceat(scores, arrangement.starts) < inf
+            self._open_p[arrangement.pools] = np.minimum.reduceat(scores, arrangement.starts) < inf
         self._scores = np.append(scores, inf)
+
+    def get_open(self) -> BoolArray:
+        """Return for each pool whether a task of this shape may fit there; False is certain. Shape (P,)."""
+        if self._gains_seen != len(self._room.gains):
+            self._follow_gains()
+        return self._open_p
+
+    def _follow_gains(self) -> None:
+        """Open the pools again in which a server has gained room since the last time."""
+        since, self._gains_seen = self._gains_seen, len(self._room.gains)
+        if self._scores is None:
+            self._begin()
+            return
+        for pool in self._arrangement.find_gained_pools(since):
+            self._open_p[pool] = True
+            self._left.pop(pool, None)
 
     def find_server(self, pool: int, task: Task) -> int | None:
         """Return the best server of this pool on which a task of this shape fits, or None.
 
         task: whose draw counts, where only two servers are looked at as long as one of them has room.
         """
-        if not self.open_p[pool]:
+        if self._gains_seen != len(self._room.gains):
+            self._follow_gains()
+        if not self._open_p[pool]:
             return None
         slices = self._left.get(pool)
         if slices is None:
@@ -193,7 +331,7 @@ class Shape:
             if scores[best] != inf:
                 return int(self._arrangement.servers[best])
             slices.pop()
-        self.open_p[pool] = False
+        self._open_p[pool] = False
         return None
 
     def _draw_best(self, scores: FloatArray, task: Task, draws: Draws) -> int:
@@ -235,6 +373,8 @@ class Shape:
             return np.full(len(servers), inf)
         scores = self._score.score_many(servers, left_rn)
         np.putmask(scores, lacks, inf)
+        if self._arrangement.restricted_k is not None:
+            np.putmask(scores, self._arrangement.restricted_k[servers], inf)
         if self._conflicting and room.claimed:
             for n, server in enumerate(servers.tolist()):
                 if not self._conflicting.isdisjoint(room.claimed.get(server, ())):
@@ -249,5 +389,8 @@ class Shape:
             if row[r] < demand:
                 return inf
         if self._conflicting and not self._conflicting.isdisjoint(room.claimed.get(server, ())):
+            return inf
+        restricted_k = self._arrangement.restricted_k
+        if restricted_k is not None and restricted_k[server]:
             return inf
         return self._score.score_one(server, row)

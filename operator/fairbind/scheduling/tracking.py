@@ -15,7 +15,7 @@ has its share, only elsewhere than the exact mechanism would have put it, takes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
@@ -23,9 +23,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from fairbind.model import Snapshot, TaskClass, Tenant
+from fairbind.model import RunningTask, Snapshot, TaskClass, Tenant
 from fairbind.model.shares import KEY_BITS
 from fairbind.scheduling.levels import INFINITE_LEVEL, Account
+from fairbind.scheduling.measures import Undo
 from fairbind.scheduling.pools import compute_target_pools
 from fairbind.scheduling.room import FloatArray, IndexArray
 
@@ -87,10 +88,41 @@ class TargetRatios:
     def add(self, account: Account, task_class: TaskClass, pool: int) -> None:
         """Count one more task of a class, placed in a pool."""
         account.add(task_class.share_demand_r)
+        self._shift(account, task_class.share_demand_r, pool, 1)
+
+    def remove(self, account: Account, task_class: TaskClass, pool: int) -> None:
+        """Take back what `add` counted."""
+        account.remove(task_class.share_demand_r)
+        self._shift(account, task_class.share_demand_r, pool, -1)
+
+    def evict(
+        self,
+        account: Account,
+        running: RunningTask,
+        pool: int | None,
+        gained_r: Sequence[int],  # noqa: ARG002 (no pool loses anything)
+    ) -> Undo:
+        """Count one running task less, and return what takes that back."""
+        # What the snapshot does not tell by server is held nowhere in particular, so it goes from nowhere.
+        is_known = running.server in self._tenants[account.name].allocated_by_server
+        at = pool if is_known else None
+        account.remove(running.share_demand_r)
+        if at is not None:
+            self._shift(account, running.share_demand_r, at, -1)
+
+        def undo() -> None:
+            account.add(running.share_demand_r)
+            if at is not None:
+                self._shift(account, running.share_demand_r, at, 1)
+
+        return undo
+
+    def _shift(self, account: Account, share_demand_r: Sequence[int], pool: int, sign: int) -> None:
+        """Count a task more or less that the tenant holds in a pool."""
         standing = self._get_standing(account)
         held_r = standing.held_pr[pool]
-        for r, demand in enumerate(task_class.share_demand_r):
-            held_r[r] += demand
+        for r, demand in enumerate(share_demand_r):
+            held_r[r] += sign * demand
         standing.place_p[pool] = self._compute_place(held_r, standing.target_p, pool)
 
     def _get_standing(self, account: Account) -> _Standing:

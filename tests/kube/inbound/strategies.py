@@ -91,6 +91,8 @@ repelling_terms = st.fixed_dictionaries(
     optional={"namespaceSelector": st.sampled_from(({}, {"matchLabels": {"env": "prod"}}))},
 )
 
+groups = st.sampled_from(({}, {}, {"scheduling.x-k8s.io/pod-group": "g"}))
+
 
 @st.composite
 def pods(draw: st.DrawFn) -> Json:
@@ -107,7 +109,7 @@ def pods(draw: st.DrawFn) -> Json:
         requests=draw(requests),
         scheduler=draw(st.sampled_from((SCHEDULER, SCHEDULER, "another"))),
         node=node,
-        labels={"app": draw(st.sampled_from(APPS))},
+        labels={"app": draw(st.sampled_from(APPS)), **draw(groups)},
         priority=draw(st.integers(0, 1)),
         **spec,
     )

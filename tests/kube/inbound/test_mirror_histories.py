@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from datetime import datetime
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -134,6 +135,12 @@ class Histories(RuleBasedStateMachine):
         uid = self.pick_pod(data, lambda pod: "nodeName" in pod["spec"])
         if uid:
             self.server.change(uid, lambda pod: pod["status"].update(containerStatuses=status))
+
+    @rule(data=st.data(), hour=st.integers(0, 2))
+    def start_pod(self, data: st.DataObject, hour: int) -> None:
+        uid = self.pick_pod(data, lambda pod: "nodeName" in pod["spec"])
+        if uid:
+            self.server.change(uid, lambda pod: pod["status"].update(startTime=f"2026-01-03T0{hour}:00:00Z"))
 
     @rule(data=st.data())
     def open_gate(self, data: st.DataObject) -> None:
@@ -294,6 +301,12 @@ class Histories(RuleBasedStateMachine):
         assert found_running == dict(expected.running)
         found_cpu = {t.name: t.allocated.get("cpu", 0.0) * 1000 for t in overview.tenants if t.allocated.get("cpu")}
         assert found_cpu == pytest.approx({name: cpu for name, cpu in expected.tenant_cpu.items() if cpu})
+        found = {
+            task.uid: (name, task.server, task.tenant, task.start, task.group, task.demand_r[0], sorted(task.keys))
+            for name, tasks in snapshot.running.items()
+            for task in tasks
+        }
+        assert found == expected.held
         waiting = {task.uid: c.tenant for c in snapshot.task_classes for task in c.tasks}
         assert waiting == expected.waiting
         nodes = self.server.objects["nodes"]
@@ -317,6 +330,17 @@ class Histories(RuleBasedStateMachine):
                 cpu = dict(facts.demand.real).get("cpu", 0)
                 expected.node_cpu[node] += cpu
                 if tenant is not None:
+                    start, labels = pod["status"].get("startTime"), pod["metadata"]["labels"]
+                    group = labels.get("scheduling.x-k8s.io/pod-group")
+                    expected.held[uid] = (
+                        node,
+                        node,
+                        tenant,
+                        datetime.fromisoformat(start or pod["metadata"]["creationTimestamp"]).timestamp(),
+                        f"{facts.namespace}/{group}" if group else None,
+                        cpu,
+                        sorted(facts.constraints.claims.taken),
+                    )
                     expected.running[tenant] += 1
                     expected.tenant_cpu[tenant] += cpu
             elif is_ours_to_place(facts) and uid not in self.postponed:
@@ -348,6 +372,7 @@ class Expected:
         self.tenant_cpu: Counter[str] = Counter()
         self.node_cpu: Counter[str] = Counter()
         self.waiting: dict[str, str] = {}
+        self.held: dict[str, tuple[Any, ...]] = {}
 
 
 TestHistories = Histories.TestCase

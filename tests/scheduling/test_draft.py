@@ -1,0 +1,299 @@
+"""A draft that took things back decides as one that is made anew of the same state, whatever was done before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+
+from fairbind.model import Claims, InvalidProblemError, InvariantError, PolicySettings, RunningTask, Snapshot, Tenant
+from fairbind.scheduling import POLICIES, Memory, run_cycle
+from fairbind.scheduling.draft import Draft, Mark, expect_undefined_scores
+from scheduling.drafts import Story, busy_snapshots
+from scheduling.strategies import POLICY_IDS
+from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot
+
+Step = tuple[str, int, int]
+Decision = tuple[str, str]
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["choose", "choose", "place", "evict", "evict", "restrict", "reopen", "checkpoint", "rollback", "rollback"]
+        ),
+        st.integers(0, 1000),
+        st.integers(0, 1000),
+    ),
+    max_size=14,
+)
+
+
+@pytest.fixture(autouse=True)
+def silence() -> Iterator[None]:
+    with expect_undefined_scores():
+        yield
+
+
+def fill(draft: Draft) -> list[Decision]:
+    """What the draft decides from here, to the end."""
+    decisions = []
+    while (choice := draft.find_choice()) is not None:
+        bind = draft.take(choice)
+        decisions.append((bind.task.uid, bind.server))
+    return decisions
+
+
+def look(draft: Draft) -> list[Decision]:
+    """What the draft would decide from here, to the end; it is left as it was."""
+    mark = draft.checkpoint()
+    decisions = fill(draft)
+    draft.rollback(mark)
+    return decisions
+
+
+class Walk:
+    """A draft, and the story of what was done to it."""
+
+    def __init__(self, snapshot: Snapshot, policy: str) -> None:
+        self.snapshot = snapshot
+        self.policy = policy
+        self.draft = Draft(snapshot, POLICIES[policy])
+        self.story = Story()
+        self.marks: list[tuple[Mark, Story]] = []
+
+    def do(self, step: Step) -> None:
+        kind, first, second = step
+        getattr(self, kind)(first, second % len(self.snapshot.servers.names))
+
+    def choose(self, _: int, __: int) -> None:
+        choice = self.draft.find_choice()
+        if choice is not None:
+            self.draft.take(choice)
+            self.story.placed.append((choice.queue.task_class, choice.server))
+
+    def place(self, first: int, server: int) -> None:
+        fitting = [queue for queue in self.draft.queues if queue.turn and self.draft.fits(queue.task_class, server)]
+        if fitting:
+            queue = fitting[first % len(fitting)]
+            self.draft.place(queue, server)
+            self.story.placed.append((queue.task_class, server))
+
+    def evict(self, first: int, _: int) -> None:
+        running = [t for tasks in self.snapshot.running.values() for t in tasks if t not in self.story.evicted]
+        if running:
+            self.draft.evict(running[first % len(running)])
+            self.story.evicted.append(running[first % len(running)])
+
+    def restrict(self, first: int, server: int) -> None:
+        placement = self.snapshot.task_classes[first % len(self.snapshot.task_classes)].placement
+        self.draft.restrict(placement, [server])
+        self.story.restricted.append((placement, server))
+
+    def reopen(self, _: int, server: int) -> None:
+        self.draft.reopen([server])
+        self.story.restricted = [entry for entry in self.story.restricted if entry[1] != server]
+
+    def checkpoint(self, _: int, __: int) -> None:
+        self.marks.append((self.draft.checkpoint(), self.story.copy()))
+
+    def rollback(self, first: int, _: int) -> None:
+        if self.marks:
+            del self.marks[1 + first % len(self.marks) :]
+            mark, story = self.marks[-1]
+            self.draft.rollback(mark)
+            self.story = story.copy()
+
+    def check(self) -> None:
+        anew = self.story.start_anew(self.snapshot, self.policy)
+        np.testing.assert_array_equal(self.draft.room.left_rk, anew.room.left_rk)
+        assert {k: v for k, v in self.draft.room.claimed.items() if v} == {
+            k: v for k, v in anew.room.claimed.items() if v
+        }
+        pools = range(len(anew.measure.pools.amount_pr))
+        assert self.draft.measure.pools.amount_pr == anew.measure.pools.amount_pr
+        for name, account in self.draft.accounts.items():
+            for pool in pools:
+                level = self.draft.measure.compute_level(account, pool)
+                assert level == anew.measure.compute_level(anew.accounts[name], pool)
+        assert look(self.draft) == fill(anew)
+
+
+@given(snapshot=busy_snapshots(), story=steps, is_asked=st.booleans())
+@settings(max_examples=2 * settings().max_examples)
+def test_it_decides_like_one_made_anew(snapshot: Snapshot, story: list[Step], *, is_asked: bool) -> None:
+    """All policies in one world. is_asked: after each step, so that there is much to be closed; or only at the end."""
+    for policy in POLICY_IDS:
+        note(policy)
+        walk = Walk(snapshot, policy)
+        for step in story:
+            walk.do(step)
+            if is_asked:
+                walk.check()
+        walk.check()
+
+
+@given(snapshot=busy_snapshots(), policy=st.sampled_from(POLICY_IDS))
+def test_it_goes_back_to_the_start_and_does_the_same_again(snapshot: Snapshot, policy: str) -> None:
+    draft = Draft(snapshot, POLICIES[policy])
+    start = draft.checkpoint()
+    first = fill(draft)
+    draft.rollback(start)
+    assert draft.bindings == []
+
+    assert fill(draft) == first
+
+
+@given(snapshot=busy_snapshots(), policy=st.sampled_from(POLICY_IDS), closed=st.lists(st.integers(0, 5), max_size=3))
+def test_a_restricted_server_is_like_one_that_is_not_eligible(
+    snapshot: Snapshot, policy: str, closed: list[int]
+) -> None:
+    if POLICIES[policy].has_probes:
+        policy = "best-fit-drfh"  # draws are among all servers that the placement allows, restricted or not
+    placement = snapshot.task_classes[0].placement
+    servers = [k for k in closed if k < len(snapshot.servers.names)]
+    eligible_k = placement.eligible_k.copy()
+    eligible_k[servers] = False
+    fewer = replace(placement, eligible_k=eligible_k)
+    classes = [replace(c, placement=fewer) if c.placement is placement else c for c in snapshot.task_classes]
+    draft = Draft(snapshot, POLICIES[policy])
+    look(draft)
+
+    draft.restrict(placement, servers)
+
+    assert fill(draft) == fill(Draft(replace(snapshot, task_classes=tuple(classes)), POLICIES[policy]))
+
+
+@pytest.mark.parametrize("policy", POLICY_IDS)
+def test_two_of_four_placements_rolled_back_are_decided_again_the_same_way(policy: str) -> None:
+    servers = build_servers({"x": (4, 4), "y": (4, 4)})
+    draft = Draft(build_snapshot(servers, [build_class("a", (2, 2), build_placement(servers), 6)]), POLICIES[policy])
+    decided, marks = [], []
+    while (choice := draft.find_choice()) is not None:
+        marks.append(draft.checkpoint())
+        bind = draft.take(choice)
+        decided.append((bind.task.uid, bind.server))
+    assert len(decided) == 4
+
+    draft.rollback(marks[2])
+
+    assert [bind.task.uid for bind in draft.bindings] == [uid for uid, _ in decided[:2]]
+    assert fill(draft) == decided[2:]
+    assert draft.find_choice() is None
+
+
+@pytest.mark.parametrize("policy", POLICY_IDS)
+def test_a_server_that_becomes_eligible_again_within_a_cycle_is_used(policy: str) -> None:
+    """As with a spread over zones: a task in the one zone lets the next one go to the other again."""
+    servers = build_servers({"x": (4, 4), "y": (4, 4)})
+    everywhere = build_placement(servers)
+    draft = Draft(build_snapshot(servers, [build_class("a", (1, 1), everywhere, 8)]), POLICIES[policy])
+    draft.restrict(everywhere, [0, 1])
+    assert draft.find_choice() is None
+
+    draft.reopen([1])
+    used = []
+    while (choice := draft.find_choice()) is not None:
+        used.append(draft.take(choice).server)
+        draft.restrict(everywhere, [choice.server])
+        draft.reopen([1 - choice.server])
+
+    assert used == ["y", "x"] * 4
+
+
+def run(uid: str, server: str, demand_r: tuple[int, ...], *ports: str, tenant: str = "b") -> RunningTask:
+    return RunningTask(uid, tenant, server, 0, 0.0, None, demand_r, demand_r, frozenset(ports))
+
+
+def build_full_world() -> tuple[Snapshot, RunningTask]:
+    """One full server; b runs there, and a task of a waits that would fit after it. A larger one would not."""
+    servers = build_servers({"x": (4, 4)}, free={"x": (0, 0)})
+    running = run("r", "x", (2, 2))
+    everywhere = build_placement(servers)
+    classes = [build_class("a", (2, 2), everywhere, 2), build_class("a", (3, 3), everywhere)]
+    holder = Tenant("b", allocated_r=(4, 4))
+    return replace(build_snapshot(servers, classes, tenants=[holder]), running={"x": (running,)}), running
+
+
+@pytest.mark.parametrize("policy", POLICY_IDS)
+def test_the_room_of_an_evicted_task_is_used_and_given_back(policy: str) -> None:
+    snapshot, running = build_full_world()
+    draft = Draft(snapshot, POLICIES[policy])
+    assert draft.find_choice() is None
+    mark = draft.checkpoint()
+
+    draft.evict(running)
+
+    assert draft.accounts["b"].held_r == [2, 2]
+    assert fill(draft) == [("a-2-2-0000", "x")]
+    draft.rollback(mark)
+    assert draft.accounts["b"].held_r == [4, 4]
+    assert draft.find_choice() is None
+
+
+def test_an_eviction_also_helps_what_was_remembered_to_fit_nowhere() -> None:
+    snapshot, running = build_full_world()
+    memory = Memory()
+    assert len(run_cycle(snapshot, PolicySettings(), 0.0, memory=memory).waits) == 2
+    draft = Draft(snapshot, POLICIES["best-fit-drfh"], memory=memory)
+    assert draft.queues == []
+
+    draft.evict(running)
+
+    assert fill(draft) == [("a-2-2-0000", "x")]
+    assert not memory.get_known(snapshot, draft.rule)
+
+
+@pytest.mark.parametrize("keeper", ["nobody", "another task", "a placement", "a system pod"])
+def test_a_port_is_free_when_nobody_else_holds_it(keeper: str) -> None:
+    """All that use a port take "p/any", so two of them may have it at once, on different addresses."""
+    fixed = {0: frozenset({"p/any"})} if keeper == "a system pod" else {}
+    servers = replace(build_servers({"x": (9, 9)}, claimed={"x": ["p/1", "p/any"]}), fixed_keys=fixed)
+    running = run("r", "x", (1, 1), "p/1", "p/any")
+    others = [run("s", "x", (1, 1), "p/any")] if keeper == "another task" else []
+    wildcard = build_placement(servers, claims=Claims(frozenset({"p/*", "p/any"}), frozenset({"p/any"})))
+    second = build_placement(servers, claims=Claims(frozenset({"p/2", "p/any"}), frozenset({"p/*", "p/2"})))
+    snapshot = build_snapshot(servers, [build_class("a", (1, 1), wildcard), build_class("b", (1, 1), second)])
+    draft = Draft(replace(snapshot, running={"x": (running, *others)}), POLICIES["best-fit-drfh"])
+    if keeper == "a placement":
+        draft.place(draft.queues[1], 0)
+    mark = draft.checkpoint()
+
+    draft.evict(running)
+
+    assert draft.fits(snapshot.task_classes[0], 0) == (keeper == "nobody")
+    draft.rollback(mark)
+    assert {"p/1", "p/any"} <= draft.room.claimed[0]
+    assert not draft.fits(snapshot.task_classes[0], 0)
+
+
+def test_what_cannot_be_is_refused() -> None:
+    snapshot, running = build_full_world()
+    draft = Draft(snapshot, POLICIES["best-fit-drfh"])
+    with pytest.raises(InvalidProblemError, match="no task of this class of 'a' fits on 'x'"):
+        draft.place(draft.queues[0], 0)
+    with pytest.raises(InvalidProblemError, match="task 'other' does not run on 'x'"):
+        draft.evict(run("other", "x", (1, 1)))
+    draft.evict(running)
+    with pytest.raises(InvalidProblemError, match="task 'r' does not run on 'x'"):
+        draft.evict(running)
+    stranger = run("s", "x", (1, 1), tenant="nobody")
+    with pytest.raises(InvalidProblemError, match="'nobody' is not one of the tenants"):
+        Draft(replace(snapshot, running={"x": (stranger,)}), POLICIES["fifo"]).evict(stranger)
+
+
+def test_a_mark_ends_when_the_draft_goes_back_beyond_it() -> None:
+    snapshot, running = build_full_world()
+    draft, other = (Draft(snapshot, POLICIES["best-fit-drfh"]) for _ in range(2))
+    early = draft.checkpoint()
+    draft.evict(running)
+    late = draft.checkpoint()
+    draft.rollback(early)
+
+    for mark in (late, other.checkpoint()):
+        with pytest.raises(InvariantError, match="not this draft's, or ended"):
+            draft.rollback(mark)
+    draft.rollback(early)
