@@ -31,7 +31,7 @@ import numpy as np
 from fairbind.fairness.allocation import Solution
 from fairbind.fairness.instance import Instance
 from fairbind.fairness.market import Market, compute_charges, compute_mismatches, compute_worths, make_market
-from fairbind.fairness.mechanism import Mechanism, Option
+from fairbind.fairness.mechanism import LevelScope, Mechanism, Option, ShareSum
 from fairbind.fairness.polishing import GOOD, Guess, find_polished, polish
 from fairbind.fairness.problem import FloatArray
 from fairbind.fairness.responding import SETTLED, Responses
@@ -153,6 +153,8 @@ ALPHA_PF_VDS = Mechanism(
         "can have exponents of their own."
     ),
     options=frozenset({Option.WEIGHT, Option.TASKS, Option.SERVERS, Option.ELIGIBLE, Option.DIVISIBLE, Option.ALPHA}),
+    level_scope=LevelScope.SERVER_CLASS,
+    share_sum=ShareSum.DOMINANT,
     solve=solve_alpha_pf_vds,
     certify=certify_alpha_pf_vds,
 )

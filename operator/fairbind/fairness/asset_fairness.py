@@ -27,7 +27,7 @@ from typing import Any
 from fairbind.fairness.allocation import Solution
 from fairbind.fairness.drf import check_bottlenecks, fill_pool
 from fairbind.fairness.instance import Instance
-from fairbind.fairness.mechanism import Mechanism, Option
+from fairbind.fairness.mechanism import LevelScope, Mechanism, Option, ShareSum
 from fairbind.fairness.problem import FloatArray
 from fairbind.fairness.verify import check_feasible
 
@@ -68,6 +68,8 @@ ASSET_FAIRNESS = Mechanism(
         "go on. Simple, but a tenant that needs a bit of everything can get less than an equal part of the pool."
     ),
     options=frozenset({Option.WEIGHT, Option.TASKS}),
+    level_scope=LevelScope.CLUSTER,
+    share_sum=ShareSum.SUM_OF_SHARES,
     solve=solve_asset_fairness,
     certify=certify_asset_fairness,
 )

@@ -27,7 +27,7 @@ import numpy as np
 from fairbind.fairness.allocation import Solution
 from fairbind.fairness.instance import Instance
 from fairbind.fairness.market import make_market
-from fairbind.fairness.mechanism import Mechanism, Option
+from fairbind.fairness.mechanism import LevelScope, Mechanism, Option, ShareSum
 from fairbind.fairness.polishing import find_polished
 from fairbind.fairness.verify import check_feasible
 from fairbind.model.errors import SolverError
@@ -83,6 +83,9 @@ CEEI = Mechanism(
         "little, and a lie about the demand can pay."
     ),
     options=frozenset({Option.WEIGHT, Option.TASKS}),
+    level_scope=LevelScope.CLUSTER,
+    share_sum=ShareSum.DOMINANT,
     solve=solve_ceei,
     certify=certify_ceei,
+    is_one_bidder=True,
 )

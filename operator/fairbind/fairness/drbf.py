@@ -48,7 +48,7 @@ import numpy as np
 
 from fairbind.fairness.allocation import Solution
 from fairbind.fairness.instance import Instance, IntArray
-from fairbind.fairness.mechanism import Mechanism, Option
+from fairbind.fairness.mechanism import LevelScope, Mechanism, Option, ShareSum
 from fairbind.fairness.problem import BoolArray, FloatArray
 from fairbind.fairness.verify import FEASIBILITY, check_feasible
 from fairbind.model.errors import SolverError
@@ -275,6 +275,9 @@ DRBF = Mechanism(
         "run as possible, so one queue may have more than another where that leaves less idle."
     ),
     options=frozenset({Option.WEIGHT}),
+    level_scope=LevelScope.CLUSTER,
+    share_sum=ShareSum.DOMINANT,
     solve=solve_drbf,
     certify=certify_drbf,
+    is_one_bidder=True,
 )

@@ -25,7 +25,7 @@ import numpy as np
 
 from fairbind.fairness.allocation import Solution
 from fairbind.fairness.instance import Instance
-from fairbind.fairness.mechanism import Mechanism, Option
+from fairbind.fairness.mechanism import LevelScope, Mechanism, Option, ShareSum
 from fairbind.fairness.problem import FloatArray
 from fairbind.fairness.verify import check_feasible
 from fairbind.model.errors import SolverError
@@ -125,6 +125,8 @@ DRF = Mechanism(
         "dominant shares rise together; whoever needs a resource that is used up stops, the others go on."
     ),
     options=frozenset({Option.WEIGHT, Option.RESOURCE_WEIGHTS, Option.TASKS}),
+    level_scope=LevelScope.CLUSTER,
+    share_sum=ShareSum.DOMINANT,
     solve=solve_drf,
     certify=certify_drf,
 )

@@ -26,7 +26,7 @@ from typing import Any
 from fairbind.fairness.allocation import Solution
 from fairbind.fairness.instance import Instance
 from fairbind.fairness.lexicographic import certify_lexicographic, solve_lexicographic
-from fairbind.fairness.mechanism import Mechanism, Option
+from fairbind.fairness.mechanism import LevelScope, Mechanism, Option, ShareSum
 from fairbind.fairness.warm import WarmStart
 
 
@@ -50,6 +50,8 @@ DRFH = Mechanism(
         "The least weighted share is made as high as possible, then the next least, and so on; where tasks run is free."
     ),
     options=frozenset({Option.WEIGHT, Option.RESOURCE_WEIGHTS, Option.TASKS, Option.SERVERS, Option.ELIGIBLE}),
+    level_scope=LevelScope.CLUSTER,
+    share_sum=ShareSum.DOMINANT,
     solve=solve_drfh,
     resolve=solve_drfh,
     certify=certify_drfh,

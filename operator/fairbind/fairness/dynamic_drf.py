@@ -44,7 +44,7 @@ import numpy as np
 
 from fairbind.fairness.allocation import Solution
 from fairbind.fairness.instance import Instance, IntArray
-from fairbind.fairness.mechanism import Mechanism, Option
+from fairbind.fairness.mechanism import LevelScope, Mechanism, Option, ShareSum
 from fairbind.fairness.problem import BoolArray, FloatArray
 from fairbind.fairness.verify import check_feasible
 from fairbind.model.errors import InvalidProblemError, SolverError
@@ -377,7 +377,10 @@ DYNAMIC_DRF = Mechanism(
         "up to that part. Everybody finds at least an equal part untouched, but the rest stays idle until all came."
     ),
     options=frozenset({Option.WEIGHT, Option.EXPECTED_TENANTS}),
+    level_scope=LevelScope.CLUSTER,
+    share_sum=ShareSum.DOMINANT,
     solve=solve_dynamic_drf,
     certify=certify_dynamic_drf,
+    is_one_bidder=True,
     merges_tenants=False,
 )

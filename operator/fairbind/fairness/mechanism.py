@@ -33,6 +33,22 @@ class Standing(StrEnum):
     NOT_REFUTED = "not refuted"
 
 
+class LevelScope(StrEnum):
+    """Where a mechanism compares tenants: which of a tenant's tasks count, and against what they are measured."""
+
+    CLUSTER = "cluster"  # all tasks, against all servers together
+    SERVER_CLASS = "server class"  # on each server class by itself: all tasks, wherever they run, against the class
+    SERVER = "server"  # on each server class by itself: the tasks that run there, against the class
+
+
+class ShareSum(StrEnum):
+    """How the shares of a tenant's tasks add up where the tasks differ."""
+
+    DOMINANT = "dominant share"  # the largest share, over the resources, of all that the tasks hold together
+    SUM_OF_SHARES = "sum of shares"  # each task counts the sum of its shares of all resources
+    TASK_SHARE = "task share"  # each task counts 1 / (how many of its kind would fit)
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """One property of one mechanism.
@@ -51,10 +67,12 @@ class Claim:
 class Mechanism:
     """One way to divide. `solve` finds an answer for an instance; `certify` proves it or raises SolverError.
 
-    story: the idea in a few sentences. merges_tenants: False where the order of arrival counts, so that equal tenants
-    stay apart. resolve: the same as solve, but may begin with what it remembers of a similar instance, and remembers
-    this one; None where that would not be faster. properties: by the ids of `fairbind.fairness.properties`, filled in
-    by the registry.
+    story: the idea in a few sentences. level_scope, share_sum: what a tenant's level is, for whoever splits a tenant
+    into parts of equal tasks. is_one_bidder: True where a tenant bids, queues or arrives as one, so that it is not
+    split and one average task stands for all its tasks. merges_tenants: False where the order of arrival counts, so
+    that equal tenants stay apart. resolve: the same as solve, but may begin with what it remembers of a similar
+    instance, and remembers this one; None where that would not be faster. properties: by the ids of
+    `fairbind.fairness.properties`, filled in by the registry.
     """
 
     id: str
@@ -63,8 +81,11 @@ class Mechanism:
     section: str
     story: str
     options: frozenset[Option]
+    level_scope: LevelScope
+    share_sum: ShareSum
     solve: Callable[[Instance], Solution]
     certify: Callable[[Instance, Solution], Mapping[str, Any]]
+    is_one_bidder: bool = False
     merges_tenants: bool = True
     resolve: Callable[[Instance, WarmStart], Solution] | None = None
     properties: Mapping[str, Claim] = field(default_factory=dict)

@@ -31,7 +31,7 @@ import numpy as np
 
 from fairbind.fairness.allocation import Solution
 from fairbind.fairness.instance import Instance
-from fairbind.fairness.mechanism import Mechanism, Option
+from fairbind.fairness.mechanism import LevelScope, Mechanism, Option, ShareSum
 from fairbind.fairness.problem import BoolArray, FloatArray
 from fairbind.fairness.verify import check_feasible
 from fairbind.model.errors import SolverError
@@ -143,6 +143,8 @@ PER_SERVER_DRF = Mechanism(
         "is used up. All servers fill in step, and a tenant whose tasks are all given out stops everywhere."
     ),
     options=frozenset({Option.WEIGHT, Option.RESOURCE_WEIGHTS, Option.TASKS, Option.SERVERS, Option.ELIGIBLE}),
+    level_scope=LevelScope.SERVER,
+    share_sum=ShareSum.DOMINANT,
     solve=solve_per_server_drf,
     certify=certify_per_server_drf,
 )

@@ -35,7 +35,7 @@ import numpy as np
 from fairbind.fairness.allocation import Solution
 from fairbind.fairness.instance import Instance
 from fairbind.fairness.market import Market, make_market
-from fairbind.fairness.mechanism import Mechanism, Option
+from fairbind.fairness.mechanism import LevelScope, Mechanism, Option, ShareSum
 from fairbind.fairness.problem import FloatArray
 from fairbind.fairness.server_filling import Sweeps
 from fairbind.fairness.settling import ROUNDS, Division, compute_shares, settle
@@ -206,6 +206,8 @@ PS_DSF = Mechanism(
         "common measure of resources, and a tenant gets at least its part of every server that it may use."
     ),
     options=frozenset({Option.WEIGHT, Option.TASKS, Option.SERVERS, Option.ELIGIBLE, Option.DIVISIBLE}),
+    level_scope=LevelScope.SERVER_CLASS,
+    share_sum=ShareSum.DOMINANT,
     solve=solve_ps_dsf,
     certify=certify_ps_dsf,
     resolve=resolve_ps_dsf,

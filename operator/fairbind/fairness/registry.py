@@ -1,8 +1,11 @@
-"""Every mechanism by its id."""
+"""Every mechanism by its id: the only place that lists them.
+
+What depends on the mechanism is a field of its entry (see `fairbind.fairness.mechanism`); nobody asks for its id.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -32,6 +35,17 @@ _ALL = (
     DRBF,
 )
 
-MECHANISMS: Mapping[str, Mechanism] = MappingProxyType(
-    {mechanism.id: replace(mechanism, properties=CLAIMS[mechanism.id]) for mechanism in _ALL}
+
+def make_registry(mechanisms: Iterable[Mechanism]) -> Mapping[str, Mechanism]:
+    """Return the mechanisms by their ids, in their order. Raises ValueError when two have the same id."""
+    by_id: dict[str, Mechanism] = {}
+    for mechanism in mechanisms:
+        if mechanism.id in by_id:
+            raise ValueError(f"two mechanisms have the id {mechanism.id!r}")
+        by_id[mechanism.id] = mechanism
+    return MappingProxyType(by_id)
+
+
+MECHANISMS: Mapping[str, Mechanism] = make_registry(
+    replace(mechanism, properties=CLAIMS[mechanism.id]) for mechanism in _ALL
 )

@@ -41,12 +41,18 @@ _MEANINGS = {
 
 
 def compute_allocation(
-    problem: Problem, mechanism_id: str, *, alpha: float | None = None, warm: WarmStart | None = None
+    problem: Problem,
+    mechanism_id: str,
+    *,
+    alpha: float | None = None,
+    warm: WarmStart | None = None,
+    mechanisms: Mapping[str, Mechanism] = MECHANISMS,
 ) -> Allocation:
     """Return what the mechanism gives to whom, verified.
 
     alpha: for the servers that name none (2 where the call does not either); only for mechanisms that take it.
     warm: what is remembered of a similar problem, and of this one afterwards; makes the answer faster, not different.
+    mechanisms: the registry in which the id is looked up.
     Raises InvalidProblemError for an unknown mechanism or an option that it does not take, SolverError when no answer
     was found that can be proved right.
 
@@ -54,7 +60,7 @@ def compute_allocation(
     >>> compute_allocation(make_problem([[9, 18]], [[1, 4], [3, 1]]), "drf").totals_i.round(9).tolist()
     [3.0, 2.0]
     """
-    mechanism = get_mechanism(mechanism_id)
+    mechanism = get_mechanism(mechanism_id, mechanisms)
     check_options(problem, mechanism, alpha=alpha)
     solved = problem.pooled() if problem.is_pooled else problem
     instance = reduce_problem(
@@ -128,12 +134,12 @@ def compute_dominant_shares(problem: Problem, totals_i: FloatArray) -> FloatArra
     return shares_i
 
 
-def get_mechanism(mechanism_id: str) -> Mechanism:
+def get_mechanism(mechanism_id: str, mechanisms: Mapping[str, Mechanism] = MECHANISMS) -> Mechanism:
     """Return the mechanism of that id; raise InvalidProblemError, with the nearest known one, if there is none."""
-    if mechanism_id in MECHANISMS:
-        return MECHANISMS[mechanism_id]
-    near = get_close_matches(mechanism_id, MECHANISMS, n=1)
-    meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(MECHANISMS))}"
+    if mechanism_id in mechanisms:
+        return mechanisms[mechanism_id]
+    near = get_close_matches(mechanism_id, mechanisms, n=1)
+    meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(mechanisms))}"
     raise InvalidProblemError(f"mechanism: {mechanism_id!r} is unknown; {meant}")
 
 

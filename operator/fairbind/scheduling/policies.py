@@ -166,10 +166,10 @@ POLICIES: Mapping[str, Policy] = MappingProxyType({policy.id: policy for policy 
 """Every policy by its id."""
 
 
-def get_policy(policy_id: str) -> Policy:
+def get_policy(policy_id: str, policies: Mapping[str, Policy] = POLICIES) -> Policy:
     """Return the policy; raise InvalidProblemError, naming the nearest known ids, when there is none of that id."""
-    policy = POLICIES.get(policy_id)
+    policy = policies.get(policy_id)
     if policy is None:
-        near = get_close_matches(policy_id, POLICIES, n=1) or sorted(POLICIES)
+        near = get_close_matches(policy_id, policies, n=1) or sorted(policies)
         raise InvalidProblemError(f"policy is {policy_id!r}; did you mean {' or '.join(near)}?")
     return policy
