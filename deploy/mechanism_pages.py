@@ -24,13 +24,13 @@ from typing import Any
 from click.testing import CliRunner
 
 from fairbind.cli import commands
-from fairbind.fairness.allocation import Allocation
-from fairbind.fairness.claims import CLAIMS, split_assumptions
-from fairbind.fairness.mechanism import Claim, Mechanism, Option, Standing
-from fairbind.fairness.parse import parse_problem
+from fairbind.fairness.mechanisms.guarantees import CLAIMS, split_assumptions
+from fairbind.fairness.mechanisms.mechanism import Claim, Mechanism, Option, Standing
+from fairbind.fairness.mechanisms.registry import MECHANISMS
+from fairbind.fairness.problems.allocation import Allocation
+from fairbind.fairness.problems.parse import parse_problem
 from fairbind.fairness.properties import PROPERTIES
 from fairbind.fairness.properties.strategy import Lie, compute_true_tasks
-from fairbind.fairness.registry import MECHANISMS
 from fairbind.fairness.solve import compute_allocation
 
 FOLDER = Path("docs") / "mechanisms"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairbind.fairness.problem import BoolArray, FloatArray, Problem
+from fairbind.fairness.problems.problem import BoolArray, FloatArray, Problem
 from fairness.textbook import maximize
 
 

@@ -5,12 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairbind.fairness.allocation import Solution
-from fairbind.fairness.alpha_pf_vds import ALPHA_PF_VDS, find_guess
-from fairbind.fairness.instance import Instance, reduce_problem
-from fairbind.fairness.interior import find_equilibrium
-from fairbind.fairness.market import Market, compute_costs, make_market
-from fairbind.fairness.polishing import (
+from fairbind.fairness.mechanisms.alpha_pf_vds import ALPHA_PF_VDS, find_guess
+from fairbind.fairness.problems.allocation import Solution
+from fairbind.fairness.problems.instance import Instance, reduce_problem
+from fairbind.fairness.problems.problem import FloatArray, Problem, make_problem
+from fairbind.fairness.solve import compute_allocation
+from fairbind.fairness.solvers.market.best_response import Responses
+from fairbind.fairness.solvers.market.interior_point import find_equilibrium
+from fairbind.fairness.solvers.market.market import Market, compute_costs, make_market
+from fairbind.fairness.solvers.market.market_active_set import (
     Guess,
     compute_mismatch,
     find_polished,
@@ -18,9 +21,6 @@ from fairbind.fairness.polishing import (
     make_guess,
     polish,
 )
-from fairbind.fairness.problem import FloatArray, Problem, make_problem
-from fairbind.fairness.responding import Responses
-from fairbind.fairness.solve import compute_allocation
 from fairbind.model.errors import InvalidProblemError, SolverError
 from fairbind.model.policy import LEAST_ALPHA
 from fairness.eisenberg_gale import compute_eisenberg_gale_totals

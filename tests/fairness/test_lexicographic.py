@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from fairbind.fairness import lexicographic
-from fairbind.fairness.allocation import Solution
-from fairbind.fairness.drfh import DRFH
-from fairbind.fairness.instance import Instance, reduce_problem
-from fairbind.fairness.lexicographic import compute_worth, solve_lexicographic
-from fairbind.fairness.mechanism import Mechanism
-from fairbind.fairness.mending import mend_rounding
-from fairbind.fairness.problem import FloatArray, Problem, make_problem
-from fairbind.fairness.rising import RisingProgram
+from fairbind.fairness.mechanisms.drfh import DRFH
+from fairbind.fairness.mechanisms.mechanism import Mechanism
+from fairbind.fairness.mechanisms.tsf import TSF
+from fairbind.fairness.problems.allocation import Solution
+from fairbind.fairness.problems.instance import Instance, reduce_problem
+from fairbind.fairness.problems.problem import FloatArray, Problem, make_problem
 from fairbind.fairness.solve import compute_allocation
-from fairbind.fairness.tsf import TSF
+from fairbind.fairness.solvers.maxmin.level_lp import RisingProgram
+from fairbind.fairness.solvers.maxmin.lexicographic import compute_worth, solve_lexicographic
+from fairbind.fairness.solvers.maxmin.lp_refinement import mend_rounding
 from fairbind.model.errors import SolverError
 from fairness.families import Family, families_for
 from fairness.levelling import compute_dominant_share_per_task, compute_reference_tasks, compute_tasks_alone
@@ -149,9 +149,9 @@ def test_task_shares_count_servers_that_a_tenant_may_not_use() -> None:
 
 def solve_large(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> tuple[Instance, Solution]:
     """Solve as if the problem were large: few pairs at first, chosen by the interior-point method."""
-    monkeypatch.setattr("fairbind.fairness.rising.FEW_PAIRS", 0)
-    monkeypatch.setattr("fairbind.fairness.rising.FIRST_PAIRS", 1)
-    monkeypatch.setattr("fairbind.fairness.rising.MORE_PAIRS", 1)
+    monkeypatch.setattr("fairbind.fairness.solvers.maxmin.level_lp.FEW_PAIRS", 0)
+    monkeypatch.setattr("fairbind.fairness.solvers.maxmin.level_lp.FIRST_PAIRS", 1)
+    monkeypatch.setattr("fairbind.fairness.solvers.maxmin.level_lp.MORE_PAIRS", 1)
     instance = reduce_problem(problem)
     return instance, DRFH.solve(instance)
 
@@ -262,7 +262,7 @@ def test_totals_of_nothing_are_left_as_they_are() -> None:
 @pytest.mark.parametrize(("tenants", "servers", "resources"), [(30, 3, 2), (5, 12, 3)])
 def test_advice_is_near_the_best(tenants: int, servers: int, resources: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways to reduce the equations: fewer rows than groups, and fewer groups than rows; in few steps."""
-    monkeypatch.setattr("fairbind.fairness.central.STEPS", 10)
+    monkeypatch.setattr("fairbind.fairness.solvers.maxmin.lp_interior_point.STEPS", 10)
     problem = make_random(4, tenants, servers, resources)
     instance = reduce_problem(replace(problem, tasks_i=np.full(problem.tasks_i.shape, np.inf)))
     level_per_task_i = instance.share_per_task_i / instance.weight_i

@@ -5,17 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairbind.fairness.allocation import Solution
-from fairbind.fairness.drf import DRF
-from fairbind.fairness.instance import reduce_problem
-from fairbind.fairness.market import Market, make_market, sum_others
-from fairbind.fairness.problem import FloatArray, Problem, make_problem
-from fairbind.fairness.ps_dsf import AIM, GOOD, PS_DSF, Search, compute_gap, find_division
-from fairbind.fairness.server_filling import Sweeps, fill_server
-from fairbind.fairness.settling import Division, settle
+from fairbind.fairness.mechanisms.drf import DRF
+from fairbind.fairness.mechanisms.ps_dsf import AIM, GOOD, PS_DSF, Search, compute_gap, find_division
+from fairbind.fairness.problems.allocation import Solution
+from fairbind.fairness.problems.instance import reduce_problem
+from fairbind.fairness.problems.problem import FloatArray, Problem, make_problem
 from fairbind.fairness.solve import compute_allocation
-from fairbind.fairness.trading import fit, trade
-from fairbind.fairness.warm import WarmStart
+from fairbind.fairness.solvers.market.market import Market, make_market, sum_others
+from fairbind.fairness.solvers.psdsf.psdsf_active_set import Division, settle
+from fairbind.fairness.solvers.psdsf.psdsf_market_start import fit, trade
+from fairbind.fairness.solvers.psdsf.server_filling import Sweeps, fill_server
+from fairbind.fairness.solvers.warm import WarmStart
 from fairbind.model.errors import SolverError
 from fairness.eisenberg_gale import compute_eisenberg_gale_totals
 from fairness.families import Family, families_for

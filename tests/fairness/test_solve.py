@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from fairbind.fairness import solve
-from fairbind.fairness.allocation import Solution
-from fairbind.fairness.instance import Instance, reduce_problem
-from fairbind.fairness.mechanism import Mechanism
-from fairbind.fairness.problem import Problem, make_problem
-from fairbind.fairness.registry import MECHANISMS
-from fairbind.fairness.rising import run
+from fairbind.fairness.mechanisms.mechanism import Mechanism
+from fairbind.fairness.mechanisms.registry import MECHANISMS
+from fairbind.fairness.problems.allocation import Solution
+from fairbind.fairness.problems.instance import Instance, reduce_problem
+from fairbind.fairness.problems.negligible import drop_traces
+from fairbind.fairness.problems.problem import Problem, make_problem
 from fairbind.fairness.solve import compute_allocation
-from fairbind.fairness.traces import drop_traces
-from fairbind.fairness.warm import WarmStart
+from fairbind.fairness.solvers.maxmin.level_lp import run
+from fairbind.fairness.solvers.warm import WarmStart
 from fairbind.model.errors import InvalidProblemError, SolverError
 
 PLAIN: dict[str, Any] = {"capacity_kr": [[9, 18]], "demand_ir": [[1, 4], [3, 1]]}
@@ -278,7 +278,7 @@ def test_a_warm_start_takes_fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None
         run(highs)
         steps.append(highs.getInfo().simplex_iteration_count)
 
-    monkeypatch.setattr("fairbind.fairness.rising.run", run_and_count)
+    monkeypatch.setattr("fairbind.fairness.solvers.maxmin.level_lp.run", run_and_count)
     problem = make_varied(3)
     warm = WarmStart()
     compute_allocation(problem, "drfh", warm=warm)

@@ -6,12 +6,12 @@ import highspy
 import numpy as np
 import pytest
 
-from fairbind.fairness.drfh import DRFH
-from fairbind.fairness.instance import Instance, reduce_problem
-from fairbind.fairness.problem import Problem, make_problem
-from fairbind.fairness.rising import RisingProgram
-from fairbind.fairness.rising_memory import RisingMemory, carry_over
-from fairbind.fairness.warm import WarmStart
+from fairbind.fairness.mechanisms.drfh import DRFH
+from fairbind.fairness.problems.instance import Instance, reduce_problem
+from fairbind.fairness.problems.problem import Problem, make_problem
+from fairbind.fairness.solvers.maxmin.level_lp import RisingProgram
+from fairbind.fairness.solvers.maxmin.warm_basis import RisingMemory, carry_over
+from fairbind.fairness.solvers.warm import WarmStart
 
 BASIC = highspy.HighsBasisStatus.kBasic
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import pytest
 
-from fairbind.fairness.mechanism import LevelScope, Mechanism, ShareSum
-from fairbind.fairness.registry import MECHANISMS, make_registry
+from fairbind.fairness.mechanisms.mechanism import LevelScope, Mechanism, ShareSum
+from fairbind.fairness.mechanisms.registry import MECHANISMS, make_registry
 from fairbind.model import PolicySettings, Snapshot
 from fairbind.model.errors import InvalidProblemError
 from fairbind.scheduling import POLICIES
@@ -73,7 +73,7 @@ def test_one_bidder_is_one_average_task() -> None:
     ("share_sum", "b"), [(ShareSum.DOMINANT, 1 / 2), (ShareSum.SUM_OF_SHARES, 2 / 3), (ShareSum.TASK_SHARE, 2 / 3)]
 )
 def test_shares_of_unlike_tasks_add_up_as_the_entry_says(model: str, share_sum: ShareSum, b: float) -> None:
-    """By dominant shares a's memory tasks cost it no CPU. Where shares are added up, its CPU tasks have half a weight."""
+    """By dominant shares a's memory tasks cost it no CPU. Added up, its CPU tasks have half a weight."""
     mechanism = replace(MECHANISMS[model], share_sum=share_sum)
 
     assert solve(build_mixed((1000, 1000)), mechanism) == pytest.approx({"a": 1.0, "b": b})

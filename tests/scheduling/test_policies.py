@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fairbind.fairness.mechanism import Option
-from fairbind.fairness.registry import MECHANISMS
+from fairbind.fairness.mechanisms.mechanism import Option
+from fairbind.fairness.mechanisms.registry import MECHANISMS
 from fairbind.model import InvalidProblemError
 from fairbind.model.policy import DEFAULT_POLICY
 from fairbind.scheduling import POLICIES

@@ -16,8 +16,8 @@ from pathlib import Path
 import click
 
 from fairbind import __version__
-from fairbind.cli.exact.commands import COMMANDS as EXACT_COMMANDS
 from fairbind.cli.logs import LOG_FORMATS, LOG_LEVELS, LogFormat
+from fairbind.cli.mechanisms.commands import COMMANDS as EXACT_COMMANDS
 from fairbind.cli.options import debug_option
 
 EXIT_FAILURE = 1

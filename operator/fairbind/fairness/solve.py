@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fairbind.fairness.allocation import Allocation, Solution
-from fairbind.fairness.instance import Instance, expand_tasks, reduce_problem
-from fairbind.fairness.mechanism import Mechanism, Option
-from fairbind.fairness.problem import BoolArray, FloatArray, Problem
-from fairbind.fairness.registry import MECHANISMS
-from fairbind.fairness.traces import drop_traces
-from fairbind.fairness.verify import check_feasible_problem
-from fairbind.fairness.warm import WarmStart
+from fairbind.fairness.mechanisms.mechanism import Mechanism, Option
+from fairbind.fairness.mechanisms.registry import MECHANISMS
+from fairbind.fairness.problems.allocation import Allocation, Solution
+from fairbind.fairness.problems.instance import Instance, expand_tasks, reduce_problem
+from fairbind.fairness.problems.negligible import drop_traces
+from fairbind.fairness.problems.problem import BoolArray, FloatArray, Problem
+from fairbind.fairness.problems.verify import check_feasible_problem
+from fairbind.fairness.solvers.warm import WarmStart
 from fairbind.model.errors import InvalidProblemError, SolverError
 from fairbind.model.policy import LEAST_ALPHA
 
@@ -56,7 +56,7 @@ def compute_allocation(
     Raises InvalidProblemError for an unknown mechanism or an option that it does not take, SolverError when no answer
     was found that can be proved right.
 
-    >>> from fairbind.fairness.problem import make_problem
+    >>> from fairbind.fairness.problems.problem import make_problem
     >>> compute_allocation(make_problem([[9, 18]], [[1, 4], [3, 1]]), "drf").totals_i.round(9).tolist()
     [3.0, 2.0]
     """

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from fairbind.fairness.mechanism import Option
-from fairbind.fairness.registry import MECHANISMS
+from fairbind.fairness.mechanisms.mechanism import Option
+from fairbind.fairness.mechanisms.registry import MECHANISMS
 from fairbind.kube.objects import ObjectTable
 from fairbind.kube.policies import APPLIED_NAME, parse_policy
 from fairbind.kube.tenants import TenantSpec, parse_tenant

@@ -25,12 +25,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fairbind.fairness.allocation import Allocation
-from fairbind.fairness.mechanism import LevelScope, Mechanism, Option, ShareSum
-from fairbind.fairness.problem import FloatArray, Problem
-from fairbind.fairness.registry import MECHANISMS
+from fairbind.fairness.mechanisms.mechanism import LevelScope, Mechanism, Option, ShareSum
+from fairbind.fairness.mechanisms.registry import MECHANISMS
+from fairbind.fairness.problems.allocation import Allocation
+from fairbind.fairness.problems.problem import FloatArray, Problem
 from fairbind.fairness.solve import compute_allocation, get_mechanism
-from fairbind.fairness.warm import WarmStart
+from fairbind.fairness.solvers.warm import WarmStart
 from fairbind.model import PolicySettings, Snapshot, Targets
 from fairbind.scheduling.demands import Kind, ServerGroups, find_kinds, group_servers, merge_kinds
 from fairbind.scheduling.policies import POLICIES, Policy, get_policy
@@ -53,8 +53,8 @@ class ExactProblem:
     the snapshot. tenant_i: index of each part's tenant. wanted_i: how many tasks of each part the tenant
     wants, also more than could run. weight_n: the tenants' weights. class_of: the index of the
     problem's server entry by the server's name; empty where the mechanism sees a single pool.
-    left_out: names of options (`fairbind.fairness.mechanism.Option`) that the cluster uses and the mechanism does not
-    take, so that the answer does not heed them.
+    left_out: names of options (`Option`) that the cluster uses and the mechanism does not take, so that the answer does
+    not heed them.
     """
 
     problem: Problem

@@ -25,7 +25,8 @@ class Policy:
 
     id: the stable name in settings, metrics, file names and test ids. name, paper, turn (who is next), server (which
     server): for people. build_measure: by what tenants are compared. build_fit: how servers are ranked.
-    mechanism: the id in `fairbind.fairness.MECHANISMS` of what it would give if tasks could be divided; None: no such.
+    mechanism: the id, in `fairbind.fairness.mechanisms.registry`, of what it would give if tasks could be divided;
+    None: no such.
     is_fair: False: tenants' levels do not matter, all tasks wait in one line. has_probes: it looks at two servers.
     follows_targets: it reads the snapshot's targets, which are made with that mechanism.
     needs_detail: it reads what tenants hold task by task or server by server.
