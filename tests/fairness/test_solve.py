@@ -2,16 +2,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fairbind.fairness import solve
 from fairbind.fairness.mechanisms.mechanism import Mechanism
-from fairbind.fairness.mechanisms.registry import MECHANISMS
-from fairbind.fairness.problems.allocation import Solution
+from fairbind.fairness.mechanisms.registry import MECHANISMS, make_registry
+from fairbind.fairness.problems.allocation import Allocation, Solution
 from fairbind.fairness.problems.instance import Instance, reduce_problem
 from fairbind.fairness.problems.negligible import drop_traces
 from fairbind.fairness.problems.problem import Problem, make_problem
@@ -102,11 +100,11 @@ def test_dominant_shares_are_parts_of_everything() -> None:
     np.testing.assert_allclose(allocation.dominant_shares_i, [totals_i[0] * 4 / 36, totals_i[1] * 3 / 45])
 
 
-def put_in_registry(mechanism: Mechanism, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solve, "MECHANISMS", MappingProxyType({mechanism.id: mechanism}))
+def allocate_by(mechanism: Mechanism, problem: Problem) -> Allocation:
+    return compute_allocation(problem, mechanism.id, mechanisms=make_registry([mechanism]))
 
 
-def test_an_answer_that_does_not_fit_the_problem_never_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_does_not_fit_the_problem_never_comes_out() -> None:
     """Even if the mechanism's own certificate let it pass."""
 
     def solve_too_much(instance: Instance) -> Solution:
@@ -116,9 +114,9 @@ def test_an_answer_that_does_not_fit_the_problem_never_comes_out(monkeypatch: py
         del instance, solution
         return {}
 
-    put_in_registry(replace(MECHANISMS["drf"], solve=solve_too_much, certify=believe), monkeypatch)
+    generous = replace(MECHANISMS["drf"], solve=solve_too_much, certify=believe)
     with pytest.raises(SolverError, match="exceeds"):
-        compute_allocation(make_problem(**PLAIN), "drf")
+        allocate_by(generous, make_problem(**PLAIN))
 
 
 def put_trace(instance: Instance) -> Solution:
@@ -133,27 +131,27 @@ def put_trace(instance: Instance) -> Solution:
 APART: dict[str, Any] = {"capacity_kr": [[2, 12], [12, 2]], "demand_ir": [[0.2, 1], [1, 0.2]]}
 
 
-def test_traces_are_dropped_before_the_answer_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traces_are_dropped_before_the_answer_is_proved() -> None:
     proved: list[list[list[float]]] = []
 
     def certify(instance: Instance, solution: Solution) -> Mapping[str, Any]:
         proved.append(solution.tasks_ik.tolist())
         return MECHANISMS["drfh"].certify(instance, solution)
 
-    put_in_registry(replace(MECHANISMS["drfh"], solve=put_trace, resolve=None, certify=certify), monkeypatch)
-    tasks_ik = compute_allocation(make_problem(**APART), "drfh").tasks_ik
+    untidy = replace(MECHANISMS["drfh"], solve=put_trace, resolve=None, certify=certify)
+    tasks_ik = allocate_by(untidy, make_problem(**APART)).tasks_ik
     assert tasks_ik[0, 1] == 0
     assert proved == [tasks_ik.tolist()]
 
 
-def test_traces_that_an_answer_needs_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traces_that_an_answer_needs_stay() -> None:
     def certify(_: Instance, solution: Solution) -> Mapping[str, Any]:
         if solution.tasks_ik[0, 1] == 0:
             raise SolverError("not so")
         return {}
 
-    put_in_registry(replace(MECHANISMS["drfh"], solve=put_trace, resolve=None, certify=certify), monkeypatch)
-    assert compute_allocation(make_problem(**APART), "drfh").tasks_ik[0, 1] == 1e-12
+    untidy = replace(MECHANISMS["drfh"], solve=put_trace, resolve=None, certify=certify)
+    assert allocate_by(untidy, make_problem(**APART)).tasks_ik[0, 1] == 1e-12
 
 
 @pytest.mark.parametrize("mechanism", ["drfh", "tsf"])
@@ -184,13 +182,12 @@ def test_an_answer_that_cannot_be_found_names_the_mechanism(mechanism: str) -> N
         compute_allocation(problem, mechanism)
 
 
-def test_a_mechanism_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mechanism_is_named_once() -> None:
     def refuse(instance: Instance) -> Solution:
         raise SolverError(f"drf: nothing for {instance.weight_i.size}")
 
-    put_in_registry(replace(MECHANISMS["drf"], solve=refuse), monkeypatch)
     with pytest.raises(SolverError, match=r"^drf: nothing for 2$"):
-        compute_allocation(make_problem(**PLAIN), "drf")
+        allocate_by(replace(MECHANISMS["drf"], solve=refuse), make_problem(**PLAIN))
 
 
 def make_varied(seed: int) -> Problem:
