@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairbind.fairness import dynamic_drf
+from fairbind.fairness.mechanisms import dynamic_drf
 from fairbind.fairness.mechanisms.dynamic_drf import (
     DYNAMIC_DRF,
     Arrivals,

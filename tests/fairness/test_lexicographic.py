@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairbind.fairness import lexicographic
 from fairbind.fairness.mechanisms.drfh import DRFH
 from fairbind.fairness.mechanisms.mechanism import Mechanism
 from fairbind.fairness.mechanisms.tsf import TSF
@@ -14,6 +13,7 @@ from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance, reduce_problem
 from fairbind.fairness.problems.problem import FloatArray, Problem, make_problem
 from fairbind.fairness.solve import compute_allocation
+from fairbind.fairness.solvers.maxmin import lexicographic
 from fairbind.fairness.solvers.maxmin.level_lp import RisingProgram
 from fairbind.fairness.solvers.maxmin.lexicographic import compute_worth, solve_lexicographic
 from fairbind.fairness.solvers.maxmin.lp_refinement import mend_rounding

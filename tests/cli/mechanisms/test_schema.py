@@ -13,8 +13,8 @@ import pytest
 from cli.mechanisms.test_bad_input import VALUES
 from cli.mechanisms.typed import POOL, SERVERS, Document, Terminal, document_with, document_without
 from fairbind.cli.mechanisms.schema import PROBLEM_SCHEMA
-from fairbind.fairness import parse
 from fairbind.fairness.mechanisms.registry import MECHANISMS
+from fairbind.fairness.problems import parse
 from fairbind.fairness.problems.parse import parse_problem
 from fairbind.model.errors import InvalidProblemError
 
