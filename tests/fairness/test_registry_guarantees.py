@@ -1,7 +1,8 @@
-"""Every claim of the registry is tried: what is proved on families that meet its assumptions, what fails by example.
+"""Every guarantee is tried: what is proved on families that meet its assumptions, what fails by example.
 
-The tests are made from `MECHANISMS`, `CLAIMS`, `PROPERTIES` and `FAMILIES`: a new entry in any of them brings its own.
-A family counts for a claim if one of its first problems meets the assumptions and uses no option that the mechanism
+The tests are made from `MECHANISMS`, `GUARANTEES`, `PROPERTIES` and `FAMILIES`: a new entry in any of them brings its
+own.
+A family counts for a guarantee if one of its first problems meets the assumptions and uses no option that the mechanism
 does not take. For bottleneck fairness the problems get a bottleneck first.
 """
 
@@ -16,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairbind.fairness.mechanisms.guarantees import ASSUMPTIONS, CLAIMS, is_guaranteed, split_assumptions
-from fairbind.fairness.mechanisms.mechanism import Claim, Standing
+from fairbind.fairness.mechanisms.guarantees import ASSUMPTIONS, GUARANTEES, is_guaranteed, split_assumptions
+from fairbind.fairness.mechanisms.mechanism import Guarantee, Standing
 from fairbind.fairness.mechanisms.registry import MECHANISMS
 from fairbind.fairness.problems.allocation import Allocation
 from fairbind.fairness.problems.parse import parse_problem
@@ -44,30 +45,30 @@ def allocate(mechanism: str, family: str, seed: int, *, has_bottleneck: bool) ->
     return compute_allocation(draw(family, seed, has_bottleneck=has_bottleneck), mechanism)
 
 
-def list_problems(property_id: str, claim: Claim, family: str) -> Iterator[tuple[int, bool]]:
+def list_problems(property_id: str, guarantee: Guarantee, family: str) -> Iterator[tuple[int, bool]]:
     """Yield what to draw: the seed, and whether with a bottleneck."""
     has_bottleneck = property_id == "bottleneck-fairness"
     for seed in SEEDS[:1] if PROPERTIES[property_id].is_searched else SEEDS:
         problem = draw(family, seed, has_bottleneck=has_bottleneck)
-        if all(ASSUMPTIONS[sentence](problem, None) for sentence in split_assumptions(claim)):
+        if all(ASSUMPTIONS[sentence](problem, None) for sentence in split_assumptions(guarantee)):
             yield seed, has_bottleneck
 
 
 def list_promises() -> Iterator[Any]:
     """Yield each mechanism, property and family where no witness may be found."""
     for mechanism in MECHANISMS.values():
-        for property_id, claim in CLAIMS[mechanism.id].items():
-            if claim.standing is Standing.FAILS and not claim.assumptions:
+        for property_id, guarantee in GUARANTEES[mechanism.id].items():
+            if guarantee.standing is Standing.FAILS and not guarantee.assumptions:
                 continue
             for family in families_for(mechanism.options):
-                if any(list_problems(property_id, claim, family.name)):
+                if any(list_problems(property_id, guarantee, family.name)):
                     name = f"{mechanism.id}-{property_id}-{family.name}"
                     yield pytest.param(mechanism.id, property_id, family.name, id=name)
 
 
 @pytest.mark.parametrize(("mechanism", "property_id", "family"), list(list_promises()))
 def test_what_is_claimed_has_no_witness(mechanism: str, property_id: str, family: str) -> None:
-    for seed, has_bottleneck in list_problems(property_id, CLAIMS[mechanism][property_id], family):
+    for seed, has_bottleneck in list_problems(property_id, GUARANTEES[mechanism][property_id], family):
         problem = draw(family, seed, has_bottleneck=has_bottleneck)
         allocation = allocate(mechanism, family, seed, has_bottleneck=has_bottleneck)
         generator = np.random.default_rng(seed)
@@ -77,8 +78,8 @@ def test_what_is_claimed_has_no_witness(mechanism: str, property_id: str, family
 
 def list_counterexamples() -> Iterator[Any]:
     for mechanism in MECHANISMS:
-        for property_id, claim in CLAIMS[mechanism].items():
-            if claim.counterexample is not None:
+        for property_id, guarantee in GUARANTEES[mechanism].items():
+            if guarantee.counterexample is not None:
                 yield pytest.param(mechanism, property_id, id=f"{mechanism}--{property_id}")
 
 
@@ -112,8 +113,8 @@ def is_close(found: object, stored: object) -> bool:
 @pytest.mark.parametrize(("mechanism", "property_id"), list(list_counterexamples()))
 def test_what_fails_has_the_stored_witness(mechanism: str, property_id: str) -> None:
     """The example is stored as the registry has it, and its witness is found again; a lie is told again."""
-    golden, claim = read(mechanism, property_id), CLAIMS[mechanism][property_id]
-    assert claim.counterexample == {key: golden[key] for key in ("problem", "options", "lie") if key in golden}
+    golden, guarantee = read(mechanism, property_id), GUARANTEES[mechanism][property_id]
+    assert guarantee.counterexample == {key: golden[key] for key in ("problem", "options", "lie") if key in golden}
     problem = parse_problem(golden["problem"])
     allocation = compute_allocation(problem, mechanism, **golden["options"])
     if "lie" in golden:
@@ -137,37 +138,37 @@ def test_what_fails_has_the_stored_witness(mechanism: str, property_id: str) -> 
 
 @pytest.mark.parametrize(("mechanism", "property_id"), list(list_counterexamples()))
 def test_an_example_breaks_what_is_assumed(mechanism: str, property_id: str) -> None:
-    claim = CLAIMS[mechanism][property_id]
-    assert claim.counterexample is not None
-    problem, options = parse_problem(claim.counterexample["problem"]), claim.counterexample["options"]
-    assumed = split_assumptions(claim)
+    guarantee = GUARANTEES[mechanism][property_id]
+    assert guarantee.counterexample is not None
+    problem, options = parse_problem(guarantee.counterexample["problem"]), guarantee.counterexample["options"]
+    assumed = split_assumptions(guarantee)
     met = [ASSUMPTIONS[sentence](problem, options.get("alpha")) for sentence in assumed]
-    assert not all(met) if assumed else claim.standing is Standing.FAILS
+    assert not all(met) if assumed else guarantee.standing is Standing.FAILS
     assert not is_guaranteed(mechanism, property_id, problem, **options)
 
 
-def test_every_stored_example_belongs_to_a_claim() -> None:
+def test_every_stored_example_belongs_to_a_guarantee() -> None:
     assert set(FILES) == {parameters.id for parameters in list_counterexamples()}
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_there_is_a_claim_for_every_property(mechanism: str) -> None:
-    assert list(CLAIMS[mechanism]) == [one.id for one in properties_for(mechanism)]
-    assert MECHANISMS[mechanism].properties is CLAIMS[mechanism]
+def test_there_is_a_guarantee_for_every_property(mechanism: str) -> None:
+    assert list(GUARANTEES[mechanism]) == [one.id for one in properties_for(mechanism)]
+    assert MECHANISMS[mechanism].properties is GUARANTEES[mechanism]
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_claims_say_why(mechanism: str) -> None:
-    for claim in CLAIMS[mechanism].values():
-        assert claim.source
-        assert set(split_assumptions(claim)) <= set(ASSUMPTIONS)
-        assert (claim.counterexample is not None) or claim.standing is not Standing.FAILS
+def test_guarantees_say_why(mechanism: str) -> None:
+    for guarantee in GUARANTEES[mechanism].values():
+        assert guarantee.source
+        assert set(split_assumptions(guarantee)) <= set(ASSUMPTIONS)
+        assert (guarantee.counterexample is not None) or guarantee.standing is not Standing.FAILS
 
 
-def test_claims_are_about_mechanisms_that_exist() -> None:
-    assert set(CLAIMS) == set(MECHANISMS)
+def test_guarantees_are_about_mechanisms_that_exist() -> None:
+    assert set(GUARANTEES) == set(MECHANISMS)
 
 
-def test_every_family_tries_some_claim() -> None:
+def test_every_family_tries_some_guarantee() -> None:
     tried = {parameters.values[2] for parameters in list_promises()}
     assert tried == set(FAMILIES)

@@ -18,7 +18,7 @@ from fairbind.fairness.mechanisms.mechanism import Mechanism, Option
 from fairbind.fairness.mechanisms.registry import MECHANISMS
 from fairbind.fairness.problems.allocation import Allocation, Solution
 from fairbind.fairness.problems.instance import Instance, expand_tasks, reduce_problem
-from fairbind.fairness.problems.negligible import drop_traces
+from fairbind.fairness.problems.negligible import drop_negligible
 from fairbind.fairness.problems.problem import BoolArray, FloatArray, Problem
 from fairbind.fairness.problems.verify import check_feasible_problem
 from fairbind.fairness.solvers.warm import WarmStart
@@ -100,23 +100,23 @@ def _solve(
     if warm is None or mechanism.resolve is None:
         return _prove(instance, mechanism, mechanism.solve(instance))
     warm.begin(mechanism.id, problem, instance)
-    if warm.memory is not None:
+    if warm.state is not None:
         try:
             return _prove(instance, mechanism, mechanism.resolve(instance, warm))
         except SolverError:
-            warm.memory = None
+            warm.state = None
     return _prove(instance, mechanism, mechanism.resolve(instance, warm))
 
 
 def _prove(instance: Instance, mechanism: Mechanism, solution: Solution) -> tuple[Solution, Mapping[str, Any]]:
-    """Return the answer without traces and its certificate; with them, if it is not right without."""
-    trimmed_ik = drop_traces(instance, solution.tasks_ik)
+    """Return the answer without negligible tasks and its certificate; with them, if it is not right without."""
+    trimmed_ik = drop_negligible(instance, solution.tasks_ik)
     if trimmed_ik is not solution.tasks_ik:
         trimmed = replace(solution, tasks_ik=trimmed_ik)
         try:
             return trimmed, mechanism.certify(instance, trimmed)
         except SolverError:
-            pass  # many traces together are something
+            pass  # many negligible amounts together are something
     return solution, mechanism.certify(instance, solution)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from cli.mechanisms.typed import POOL, Document, Terminal, document_with
 from fairbind.cli.mechanisms.check import Finding, Findings, compute_findings
-from fairbind.fairness.mechanisms.guarantees import CLAIMS
+from fairbind.fairness.mechanisms.guarantees import GUARANTEES
 from fairbind.fairness.mechanisms.registry import MECHANISMS
 from fairbind.fairness.properties import Witness, properties_for
 from fairbind.model.errors import InvariantError
@@ -128,14 +128,14 @@ def test_programs_are_told_everything(terminal: Terminal) -> None:
             "result": "holds",
             "guaranteed": True,
             "standing": "proved",
-            "assumptions": CLAIMS["drf"]["envy-freeness"].assumptions,
+            "assumptions": GUARANTEES["drf"]["envy-freeness"].assumptions,
             "witness": None,
         }
     ]
     population = terminal.succeed(
         "check", terminal.write(POOL), "--mechanism", "drf", "--property", "population-monotonicity", *words[2:]
     ).document["properties"]
-    assert population[0]["assumptions"] == CLAIMS["drf"]["population-monotonicity"].assumptions != ""
+    assert population[0]["assumptions"] == GUARANTEES["drf"]["population-monotonicity"].assumptions != ""
 
 
 def test_alpha_is_an_option_or_a_field_of_each_server(terminal: Terminal) -> None:

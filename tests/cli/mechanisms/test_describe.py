@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cli.mechanisms.typed import Terminal
-from fairbind.fairness.mechanisms.guarantees import CLAIMS
+from fairbind.fairness.mechanisms.guarantees import GUARANTEES
 from fairbind.fairness.mechanisms.registry import MECHANISMS
 
 
@@ -43,8 +43,8 @@ def test_the_story_of_each(terminal: Terminal, mechanism: str) -> None:
     if registered.section[0].isdigit():
         assert f"{' '.join(registered.paper.split())}, section {registered.section}" in words
     rows = {line.split()[0]: line for line in text.splitlines() if line}
-    for property_id, claim in CLAIMS[mechanism].items():
-        assert claim.standing.value in rows[property_id]
+    for property_id, guarantee in GUARANTEES[mechanism].items():
+        assert guarantee.standing.value in rows[property_id]
     assert max(len(line) for line in text.splitlines()) <= 100
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from fairbind.cli.mechanisms.solving import read_problem
 from fairbind.cli.mechanisms.tables import lay_out
-from fairbind.fairness.mechanisms.guarantees import CLAIMS, is_guaranteed
-from fairbind.fairness.mechanisms.mechanism import Claim, Standing
+from fairbind.fairness.mechanisms.guarantees import GUARANTEES, is_guaranteed
+from fairbind.fairness.mechanisms.mechanism import Guarantee, Standing
 from fairbind.fairness.problems.parse import suggest_name
 from fairbind.fairness.properties import PROPERTIES, Property, Witness, properties_for
 from fairbind.fairness.solve import compute_allocation, get_mechanism
@@ -25,11 +25,11 @@ _STANDINGS = {Standing.FAILS: "fails in general", Standing.NOT_REFUTED: "not ref
 class Finding:
     """What was found out about one property.
 
-    claim: what is known of the mechanism in general. is_guaranteed: that it is proved for this very problem.
+    guarantee: what is known of the mechanism in general. is_guaranteed: that it is proved for this very problem.
     """
 
     about: Property
-    claim: Claim
+    guarantee: Guarantee
     is_guaranteed: bool
     witness: Witness | None
 
@@ -46,7 +46,9 @@ class Finding:
         if self.is_guaranteed:
             return "proved for such problems"
         return (
-            "proved for other problems" if self.claim.standing is Standing.PROVED else _STANDINGS[self.claim.standing]
+            "proved for other problems"
+            if self.guarantee.standing is Standing.PROVED
+            else _STANDINGS[self.guarantee.standing]
         )
 
     def to_document(self) -> dict[str, Any]:
@@ -55,8 +57,8 @@ class Finding:
             "property": self.about.id,
             "result": self.result,
             "guaranteed": self.is_guaranteed,
-            "standing": self.claim.standing.value,
-            "assumptions": self.claim.assumptions,
+            "standing": self.guarantee.standing.value,
+            "assumptions": self.guarantee.assumptions,
             "witness": None if self.witness is None else self.witness.to_document(),
         }
 
@@ -100,7 +102,7 @@ def compute_findings(
         generator = np.random.default_rng(seed)
         witness = one.find(problem, mechanism_id, allocation, alpha=alpha, generator=generator)
         guaranteed = is_guaranteed(mechanism_id, one.id, problem, alpha=alpha)
-        found.append(Finding(one, CLAIMS[mechanism_id][one.id], guaranteed, witness))
+        found.append(Finding(one, GUARANTEES[mechanism_id][one.id], guaranteed, witness))
     return Findings(mechanism.id, tuple(found))
 
 

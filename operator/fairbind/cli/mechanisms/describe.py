@@ -11,7 +11,7 @@ from fairbind.fairness.mechanisms.registry import MECHANISMS
 from fairbind.fairness.solve import get_mechanism
 
 _WIDEST_STORY = 100
-# How the assumptions of a claim read: a property that fails in general may be proved for some problems all the same.
+# How assumptions read: a property that fails in general may be proved for some problems all the same.
 _CONDITIONS = {Standing.PROVED: "if", Standing.FAILS: "unless", Standing.NOT_REFUTED: "searched where"}
 
 
@@ -37,7 +37,10 @@ def show_options(mechanism: Mechanism) -> str:
 
 
 def _compute_story(mechanism: Mechanism, width: int) -> Iterator[str]:
-    from fairbind.fairness.mechanisms.guarantees import CLAIMS, split_assumptions  # noqa: PLC0415 - the list does without
+    from fairbind.fairness.mechanisms.guarantees import (  # noqa: PLC0415 - the list does without
+        GUARANTEES,
+        split_assumptions,
+    )
 
     yield f"{mechanism.id}: {mechanism.name}"
     where = f"section {mechanism.section}" if mechanism.section[:1].isdigit() else mechanism.section
@@ -49,8 +52,8 @@ def _compute_story(mechanism: Mechanism, width: int) -> Iterator[str]:
     yield f"takes: {show_options(mechanism)}"
     yield ""
     rows = [["property", "standing", "why"]]
-    for name, claim in CLAIMS[mechanism.id].items():
-        assumed = " and ".join(split_assumptions(claim))
-        when = [f"{_CONDITIONS[claim.standing]} {assumed}"] if assumed else []
-        rows.append([name, claim.standing.value, "; ".join(part for part in (*when, claim.source) if part)])
+    for name, guarantee in GUARANTEES[mechanism.id].items():
+        assumed = " and ".join(split_assumptions(guarantee))
+        when = [f"{_CONDITIONS[guarantee.standing]} {assumed}"] if assumed else []
+        rows.append([name, guarantee.standing.value, "; ".join(part for part in (*when, guarantee.source) if part)])
     yield from lay_out_wrapped(rows, width=width)

@@ -33,7 +33,7 @@ from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance
 from fairbind.fairness.problems.problem import FloatArray
 from fairbind.fairness.problems.verify import check_feasible
-from fairbind.fairness.solvers.market.best_response import SETTLED, Responses
+from fairbind.fairness.solvers.market.best_response import BestResponses
 from fairbind.fairness.solvers.market.market import (
     Market,
     compute_charges,
@@ -41,12 +41,13 @@ from fairbind.fairness.solvers.market.market import (
     compute_worths,
     make_market,
 )
-from fairbind.fairness.solvers.market.market_active_set import GOOD, Guess, find_polished, polish
+from fairbind.fairness.solvers.market.market_active_set import Guess, find_exact_equilibrium, solve_active_set
+from fairbind.fairness.solvers.market.tolerances import ACCEPTED_MISMATCH, CONVERGED_CHANGE
 from fairbind.model.errors import SolverError
 
 OPTIMALITY = 1e-6  # relative: between what a tenant's place on a server costs and what it is worth
 ROUNDING = 1e-12  # relative: what a tenant may lack of its tasks and have them all
-FIRST_RESPONSES, MOST_RESPONSES = 8, 128  # of every server to the others, before the answer is polished again
+FIRST_RESPONSES, MOST_RESPONSES = 8, 128  # of every server, before the exact amounts are solved for again
 RESPONSE_WORK = 60_000  # tenants x servers x responses before giving up: some ten seconds
 
 
@@ -62,16 +63,16 @@ def solve_alpha_pf_vds(instance: Instance) -> Solution:
 
 def find_guess(market: Market) -> tuple[Guess, float]:
     """Return the best equilibrium found and how far it is from one (the largest relative mismatch of any condition)."""
-    best, mismatch = find_polished(market)
-    responses = Responses(market)
+    best, mismatch = find_exact_equilibrium(market)
+    responses = BestResponses(market)
     times = FIRST_RESPONSES
     most = min(MOST_RESPONSES, RESPONSE_WORK // max(market.gain_ki.size, 1))
-    while mismatch > GOOD and times <= most:
+    while mismatch > ACCEPTED_MISMATCH and times <= most:
         change = responses.run(times)
-        polished, reached = polish(market, responses.get_guess())
+        solved, reached = solve_active_set(market, responses.get_guess())
         if reached < mismatch:
-            best, mismatch = polished, reached
-        if change <= SETTLED:
+            best, mismatch = solved, reached
+        if change <= CONVERGED_CHANGE:
             break
         times *= 2
     return best, mismatch

@@ -29,7 +29,7 @@ from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance
 from fairbind.fairness.problems.verify import check_feasible
 from fairbind.fairness.solvers.market.market import make_market
-from fairbind.fairness.solvers.market.market_active_set import find_polished
+from fairbind.fairness.solvers.market.market_active_set import find_exact_equilibrium
 from fairbind.model.errors import SolverError
 
 OPTIMALITY = 1e-8  # of a tenant's budget, or of all budgets: what may be spent wrongly
@@ -38,7 +38,7 @@ OPTIMALITY = 1e-8  # of a tenant's budget, or of all budgets: what may be spent 
 def solve_ceei(instance: Instance) -> Solution:
     """Return the allocation of one pool, with prices: budgets (which sum to 1) for all that there is of a resource."""
     market = make_market(instance, np.ones(1))
-    guess, _ = find_polished(market)
+    guess, _ = find_exact_equilibrium(market)
     return Solution(market.get_tasks(guess.part_ki), {"price_r": guess.price_kr[0]})
 
 

@@ -1,4 +1,4 @@
-"""Small problems on which a mechanism breaks a property: the ones that `claims` names and that tests replay.
+"""Small problems on which a mechanism breaks a property: the ones that `guarantees` names and that tests replay.
 
 Each is what a reader would type: `problem` as `parse_problem` takes it, `options` of the call, and for lies `lie` (what
 the tenant says instead of its line in the problem). The smallest known were kept.

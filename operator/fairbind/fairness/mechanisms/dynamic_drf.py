@@ -62,7 +62,7 @@ class Arrivals:
 
     A tenant that can run nothing comes too, at its step: what it is entitled to is then for the others.
 
-    entitled_t: part of every resource that may be in use after step t, rising, at most 1, shape (T,).
+    entitled_t: part of every resource that may be in use after step t, increasing, at most 1, shape (T,).
     step_i: when the tenant came. kind_i: which set of resources it needs; needs_pr: that set, shape (P, R).
     speed_i: tasks at level 1, where the dominant share is exactly what the tenant is entitled to.
     level_tp: to which level those of a kind that had less were raised in step t, shape (T, P); 0 if nobody was there.
@@ -159,15 +159,15 @@ def _raise_one_kind(
         else:
             reached_t.append(0.0)
             continue
-        rise = min(map(truediv, room, slope))
-        while levels and level + rise >= levels[-1]:
-            rise = levels[-1] - level
-            room = [left - speed * rise for left, speed in zip(room, slope, strict=True)]
+        increment = min(map(truediv, room, slope))
+        while levels and level + increment >= levels[-1]:
+            increment = levels[-1] - level
+            room = [left - speed * increment for left, speed in zip(room, slope, strict=True)]
             level = levels.pop()
             slope = list(map(add, slope, slopes.pop()))
-            rise = max(min(map(truediv, room, slope)), 0.0)
-        room = [left - speed * rise for left, speed in zip(room, slope, strict=True)]
-        level += rise
+            increment = max(min(map(truediv, room, slope)), 0.0)
+        room = [left - speed * increment for left, speed in zip(room, slope, strict=True)]
+        level += increment
         levels.append(level)
         slopes.append(slope)
         reached_t.append(level)
@@ -187,25 +187,25 @@ class _Fronts:
         level = min(tops)
         return level, [kind for kind, top in zip(moving, tops, strict=True) if top == level]
 
-    def find_ceiling(self, moving: Sequence[int], rising: Sequence[int]) -> float:
-        """Return the level at which those that rise meet somebody."""
-        others = [self.levels[kind][-1] for kind in moving if kind not in rising] if len(rising) < len(moving) else []
+    def find_ceiling(self, moving: Sequence[int], lowest: Sequence[int]) -> float:
+        """Return the level at which the lowest meet somebody."""
+        others = [self.levels[kind][-1] for kind in moving if kind not in lowest] if len(lowest) < len(moving) else []
         ceiling = min(others, default=INFINITE)
-        for kind in rising:
+        for kind in lowest:
             levels = self.levels[kind]
             if len(levels) > 1 and levels[-2] < ceiling:
                 ceiling = levels[-2]
         return ceiling
 
-    def add_slopes(self, rising: Sequence[int]) -> Sequence[float]:
-        """Return what those that rise use of each resource for each level."""
-        if len(rising) == 1:
-            return self.slopes[rising[0]][-1]
-        return [sum(parts) for parts in zip(*[self.slopes[kind][-1] for kind in rising], strict=True)]
+    def add_slopes(self, lowest: Sequence[int]) -> Sequence[float]:
+        """Return what the lowest use of each resource for each level."""
+        if len(lowest) == 1:
+            return self.slopes[lowest[0]][-1]
+        return [sum(parts) for parts in zip(*[self.slopes[kind][-1] for kind in lowest], strict=True)]
 
-    def lift(self, rising: Sequence[int], level: float) -> None:
-        """Give those that rise the level; merge blocks that have the same."""
-        for kind in rising:
+    def lift(self, lowest: Sequence[int], level: float) -> None:
+        """Give the lowest the level; merge blocks that have the same."""
+        for kind in lowest:
             levels, slopes = self.levels[kind], self.slopes[kind]
             levels[-1] = level
             while len(levels) > 1 and levels[-2] <= level:
@@ -248,18 +248,18 @@ def _raise_kinds(
 def _raise_lowest(fronts: _Fronts, moving: Sequence[int], room: list[float]) -> tuple[float, list[float], int]:
     """Raise the lowest of these until a resource is used up; return (level, what is left of the room, the resource)."""
     while True:
-        level, rising = fronts.find_lowest(moving)
-        ceiling, slope = fronts.find_ceiling(moving, rising), fronts.add_slopes(rising)
-        rises = [left / speed if speed else INFINITE for left, speed in zip(room, slope, strict=True)]
-        rise = max(min(rises), 0.0)
-        is_full = level + rise < ceiling
+        level, lowest = fronts.find_lowest(moving)
+        ceiling, slope = fronts.find_ceiling(moving, lowest), fronts.add_slopes(lowest)
+        increments = [left / speed if speed else INFINITE for left, speed in zip(room, slope, strict=True)]
+        increment = max(min(increments), 0.0)
+        is_full = level + increment < ceiling
         if not is_full:
-            rise = ceiling - level
-        room = [left - speed * rise for left, speed in zip(room, slope, strict=True)]
-        level = level + rise if is_full else ceiling
-        fronts.lift(rising, level)
+            increment = ceiling - level
+        room = [left - speed * increment for left, speed in zip(room, slope, strict=True)]
+        level = level + increment if is_full else ceiling
+        fronts.lift(lowest, level)
         if is_full:
-            return level, room, rises.index(min(rises))
+            return level, room, increments.index(min(increments))
 
 
 def certify_dynamic_drf(instance: Instance, solution: Solution) -> Mapping[str, Any]:

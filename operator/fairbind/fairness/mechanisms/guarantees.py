@@ -1,11 +1,11 @@
 """What is known of each mechanism and property: proved, refuted by an example, or neither.
 
-`CLAIMS[mechanism][property]` has an entry for every mechanism of the registry and every property that means something
-for it. Assumptions are sentences that `ASSUMPTIONS` can decide for a problem. A property that is proved under some has
-an example that shows why they are needed, where one is known; one that fails names those under which it holds all the
-same. The tests draw problems that meet the assumptions and look for witnesses, and replay each counterexample.
+`GUARANTEES[mechanism][property]` has an entry for every mechanism of the registry and every property that means
+something for it. Assumptions are sentences that `ASSUMPTIONS` can decide for a problem. A property that is proved under
+some has an example that shows why they are needed, where one is known; one that fails names those under which it holds
+all the same. The tests draw problems that meet the assumptions, look for witnesses, and replay each counterexample.
 
-Where a source is "here", the argument stands in the comment above the claim.
+Where a source is "here", the argument stands in the comment above the guarantee.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from fairbind.fairness.mechanisms import counterexamples
 from fairbind.fairness.mechanisms.counterexamples import Counterexample
-from fairbind.fairness.mechanisms.mechanism import Claim, Standing
+from fairbind.fairness.mechanisms.mechanism import Guarantee, Standing
 from fairbind.fairness.problems.instance import DEFAULT_ALPHA, compute_gamma
 from fairbind.fairness.problems.problem import FloatArray, Problem
 
@@ -64,9 +64,9 @@ ASSUMPTIONS: Mapping[str, Assumption] = MappingProxyType(
 _JOINT = "; "
 
 
-def split_assumptions(claim: Claim) -> tuple[str, ...]:
-    """Return the sentences that a claim assumes."""
-    return tuple(claim.assumptions.split(_JOINT)) if claim.assumptions else ()
+def split_assumptions(guarantee: Guarantee) -> tuple[str, ...]:
+    """Return the sentences that a guarantee assumes."""
+    return tuple(guarantee.assumptions.split(_JOINT)) if guarantee.assumptions else ()
 
 
 def is_guaranteed(mechanism_id: str, property_id: str, problem: Problem, *, alpha: float | None = None) -> bool:
@@ -78,26 +78,26 @@ def is_guaranteed(mechanism_id: str, property_id: str, problem: Problem, *, alph
     >>> is_guaranteed("drf", "population-monotonicity", make_problem([[9, 18]], [[1, 0], [3, 1]]))
     False
     """
-    claim = CLAIMS[mechanism_id][property_id]
-    assumed = split_assumptions(claim)
-    if claim.standing is Standing.NOT_REFUTED or (claim.standing is Standing.FAILS and not assumed):
+    guarantee = GUARANTEES[mechanism_id][property_id]
+    assumed = split_assumptions(guarantee)
+    if guarantee.standing is Standing.NOT_REFUTED or (guarantee.standing is Standing.FAILS and not assumed):
         return False
     return all(ASSUMPTIONS[sentence](problem, alpha) for sentence in assumed)
 
 
-def _proved(source: str, *assumed: str, beyond: Counterexample | None = None) -> Claim:
+def _proved(source: str, *assumed: str, beyond: Counterexample | None = None) -> Guarantee:
     """Return a property that holds under these assumptions; beyond: an example that breaks one of them."""
-    return Claim(Standing.PROVED, _JOINT.join(assumed), source, beyond)
+    return Guarantee(Standing.PROVED, _JOINT.join(assumed), source, beyond)
 
 
-def _fails(source: str, counterexample: Counterexample, *unless: str) -> Claim:
+def _fails(source: str, counterexample: Counterexample, *unless: str) -> Guarantee:
     """Return a property that does not hold; unless: where it is proved all the same."""
-    return Claim(Standing.FAILS, _JOINT.join(unless), source, counterexample)
+    return Guarantee(Standing.FAILS, _JOINT.join(unless), source, counterexample)
 
 
-def _open(source: str, *assumed: str, beyond: Counterexample | None = None) -> Claim:
+def _open(source: str, *assumed: str, beyond: Counterexample | None = None) -> Guarantee:
     """Return a property that nobody has proved or refuted under these assumptions; beyond: an example without them."""
-    return Claim(Standing.NOT_REFUTED, _JOINT.join(assumed), source, beyond)
+    return Guarantee(Standing.NOT_REFUTED, _JOINT.join(assumed), source, beyond)
 
 
 _DRF_PAPER = "Ghodsi et al., NSDI 2011"
@@ -114,7 +114,7 @@ _SEARCHED = "searched for on random and adversarial problems"
 _LEXICOGRAPHIC = "here: what i could use of a higher level would have been given to it"
 _ENTITLED = "here: everybody's equal part of its dominant resource is a row of the program"
 
-_DRF: Mapping[str, Claim] = {
+_DRF: Mapping[str, Guarantee] = {
     "sharing-incentive": _proved(f"{_DRF_PAPER}, section 5"),
     "envy-freeness": _proved(f"{_DRF_PAPER}, section 5"),
     "pareto-optimality": _proved(f"{_DRF_PAPER}, section 5; Parkes et al., 2015, for zero demands"),
@@ -129,7 +129,7 @@ _DRF: Mapping[str, Claim] = {
     "resource-monotonicity": _fails(f"{_DRF_PAPER}, section 5.3", counterexamples.DRF_RESOURCES),
 }
 
-_DRFH: Mapping[str, Claim] = {
+_DRFH: Mapping[str, Guarantee] = {
     "sharing-incentive": _fails(
         f"{_DRFH_PAPER}, proposition 4; on one server it is drf", counterexamples.DRFH_SHARING, ONE_SERVER
     ),
@@ -150,7 +150,7 @@ _DRFH: Mapping[str, Claim] = {
     "resource-monotonicity": _fails("here", counterexamples.DRFH_RESOURCES),
 }
 
-_TSF: Mapping[str, Claim] = {
+_TSF: Mapping[str, Guarantee] = {
     # With all servers for everybody the even split gives all the same task share, and the least share is the most.
     "sharing-incentive": _fails(
         f"here, against table 1 of {_PS_DSF_PAPER}; proved then in Wang et al., SC 2016",
@@ -176,7 +176,7 @@ _TSF: Mapping[str, Claim] = {
     "resource-monotonicity": _fails("here", counterexamples.TSF_RESOURCES),
 }
 
-_ASSET_FAIRNESS: Mapping[str, Claim] = {
+_ASSET_FAIRNESS: Mapping[str, Guarantee] = {
     "sharing-incentive": _fails(f"{_DRF_PAPER}, theorem 1", counterexamples.ASSET_SHARING),
     "envy-freeness": _proved(f"{_DRF_PAPER}, table 2"),
     "pareto-optimality": _proved(f"{_DRF_PAPER}, table 2"),
@@ -188,7 +188,7 @@ _ASSET_FAIRNESS: Mapping[str, Claim] = {
     "resource-monotonicity": _fails(f"{_DRF_PAPER}, theorem 3", counterexamples.ASSET_RESOURCES),
 }
 
-_CEEI: Mapping[str, Claim] = {
+_CEEI: Mapping[str, Guarantee] = {
     "sharing-incentive": _proved(f"{_DRF_PAPER}, table 2: everybody can afford its part of everything"),
     "envy-freeness": _proved(f"{_DRF_PAPER}, table 2: everybody can afford what another has, by weight"),
     "pareto-optimality": _proved("first theorem of welfare economics"),
@@ -202,7 +202,7 @@ _CEEI: Mapping[str, Claim] = {
     "resource-monotonicity": _fails("here", counterexamples.CEEI_RESOURCES),
 }
 
-_DRBF: Mapping[str, Claim] = {
+_DRBF: Mapping[str, Guarantee] = {
     "sharing-incentive": _proved(f"{_ENTITLED} (without it theorem 2 of {_DRBF_PAPER} is wrong)"),
     "envy-freeness": _proved(f"{_DRBF_PAPER}, theorem 1: rows of the program"),
     # A queue stops as soon as one of its tenants has to; with positive demands everybody has to.
@@ -215,7 +215,7 @@ _DRBF: Mapping[str, Claim] = {
     "resource-monotonicity": _fails("here", counterexamples.DRBF_RESOURCES),
 }
 
-_DYNAMIC_DRF: Mapping[str, Claim] = {
+_DYNAMIC_DRF: Mapping[str, Guarantee] = {
     "sharing-incentive": _proved(_DYNAMIC_PAPER, ALL_CAME, beyond=counterexamples.DYNAMIC_WAITING),
     "envy-freeness": _fails("here: who came early may keep more", counterexamples.DYNAMIC_ENVY),
     "pareto-optimality": _proved(_DYNAMIC_PAPER, ALL_CAME, beyond=counterexamples.DYNAMIC_WAITING),
@@ -242,7 +242,7 @@ _DYNAMIC_DRF: Mapping[str, Claim] = {
 # needs is used up by those who are not above i.
 # What it gives on one resource: whoever is used to displace another has no higher level, along any chain of servers;
 # but somebody who has all its tasks need not be stopped on every server, and the chain ends.
-_PS_DSF: Mapping[str, Claim] = {
+_PS_DSF: Mapping[str, Guarantee] = {
     "sharing-incentive": _proved(f"{_PS_DSF_PAPER}, table 1"),
     "envy-freeness": _proved(f"{_PS_DSF_PAPER}, table 1; here: server by server"),
     "pareto-optimality": _fails(f"{_PS_DSF_PAPER}, section 2.3; this example here", counterexamples.PS_DSF_PARETO),
@@ -263,7 +263,7 @@ _PS_DSF: Mapping[str, Claim] = {
 
 # Finite tasks: for a tenant that has not all its own, those that have all theirs and are below it can be bounded by its
 # own level, as sum_r lambda_kr d_mr <= sum_r lambda_kr c_kr / gamma_mk; the rest of the paper's proof stays.
-_ALPHA_PF_VDS: Mapping[str, Claim] = {
+_ALPHA_PF_VDS: Mapping[str, Guarantee] = {
     "sharing-incentive": _proved(
         f"{_PS_DSF_PAPER}, theorem 3; here: also with finite tasks",
         ALPHA_FROM_1,
@@ -285,7 +285,7 @@ _ALPHA_PF_VDS: Mapping[str, Claim] = {
 
 # Finite tasks here: all servers fill in step, so on each of them those that another resource or the end of its tasks
 # stopped are not above who still moves. Who leaves lets every server fill later, and so the others stop no later.
-_PER_SERVER_DRF: Mapping[str, Claim] = {
+_PER_SERVER_DRF: Mapping[str, Guarantee] = {
     "sharing-incentive": _proved(f"{_DRFH_PAPER}, section 4.5: on every server; here: also with finite tasks"),
     "envy-freeness": _proved(f"{_DRF_PAPER}, section 5, on every server; here: also with finite tasks"),
     "pareto-optimality": _fails(f"{_DRFH_PAPER}, section 3.4", counterexamples.PER_SERVER_PARETO, ONE_SERVER),
@@ -305,7 +305,7 @@ _PER_SERVER_DRF: Mapping[str, Claim] = {
     "resource-monotonicity": _fails("as drf on one server", counterexamples.PER_SERVER_RESOURCES),
 }
 
-CLAIMS: Mapping[str, Mapping[str, Claim]] = MappingProxyType(
+GUARANTEES: Mapping[str, Mapping[str, Guarantee]] = MappingProxyType(
     {
         "drf": _DRF,
         "drfh": _DRFH,

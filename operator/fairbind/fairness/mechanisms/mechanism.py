@@ -50,8 +50,8 @@ class ShareSum(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """One property of one mechanism.
+class Guarantee:
+    """What is known of one property of one mechanism.
 
     assumptions: under which it is proved (empty: always). counterexample: a problem document (and what to do with it)
     that a test replays, for those that fail. source: who proved or refuted it.
@@ -88,4 +88,4 @@ class Mechanism:
     is_one_bidder: bool = False
     merges_tenants: bool = True
     resolve: Callable[[Instance, WarmStart], Solution] | None = None
-    properties: Mapping[str, Claim] = field(default_factory=dict)
+    properties: Mapping[str, Guarantee] = field(default_factory=dict)

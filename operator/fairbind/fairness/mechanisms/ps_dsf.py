@@ -8,7 +8,8 @@ used up by tenants whose shares there are no higher.
 
 There can be many such divisions. The one returned is where this leads: equal servers are one class; the classes are
 filled in the order of their (first) names, one after the other and again, from nothing, until nothing changes. For
-large problems, where that takes long, a market finds who is served where (`trading`), and the amounts are solved for.
+large problems, where that takes long, a market finds who is served where (`psdsf_market_start`), and the exact amounts
+are solved for (`psdsf_active_set`).
 
 Paper: Khamse-Ashari, Lambadaris, Kesidis, Urgaonkar, Zhao, "An Efficient and Fair Multi-Resource Allocation Mechanism
 for Heterogeneous Servers", definition 4 in section 2.3; section 3.4 and equation 17 for servers that are not divisible.
@@ -38,15 +39,15 @@ from fairbind.fairness.problems.instance import Instance
 from fairbind.fairness.problems.problem import FloatArray
 from fairbind.fairness.problems.verify import check_feasible
 from fairbind.fairness.solvers.market.market import Market, make_market
-from fairbind.fairness.solvers.psdsf.psdsf_active_set import ROUNDS, Division, compute_shares, settle
-from fairbind.fairness.solvers.psdsf.psdsf_market_start import fit, trade
+from fairbind.fairness.solvers.psdsf.psdsf_active_set import ROUNDS, Division, compute_shares, solve_active_set
+from fairbind.fairness.solvers.psdsf.psdsf_market_start import find_market_start, make_feasible
 from fairbind.fairness.solvers.psdsf.server_filling import Sweeps
 from fairbind.fairness.solvers.warm import WarmStart
 from fairbind.model.errors import SolverError
 
 OPTIMALITY = 1e-6  # relative to a tenant's own tasks: how much more it could get before we refuse the answer
-GOOD = 1e-8  # the same, from where on only SPARE more divisions are tried
-AIM = 1e-10  # the same, when to stop looking for a better one
+ACCEPTED_GAP = 1e-8  # the same, from where on only SPARE more divisions are tried
+CONVERGED_GAP = 1e-10  # the same, when to stop looking for a better one
 SPARE = 4
 ROUNDING = 1e-13  # of a server: what sums over all tenants may lose
 SWEEP_WORK = 300_000  # tenants x servers x sweeps before a market is asked
@@ -66,7 +67,7 @@ def solve_ps_dsf(instance: Instance) -> Solution:
 def resolve_ps_dsf(instance: Instance, warm: WarmStart) -> Solution:
     """Return a PS-DSF division, found near the remembered one if there is one."""
     market = make_market(instance, np.ones(instance.divisible_k.size))
-    before = warm.memory
+    before = warm.state
     if isinstance(before, Division) and (warm.class_before_k >= 0).all():
         has_before_i = warm.group_before_i >= 0
         part_ki = np.zeros(market.gain_ki.shape)
@@ -75,7 +76,7 @@ def resolve_ps_dsf(instance: Instance, warm: WarmStart) -> Solution:
         division, _ = find_division(market, Division(part_ki, before.level_kr[warm.class_before_k]))
     else:
         division, _ = find_division(market)
-    warm.memory = division
+    warm.state = division
     return Solution(market.get_tasks(division.part_ki), {"level_kr": division.level_kr})
 
 
@@ -89,18 +90,18 @@ def find_division(market: Market, near: Division | None = None) -> tuple[Divisio
         rough = search.sweep()
     else:
         rough = near
-        search.sweeps.part_ki = fit(market, near).part_ki
-    search.settle(rough, FIRST_ROUNDS)
+        search.sweeps.part_ki = make_feasible(market, near).part_ki
+    search.solve_active_set(rough, FIRST_ROUNDS)
     number = 0
     while not (search.is_done() or search.is_exhausted):
         for _ in range(MARKETS):
-            rough = trade(market, rough, is_near=number > 0 or near is not None)
+            rough = find_market_start(market, rough, is_near=number > 0 or near is not None)
             number += 1
-            search.settle(rough, ROUNDS)
+            search.solve_active_set(rough, ROUNDS)
             if search.is_done():
                 return search.best, search.gap
         rough = search.sweep()
-        search.settle(rough, ROUNDS)
+        search.solve_active_set(rough, ROUNDS)
     return search.best, search.gap
 
 
@@ -117,7 +118,7 @@ class Search:
 
     def is_done(self) -> bool:
         """Whether the best is as good as it need be."""
-        return self.gap <= AIM or self.spare <= 0
+        return self.gap <= CONVERGED_GAP or self.spare <= 0
 
     @property
     def is_exhausted(self) -> bool:
@@ -134,14 +135,14 @@ class Search:
         self.keep(division)
         return division
 
-    def settle(self, rough: Division, rounds: int) -> None:
-        """Keep what the rough division settles to, if it is better."""
+    def solve_active_set(self, rough: Division, rounds: int) -> None:
+        """Keep the exact division near the rough one, if it is better."""
         if not self.is_done():
-            self.keep(fit(self.market, settle(self.market, rough, rounds)))
+            self.keep(make_feasible(self.market, solve_active_set(self.market, rough, rounds)))
 
     def keep(self, division: Division) -> None:
         """Keep the division if it is the best so far."""
-        if self.gap <= GOOD:
+        if self.gap <= ACCEPTED_GAP:
             self.spare -= 1
         gap = compute_gap(self.market, division.part_ki)
         if gap < self.gap:

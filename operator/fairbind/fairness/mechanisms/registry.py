@@ -16,7 +16,7 @@ from fairbind.fairness.mechanisms.drbf import DRBF
 from fairbind.fairness.mechanisms.drf import DRF
 from fairbind.fairness.mechanisms.drfh import DRFH
 from fairbind.fairness.mechanisms.dynamic_drf import DYNAMIC_DRF
-from fairbind.fairness.mechanisms.guarantees import CLAIMS
+from fairbind.fairness.mechanisms.guarantees import GUARANTEES
 from fairbind.fairness.mechanisms.mechanism import Mechanism
 from fairbind.fairness.mechanisms.per_server_drf import PER_SERVER_DRF
 from fairbind.fairness.mechanisms.ps_dsf import PS_DSF
@@ -47,5 +47,5 @@ def make_registry(mechanisms: Iterable[Mechanism]) -> Mapping[str, Mechanism]:
 
 
 MECHANISMS: Mapping[str, Mechanism] = make_registry(
-    replace(mechanism, properties=CLAIMS[mechanism.id]) for mechanism in _ALL
+    replace(mechanism, properties=GUARANTEES[mechanism.id]) for mechanism in _ALL
 )

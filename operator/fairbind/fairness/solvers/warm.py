@@ -1,4 +1,4 @@
-"""What a mechanism may remember between two problems that differ little, to answer the second one sooner.
+"""What a solver may keep between two problems that differ little, to answer the second one sooner.
 
 An answer found from a warm start passes the same certificate as any other; where the certificate leaves a choice (how
 tasks are spread over servers), it may differ from the answer found from nothing.
@@ -21,12 +21,12 @@ _NOTHING: IntArray = np.zeros(0, dtype=np.intp)
 class WarmStart:
     """Give the same one to `compute_allocation` for each version of a problem. Mutable; not for two threads at once.
 
-    memory: what the mechanism keeps, None at first and whenever nothing of it can be used any more (another mechanism,
+    state: what the solver keeps, None at first and whenever nothing of it can be used any more (another mechanism,
     other resources). group_before_i: which group of the remembered instance each group now was, by its first tenant's
     name, -1 for new ones, shape (I,). class_before_k: the same for classes, shape (K,).
     """
 
-    memory: Any = None
+    state: Any = None
     group_before_i: IntArray = field(default_factory=lambda: _NOTHING)
     class_before_k: IntArray = field(default_factory=lambda: _NOTHING)
     _mechanism: str = ""
@@ -53,7 +53,7 @@ class WarmStart:
                 instance.capacity_kr.shape[0],
             )
         else:
-            self.memory = None
+            self.state = None
         self._mechanism, self._problem, self._instance = mechanism_id, problem, instance
 
 

@@ -24,17 +24,20 @@ import numpy as np
 
 from fairbind.fairness.problems.problem import BoolArray, FloatArray
 from fairbind.fairness.solvers.market.market import Market, compute_costs, sum_others, sum_powers
+from fairbind.fairness.solvers.market.tolerances import (
+    DUALITY_GAP,
+    SMALLEST_START_PART,
+    START_COMPLEMENTARITY,
+    START_IMBALANCE,
+    UNEVEN_PRODUCT,
+)
 
 BACK_OFF = 0.995  # how far a step goes towards the first value that would become 0
 SHORT = 0.2  # a step below it goes towards the middle instead
 SHORTEST = 1e-8
-UNEVEN = 50  # times the mean product: the largest, before it is worth a step of its own
-LEAST = 1e-12  # of what a tenant's budget would give it of all servers
-EVEN = 3e-2  # of its part of the budgets: the product of a pair at a start near a known one
 STALL = 12  # steps without progress before giving up
 HIGHEST_STEPS = 300
 NEAR_STEPS = 14  # enough from a start that is any good
-FAR = 1.5  # of all budgets: if more is unbalanced there, it is not
 CAREFUL_BACK_OFF, CAREFUL_STALL = 0.7, 40  # the same for steps with a centring that the caller chose
 # Powers and quotients of a step that goes astray may be no numbers: whoever takes the step sees it from the outcome.
 QUIET = np.errstate(over="ignore", divide="ignore", invalid="ignore")
@@ -289,23 +292,25 @@ class System:
         """Return a point near given parts and prices, none of whose pairs is too uneven."""
         market, weight_i = self.market, self.market.weight_i
         whole_ki = np.divide(weight_i, market.gain_ki, out=np.zeros_like(part_ki), where=self.pairs)
-        part_ki = np.where(self.pairs, np.maximum(part_ki, LEAST * whole_ki), 0.0)
+        part_ki = np.where(self.pairs, np.maximum(part_ki, SMALLEST_START_PART * whole_ki), 0.0)
         worth_i = market.get_worths(market.get_totals(part_ki))
-        price_kr = np.where(self.slots, np.maximum(price_kr, EVEN * self.aim_kr), 0.0)
+        price_kr = np.where(self.slots, np.maximum(price_kr, START_COMPLEMENTARITY * self.aim_kr), 0.0)
         cost_ki = self.get_costs(price_kr)
-        relief_i = np.maximum(worth_i - self.get_prices(cost_ki).min(axis=0), EVEN * worth_i)
+        relief_i = np.maximum(worth_i - self.get_prices(cost_ki).min(axis=0), START_COMPLEMENTARITY * worth_i)
         surplus_ki = cost_ki - self.worth_ki * (worth_i - np.where(self.has_limit_i, relief_i, 0.0))
-        surplus_ki = np.maximum(surplus_ki, EVEN * cost_ki)
-        part_ki = np.maximum(part_ki, EVEN * self.aim_ki * _invert(surplus_ki, self.pairs))
+        surplus_ki = np.maximum(surplus_ki, START_COMPLEMENTARITY * cost_ki)
+        part_ki = np.maximum(part_ki, START_COMPLEMENTARITY * self.aim_ki * _invert(surplus_ki, self.pairs))
         totals_i = market.get_totals(part_ki)
-        room_i = np.maximum(self.limit_i - totals_i, EVEN * weight_i / relief_i)
+        room_i = np.maximum(self.limit_i - totals_i, START_COMPLEMENTARITY * weight_i / relief_i)
         return Point(
             part_ki=part_ki,
             price_kr=price_kr,
             worth_i=market.get_worths(totals_i),
-            relief_i=np.where(self.has_limit_i, EVEN * weight_i / room_i, 0.0),
-            surplus_ki=np.where(self.pairs, EVEN * self.aim_ki * self.inverse(part_ki), 1.0),
-            slack_kr=np.where(self.slots, EVEN * self.aim_kr / np.where(self.slots, price_kr, 1.0), 1.0),
+            relief_i=np.where(self.has_limit_i, START_COMPLEMENTARITY * weight_i / room_i, 0.0),
+            surplus_ki=np.where(self.pairs, START_COMPLEMENTARITY * self.aim_ki * self.inverse(part_ki), 1.0),
+            slack_kr=np.where(
+                self.slots, START_COMPLEMENTARITY * self.aim_kr / np.where(self.slots, price_kr, 1.0), 1.0
+            ),
             room_i=np.where(self.has_limit_i, room_i, 1.0),
         )
 
@@ -324,7 +329,7 @@ def _invert(values: FloatArray, where: BoolArray) -> FloatArray:
 def find_equilibrium(
     market: Market,
     *,
-    gap: float = 1e-14,
+    gap: float = DUALITY_GAP,
     near: tuple[FloatArray, FloatArray] | None = None,
     centring: float | None = None,
 ) -> Equilibrium:
@@ -347,7 +352,7 @@ def find_equilibrium(
         reached = max(present, 1e-3 * worst, residual.money)
         if reached < best_gap:
             best, best_gap, best_step = point, reached, step_number
-        is_far = near is not None and residual.money > FAR
+        is_far = near is not None and residual.money > START_IMBALANCE
         if not np.isfinite(reached) or reached <= gap or step_number - best_step > stall or is_far:
             break
         try:
@@ -381,7 +386,7 @@ def _take_step(system: System, point: Point, residual: Residual, present: float,
     length = min(1.0, point.longest(probe))
     after = sum(float(product.sum()) for product in point.moved(probe, length).products()) / system.aim
     centring = min(max((max(after, 0.0) / present) ** 3, 1e-6), 0.9)
-    if worst > UNEVEN * present:
+    if worst > UNEVEN_PRODUCT * present:
         centring = max(centring, 0.3)
     curved_i = system.market.worth_power * probe.worth_i * system.market.get_gains(probe.part_ki)
     step = newton.find_step(_sum_products(system, centring * present, point, probe), residual.budget_i - curved_i)

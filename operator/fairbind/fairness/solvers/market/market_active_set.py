@@ -15,25 +15,30 @@ import numpy as np
 from fairbind.fairness.problems.problem import BoolArray, FloatArray
 from fairbind.fairness.solvers.market.interior_point import QUIET, Newton, Point, Residual, System, find_equilibrium
 from fairbind.fairness.solvers.market.market import Market, compute_charges, compute_mismatches
+from fairbind.fairness.solvers.market.tolerances import (
+    ACCEPTED_MISMATCH,
+    CONVERGED_MISMATCH,
+    LIMIT_EXCESS,
+    LIMIT_REACHED,
+    NEGLIGIBLE_PRICE,
+    NEGLIGIBLE_TOTAL,
+    PRIMAL_FEASIBILITY,
+    REDUCED_COST,
+    REGULARISATION,
+    SMALLEST_TOTAL,
+)
 
-AIM = 1e-13  # a mismatch at which to stop improving a guess
-GOOD = 1e-9  # a mismatch at which to stop looking for another guess
 CENTRINGS = (0.7, 0.85)  # of the interior-point method, where its own does not find one
-NEAR = 1e-9  # relative: from where on a tenant counts as one that has all its tasks; no looser than certificates are
 ROUNDS = 25
-HOLD = 1e-10  # how strongly parts and prices that could be anything stay what they are
 ENTRY = 1e-4  # of a tenant's tasks: how freely a pair enters
 LONGEST = 0.5  # the most that a price may change in one step, of itself
-EXACT = 1e-10  # relative: differences that are rounding
-NOTHING = 1e-13  # of a server's highest price
-LITTLE = 1e-9  # of a tenant's budget: tasks of no account
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Guess:
     """Parts bought, prices of slots, and by how much a task is worth more than it costs (at the limit only).
 
-    All as in `interior.Equilibrium`.
+    All as in `interior_point.Equilibrium`.
     """
 
     part_ki: FloatArray
@@ -48,7 +53,7 @@ def make_guess(market: Market, part_ki: FloatArray, price_kr: FloatArray) -> Gue
     system = System(market)
     price_ki = system.get_prices(system.get_costs(price_kr))
     paid_i = np.where(part_ki > 0, price_ki, 0.0).max(axis=0)
-    has_all_i = totals_i >= market.limit_i * (1 - EXACT)
+    has_all_i = totals_i >= market.limit_i * (1 - PRIMAL_FEASIBILITY)
     return Guess(part_ki, price_kr, np.where(has_all_i, np.maximum(worth_i - paid_i, 0.0), 0.0))
 
 
@@ -62,38 +67,38 @@ def compute_mismatch(market: Market, guess: Guess) -> float:
         totals_i / market.limit_i - 1,
         market.get_loads(guess.part_ki) - 1,
         compute_charges(market, guess.part_ki, guess.price_kr),
-        compute_mismatches(market, guess.part_ki, guess.price_kr, NEAR),
+        compute_mismatches(market, guess.part_ki, guess.price_kr, LIMIT_REACHED),
     )
     worst = float(np.max([failure.max() for failure in failures]))
     return worst if np.isfinite(worst) else np.inf
 
 
-def find_polished(market: Market) -> tuple[Guess, float]:
-    """Return the equilibrium that the interior-point method leads to, polished, and its mismatch.
+def find_exact_equilibrium(market: Market) -> tuple[Guess, float]:
+    """Return the exact equilibrium that the interior-point method leads to, and its mismatch (0 is perfect).
 
     If that is not one, shorter and shorter steps of the method are tried, and then the equilibrium of the market with
     p = 1 everywhere as a guess; that always exists.
     """
-    best, mismatch = polish(market, find_rough(market))
+    best, mismatch = solve_active_set(market, find_interior_guess(market))
     for centring in (*CENTRINGS, None):
-        if mismatch <= GOOD:
+        if mismatch <= ACCEPTED_MISMATCH:
             break
-        rough = find_plain(market) if centring is None else find_rough(market, centring=centring)
-        polished, reached = polish(market, rough)
+        rough = find_plain_guess(market) if centring is None else find_interior_guess(market, centring=centring)
+        solved, reached = solve_active_set(market, rough)
         if reached < mismatch:
-            best, mismatch = polished, reached
+            best, mismatch = solved, reached
     return best, mismatch
 
 
-def find_rough(market: Market, *, centring: float | None = None) -> Guess:
+def find_interior_guess(market: Market, *, centring: float | None = None) -> Guess:
     """Return what the interior-point method leads to."""
     equilibrium = find_equilibrium(market, centring=centring)
     return Guess(equilibrium.part_ki, equilibrium.price_kr, equilibrium.relief_i)
 
 
-def find_plain(market: Market) -> Guess:
+def find_plain_guess(market: Market) -> Guess:
     """Return what it leads to with p = 1 everywhere."""
-    plain = find_rough(replace(market, exponent_k=np.ones_like(market.exponent_k)))
+    plain = find_interior_guess(replace(market, exponent_k=np.ones_like(market.exponent_k)))
     power = market.worth_power
     worth_i = market.weight_i / np.maximum(market.get_totals(plain.part_ki), np.finfo(float).tiny)
     relief_i = worth_i**power - np.maximum(worth_i - plain.relief_i, 0.0) ** power
@@ -101,10 +106,10 @@ def find_plain(market: Market) -> Guess:
 
 
 @QUIET
-def polish(market: Market, guess: Guess) -> tuple[Guess, float]:
+def solve_active_set(market: Market, guess: Guess) -> tuple[Guess, float]:
     """Return the best guess met on the way to the equilibrium, and its mismatch (0 is perfect)."""
     best, mismatch = guess, compute_mismatch(market, guess)
-    if mismatch <= AIM:
+    if mismatch <= CONVERGED_MISMATCH:
         return best, mismatch
     state = _State(market, guess)
     for _ in range(ROUNDS):
@@ -117,7 +122,7 @@ def polish(market: Market, guess: Guess) -> tuple[Guess, float]:
         reached = compute_mismatch(market, guess)
         if reached < mismatch:
             best, mismatch = guess, reached
-        if mismatch <= AIM:
+        if mismatch <= CONVERGED_MISMATCH:
             break
         state.correct()
     return best, mismatch
@@ -139,7 +144,7 @@ class _State:
         price_ki = self._get_prices()
         cheapest_i = self._serve_lost(price_ki)
         totals_i = market.get_totals(guess.part_ki)
-        least_i = market.weight_i * LITTLE
+        least_i = market.weight_i * NEGLIGIBLE_TOTAL
         worth_i = market.get_worths(np.maximum(totals_i, least_i))
         self.worth_i = np.where(totals_i > least_i, worth_i, cheapest_i)
         short_i = np.where(np.isfinite(market.limit_i), 1 - totals_i / self.limit_i, np.inf)
@@ -175,7 +180,9 @@ class _State:
         totals_i = market.get_totals(self.part_ki)
         cost_ki = system.get_costs(self.price_kr)
         entry_ki = np.divide(
-            np.maximum(totals_i, np.minimum(NOTHING, self.worth_i ** (-1 / market.worth_power)) * market.weight_i),
+            np.maximum(
+                totals_i, np.minimum(SMALLEST_TOTAL, self.worth_i ** (-1 / market.worth_power)) * market.weight_i
+            ),
             market.gain_ki,
             out=np.zeros_like(cost_ki),
             where=self.served_ki,
@@ -185,9 +192,9 @@ class _State:
             price_kr=self.price_kr,
             worth_i=self.worth_i,
             relief_i=np.where(self.has_all_i, self.worth_i, 0.0),
-            surplus_ki=np.where(self.served_ki, HOLD * np.maximum(cost_ki, HOLD), 1.0),
-            slack_kr=np.where(self.priced_kr, HOLD, 1.0),
-            room_i=np.where(self.has_all_i, HOLD * self.limit_i, 1.0),
+            surplus_ki=np.where(self.served_ki, REGULARISATION * np.maximum(cost_ki, REGULARISATION), 1.0),
+            slack_kr=np.where(self.priced_kr, REGULARISATION, 1.0),
+            room_i=np.where(self.has_all_i, REGULARISATION * self.limit_i, 1.0),
         )
         dear_ki = cost_ki - system.worth_ki * (self.worth_i - self.relief_i)
         held_i = market.get_totals(point.part_ki)
@@ -228,17 +235,17 @@ class _State:
         leaves_ki = self.served_ki & (self.part_ki <= 0)
         self.part_ki = np.maximum(self.part_ki, 0.0)
         highest_k = self.price_kr.max(axis=1, keepdims=True)
-        self.priced_kr = self.priced_kr & (self.price_kr > NOTHING * highest_k)
+        self.priced_kr = self.priced_kr & (self.price_kr > NEGLIGIBLE_PRICE * highest_k)
         self.price_kr = np.where(self.priced_kr, self.price_kr, 0.0)
         price_ki = self._get_prices()
-        enters_ki = ~self.served_ki & (price_ki < (self.worth_i - self.relief_i) * (1 - EXACT))
+        enters_ki = ~self.served_ki & (price_ki < (self.worth_i - self.relief_i) * (1 - REDUCED_COST))
         self.served_ki = (self.served_ki & ~leaves_ki) | enters_ki
         self._serve_lost(price_ki)
-        is_overfull_kr = market.is_slot_kr & ~self.priced_kr & (market.get_loads(self.part_ki) > 1 + EXACT)
+        is_overfull_kr = market.is_slot_kr & ~self.priced_kr & (market.get_loads(self.part_ki) > 1 + PRIMAL_FEASIBILITY)
         most_ki = market.gain_ki * self.worth_i ** (1 / market.worth_power)
         most_k = most_ki.max(axis=1, keepdims=True) ** market.root_k[:, None]
         self.price_kr = np.where(is_overfull_kr, np.maximum(highest_k, ENTRY * most_k) * ENTRY, self.price_kr)
         self.priced_kr = self.priced_kr | is_overfull_kr
-        is_over_i = np.isfinite(market.limit_i) & (market.get_totals(self.part_ki) > self.limit_i * (1 + NOTHING))
+        is_over_i = np.isfinite(market.limit_i) & (market.get_totals(self.part_ki) > self.limit_i * (1 + LIMIT_EXCESS))
         self.has_all_i = np.where(self.has_all_i, self.relief_i > 0, is_over_i)
         self.relief_i = np.where(self.has_all_i, np.maximum(self.relief_i, 0.0), 0.0)

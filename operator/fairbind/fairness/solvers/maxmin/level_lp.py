@@ -1,16 +1,16 @@
-"""One linear program: raise the level of some groups together while the others keep theirs.
+"""One linear program: the level of some groups as high as possible together, while the others keep theirs.
 
-    maximise t   subject to   level of i >= t      for groups that rise,
-                              level of i >= kept_i for groups that do not,
+    maximise t   subject to   level of i >= t      for free groups,
+                              level of i >= kept_i for the others,
                               no class's resource used beyond what it has.
 
 A group's level is its tasks times `level_per_task_i`. Columns are pairs (group, class) in parts of a class, so that
 prices of a small tenant are not lost beside those of one with a weight 1e6 times as large. Only some pairs need to be
-in the program: the others are priced, and those that would help are added until none does.
+in the program (column generation): the others are priced, and those of negative reduced cost are added until none is.
 
 Solved by HiGHS' primal simplex from the last basis: a round of the lexicographic procedure changes the right-hand sides
-so that the last answer stays feasible. In a large problem the first pairs come from `central`, in one that was solved
-before with a small difference, pairs and bases are those of that time.
+so that the last answer stays feasible. In a large problem the first pairs come from `lp_interior_point`. In one that
+was solved before with a small difference, pairs and bases are those of that time (`warm_basis`).
 """
 
 from __future__ import annotations
@@ -22,29 +22,32 @@ import numpy as np
 
 from fairbind.fairness.problems.instance import Instance, IntArray
 from fairbind.fairness.problems.problem import BoolArray, FloatArray
-from fairbind.fairness.solvers.maxmin.lp_interior_point import CentralProgram, find_central_point
-from fairbind.fairness.solvers.maxmin.warm_basis import Basis, RisingMemory
+from fairbind.fairness.solvers.maxmin.lp_interior_point import InteriorProgram, find_interior_point
+from fairbind.fairness.solvers.maxmin.tolerances import (
+    ACCEPTED_INFEASIBILITY,
+    DUAL_FEASIBILITY,
+    INTERIOR_POINT_GAP,
+    KEPT_LEVEL_LOSS,
+    PRIMAL_FEASIBILITY,
+    REDUCED_COST,
+    SMALLEST_COEFFICIENT,
+)
+from fairbind.fairness.solvers.maxmin.warm_basis import Basis, WarmBasis
 from fairbind.model.errors import SolverError
 
 if TYPE_CHECKING:
     import highspy
 
 PRIMAL, DUAL = 4, 1  # HiGHS' numbers of its simplex methods
-TOLERANCE = 1e-10  # HiGHS' least for feasibility
-NEARLY = 1e-6  # in the same unit: what `mending` takes out
-SMALLEST_ENTRY = 1e-12  # HiGHS' least: smaller entries are dropped
 PRIMAL_SCALE = 1e2  # a class is so much to HiGHS, which makes its tolerance as much smaller
-LEEWAY = 1e-11  # of a kept level: what may be lost, for a program that its own rounding cannot make infeasible
-HELPS = 1e-10  # a pair helps when it is cheaper by this part of what its group pays for a level
 FEW_PAIRS = 4000  # so many pairs are put into the program at once
 FIRST_PAIRS = 3  # of a group, in a large problem
 MORE_PAIRS = 10  # of a group, at a time
 UNIT_RANGE = 1e3  # how far t may be from the unit of levels before the unit is changed
-ADVICE = 1e-6  # how near to the best the advice of `central` comes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rise:
+class LevelSolution:
     """An optimal answer: the level t, tasks (I, K), prices of all that a class has of r (K, R).
 
     The prices prove that t is the most: at them, everything is worth sum(price_kr), and a level of i costs at least
@@ -56,52 +59,54 @@ class Rise:
     price_kr: FloatArray
 
 
-class RisingProgram:
+class LevelProgram:
     """The program, the pairs that are in it and the basis of its last answer; see the module."""
 
-    def __init__(self, instance: Instance, level_per_task_i: FloatArray, memory: RisingMemory | None) -> None:
+    def __init__(self, instance: Instance, level_per_task_i: FloatArray, start: WarmBasis | None) -> None:
         self.instance = instance
         self.level_per_task_i = level_per_task_i
         self.inverse_kr = np.zeros(instance.capacity_kr.shape)
         np.divide(1.0, instance.capacity_kr, out=self.inverse_kr, where=instance.capacity_kr > 0)
         self.is_large = int(instance.usable_ik.sum()) > FEW_PAIRS
         self.wanted_ik: FloatArray = np.zeros(instance.usable_ik.shape)  # advice: how much of which pair
-        self._before = memory
+        self._before = start
         self._basis: Basis | None = None
         self._highs = make_highs()
         has_pair_ik = np.zeros(instance.usable_ik.shape, dtype=bool)
-        if memory is not None:
-            self.memory = RisingMemory(memory.shape, memory.group_p, memory.class_p)
+        if start is not None:
+            self.warm_basis = WarmBasis(start.shape, start.group_p, start.class_p)
         else:
             group_p, class_p = np.nonzero(has_pair_ik if self.is_large else instance.usable_ik)
-            self.memory = RisingMemory(instance.usable_ik.shape, group_p, class_p)
-        has_pair_ik[self.memory.group_p, self.memory.class_p] = True
+            self.warm_basis = WarmBasis(instance.usable_ik.shape, group_p, class_p)
+        has_pair_ik[self.warm_basis.group_p, self.warm_basis.class_p] = True
         self.has_pair_ik = has_pair_ik
 
-    def advise(self, rises_i: BoolArray, kept_i: FloatArray, level_guess: float) -> float:
-        """Find out by `central` which pairs matter and put the most used in. Return a level that can be reached."""
-        unit_i = np.where(rises_i, level_guess, kept_i)
+    def advise(self, is_free_i: BoolArray, kept_i: FloatArray, level_guess: float) -> float:
+        """Find by an interior point which pairs matter and put the most used in. Return a level that can be reached."""
+        unit_i = np.where(is_free_i, level_guess, kept_i)
         use_ir, part_i = self._make_uses(unit_i)
-        program = CentralProgram(self.instance.usable_ik, use_ir / part_i[:, None], self.inverse_kr, part_i, rises_i)
-        point = find_central_point(program, ADVICE)
+        program = InteriorProgram(self.instance.usable_ik, use_ir / part_i[:, None], self.inverse_kr, part_i, is_free_i)
+        point = find_interior_point(program, INTERIOR_POINT_GAP)
         self.wanted_ik = point.amount_ik / part_i[:, None]
-        self._add_pairs(self.instance.usable_ik & ~self.has_pair_ik & (self.wanted_ik > ADVICE), FIRST_PAIRS)
-        return point.level * (1 - ADVICE) * level_guess
+        self._add_pairs(
+            self.instance.usable_ik & ~self.has_pair_ik & (self.wanted_ik > INTERIOR_POINT_GAP), FIRST_PAIRS
+        )
+        return point.level * (1 - INTERIOR_POINT_GAP) * level_guess
 
-    def solve(self, rises_i: BoolArray, kept_i: FloatArray, level_guess: float) -> Rise:
-        """Return the highest level of those that rise while the others keep `kept_i`. level_guess: sets the unit."""
-        if self._before is not None and len(self.memory.bases) < len(self._before.bases):
-            self._basis = self._before.bases[len(self.memory.bases)]
-            level_guess = self._before.levels[len(self.memory.bases)]
+    def solve(self, is_free_i: BoolArray, kept_i: FloatArray, level_guess: float) -> LevelSolution:
+        """Return the highest level of the free groups while the others keep `kept_i`. level_guess: sets the unit."""
+        if self._before is not None and len(self.warm_basis.bases) < len(self._before.bases):
+            self._basis = self._before.bases[len(self.warm_basis.bases)]
+            level_guess = self._before.levels[len(self.warm_basis.bases)]
         for _ in range(8):
-            rise = self._solve_in_units(rises_i, np.where(rises_i, level_guess, kept_i), level_guess)
-            if 1 / UNIT_RANGE < rise.level / level_guess < UNIT_RANGE:
+            optimum = self._solve_in_units(is_free_i, np.where(is_free_i, level_guess, kept_i), level_guess)
+            if 1 / UNIT_RANGE < optimum.level / level_guess < UNIT_RANGE:
                 assert self._basis is not None
-                self.memory.bases.append(self._basis)
-                self.memory.levels.append(rise.level)
-                return rise
-            level_guess = rise.level
-        raise SolverError(f"the level does not settle: {level_guess:.3g}")
+                self.warm_basis.bases.append(self._basis)
+                self.warm_basis.levels.append(optimum.level)
+                return optimum
+            level_guess = optimum.level
+        raise SolverError(f"the level does not converge: {level_guess:.3g}")
 
     def _make_uses(self, unit_i: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return what each group needs for its unit of level (I, R), and the least part of one class that is (I,)."""
@@ -114,21 +119,25 @@ class RisingProgram:
             raise SolverError("amounts are too far apart for float64")
         return use_ir, part_i
 
-    def _solve_in_units(self, rises_i: BoolArray, unit_i: FloatArray, level_unit: float) -> Rise:
+    def _solve_in_units(self, is_free_i: BoolArray, unit_i: FloatArray, level_unit: float) -> LevelSolution:
         use_ir, part_i = self._make_uses(unit_i)
         need_ir = use_ir / part_i[:, None]
         while True:
-            level, amount_p, price_kr = self._solve_pairs(rises_i, need_ir, part_i)
+            level, amount_p, price_kr = self._solve_pairs(is_free_i, need_ir, part_i)
             cost_ik = need_ir @ (price_kr * self.inverse_kr).T
             worth_i = np.where(self.has_pair_ik, cost_ik, np.inf).min(axis=1)
-            helps_ik = self.instance.usable_ik & ~self.has_pair_ik & (cost_ik < worth_i[:, None] * (1 - HELPS))
-            if not helps_ik.any():
+            is_improving_ik = (
+                self.instance.usable_ik & ~self.has_pair_ik & (cost_ik < worth_i[:, None] * (1 - REDUCED_COST))
+            )
+            if not is_improving_ik.any():
                 break
-            self._add_pairs(helps_ik, MORE_PAIRS)
+            self._add_pairs(is_improving_ik, MORE_PAIRS)
         tasks_ik = np.zeros(self.instance.usable_ik.shape)
         tasks_per_part_i = unit_i / self.level_per_task_i / part_i
-        tasks_ik[self.memory.group_p, self.memory.class_p] = amount_p * tasks_per_part_i[self.memory.group_p]
-        return Rise(level * level_unit, tasks_ik, price_kr)
+        tasks_ik[self.warm_basis.group_p, self.warm_basis.class_p] = (
+            amount_p * tasks_per_part_i[self.warm_basis.group_p]
+        )
+        return LevelSolution(level * level_unit, tasks_ik, price_kr)
 
     def _add_pairs(self, candidate_ik: BoolArray, most: int) -> None:
         """Put the candidates in, of each group and of each class the `most` that the advice uses most."""
@@ -136,18 +145,18 @@ class RisingProgram:
         chosen_ik = candidate_ik & (_find_largest(rank_ik, most, axis=1) | _find_largest(rank_ik, most, axis=0))
         group_p, class_p = np.nonzero(chosen_ik)
         self.has_pair_ik |= chosen_ik
-        self.memory.group_p = np.concatenate([self.memory.group_p, group_p])
-        self.memory.class_p = np.concatenate([self.memory.class_p, class_p])
+        self.warm_basis.group_p = np.concatenate([self.warm_basis.group_p, group_p])
+        self.warm_basis.class_p = np.concatenate([self.warm_basis.class_p, class_p])
 
     def _solve_pairs(
-        self, rises_i: BoolArray, need_ir: FloatArray, part_i: FloatArray
+        self, is_free_i: BoolArray, need_ir: FloatArray, part_i: FloatArray
     ) -> tuple[float, FloatArray, FloatArray]:
         """Solve with the pairs that are in; return t in its unit, amounts of pairs (parts of a class), prices."""
         highs, rows = self._highs, self.inverse_kr.size
-        group_p, class_p = self.memory.group_p, self.memory.class_p
+        group_p, class_p = self.warm_basis.group_p, self.warm_basis.class_p
         if self._basis is None:
             self._basis = make_first_basis(group_p, class_p, need_ir * part_i[:, None], self.inverse_kr, self.wanted_ik)
-        highs.passModel(make_model(group_p, class_p, need_ir, self.inverse_kr, rises_i, part_i))
+        highs.passModel(make_model(group_p, class_p, need_ir, self.inverse_kr, is_free_i, part_i))
         highs.setBasis(make_highs_basis(self._basis, group_p.size))
         run(highs)
         solution, basis = highs.getSolution(), highs.getBasis()
@@ -180,9 +189,9 @@ def make_highs() -> highspy.Highs:
         ("simplex_strategy", PRIMAL),
         ("simplex_scale_strategy", 0),  # the program is scaled already
         ("threads", 1),
-        ("primal_feasibility_tolerance", TOLERANCE),
-        ("dual_feasibility_tolerance", TOLERANCE),
-        ("small_matrix_value", SMALLEST_ENTRY),
+        ("primal_feasibility_tolerance", PRIMAL_FEASIBILITY),
+        ("dual_feasibility_tolerance", DUAL_FEASIBILITY),
+        ("small_matrix_value", SMALLEST_COEFFICIENT),
     ):
         highs.setOptionValue(option, value)
     return highs
@@ -193,18 +202,18 @@ def make_model(
     class_p: IntArray,
     need_ir: FloatArray,
     inverse_kr: FloatArray,
-    rises_i: BoolArray,
+    is_free_i: BoolArray,
     part_i: FloatArray,
 ) -> highspy.HighsLp:
     """Return the program for HiGHS: columns t and the pairs, rows (class, resource) and the levels of the groups."""
     import highspy  # noqa: PLC0415
 
     (groups, resources), rows, pairs = need_ir.shape, inverse_kr.size, group_p.size
-    risers = np.flatnonzero(rises_i)
+    free = np.flatnonzero(is_free_i)
     index_pe = np.concatenate([class_p[:, None] * resources + np.arange(resources), rows + group_p[:, None]], axis=1)
     value_pe = np.concatenate([need_ir[group_p] * inverse_kr[class_p], np.ones((pairs, 1))], axis=1)
     keep_pe = value_pe != 0
-    kept_i = np.where(rises_i, 0.0, PRIMAL_SCALE * part_i * (1 - LEEWAY))
+    kept_i = np.where(is_free_i, 0.0, PRIMAL_SCALE * part_i * (1 - KEPT_LEVEL_LOSS))
     model = highspy.HighsLp()
     model.sense_ = highspy.ObjSense.kMaximize
     model.num_col_, model.num_row_ = pairs + 1, rows + groups
@@ -213,10 +222,10 @@ def make_model(
     model.row_lower_ = np.concatenate([np.full(rows, -np.inf), kept_i])
     model.row_upper_ = np.concatenate([np.full(rows, PRIMAL_SCALE), np.full(groups, np.inf)])
     model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    starts = risers.size + np.append(0, np.cumsum(keep_pe.sum(axis=1)))
+    starts = free.size + np.append(0, np.cumsum(keep_pe.sum(axis=1)))
     model.a_matrix_.start_ = np.append(0, starts).astype(np.int32)
-    model.a_matrix_.index_ = np.append(rows + risers, index_pe[keep_pe]).astype(np.int32)
-    model.a_matrix_.value_ = np.append(-part_i[risers], value_pe[keep_pe])
+    model.a_matrix_.index_ = np.append(rows + free, index_pe[keep_pe]).astype(np.int32)
+    model.a_matrix_.value_ = np.append(-part_i[free], value_pe[keep_pe])
     return model
 
 
@@ -255,8 +264,8 @@ def make_highs_basis(basis: Basis, pairs: int) -> highspy.HighsBasis:
 def run(highs: highspy.Highs) -> None:
     """Solve, or raise SolverError.
 
-    When few can still rise, what is left to them can be so thin that primal simplex does not find its way: then dual
-    simplex goes on from there, and after that begins again.
+    When few groups are still free, what is left to them can be so thin that primal simplex does not find its way: then
+    dual simplex goes on from there, and after that begins again.
     """
     for strategy in (PRIMAL, DUAL):
         highs.setOptionValue("simplex_strategy", strategy)
@@ -275,11 +284,15 @@ def run(highs: highspy.Highs) -> None:
 def is_optimal(highs: highspy.Highs) -> bool:
     """Whether HiGHS says that its answer is optimal, or "unknown" of one that is.
 
-    It does the latter when its own rounding exceeds its tolerance. `mending` takes that out, the certificate decides.
+    It does the latter when its own rounding exceeds its tolerance. `lp_refinement` takes that out, and the certificate
+    decides.
     """
     import highspy  # noqa: PLC0415
 
     status, reached = highs.getModelStatus(), highs.getInfo()
-    is_near = reached.max_primal_infeasibility <= NEARLY and reached.max_dual_infeasibility <= TOLERANCE
+    is_near = (
+        reached.max_primal_infeasibility <= ACCEPTED_INFEASIBILITY
+        and reached.max_dual_infeasibility <= DUAL_FEASIBILITY
+    )
     is_unknown = status == highspy.HighsModelStatus.kUnknown
     return bool(status == highspy.HighsModelStatus.kOptimal or (is_unknown and is_near))

@@ -1,7 +1,7 @@
 """Lexicographic max-min: the least level as high as it can be, then the next least, and so on, on servers that differ.
 
-In each round all groups that can still rise do so together, as far as a linear program allows (`rising`). Then those
-that the program's prices show to be stuck are fixed at that level: not everybody at the level, only who pays for it.
+In each round a linear program (`level_lp`) raises the level of all free groups together, as far as it can. Then those
+that the program's duals show to be stuck are fixed at that level: not everybody at the level, only who pays for it.
 All placements stay free, a group that is fixed keeps its level and not its servers. A group whose tasks all run is
 fixed, too.
 
@@ -22,88 +22,86 @@ import numpy as np
 
 from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance
-from fairbind.fairness.problems.negligible import drop_traces
+from fairbind.fairness.problems.negligible import drop_negligible
 from fairbind.fairness.problems.problem import BoolArray, FloatArray
 from fairbind.fairness.problems.verify import check_feasible
-from fairbind.fairness.solvers.maxmin.level_lp import RisingProgram
-from fairbind.fairness.solvers.maxmin.lp_refinement import mend_rounding
+from fairbind.fairness.solvers.maxmin.level_lp import LevelProgram
+from fairbind.fairness.solvers.maxmin.lp_refinement import refine_tasks
+from fairbind.fairness.solvers.maxmin.tolerances import EQUAL_LEVELS, OPTIMALITY_GAP, POSITIVE_DUAL, SUMMATION_ERROR
 from fairbind.fairness.solvers.maxmin.warm_basis import carry_over, prune
 from fairbind.fairness.solvers.warm import WarmStart
 from fairbind.model.errors import SolverError
 
-STUCK = 1e-13  # of the largest worth: below this a group is left to rise in the next round
-EQUAL = 1e-12  # how near a level and a limit, relative to them, count as the same
-OPTIMALITY = 1e-7  # relative to a group's own level: how much more it could get before we refuse the answer
-ROUNDING = 1e-13  # of the worth of everything: what sums over all groups may lose
-
 
 def solve_lexicographic(instance: Instance, level_per_task_i: FloatArray, warm: WarmStart | None = None) -> Solution:
     """Return the lexicographic max-min allocation of the levels tasks x level_per_task_i, with its prices (N, K, R)."""
-    memory = None
-    if warm is not None and warm.memory is not None:
-        memory = carry_over(warm.memory, warm.group_before_i, warm.class_before_k, instance.usable_ik)
-    program = RisingProgram(instance, level_per_task_i, memory)
+    start = None
+    if warm is not None and warm.state is not None:
+        start = carry_over(warm.state, warm.group_before_i, warm.class_before_k, instance.usable_ik)
+    program = LevelProgram(instance, level_per_task_i, start)
     limit_level_i = instance.limit_i * level_per_task_i
     level_i = np.zeros(limit_level_i.shape)
     reached_i = np.full(limit_level_i.shape, np.inf)  # where the programs were when a level was fixed
-    rises_i = np.ones(limit_level_i.shape, dtype=bool)
+    is_free_i = np.ones(limit_level_i.shape, dtype=bool)
     # What an equal (weighted) part of each class would give everybody: never too much.
     level = float((instance.gamma_ik.sum(axis=1) * level_per_task_i * instance.weight_i).min())
-    if program.is_large and memory is None:
-        level = _take_advice(program, limit_level_i, level_i, rises_i, level)
+    if program.is_large and start is None:
+        level = _take_advice(program, limit_level_i, level_i, is_free_i, level)
     prices: list[FloatArray] = []
     tasks_ik = np.zeros(instance.usable_ik.shape)
-    while rises_i.any():
-        rise = program.solve(rises_i, np.minimum(level_i, reached_i), level)
-        tasks_ik = rise.tasks_ik
-        worth_i = compute_worth(instance, rise.price_kr) / level_per_task_i
-        if not worth_i[rises_i].any():
+    while is_free_i.any():
+        optimum = program.solve(is_free_i, np.minimum(level_i, reached_i), level)
+        tasks_ik = optimum.tasks_ik
+        worth_i = compute_worth(instance, optimum.price_kr) / level_per_task_i
+        if not worth_i[is_free_i].any():
             raise SolverError("the linear program's prices let somebody rise for nothing")
         # The level that the prices prove, not the one that the solver reached, is right to rounding.
-        level = float(rise.price_kr.sum() - worth_i[~rises_i] @ level_i[~rises_i]) / float(worth_i[rises_i].sum())
-        has_all_i = rises_i & (limit_level_i <= level * (1 + EQUAL))
-        reached_i[rises_i] = rise.level
+        level = float(optimum.price_kr.sum() - worth_i[~is_free_i] @ level_i[~is_free_i]) / float(
+            worth_i[is_free_i].sum()
+        )
+        has_all_i = is_free_i & (limit_level_i <= level * (1 + EQUAL_LEVELS))
+        reached_i[is_free_i] = optimum.level
         if has_all_i.any():
             # They ask for less than t, so the others may rise further: solve again before anybody is fixed at t.
             level_i[has_all_i] = limit_level_i[has_all_i]
-            rises_i &= ~has_all_i
+            is_free_i &= ~has_all_i
             continue
-        stuck_i = rises_i & (worth_i > STUCK * worth_i[rises_i].max())
+        stuck_i = is_free_i & (worth_i > POSITIVE_DUAL * worth_i[is_free_i].max())
         level_i[stuck_i] = level
-        rises_i &= ~stuck_i
-        prices.append(rise.price_kr)
+        is_free_i &= ~stuck_i
+        prices.append(optimum.price_kr)
     if warm is not None:
-        warm.memory = prune(program.memory)
+        warm.state = prune(program.warm_basis)
     price_nkr = np.array(prices).reshape(-1, *instance.capacity_kr.shape)
     is_priced_kr: BoolArray = np.asarray((price_nkr > 0).any(axis=0))
     total_i = np.minimum(level_i / level_per_task_i, instance.limit_i)
-    return Solution(_mend(instance, tasks_ik, total_i, is_priced_kr), {"prices_nkr": price_nkr})
+    return Solution(_refine(instance, tasks_ik, total_i, is_priced_kr), {"prices_nkr": price_nkr})
 
 
-def _mend(instance: Instance, tasks_ik: FloatArray, total_i: FloatArray, is_priced_kr: BoolArray) -> FloatArray:
-    """Return the tasks without the solver's rounding: traces first, if what they were can go somewhere else."""
-    trimmed_ik = drop_traces(instance, tasks_ik)
+def _refine(instance: Instance, tasks_ik: FloatArray, total_i: FloatArray, is_priced_kr: BoolArray) -> FloatArray:
+    """Return the tasks without the solver's rounding: negligible ones go first, if others can take them up."""
+    trimmed_ik = drop_negligible(instance, tasks_ik)
     if trimmed_ik is not tasks_ik:
-        mended_ik = mend_rounding(instance, trimmed_ik, total_i, is_priced_kr)
-        if (mended_ik.T @ instance.demand_ir <= instance.capacity_kr * (1 + EQUAL)).all():
-            return mended_ik
-    return mend_rounding(instance, tasks_ik, total_i, is_priced_kr)
+        refined_ik = refine_tasks(instance, trimmed_ik, total_i, is_priced_kr)
+        if (refined_ik.T @ instance.demand_ir <= instance.capacity_kr * (1 + EQUAL_LEVELS)).all():
+            return refined_ik
+    return refine_tasks(instance, tasks_ik, total_i, is_priced_kr)
 
 
 def _take_advice(
-    program: RisingProgram, limit_level_i: FloatArray, level_i: FloatArray, rises_i: BoolArray, level: float
+    program: LevelProgram, limit_level_i: FloatArray, level_i: FloatArray, is_free_i: BoolArray, level: float
 ) -> float:
-    """Fix those who can certainly have all their tasks (in level_i and rises_i), and return the level that is near.
+    """Fix those who can certainly have all their tasks (in level_i and is_free_i), and return the level that is near.
 
     A level that can be reached never is more than the best one, so whoever asks for less can have it.
     """
     while True:
-        level = program.advise(rises_i, level_i, level)
-        has_all_i = rises_i & (limit_level_i <= level)
-        if not has_all_i.any() or (has_all_i == rises_i).all():  # somebody must be left for the exact program
+        level = program.advise(is_free_i, level_i, level)
+        has_all_i = is_free_i & (limit_level_i <= level)
+        if not has_all_i.any() or (has_all_i == is_free_i).all():  # somebody must be left for the exact program
             return level
         level_i[has_all_i] = limit_level_i[has_all_i]
-        rises_i &= ~has_all_i
+        is_free_i &= ~has_all_i
 
 
 def compute_worth(instance: Instance, price_kr: FloatArray) -> FloatArray:
@@ -128,7 +126,7 @@ def certify_lexicographic(
     has_limit_i = np.isfinite(instance.limit_i)
     gap_i[has_limit_i] = np.minimum(gap_i, np.abs(1 - total_i / instance.limit_i))[has_limit_i]
     worst = int(gap_i.argmax())
-    if not gap_i[worst] <= OPTIMALITY:
+    if not gap_i[worst] <= OPTIMALITY_GAP:
         raise SolverError(
             f"{mechanism_id}: tenant {int(instance.rank_i[worst])} could get {gap_i[worst]:.3g} of its own more"
         )
@@ -153,6 +151,6 @@ def _compute_gaps(instance: Instance, price_kr: FloatArray, total_i: FloatArray,
     left = everything - below - above
     gap_i = np.full(total_i.shape, np.inf)
     with np.errstate(divide="ignore", invalid="ignore"):
-        gap_i[order] = np.maximum(left - ROUNDING * everything, 0.0) / spent
+        gap_i[order] = np.maximum(left - SUMMATION_ERROR * everything, 0.0) / spent
     gap_i[~(spent_i > 0)] = np.inf
     return gap_i

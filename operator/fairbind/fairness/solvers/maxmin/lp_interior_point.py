@@ -1,6 +1,6 @@
 """A first idea of how much of which pairs an answer uses, by an interior-point method made for this one program.
 
-    maximise t   subject to   sum_k u_ik = part_i t (groups that rise) or part_i (others), u >= 0,
+    maximise t   subject to   sum_k u_ik = part_i t (free groups) or part_i (others), u >= 0,
                               sum_i need_ir u_ik / c_kr <= 1 for every class and resource.
 
 u_ik is a part of class k. There are I K unknowns, but the equations of a Newton step reduce to as many as there are
@@ -25,14 +25,14 @@ TINY = 1e-300
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CentralProgram:
+class InteriorProgram:
     """The program: need_ir, shape (I, R); inverse_kr: 1 / c_kr, 0 where the class has nothing; see the module."""
 
     usable_ik: BoolArray
     need_ir: FloatArray
     inverse_kr: FloatArray
     part_i: FloatArray
-    rises_i: BoolArray
+    is_free_i: BoolArray
 
     def use(self, amount_ik: FloatArray) -> FloatArray:
         """What the amounts take of each class and resource, shape (K, R)."""
@@ -47,17 +47,17 @@ class CentralProgram:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Point:
-    """A primal-dual point, or a step: amounts u, room (slack of capacity), t; prices, worths, reduced costs."""
+    """A primal-dual point, or a step: amounts u, slack of capacity, t; prices, worths, reduced costs."""
 
     amount_ik: FloatArray
-    room_kr: FloatArray
+    slack_kr: FloatArray
     level: float
     price_kr: FloatArray
     worth_i: FloatArray
-    extra_ik: FloatArray
+    reduced_cost_ik: FloatArray
 
 
-def find_central_point(program: CentralProgram, accuracy: float) -> Point:
+def find_interior_point(program: InteriorProgram, accuracy: float) -> Point:
     """Return a point near the middle of all optimal ones, with t within `accuracy`, relative, of the best.
 
     After STEPS steps it returns what it has: the caller only takes advice from it.
@@ -66,73 +66,81 @@ def find_central_point(program: CentralProgram, accuracy: float) -> Point:
     exists_kr = program.inverse_kr > 0
     count = int(program.usable_ik.sum()) + int(exists_kr.sum())
     for _ in range(STEPS):
-        dual = float(point.price_kr.sum() - point.worth_i[~program.rises_i] @ program.part_i[~program.rises_i])
-        lacks_i = np.abs(_measure_lack(program, point)) / program.part_i
-        if abs(dual - point.level) <= accuracy * abs(point.level) and lacks_i.max() <= accuracy:
+        dual = float(point.price_kr.sum() - point.worth_i[~program.is_free_i] @ program.part_i[~program.is_free_i])
+        residual_i = np.abs(_compute_residual(program, point)) / program.part_i
+        if abs(dual - point.level) <= accuracy * abs(point.level) and residual_i.max() <= accuracy:
             break
         newton = _Newton(program, point)
-        center = float((point.amount_ik * point.extra_ik).sum() + (point.price_kr * point.room_kr).sum()) / count
-        guess = newton.find_step(-point.amount_ik * point.extra_ik, -point.price_kr * point.room_kr)
+        center = (
+            float((point.amount_ik * point.reduced_cost_ik).sum() + (point.price_kr * point.slack_kr).sum()) / count
+        )
+        guess = newton.find_step(-point.amount_ik * point.reduced_cost_ik, -point.price_kr * point.slack_kr)
         trial = _move(point, guess, *_find_lengths(program, point, guess, 1.0))
-        reached = float((trial.amount_ik * trial.extra_ik).sum() + (trial.price_kr * trial.room_kr).sum()) / count
+        reached = (
+            float((trial.amount_ik * trial.reduced_cost_ik).sum() + (trial.price_kr * trial.slack_kr).sum()) / count
+        )
         target = center * (reached / center) ** 3
         step = newton.find_step(
             np.where(
                 program.usable_ik,
-                target - point.amount_ik * point.extra_ik - guess.amount_ik * guess.extra_ik,
+                target - point.amount_ik * point.reduced_cost_ik - guess.amount_ik * guess.reduced_cost_ik,
                 0.0,
             ),
-            np.where(exists_kr, target - point.price_kr * point.room_kr - guess.price_kr * guess.room_kr, 0.0),
+            np.where(exists_kr, target - point.price_kr * point.slack_kr - guess.price_kr * guess.slack_kr, 0.0),
         )
         point = _move(point, step, *_find_lengths(program, point, step, BACK_OFF))
     return point
 
 
-def _make_start(program: CentralProgram) -> Point:
+def _make_start(program: InteriorProgram) -> Point:
     """Everybody spread evenly over its classes, half of what is there used; equal prices, worths below the costs."""
-    usable_ik, rises_i, part_i = program.usable_ik, program.rises_i, program.part_i
+    usable_ik, is_free_i, part_i = program.usable_ik, program.is_free_i, program.part_i
     amount_ik = usable_ik * (part_i / usable_ik.sum(axis=1))[:, None]
     level = 0.5 / float(program.use(amount_ik).max())
-    amount_ik = amount_ik * np.where(rises_i, level, 1.0)[:, None]
+    amount_ik = amount_ik * np.where(is_free_i, level, 1.0)[:, None]
     exists_kr = program.inverse_kr > 0
-    room_kr = np.where(exists_kr, np.maximum(1 - program.use(amount_ik), 0.1), 0.0)
+    slack_kr = np.where(exists_kr, np.maximum(1 - program.use(amount_ik), 0.1), 0.0)
     price_kr = exists_kr.astype(np.float64)
     worth_i = 0.5 * np.where(usable_ik, program.cost(price_kr), np.inf).min(axis=1)
-    scale = float(worth_i[rises_i] @ part_i[rises_i])
+    scale = float(worth_i[is_free_i] @ part_i[is_free_i])
     price_kr, worth_i = price_kr / scale, worth_i / scale
-    extra_ik = np.where(usable_ik, program.cost(price_kr) - worth_i[:, None], 0.0)
-    return Point(amount_ik, room_kr, level, price_kr, worth_i, extra_ik)
+    reduced_cost_ik = np.where(usable_ik, program.cost(price_kr) - worth_i[:, None], 0.0)
+    return Point(amount_ik, slack_kr, level, price_kr, worth_i, reduced_cost_ik)
 
 
-def _measure_lack(program: CentralProgram, point: Point) -> FloatArray:
+def _compute_residual(program: InteriorProgram, point: Point) -> FloatArray:
     """What each group lacks to its level, shape (I,)."""
-    wanted_i = program.part_i * np.where(program.rises_i, point.level, 1.0)
-    lack_i: FloatArray = wanted_i - point.amount_ik.sum(axis=1)
-    return lack_i
+    wanted_i = program.part_i * np.where(program.is_free_i, point.level, 1.0)
+    residual_i: FloatArray = wanted_i - point.amount_ik.sum(axis=1)
+    return residual_i
 
 
 class _Newton:
     """The linear equations of a step at a point, reduced and ready to solve for several right-hand sides.
 
     With w_ik = u / reduced cost: M dp - N dv = f, -N' dp + S dv - g dt = h, g' dv = e, where M = blocks of classes +
-    room / price, N_(kr)i = w_ik a_ikr, S = sum_k w_ik.
+    slack / price, N_(kr)i = w_ik a_ikr, S = sum_k w_ik.
     """
 
-    def __init__(self, program: CentralProgram, point: Point) -> None:
+    def __init__(self, program: InteriorProgram, point: Point) -> None:
         self.program, self.point = program, point
         usable_ik, need_ir, inverse_kr = program.usable_ik, program.need_ir, program.inverse_kr
         (groups, resources), classes = need_ir.shape, inverse_kr.shape[0]
-        self.weight_ik = np.divide(point.amount_ik, point.extra_ik, out=np.zeros(usable_ik.shape), where=usable_ik)
+        self.weight_ik = np.divide(
+            point.amount_ik, point.reduced_cost_ik, out=np.zeros(usable_ik.shape), where=usable_ik
+        )
         self.sum_i = self.weight_ik.sum(axis=1)
-        self.gain_i = np.where(program.rises_i, program.part_i, 0.0)
-        self.lack_i = _measure_lack(program, point)
-        self.over_kr = np.where(inverse_kr > 0, 1 - program.use(point.amount_ik) - point.room_kr, 0.0)
-        self.error_ik = np.where(usable_ik, program.cost(point.price_kr) - point.worth_i[:, None] - point.extra_ik, 0.0)
+        self.gain_i = np.where(program.is_free_i, program.part_i, 0.0)
+        self.residual_i = _compute_residual(program, point)
+        self.over_kr = np.where(inverse_kr > 0, 1 - program.use(point.amount_ik) - point.slack_kr, 0.0)
+        self.error_ik = np.where(
+            usable_ik, program.cost(point.price_kr) - point.worth_i[:, None] - point.reduced_cost_ik, 0.0
+        )
         self.pull_in = ((self.weight_ik[:, :, None] * inverse_kr) * need_ir[:, None, :]).reshape(groups, -1)
         pairs_is = (need_ir[:, :, None] * need_ir[:, None, :]).reshape(groups, -1)
         self.block_krs = (self.weight_ik.T @ pairs_is).reshape(classes, resources, resources)
         self.block_krs *= inverse_kr[:, :, None] * inverse_kr[:, None, :]
-        loose_kr = np.where(inverse_kr > 0, point.room_kr / np.maximum(point.price_kr, TINY), 1.0)
+        loose_kr = np.where(inverse_kr > 0, point.slack_kr / np.maximum(point.price_kr, TINY), 1.0)
         diagonal = np.arange(resources)
         self.block_krs[:, diagonal, diagonal] += loose_kr
         self.loose_kr = loose_kr
@@ -150,13 +158,13 @@ class _Newton:
         self.matrix[np.diag_indices_from(self.matrix)] *= 1 + 1e-13
 
     def find_step(self, aim_ik: FloatArray, aim_kr: FloatArray) -> Point:
-        """Return the step that changes amount x reduced cost by aim_ik and price x room by aim_kr, to first order."""
+        """Return the step that changes amount x reduced cost by aim_ik and price x slack by aim_kr, to first order."""
         program, point = self.program, self.point
-        base_ik = np.divide(aim_ik, point.extra_ik, out=np.zeros(aim_ik.shape), where=program.usable_ik)
+        base_ik = np.divide(aim_ik, point.reduced_cost_ik, out=np.zeros(aim_ik.shape), where=program.usable_ik)
         base_ik -= self.weight_ik * self.error_ik
-        room_kr = np.where(program.inverse_kr > 0, aim_kr / np.maximum(point.price_kr, TINY), 0.0)
-        f_n = (program.use(base_ik) + room_kr - self.over_kr).ravel()
-        h_i = self.lack_i - base_ik.sum(axis=1)
+        aimed_slack_kr = np.where(program.inverse_kr > 0, aim_kr / np.maximum(point.price_kr, TINY), 0.0)
+        f_n = (program.use(base_ik) + aimed_slack_kr - self.over_kr).ravel()
+        h_i = self.residual_i - base_ik.sum(axis=1)
         price_n, worth_i, level = self._solve(f_n, h_i, 1.0 - float(self.gain_i @ point.worth_i))
         price_kr = np.where(program.inverse_kr > 0, price_n.reshape(program.inverse_kr.shape), 0.0)
         change_ik = np.where(program.usable_ik, program.cost(price_kr) - worth_i[:, None], 0.0)
@@ -180,15 +188,15 @@ class _Newton:
         return price_n2[:, 0] + level * price_n2[:, 1], worth_i2[:, 0] + level * worth_i2[:, 1], level
 
 
-def _find_lengths(program: CentralProgram, point: Point, step: Point, back_off: float) -> tuple[float, float]:
+def _find_lengths(program: InteriorProgram, point: Point, step: Point, back_off: float) -> tuple[float, float]:
     """Return how far, at most 1, the primal and the dual part may go and stay positive."""
     exists_kr = program.inverse_kr > 0
     primal = (
         _find_length(point.amount_ik, step.amount_ik, program.usable_ik),
-        _find_length(point.room_kr, step.room_kr, exists_kr),
+        _find_length(point.slack_kr, step.slack_kr, exists_kr),
     )
     dual = (
-        _find_length(point.extra_ik, step.extra_ik, program.usable_ik),
+        _find_length(point.reduced_cost_ik, step.reduced_cost_ik, program.usable_ik),
         _find_length(point.price_kr, step.price_kr, exists_kr),
     )
     return min(1.0, back_off * min(primal)), min(1.0, back_off * min(dual))
@@ -203,9 +211,9 @@ def _move(point: Point, step: Point, primal: float, dual: float) -> Point:
     return replace(
         point,
         amount_ik=point.amount_ik + primal * step.amount_ik,
-        room_kr=point.room_kr + primal * step.room_kr,
+        slack_kr=point.slack_kr + primal * step.slack_kr,
         level=point.level + primal * step.level,
         price_kr=point.price_kr + dual * step.price_kr,
         worth_i=point.worth_i + dual * step.worth_i,
-        extra_ik=point.extra_ik + dual * step.extra_ik,
+        reduced_cost_ik=point.reduced_cost_ik + dual * step.reduced_cost_ik,
     )

@@ -1,4 +1,4 @@
-"""What the rising programs of one problem leave to those of the next: pairs, bases and levels.
+"""The warm start of level programs: what those of one problem leave to those of the next, pairs, bases and levels.
 
 A basis names the constraints that hold the answer where it is; it says nothing of amounts, so it stays a good start
 when amounts change. When tenants come, go, join a group or leave one, rows and pairs of the others are carried over.
@@ -29,7 +29,7 @@ class Basis:
 
 
 @dataclass(slots=True, eq=False)
-class RisingMemory:
+class WarmBasis:
     """What a later, similar problem can begin with: the pairs, and the basis and the level of each program in turn.
 
     shape: groups and classes that the numbers of the pairs mean.
@@ -42,38 +42,37 @@ class RisingMemory:
     levels: list[float] = field(default_factory=list)
 
 
-def prune(memory: RisingMemory) -> RisingMemory:
-    """Return the memory with only the pairs that some basis stands on: the others are priced again soon enough."""
+def prune(warm: WarmBasis) -> WarmBasis:
+    """Return the warm start with only the pairs that are basic somewhere: the others are priced again soon enough."""
     import highspy  # noqa: PLC0415  # see fairbind.fairness: imported by who uses it
 
     basic = highspy.HighsBasisStatus.kBasic
-    stands = {place for basis in memory.bases for place, status in enumerate(basis.pairs) if status == basic}
-    kept = sorted(stands)
+    basic_places = {place for basis in warm.bases for place, status in enumerate(basis.pairs) if status == basic}
+    kept = sorted(basic_places)
     bases = [
-        replace(basis, pairs=[basis.pairs[place] for place in kept if place < len(basis.pairs)])
-        for basis in memory.bases
+        replace(basis, pairs=[basis.pairs[place] for place in kept if place < len(basis.pairs)]) for basis in warm.bases
     ]
-    return RisingMemory(memory.shape, memory.group_p[kept], memory.class_p[kept], bases, memory.levels)
+    return WarmBasis(warm.shape, warm.group_p[kept], warm.class_p[kept], bases, warm.levels)
 
 
 def carry_over(
-    memory: RisingMemory, group_before_i: IntArray, class_before_k: IntArray, usable_ik: BoolArray
-) -> RisingMemory | None:
-    """Return the memory in the numbers of a new instance, or None where too little of it would fit.
+    warm: WarmBasis, group_before_i: IntArray, class_before_k: IntArray, usable_ik: BoolArray
+) -> WarmBasis | None:
+    """Return the warm start in the numbers of a new instance, or None where too little of it would fit.
 
     group_before_i: the former number of each group, -1 for a new one; classes likewise, and these must be the same.
     """
-    groups, classes = memory.shape
+    groups, classes = warm.shape
     if not _is_identity(class_before_k, classes):
         return None
-    if _is_identity(group_before_i, groups) and usable_ik[memory.group_p, memory.class_p].all():
-        return memory
-    place_p, group_p, class_p = _carry_pairs(memory, group_before_i, usable_ik)
-    carried = RisingMemory((group_before_i.size, classes), group_p, class_p, levels=memory.levels)
+    if _is_identity(group_before_i, groups) and usable_ik[warm.group_p, warm.class_p].all():
+        return warm
+    place_p, group_p, class_p = _carry_pairs(warm, group_before_i, usable_ik)
+    carried = WarmBasis((group_before_i.size, classes), group_p, class_p, levels=warm.levels)
     is_first_i = np.zeros(group_before_i.size, dtype=bool)
     is_first_i[np.unique(group_before_i, return_index=True)[1]] = True
     is_first_i &= group_before_i >= 0
-    for basis in memory.bases:
+    for basis in warm.bases:
         made = _carry_basis(basis, place_p, group_p, group_before_i, is_first_i)
         if made is None:
             return None
@@ -82,18 +81,18 @@ def carry_over(
 
 
 def _carry_pairs(
-    memory: RisingMemory, group_before_i: IntArray, usable_ik: BoolArray
+    warm: WarmBasis, group_before_i: IntArray, usable_ik: BoolArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Return place in the memory (-1: none), group and class of each pair; every group has one at least."""
+    """Return place in the warm start (-1: none), group and class of each pair; every group has one at least."""
     places: list[IntArray] = []
     groups: list[IntArray] = []
     classes: list[IntArray] = []
-    order = np.argsort(memory.group_p, kind="stable")
-    start = np.searchsorted(memory.group_p[order], np.arange(-1, int(memory.group_p.max()) + 2))
+    order = np.argsort(warm.group_p, kind="stable")
+    start = np.searchsorted(warm.group_p[order], np.arange(-1, int(warm.group_p.max()) + 2))
     for i, before in enumerate(group_before_i.tolist()):
         place = order[start[before + 1] : start[before + 2]]
-        place = place[usable_ik[i, memory.class_p[place]]]
-        classes.append(memory.class_p[place] if place.size else np.flatnonzero(usable_ik[i])[:1])
+        place = place[usable_ik[i, warm.class_p[place]]]
+        classes.append(warm.class_p[place] if place.size else np.flatnonzero(usable_ik[i])[:1])
         places.append(place if place.size else np.array([-1]))
         groups.append(np.full(classes[-1].size, i, dtype=np.intp))
     return np.concatenate(places), np.concatenate(groups), np.concatenate(classes)

@@ -19,15 +19,19 @@ import numpy.typing as npt
 
 from fairbind.fairness.problems.problem import BoolArray, FloatArray
 from fairbind.fairness.solvers.market.market import Market, sum_others
+from fairbind.fairness.solvers.psdsf.tolerances import (
+    EQUAL_SHARES,
+    LARGEST_PART,
+    LIMIT_REACHED,
+    LIMIT_REACHED_AT_START,
+    PRIMAL_FEASIBILITY,
+    RIDGE,
+    SMALLEST_TOTAL,
+)
 
 ROUNDS = 12
 ENTRY = 1e-3  # of a tenant's tasks: how freely a pair enters that was not served
-LEAST = 1e-9  # of a tenant's part of all tasks: what it is supposed to have at least
-NEAR = 1e-6  # relative: from where on a tenant counts as one that has all its tasks
-EXACT = 1e-11  # relative: differences of shares that are rounding
-CHANGE = 1.0  # the most that the logarithm of a level may change in a round
-ABSURD = 1e6  # of a server: a part that says that equations do not belong together
-RIDGE = 1e-13  # makes equations solvable that say the same twice
+LARGEST_STEP = 1.0  # the most that the logarithm of a level may change in a round
 
 IntArray = npt.NDArray[np.intp]
 
@@ -62,7 +66,7 @@ def compute_shares(market: Market, part_ki: FloatArray) -> FloatArray:
     return share_ki
 
 
-def settle(market: Market, rough: Division, rounds: int = ROUNDS) -> Division:
+def solve_active_set(market: Market, rough: Division, rounds: int = ROUNDS) -> Division:
     """Return the exact division near a rough one, or (should the corrections not end) another rough one.
 
     rounds: how often the choice of served pairs may be corrected.
@@ -71,7 +75,7 @@ def settle(market: Market, rough: Division, rounds: int = ROUNDS) -> Division:
     division = rough
     for _ in range(rounds):
         solved = round_.solve()
-        if not ((np.abs(solved.part_ki) < ABSURD).all() and (solved.level_kr > 0).all()):
+        if not ((np.abs(solved.part_ki) < LARGEST_PART).all() and (solved.level_kr > 0).all()):
             break
         division = solved
         following = round_.correct(division)
@@ -104,7 +108,7 @@ class _Round:
         self.market, self.choice = market, choice
         self.level_kr = rough.level_kr
         self.part_ki = np.where(served_ki, rough.part_ki, 0.0)
-        self.totals_i = np.maximum(market.get_totals(rough.part_ki), LEAST * market.weight_i)
+        self.totals_i = np.maximum(market.get_totals(rough.part_ki), SMALLEST_TOTAL * market.weight_i)
         servers, slots, _ = market.load_kri.shape
         self.stop_ki, self.stop_level_ki = find_stops(market, rough.level_kr)
         # A level of 0 (a sweep may leave one to a tenant that came too late) says nothing about where the others are.
@@ -117,9 +121,9 @@ class _Round:
 
     @classmethod
     def start(cls, market: Market, rough: Division) -> _Round:
-        """Served is who has more there (of all that it has) than the server's level is too low for it."""
+        """The server serves tenant i when its share there is above the server's level by no more than it has there."""
         totals_i = np.maximum(market.get_totals(rough.part_ki), np.finfo(float).tiny)
-        has_all_i = totals_i >= market.limit_i * (1 - NEAR)
+        has_all_i = totals_i >= market.limit_i * (1 - LIMIT_REACHED_AT_START)
         _, level_ki = find_stops(market, rough.level_kr)
         with np.errstate(divide="ignore", invalid="ignore"):
             above_ki = compute_shares(market, rough.part_ki) / level_ki - 1
@@ -151,7 +155,7 @@ class _Round:
         np.fill_diagonal(matrix, 0.0)
         np.fill_diagonal(matrix, -matrix.sum(axis=1))
         change_kr = np.zeros(self.level_kr.shape)
-        change_kr.ravel()[self.full] = np.clip(_solve(matrix, -pull_s), -CHANGE, CHANGE)
+        change_kr.ravel()[self.full] = np.clip(_solve(matrix, -pull_s), -LARGEST_STEP, LARGEST_STEP)
         change_ki = np.where(tied_ki, change_kr.ravel()[self.slot_ki], 0.0)
         wanted_i = np.exp((trust_ki * (log_ki + change_ki)).sum(axis=0))
         limit_i = np.where(np.isfinite(market.limit_i), market.limit_i, 0.0)
@@ -220,11 +224,11 @@ class _Round:
         part_ki = np.maximum(division.part_ki, 0.0)
         _, level_ki = find_stops(market, division.level_kr)
         share_ki = compute_shares(market, part_ki)
-        has_all_i = market.get_totals(part_ki) >= market.limit_i * (1 - EXACT)
-        is_too_high_ki = choice.served_ki & (share_ki > level_ki * (1 + EXACT))
+        has_all_i = market.get_totals(part_ki) >= market.limit_i * (1 - LIMIT_REACHED)
+        is_too_high_ki = choice.served_ki & (share_ki > level_ki * (1 + EQUAL_SHARES))
         has_all_i &= ~(choice.has_all_i & is_too_high_ki.any(axis=0))
-        enters_ki = market.usable_ki & ~choice.served_ki & ~has_all_i & (share_ki < level_ki * (1 - EXACT))
-        overfull_kr = market.get_loads(part_ki) > 1 + NEAR
+        enters_ki = market.usable_ki & ~choice.served_ki & ~has_all_i & (share_ki < level_ki * (1 - EQUAL_SHARES))
+        overfull_kr = market.get_loads(part_ki) > 1 + PRIMAL_FEASIBILITY
         overfull_kr.ravel()[self.full] = False
         if not (leaves_ki.any() or enters_ki.any() or overfull_kr.any() or (has_all_i != choice.has_all_i).any()):
             return None

@@ -6,7 +6,7 @@ server (the sum of their virtual dominant parts; it depends on who they are: the
 other, the more). Then the shares that PS-DSF asks for are the equilibrium of a market of such amounts with linear
 tastes, a convex problem. Its outcome says who is where, hence new amounts; a few repetitions agree with themselves.
 
-What this gives is a guess, to be settled and verified.
+What this gives is a start for `psdsf_active_set`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,10 @@ from fairbind.fairness.problems.problem import BoolArray, FloatArray
 from fairbind.fairness.solvers.market.interior_point import find_equilibrium
 from fairbind.fairness.solvers.market.market import Market, with_loads
 from fairbind.fairness.solvers.psdsf.psdsf_active_set import Division, IntArray, find_stops
-
-ENOUGH = 1e-12  # how exactly a market is balanced, as a part of all budgets
-POOR = 1e-9  # a balance worse than that is tried once more
-SAME = 1e-9  # relative: loads of two slots that are the same
-LEAST = 1e-3  # of a server: the least amount that a slot's tenants may be supposed to get
+from fairbind.fairness.solvers.psdsf.tolerances import ACCEPTED_MARKET_GAP, EQUAL_LOADS, MARKET_GAP, SMALLEST_AMOUNT
 
 
-def trade(market: Market, rough: Division, *, is_near: bool) -> Division:
+def find_market_start(market: Market, rough: Division, *, is_near: bool) -> Division:
     """Return what the market gives when slots' amounts are those of the rough division; it may take more than there is.
 
     is_near: whether the division is thought to be near the outcome, so that the search may begin there.
@@ -38,9 +34,9 @@ def trade(market: Market, rough: Division, *, is_near: bool) -> Division:
     load_kgi[each_k, stop_ki, each_i] = np.where(market.usable_ki, 1 / amount_kg[each_k, stop_ki], 0.0)
     level_kg = np.take_along_axis(rough.level_kr, group_kr, axis=1)
     near = (rough.part_ki, amount_kg / level_kg) if is_near else None
-    equilibrium = find_equilibrium(with_loads(market, load_kgi), gap=ENOUGH, near=near)
-    if is_near and equilibrium.gap > POOR:
-        equilibrium = find_equilibrium(with_loads(market, load_kgi), gap=ENOUGH)
+    equilibrium = find_equilibrium(with_loads(market, load_kgi), gap=MARKET_GAP, near=near)
+    if is_near and equilibrium.gap > ACCEPTED_MARKET_GAP:
+        equilibrium = find_equilibrium(with_loads(market, load_kgi), gap=MARKET_GAP)
     price_kg = equilibrium.price_kr / amount_kg
     level_kr = np.full(amount_kr.shape, np.inf)
     priced_k, priced_g = np.nonzero(price_kg)
@@ -64,7 +60,7 @@ def _number_groups(market: Market, stop_ki: IntArray) -> tuple[IntArray, IntArra
     return group_kr[:, :groups], number_ki
 
 
-def fit(market: Market, rough: Division) -> Division:
+def make_feasible(market: Market, rough: Division) -> Division:
     """Return a division that exceeds nothing: parts without what is negative, shrunk to what there is and wanted."""
     part_ki = np.maximum(rough.part_ki, 0.0)
     part_ki /= np.maximum(market.get_loads(part_ki).max(axis=1), 1.0)[:, None]
@@ -89,7 +85,7 @@ def _find_amounts(market: Market, rough: Division) -> tuple[IntArray, FloatArray
             members = np.flatnonzero(pending & (market.load_kri[k, stop] > 0))
             taken_r = market.load_kri[k][:, members] @ rough.part_ki[k, members]
             growth = max(room_r[stop], 0.0) / taken_r[stop] if taken_r[stop] > 0 else 1.0
-            amount_kr[k, stop] = max(growth * rough.part_ki[k, members].sum(), LEAST)
+            amount_kr[k, stop] = max(growth * rough.part_ki[k, members].sum(), SMALLEST_AMOUNT)
             stop_ki[k, members] = stop
             room_r -= growth * taken_r
             pending[members] = False
@@ -104,9 +100,9 @@ def _find_next_full(
     lowest = int(np.where(needed_r, level_r, np.inf).argmin())
     if not needed_r[lowest] or np.isinf(level_r[lowest]):
         used_r = load_ri[:, pending] @ part_i[pending]
-        return int(np.where(needed_r, used_r / np.maximum(room_r, LEAST), -1.0).argmax())
+        return int(np.where(needed_r, used_r / np.maximum(room_r, SMALLEST_AMOUNT), -1.0).argmax())
     members = np.flatnonzero(pending & (load_ri[lowest] > 0))
     used_r = load_ri[:, members] @ part_i[members]
-    ratio_r = used_r / np.maximum(room_r, LEAST)
+    ratio_r = used_r / np.maximum(room_r, SMALLEST_AMOUNT)
     fullest = int(ratio_r.argmax())
-    return fullest if ratio_r[fullest] > ratio_r[lowest] * (1 + SAME) else lowest
+    return fullest if ratio_r[fullest] > ratio_r[lowest] * (1 + EQUAL_LOADS) else lowest

@@ -14,6 +14,7 @@ import numpy as np
 
 from fairbind.fairness.problems.problem import BoolArray, FloatArray
 from fairbind.fairness.solvers.market.market import Market
+from fairbind.fairness.solvers.psdsf.tolerances import CONVERGED_CHANGE
 
 
 def fill_server(
@@ -34,8 +35,8 @@ def fill_server(
         room_r = 1 - load_ri[slots] @ part
         stops_r = _find_full(load_ri[np.ix_(slots, moving)], weight_i[moving], floor_i[moving], cap_i[moving], room_r)
         level = float(stops_r.min(initial=np.inf))
-        rise_i = np.maximum(level - floor_i[moving], 0.0) * weight_i[moving] if level < np.inf else cap_i[moving]
-        part_i[moving] = np.minimum(rise_i, cap_i[moving])
+        filled_i = np.maximum(level - floor_i[moving], 0.0) * weight_i[moving] if level < np.inf else cap_i[moving]
+        part_i[moving] = np.minimum(filled_i, cap_i[moving])
         full = slots[stops_r <= level] if level < np.inf else slots[:0]
         level_r[full] = level
         goes_on = ~(load_ri[np.ix_(full, moving)] > 0).any(axis=0) & (part_i[moving] < cap_i[moving])
@@ -61,17 +62,16 @@ def _find_full(
     for slot in range(room_r.size):
         piece = max(int(np.searchsorted(load_re[slot], room_r[slot])) - 1, 0)
         # The piece is found by running sums, which round; the level by pairwise sums over the tenants in it.
-        rising = (floor_i <= times[piece]) & (last_i > times[piece])
+        filling = (floor_i <= times[piece]) & (last_i > times[piece])
         stopped = last_i <= times[piece]
-        rate = rates[slot, rising].sum()
+        rate = rates[slot, filling].sum()
         if rate > 0:
             left = room_r[slot] - load_ri[slot, stopped] @ cap_i[stopped]
-            levels_r[slot] = max((left + rates[slot, rising] @ floor_i[rising]) / rate, times[piece])
+            levels_r[slot] = max((left + rates[slot, filling] @ floor_i[filling]) / rate, times[piece])
     return levels_r
 
 
 TINY = float(np.finfo(float).tiny)
-ROUNDING = 1e-14
 
 
 class Sweeps:
@@ -106,6 +106,6 @@ class Sweeps:
                 totals_i[users] = elsewhere_i + gain_i * part_i
             moved_i = (market.gain_ki * np.abs(self.part_ki - before_ki)).max(axis=0)
             change = float((moved_i / np.maximum(totals_i, TINY)).max())
-            if change <= ROUNDING:
+            if change <= CONVERGED_CHANGE:
                 break
         return change
