@@ -40,10 +40,10 @@ def solve(snapshot: Snapshot, mechanism: Mechanism) -> Mapping[str, float]:
 
 
 def build_mixed(*servers: tuple[int, int]) -> Snapshot:
-    """Tenant a has CPU tasks and memory tasks, b CPU tasks only; no end of any."""
+    """Tenant a has CPU tasks and smaller memory tasks, b CPU tasks only; no end of any."""
     table = build_servers({f"s{k}": server for k, server in enumerate(servers)})
     placement = build_placement(table)
-    classes = [build_class(name, demand_r, placement, 9000) for name, demand_r in (("a", (1, 0)), ("a", (0, 1)))]
+    classes = [build_class(name, demand_r, placement, 9000) for name, demand_r in (("a", (2, 0)), ("a", (0, 1)))]
     return build_snapshot(table, [*classes, build_class("b", (1, 0), placement, 9000)])
 
 
@@ -56,27 +56,48 @@ def build_uneven() -> Snapshot:
 
 
 def test_one_bidder_is_one_average_task() -> None:
-    """As one bidder a has a task of half a CPU and half a memory: both get half. In parts it has all of the memory."""
+    """As one bidder a has a task of a CPU and half a memory: both get half. In parts it has all of the memory."""
     snapshot = build_mixed((1000, 1000))
     whole = replace(MECHANISMS["drf"], is_one_bidder=True)
 
     exact = pose(snapshot, add(whole))
 
     assert exact.problem.tenant_names == ("a", "b")
-    assert exact.problem.demand_ir.tolist() == [[0.5, 0.5], [1.0, 0.0]]
+    assert exact.problem.demand_ir.tolist() == [[1.0, 0.5], [1.0, 0.0]]
     assert solve(snapshot, whole) == pytest.approx({"a": 0.5, "b": 0.5})
     assert solve(snapshot, replace(whole, is_one_bidder=False)) == pytest.approx({"a": 1.0, "b": 0.5})
 
 
 @pytest.mark.parametrize("model", ["drf", "drfh", "ps-dsf", "per-server-drf"])
 @pytest.mark.parametrize(
-    ("share_sum", "b"), [(ShareSum.DOMINANT, 1 / 2), (ShareSum.SUM_OF_SHARES, 2 / 3), (ShareSum.TASK_SHARE, 2 / 3)]
+    ("share_sum", "b"), [(ShareSum.DOMINANT, 1 / 2), (ShareSum.SUM_OF_SHARES, 3 / 5), (ShareSum.TASK_SHARE, 3 / 5)]
 )
 def test_shares_of_unlike_tasks_add_up_as_the_entry_says(model: str, share_sum: ShareSum, b: float) -> None:
-    """By dominant shares a's memory tasks cost it no CPU. Added up, its CPU tasks have half a weight."""
+    """By dominant shares a's memory tasks cost it no CPU. Added up, its CPU tasks have 2/3 of its weight."""
     mechanism = replace(MECHANISMS[model], share_sum=share_sum)
 
     assert solve(build_mixed((1000, 1000)), mechanism) == pytest.approx({"a": 1.0, "b": b})
+
+
+@pytest.mark.parametrize(
+    ("model", "scope", "a"),
+    [
+        ("per-server-drf", LevelScope.SERVER, 1 / 2),  # half of each server
+        ("ps-dsf", LevelScope.SERVER_CLASS, 1 / 2),  # half of everything
+        ("drfh", LevelScope.CLUSTER, 1 / 2),
+        ("ps-dsf", LevelScope.SERVER, 5 / 8),  # all of x, where only its own part is, and half of y
+        ("drfh", LevelScope.SERVER, 5 / 8),
+    ],
+)
+def test_parts_on_different_servers_share_a_weight_if_all_tasks_count(model: str, scope: LevelScope, a: float) -> None:
+    """Half of a's tasks may use x only and half y only; b may use both."""
+    table = build_servers({"x": (1000, 9000), "y": (3000, 9000)})
+    classes = [build_class("a", (1, 0), build_placement(table, only=[server]), 9000) for server in ("x", "y")]
+    snapshot = build_snapshot(table, [*classes, build_class("b", (1, 0), build_placement(table), 9000)])
+
+    answer = solve(snapshot, replace(MECHANISMS[model], level_scope=scope))
+
+    assert answer == pytest.approx({"a": a, "b": 1 - a})
 
 
 @pytest.mark.parametrize(
