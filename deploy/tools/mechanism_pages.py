@@ -24,13 +24,13 @@ from typing import Any
 from click.testing import CliRunner
 
 from fairbind.cli import commands
-from fairbind.fairness.allocation import Allocation
-from fairbind.fairness.claims import CLAIMS, split_assumptions
-from fairbind.fairness.mechanism import Claim, Mechanism, Option, Standing
-from fairbind.fairness.parse import parse_problem
+from fairbind.fairness.mechanisms.guarantees import GUARANTEES, split_assumptions
+from fairbind.fairness.mechanisms.mechanism import Guarantee, Mechanism, Option, Standing
+from fairbind.fairness.mechanisms.registry import MECHANISMS
+from fairbind.fairness.problems.allocation import Allocation
+from fairbind.fairness.problems.parse import parse_problem
 from fairbind.fairness.properties import PROPERTIES
 from fairbind.fairness.properties.strategy import Lie, compute_true_tasks
-from fairbind.fairness.registry import MECHANISMS
 from fairbind.fairness.solve import compute_allocation
 
 FOLDER = Path("docs") / "mechanisms"
@@ -179,26 +179,29 @@ def make_example(root: Path, name: str) -> str:
 
 def make_properties(_root: Path, name: str) -> str:
     """Return the table of what is known about a mechanism's promises, and the counterexamples."""
-    claims = CLAIMS[name]
-    rows = [f"| {PROPERTIES[one].name} | {show_standing(claim)} | {claim.source} |" for one, claim in claims.items()]
+    guarantees = GUARANTEES[name]
+    rows = [
+        f"| {PROPERTIES[one].name} | {show_standing(guarantee)} | {guarantee.source} |"
+        for one, guarantee in guarantees.items()
+    ]
     lines = ["| property | holds | source |", "|---|---|---|", *rows]
     shown = [
-        f"- {PROPERTIES[one].name}: {show_counterexample(name, one, claim.counterexample)}"
-        for one, claim in claims.items()
-        if claim.counterexample
+        f"- {PROPERTIES[one].name}: {show_counterexample(name, one, guarantee.counterexample)}"
+        for one, guarantee in guarantees.items()
+        if guarantee.counterexample
     ]
     if shown:
         lines += ["", "Where it does not hold (capacities and demands are `<cpu, memory>`):", "", *shown]
     return "\n".join(lines)
 
 
-def show_standing(claim: Claim) -> str:
+def show_standing(guarantee: Guarantee) -> str:
     """Return what is known, with the assumptions."""
-    word = STANDING_WORDS[claim.standing]
-    assumed = _join(list(split_assumptions(claim)))
+    word = STANDING_WORDS[guarantee.standing]
+    assumed = _join(list(split_assumptions(guarantee)))
     if not assumed:
         return word
-    return f"when {assumed}" if claim.standing is Standing.PROVED else f"{word}, but when {assumed}"
+    return f"when {assumed}" if guarantee.standing is Standing.PROVED else f"{word}, but when {assumed}"
 
 
 def show_counterexample(mechanism: str, name: str, example: Mapping[str, Any]) -> str:
@@ -274,21 +277,23 @@ def make_list(_root: Path, _name: str) -> str:
 def make_matrix(_root: Path, _name: str) -> str:
     """Return what is known of every property of every mechanism."""
     names = list(MECHANISMS)
-    known = [one for one in PROPERTIES if any(one in CLAIMS[name] for name in names)]
+    known = [one for one in PROPERTIES if any(one in GUARANTEES[name] for name in names)]
     rows = []
     for one in known:
-        cells = [show_cell(CLAIMS[name].get(one)) for name in names]
+        cells = [show_cell(GUARANTEES[name].get(one)) for name in names]
         rows.append(f"| {PROPERTIES[one].name} | {' | '.join(cells)} |")
     heads = " | ".join(f"[`{name}`]({name}.md)" for name in names)
     return "\n".join([f"| property | {heads} |", f"|---|{'---|' * len(names)}", *rows])
 
 
-def show_cell(claim: Claim | None) -> str:
+def show_cell(guarantee: Guarantee | None) -> str:
     """Return a word for a cell of the table of all."""
-    if claim is None:
+    if guarantee is None:
         return ""
     return (
-        "partly" if claim.standing is not Standing.NOT_REFUTED and claim.assumptions else STANDING_WORDS[claim.standing]
+        "partly"
+        if guarantee.standing is not Standing.NOT_REFUTED and guarantee.assumptions
+        else STANDING_WORDS[guarantee.standing]
     )
 
 

@@ -13,6 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 LAYERS = "Layers: dependencies point inward"
+FAIRNESS = "Fairness: properties ask solve, which asks mechanisms, which ask solvers, which know problems"
+SOLVERS = "Fairness: solver families are independent, but PS-DSF may start from a market"
 INNER = "The inner packages do no I/O, read no clock, draw no randomness and log nothing"
 KOPF = "kopf appears only in kube.handlers"
 METRICS = "Only web serves metrics"
@@ -32,6 +34,16 @@ FORBIDDEN = [
     ("web/probe.py", "from kopf import on", KOPF),
     ("kube/probe.py", "import prometheus_client", METRICS),
     ("newcomer/__init__.py", "", LAYERS),
+    ("fairness/problems/probe.py", "import fairbind.fairness.solvers.warm", FAIRNESS),
+    ("fairness/solvers/market/probe.py", "from fairbind.fairness.mechanisms.registry import MECHANISMS", FAIRNESS),
+    ("fairness/mechanisms/probe.py", "from fairbind.fairness import solve", FAIRNESS),
+    ("fairness/solve.py", "import fairbind.fairness.properties", FAIRNESS),
+    ("fairness/newcomer/__init__.py", "", FAIRNESS),
+    ("fairness/solvers/market/probe.py", "import fairbind.fairness.solvers.psdsf.server_filling", SOLVERS),
+    ("fairness/solvers/maxmin/probe.py", "import fairbind.fairness.solvers.psdsf.server_filling", SOLVERS),
+    ("fairness/solvers/psdsf/probe.py", "import fairbind.fairness.solvers.maxmin.lexicographic", SOLVERS),
+    ("fairness/solvers/market/probe.py", "import fairbind.fairness.solvers.maxmin.lexicographic", SOLVERS),
+    ("fairness/solvers/newcomer/__init__.py", "", SOLVERS),
 ]
 
 
@@ -64,7 +76,7 @@ def test_contracts_hold(copied_source: Path) -> None:
     outcome = check_contracts(copied_source)
 
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
-    assert all(f"{name} KEPT" in outcome.stdout for name in (LAYERS, INNER, KOPF, METRICS))
+    assert all(f"{name} KEPT" in outcome.stdout for name in (LAYERS, FAIRNESS, SOLVERS, INNER, KOPF, METRICS))
 
 
 @pytest.mark.parametrize(("path", "line", "contract"), FORBIDDEN)

@@ -13,9 +13,9 @@ import pytest
 
 import docs
 import mechanism_pages as pages
-from fairbind.fairness.allocation import Allocation
-from fairbind.fairness.parse import parse_problem
-from fairbind.fairness.registry import MECHANISMS
+from fairbind.fairness.mechanisms.registry import MECHANISMS
+from fairbind.fairness.problems.allocation import Allocation
+from fairbind.fairness.problems.parse import parse_problem
 from fairbind.fairness.solve import compute_allocation
 
 ROOT = Path(__file__).resolve().parents[2]

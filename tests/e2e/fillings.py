@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from fairbind.fairness.parse import parse_problem
+from fairbind.fairness.problems.parse import parse_problem
 from fairbind.fairness.solve import compute_allocation
 from fairbind.model import Targets
 from scheduling.reference import World
@@ -20,7 +20,7 @@ from scheduling.worlds import build_class, build_placement, build_servers, build
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fairbind.fairness.allocation import Allocation
+    from fairbind.fairness.problems.allocation import Allocation
     from fairbind.model import PolicySettings, Snapshot, Task, TaskClass
 
 CORE = 1000

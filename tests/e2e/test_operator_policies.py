@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from e2e.clusters import Cluster
     from e2e.conftest import MakeNamespace, MakeNodes, MakeTenant, StartOperator
     from e2e.operators import Operator
-    from fairbind.fairness.allocation import Allocation
+    from fairbind.fairness.problems.allocation import Allocation
 
 USUAL_SIZE = 1.0 if os.environ.get("FAIRBIND_TEST_SIZE") == "full" else 0.25
 CLOSE = 0.01

@@ -7,7 +7,7 @@ import warnings
 import cvxpy as cp
 import numpy as np
 
-from fairbind.fairness.problem import FloatArray, Problem
+from fairbind.fairness.problems.problem import FloatArray, Problem
 from fairness.levelling import compute_tasks_alone
 from fairness.servers_oracle import list_capacity_rows
 

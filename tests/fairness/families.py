@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairbind.fairness.mechanism import Option
-from fairbind.fairness.problem import FloatArray, Problem, make_problem
+from fairbind.fairness.mechanisms.mechanism import Option
+from fairbind.fairness.problems.problem import FloatArray, Problem, make_problem
 from fairbind.fairness.solve import compute_allocation
 
 Generator = np.random.Generator

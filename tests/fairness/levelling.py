@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairbind.fairness.problem import BoolArray, FloatArray, Problem
+from fairbind.fairness.problems.problem import BoolArray, FloatArray, Problem
 from fairness.textbook import maximize
 
 
@@ -62,8 +62,8 @@ def _raise_levels(
     kept: list[tuple[FloatArray, float]] = []
     top = np.append(np.zeros(len(pairs)), 1.0)
     while free:
-        rising = [(top - own[i], 0.0) for i in free]
-        reached = float(maximize(top, rows + kept + rising)[-1])
+        raised = [(top - own[i], 0.0) for i in free]
+        reached = float(maximize(top, rows + kept + raised)[-1])
         at_least = [(-own[i], -reached * (1 - 1e-11)) for i in free]
         best = {i: float(own[i] @ maximize(own[i], rows + kept + at_least)) for i in free}
         stuck = [i for i in free if best[i] <= reached * (1 + 1e-7)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairbind.fairness.problem import FloatArray, Problem
+from fairbind.fairness.problems.problem import FloatArray, Problem
 from fairness.levelling import compute_tasks_alone
 from fairness.textbook import Row, maximize
 

@@ -5,22 +5,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairbind.fairness.allocation import Solution
-from fairbind.fairness.alpha_pf_vds import ALPHA_PF_VDS, find_guess
-from fairbind.fairness.instance import Instance, reduce_problem
-from fairbind.fairness.interior import find_equilibrium
-from fairbind.fairness.market import Market, compute_costs, make_market
-from fairbind.fairness.polishing import (
+from fairbind.fairness.mechanisms.alpha_pf_vds import ALPHA_PF_VDS, find_guess
+from fairbind.fairness.problems.allocation import Solution
+from fairbind.fairness.problems.instance import Instance, reduce_problem
+from fairbind.fairness.problems.problem import FloatArray, Problem, make_problem
+from fairbind.fairness.solve import compute_allocation
+from fairbind.fairness.solvers.market.best_response import BestResponses
+from fairbind.fairness.solvers.market.interior_point import find_equilibrium
+from fairbind.fairness.solvers.market.market import Market, compute_costs, make_market
+from fairbind.fairness.solvers.market.market_active_set import (
     Guess,
     compute_mismatch,
-    find_polished,
-    find_rough,
+    find_exact_equilibrium,
+    find_interior_guess,
     make_guess,
-    polish,
+    solve_active_set,
 )
-from fairbind.fairness.problem import FloatArray, Problem, make_problem
-from fairbind.fairness.responding import Responses
-from fairbind.fairness.solve import compute_allocation
 from fairbind.model.errors import InvalidProblemError, SolverError
 from fairbind.model.policy import LEAST_ALPHA
 from fairness.eisenberg_gale import compute_eisenberg_gale_totals
@@ -213,20 +213,20 @@ def make_hard() -> Market:
 
 def test_short_steps_find_what_long_ones_do_not() -> None:
     market = make_hard()
-    assert polish(market, find_rough(market))[1] > 1e-3
-    assert polish(market, find_rough(market, centring=0.7))[1] < 1e-12
+    assert solve_active_set(market, find_interior_guess(market))[1] > 1e-3
+    assert solve_active_set(market, find_interior_guess(market, centring=0.7))[1] < 1e-12
 
 
 def test_servers_that_answer_in_turn_find_the_same() -> None:
     market = make_hard()
     guess, mismatch = find_guess(market)
     assert mismatch < 1e-12
-    responses = Responses(market)
+    responses = BestResponses(market)
     responses.run(60)
     np.testing.assert_allclose(market.get_totals(responses.part_ki), market.get_totals(guess.part_ki), rtol=1e-6)
 
 
-def test_polishing_finds_the_exact_amounts_again() -> None:
+def test_the_active_set_method_finds_the_exact_amounts_again() -> None:
     market = make_market_of(FAMILIES["combined"].make(np.random.default_rng(4)), 2.0)
     exact, mismatch = find_guess(market)
     assert mismatch < 1e-12
@@ -237,12 +237,12 @@ def test_polishing_finds_the_exact_amounts_again() -> None:
         exact.relief_i,
     )
     assert compute_mismatch(market, rough) > 1e-5
-    polished, mismatch = polish(market, rough)
+    solved, mismatch = solve_active_set(market, rough)
     assert mismatch < 1e-12
-    np.testing.assert_allclose(market.get_totals(polished.part_ki), market.get_totals(exact.part_ki), rtol=1e-10)
+    np.testing.assert_allclose(market.get_totals(solved.part_ki), market.get_totals(exact.part_ki), rtol=1e-10)
 
 
-def test_polishing_lets_in_and_takes_out() -> None:
+def test_the_active_set_method_lets_in_and_takes_out() -> None:
     """The right prices, but one tenant on a server that is too dear for it: the pairs are found again."""
     market = make_market_of(FAMILIES["plain"].make(np.random.default_rng(2)), 2.0)
     exact, _ = find_guess(market)
@@ -251,9 +251,9 @@ def test_polishing_lets_in_and_takes_out() -> None:
     part_ki = exact.part_ki.copy()
     part_ki[tuple(absent[0])] = 1e-3
     part_ki.ravel()[share_ki.argmin()] = 0.0
-    polished, mismatch = polish(market, make_guess(market, part_ki, exact.price_kr))
+    solved, mismatch = solve_active_set(market, make_guess(market, part_ki, exact.price_kr))
     assert mismatch < 1e-10
-    np.testing.assert_allclose(market.get_totals(polished.part_ki), market.get_totals(exact.part_ki), rtol=1e-8)
+    np.testing.assert_allclose(market.get_totals(solved.part_ki), market.get_totals(exact.part_ki), rtol=1e-8)
 
 
 def test_the_interior_point_method_begins_near_a_known_answer() -> None:
@@ -331,7 +331,7 @@ def test_a_step_that_leads_to_no_numbers_is_silent() -> None:
         tasks_i=[np.inf, 3, np.inf, np.inf],
     )
     market = make_market_of(problem, 2.0)
-    _, mismatch = find_polished(market)
+    _, mismatch = find_exact_equilibrium(market)
     assert not np.isnan(mismatch)
 
 

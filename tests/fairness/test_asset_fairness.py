@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairbind.fairness.allocation import Solution
-from fairbind.fairness.asset_fairness import ASSET_FAIRNESS, certify_asset_fairness, solve_asset_fairness
-from fairbind.fairness.instance import Instance, reduce_problem
-from fairbind.fairness.problem import FloatArray, Problem, make_problem
+from fairbind.fairness.mechanisms.asset_fairness import ASSET_FAIRNESS, certify_asset_fairness, solve_asset_fairness
+from fairbind.fairness.problems.allocation import Solution
+from fairbind.fairness.problems.instance import Instance, reduce_problem
+from fairbind.fairness.problems.problem import FloatArray, Problem, make_problem
 from fairbind.fairness.solve import compute_allocation
 from fairbind.model.errors import InvalidProblemError, SolverError
 from fairness.families import FAMILIES, Family, families_for

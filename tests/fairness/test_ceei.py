@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairbind.fairness.allocation import Solution
-from fairbind.fairness.ceei import CEEI
-from fairbind.fairness.instance import Instance, reduce_problem
-from fairbind.fairness.problem import FloatArray, make_problem
+from fairbind.fairness.mechanisms.ceei import CEEI
+from fairbind.fairness.problems.allocation import Solution
+from fairbind.fairness.problems.instance import Instance, reduce_problem
+from fairbind.fairness.problems.problem import FloatArray, make_problem
 from fairbind.fairness.solve import compute_allocation
 from fairbind.model.errors import SolverError
 from fairness.eisenberg_gale import compute_eisenberg_gale_totals

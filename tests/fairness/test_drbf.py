@@ -5,10 +5,10 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from fairbind.fairness.allocation import Solution
-from fairbind.fairness.drbf import DRBF, certify_drbf, compute_dominant_resources, solve_drbf
-from fairbind.fairness.instance import Instance, reduce_problem
-from fairbind.fairness.problem import FloatArray, Problem, make_problem
+from fairbind.fairness.mechanisms.drbf import DRBF, certify_drbf, compute_dominant_resources, solve_drbf
+from fairbind.fairness.problems.allocation import Solution
+from fairbind.fairness.problems.instance import Instance, reduce_problem
+from fairbind.fairness.problems.problem import FloatArray, Problem, make_problem
 from fairbind.fairness.solve import compute_allocation
 from fairbind.model.errors import InvalidProblemError, SolverError
 from fairness.families import Family, families_for

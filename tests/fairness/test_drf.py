@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairbind.fairness.allocation import Solution
-from fairbind.fairness.drf import DRF, fill_pool
-from fairbind.fairness.instance import reduce_problem
-from fairbind.fairness.problem import FloatArray, Problem, make_problem
+from fairbind.fairness.mechanisms.drf import DRF, fill_pool
+from fairbind.fairness.problems.allocation import Solution
+from fairbind.fairness.problems.instance import reduce_problem
+from fairbind.fairness.problems.problem import FloatArray, Problem, make_problem
 from fairbind.fairness.solve import compute_allocation
 from fairbind.model.errors import SolverError
 from fairness.families import Family, families_for

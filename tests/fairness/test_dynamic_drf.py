@@ -6,17 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairbind.fairness import dynamic_drf
-from fairbind.fairness.allocation import Solution
-from fairbind.fairness.dynamic_drf import (
+from fairbind.fairness.mechanisms import dynamic_drf
+from fairbind.fairness.mechanisms.dynamic_drf import (
     DYNAMIC_DRF,
     Arrivals,
     certify_dynamic_drf,
     compute_arrivals,
     solve_dynamic_drf,
 )
-from fairbind.fairness.instance import Instance, reduce_problem
-from fairbind.fairness.problem import FloatArray, Problem, make_problem
+from fairbind.fairness.problems.allocation import Solution
+from fairbind.fairness.problems.instance import Instance, reduce_problem
+from fairbind.fairness.problems.problem import FloatArray, Problem, make_problem
 from fairbind.fairness.solve import compute_allocation
 from fairbind.model.errors import InvalidProblemError, SolverError
 from fairness.families import FAMILIES, Family, families_for

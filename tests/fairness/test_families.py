@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairbind.fairness.mechanism import Option
-from fairbind.fairness.problem import Problem
+from fairbind.fairness.mechanisms.mechanism import Option
+from fairbind.fairness.problems.problem import Problem
 from fairness.families import FAMILIES, Family
 
 

@@ -18,11 +18,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
-from fairbind.fairness.allocation import Allocation
-from fairbind.fairness.instance import Instance, reduce_problem
-from fairbind.fairness.parse import parse_problem
-from fairbind.fairness.problem import FloatArray
-from fairbind.fairness.registry import MECHANISMS
+from fairbind.fairness.mechanisms.registry import MECHANISMS
+from fairbind.fairness.problems.allocation import Allocation
+from fairbind.fairness.problems.instance import Instance, reduce_problem
+from fairbind.fairness.problems.parse import parse_problem
+from fairbind.fairness.problems.problem import FloatArray
 from fairbind.fairness.solve import compute_allocation
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairbind.fairness.instance import DEFAULT_ALPHA, expand_tasks, reduce_problem
-from fairbind.fairness.problem import make_problem
-from fairbind.fairness.verify import check_feasible, check_feasible_problem
+from fairbind.fairness.problems.instance import DEFAULT_ALPHA, expand_tasks, reduce_problem
+from fairbind.fairness.problems.problem import make_problem
+from fairbind.fairness.problems.verify import check_feasible, check_feasible_problem
 from fairbind.model.errors import SolverError
 
 

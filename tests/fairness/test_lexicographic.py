@@ -6,17 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairbind.fairness import lexicographic
-from fairbind.fairness.allocation import Solution
-from fairbind.fairness.drfh import DRFH
-from fairbind.fairness.instance import Instance, reduce_problem
-from fairbind.fairness.lexicographic import compute_worth, solve_lexicographic
-from fairbind.fairness.mechanism import Mechanism
-from fairbind.fairness.mending import mend_rounding
-from fairbind.fairness.problem import FloatArray, Problem, make_problem
-from fairbind.fairness.rising import RisingProgram
+from fairbind.fairness.mechanisms.drfh import DRFH
+from fairbind.fairness.mechanisms.mechanism import Mechanism
+from fairbind.fairness.mechanisms.tsf import TSF
+from fairbind.fairness.problems.allocation import Solution
+from fairbind.fairness.problems.instance import Instance, reduce_problem
+from fairbind.fairness.problems.problem import FloatArray, Problem, make_problem
 from fairbind.fairness.solve import compute_allocation
-from fairbind.fairness.tsf import TSF
+from fairbind.fairness.solvers.maxmin import lexicographic
+from fairbind.fairness.solvers.maxmin.level_lp import LevelProgram
+from fairbind.fairness.solvers.maxmin.lexicographic import compute_worth, solve_lexicographic
+from fairbind.fairness.solvers.maxmin.lp_refinement import refine_tasks
 from fairbind.model.errors import SolverError
 from fairness.families import Family, families_for
 from fairness.levelling import compute_dominant_share_per_task, compute_reference_tasks, compute_tasks_alone
@@ -149,9 +149,9 @@ def test_task_shares_count_servers_that_a_tenant_may_not_use() -> None:
 
 def solve_large(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> tuple[Instance, Solution]:
     """Solve as if the problem were large: few pairs at first, chosen by the interior-point method."""
-    monkeypatch.setattr("fairbind.fairness.rising.FEW_PAIRS", 0)
-    monkeypatch.setattr("fairbind.fairness.rising.FIRST_PAIRS", 1)
-    monkeypatch.setattr("fairbind.fairness.rising.MORE_PAIRS", 1)
+    monkeypatch.setattr("fairbind.fairness.solvers.maxmin.level_lp.FEW_PAIRS", 0)
+    monkeypatch.setattr("fairbind.fairness.solvers.maxmin.level_lp.FIRST_PAIRS", 1)
+    monkeypatch.setattr("fairbind.fairness.solvers.maxmin.level_lp.MORE_PAIRS", 1)
     instance = reduce_problem(problem)
     return instance, DRFH.solve(instance)
 
@@ -167,7 +167,7 @@ def test_few_pairs_are_enough(seed: int, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_pairs_that_would_help_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without pricing, the first pairs alone would not be enough: the certificate says so."""
-    monkeypatch.setattr(RisingProgram, "_add_pairs", only_once(RisingProgram._add_pairs))
+    monkeypatch.setattr(LevelProgram, "_add_pairs", only_once(LevelProgram._add_pairs))
     refused = 0
     for seed in range(8):
         try:
@@ -180,8 +180,8 @@ def test_pairs_that_would_help_are_added(monkeypatch: pytest.MonkeyPatch) -> Non
 def only_once(add_pairs: Callable[..., None]) -> Callable[..., None]:
     """Add as many as are wanted at first, and after that all that help without any use: they are marked as in."""
 
-    def add(program: RisingProgram, candidate_ik: np.ndarray, most: int) -> None:
-        if program.memory.group_p.size == 0:
+    def add(program: LevelProgram, candidate_ik: np.ndarray, most: int) -> None:
+        if program.warm_basis.group_p.size == 0:
             add_pairs(program, candidate_ik, most)
         else:
             program.has_pair_ik |= candidate_ik
@@ -231,43 +231,43 @@ def test_worth_is_the_cost_on_the_cheapest_usable_class() -> None:
     np.testing.assert_allclose(worth_i, [0.125 * 2 * 1, 0.25 * 2 * 3])
 
 
-def test_mending_fills_what_is_priced_and_keeps_the_totals() -> None:
+def test_refinement_fills_what_is_priced_and_keeps_the_totals() -> None:
     instance = reduce_problem(make_problem([[4.0, 4.0], [2.0, 8.0]], [[1, 1], [1, 2], [2, 1]]))
     solution = DRFH.solve(instance)
     rough_ik = solution.tasks_ik * (1 + 1e-8 * np.array([[1, -2], [-1, 1], [3, -1]]))
     is_priced_kr = np.asarray((solution.evidence["prices_nkr"] > 0).any(axis=0))
-    mended_ik = mend_rounding(instance, rough_ik, solution.tasks_ik.sum(axis=1), is_priced_kr)
-    used_kr = mended_ik.T @ instance.demand_ir / instance.capacity_kr
+    refined_ik = refine_tasks(instance, rough_ik, solution.tasks_ik.sum(axis=1), is_priced_kr)
+    used_kr = refined_ik.T @ instance.demand_ir / instance.capacity_kr
     np.testing.assert_allclose(used_kr[is_priced_kr], 1, rtol=1e-14)
-    np.testing.assert_allclose(mended_ik.sum(axis=1), solution.tasks_ik.sum(axis=1), rtol=1e-14)
+    np.testing.assert_allclose(refined_ik.sum(axis=1), solution.tasks_ik.sum(axis=1), rtol=1e-14)
     assert (used_kr <= 1 + 1e-12).all()
 
 
-def test_mending_does_not_fill_what_only_rounding_prices() -> None:
+def test_refinement_does_not_fill_what_only_rounding_prices() -> None:
     """A price of 1e-14 on what is half used must not make it full."""
     instance = reduce_problem(make_problem([[4.0, 8]], [[1, 1]]))
     tasks_ik = np.array([[4.0]])
-    mended_ik = mend_rounding(instance, tasks_ik, np.array([4.0]), np.array([[True, True]]))
-    np.testing.assert_array_equal(mended_ik, tasks_ik)
+    refined_ik = refine_tasks(instance, tasks_ik, np.array([4.0]), np.array([[True, True]]))
+    np.testing.assert_array_equal(refined_ik, tasks_ik)
 
 
 def test_totals_of_nothing_are_left_as_they_are() -> None:
     """A level that came out as 0 is not divided by: the certificate decides about what there is."""
     instance = reduce_problem(make_problem([[10.0, 10.0]], [[1.0, 2.0]]))
     tasks_ik = np.array([[4.0]])
-    mended_ik = mend_rounding(instance, tasks_ik, np.array([0.0]), np.array([[True, True]]))
-    np.testing.assert_array_equal(mended_ik, tasks_ik)
+    refined_ik = refine_tasks(instance, tasks_ik, np.array([0.0]), np.array([[True, True]]))
+    np.testing.assert_array_equal(refined_ik, tasks_ik)
 
 
 @pytest.mark.parametrize(("tenants", "servers", "resources"), [(30, 3, 2), (5, 12, 3)])
 def test_advice_is_near_the_best(tenants: int, servers: int, resources: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways to reduce the equations: fewer rows than groups, and fewer groups than rows; in few steps."""
-    monkeypatch.setattr("fairbind.fairness.central.STEPS", 10)
+    monkeypatch.setattr("fairbind.fairness.solvers.maxmin.lp_interior_point.STEPS", 10)
     problem = make_random(4, tenants, servers, resources)
     instance = reduce_problem(replace(problem, tasks_i=np.full(problem.tasks_i.shape, np.inf)))
     level_per_task_i = instance.share_per_task_i / instance.weight_i
     everybody = np.ones(instance.weight_i.size, dtype=bool)
-    program = RisingProgram(instance, level_per_task_i, None)
+    program = LevelProgram(instance, level_per_task_i, None)
     assert (program.inverse_kr.size <= instance.weight_i.size) == (tenants > servers * resources)
     best = program.solve(everybody, np.zeros(everybody.shape), 1.0).level
     advised = program.advise(everybody, np.zeros(everybody.shape), 1.0)

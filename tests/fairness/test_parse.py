@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairbind.fairness.parse import parse_problem
+from fairbind.fairness.problems.parse import parse_problem
 from fairbind.model.errors import InvalidProblemError
 
 Document = dict[str, Any]

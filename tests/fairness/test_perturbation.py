@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairbind.fairness.allocation import Solution
-from fairbind.fairness.instance import Instance, reduce_problem
-from fairbind.fairness.registry import MECHANISMS
+from fairbind.fairness.mechanisms.registry import MECHANISMS
+from fairbind.fairness.problems.allocation import Solution
+from fairbind.fairness.problems.instance import Instance, reduce_problem
 from fairbind.model.errors import SolverError
 from fairness.families import FAMILIES, families_for
 

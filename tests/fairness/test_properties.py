@@ -9,14 +9,14 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
-from fairbind.fairness.allocation import Allocation
-from fairbind.fairness.problem import Problem, make_problem
+from fairbind.fairness.mechanisms.registry import MECHANISMS
+from fairbind.fairness.problems.allocation import Allocation
+from fairbind.fairness.problems.problem import Problem, make_problem
 from fairbind.fairness.properties import PROPERTIES, Witness, properties_for
 from fairbind.fairness.properties.reductions import find_bottleneck
 from fairbind.fairness.properties.shares import compute_slice
 from fairbind.fairness.properties.strategy import Lie, apply_lie, compute_true_tasks
 from fairbind.fairness.properties.witness import Property
-from fairbind.fairness.registry import MECHANISMS
 from fairbind.fairness.solve import compute_allocation, compute_dominant_shares
 
 Rows: TypeAlias = Sequence[Sequence[float]]

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairbind.fairness.allocation import Allocation
-from fairbind.fairness.instance import IntArray
-from fairbind.fairness.mechanism import Option
-from fairbind.fairness.problem import FloatArray, Problem, make_problem
+from fairbind.fairness.mechanisms.mechanism import Option
+from fairbind.fairness.mechanisms.registry import MECHANISMS
+from fairbind.fairness.problems.allocation import Allocation
+from fairbind.fairness.problems.instance import IntArray
+from fairbind.fairness.problems.problem import FloatArray, Problem, make_problem
 from fairbind.fairness.properties.variants import compute_alone, keep_servers, keep_tenants
-from fairbind.fairness.registry import MECHANISMS
 from fairbind.fairness.solve import compute_allocation
 from fairness.families import FAMILIES, families_for
 

@@ -5,17 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairbind.fairness.allocation import Solution
-from fairbind.fairness.drf import DRF
-from fairbind.fairness.instance import reduce_problem
-from fairbind.fairness.market import Market, make_market, sum_others
-from fairbind.fairness.problem import FloatArray, Problem, make_problem
-from fairbind.fairness.ps_dsf import AIM, GOOD, PS_DSF, Search, compute_gap, find_division
-from fairbind.fairness.server_filling import Sweeps, fill_server
-from fairbind.fairness.settling import Division, settle
+from fairbind.fairness.mechanisms.drf import DRF
+from fairbind.fairness.mechanisms.ps_dsf import ACCEPTED_GAP, CONVERGED_GAP, PS_DSF, Search, compute_gap, find_division
+from fairbind.fairness.problems.allocation import Solution
+from fairbind.fairness.problems.instance import reduce_problem
+from fairbind.fairness.problems.problem import FloatArray, Problem, make_problem
 from fairbind.fairness.solve import compute_allocation
-from fairbind.fairness.trading import fit, trade
-from fairbind.fairness.warm import WarmStart
+from fairbind.fairness.solvers.market.market import Market, make_market, sum_others
+from fairbind.fairness.solvers.psdsf.psdsf_active_set import Division, solve_active_set
+from fairbind.fairness.solvers.psdsf.psdsf_market_start import find_market_start, make_feasible
+from fairbind.fairness.solvers.psdsf.server_filling import Sweeps, fill_server
+from fairbind.fairness.solvers.warm import WarmStart
 from fairbind.model.errors import SolverError
 from fairness.eisenberg_gale import compute_eisenberg_gale_totals
 from fairness.families import Family, families_for
@@ -25,7 +25,7 @@ FAMILIES = [family for family in families_for(PS_DSF.options) if "thousand" not 
 
 
 def make_large(seed: int, *, tenants: int = 300, servers: int = 8, jitter: float | None = None) -> Problem:
-    """More than the sweeps may settle. jitter: servers are nearly the same."""
+    """More than the sweeps may solve. jitter: servers are nearly the same."""
     generator = np.random.default_rng(seed)
     capacity_kr = np.exp(generator.uniform(3, 5.3, (servers, 3)))
     if jitter is not None:
@@ -99,7 +99,7 @@ def test_large_problems_are_exact(jitter: float | None) -> None:
     assert allocation.certificate["largestGap"] < 1e-9
 
 
-def test_sweeps_alone_do_not_settle_nearly_identical_servers() -> None:
+def test_sweeps_alone_do_not_solve_nearly_identical_servers() -> None:
     """Otherwise the test above would not show that anything else does."""
     market = make_market_of(make_large(2, jitter=1e-4))
     sweeps = Sweeps(market)
@@ -115,7 +115,7 @@ def test_mixed_problems_are_exact(seed: int) -> None:
     assert compute_best_gain(problem, allocation.tasks_ik) < 1e-8
 
 
-def test_markets_alone_settle_a_large_mixed_problem() -> None:
+def test_markets_alone_solve_a_large_mixed_problem() -> None:
     """Two thousand parts of servers among tenants of which half have an end of tasks: no sweeps but the first few."""
     market = make_market_of(make_limited(0))
     assert np.isfinite(market.limit_i).mean() > 0.4
@@ -125,8 +125,8 @@ def test_markets_alone_settle_a_large_mixed_problem() -> None:
     assert compute_gap(market, rough.part_ki) > 1e-3
     gaps = []
     for number in range(6):
-        rough = trade(market, rough, is_near=number > 0)
-        gaps.append(compute_gap(market, fit(market, settle(market, rough)).part_ki))
+        rough = find_market_start(market, rough, is_near=number > 0)
+        gaps.append(compute_gap(market, make_feasible(market, solve_active_set(market, rough)).part_ki))
     assert max(gaps[-3:]) < 1e-10
 
 
@@ -211,8 +211,8 @@ def fill_by_bisection(
     frozen_i = np.zeros(weight_i.size, dtype=bool)
 
     def get_parts(level: float) -> FloatArray:
-        rise_i = np.minimum(np.maximum(level - floor_i, 0.0) * weight_i, cap_i)
-        return np.where(frozen_i, part_i, rise_i)
+        filled_i = np.minimum(np.maximum(level - floor_i, 0.0) * weight_i, cap_i)
+        return np.where(frozen_i, part_i, filled_i)
 
     def fits(level: float) -> bool:
         return bool((load_ri @ get_parts(level) <= 1 + 1e-13)[np.isinf(level_r)].all())
@@ -246,26 +246,26 @@ def test_a_server_is_filled_as_by_bisection() -> None:
         np.testing.assert_allclose(level_r, expected_r, atol=1e-7)
 
 
-def test_settling_finds_the_exact_amounts_again() -> None:
+def test_the_active_set_method_finds_the_exact_amounts_again() -> None:
     market = make_market_of(make_large(4))
     exact, gap = find_division(market)
     assert gap < 1e-10
     generator = np.random.default_rng(0)
     rough = Division(exact.part_ki * generator.uniform(0.999, 1.001, exact.part_ki.shape), exact.level_kr)
     assert compute_gap(market, rough.part_ki) > 1e-4
-    settled = fit(market, settle(market, rough))
-    assert compute_gap(market, settled.part_ki) < 1e-10
-    np.testing.assert_allclose(market.get_totals(settled.part_ki), market.get_totals(exact.part_ki), rtol=1e-4)
+    solved = make_feasible(market, solve_active_set(market, rough))
+    assert compute_gap(market, solved.part_ki) < 1e-10
+    np.testing.assert_allclose(market.get_totals(solved.part_ki), market.get_totals(exact.part_ki), rtol=1e-4)
 
 
-def test_settling_bears_levels_of_nothing() -> None:
+def test_the_active_set_method_bears_levels_of_nothing() -> None:
     """A sweep can leave them where a slot was full before anybody came; they are no reason to warn of."""
     market = make_market_of(make_large(4))
     exact, _ = find_division(market)
     level_kr = exact.level_kr.copy()
     level_kr[0, level_kr[0].argmin()] = 0.0
-    settled = fit(market, settle(market, Division(exact.part_ki, level_kr)))
-    assert np.isfinite(settled.part_ki).all()
+    solved = make_feasible(market, solve_active_set(market, Division(exact.part_ki, level_kr)))
+    assert np.isfinite(solved.part_ki).all()
 
 
 def test_a_good_division_is_not_improved_for_ever() -> None:
@@ -274,18 +274,18 @@ def test_a_good_division_is_not_improved_for_ever() -> None:
     good = Division(exact.part_ki * (1 - 1e-12), exact.level_kr)
     search = Search(market)
     for _ in range(8):
-        assert not search.is_done() or search.gap < GOOD
+        assert not search.is_done() or search.gap < ACCEPTED_GAP
         search.keep(good)
     assert search.is_done()
-    assert AIM < search.gap < GOOD
+    assert CONVERGED_GAP < search.gap < ACCEPTED_GAP
 
 
 def test_the_market_of_a_division_leads_back_to_it() -> None:
     market = make_market_of(make_large(5))
     exact, _ = find_division(market)
     for is_near in (False, True):
-        traded = trade(market, exact, is_near=is_near)
-        np.testing.assert_allclose(market.get_totals(traded.part_ki), market.get_totals(exact.part_ki), rtol=1e-6)
+        started = find_market_start(market, exact, is_near=is_near)
+        np.testing.assert_allclose(market.get_totals(started.part_ki), market.get_totals(exact.part_ki), rtol=1e-6)
 
 
 def test_sums_of_the_others_keep_small_numbers() -> None:
@@ -329,7 +329,7 @@ def test_a_warm_start_begins_where_the_last_answer_was() -> None:
     assert sweeps.run(1) < 1e-12
     warm = WarmStart()
     compute_allocation(problem, "ps-dsf", warm=warm)
-    warm.memory = Division(sweeps.part_ki, sweeps.level_kr)
+    warm.state = Division(sweeps.part_ki, sweeps.level_kr)
     np.testing.assert_allclose(compute_allocation(problem, "ps-dsf", warm=warm).totals_i, other.totals_i, rtol=1e-9)
 
 

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog  # type: ignore[import-untyped]
 
-from fairbind.fairness.counterexamples import PS_DSF_LIE
-from fairbind.fairness.parse import parse_problem
-from fairbind.fairness.problem import FloatArray, Problem, make_problem
+from fairbind.fairness.mechanisms.counterexamples import PS_DSF_LIE
+from fairbind.fairness.problems.parse import parse_problem
+from fairbind.fairness.problems.problem import FloatArray, Problem, make_problem
 from fairbind.fairness.solve import compute_allocation
 from fairness.levelling import compute_tasks_alone
 from fairness.textbook import Row

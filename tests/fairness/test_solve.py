@@ -2,22 +2,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fairbind.fairness import solve
-from fairbind.fairness.allocation import Solution
-from fairbind.fairness.instance import Instance, reduce_problem
-from fairbind.fairness.mechanism import Mechanism
-from fairbind.fairness.problem import Problem, make_problem
-from fairbind.fairness.registry import MECHANISMS
-from fairbind.fairness.rising import run
+from fairbind.fairness.mechanisms.mechanism import Mechanism
+from fairbind.fairness.mechanisms.registry import MECHANISMS, make_registry
+from fairbind.fairness.problems.allocation import Allocation, Solution
+from fairbind.fairness.problems.instance import Instance, reduce_problem
+from fairbind.fairness.problems.negligible import drop_negligible
+from fairbind.fairness.problems.problem import Problem, make_problem
 from fairbind.fairness.solve import compute_allocation
-from fairbind.fairness.traces import drop_traces
-from fairbind.fairness.warm import WarmStart
+from fairbind.fairness.solvers.maxmin.level_lp import run
+from fairbind.fairness.solvers.warm import WarmStart
 from fairbind.model.errors import InvalidProblemError, SolverError
 
 PLAIN: dict[str, Any] = {"capacity_kr": [[9, 18]], "demand_ir": [[1, 4], [3, 1]]}
@@ -102,11 +100,11 @@ def test_dominant_shares_are_parts_of_everything() -> None:
     np.testing.assert_allclose(allocation.dominant_shares_i, [totals_i[0] * 4 / 36, totals_i[1] * 3 / 45])
 
 
-def put_in_registry(mechanism: Mechanism, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solve, "MECHANISMS", MappingProxyType({mechanism.id: mechanism}))
+def allocate_by(mechanism: Mechanism, problem: Problem) -> Allocation:
+    return compute_allocation(problem, mechanism.id, mechanisms=make_registry([mechanism]))
 
 
-def test_an_answer_that_does_not_fit_the_problem_never_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_does_not_fit_the_problem_never_comes_out() -> None:
     """Even if the mechanism's own certificate let it pass."""
 
     def solve_too_much(instance: Instance) -> Solution:
@@ -116,12 +114,12 @@ def test_an_answer_that_does_not_fit_the_problem_never_comes_out(monkeypatch: py
         del instance, solution
         return {}
 
-    put_in_registry(replace(MECHANISMS["drf"], solve=solve_too_much, certify=believe), monkeypatch)
+    generous = replace(MECHANISMS["drf"], solve=solve_too_much, certify=believe)
     with pytest.raises(SolverError, match="exceeds"):
-        compute_allocation(make_problem(**PLAIN), "drf")
+        allocate_by(generous, make_problem(**PLAIN))
 
 
-def put_trace(instance: Instance) -> Solution:
+def put_negligible(instance: Instance) -> Solution:
     """The answer of drfh, and nearly nothing where the first tenant runs nothing."""
     solution = MECHANISMS["drfh"].solve(instance)
     tasks_ik = solution.tasks_ik.copy()
@@ -133,31 +131,31 @@ def put_trace(instance: Instance) -> Solution:
 APART: dict[str, Any] = {"capacity_kr": [[2, 12], [12, 2]], "demand_ir": [[0.2, 1], [1, 0.2]]}
 
 
-def test_traces_are_dropped_before_the_answer_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_negligible_tasks_are_dropped_before_the_answer_is_proved() -> None:
     proved: list[list[list[float]]] = []
 
     def certify(instance: Instance, solution: Solution) -> Mapping[str, Any]:
         proved.append(solution.tasks_ik.tolist())
         return MECHANISMS["drfh"].certify(instance, solution)
 
-    put_in_registry(replace(MECHANISMS["drfh"], solve=put_trace, resolve=None, certify=certify), monkeypatch)
-    tasks_ik = compute_allocation(make_problem(**APART), "drfh").tasks_ik
+    untidy = replace(MECHANISMS["drfh"], solve=put_negligible, resolve=None, certify=certify)
+    tasks_ik = allocate_by(untidy, make_problem(**APART)).tasks_ik
     assert tasks_ik[0, 1] == 0
     assert proved == [tasks_ik.tolist()]
 
 
-def test_traces_that_an_answer_needs_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_negligible_tasks_that_an_answer_needs_stay() -> None:
     def certify(_: Instance, solution: Solution) -> Mapping[str, Any]:
         if solution.tasks_ik[0, 1] == 0:
             raise SolverError("not so")
         return {}
 
-    put_in_registry(replace(MECHANISMS["drfh"], solve=put_trace, resolve=None, certify=certify), monkeypatch)
-    assert compute_allocation(make_problem(**APART), "drfh").tasks_ik[0, 1] == 1e-12
+    untidy = replace(MECHANISMS["drfh"], solve=put_negligible, resolve=None, certify=certify)
+    assert allocate_by(untidy, make_problem(**APART)).tasks_ik[0, 1] == 1e-12
 
 
 @pytest.mark.parametrize("mechanism", ["drfh", "tsf"])
-def test_what_a_trace_was_goes_where_the_tenant_runs(mechanism: str) -> None:
+def test_what_was_negligible_goes_where_the_tenant_runs(mechanism: str) -> None:
     """HiGHS leaves 2e-11 of the first server to a tenant that runs on the second; the total must not lose it."""
     problem = make_problem(
         [[9, 18], [4, 30]], [[1, 4], [3, 1]], count_k=[1, 3], weight_i=[1, 2], eligible_ik=[[1, 1], [1, 0]]
@@ -167,13 +165,13 @@ def test_what_a_trace_was_goes_where_the_tenant_runs(mechanism: str) -> None:
     np.testing.assert_allclose(tasks_ik, [[0, 12], [3, 0]], rtol=1e-14)
 
 
-def test_what_is_little_for_the_tenant_alone_or_the_server_alone_is_no_trace() -> None:
+def test_what_is_little_for_the_tenant_alone_or_the_server_alone_is_not_negligible() -> None:
     instance = reduce_problem(make_problem([[1e-12], [1.0]], [[1]]))
     all_of_a_small_server = np.array([[0.999e-12, 1]])
-    assert drop_traces(instance, all_of_a_small_server) is all_of_a_small_server
+    assert drop_negligible(instance, all_of_a_small_server) is all_of_a_small_server
     all_of_a_small_tenant = np.array([[0, 1e-12]])
-    assert drop_traces(instance, all_of_a_small_tenant) is all_of_a_small_tenant
-    assert drop_traces(instance, np.array([[1e-22, 1]])).tolist() == [[0, 1]]
+    assert drop_negligible(instance, all_of_a_small_tenant) is all_of_a_small_tenant
+    assert drop_negligible(instance, np.array([[1e-22, 1]])).tolist() == [[0, 1]]
 
 
 @pytest.mark.parametrize("mechanism", ["drfh", "tsf"])
@@ -184,13 +182,12 @@ def test_an_answer_that_cannot_be_found_names_the_mechanism(mechanism: str) -> N
         compute_allocation(problem, mechanism)
 
 
-def test_a_mechanism_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mechanism_is_named_once() -> None:
     def refuse(instance: Instance) -> Solution:
         raise SolverError(f"drf: nothing for {instance.weight_i.size}")
 
-    put_in_registry(replace(MECHANISMS["drf"], solve=refuse), monkeypatch)
     with pytest.raises(SolverError, match=r"^drf: nothing for 2$"):
-        compute_allocation(make_problem(**PLAIN), "drf")
+        allocate_by(replace(MECHANISMS["drf"], solve=refuse), make_problem(**PLAIN))
 
 
 def make_varied(seed: int) -> Problem:
@@ -262,8 +259,8 @@ def test_a_warm_start_that_leads_nowhere_is_forgotten() -> None:
     warm = WarmStart()
     compute_allocation(problem, "drfh", warm=warm)
     # Statuses that are no basis.
-    warm.memory.bases = [
-        replace(basis, pairs=basis.pairs[::-1], capacities=basis.capacities[::-1]) for basis in warm.memory.bases
+    warm.state.bases = [
+        replace(basis, pairs=basis.pairs[::-1], capacities=basis.capacities[::-1]) for basis in warm.state.bases
     ]
     allocation = compute_allocation(change_weight(problem), "drfh", warm=warm)
     np.testing.assert_allclose(
@@ -278,7 +275,7 @@ def test_a_warm_start_takes_fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None
         run(highs)
         steps.append(highs.getInfo().simplex_iteration_count)
 
-    monkeypatch.setattr("fairbind.fairness.rising.run", run_and_count)
+    monkeypatch.setattr("fairbind.fairness.solvers.maxmin.level_lp.run", run_and_count)
     problem = make_varied(3)
     warm = WarmStart()
     compute_allocation(problem, "drfh", warm=warm)

@@ -6,12 +6,12 @@ import highspy
 import numpy as np
 import pytest
 
-from fairbind.fairness.drfh import DRFH
-from fairbind.fairness.instance import Instance, reduce_problem
-from fairbind.fairness.problem import Problem, make_problem
-from fairbind.fairness.rising import RisingProgram
-from fairbind.fairness.rising_memory import RisingMemory, carry_over
-from fairbind.fairness.warm import WarmStart
+from fairbind.fairness.mechanisms.drfh import DRFH
+from fairbind.fairness.problems.instance import Instance, reduce_problem
+from fairbind.fairness.problems.problem import Problem, make_problem
+from fairbind.fairness.solvers.maxmin.level_lp import LevelProgram
+from fairbind.fairness.solvers.maxmin.warm_basis import WarmBasis, carry_over
+from fairbind.fairness.solvers.warm import WarmStart
 
 BASIC = highspy.HighsBasisStatus.kBasic
 
@@ -64,18 +64,18 @@ def test_newcomers_are_new_and_who_left_is_gone() -> None:
 def test_another_mechanism_or_other_resources_forget_everything(what: str) -> None:
     problem = make_grouped()
     warm, instance = begin(problem, problem)
-    assert warm.memory is not None
+    assert warm.state is not None
     if what == "mechanism":
         warm.begin("tsf", problem, instance)
     else:
         warm.begin("drfh", replace(problem, resources=("x", "y")), instance)
-    assert warm.memory is None
+    assert warm.state is None
 
 
-def count_basic(memory: RisingMemory) -> list[tuple[int, int]]:
+def count_basic(start: WarmBasis) -> list[tuple[int, int]]:
     """Basic parts and rows of each basis; a basis has as many."""
     counted = []
-    for basis in memory.bases:
+    for basis in start.bases:
         parts = [basis.level, *basis.pairs, *basis.capacities, *basis.groups]
         counted.append((sum(part == BASIC for part in parts), len(basis.capacities) + len(basis.groups)))
     return counted
@@ -86,7 +86,7 @@ def test_a_split_group_a_newcomer_and_a_leaver_keep_the_basis_whole() -> None:
     fewer = make_problem(whole.capacity_kr, whole.demand_ir[1::3], tenant_names=whole.tenant_names[1::3])
     for before, after in ((whole, change_one(whole)), (change_one(whole), whole), (fewer, whole), (whole, fewer)):
         warm, instance = begin(before, after)
-        carried = carry_over(warm.memory, warm.group_before_i, warm.class_before_k, instance.usable_ik)
+        carried = carry_over(warm.state, warm.group_before_i, warm.class_before_k, instance.usable_ik)
         assert carried is not None
         assert carried.bases
         for basic, rows in count_basic(carried):
@@ -98,34 +98,34 @@ def test_a_split_group_a_newcomer_and_a_leaver_keep_the_basis_whole() -> None:
 def test_a_split_group_stands_where_it_stood() -> None:
     """The new group begins on a class of the former one; the slow way would be a class that nobody chose."""
     warm, instance = begin(make_grouped(), change_one(make_grouped()))
-    memory: RisingMemory = warm.memory
-    carried = carry_over(memory, warm.group_before_i, warm.class_before_k, instance.usable_ik)
+    start: WarmBasis = warm.state
+    carried = carry_over(start, warm.group_before_i, warm.class_before_k, instance.usable_ik)
     assert carried is not None
-    for basis, before in zip(carried.bases, memory.bases, strict=True):
+    for basis, before in zip(carried.bases, start.bases, strict=True):
         own = [p for p in range(carried.group_p.size) if carried.group_p[p] == 3 and basis.pairs[p] == BASIC]
-        former = [p for p in range(memory.group_p.size) if memory.group_p[p] == 1 and before.pairs[p] == BASIC]
+        former = [p for p in range(start.group_p.size) if start.group_p[p] == 1 and before.pairs[p] == BASIC]
         assert len(own) == 1
-        assert carried.class_p[own[0]] in memory.class_p[former]
+        assert carried.class_p[own[0]] in start.class_p[former]
 
 
 def test_other_classes_start_from_nothing() -> None:
     problem = make_grouped()
     warm, instance = begin(problem, replace(problem, capacity_kr=problem.capacity_kr[:1].repeat(4, axis=0)))
-    assert carry_over(warm.memory, warm.group_before_i, warm.class_before_k, instance.usable_ik) is None
+    assert carry_over(warm.state, warm.group_before_i, warm.class_before_k, instance.usable_ik) is None
 
 
 def test_a_change_takes_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(1)
     problem = make_problem(generator.uniform(1, 8, (6, 3)), generator.uniform(0.1, 1, (60, 3)))
     steps = []
-    solve_pairs = RisingProgram._solve_pairs
+    solve_pairs = LevelProgram._solve_pairs
 
-    def count(program: RisingProgram, *arguments: object) -> object:
+    def count(program: LevelProgram, *arguments: object) -> object:
         answer = solve_pairs(program, *arguments)  # type: ignore[arg-type]
         steps.append(program._highs.getInfo().simplex_iteration_count)
         return answer
 
-    monkeypatch.setattr(RisingProgram, "_solve_pairs", count)
+    monkeypatch.setattr(LevelProgram, "_solve_pairs", count)
     begin(problem, problem)
     cold = sum(steps)
     warm, instance = begin(problem, change_one(problem))

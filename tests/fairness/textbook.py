@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.optimize import linprog  # type: ignore[import-untyped]
 
-from fairbind.fairness.problem import FloatArray
+from fairbind.fairness.problems.problem import FloatArray
 
 Row = tuple[FloatArray, float]
 

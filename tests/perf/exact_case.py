@@ -72,7 +72,7 @@ def measure_again(case: Case) -> dict[str, Any]:
     difference: the largest relative one of a tenant's tasks to the answer from scratch.
     """
     from fairbind.fairness.solve import compute_allocation  # noqa: PLC0415
-    from fairbind.fairness.warm import WarmStart  # noqa: PLC0415
+    from fairbind.fairness.solvers.warm import WarmStart  # noqa: PLC0415
 
     problem = make_case_problem(case)
     changed = change_problem(problem, case.change)

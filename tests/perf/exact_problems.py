@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairbind.fairness.instance import IntArray
-from fairbind.fairness.mechanism import Option
-from fairbind.fairness.problem import FloatArray, Problem, make_problem
-from fairbind.fairness.registry import MECHANISMS
+from fairbind.fairness.mechanisms.mechanism import Option
+from fairbind.fairness.mechanisms.registry import MECHANISMS
+from fairbind.fairness.problems.instance import IntArray
+from fairbind.fairness.problems.problem import FloatArray, Problem, make_problem
 
 # The machines of the DRFH paper's Table 1 (Google, 2011): how many of each, and CPUs and memory of one.
 GOOGLE_SHAPES = (

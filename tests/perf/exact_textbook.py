@@ -17,7 +17,7 @@ from scipy.sparse import (  # type: ignore[import-untyped]
     vstack,
 )
 
-from fairbind.fairness.problem import FloatArray, Problem
+from fairbind.fairness.problems.problem import FloatArray, Problem
 
 
 class NoProgramError(ValueError):

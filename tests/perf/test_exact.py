@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairbind.fairness.instance import reduce_problem
-from fairbind.fairness.registry import MECHANISMS
+from fairbind.fairness.mechanisms.registry import MECHANISMS
+from fairbind.fairness.problems.instance import reduce_problem
 from fairbind.fairness.solve import compute_allocation
 from perf.exact import make_plan, run_case
 from perf.exact_problems import GOOGLE_SERVERS, TEXTBOOK, Case, change_problem, make_case_problem

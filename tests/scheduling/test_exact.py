@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fairbind.fairness.registry import MECHANISMS
+from fairbind.fairness.mechanisms.registry import MECHANISMS
 from fairbind.model import Holding, PolicySettings, Snapshot, Tenant
 from fairbind.model.errors import InvalidProblemError
 from fairbind.scheduling import POLICIES

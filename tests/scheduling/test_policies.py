@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fairbind.fairness.mechanisms.mechanism import Option
+from fairbind.fairness.mechanisms.registry import MECHANISMS
 from fairbind.model import InvalidProblemError
 from fairbind.model.policy import DEFAULT_POLICY
 from fairbind.scheduling import POLICIES
@@ -30,6 +32,12 @@ def test_policies_that_follow_targets_differ_in_nothing_but_the_mechanism() -> N
         len({(policy.build_measure, policy.build_fit, policy.is_fair, policy.has_probes) for policy in followers}) == 1
     )
     assert all(policy.mechanism == policy.id for policy in followers)
+
+
+def test_a_follower_places_by_server_class_where_its_mechanism_tells_servers_apart() -> None:
+    for policy in POLICIES.values():
+        if policy.follows_targets and policy.mechanism is not None:
+            assert ("server class" in policy.server) == (Option.SERVERS in MECHANISMS[policy.mechanism].options)
 
 
 def test_the_crd_and_the_chart_take_exactly_these_ids() -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 import click
 
 from fairbind import __version__
-from fairbind.cli.exact.commands import COMMANDS as EXACT_COMMANDS
 from fairbind.cli.logs import LOG_FORMATS, LOG_LEVELS, LogFormat
+from fairbind.cli.mechanisms.commands import COMMANDS as MECHANISM_COMMANDS
 from fairbind.cli.options import debug_option
 
 EXIT_FAILURE = 1
@@ -35,7 +35,7 @@ def commands() -> None:
     """Share a Kubernetes cluster fairly between tenants, also when its nodes differ."""
 
 
-for _command in EXACT_COMMANDS:
+for _command in MECHANISM_COMMANDS:
     commands.add_command(_command)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from fairbind import __version__
-from fairbind.cli.exact.tables import lay_out
+from fairbind.cli.mechanisms.tables import lay_out
 from fairbind.kube.api import ApiClient
 from fairbind.kube.credentials import load_credentials
 from fairbind.kube.survey import survey_cluster

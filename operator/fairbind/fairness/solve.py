@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fairbind.fairness.allocation import Allocation, Solution
-from fairbind.fairness.instance import Instance, expand_tasks, reduce_problem
-from fairbind.fairness.mechanism import Mechanism, Option
-from fairbind.fairness.problem import BoolArray, FloatArray, Problem
-from fairbind.fairness.registry import MECHANISMS
-from fairbind.fairness.traces import drop_traces
-from fairbind.fairness.verify import check_feasible_problem
-from fairbind.fairness.warm import WarmStart
+from fairbind.fairness.mechanisms.mechanism import Mechanism, Option
+from fairbind.fairness.mechanisms.registry import MECHANISMS
+from fairbind.fairness.problems.allocation import Allocation, Solution
+from fairbind.fairness.problems.instance import Instance, expand_tasks, reduce_problem
+from fairbind.fairness.problems.negligible import drop_negligible
+from fairbind.fairness.problems.problem import BoolArray, FloatArray, Problem
+from fairbind.fairness.problems.verify import check_feasible_problem
+from fairbind.fairness.solvers.warm import WarmStart
 from fairbind.model.errors import InvalidProblemError, SolverError
 from fairbind.model.policy import LEAST_ALPHA
 
@@ -41,20 +41,26 @@ _MEANINGS = {
 
 
 def compute_allocation(
-    problem: Problem, mechanism_id: str, *, alpha: float | None = None, warm: WarmStart | None = None
+    problem: Problem,
+    mechanism_id: str,
+    *,
+    alpha: float | None = None,
+    warm: WarmStart | None = None,
+    mechanisms: Mapping[str, Mechanism] = MECHANISMS,
 ) -> Allocation:
     """Return what the mechanism gives to whom, verified.
 
     alpha: for the servers that name none (2 where the call does not either); only for mechanisms that take it.
     warm: what is remembered of a similar problem, and of this one afterwards; makes the answer faster, not different.
+    mechanisms: the registry in which the id is looked up.
     Raises InvalidProblemError for an unknown mechanism or an option that it does not take, SolverError when no answer
     was found that can be proved right.
 
-    >>> from fairbind.fairness.problem import make_problem
+    >>> from fairbind.fairness.problems.problem import make_problem
     >>> compute_allocation(make_problem([[9, 18]], [[1, 4], [3, 1]]), "drf").totals_i.round(9).tolist()
     [3.0, 2.0]
     """
-    mechanism = get_mechanism(mechanism_id)
+    mechanism = get_mechanism(mechanism_id, mechanisms)
     check_options(problem, mechanism, alpha=alpha)
     solved = problem.pooled() if problem.is_pooled else problem
     instance = reduce_problem(
@@ -94,23 +100,23 @@ def _solve(
     if warm is None or mechanism.resolve is None:
         return _prove(instance, mechanism, mechanism.solve(instance))
     warm.begin(mechanism.id, problem, instance)
-    if warm.memory is not None:
+    if warm.state is not None:
         try:
             return _prove(instance, mechanism, mechanism.resolve(instance, warm))
         except SolverError:
-            warm.memory = None
+            warm.state = None
     return _prove(instance, mechanism, mechanism.resolve(instance, warm))
 
 
 def _prove(instance: Instance, mechanism: Mechanism, solution: Solution) -> tuple[Solution, Mapping[str, Any]]:
-    """Return the answer without traces and its certificate; with them, if it is not right without."""
-    trimmed_ik = drop_traces(instance, solution.tasks_ik)
+    """Return the answer without negligible tasks and its certificate; with them, if it is not right without."""
+    trimmed_ik = drop_negligible(instance, solution.tasks_ik)
     if trimmed_ik is not solution.tasks_ik:
         trimmed = replace(solution, tasks_ik=trimmed_ik)
         try:
             return trimmed, mechanism.certify(instance, trimmed)
         except SolverError:
-            pass  # many traces together are something
+            pass  # many negligible amounts together are something
     return solution, mechanism.certify(instance, solution)
 
 
@@ -128,12 +134,12 @@ def compute_dominant_shares(problem: Problem, totals_i: FloatArray) -> FloatArra
     return shares_i
 
 
-def get_mechanism(mechanism_id: str) -> Mechanism:
+def get_mechanism(mechanism_id: str, mechanisms: Mapping[str, Mechanism] = MECHANISMS) -> Mechanism:
     """Return the mechanism of that id; raise InvalidProblemError, with the nearest known one, if there is none."""
-    if mechanism_id in MECHANISMS:
-        return MECHANISMS[mechanism_id]
-    near = get_close_matches(mechanism_id, MECHANISMS, n=1)
-    meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(MECHANISMS))}"
+    if mechanism_id in mechanisms:
+        return mechanisms[mechanism_id]
+    near = get_close_matches(mechanism_id, mechanisms, n=1)
+    meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(mechanisms))}"
     raise InvalidProblemError(f"mechanism: {mechanism_id!r} is unknown; {meant}")
 
 

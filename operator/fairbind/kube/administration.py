@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from fairbind.fairness.mechanisms.mechanism import Option
+from fairbind.fairness.mechanisms.registry import MECHANISMS
 from fairbind.kube.objects import ObjectTable
 from fairbind.kube.policies import APPLIED_NAME, parse_policy
 from fairbind.kube.tenants import TenantSpec, parse_tenant
 from fairbind.model import InvalidProblemError, PolicySettings
+from fairbind.scheduling import POLICIES
 
 
 class AdministrationObserver(Protocol):
@@ -96,7 +99,8 @@ def _describe(settings: PolicySettings | None) -> str:
         parts.append(f"shares count {', '.join(settings.fairness_resources)}")
     if settings.server_selector:
         parts.append(f"nodes with {', '.join(f'{key}={value}' for key, value in settings.server_selector)}")
-    if settings.policy == "alpha-pf-vds":
+    mechanism = POLICIES[settings.policy].mechanism
+    if mechanism is not None and Option.ALPHA in MECHANISMS[mechanism].options:
         parts.append(f"alpha {settings.alpha:g}")
     if settings.expected_tenants is not None:
         parts.append(f"{settings.expected_tenants} tenants expected")

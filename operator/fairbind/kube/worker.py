@@ -14,7 +14,7 @@ import sys
 import time
 from typing import IO
 
-from fairbind.fairness.warm import WarmStart
+from fairbind.fairness.solvers.warm import WarmStart
 from fairbind.kube.exact import LENGTH, Answer, AuditQuestion
 from fairbind.model import FairbindError
 from fairbind.scheduling.audit import audit

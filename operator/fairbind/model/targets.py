@@ -13,7 +13,7 @@ class Targets:
     Targets order tenants and nothing else. Nobody is moved to meet one, nobody is held back when it has met its own,
     and they may be somewhat older than the snapshot.
 
-    mechanism: its id in `fairbind.fairness.MECHANISMS`.
+    mechanism: its id in `fairbind.fairness.mechanisms.registry`.
     resources: the names of those that counted. shares: what the tenant holds of each, as a part of the total, by the
     tenant's name. Who is not in it has come since; all zeros mean that it gets nothing.
     class_names: the server classes that the mechanism told apart; empty for one that sees a single pool.

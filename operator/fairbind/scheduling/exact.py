@@ -25,24 +25,18 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fairbind.fairness.allocation import Allocation
-from fairbind.fairness.mechanism import Option
-from fairbind.fairness.problem import FloatArray, Problem
-from fairbind.fairness.registry import MECHANISMS
-from fairbind.fairness.solve import compute_allocation
-from fairbind.fairness.warm import WarmStart
+from fairbind.fairness.mechanisms.mechanism import LevelScope, Mechanism, Option, ShareSum
+from fairbind.fairness.mechanisms.registry import MECHANISMS
+from fairbind.fairness.problems.allocation import Allocation
+from fairbind.fairness.problems.problem import FloatArray, Problem
+from fairbind.fairness.solve import compute_allocation, get_mechanism
+from fairbind.fairness.solvers.warm import WarmStart
 from fairbind.model import PolicySettings, Snapshot, Targets
 from fairbind.scheduling.demands import Kind, ServerGroups, find_kinds, group_servers, merge_kinds
-from fairbind.scheduling.policies import get_policy
+from fairbind.scheduling.policies import POLICIES, Policy, get_policy
 
 ROUNDS = 8
 """The answer after so many rounds counts, settled or not: it is what the mechanism gives with that round's weights."""
-
-ONE_BIDDER = frozenset({"ceei", "drbf", "dynamic-drf"})
-"""To these a tenant is one who bids, belongs to one queue or comes once; what it asks for is one average task."""
-
-BY_SERVER = frozenset({"alpha-pf-vds", "per-server-drf", "ps-dsf"})
-"""These compare tenants on each server class by itself."""
 
 SETTLED = 5e-3
 """Weights of parts that change by less, relatively, have settled."""
@@ -59,8 +53,8 @@ class ExactProblem:
     the snapshot. tenant_i: index of each part's tenant. wanted_i: how many tasks of each part the tenant
     wants, also more than could run. weight_n: the tenants' weights. class_of: the index of the
     problem's server entry by the server's name; empty where the mechanism sees a single pool.
-    left_out: names of options (`fairbind.fairness.mechanism.Option`) that the cluster uses and the mechanism does not
-    take, so that the answer does not heed them.
+    left_out: names of options (`Option`) that the cluster uses and the mechanism does not take, so that the answer does
+    not heed them.
     """
 
     problem: Problem
@@ -94,21 +88,28 @@ class ExactShares:
     certificate: Mapping[str, object]
 
 
-def make_exact_problem(snapshot: Snapshot, settings: PolicySettings) -> ExactProblem | None:
+def make_exact_problem(
+    snapshot: Snapshot,
+    settings: PolicySettings,
+    *,
+    policies: Mapping[str, Policy] = POLICIES,
+    mechanisms: Mapping[str, Mechanism] = MECHANISMS,
+) -> ExactProblem | None:
     """Return the problem of the policy's exact mechanism; None when it has none, or when nobody wants anything.
 
-    Raises InvalidProblemError for an unknown policy.
+    policies, mechanisms: the registries in which both are looked up. Raises InvalidProblemError for an unknown policy.
     """
-    mechanism_id = get_policy(settings.policy).mechanism
+    mechanism_id = get_policy(settings.policy, policies).mechanism
     if mechanism_id is None:
         return None
-    options = MECHANISMS[mechanism_id].options
+    mechanism = get_mechanism(mechanism_id, mechanisms)
+    options = mechanism.options
     axes = [r for r, total in enumerate(snapshot.total_r) if total > 0 and snapshot.counts_r[r]]
     is_pooled = Option.SERVERS not in options
     groups = group_servers(snapshot)
     total_r = groups.capacity_pr[:, axes].sum(axis=0)
     kinds = find_kinds(snapshot, groups, axes)
-    parts = merge_kinds(kinds, total_r, is_one=mechanism_id in ONE_BIDDER)
+    parts = merge_kinds(kinds, total_r, is_one=mechanism.is_one_bidder)
     if is_pooled:
         # In the order in which tenants came: it matters to the mechanism that knows arrivals.
         parts.sort(key=lambda part: (snapshot.tenants[part.tenant].since, snapshot.tenants[part.tenant].name))
@@ -130,7 +131,8 @@ def make_exact_problem(snapshot: Snapshot, settings: PolicySettings) -> ExactPro
         class_of={} if is_pooled else {name: group for name, group in group_of.items() if group >= 0},
         left_out=left_out,
     )
-    return replace(exact, problem=replace(problem, weight_i=compute_part_weights(exact, _run_alone(exact))))
+    weight_i = compute_part_weights(exact, mechanism, _run_alone(exact))
+    return replace(exact, problem=replace(problem, weight_i=weight_i))
 
 
 def _build_problem(
@@ -175,17 +177,20 @@ def _leave_out(problem: Problem, parts: list[Kind], options: frozenset[Option]) 
     return problem, tuple(left_out)
 
 
-def solve_exactly(exact: ExactProblem, *, warm: WarmStart | None = None) -> ExactShares:
+def solve_exactly(
+    exact: ExactProblem, *, warm: WarmStart | None = None, mechanisms: Mapping[str, Mechanism] = MECHANISMS
+) -> ExactShares:
     """Return what the mechanism gives to each tenant. Raises what `compute_allocation` raises.
 
-    warm: the same one for each problem of a cluster, to answer sooner.
+    warm: the same one for each problem of a cluster, to answer sooner. mechanisms: the registry that has the mechanism.
     """
+    mechanism = get_mechanism(exact.mechanism, mechanisms)
     warm = WarmStart() if warm is None else warm
     problem, rounds = exact.problem, 0
     while True:
-        allocation = compute_finite_allocation(problem, exact.mechanism, exact.alpha, warm)
+        allocation = compute_finite_allocation(problem, exact.mechanism, exact.alpha, warm, mechanisms)
         rounds += 1
-        weight_i = compute_part_weights(exact, allocation.tasks_ik)
+        weight_i = compute_part_weights(exact, mechanism, allocation.tasks_ik)
         change_i = np.abs(weight_i - problem.weight_i)
         if rounds == ROUNDS or (change_i <= SETTLED * problem.weight_i).all():
             break
@@ -198,16 +203,17 @@ def solve_exactly(exact: ExactProblem, *, warm: WarmStart | None = None) -> Exac
     )
 
 
-def compute_part_weights(exact: ExactProblem, tasks_ik: FloatArray) -> FloatArray:
+def compute_part_weights(exact: ExactProblem, mechanism: Mechanism, tasks_ik: FloatArray) -> FloatArray:
     """Return the weight with which each part is at its tenant's level when it stops, running so many tasks.
 
-    For mechanisms that compare tenants server by server the level is that of the server class where the part runs most.
+    mechanism: says what a level is (`level_scope`, `share_sum`). For one that compares tenants server by server the
+    level is that of the server class where the part runs most.
     A part that runs nothing counts as if it had stopped with its tenant's first other part; see the module's story.
     """
     tasks_i = tasks_ik.sum(axis=1)
     home_i = tasks_ik.argmax(axis=1)
     here_ik = np.ones_like(tasks_ik)
-    if exact.mechanism == "per-server-drf":
+    if mechanism.level_scope is LevelScope.SERVER:
         here_ik = np.divide(tasks_ik, tasks_i[:, None], out=here_ik, where=tasks_i[:, None] > 0)
     weight_i = exact.weight_n[exact.tenant_i]
     for rows in exact.find_divided():
@@ -217,32 +223,34 @@ def compute_part_weights(exact: ExactProblem, tasks_ik: FloatArray) -> FloatArra
         # What each part (columns) of the tenant runs when another one (rows) stops, and what that takes of each
         # resource (r) there.
         running_cc = np.minimum(ran_c[None, :], ran_c[:, None]) * wanted_c * here_ik[np.ix_(rows, home_i[rows])].T
-        share_ccr = running_cc[:, :, None] * _compute_shares_of_tasks(exact, rows, home_i[rows])
+        share_ccr = running_cc[:, :, None] * _compute_shares_of_tasks(exact.problem, mechanism, rows, home_i[rows])
         own_c = share_ccr.max(axis=2).diagonal()
         together_c = share_ccr.sum(axis=1).max(axis=1)
         weight_i[rows] *= np.divide(own_c, together_c, out=np.ones_like(own_c), where=together_c > 0)
     return weight_i
 
 
-def _compute_shares_of_tasks(exact: ExactProblem, rows: NDArray[np.intp], home_c: NDArray[np.intp]) -> FloatArray:
+def _compute_shares_of_tasks(
+    problem: Problem, mechanism: Mechanism, rows: NDArray[np.intp], home_c: NDArray[np.intp]
+) -> FloatArray:
     """Return the share of one task of each part (second axis) where the parts (first axis) are at home, by resource.
 
     What is not there does not count. Where shares of tasks are added up, there is one number in place of the resources.
     """
-    problem = exact.problem
+    is_by_class = mechanism.level_scope is not LevelScope.CLUSTER
+    if mechanism.share_sum is ShareSum.TASK_SHARE:
+        alone_ck = _compute_tasks_alone(problem)[rows]
+        fitting_cc = alone_ck[:, home_c].T if is_by_class else np.tile(alone_ck.sum(axis=1), (len(rows), 1))
+        return np.divide(1.0, fitting_cc, out=np.zeros_like(fitting_cc), where=fitting_cc > 0)[:, :, None]
     demand_cr = problem.demand_ir[rows] / problem.resource_weight_ir[rows]
-    if exact.mechanism == "tsf":
-        return np.tile((1 / _compute_monopoly(problem)[rows])[None, :, None], (len(rows), 1, 1))
-    if exact.mechanism == "asset-fairness":
-        return np.tile((demand_cr / problem.total_r).sum(axis=1)[None, :, None], (len(rows), 1, 1))
     whole_cr = np.tile(problem.total_r, (len(rows), 1))
-    if exact.mechanism in BY_SERVER:
+    if is_by_class:
         whole_cr = (problem.capacity_kr * problem.count_k[:, None])[home_c]
     zeros_ccr = np.zeros((len(rows), *demand_cr.shape))
     shares_ccr: FloatArray = np.divide(
         demand_cr[None, :, :], whole_cr[:, None, :], out=zeros_ccr, where=whole_cr[:, None, :] > 0
     )
-    return shares_ccr
+    return shares_ccr.sum(axis=2, keepdims=True) if mechanism.share_sum is ShareSum.SUM_OF_SHARES else shares_ccr
 
 
 def _run_alone(exact: ExactProblem) -> FloatArray:
@@ -250,12 +258,6 @@ def _run_alone(exact: ExactProblem) -> FloatArray:
     tasks_ik = _compute_tasks_alone(exact.problem) * exact.problem.eligible_ik
     alone_ik: FloatArray = tasks_ik * (exact.wanted_i / tasks_ik.sum(axis=1))[:, None]
     return alone_ik
-
-
-def _compute_monopoly(problem: Problem) -> FloatArray:
-    """Return how many tasks of each part all servers together would run, shape (I,)."""
-    monopoly_i: FloatArray = _compute_tasks_alone(problem).sum(axis=1)
-    return monopoly_i
 
 
 def _compute_tasks_alone(problem: Problem) -> FloatArray:
@@ -269,20 +271,25 @@ def _compute_tasks_alone(problem: Problem) -> FloatArray:
 
 
 def compute_finite_allocation(
-    problem: Problem, mechanism_id: str, alpha: float | None, warm: WarmStart | None = None
+    problem: Problem,
+    mechanism_id: str,
+    alpha: float | None,
+    warm: WarmStart | None = None,
+    mechanisms: Mapping[str, Mechanism] = MECHANISMS,
 ) -> Allocation:
     """Return the allocation, also of a one-pool mechanism whose tenants never have enough.
 
     There, tenants that would get more than they want get what they want, and what is left of the pool is divided among
     the others, until nobody gets too much. The certificate is that of the last division.
     """
-    if Option.TASKS in MECHANISMS[mechanism_id].options:
-        return compute_allocation(problem, mechanism_id, alpha=alpha, warm=warm)
+    if Option.TASKS in get_mechanism(mechanism_id, mechanisms).options:
+        return compute_allocation(problem, mechanism_id, alpha=alpha, warm=warm, mechanisms=mechanisms)
     wanted_i = problem.tasks_i
     totals_i = np.zeros_like(wanted_i)
     rows = np.arange(len(wanted_i))
     while True:
-        allocation = compute_allocation(_take_rest(problem, rows, totals_i), mechanism_id, alpha=alpha)
+        rest = _take_rest(problem, rows, totals_i)
+        allocation = compute_allocation(rest, mechanism_id, alpha=alpha, mechanisms=mechanisms)
         is_sated = allocation.totals_i >= wanted_i[rows]
         if is_sated.all() or not is_sated.any():
             break

@@ -25,7 +25,8 @@ class Policy:
 
     id: the stable name in settings, metrics, file names and test ids. name, paper, turn (who is next), server (which
     server): for people. build_measure: by what tenants are compared. build_fit: how servers are ranked.
-    mechanism: the id in `fairbind.fairness.MECHANISMS` of what it would give if tasks could be divided; None: no such.
+    mechanism: the id, in `fairbind.fairness.mechanisms.registry`, of what it would give if tasks could be divided;
+    None: no such.
     is_fair: False: tenants' levels do not matter, all tasks wait in one line. has_probes: it looks at two servers.
     follows_targets: it reads the snapshot's targets, which are made with that mechanism.
     needs_detail: it reads what tenants hold task by task or server by server.
@@ -166,10 +167,10 @@ POLICIES: Mapping[str, Policy] = MappingProxyType({policy.id: policy for policy 
 """Every policy by its id."""
 
 
-def get_policy(policy_id: str) -> Policy:
+def get_policy(policy_id: str, policies: Mapping[str, Policy] = POLICIES) -> Policy:
     """Return the policy; raise InvalidProblemError, naming the nearest known ids, when there is none of that id."""
-    policy = POLICIES.get(policy_id)
+    policy = policies.get(policy_id)
     if policy is None:
-        near = get_close_matches(policy_id, POLICIES, n=1) or sorted(POLICIES)
+        near = get_close_matches(policy_id, policies, n=1) or sorted(policies)
         raise InvalidProblemError(f"policy is {policy_id!r}; did you mean {' or '.join(near)}?")
     return policy

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairbind.fairness.problem import make_problem
+from fairbind.fairness.problems.problem import make_problem
 from fairbind.kube.exact import LENGTH, ExactSolveError, ExactSolver
 from fairbind.scheduling.exact import ExactProblem
 

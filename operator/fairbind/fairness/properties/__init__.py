@@ -3,9 +3,9 @@
 Each property has an id, a definition with its source, and `find`, which looks for a witness: who envies whom and by
 how much, which allocation dominates, which lie pays. None means that the property holds on this problem within the
 tolerance of `witness.py`, or, for those that are searched for, that nothing was found. What is known of each mechanism
-in general stands in `fairbind.fairness.claims`.
+in general stands in `fairbind.fairness.mechanisms.guarantees`.
 
->>> from fairbind.fairness.problem import make_problem
+>>> from fairbind.fairness.problems.problem import make_problem
 >>> from fairbind.fairness.solve import compute_allocation
 >>> problem = make_problem([[30, 30]], [[1, 3], [1, 1]])
 >>> allocation = compute_allocation(problem, "asset-fairness")
@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from fairbind.fairness.mechanisms.registry import MECHANISMS
 from fairbind.fairness.properties.dynamic import (
     DYNAMIC_ENVY_FREENESS,
     DYNAMIC_PARETO_OPTIMALITY,
@@ -33,7 +34,6 @@ from fairbind.fairness.properties.reductions import (
 from fairbind.fairness.properties.shares import ENVY_FREENESS, SHARING_INCENTIVE
 from fairbind.fairness.properties.strategy import STRATEGY_PROOFNESS
 from fairbind.fairness.properties.witness import Property, Witness
-from fairbind.fairness.registry import MECHANISMS
 
 __all__ = ["PROPERTIES", "Property", "Witness", "properties_for"]
 

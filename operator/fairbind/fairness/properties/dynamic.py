@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairbind.fairness.allocation import Allocation
-from fairbind.fairness.dynamic_drf import compute_arrivals
-from fairbind.fairness.instance import IntArray, reduce_problem
-from fairbind.fairness.mechanism import Option
-from fairbind.fairness.problem import FloatArray, Problem
+from fairbind.fairness.mechanisms.dynamic_drf import compute_arrivals
+from fairbind.fairness.mechanisms.mechanism import Option
+from fairbind.fairness.problems.allocation import Allocation
+from fairbind.fairness.problems.instance import IntArray, reduce_problem
+from fairbind.fairness.problems.problem import FloatArray, Problem
 from fairbind.fairness.properties.variants import as_solved, choose, compute_alone, keep_tenants
 from fairbind.fairness.properties.witness import (
     TOLERANCE,

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairbind.fairness.allocation import Allocation
-from fairbind.fairness.problem import Problem
+from fairbind.fairness.problems.allocation import Allocation
+from fairbind.fairness.problems.problem import Problem
 from fairbind.fairness.properties.variants import as_solved, choose, compute_alone, find_distinct_tenants, keep_tenants
 from fairbind.fairness.properties.witness import TRIES, Property, Witness, find_worst, is_larger, number, percent
 from fairbind.fairness.solve import compute_allocation

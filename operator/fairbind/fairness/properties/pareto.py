@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairbind.fairness.allocation import Allocation
-from fairbind.fairness.problem import FloatArray, Problem
+from fairbind.fairness.problems.allocation import Allocation
+from fairbind.fairness.problems.problem import FloatArray, Problem
 from fairbind.fairness.properties.variants import as_solved, compute_alone
 from fairbind.fairness.properties.witness import TOLERANCE, TRIES, Property, Witness, find_first_largest, number
 from fairbind.model.errors import SolverError

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairbind.fairness.allocation import Allocation
-from fairbind.fairness.problem import FloatArray, Problem
+from fairbind.fairness.problems.allocation import Allocation
+from fairbind.fairness.problems.problem import FloatArray, Problem
 from fairbind.fairness.properties.variants import (
     as_solved,
     choose,
@@ -108,7 +108,7 @@ def find_bottleneck(problem: Problem) -> int | None:
     With weights per resource it must be the largest part both with and without them: the first decides who is behind,
     the second that no other resource can run out before.
 
-    >>> from fairbind.fairness.problem import make_problem
+    >>> from fairbind.fairness.problems.problem import make_problem
     >>> find_bottleneck(make_problem([[9, 18], [4, 4]], [[1, 1], [3, 2]]))
     0
     """

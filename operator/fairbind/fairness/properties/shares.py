@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairbind.fairness.allocation import Allocation
-from fairbind.fairness.problem import FloatArray, Problem
+from fairbind.fairness.problems.allocation import Allocation
+from fairbind.fairness.problems.problem import FloatArray, Problem
 from fairbind.fairness.properties.variants import as_solved, compute_alone, compute_worth
 from fairbind.fairness.properties.witness import TRIES, Property, Witness, find_worst, is_larger, number, percent
 
@@ -18,7 +18,7 @@ def compute_slice(problem: Problem) -> FloatArray:
     The part is weight / sum of ALL weights, whether the others may use the server or not. With weights per resource it
     is weight x resource weight / the largest column sum of those, so that the slices together are at most everything.
 
-    >>> from fairbind.fairness.problem import make_problem
+    >>> from fairbind.fairness.problems.problem import make_problem
     >>> compute_slice(make_problem([[9, 18]], [[1, 4], [3, 1]])).tolist()
     [2.25, 1.5]
     """

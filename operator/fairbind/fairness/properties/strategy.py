@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairbind.fairness.allocation import Allocation
-from fairbind.fairness.mechanism import Option
-from fairbind.fairness.problem import Problem
+from fairbind.fairness.mechanisms.mechanism import Option
+from fairbind.fairness.mechanisms.registry import MECHANISMS
+from fairbind.fairness.problems.allocation import Allocation
+from fairbind.fairness.problems.problem import Problem
 from fairbind.fairness.properties.variants import as_solved, choose, compute_alone, find_distinct_tenants
 from fairbind.fairness.properties.witness import NOISE, TOLERANCE, TRIES, Property, Witness, number, percent
-from fairbind.fairness.registry import MECHANISMS
 from fairbind.fairness.solve import compute_allocation
 from fairbind.model.errors import SolverError
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from fairbind.fairness.instance import IntArray, compute_gamma
-from fairbind.fairness.problem import FloatArray, Problem
+from fairbind.fairness.problems.instance import IntArray, compute_gamma
+from fairbind.fairness.problems.problem import FloatArray, Problem
 
 Rows = IntArray | npt.NDArray[np.bool_]
 

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fairbind.fairness.allocation import Allocation
-from fairbind.fairness.mechanism import Option
-from fairbind.fairness.problem import BoolArray, FloatArray, Problem
+from fairbind.fairness.mechanisms.mechanism import Option
+from fairbind.fairness.problems.allocation import Allocation
+from fairbind.fairness.problems.problem import BoolArray, FloatArray, Problem
 
 TOLERANCE = 1e-6
 NOISE = 1e-9

@@ -1,0 +1,233 @@
+"""What the commands of the exact library are called and take. What they do is imported when one runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from fairbind.cli.options import debug_option
+
+DEFAULT_SEED: Final = 0
+PICTURES: Final = (".png", ".svg")
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def _example(command: str) -> str:
+    """Return the end of a command's help; a test runs every one of them."""
+    return f"\b\nExample:\n  $ {command}"
+
+
+class Alpha(click.ParamType[float]):
+    """A number as in a problem: no NaN, no infinity, and one that the mechanism takes."""
+
+    name = "number"
+    _number = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number or fail as the command line's errors do."""
+        from fairbind.cli.mechanisms.out_of_range_numbers import read_float  # noqa: PLC0415 - so does what follows
+        from fairbind.fairness.problems.parse import MAX_MAGNITUDE, show_value  # noqa: PLC0415 - needs numpy
+        from fairbind.model.policy import LEAST_ALPHA  # noqa: PLC0415 - the same
+
+        number = read_float(value) if self._number.fullmatch(value) else None
+        if number is None or not LEAST_ALPHA <= number <= MAX_MAGNITUDE:
+            self.fail(
+                f"must be a number from {LEAST_ALPHA:g} to {MAX_MAGNITUDE:g}, not {show_value(value)}", param, ctx
+            )
+        return number
+
+
+class Seed(click.ParamType[int]):
+    """A whole number from 0."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number or fail as the command line's errors do."""
+        if isinstance(value, int):
+            return value
+        if not re.fullmatch(r"\d{1,100}", value, re.ASCII):
+            from fairbind.fairness.problems.parse import show_value  # noqa: PLC0415 - needs numpy
+
+            self.fail(f"must be a whole number from 0, not {show_value(value)}", param, ctx)
+        return int(value)
+
+
+def _check_picture(_context: click.Context, _parameter: click.Parameter, path: Path | None) -> Path | None:
+    """Refuse what could not be written before anything is solved."""
+    if path is None:
+        return None
+    if path.suffix.lower() not in PICTURES:
+        raise click.BadParameter(f"{str(path)!r} must end in {' or '.join(PICTURES)}")
+    if not path.parent.is_dir():
+        raise click.BadParameter(f"{str(path.parent)!r} must be a folder that exists")
+    if path.is_dir():
+        raise click.BadParameter(f"{str(path)!r} must be a file, but is a folder")
+    return path
+
+
+def _take_problem(command: _Command) -> _Command:
+    """Add what every command takes that solves a problem."""
+    for add in (
+        debug_option,
+        click.option("--pool", is_flag=True, help='Treat all servers as one, as "pool": true in the problem does.'),
+        click.option(
+            "--alpha",
+            type=Alpha(),
+            help="Exponent of alpha-pf-vds on the servers that name none themselves, from 0.01 on.  [default: 2]",
+        ),
+        click.argument("problem"),
+    ):
+        command = add(command)
+    return command
+
+
+def _output_option(*formats: str) -> Callable[[_Command], _Command]:
+    return click.option(
+        "--output", type=click.Choice(formats), default=formats[0], show_default=True, help="What is printed."
+    )
+
+
+_mechanism_option = click.option(
+    "--mechanism", metavar="ID", required=True, help="Which one: an id that `fairbind mechanisms` lists."
+)
+
+
+@click.command(
+    short_help="Divide servers between tenants, by one mechanism.",
+    epilog=_example("fairbind allocate problem.json --mechanism drf --output table"),
+)
+@_mechanism_option
+@_output_option("json", "table")
+@_take_problem
+def allocate(problem: str, mechanism: str, alpha: float | None, output: str, *, pool: bool) -> None:
+    """Divide the servers of PROBLEM between its tenants, by one mechanism.
+
+    PROBLEM is a JSON or YAML file, or - for standard input; `fairbind schema problem` describes it. The answer says
+    how many tasks each tenant runs on each server entry, as fractions of a task, and comes with a certificate that
+    was checked. An option that the mechanism does not take is refused.
+    """
+    from fairbind.cli.mechanisms.allocate import compute_text  # noqa: PLC0415 - numpy and the mechanisms
+    from fairbind.cli.mechanisms.tables import write_text  # noqa: PLC0415 - only with an answer
+
+    write_text(compute_text(problem, mechanism, alpha=alpha, pools=pool, output=output))
+
+
+@click.command(
+    short_help="Look for witnesses against the properties of an allocation.",
+    epilog=_example("fairbind check problem.json --mechanism drf --property envy-freeness"),
+)
+@_mechanism_option
+@click.option(
+    "--property", "properties", metavar="NAME", multiple=True, help="Only this one. May be given several times."
+)
+@click.option(
+    "--seed",
+    metavar="NUMBER",
+    type=Seed(),
+    default=DEFAULT_SEED,
+    show_default=True,
+    help="A whole number from 0 for the search for lies that pay: the same one tries the same.",
+)
+@_output_option("table", "json")
+@_take_problem
+def check(
+    problem: str,
+    mechanism: str,
+    properties: tuple[str, ...],
+    seed: int,
+    alpha: float | None,
+    output: str,
+    *,
+    pool: bool,
+) -> None:
+    """Say which properties the mechanism's answer to PROBLEM has, and who could complain where it has not.
+
+    One line a property: whether it holds here, whether that was to be expected, and the witness: who envies
+    whom and by how much, which allocation would be better for all, which lie pays.
+
+    The exit status is 0 whatever is found, but 1 if a property is violated that is proved for such problems: that would
+    be an error in fairbind.
+    """
+    from fairbind.cli.mechanisms.check import compute_findings  # noqa: PLC0415 - numpy and the mechanisms
+    from fairbind.cli.mechanisms.tables import write_text  # noqa: PLC0415 - only with an answer
+
+    findings = compute_findings(problem, mechanism, properties, alpha=alpha, pools=pool, seed=seed)
+    write_text(findings.to_json() if output == "json" else findings.to_lines())
+    findings.check_proofs()
+
+
+@click.command(
+    short_help="Show all mechanisms side by side.",
+    epilog=_example("fairbind compare problem.json --mechanism drf --mechanism ceei"),
+)
+@click.option(
+    "--mechanism",
+    "mechanisms",
+    metavar="ID",
+    multiple=True,
+    help="Only this one. May be given several times. Without it: all that can solve the problem.",
+)
+@click.option(
+    "--plot",
+    metavar="FILE.png|svg",
+    type=click.Path(path_type=Path),
+    callback=_check_picture,
+    help="Draw the shares of each tenant, of all servers and of each entry. Needs the extra `plot`.",
+)
+@_output_option("table", "json")
+@_take_problem
+def compare(
+    problem: str, mechanisms: tuple[str, ...], plot: Path | None, alpha: float | None, output: str, *, pool: bool
+) -> None:
+    """Show what each mechanism does with PROBLEM, side by side.
+
+    Dominant shares and tasks of each tenant, how much of each resource is used, the sum and the minimum of the shares
+    and Jain's index of how even they are, and which properties hold here. Those that cannot solve the problem are
+    named with the reason.
+    """
+    from fairbind.cli.mechanisms.compare import compute_comparison  # noqa: PLC0415 - numpy and the mechanisms
+    from fairbind.cli.mechanisms.tables import write_text  # noqa: PLC0415 - only with an answer
+
+    if plot is not None:
+        from fairbind.cli.mechanisms.plot import check_can_draw  # noqa: PLC0415 - needs an extra
+
+        check_can_draw()
+    comparison = compute_comparison(problem, mechanisms, alpha=alpha, pools=pool)
+    if plot is not None:
+        from fairbind.cli.mechanisms.plot import draw  # noqa: PLC0415 - needs an extra
+
+        draw(comparison.allocations, plot)
+    write_text(comparison.to_json() if output == "json" else comparison.to_lines())
+    comparison.check_failures()
+
+
+@click.command(short_help="List the mechanisms, or tell the story of one.", epilog=_example("fairbind mechanisms drf"))
+@click.argument("mechanism", metavar="[ID]", required=False)
+@debug_option
+def mechanisms(mechanism: str | None) -> None:
+    """List the mechanisms, or tell what one does, where it comes from and what it guarantees."""
+    from fairbind.cli.mechanisms.describe import compute_list, compute_story  # noqa: PLC0415 - numpy and the mechanisms
+    from fairbind.cli.mechanisms.tables import write_text  # noqa: PLC0415 - only with an answer
+
+    write_text(compute_list() if mechanism is None else compute_story(mechanism))
+
+
+@click.command(short_help="Print a JSON Schema.", epilog=_example("fairbind schema problem"))
+@click.argument("of", metavar="problem", type=click.Choice(["problem"]))
+@debug_option
+def schema(of: str) -> None:
+    """Print the JSON Schema (2020-12) of the problems that the other commands read."""
+    del of  # there is one so far
+    from fairbind.cli.mechanisms.schema import compute_schema  # noqa: PLC0415 - only this command needs it
+    from fairbind.cli.mechanisms.tables import write_text  # noqa: PLC0415 - only with an answer
+
+    write_text(compute_schema())
+
+
+COMMANDS: Final = (allocate, check, compare, mechanisms, schema)

@@ -1,0 +1,141 @@
+"""From a file, or standard input, to the document in it: JSON or YAML, read more strictly than by their libraries.
+
+A name that stands twice in one object, a number that float64 would change beyond recognition, text that is not UTF-8:
+all are refused with the place where they are. `.json` is JSON, `.yaml` and `.yml` are YAML; anything else (standard
+input, a pipe) is JSON if it begins like JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from fairbind.cli.mechanisms.out_of_range_numbers import read_float, read_whole
+from fairbind.fairness.problems.parse import show_path, show_value
+from fairbind.model.errors import InvalidProblemError
+
+STANDARD_INPUT = "-"
+MAX_BYTES = 2**28  # a million tenants take about a third of it; endless devices end here
+MAX_DEPTH = 100
+
+_YAML_SUFFIXES = (".yaml", ".yml")
+
+
+def read_document(source: str) -> object:
+    """Return what the file holds, or standard input for "-". Raises InvalidProblemError."""
+    text = _decode(_read_bytes(source))
+    if not text.strip():
+        raise InvalidProblemError(f"{_name(source)}: must hold a problem, but is empty")
+    suffix = Path(source).suffix.lower()
+    if suffix in _YAML_SUFFIXES or (suffix != ".json" and text.lstrip()[0] not in "{["):
+        from fairbind.cli.mechanisms.yaml_text import read_yaml  # noqa: PLC0415 - only YAML needs its reader
+
+        return read_yaml(text)
+    return read_json(text)
+
+
+def read_json(text: str) -> object:
+    """Return what the JSON text says. NaN and Infinity pass: who knows the field refuses them better."""
+    repeats: list[_Repeating] = []
+
+    def make_object(members: list[tuple[str, object]]) -> dict[str, object]:
+        made = dict(members)
+        if len(made) == len(members):
+            return made
+        repeats.append(_Repeating(made, _find_repeated(name for name, _ in members)))
+        return repeats[-1]
+
+    try:
+        document = json.loads(text, object_pairs_hook=make_object, parse_float=read_float, parse_int=read_whole)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno} column {error.colno}"
+        raise InvalidProblemError(f"problem: must be JSON, but {where}: {_lower(error.msg)}") from error
+    except RecursionError as error:
+        raise InvalidProblemError(f"problem: must not be nested deeper than {MAX_DEPTH} levels") from error
+    if repeats:
+        _refuse_repeated(document)
+    return document
+
+
+class _Repeating(dict[str, object]):
+    """An object in which a name stands twice."""
+
+    def __init__(self, members: dict[str, object], name: str) -> None:
+        super().__init__(members)
+        self.name = name
+
+
+def _find_repeated(names: Iterable[str]) -> str:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    raise AssertionError("no name is there twice")
+
+
+def _refuse_repeated(document: object) -> None:
+    """Raise for the first object in which a name stands twice (one that a repetition hid was in such an object)."""
+    for path, value in _walk(document):
+        if isinstance(value, _Repeating):
+            where = show_path((*path, value.name))
+            raise InvalidProblemError(f"{where}: must stand here once, but is there again")
+
+
+def _walk(document: object) -> Iterator[tuple[tuple[str | int, ...], object]]:
+    waiting: list[tuple[tuple[str | int, ...], object]] = [((), document)]
+    while waiting:
+        path, value = waiting.pop()
+        yield path, value
+        members: Iterable[tuple[str | int, object]] = ()
+        if isinstance(value, dict):
+            members = value.items()
+        elif isinstance(value, list):
+            members = enumerate(value)
+        waiting += reversed([((*path, part), member) for part, member in members])
+
+
+def _read_bytes(source: str) -> bytes:
+    try:
+        if source == STANDARD_INPUT:
+            content = sys.stdin.buffer.read(MAX_BYTES + 1) if sys.stdin is not None else b""
+        else:
+            content = _read_file(Path(source))
+    except ValueError as error:  # a NUL in a path
+        raise InvalidProblemError(f"{_name(source)}: must be the name of a file") from error
+    except FileNotFoundError as error:
+        raise InvalidProblemError(f"{_name(source)}: no such file") from error
+    except OSError as error:
+        raise InvalidProblemError(f"{_name(source)}: cannot be read: {_lower(error.strerror or str(error))}") from error
+    if len(content) > MAX_BYTES:
+        raise InvalidProblemError(f"{_name(source)}: must not be larger than {MAX_BYTES // 2**20} MiB")
+    return content
+
+
+def _read_file(path: Path) -> bytes:
+    with path.open("rb") as file:
+        if stat.S_ISDIR(path.stat().st_mode):
+            raise IsADirectoryError(None, "is a directory")
+        return file.read(MAX_BYTES + 1)
+
+
+def _decode(content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        shown = f"byte {error.start + 1} is 0x{content[error.start]:02x}"
+        raise InvalidProblemError(f"problem: must be UTF-8 text, but {shown}") from error
+
+
+def _name(source: str) -> str:
+    """Return how a message names the source: as it was typed, unless that would break the line."""
+    if source == STANDARD_INPUT:
+        return "standard input"
+    return source if source.isprintable() and source.strip() else show_value(source)
+
+
+def _lower(message: str) -> str:
+    return message[:1].lower() + message[1:]

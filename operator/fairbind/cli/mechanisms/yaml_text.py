@@ -1,0 +1,168 @@
+"""YAML, read as what a problem can be: objects, lists and the scalars of JSON.
+
+Built from the parser's events, not with the library's loader, for three reasons: the loader lets a repeated name
+overwrite the first, it recurses (100,000 brackets would end the process), and it reads YAML 1.1, where `1e9` is text
+and `010` is eight. Here the core schema of YAML 1.2 counts, and keys are always text, as in JSON.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import yaml
+
+from fairbind.cli.mechanisms.out_of_range_numbers import read_float, read_whole
+from fairbind.cli.mechanisms.reading import MAX_DEPTH
+from fairbind.fairness.problems.parse import Path, show_path
+from fairbind.model.errors import InvalidProblemError
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_WORDS = {"": None, "~": None, "null": None, "Null": None, "NULL": None} | {
+    spelled: meant
+    for word, meant in (("true", True), ("false", False))
+    for spelled in (word, word.title(), word.upper())
+}
+_WHOLE = re.compile(r"[-+]?[0-9]+")
+_OTHER_BASES = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_INFINITE = re.compile(r"([-+]?)\.(inf|Inf|INF)")
+_NOT_A_NUMBER = re.compile(r"\.(nan|NaN|NAN)")
+
+
+def read_yaml(text: str) -> object:
+    """Return what the YAML text says. Raises InvalidProblemError.
+
+    >>> read_yaml("demand: {cpu: 1e3, memory: 010, gpu: '2'}")
+    {'demand': {'cpu': 1000.0, 'memory': 10, 'gpu': '2'}}
+    """
+    builder = _Builder()
+    try:
+        for event in yaml.parse(text, Loader=_LOADER):
+            builder.take(event)
+    except yaml.YAMLError as error:
+        raise InvalidProblemError(f"problem: must be YAML, but {_describe(error)}") from error
+    return builder.document
+
+
+@dataclass(slots=True)
+class _Frame:
+    """An object or a list that is still open; key is that of the member that comes next."""
+
+    container: dict[str, object] | list[object]
+    anchor: str | None
+    key: str | None = None
+
+
+class _Builder:
+    """Puts events together. Does not recurse: depth is the length of a list."""
+
+    def __init__(self) -> None:
+        self.document: object = None
+        self._frames: list[_Frame] = []
+        self._anchored: dict[str, object] = {}
+        self._documents = 0
+
+    def take(self, event: yaml.Event) -> None:
+        match event:
+            case yaml.DocumentStartEvent():
+                self._documents += 1
+                if self._documents > 1:
+                    raise InvalidProblemError("problem: must be one YAML document, but a second one begins")
+            case yaml.MappingStartEvent():
+                self._open({}, event)
+            case yaml.SequenceStartEvent():
+                self._open([], event)
+            case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
+                frame = self._frames.pop()
+                self._add(frame.container, frame.anchor)
+            case yaml.ScalarEvent():
+                self._take_scalar(event)
+            case yaml.AliasEvent():
+                self._take_alias(event)
+
+    def _open(self, container: dict[str, object] | list[object], event: yaml.CollectionStartEvent) -> None:
+        self._check_tag(event.tag)
+        self._check_is_no_key()
+        if len(self._frames) >= MAX_DEPTH:
+            raise InvalidProblemError(f"problem: must not be nested deeper than {MAX_DEPTH} levels")
+        self._frames.append(_Frame(container, event.anchor))
+
+    def _take_scalar(self, event: yaml.ScalarEvent) -> None:
+        self._check_tag(event.tag)
+        if self._awaits_key():
+            self._take_key(event.value)
+        else:
+            is_plain = event.implicit[0]
+            self._add(read_scalar(event.value) if is_plain else event.value, event.anchor)
+
+    def _take_alias(self, event: yaml.AliasEvent) -> None:
+        self._check_is_no_key()
+        if event.anchor not in self._anchored:
+            self._refuse(f"there is no &{event.anchor} before the alias *{event.anchor} that is complete")
+        self._add(self._anchored[event.anchor], None)
+
+    def _take_key(self, key: str) -> None:
+        frame = self._frames[-1]
+        frame.key = key
+        if key in frame.container:
+            self._refuse("must stand here once, but is there again")
+
+    def _add(self, value: object, anchor: str | None) -> None:
+        if anchor is not None:
+            self._anchored[anchor] = value
+        if not self._frames:
+            self.document = value
+            return
+        frame = self._frames[-1]
+        if isinstance(frame.container, list):
+            frame.container.append(value)
+        elif frame.key is not None:
+            frame.container[frame.key] = value
+            frame.key = None
+
+    def _awaits_key(self) -> bool:
+        return bool(self._frames) and isinstance(self._frames[-1].container, dict) and self._frames[-1].key is None
+
+    def _check_is_no_key(self) -> None:
+        if self._awaits_key():
+            self._refuse("names of members must be plain text")
+
+    def _check_tag(self, tag: str | None) -> None:
+        if tag is not None:
+            self._refuse(f"must have no tag, but has {tag}")
+
+    def _refuse(self, message: str) -> NoReturn:
+        places = (len(frame.container) if isinstance(frame.container, list) else frame.key for frame in self._frames)
+        path: Path = tuple(place for place in places if place is not None)
+        raise InvalidProblemError(f"{show_path(path)}: {message}")
+
+
+def read_scalar(text: str) -> object:
+    """Return what an unquoted scalar means in the core schema of YAML 1.2.
+
+    >>> [read_scalar(text) for text in ("1e9", "1.5", "0x10", "yes", "True", "null", "-.inf")]
+    [1000000000.0, 1.5, 16, 'yes', True, None, -inf]
+    """
+    if text in _WORDS:
+        return _WORDS[text]
+    if _WHOLE.fullmatch(text):
+        return read_whole(text)
+    if _FLOAT.fullmatch(text):
+        return read_float(text)
+    if _OTHER_BASES.fullmatch(text):
+        return int(text, 0)
+    if match := _INFINITE.fullmatch(text):
+        return -math.inf if match[1] == "-" else math.inf
+    return math.nan if _NOT_A_NUMBER.fullmatch(text) else text
+
+
+def _describe(error: yaml.YAMLError) -> str:
+    """Return where and what in one line."""
+    mark = getattr(error, "problem_mark", None)
+    where = f"line {mark.line + 1} column {mark.column + 1}: " if mark is not None else ""
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+    return where + " ".join(str(problem).split())

@@ -1,0 +1,167 @@
+"""Alpha-proportional fairness of virtual dominant shares: each server trades fairness for use by its own exponent.
+
+A tenant's virtual dominant share on a server is the number of its tasks, wherever they run, over the number that the
+server could run if the tenant had it alone. Given what the others do, each server maximises the sum over its tenants of
+weight * g(share / weight), where g' (z) = z ** -alpha: alpha = 1 is proportional fairness of the whole, large ones
+approach PS-DSF. The division is an equilibrium: no server can do better alone. On a server that is not divisible (its
+time is shared) every alpha says the same.
+
+A tenant with finite tasks that has them all counts, for servers, with the share at which it would stop asking for more.
+
+Paper: Khamse-Ashari, Lambadaris, Kesidis, Urgaonkar, Zhao, "An Efficient and Fair Multi-Resource Allocation Mechanism
+for Heterogeneous Servers", section 3.2 (definition 6, inequality 16) and section 3.4.
+Complexity: O(I K^2 R^2 + K^3 R^3) a step of the interior-point method, some 10 to 50 steps.
+Guarantees: sharing incentive, and envy-freeness server by server, for alpha >= 1; Pareto optimality for alpha = 1
+(theorem 3).
+
+>>> from fairbind.fairness.problems.instance import reduce_problem
+>>> from fairbind.fairness.problems.problem import make_problem
+>>> problem = make_problem([[12, 4, 75], [8, 16, 0]], [[1, 1, 5], [1 / 3, 1 / 3, 5], [1 / 4, 1, 0], [1, 1 / 2, 0]])
+>>> solve_alpha_pf_vds(reduce_problem(problem, alpha=3)).tasks_ik.sum(axis=1).round(4).tolist()
+[2.0, 6.0, 12.3676, 4.9081]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fairbind.fairness.mechanisms.mechanism import LevelScope, Mechanism, Option, ShareSum
+from fairbind.fairness.problems.allocation import Solution
+from fairbind.fairness.problems.instance import Instance
+from fairbind.fairness.problems.problem import FloatArray
+from fairbind.fairness.problems.verify import check_feasible
+from fairbind.fairness.solvers.market.best_response import BestResponses
+from fairbind.fairness.solvers.market.market import (
+    Market,
+    compute_charges,
+    compute_mismatches,
+    compute_worths,
+    make_market,
+)
+from fairbind.fairness.solvers.market.market_active_set import Guess, find_exact_equilibrium, solve_active_set
+from fairbind.fairness.solvers.market.tolerances import ACCEPTED_MISMATCH, CONVERGED_CHANGE
+from fairbind.model.errors import SolverError
+
+OPTIMALITY = 1e-6  # relative: between what a tenant's place on a server costs and what it is worth
+ROUNDING = 1e-12  # relative: what a tenant may lack of its tasks and have them all
+FIRST_RESPONSES, MOST_RESPONSES = 8, 128  # of every server, before the exact amounts are solved for again
+RESPONSE_WORK = 60_000  # tenants x servers x responses before giving up: some ten seconds
+
+
+def solve_alpha_pf_vds(instance: Instance) -> Solution:
+    """Return an equilibrium, with the prices of slots as `market` keeps them.
+
+    To the power max(alpha, 1) they are the multipliers of the servers.
+    """
+    market = make_market(instance, instance.alpha_k)
+    guess, _ = find_guess(market)
+    return Solution(market.get_tasks(guess.part_ki), {"price_kr": guess.price_kr})
+
+
+def find_guess(market: Market) -> tuple[Guess, float]:
+    """Return the best equilibrium found and how far it is from one (the largest relative mismatch of any condition)."""
+    best, mismatch = find_exact_equilibrium(market)
+    responses = BestResponses(market)
+    times = FIRST_RESPONSES
+    most = min(MOST_RESPONSES, RESPONSE_WORK // max(market.gain_ki.size, 1))
+    while mismatch > ACCEPTED_MISMATCH and times <= most:
+        change = responses.run(times)
+        solved, reached = solve_active_set(market, responses.get_guess())
+        if reached < mismatch:
+            best, mismatch = solved, reached
+        if change <= CONVERGED_CHANGE:
+            break
+        times *= 2
+    return best, mismatch
+
+
+def certify_alpha_pf_vds(instance: Instance, solution: Solution) -> Mapping[str, Any]:
+    """Prove inequality (16) with the prices.
+
+    Three things are checked for each server. Nobody could use it for less than it is worth to it (but for those who
+    have all their tasks); nobody who has a part pays more than that is worth; slots with room cost nothing. Weak
+    duality then bounds the left side of (16), for whatever other use of the server. That bound has the exponent as a
+    factor (what is off by e in prices is off by alpha e in multipliers), the three checks have not.
+    """
+    excess = check_feasible(instance, solution.tasks_ik, "alpha-pf-vds")
+    market = make_market(instance, instance.alpha_k)
+    part_ki = np.divide(
+        solution.tasks_ik.T, instance.gamma_ik.T, out=np.zeros(market.gain_ki.shape), where=market.usable_ki
+    )
+    price_kr = solution.evidence["price_kr"]
+    if price_kr.shape != market.load_kri.shape[:2] or not (np.isfinite(price_kr).all() and (price_kr >= 0).all()):
+        raise SolverError("alpha-pf-vds: the prices are negative or no numbers")
+    totals_i = market.get_totals(part_ki)
+    if not (totals_i > 0).all():
+        raise SolverError(f"alpha-pf-vds: tenant {int(instance.rank_i[(totals_i <= 0).argmax()])} gets nothing")
+    mismatch_ki = compute_mismatches(market, part_ki, price_kr, OPTIMALITY)
+    mismatch = float(mismatch_ki.max())
+    if not mismatch <= OPTIMALITY:
+        server, group = np.unravel_index(int(mismatch_ki.argmax()), mismatch_ki.shape)
+        raise SolverError(
+            f"alpha-pf-vds: on server class {int(server)} tenant {int(instance.rank_i[group])} pays {mismatch:.3g} "
+            "(of what it is worth) too much or too little"
+        )
+    charge_kr = compute_charges(market, part_ki, price_kr)
+    emptiest = int(charge_kr.sum(axis=1).argmax())
+    if not charge_kr[emptiest].sum() <= OPTIMALITY:
+        largest = float(charge_kr[emptiest].max())
+        raise SolverError(
+            f"alpha-pf-vds: on server class {emptiest} {largest:.3g} of what costs something is left over"
+        )
+    gap = float(_bound_inequality(market, part_ki, price_kr).max())
+    allowed = OPTIMALITY * max(1.0, float(instance.alpha_k.max()))
+    if not gap <= allowed:
+        raise SolverError(f"alpha-pf-vds: a server could do better by {gap:.3g} of what it does")
+    return {"method": "inequality 16", "largestExcess": excess, "largestMismatch": mismatch, "largestGap": gap}
+
+
+def _bound_inequality(market: Market, part_ki: FloatArray, price_kr: FloatArray) -> FloatArray:
+    """Return, for each server, a bound on the left side of (16) over its present value, shape (K,).
+
+    In parts of the server the left side is sum of slope_i * (y_i - part_i), slope_i = (weighted share) ** -alpha. With
+    multipliers m_r >= 0 and y feasible, sum of slope_i * y_i <= sum of m_r + sum of (slope_i - m @ load_i)^+ * most_i,
+    where most_i is what i can have of the server at most. Multipliers are raised until only those with all their tasks
+    have a positive term; slopes are in a unit of their own on each server, that no power overflows.
+    """
+    totals_i = market.get_totals(part_ki)
+    usable_ki, power_k = market.usable_ki, market.norm_k[:, None]
+    worth_ki = compute_worths(market, totals_i)
+    unit_k = np.maximum(price_kr.max(axis=1), worth_ki.max(axis=1))[:, None]
+    slope_ki = np.divide(worth_ki, unit_k, out=np.zeros_like(worth_ki), where=unit_k > 0) ** power_k
+    multiplier_kr = np.divide(price_kr, unit_k, out=np.zeros_like(price_kr), where=unit_k > 0) ** power_k
+    charge_ki = (multiplier_kr[:, None, :] @ market.load_kri)[:, 0]
+    may_want_ki = usable_ki & (totals_i < market.limit_i * (1 - OPTIMALITY))
+    ratio_ki = np.divide(slope_ki, charge_ki, out=np.ones_like(slope_ki), where=may_want_ki & (charge_ki > 0))
+    raised_k = ratio_ki.max(axis=1, initial=1.0)
+    limit_i = np.where(np.isfinite(market.limit_i), market.limit_i, 0.0)
+    room_i = np.maximum(limit_i * (1 - ROUNDING) - totals_i, 0.0)
+    most_ki = part_ki + np.divide(room_i, market.gain_ki, out=np.zeros_like(part_ki), where=usable_ki & ~may_want_ki)
+    extra_ki = np.where(may_want_ki, 0.0, np.maximum(slope_ki - raised_k[:, None] * charge_ki, 0.0))
+    best_k = raised_k * multiplier_kr.sum(axis=1) + (extra_ki * np.minimum(most_ki, 1.0)).sum(axis=1)
+    gap_k = best_k - (slope_ki * part_ki).sum(axis=1)
+    relative_k: FloatArray = np.divide(gap_k, best_k, out=np.zeros_like(gap_k), where=best_k > 0)
+    return relative_k
+
+
+ALPHA_PF_VDS = Mechanism(
+    id="alpha-pf-vds",
+    name="Alpha-proportional fairness of virtual dominant shares",
+    paper=(
+        'Khamse-Ashari et al., "An Efficient and Fair Multi-Resource Allocation Mechanism for Heterogeneous Servers"'
+    ),
+    section="3.2 (definition 6), 3.4",
+    story=(
+        "Every server maximises the sum of its tenants' utilities of their virtual dominant shares on it, with an "
+        "exponent alpha: 1 uses servers best (proportional fairness), larger ones are fairer, up to PS-DSF. Servers "
+        "can have exponents of their own."
+    ),
+    options=frozenset({Option.WEIGHT, Option.TASKS, Option.SERVERS, Option.ELIGIBLE, Option.DIVISIBLE, Option.ALPHA}),
+    level_scope=LevelScope.SERVER_CLASS,
+    share_sum=ShareSum.DOMINANT,
+    solve=solve_alpha_pf_vds,
+    certify=certify_alpha_pf_vds,
+)

@@ -1,0 +1,91 @@
+"""Competitive equilibrium from equal incomes: tenants buy resources with budgets, at the prices that clear the market.
+
+Everybody gets a budget (its weight) and spends it on as many tasks as it can pay for; prices are such that no resource
+is asked for beyond what there is, and what is left over is free. The outcome is the allocation that maximises the
+weighted sum of logarithms of the tasks (Eisenberg and Gale), so it is unique. A tenant with finite tasks buys no more
+than these and keeps the rest of its budget.
+
+Paper: Ghodsi et al., "Dominant Resource Fairness: Fair Allocation of Multiple Resource Types", NSDI 2011, section 5.2;
+the market goes back to Varian, "Equity, envy, and efficiency", 1974.
+Complexity: O(I R^2 + R^3) a step of the interior-point method, some 10 to 30 steps.
+Guarantees: Pareto optimality; envy-freeness, sharing incentive. It is not strategy-proof (section 6.1.2).
+
+>>> from fairbind.fairness.problems.instance import reduce_problem
+>>> from fairbind.fairness.problems.problem import make_problem
+>>> instance = reduce_problem(make_problem([[9, 18]], [[1, 4], [3, 1]]))
+>>> solve_ceei(instance).tasks_ik[:, 0].round(9).tolist()
+[4.090909091, 1.636363636]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fairbind.fairness.mechanisms.mechanism import LevelScope, Mechanism, Option, ShareSum
+from fairbind.fairness.problems.allocation import Solution
+from fairbind.fairness.problems.instance import Instance
+from fairbind.fairness.problems.verify import check_feasible
+from fairbind.fairness.solvers.market.market import make_market
+from fairbind.fairness.solvers.market.market_active_set import find_exact_equilibrium
+from fairbind.model.errors import SolverError
+
+OPTIMALITY = 1e-8  # of a tenant's budget, or of all budgets: what may be spent wrongly
+
+
+def solve_ceei(instance: Instance) -> Solution:
+    """Return the allocation of one pool, with prices: budgets (which sum to 1) for all that there is of a resource."""
+    market = make_market(instance, np.ones(1))
+    guess, _ = find_exact_equilibrium(market)
+    return Solution(market.get_tasks(guess.part_ki), {"price_r": guess.price_kr[0]})
+
+
+def certify_ceei(instance: Instance, solution: Solution) -> Mapping[str, Any]:
+    """Prove that the prices clear the market.
+
+    Everybody spends its budget (or has all its tasks, for no more than the budget), and a resource that is left over
+    costs nothing. Then no other allocation has a higher weighted sum of logarithms: prices are its multipliers.
+    """
+    excess = check_feasible(instance, solution.tasks_ik, "ceei")
+    tasks_i, price_r = solution.tasks_ik[:, 0], solution.evidence["price_r"]
+    if price_r.shape != instance.capacity_kr[0].shape or not (np.isfinite(price_r).all() and (price_r >= 0).all()):
+        raise SolverError("ceei: the prices are negative or no numbers")
+    left_r = np.maximum(1 - tasks_i @ instance.demand_ir / instance.capacity_kr[0], 0.0)
+    unsold = float((price_r * left_r).sum())
+    spent_i = tasks_i * (instance.demand_ir / instance.capacity_kr[0] @ price_r) / instance.weight_i
+    is_served_i = tasks_i >= instance.limit_i * (1 - OPTIMALITY)
+    wrong_i = np.where(is_served_i, np.maximum(spent_i - 1, 0.0), np.abs(spent_i - 1))
+    wrong = float(wrong_i.max())
+    if not wrong <= OPTIMALITY:
+        tenant = int(instance.rank_i[wrong_i.argmax()])
+        raise SolverError(f"ceei: tenant {tenant} spends {spent_i[wrong_i.argmax()]:.9g} times its budget")
+    if not unsold <= OPTIMALITY:
+        raise SolverError(f"ceei: resources worth {unsold:.3g} of all budgets are left over at a price")
+    return {
+        "method": "prices",
+        "prices": [float(price) for price in price_r],
+        "largestExcess": excess,
+        "largestMisspending": wrong,
+        "unsold": unsold,
+    }
+
+
+CEEI = Mechanism(
+    id="ceei",
+    name="Competitive equilibrium from equal incomes",
+    paper='Ghodsi et al., "Dominant Resource Fairness: Fair Allocation of Multiple Resource Types", NSDI 2011',
+    section="5.2",
+    story=(
+        "Everybody buys resources with its budget, the weight, at prices that clear the market. So the product of the "
+        "tasks, each to the power of the weight, is as large as it can be. A tenant whose demand nobody shares pays "
+        "little, and a lie about the demand can pay."
+    ),
+    options=frozenset({Option.WEIGHT, Option.TASKS}),
+    level_scope=LevelScope.CLUSTER,
+    share_sum=ShareSum.DOMINANT,
+    solve=solve_ceei,
+    certify=certify_ceei,
+    is_one_bidder=True,
+)

@@ -1,0 +1,57 @@
+"""TSF: task shares, measured against the whole cluster as one's own, lexicographically max-min.
+
+A tenant's task share is its tasks divided by those that it could run if it had all servers, also those that it may not
+use. The weighted task shares are made max-min fair as in `drfh`.
+
+Paper: Wang, Li, Liang, Li, "Multi-Resource Fair Sharing for Datacenter Jobs with Placement Constraints", SC 2016, as
+defined in section 2.2 of Khamse-Ashari et al., "An Efficient and Fair Multi-Resource Allocation Mechanism for
+Heterogeneous Servers".
+Complexity: as drfh.
+Guarantees: Pareto optimality and envy-freeness. The sharing incentive holds when everybody may use every server, and
+can fail when not, although the latter paper's table 1 does not say so.
+
+>>> from fairbind.fairness.problems.instance import reduce_problem
+>>> from fairbind.fairness.problems.problem import make_problem
+>>> problem = make_problem([[2, 12], [12, 2]], [[0.2, 1], [1, 0.2]])
+>>> solve_tsf(reduce_problem(problem)).tasks_ik.round(9).tolist()
+[[10.0, 0.0], [0.0, 10.0]]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fairbind.fairness.mechanisms.mechanism import LevelScope, Mechanism, Option, ShareSum
+from fairbind.fairness.problems.allocation import Solution
+from fairbind.fairness.problems.instance import Instance
+from fairbind.fairness.solvers.maxmin.lexicographic import certify_lexicographic, solve_lexicographic
+from fairbind.fairness.solvers.warm import WarmStart
+
+
+def solve_tsf(instance: Instance, warm: WarmStart | None = None) -> Solution:
+    """Return the allocation whose weighted task shares are lexicographically max-min."""
+    return solve_lexicographic(instance, 1 / (instance.monopoly_i * instance.weight_i), warm)
+
+
+def certify_tsf(instance: Instance, solution: Solution) -> Mapping[str, Any]:
+    """Prove it by prices; see `lexicographic`."""
+    return certify_lexicographic(instance, 1 / (instance.monopoly_i * instance.weight_i), solution, "tsf")
+
+
+TSF = Mechanism(
+    id="tsf",
+    name="Task share fairness",
+    paper='Wang, Li, Liang, Li, "Multi-Resource Fair Sharing for Datacenter Jobs with Placement Constraints", SC 2016',
+    section="as defined in section 2.2 of the PS-DSF paper",
+    story=(
+        "A tenant's task share is the part that its tasks are of those that it could run with all servers for itself. "
+        "The least weighted share is made as high as possible, then the next least, and so on; where tasks run is free."
+    ),
+    options=frozenset({Option.WEIGHT, Option.TASKS, Option.SERVERS, Option.ELIGIBLE}),
+    level_scope=LevelScope.CLUSTER,
+    share_sum=ShareSum.TASK_SHARE,
+    solve=solve_tsf,
+    resolve=solve_tsf,
+    certify=certify_tsf,
+)

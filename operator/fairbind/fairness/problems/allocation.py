@@ -1,0 +1,39 @@
+"""What comes out: tasks per tenant and server entry, with the proof that they are right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairbind.fairness.problems.problem import FloatArray, Problem
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solution:
+    """A solver's answer for an `Instance`, not yet verified.
+
+    tasks_ik: tasks of each group on each class, shape (I, K). evidence: what the certificate is checked with (duals,
+    prices, levels, ...), arrays or numbers by name; the mechanism's own `certify` reads it.
+    """
+
+    tasks_ik: FloatArray
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Allocation:
+    """A verified answer. Arrays follow the order of the problem's tenants (I) and server entries (K).
+
+    tasks_ik: tasks of tenant i on all servers of entry k together, shape (I, K). totals_i: their sums.
+    dominant_shares_i: max over r of total x d_ir / C_r, C over all entries; resources that nobody has are left out.
+    certificate: why it is right, plain JSON values. status is "optimal": anything else was an error.
+    """
+
+    problem: Problem
+    mechanism: str
+    tasks_ik: FloatArray
+    totals_i: FloatArray
+    dominant_shares_i: FloatArray
+    certificate: Mapping[str, Any]
+    status: str = "optimal"

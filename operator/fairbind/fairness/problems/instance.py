@@ -1,0 +1,203 @@
+"""A problem made ready for a solver: without units, without those who can run nothing, without copies.
+
+Every mechanism here is indifferent to the unit of a resource, to a common factor of the weights, and to whether equal
+servers or equal tenants are written once or many times. So solvers see an `Instance`: totals are 1, weights sum to 1,
+equal entries are one class and equal tenants one group. `expand_tasks` turns its answer back.
+
+Classes and groups are in the order of their first name, so the order in which a problem lists servers and tenants does
+not reach a solver, not even by the rounding of a sum; only where the order of arrival is part of the problem do groups
+(of one tenant each) keep it. Resources can be put into the order of their names, too: where an answer leaves free which
+server runs what, a solver takes what it meets first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from fairbind.fairness.problems.problem import BoolArray, FloatArray, Problem
+
+IntArray = npt.NDArray[np.intp]
+
+DEFAULT_ALPHA = 2.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Instance:
+    """What a solver gets. K classes of servers, I groups of tenants, R resources; every total is 1. Read-only.
+
+    capacity_kr: all servers of the class together, as a part of the resource's total, shape (K, R).
+    demand_ir: one task's need as a part of the totals (those of ALL servers), shape (I, R).
+    weight_i: of the whole group; all sum to 1. limit_i: tasks that the group has, inf allowed, > 0.
+    usable_ik: eligible, and the class has something of all that a task needs; every row has a True.
+    gamma_ik: tasks of i that the class runs when i has it alone: min over r of c_kr / d_ir; 0 where not usable.
+    monopoly_i: tasks of i that ALL servers would run, eligible or not, each by itself (the papers' gamma_n of TSF).
+    share_per_task_i: max over r of d_ir / resource weight: the (per-resource weighted) dominant share of one task.
+    alpha_k, divisible_k: of the class. member_i: tenants in the group. rank_i: place of the group's first in the order
+    of arrival, from 0. tenants_total: all tenants of the problem, also those who can run nothing.
+
+    Resources that no server has are left out (whoever needs them is, too); the others are in the problem's order, or in
+    that of their names if that was asked for.
+    I may be 0: then there is nothing to solve, and `compute_allocation` calls no solver.
+    """
+
+    capacity_kr: FloatArray
+    demand_ir: FloatArray
+    weight_i: FloatArray
+    limit_i: FloatArray
+    usable_ik: BoolArray
+    gamma_ik: FloatArray
+    monopoly_i: FloatArray
+    share_per_task_i: FloatArray
+    resource_weight_ir: FloatArray
+    divisible_k: BoolArray
+    alpha_k: FloatArray
+    member_i: FloatArray
+    rank_i: IntArray
+    tenants_total: int
+    expected_tenants: int | None
+    group_of_tenant: IntArray  # shape (tenants of the problem,); -1 for those who can run nothing
+    class_of_server: IntArray  # shape (entries of the problem,)
+    part_of_class: FloatArray  # shape (entries of the problem,): the entry's part of its class
+
+    def __post_init__(self) -> None:
+        """Freeze the arrays."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+
+
+def reduce_problem(
+    problem: Problem, *, alpha: float | None = None, merges_tenants: bool = True, sorts_resources: bool = False
+) -> Instance:
+    """Return the instance of a problem. Complexity: O(tenants * servers * resources), a sort of either's names.
+
+    alpha: for the servers that do not name their own. merges_tenants: False keeps equal tenants apart, in the order of
+    the problem. sorts_resources: True puts resources into the order of their names.
+
+    >>> from fairbind.fairness.problems.problem import make_problem
+    >>> instance = reduce_problem(make_problem([[9, 18]], [[1, 4], [3, 1], [1, 4]]))
+    >>> instance.demand_ir.round(3).tolist(), instance.weight_i.round(3).tolist(), instance.group_of_tenant.tolist()
+    ([[0.111, 0.222], [0.333, 0.056]], [0.667, 0.333], [0, 1, 0])
+    """
+    by_name = _sort_names(problem.server_names)
+    total_r = problem.count_k[by_name] @ problem.capacity_kr[by_name]
+    order_r = _sort_names(problem.resources) if sorts_resources else np.arange(total_r.size)
+    axes = order_r[total_r[order_r] > 0]
+    can_run_ik = _find_usable(problem)
+    present = np.flatnonzero(can_run_ik.any(axis=1) & (problem.tasks_i > 0))
+    alpha_k = np.where(np.isnan(problem.alpha_k), DEFAULT_ALPHA if alpha is None else alpha, problem.alpha_k)
+
+    class_of_server, first_server = _merge_rows(
+        [problem.capacity_kr, problem.divisible_k[:, None], alpha_k[:, None]],
+        [np.packbits(problem.eligible_ik[present].T, axis=1)],
+        problem.server_names,
+    )
+    count_k = np.bincount(class_of_server[by_name], problem.count_k[by_name], minlength=first_server.size)
+    capacity_kr = (count_k[:, None] * problem.capacity_kr[first_server])[:, axes] / total_r[axes]
+
+    if merges_tenants:
+        weight_limit_i2 = np.stack([problem.weight_i, problem.tasks_i], axis=1)[present]
+        group_of_present, first_present = _merge_rows(
+            [problem.demand_ir[present], problem.resource_weight_ir[present], weight_limit_i2],
+            [np.packbits(problem.eligible_ik[np.ix_(present, first_server)], axis=1)],
+            [problem.tenant_names[i] for i in present],
+        )
+    else:
+        group_of_present = first_present = np.arange(present.size)
+    first_tenant = present[first_present]
+    group_of_tenant = np.full(len(problem.tenant_names), -1, dtype=np.intp)
+    group_of_tenant[present] = group_of_present
+    member_i = np.bincount(group_of_present, minlength=first_tenant.size).astype(np.float64)
+    rank_i = np.full(first_tenant.size, group_of_tenant.size, dtype=np.intp)
+    np.minimum.at(rank_i, group_of_present, present)
+
+    demand_ir = problem.demand_ir[first_tenant][:, axes] / total_r[axes]
+    weight_i = member_i * (problem.weight_i[first_tenant] / problem.weight_i[present].max(initial=0.0))
+    usable_ik = can_run_ik[np.ix_(first_tenant, first_server)]
+    alone_ik = compute_gamma(capacity_kr, demand_ir)
+    resource_weight_ir = problem.resource_weight_ir[first_tenant][:, axes]
+    return Instance(
+        capacity_kr=capacity_kr,
+        demand_ir=demand_ir,
+        weight_i=weight_i / (weight_i.sum() or 1.0),
+        limit_i=member_i * problem.tasks_i[first_tenant],
+        usable_ik=usable_ik,
+        gamma_ik=np.where(usable_ik, alone_ik, 0.0),
+        monopoly_i=alone_ik.sum(axis=1),
+        share_per_task_i=(demand_ir / resource_weight_ir).max(axis=1, initial=0.0),
+        resource_weight_ir=resource_weight_ir,
+        divisible_k=problem.divisible_k[first_server],
+        alpha_k=alpha_k[first_server],
+        member_i=member_i,
+        rank_i=rank_i,
+        tenants_total=len(problem.tenant_names),
+        expected_tenants=problem.expected_tenants,
+        group_of_tenant=group_of_tenant,
+        class_of_server=class_of_server,
+        part_of_class=problem.count_k / count_k[class_of_server],
+    )
+
+
+def compute_gamma(capacity_kr: FloatArray, demand_ir: FloatArray) -> FloatArray:
+    """Return how many tasks of each kind each server runs alone, shape (I, K): min over needed r of c_kr / d_ir."""
+    gamma_ik = np.full((demand_ir.shape[0], capacity_kr.shape[0]), np.inf)
+    for r in range(demand_ir.shape[1]):
+        needs_i = demand_ir[:, r] > 0
+        ratio_ik = capacity_kr[None, :, r] / demand_ir[needs_i, None, r]
+        gamma_ik[needs_i] = np.minimum(gamma_ik[needs_i], ratio_ik)
+    return gamma_ik
+
+
+def expand_tasks(instance: Instance, tasks_ik: FloatArray) -> FloatArray:
+    """Return tasks per tenant and server entry of the problem from those per group and class.
+
+    A group's tasks are split evenly over its tenants, a class's in proportion to the servers in each entry.
+    """
+    has_group = instance.group_of_tenant >= 0
+    expanded = np.zeros((instance.group_of_tenant.size, instance.class_of_server.size))
+    if instance.member_i.size:
+        per_member_ik = tasks_ik / instance.member_i[:, None]
+        per_entry = per_member_ik[:, instance.class_of_server] * instance.part_of_class
+        expanded[has_group] = per_entry[instance.group_of_tenant[has_group]]
+    return expanded
+
+
+def _find_usable(problem: Problem) -> BoolArray:
+    """Who may use what and finds something there of all that a task needs, shape (I, K)."""
+    lacks_kr = (problem.capacity_kr == 0).astype(np.float32)
+    needs_ir = (problem.demand_ir > 0).astype(np.float32)
+    usable_ik: BoolArray = problem.eligible_ik & (needs_ir @ lacks_kr.T == 0)
+    return usable_ik
+
+
+def _sort_names(names: Sequence[str]) -> IntArray:
+    return np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.intp)
+
+
+def _merge_rows(
+    numbers: Sequence[npt.NDArray[np.generic]], packed: Sequence[npt.NDArray[np.uint8]], names: Sequence[str]
+) -> tuple[IntArray, IntArray]:
+    """Return (number of the class of each row, first row of each class); classes are in the order of their first name.
+
+    Rows are the same when all their numbers are equal exactly (0.0 and -0.0 are) and all packed bits are.
+    """
+    floats = np.concatenate([np.asarray(part, dtype=np.float64) for part in numbers], axis=1) + 0.0
+    numbers_raw = np.frombuffer(floats.tobytes(), dtype=np.uint8).reshape(len(names), floats.shape[1] * floats.itemsize)
+    raw = np.concatenate([numbers_raw, *packed], axis=1)
+    content = np.ascontiguousarray(raw).tobytes()
+    width = raw.shape[1]
+    class_of_content: dict[bytes, int] = {}
+    class_of_row = np.zeros(len(names), dtype=np.intp)
+    first_row: list[int] = []
+    for row in _sort_names(names).tolist():
+        key = content[row * width : (row + 1) * width]
+        number = class_of_content.setdefault(key, len(first_row))
+        if number == len(first_row):
+            first_row.append(row)
+        class_of_row[row] = number
+    return class_of_row, np.array(first_row, dtype=np.intp)

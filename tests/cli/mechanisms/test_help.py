@@ -1,0 +1,67 @@
+"""Every command's help ends with an example, and every example works."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from cli.mechanisms.typed import POOL, Terminal
+from fairbind.cli import commands
+from fairbind.cli.mechanisms.commands import COMMANDS
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
+
+
+def examples_in(text: str) -> Iterator[list[str]]:
+    for line in re.findall(r"^\s*\$ fairbind (.+)$", text, re.MULTILINE):
+        yield shlex.split(line)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=[command.name for command in COMMANDS])
+def test_the_example_of_a_command_works(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, command: click.Command
+) -> None:
+    terminal.write(POOL)
+    monkeypatch.chdir(terminal.folder)
+    assert command.name is not None
+    examples = list(examples_in(terminal.succeed(command.name, "--help").out))
+
+    assert examples
+    for words in examples:
+        assert words[0] == command.name
+        assert terminal.succeed(*words).out
+
+
+def test_the_page_has_every_example() -> None:
+    shown = list(examples_in(PAGE.read_text(encoding="utf-8")))
+
+    assert [words[0] for words in shown] == sorted(command.name or "" for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=[command.name for command in COMMANDS])
+def test_every_option_is_explained(command: click.Command) -> None:
+    assert commands.commands[command.name or ""] is command
+    unexplained = [
+        parameter.name
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and not (parameter.help or "").endswith((".", "]"))
+    ]
+
+    assert unexplained == []
+
+
+@pytest.mark.parametrize("width", ["60", "80", "100"])
+@pytest.mark.parametrize("command", COMMANDS, ids=[command.name for command in COMMANDS])
+def test_help_fits_the_terminal(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, command: click.Command, width: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    assert command.name is not None
+    lines = terminal.succeed(command.name, "--help").out.splitlines()
+
+    assert max(len(line) for line in lines if "$ fairbind" not in line) <= int(width)
