@@ -16,7 +16,7 @@ from fairbind.kube.binder import Binder, BindResult
 from fairbind.kube.credentials import load_credentials
 from fairbind.kube.observer import SilentObserver
 from fairbind.kube.recorder import Recorder, WaitingPod
-from fairbind.model import Placement, Task, TaskClass, Wait
+from fairbind.model import Placement, Rejection, RejectionKind, Task, TaskClass, Wait
 
 if TYPE_CHECKING:
     from e2e.api import Api, Json
@@ -32,7 +32,7 @@ def make_wait(*pods: Json) -> Wait:
         for pod in pods
     )
     task_class = TaskClass("a", (1,), (1,), Placement(np.zeros(3, dtype=np.bool_)), tasks)
-    return Wait(task_class, tasks[0], len(tasks), (("Insufficient cpu", 3),))
+    return Wait(task_class, tasks[0], len(tasks), ((Rejection(RejectionKind.INSUFFICIENT, "cpu"), 3),))
 
 
 @contextlib.asynccontextmanager

@@ -13,7 +13,20 @@ from fractions import Fraction
 from itertools import pairwise
 from math import inf
 
-from fairbind.model import TOLERANCE, Bind, CycleReport, FairnessReason, Snapshot, Task, TaskClass, Tenant, Wait
+from fairbind.model import (
+    TOLERANCE,
+    Bind,
+    CycleReport,
+    FairnessReason,
+    Rejection,
+    RejectionKind,
+    Rejections,
+    Snapshot,
+    Task,
+    TaskClass,
+    Tenant,
+    Wait,
+)
 from fairbind.scheduling import POLICIES
 from fairbind.scheduling.probes import Draws
 
@@ -380,18 +393,18 @@ def check_wait(world: World, n: int, wait: Wait) -> None:
     check_fairness(world, task_class, wait.fairness)
 
 
-def count_rejections(world: World, task_class: TaskClass) -> tuple[tuple[str, int], ...]:
-    counts: dict[str, int] = {}
+def count_rejections(world: World, task_class: TaskClass) -> Rejections:
+    counts: dict[Rejection, int] = {}
     for reason, count in task_class.placement.rejections:
         counts[reason] = counts.get(reason, 0) + count
     for k in world.eligible(task_class):
         reasons = [
-            f"Insufficient {world.snapshot.resources[r]}"
+            Rejection(RejectionKind.INSUFFICIENT, world.snapshot.resources[r])
             for r, demand in enumerate(task_class.demand_r)
             if demand > 0 and world.free[k][r] < demand
         ]
         if task_class.placement.claims.conflicting & world.claimed[k]:
-            reasons = ["conflicting claims"]
+            reasons = [Rejection(RejectionKind.PORT_CONFLICT)]
         for reason in reasons:
             counts[reason] = counts.get(reason, 0) + 1
     return tuple(sorted((reason, count) for reason, count in counts.items() if count > 0))

@@ -13,6 +13,8 @@ from fairbind.model import (
     Claims,
     Holding,
     Placement,
+    Rejection,
+    RejectionKind,
     ServerTable,
     Snapshot,
     Targets,
@@ -21,6 +23,7 @@ from fairbind.model import (
     Tenant,
 )
 from fairbind.scheduling import POLICIES, compute_server_classes
+from rejections import unsupported
 
 # All policies that follow targets are one and the same policy with other targets (a test of its own holds them to it).
 POLICY_IDS = sorted(policy.id for policy in POLICIES.values() if not policy.follows_targets or policy.id == "drfh")
@@ -61,7 +64,7 @@ def placements(draw: st.DrawFn, servers: ServerTable) -> Placement:
     )
     eligible_k = np.array(eligible) & servers.usable_k
     missing = count - int(eligible_k.sum())
-    rejections = (("not allowed", missing),) if missing else ()
+    rejections = ((Rejection(RejectionKind.SELECTOR, "not allowed"), missing),) if missing else ()
     return Placement(eligible_k, None if wishes is None else np.array(wishes, dtype=np.int64), rejections, claims)
 
 
@@ -108,7 +111,7 @@ def task_classes(
             priority, queued = draw(st.sampled_from([0, 0, 5])), draw(st.sampled_from([0.0, 1.0, 1.5]))
             tasks.append(Task(f"u{serial:03}", f"ns/{1000 - serial}", priority, queued))
         tasks.sort(key=lambda task: (-task.priority, task.queue_time, task.uid))
-        blocked = draw(st.sampled_from([None] * 9 + ["not honoured"]))
+        blocked = draw(st.sampled_from([None] * 9 + [unsupported("not honoured")]))
         tenant, placement = draw(st.sampled_from(names)), draw(st.sampled_from(choices))
         made.append(TaskClass(tenant, demand_r, share_r, placement, tuple(tasks), blocked))
     return tuple(made)

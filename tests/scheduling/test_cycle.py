@@ -6,6 +6,7 @@ import pytest
 
 from fairbind.model import Claims, InvalidProblemError, Task, Tenant
 from fairbind.scheduling import POLICIES
+from rejections import PORT_CONFLICT, UNWANTED, lack, unsupported
 from scheduling.reference import check_report
 from scheduling.strategies import POLICY_IDS
 from scheduling.worlds import (
@@ -100,7 +101,7 @@ def test_a_class_that_fits_nowhere_blocks_nobody(policy: str) -> None:
         build_class("a", (1, 1), everywhere, 2),
         build_class("b", (1, 1), everywhere, 2),
         build_class(
-            "b", (1, 1), build_placement(servers, only=[], rejections=(("nothing goes", 1),)), [Task("x", "x", 9, 0)]
+            "b", (1, 1), build_placement(servers, only=[], rejections=((UNWANTED, 1),)), [Task("x", "x", 9, 0)]
         ),
     ]
 
@@ -108,8 +109,8 @@ def test_a_class_that_fits_nowhere_blocks_nobody(policy: str) -> None:
 
     assert sorted(order_of(report)) == list("aabb")
     assert [(wait.task_class.tenant, wait.waiting, wait.rejections) for wait in report.waits] == [
-        ("a", 2, (("Insufficient cpu", 1),)),
-        ("b", 1, (("nothing goes", 1),)),
+        ("a", 2, ((lack("cpu"), 1),)),
+        ("b", 1, ((UNWANTED, 1),)),
     ]
 
 
@@ -118,7 +119,7 @@ def test_a_blocked_class_waits_with_its_reason_and_blocks_nobody(policy: str) ->
     servers = build_servers({"s": (4, 4)})
     everywhere = build_placement(servers)
     classes = [
-        build_class("a", (1, 1), everywhere, build_tasks("odd", 2, priority=9), blocked="inter-pod affinity"),
+        build_class("a", (1, 1), everywhere, build_tasks("odd", 2, priority=9), blocked=unsupported("affinity")),
         build_class("a", (1, 1), everywhere, 2),
     ]
 
@@ -126,7 +127,8 @@ def test_a_blocked_class_waits_with_its_reason_and_blocks_nobody(policy: str) ->
 
     assert len(report.bindings) == 2
     (wait,) = report.waits
-    assert (wait.blocked, wait.waiting, wait.first.name, wait.rejections) == ("inter-pod affinity", 2, "odd/0000", ())
+    assert (wait.blocked, wait.rejections) == (unsupported("affinity"), ())
+    assert (wait.waiting, wait.first.name) == (2, "odd/0000")
 
 
 @every_policy
@@ -163,7 +165,7 @@ def test_a_claim_is_held_by_one_task_a_server(policy: str) -> None:
         ("wild/0001", "c"),
         ("address/0000", "b"),
     ]
-    assert [wait.rejections for wait in report.waits] == [(("conflicting claims", 3),)] * 2
+    assert [wait.rejections for wait in report.waits] == [((PORT_CONFLICT, 3),)] * 2
 
 
 @every_policy
@@ -175,7 +177,7 @@ def test_an_overcommitted_resource_takes_only_tasks_that_ask_nothing_of_it(polic
     report = decide(build_snapshot(servers, classes), policy)
 
     assert [bind.task.name for bind in report.bindings] == ["t-0-1/0000", "t-0-1/0001"]
-    assert report.waits[0].rejections == (("Insufficient cpu", 1),)
+    assert report.waits[0].rejections == ((lack("cpu"), 1),)
 
 
 @every_policy

@@ -13,6 +13,7 @@ from fairbind.model import Holding, PolicySettings, Snapshot, Tenant
 from fairbind.model.errors import InvalidProblemError
 from fairbind.scheduling import POLICIES
 from fairbind.scheduling.exact import ExactProblem, ExactShares, make_exact_problem, solve_exactly
+from rejections import unsupported
 from scheduling.worlds import apply_report, build_class, build_placement, build_servers, build_snapshot, decide, weigh
 
 FOLLOWERS = sorted(policy.id for policy in POLICIES.values() if policy.follows_targets)
@@ -80,7 +81,7 @@ def test_blocked_tasks_and_tasks_that_fit_nowhere_are_not_wanted() -> None:
     placement = build_placement(servers)
     classes = [
         build_class("a", (1, 1), placement, 2),
-        build_class("a", (1, 2), placement, 5, blocked="not honoured"),
+        build_class("a", (1, 2), placement, 5, blocked=unsupported("not honoured")),
         build_class("a", (9, 1), placement, 5),
         build_class("b", (1, 1), build_placement(servers, only=[]), 5),
         build_class("c", (1, 1), placement, 20),

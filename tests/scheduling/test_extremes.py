@@ -11,6 +11,7 @@ import pytest
 
 from fairbind.model import MAX_AMOUNT, Claims, Placement, Snapshot, Task, TaskClass, Tenant
 from fairbind.scheduling.levels import FEW
+from rejections import lack
 from scheduling.reference import check_report
 from scheduling.strategies import POLICY_IDS
 from scheduling.worlds import (
@@ -179,7 +180,7 @@ def test_a_resource_that_the_cluster_does_not_have_counts_for_nobody(policy: str
 
     assert order_of(report) == ["a", "a"]
     assert report.weighted_shares == (("a", 2 / 9), ("b", 0.0))
-    assert report.waits[0].rejections == (("Insufficient gpu", 1),)
+    assert report.waits[0].rejections == ((lack("gpu"), 1),)
 
 
 @every_policy

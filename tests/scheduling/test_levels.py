@@ -13,6 +13,7 @@ from fairbind.model import MAX_AMOUNT, ServerTable, Snapshot, Tenant, compute_sh
 from fairbind.scheduling import compute_virtual_dominant_shares
 from fairbind.scheduling.levels import INFINITE_LEVEL, Account
 from fairbind.scheduling.pools import ABSENT, compute_class_pools, compute_cluster_pool, compute_residual_pools
+from rejections import unsupported
 from scheduling.worlds import (
     build_class,
     build_placement,
@@ -99,7 +100,7 @@ def test_virtual_dominant_shares_are_told_for_classes_in_reach_unless_others_are
 
 def test_a_class_that_may_not_be_placed_reaches_nothing() -> None:
     snapshot = build_cpu_and_gpu()
-    blocked = build_class("a", (1, 0), snapshot.task_classes[0].placement, blocked="not honoured")
+    blocked = build_class("a", (1, 0), snapshot.task_classes[0].placement, blocked=unsupported("not honoured"))
 
     assert compute_virtual_dominant_shares(build_snapshot(snapshot.servers, [blocked], resources=("cpu", "gpu"))) == {
         "a": {}

@@ -22,6 +22,7 @@ from fairbind.model import (
 from fairbind.scheduling import Memory, cycle, draft, run_cycle
 from fairbind.scheduling.cycle import FEW_PART, merge
 from fairbind.scheduling.lines import Queue, compute_turn
+from rejections import unsupported
 from scheduling.strategies import POLICY_IDS
 from scheduling.worlds import apply_report, build_class, build_placement, build_servers, build_snapshot, build_tasks
 
@@ -52,7 +53,7 @@ def build_world(draw: np.random.Generator) -> Snapshot:
             placement=placements[draw.integers(4)],
             # Names run against uids: `fifo` has another order than the rest.
             tasks=tuple(Task(f"u{n}-{m}", f"ns/{9 - n}-{m}", 0, float(n % 2)) for m in range(draw.integers(1, 5))),
-            blocked="not honoured" if draw.random() < 0.1 else None,
+            blocked=unsupported("not honoured") if draw.random() < 0.1 else None,
         )
         for n in range(10)
     ]

@@ -5,21 +5,22 @@ from __future__ import annotations
 import pytest
 
 from fairbind.model import Claims, FairnessReason, Tenant
+from rejections import PORT_CONFLICT, lack, taint, unsupported
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot, decide
 
 
 def test_a_server_counts_once_for_each_resource_that_it_lacks() -> None:
     servers = build_servers({"a": (1, 9, 0), "b": (1, 1, 0), "c": (9, 9, 0), "d": (9, 9, 9)})
-    placement = build_placement(servers, only=["a", "b", "c"], rejections=(("tainted", 1),))
+    placement = build_placement(servers, only=["a", "b", "c"], rejections=((taint("gpu"), 1),))
     snapshot = build_snapshot(servers, [build_class("t", (2, 2, 1), placement)], resources=("cpu", "memory", "gpu"))
 
     (wait,) = decide(snapshot).waits
 
     assert wait.rejections == (
-        ("Insufficient cpu", 2),
-        ("Insufficient gpu", 3),
-        ("Insufficient memory", 1),
-        ("tainted", 1),
+        (lack("cpu"), 2),
+        (lack("gpu"), 3),
+        (lack("memory"), 1),
+        (taint("gpu"), 1),
     )
 
 
@@ -28,7 +29,7 @@ def test_a_server_with_conflicting_claims_is_not_asked_for_room() -> None:
     placement = build_placement(servers, claims=Claims(frozenset({"p/80"}), frozenset({"p/80"})))
     snapshot = build_snapshot(servers, [build_class("t", (2, 0), placement)])
 
-    assert decide(snapshot).waits[0].rejections == (("Insufficient cpu", 1), ("conflicting claims", 1))
+    assert decide(snapshot).waits[0].rejections == ((lack("cpu"), 1), (PORT_CONFLICT, 1))
 
 
 def test_counts_are_those_after_the_last_placement() -> None:
@@ -37,7 +38,7 @@ def test_counts_are_those_after_the_last_placement() -> None:
 
     (wait,) = decide(snapshot).waits
 
-    assert (wait.waiting, wait.first.name, wait.rejections) == (1, "t-2-0/0002", (("Insufficient cpu", 2),))
+    assert (wait.waiting, wait.first.name, wait.rejections) == (1, "t-2-0/0002", ((lack("cpu"), 2),))
 
 
 def test_waits_come_by_tenant_and_turn() -> None:
@@ -85,7 +86,7 @@ def test_blocked_tasks_are_nobodys_rivals() -> None:
     everywhere = build_placement(servers)
     snapshot = build_snapshot(
         servers,
-        [build_class("a", (1, 1), everywhere), build_class("b", (1, 1), everywhere, blocked="no")],
+        [build_class("a", (1, 1), everywhere), build_class("b", (1, 1), everywhere, blocked=unsupported("it"))],
         tenants=[Tenant("a", allocated_r=(10, 10)), Tenant("b")],
     )
 

@@ -15,6 +15,8 @@ from fairbind.model import (
     Holding,
     Placement,
     PolicySettings,
+    Rejection,
+    Rejections,
     ServerTable,
     Snapshot,
     Task,
@@ -80,7 +82,7 @@ def build_placement(
     *,
     only: Sequence[str] | None = None,
     wishes: Mapping[str, int] | None = None,
-    rejections: tuple[tuple[str, int], ...] = (),
+    rejections: Rejections = (),
     claims: Claims = NO_CLAIMS,
 ) -> Placement:
     eligible_k = np.array([only is None or name in only for name in servers.names], dtype=np.bool_)
@@ -97,7 +99,7 @@ def build_class(
     tasks: int | Sequence[Task] = 1,
     *,
     share_demand_r: Sequence[int] | None = None,
-    blocked: str | None = None,
+    blocked: Rejection | None = None,
 ) -> TaskClass:
     """Tasks given as a number are named after the tenant and the demand."""
     if isinstance(tasks, int):

@@ -107,12 +107,11 @@ class Accounts:
             return
         for spec in specs.values():
             account = self._get(spec.name)
-            if not account.is_declared or (account.weight, account.resource_weights) != (
-                spec.weight,
-                spec.resource_weights,
-            ):
-                account.weight, account.resource_weights = spec.weight, spec.resource_weights
-                account.is_declared, account.since, account.tenant = True, spec.created, None
+            known = account.is_declared, account.weight, account.resource_weights, account.since
+            declared = True, spec.weight, spec.resource_weights, spec.created
+            if known != declared:
+                account.is_declared, account.weight, account.resource_weights, account.since = declared
+                account.tenant = None
         for account in [a for a in self.by_name.values() if a.is_declared and a.name not in specs]:
             account.is_declared, account.tenant = False, None
             self._drop_if_over(account)

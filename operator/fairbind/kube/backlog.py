@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fairbind.kube.reasons import compute_gist, compute_signature, format_unschedulable
+from fairbind.cluster.messages import compute_gist, compute_signature, format_unschedulable
 from fairbind.model import Task, Wait
 
 RENEW_SECONDS = 60.0

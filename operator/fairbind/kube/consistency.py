@@ -63,7 +63,7 @@ def _describe_classes(snapshot: Snapshot) -> list[Any]:
             [task.uid for task in task_class.tasks],
             task_class.demand_r,
             task_class.share_demand_r,
-            task_class.blocked or "",
+            task_class.blocked or (),
             task_class.placement.eligible_k.tolist(),
             None if task_class.placement.preference_k is None else task_class.placement.preference_k.tolist(),
             task_class.placement.rejections,

@@ -12,11 +12,12 @@ address, a port on one address only with the same address or with all; see `_mak
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 
 from fairbind.kube import wire
 from fairbind.kube.facts import Constraints, Pool, RepellingTerm, Toleration
 from fairbind.kube.selectors import LabelSelector, NodeTerm, make_label_selector, make_term
-from fairbind.model import NO_CLAIMS, Claims
+from fairbind.model import NO_CLAIMS, Claims, Rejection, RejectionKind
 
 _ConstraintsKey = tuple[
     tuple[tuple[str, str], ...],
@@ -110,8 +111,13 @@ def _make_claims(ports: tuple[tuple[str, str, int], ...]) -> Claims:
     return Claims(frozenset(taken), frozenset(conflicting))
 
 
-def find_unsupported(spec: wire.PodSpec) -> tuple[str, str] | None:
-    """Return what the spec carries that is not honoured yet, as (kind, the very thing), or None."""
+@cache  # thousands of pods share one object; there are as many as texts below
+def _reject(feature: str) -> Rejection:
+    return Rejection(RejectionKind.NOT_SUPPORTED, feature)
+
+
+def find_unsupported(spec: wire.PodSpec) -> tuple[Rejection, str] | None:
+    """Return what the spec carries that is not honoured yet, as (reason, the very thing), or None."""
     affinity = spec.affinity
     if affinity is not None:
         for wishes, kind in (
@@ -120,31 +126,31 @@ def find_unsupported(spec: wire.PodSpec) -> tuple[str, str] | None:
         ):
             if wishes is not None and wishes.required_during_scheduling_ignored_during_execution:
                 term = wishes.required_during_scheduling_ignored_during_execution[0]
-                return f"required {kind}", f"required {kind} over {term.topology_key!r}"
+                return _reject(f"required {kind}"), f"required {kind} over {term.topology_key!r}"
     for constraint in spec.topology_spread_constraints or ():
         if constraint.when_unsatisfiable != "ScheduleAnyway":
             kind = "topology spread with DoNotSchedule"
-            return kind, f"{kind} over {constraint.topology_key!r}"
+            return _reject(kind), f"{kind} over {constraint.topology_key!r}"
     for volume in spec.volumes or ():
         unsupported = _find_unsupported_volume(volume)
         if unsupported is not None:
             return unsupported
     if spec.resource_claims:
-        return "resource claims", f"resource claim {spec.resource_claims[0].name!r}"
+        return _reject("resource claims"), f"resource claim {spec.resource_claims[0].name!r}"
     if spec.scheduling_group is not None or spec.workload_ref is not None:
-        return "gang scheduling", "gang scheduling (schedulingGroup or workloadRef)"
+        return _reject("gang scheduling"), "gang scheduling (schedulingGroup or workloadRef)"
     return None
 
 
-def _find_unsupported_volume(volume: wire.Volume) -> tuple[str, str] | None:
+def _find_unsupported_volume(volume: wire.Volume) -> tuple[Rejection, str] | None:
     if volume.persistent_volume_claim is not None:
         claim = volume.persistent_volume_claim.claim_name
-        return "persistentVolumeClaim volumes", f"volume {volume.name!r} with persistentVolumeClaim {claim!r}"
+        return _reject("persistentVolumeClaim volumes"), f"volume {volume.name!r} with persistentVolumeClaim {claim!r}"
     if volume.ephemeral is not None:
-        return "ephemeral volumes", f"ephemeral volume {volume.name!r}, which needs a persistentVolumeClaim"
+        return _reject("ephemeral volumes"), f"ephemeral volume {volume.name!r}, which needs a persistentVolumeClaim"
     for attribute, kind in _DISKS:
         if getattr(volume, attribute) is not None:
-            return f"{kind} volumes", f"{kind} volume {volume.name!r}"
+            return _reject(f"{kind} volumes"), f"{kind} volume {volume.name!r}"
     return None
 
 

@@ -10,10 +10,10 @@ from fairbind.kube import wire
 from fairbind.kube.constraints import find_repelling_terms, find_unsupported, make_constraints
 from fairbind.kube.demand import DemandReader, compute_demand
 from fairbind.kube.facts import NamespaceFacts, NodeFacts, PodFacts, Taint
-from fairbind.model import MAX_AMOUNT
+from fairbind.model import MAX_AMOUNT, Rejection, RejectionKind
 
 DEFAULT_SCHEDULER = "default-scheduler"
-UNREADABLE = "unreadable fields"
+UNREADABLE = Rejection(RejectionKind.UNREADABLE)
 MAX_SHARED_MESSAGES = 4096
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 """The label of the coscheduling plugin and of others that followed it."""
@@ -62,7 +62,7 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         gated=bool(spec.scheduling_gates),
         demand=demand,
         constraints=make_constraints(spec),
-        unsupported=sys.intern(unsupported[0]) if unsupported else None,
+        unsupported=unsupported[0] if unsupported else None,
         unsupported_detail=unsupported[1] if unsupported else None,
         repels=find_repelling_terms(spec, meta.namespace),
         labels=() if node else _sort_labels(meta.labels),

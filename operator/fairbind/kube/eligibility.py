@@ -27,16 +27,16 @@ from numpy.typing import NDArray
 
 from fairbind.kube.facts import Constraints, NodeFacts, Taint, Toleration
 from fairbind.kube.selectors import NodeTerm, Requirement, is_field_met
-from fairbind.model import Placement
+from fairbind.model import Placement, Rejection, RejectionKind, Rejections
 from fairbind.model.servers import BoolArray
 
 CodeArray = NDArray[np.int32]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
-UNSCHEDULABLE = "node(s) were unschedulable"
-OUTSIDE = "node(s) didn't match the scheduler's node selector"
-NOT_READY = "node(s) were not ready"
-MISMATCH = "node(s) didn't match Pod's node affinity/selector"
+CORDONED = Rejection(RejectionKind.CORDONED)
+OUTSIDE = Rejection(RejectionKind.OUTSIDE)
+NOT_READY = Rejection(RejectionKind.NOT_READY)
+MISMATCH = Rejection(RejectionKind.SELECTOR)
 
 AFFINITY_WEIGHT = 2
 TAINT_WEIGHT = 3
@@ -50,9 +50,9 @@ MANY_REASONS = 64
 """Below so many it is not worth looking for reasons that nobody needs."""
 
 
-def format_taint(taint: Taint) -> str:
-    """Return a refusal in kube-scheduler's words (as it said them up to 1.36; later it leaves out which taint)."""
-    return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
+def reject_taint(taint: Taint) -> Rejection:
+    """Return the refusal of a node with this taint; which effect it has does not matter."""
+    return Rejection(RejectionKind.TAINT, f"{taint.key}: {taint.value}")
 
 
 def is_usable(node: NodeFacts, server_selector: Sequence[tuple[str, str]]) -> bool:
@@ -80,15 +80,15 @@ def count_disliked(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -
 
 def find_refusal(
     node: NodeFacts, constraints: Constraints, server_selector: Sequence[tuple[str, str]] = ()
-) -> str | None:
+) -> Rejection | None:
     """Return why this node refuses tasks with these constraints, or None."""
     if node.unschedulable:
-        return UNSCHEDULABLE
+        return CORDONED
     if not set(server_selector) <= set(node.labels):
         return OUTSIDE
     taint = find_untolerated(node.taints, constraints.tolerations)
     if taint is not None:
-        return format_taint(taint)
+        return reject_taint(taint)
     if not node.ready:
         return NOT_READY
     return None if is_wanted(node, constraints) else MISMATCH
@@ -194,39 +194,39 @@ class Reasons:
     """Numbers for reasons, so that an array can hold one for each node. 0: not refused."""
 
     def __init__(self) -> None:
-        self._numbers: dict[str | None, int] = {None: 0}
-        self._texts: list[str | None] = [None]
+        self._numbers: dict[Rejection | None, int] = {None: 0}
+        self._rejections: list[Rejection | None] = [None]
         self._vacant: list[int] = []
 
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def get_number(self, text: str | None) -> int:
+    def get_number(self, rejection: Rejection | None) -> int:
         """Return the number of a reason."""
-        number = self._numbers.get(text)
+        number = self._numbers.get(rejection)
         if number is None:
             if self._vacant:
                 number = self._vacant.pop()
-                self._texts[number] = text
+                self._rejections[number] = rejection
             else:
-                number = len(self._texts)
-                self._texts.append(text)
-            self._numbers[text] = number
+                number = len(self._rejections)
+                self._rejections.append(rejection)
+            self._numbers[rejection] = number
         return number
 
     def keep_only(self, used: set[int]) -> None:
         """Forget the reasons of all other numbers, so that these can stand for others."""
-        for text, number in list(self._numbers.items()):
-            if text is not None and number not in used:
-                del self._numbers[text]
-                self._texts[number] = None
+        for rejection, number in list(self._numbers.items()):
+            if rejection is not None and number not in used:
+                del self._numbers[rejection]
+                self._rejections[number] = None
                 self._vacant.append(number)
 
-    def count(self, reason_k: CodeArray) -> tuple[tuple[str, int], ...]:
+    def count(self, reason_k: CodeArray) -> Rejections:
         """Return (reason, how many nodes), sorted."""
         counts = np.bincount(reason_k, minlength=1).tolist()
-        pairs = ((text, counts[number]) for number, text in enumerate(self._texts[: len(counts)]) if text is not None)
-        return tuple(sorted((text, count) for text, count in pairs if count))
+        pairs = zip(self._rejections, counts, strict=False)  # counts end at the highest number that is used
+        return tuple(sorted((rejection, count) for rejection, count in pairs if rejection is not None and count))
 
 
 class Verdict:
@@ -365,7 +365,7 @@ class Eligibility:
         taint_k = columns.map_taints(lambda taints: self._number_taints(taints, constraints))
         reason_k = np.where(taint_k > 0, taint_k, reason_k)
         reason_k[columns.outside_k] = self.reasons.get_number(OUTSIDE)
-        reason_k[columns.unschedulable_k] = self.reasons.get_number(UNSCHEDULABLE)
+        reason_k[columns.unschedulable_k] = self.reasons.get_number(CORDONED)
         liking_k: CodeArray | None = None
         if constraints.preferred:
             liking_k = np.zeros(len(self._nodes), dtype=np.int32)
@@ -376,7 +376,7 @@ class Eligibility:
 
     def _number_taints(self, taints: tuple[Taint, ...], constraints: Constraints) -> int:
         taint = find_untolerated(taints, constraints.tolerations)
-        return 0 if taint is None else self.reasons.get_number(format_taint(taint))
+        return 0 if taint is None else self.reasons.get_number(reject_taint(taint))
 
     def _make_placement(self, verdict: Verdict) -> Placement:
         eligible_k = verdict.reason_k == 0

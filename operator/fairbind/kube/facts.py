@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 
 from fairbind.kube.selectors import LabelSelector, NodeTerm
-from fairbind.model import NO_CLAIMS, Claims
+from fairbind.model import NO_CLAIMS, Claims, Rejection
 
 CPU = "cpu"
 MEMORY = "memory"
@@ -113,8 +113,9 @@ class PodFacts(Struct, frozen=True, gc=False):
     """A pod. Its order of fields is of no importance.
 
     created: seconds since the epoch. node: where it is bound, or None. terminating: it is being deleted. finished: it
-    ended and holds nothing. gated: it has scheduling gates. unsupported: the kind of thing it carries that is not
-    honoured yet, or None; unsupported_detail names the very thing. labels: kept only while it waits.
+    ended and holds nothing. gated: it has scheduling gates. unsupported: why it may not be placed at all (what it
+    carries is not honoured yet, or cannot be read), or None; unsupported_detail names the very thing. labels: kept only
+    while it waits.
     scheduled_message: what its condition PodScheduled=False says, or None.
     rejection: for what its kubelet refused it (resources, ports, node, other); None when it did not.
     start: when its kubelet took it, seconds since the epoch; `created` before that. group: the name of the pod group in
@@ -134,7 +135,7 @@ class PodFacts(Struct, frozen=True, gc=False):
     gated: bool
     demand: Demand
     constraints: Constraints
-    unsupported: str | None
+    unsupported: Rejection | None
     unsupported_detail: str | None
     repels: tuple[RepellingTerm, ...]
     labels: tuple[tuple[str, str], ...]

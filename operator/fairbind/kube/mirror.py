@@ -14,7 +14,7 @@ makes its node smaller and belongs to nobody.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from fairbind.kube.accounts import Accounts
@@ -23,9 +23,9 @@ from fairbind.kube.eligibility import Eligibility
 from fairbind.kube.facts import Constraints, NamespaceFacts, NodeFacts, PodFacts
 from fairbind.kube.feeds import Feed
 from fairbind.kube.grouping import ServerGrouping
-from fairbind.kube.overview import build_overview
+from fairbind.kube.overview import build_overview, compute_pending_reasons
 from fairbind.kube.pods import Held, Idle, PodEntry, PodRecord, Position, Waiting, find_tenant, locate
-from fairbind.kube.queues import INELIGIBLE, INSUFFICIENT, QUEUED, QueueKey, TaskQueue
+from fairbind.kube.queues import QueueKey, TaskQueue
 from fairbind.kube.repulsion import Repulsion
 from fairbind.kube.running import RunningTasks
 from fairbind.kube.servers import Axes, Servers
@@ -33,8 +33,6 @@ from fairbind.kube.tenants import SYSTEM_NAMESPACES, Directory, TenantSpec, Tena
 from fairbind.model import Placement, PolicySettings, ServerTable, Snapshot, Targets, TaskClass, Wait
 from fairbind.model.overview import ClusterOverview
 from fairbind.scheduling import POLICIES
-from fairbind.scheduling.waits import CONFLICTING_CLAIMS
-from fairbind.scheduling.waits import INSUFFICIENT as INSUFFICIENT_REASON
 
 __all__ = ["Mirror", "TenantState"]
 
@@ -44,8 +42,6 @@ NOT_COUNTED = frozenset({"pods", "ephemeral-storage"})
 MAX_HELD_PLACEMENTS = 64
 """Of so many different constraints of held pods it is found out where such pods could run, the most frequent first: a
 DaemonSet's pods have as many as there are nodes, and each pair of them would set two nodes apart."""
-
-_LACKS_ROOM = (INSUFFICIENT_REASON.format(""), CONFLICTING_CLAIMS)
 
 
 class Mirror:
@@ -74,7 +70,8 @@ class Mirror:
         self._task_classes: dict[QueueKey, TaskClass] = {}
         self._changed_queues: dict[QueueKey, None] = {}
         self._classes_valid_for: tuple[Axes, int, int] | None = None
-        self._noted_waits: Iterable[Wait] | None = None
+        self._noted_waits: Sequence[Wait] = ()
+        self._reasons: tuple[Snapshot, Sequence[Wait], Mapping[QueueKey, str]] | None = None
         self._accounts = Accounts()
         self._running = RunningTasks()
         self._eligibility = Eligibility()
@@ -161,7 +158,7 @@ class Mirror:
             if self._move(entry):
                 self._touch()
 
-    def note_waits(self, waits: Iterable[Wait]) -> None:
+    def note_waits(self, waits: Sequence[Wait]) -> None:
         """Take why classes wait, as the last cycle saw it; those it does not mention have not had their turn yet.
 
         Cycles come many times a second, and nobody reads the reasons before the next overview.
@@ -255,10 +252,12 @@ class Mirror:
         return replace(snapshot, tenants=tenants)
 
     def build_overview(self, fair_shares: Mapping[str, float] | None = None) -> ClusterOverview:
-        """Return who holds what and who waits. fair_shares: by tenant, as of the last exact solve."""
+        """Return who holds what and who waits; changes nothing. fair_shares: by tenant, as of the last exact solve."""
         snapshot = self.build_snapshot()
-        self._settle_reasons()
-        return build_overview(snapshot, self._accounts.by_name, list(self._queues.values()), fair_shares)
+        queues, waits = self._queues.values(), self._noted_waits
+        if self._reasons is None or self._reasons[0] is not snapshot or self._reasons[1] is not waits:
+            self._reasons = snapshot, waits, compute_pending_reasons(queues, waits, self._find_queue)
+        return build_overview(snapshot, self._accounts.by_name, queues, self._reasons[2], fair_shares)
 
     def check_consistent(self) -> None:
         """Compare the books with books that are made anew from what the API said. Slow; for tests.
@@ -406,18 +405,10 @@ class Mirror:
             for uid in sorted(self._by_namespace[namespace]):
                 self._move(self._entries[uid])
 
-    def _settle_reasons(self) -> None:
-        waits, self._noted_waits = self._noted_waits, None
-        if waits is None:
-            return
-        for queue in self._queues.values():
-            if queue.key.unsupported is None:
-                queue.reason = QUEUED
-        for wait in waits:
-            entry = self._entries.get(wait.first.uid)
-            if wait.blocked is None and entry is not None and isinstance(entry.position, Waiting):
-                lacks_room = any(reason.startswith(_LACKS_ROOM) for reason, _ in wait.rejections)
-                self._queues[entry.position.key].reason = INSUFFICIENT if lacks_room else INELIGIBLE
+    def _find_queue(self, uid: str) -> QueueKey | None:
+        """Return where a pod waits for its turn."""
+        entry = self._entries.get(uid)
+        return entry.position.key if entry is not None and isinstance(entry.position, Waiting) else None
 
     def _touch(self) -> None:
         self._snapshot = None

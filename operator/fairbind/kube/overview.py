@@ -7,16 +7,26 @@ capacities of usable nodes. What is shown as allocated is the requests themselve
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
 from fairbind.kube.accounts import Account
 from fairbind.kube.facts import CPU
 from fairbind.kube.quantity import MILLI
-from fairbind.kube.queues import GATED, INELIGIBLE, QUEUED, TaskQueue
-from fairbind.model import Snapshot, Tenant, compute_dominant_share, compute_weighted_share
-from fairbind.model.overview import ClusterOverview, TenantOverview, compute_jain_index, compute_share_error
+from fairbind.kube.queues import QueueKey, TaskQueue
+from fairbind.model import Snapshot, Task, Tenant, Wait, compute_dominant_share, compute_weighted_share
+from fairbind.model.overview import (
+    GATED,
+    INELIGIBLE,
+    PENDING_REASON_OF,
+    QUEUED,
+    ClusterOverview,
+    TenantOverview,
+    compute_jain_index,
+    compute_share_error,
+    find_pending_reason,
+)
 from fairbind.scheduling import compute_virtual_dominant_shares
 
 MOST_CLASSES = 8
@@ -32,21 +42,51 @@ def to_people_units(resource: str, amount: int) -> float:
     return amount / MILLI if resource == CPU else float(amount)
 
 
+def compute_pending_reasons(
+    queues: Iterable[TaskQueue], waits: Iterable[Wait], find_queue: Callable[[str], QueueKey | None]
+) -> dict[QueueKey, str]:
+    """Return what the tasks of each queue count as.
+
+    waits: as a cycle saw them; its tasks may have gone or moved since. A queue that they do not mention has not had its
+    turn yet. find_queue: by a task's UID; None for one that does not wait any more.
+    """
+    reasons = {queue.key: _find_lasting_reason(queue.key) for queue in queues}
+    for wait in waits:
+        if wait.blocked is None:
+            key = find_queue(wait.first.uid) or _find_queue_of_any(wait.task_class.tasks, find_queue)
+            if key is not None and key.unsupported is None:
+                reasons[key] = find_pending_reason(wait.rejections)
+    return reasons
+
+
+def _find_lasting_reason(key: QueueKey) -> str:
+    return QUEUED if key.unsupported is None else PENDING_REASON_OF[key.unsupported.kind]
+
+
+def _find_queue_of_any(tasks: Iterable[Task], find_queue: Callable[[str], QueueKey | None]) -> QueueKey | None:
+    """Return where the first of the tasks is that still wait."""
+    keys = (find_queue(task.uid) for task in tasks)
+    return next((key for key in keys if key is not None), None)
+
+
 def build_overview(
     snapshot: Snapshot,
     accounts: Mapping[str, Account],
     queues: Iterable[TaskQueue],
+    reasons: Mapping[QueueKey, str],
     fair_shares: Mapping[str, float] | None = None,
 ) -> ClusterOverview:
     """Return the overview of a snapshot and the books that it was made from.
 
-    fair_shares: by tenant, as of the last exact solve; None when there is none.
+    reasons: what the tasks of each queue count as. fair_shares: by tenant, as of the last exact solve; None when there
+    is none.
     """
     pending: dict[str, Counter[str]] = {name: Counter() for name in accounts}
     backlogged: set[str] = set()
     for queue in queues:
-        pending[queue.key.tenant][queue.reason] += len(queue.tasks)
-        if queue.is_placeable and queue.reason != INELIGIBLE:
+        reason = reasons[queue.key]
+        pending[queue.key.tenant][reason] += len(queue.tasks)
+        if queue.is_placeable and reason != INELIGIBLE:
             backlogged.add(queue.key.tenant)
     virtual = _compute_virtual_shares(snapshot, accounts)
     tenants = []

@@ -13,20 +13,20 @@ from fairbind.kube.eligibility import Eligibility
 from fairbind.kube.facts import Amounts, Constraints, Demand, RepellingTerm
 from fairbind.kube.repulsion import Repulsion
 from fairbind.kube.servers import Axes
-from fairbind.model import Placement, Task, TaskClass
-from fairbind.model.overview import PENDING_REASONS
-from fairbind.scheduling.waits import INSUFFICIENT as INSUFFICIENT_REASON
-
-QUEUED, INSUFFICIENT, INELIGIBLE, UNSUPPORTED, GATED = PENDING_REASONS
+from fairbind.model import Placement, Rejection, RejectionKind, Task, TaskClass
 
 
 class QueueKey(NamedTuple):
-    """What makes a class. repelled: the terms of placed pods that keep its pods away from somewhere."""
+    """What makes a class.
+
+    unsupported: why its pods may not be placed at all, or None. repelled: the terms of placed pods that keep its pods
+    away from somewhere.
+    """
 
     tenant: str
     demand: Demand
     constraints: Constraints
-    unsupported: str | None
+    unsupported: Rejection | None
     repelled: frozenset[RepellingTerm] = frozenset()
 
 
@@ -44,8 +44,7 @@ def compute_vector(amounts: Amounts, axes: Axes) -> tuple[int, ...]:
 class TaskQueue:
     """The waiting tasks of one class.
 
-    reason: why they wait, as the last cycle saw it. is_eligible: whether, as of the last snapshot, some node may take
-    them, room or not.
+    is_eligible: whether some node may take them, however full it is, as of the last snapshot.
     """
 
     __slots__ = (
@@ -57,14 +56,12 @@ class TaskQueue:
         "is_eligible",
         "key",
         "missing",
-        "reason",
         "tasks",
     )
 
     def __init__(self, key: QueueKey) -> None:
         self.key = key
         self.tasks: list[Task] = []
-        self.reason = QUEUED if key.unsupported is None else UNSUPPORTED
         self.missing: tuple[str, ...] = ()
         self.is_eligible = False
         self._axes: Axes = ()
@@ -127,5 +124,5 @@ def exclude_all(base: Placement, missing: tuple[str, ...]) -> Placement:
     eligible = int(base.eligible_k.sum())
     nowhere_k = base.eligible_k & False
     nowhere_k.flags.writeable = False
-    lacking = ((INSUFFICIENT_REASON.format(resource), eligible) for resource in missing if eligible)
+    lacking = ((Rejection(RejectionKind.INSUFFICIENT, resource), eligible) for resource in missing if eligible)
     return Placement(nowhere_k, None, tuple(sorted((*base.rejections, *lacking))), base.claims)

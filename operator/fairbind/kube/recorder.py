@@ -27,11 +27,11 @@ from urllib.parse import quote
 
 import msgspec
 
+from fairbind.cluster.messages import compute_condition_reason, format_unschedulable
 from fairbind.kube.api import NotAllowedError
 from fairbind.kube.backlog import Backlog, Notice, Told, WaitingPod
 from fairbind.kube.errors import ApiError, TransientClusterError, is_namespace_ending, is_namespace_refusing
 from fairbind.kube.notices import NoticeQueue
-from fairbind.kube.reasons import format_unschedulable
 from fairbind.model import Wait
 
 SLOW_PER_SECOND = 20.0
@@ -238,18 +238,19 @@ class Recorder:
         namespace, _, name = notice.task.name.partition("/")
         message = format_unschedulable(notice.wait, notice.node_count, blocked_detail=pod.blocked_detail)
         if pod.condition_message != message:
-            await self._write_condition(namespace, name, uid, pod, message)
+            await self._write_condition(namespace, name, notice, pod, message)
         told.writes += told.signature != notice.signature or told.writes == 0
         told.signature, told.message, told.written_at = notice.signature, message, self._clock()
         if notice.wants_event:
             await self._write_failed(told, namespace, name, notice, message)
 
-    async def _write_condition(self, namespace: str, name: str, uid: str, pod: WaitingPod, message: str) -> None:
-        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    async def _write_condition(self, namespace: str, name: str, notice: Notice, pod: WaitingPod, message: str) -> None:
+        reason = compute_condition_reason(notice.wait)
+        condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
         if pod.condition_message is None:
             condition["lastTransitionTime"] = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         patch = {
-            "metadata": {"uid": uid, "resourceVersion": pod.resource_version},
+            "metadata": {"uid": notice.task.uid, "resourceVersion": pod.resource_version},
             "status": {"conditions": [condition]},
         }
         path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}/status"

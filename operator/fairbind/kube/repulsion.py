@@ -19,10 +19,10 @@ import numpy as np
 
 from fairbind.kube.eligibility import Eligibility
 from fairbind.kube.facts import RepellingTerm
-from fairbind.model import Placement
+from fairbind.model import Placement, Rejection, RejectionKind
 from fairbind.model.servers import BoolArray
 
-REPELLED = "node(s) didn't satisfy existing pods anti-affinity rules"
+REPELLED = Rejection(RejectionKind.ANTI_AFFINITY)
 NO_TERMS: frozenset[RepellingTerm] = frozenset()
 
 Labels = tuple[tuple[str, str], ...]

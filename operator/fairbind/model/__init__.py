@@ -9,6 +9,7 @@ from __future__ import annotations
 from fairbind.model.decisions import Bind, CycleReport, FairnessReason, Wait
 from fairbind.model.errors import FairbindError, InvalidProblemError, InvariantError, SolverError
 from fairbind.model.policy import PolicySettings
+from fairbind.model.reasons import Rejection, RejectionKind, Rejections
 from fairbind.model.servers import MAX_AMOUNT, ServerTable
 from fairbind.model.shares import TOLERANCE, compute_dominant_share, compute_share_key, compute_weighted_share
 from fairbind.model.snapshot import Snapshot
@@ -30,6 +31,9 @@ __all__ = [
     "InvariantError",
     "Placement",
     "PolicySettings",
+    "Rejection",
+    "RejectionKind",
+    "Rejections",
     "RunningTask",
     "ServerTable",
     "Snapshot",

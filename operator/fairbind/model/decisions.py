@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fairbind.model.reasons import Rejection, Rejections
 from fairbind.model.tasks import Task, TaskClass
 
 WEIGHTED_SHARE = "weighted share"
@@ -38,17 +39,17 @@ class Wait:
     """No task of this class that is still waiting fits anywhere now.
 
     first: the task of the class whose turn is next. waiting: how many of the class wait.
-    rejections: (reason, number of servers), sorted; the caller knows how to say it. A server that the class may not use
-    counts once, under the placement's reason; one with conflicting claims once, under "conflicting claims"; any other
-    once for each resource that it lacks, under "Insufficient " and the resource's name.
+    rejections: (reason, number of servers), sorted. A server that the class may not use counts once, under the
+    placement's reason; one with conflicting claims once, as a port conflict; any other once for each resource of which
+    it has too little.
     blocked: set when the class may not be placed at all. fairness: set when fairness is why the room went elsewhere.
     """
 
     task_class: TaskClass
     first: Task
     waiting: int
-    rejections: tuple[tuple[str, int], ...]
-    blocked: str | None = None
+    rejections: Rejections
+    blocked: Rejection | None = None
     fairness: FairnessReason | None = None
 
 

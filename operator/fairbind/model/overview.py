@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from fairbind.model.reasons import RejectionKind, Rejections
+
 
 @dataclass(frozen=True, slots=True)
 class TenantOverview:
@@ -63,6 +65,35 @@ class ClusterOverview:
 PENDING_REASONS = ("queued", "insufficient", "ineligible", "unsupported", "gated")
 """queued: its turn has not come. insufficient: eligible nodes lack room. ineligible: no node may take it.
 unsupported: it asks for something that is not honoured yet. gated: it has scheduling gates."""
+QUEUED, INSUFFICIENT, INELIGIBLE, UNSUPPORTED, GATED = PENDING_REASONS
+
+PENDING_REASON_OF: Mapping[RejectionKind, str] = {
+    RejectionKind.INSUFFICIENT: INSUFFICIENT,
+    RejectionKind.PORT_CONFLICT: INSUFFICIENT,
+    RejectionKind.TAINT: INELIGIBLE,
+    RejectionKind.SELECTOR: INELIGIBLE,
+    RejectionKind.ANTI_AFFINITY: INELIGIBLE,
+    RejectionKind.OUTSIDE: INELIGIBLE,
+    RejectionKind.CORDONED: INELIGIBLE,
+    RejectionKind.NOT_READY: INELIGIBLE,
+    RejectionKind.NOT_SUPPORTED: UNSUPPORTED,
+    RejectionKind.UNREADABLE: UNSUPPORTED,
+}
+"""What a task counts as that waits for nothing but this kind of reason."""
+
+
+def find_pending_reason(rejections: Rejections) -> str:
+    """Return what tasks count as that every server refuses: one that only lacks room decides.
+
+    >>> from fairbind.model.reasons import Rejection
+    >>> taint, cpu = Rejection(RejectionKind.TAINT, "gpu"), Rejection(RejectionKind.INSUFFICIENT, "cpu")
+    >>> find_pending_reason(((taint, 9),)), find_pending_reason(((cpu, 1), (taint, 9)))
+    ('ineligible', 'insufficient')
+    """
+    for rejection, _ in rejections:
+        if PENDING_REASON_OF[rejection.kind] == INSUFFICIENT:
+            return INSUFFICIENT
+    return INELIGIBLE
 
 
 def compute_jain_index(values: tuple[float, ...]) -> float:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fairbind.model.reasons import Rejection, Rejections
 from fairbind.model.servers import BoolArray
 
 
@@ -51,7 +52,7 @@ class Placement:
 
     eligible_k: BoolArray
     preference_k: NDArray[np.int64] | None = None
-    rejections: tuple[tuple[str, int], ...] = ()
+    rejections: Rejections = ()
     claims: Claims = NO_CLAIMS
 
 
@@ -72,7 +73,7 @@ class TaskClass:
     share_demand_r: tuple[int, ...]
     placement: Placement
     tasks: tuple[Task, ...]
-    blocked: str | None = None
+    blocked: Rejection | None = None
 
 
 @dataclass(frozen=True, slots=True)

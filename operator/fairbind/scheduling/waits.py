@@ -1,7 +1,7 @@
 """Why a class waits: which servers refuse it and for what, and who takes the next room that it could use.
 
-A server that the class may not use counts once, under its reason; one whose claims conflict counts once, under
-`CONFLICTING_CLAIMS`; any other counts once for each resource of which it has too little, as `INSUFFICIENT` says.
+A server that the class may not use counts once, under its reason; one whose claims conflict counts once, as a port
+conflict; any other counts once for each resource of which it has too little.
 (kube-scheduler counts in the same way: a node that fails an earlier filter is not asked for resources.)
 """
 
@@ -13,20 +13,26 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from fairbind.model import FairnessReason, Placement, Snapshot, TaskClass, Wait
+from fairbind.model import (
+    FairnessReason,
+    Placement,
+    Rejection,
+    RejectionKind,
+    Rejections,
+    Snapshot,
+    TaskClass,
+    Wait,
+)
 from fairbind.model.servers import BoolArray
 from fairbind.scheduling.levels import INFINITE_LEVEL, Account
 from fairbind.scheduling.lines import Queue
 from fairbind.scheduling.measures import Measure
 from fairbind.scheduling.room import FloatArray, IndexArray, Room
 
-CONFLICTING_CLAIMS = "conflicting claims"
-INSUFFICIENT = "Insufficient {}"
+PORT_CONFLICT = Rejection(RejectionKind.PORT_CONFLICT)
 
 MANY_ASKS = 32
 """After so many questions about the same servers what they have left is sorted: each later answer is a bisection."""
-
-Rejections = tuple[tuple[str, int], ...]
 
 
 def explain_waits(
@@ -52,12 +58,12 @@ class Refusals:
     def __init__(self, snapshot: Snapshot, room: Room) -> None:
         self._snapshot = snapshot
         self._room = room
-        self._reasons_r = [INSUFFICIENT.format(resource) for resource in snapshot.resources]
+        self._insufficient_r = [Rejection(RejectionKind.INSUFFICIENT, resource) for resource in snapshot.resources]
         self._known: dict[tuple[tuple[int, ...], int], Rejections] = {}
         self._clear: dict[int, _Clear] = {}
 
     def compute_rejections(self, task_class: TaskClass) -> Rejections:
-        """Return (reason, servers) pairs, sorted by reason."""
+        """Return (rejection, servers) pairs, sorted."""
         key = task_class.demand_r, id(task_class.placement)
         known = self._known.get(key)
         if known is None:
@@ -69,9 +75,9 @@ class Refusals:
         if clear is None:
             clear = self._clear[id(placement)] = self._split(placement)
         counts = clear.refused.copy()
-        for reason, lacking in zip(self._reasons_r, clear.count_lacking(demand_r), strict=True):
+        for rejection, lacking in zip(self._insufficient_r, clear.count_lacking(demand_r), strict=True):
             if lacking > 0:
-                counts[reason] = counts.get(reason, 0) + lacking
+                counts[rejection] = counts.get(rejection, 0) + lacking
         return tuple(sorted(counts.items()))
 
     def _split(self, placement: Placement) -> _Clear:
@@ -83,16 +89,16 @@ class Refusals:
             for server, taken in self._room.claimed.items():
                 clear_k[server] &= conflicting.isdisjoint(taken)
         refused = Counter(dict(placement.rejections))
-        refused[CONFLICTING_CLAIMS] += eligible - int(np.count_nonzero(clear_k))
+        refused[PORT_CONFLICT] += eligible - int(np.count_nonzero(clear_k))
         return _Clear(dict(+refused), self._room.left_rk[:, clear_k])
 
 
 class _Clear:
-    """What the servers have left that only a lack of resources can refuse. refused: how many others, by reason."""
+    """What the servers have left that only a lack of resources can refuse. refused: how many others, by rejection."""
 
     __slots__ = ("_asks", "_left_rn", "_sorted_r", "refused")
 
-    def __init__(self, refused: dict[str, int], left_rn: FloatArray) -> None:
+    def __init__(self, refused: dict[Rejection, int], left_rn: FloatArray) -> None:
         self.refused = refused
         self._left_rn = left_rn
         self._sorted_r: list[list[float]] = []

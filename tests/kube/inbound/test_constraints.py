@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from fairbind.model import PolicySettings
+from fairbind.model import PolicySettings, Rejection
 from kube.inbound.builders import Cluster, Json, make_namespace, make_node, make_pod, read_namespace
+from rejections import CORDONED, NOT_READY, OUTSIDE, REPELLED, UNWANTED, lack, taint
 
 GPU = {"key": "gpu", "value": "true", "effect": "NoSchedule"}
 
@@ -23,21 +24,21 @@ def find_eligible(*nodes: Json, **pod: Any) -> set[str]:
     return make_cluster(*nodes, **pod).find_eligible("uid-pod")
 
 
-def find_rejections(*nodes: Json, **pod: Any) -> dict[str, int]:
+def find_rejections(*nodes: Json, **pod: Any) -> dict[Rejection, int]:
     return dict(make_cluster(*nodes, **pod).get_class("uid-pod").placement.rejections)
 
 
 def test_cordoned_and_unready_nodes_take_nothing() -> None:
     nodes = make_node("a"), make_node("b", unschedulable=True), make_node("c", ready=False)
     assert find_eligible(*nodes) == {"a"}
-    assert find_rejections(*nodes) == {"node(s) were unschedulable": 1, "node(s) were not ready": 1}
+    assert find_rejections(*nodes) == {CORDONED: 1, NOT_READY: 1}
 
 
 @pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
 def test_hard_taints_keep_pods_away(effect: str) -> None:
     nodes = make_node("a"), make_node("b", taints=[{**GPU, "effect": effect}])
     assert find_eligible(*nodes) == {"a"}
-    assert find_rejections(*nodes) == {"node(s) had untolerated taint {gpu: true}": 1}
+    assert find_rejections(*nodes) == {taint("gpu: true"): 1}
 
 
 @pytest.mark.parametrize(
@@ -62,15 +63,13 @@ def test_every_hard_taint_must_be_tolerated() -> None:
     other = {"key": "other", "effect": "NoExecute"}
     node = make_node("a", taints=[GPU, other])
     tolerations = [{"key": "gpu", "operator": "Exists"}]
-    assert find_rejections(node, tolerations=tolerations) == {"node(s) had untolerated taint {other: }": 1}
+    assert find_rejections(node, tolerations=tolerations) == {taint("other: "): 1}
 
 
 def test_a_node_selector_needs_all_its_labels() -> None:
     nodes = make_node("a", labels={"disk": "ssd", "zone": "1"}), make_node("b", labels={"disk": "ssd"}), make_node("c")
     assert find_eligible(*nodes, nodeSelector={"disk": "ssd", "zone": "1"}) == {"a"}
-    assert find_rejections(*nodes, nodeSelector={"disk": "ssd"}) == {
-        "node(s) didn't match Pod's node affinity/selector": 1
-    }
+    assert find_rejections(*nodes, nodeSelector={"disk": "ssd"}) == {UNWANTED: 1}
 
 
 def require(*terms: Json) -> Json:
@@ -170,7 +169,7 @@ def test_the_selector_of_the_policy_takes_other_nodes_out_of_sight() -> None:
     assert cluster.find_eligible("uid-pod") == {"a"}
     assert cluster.mirror.build_snapshot().total_r[0] == 4000
     reasons = dict(cluster.get_class("uid-pod").placement.rejections)
-    assert reasons == {"node(s) didn't match the scheduler's node selector": 1}
+    assert reasons == {OUTSIDE: 1}
     cluster.mirror.set_policy(None)
     assert cluster.find_eligible("uid-pod") == {"a", "b"}
 
@@ -181,10 +180,7 @@ def test_a_resource_that_no_node_has_fits_nowhere() -> None:
     )
     task_class = cluster.get_class("uid-pod")
     assert not task_class.placement.eligible_k.any()
-    assert task_class.placement.rejections == (
-        ("Insufficient example.com/moon", 1),
-        ("node(s) were unschedulable", 1),
-    )
+    assert task_class.placement.rejections == ((CORDONED, 1), (lack("example.com/moon"), 1))
     cluster.add_nodes(make_node("c", allocatable={"cpu": "4", "pods": "10", "example.com/moon": "1"}))
     assert cluster.find_eligible("uid-pod") == {"a", "c"}
     cluster.mirror.check_consistent()
@@ -320,7 +316,7 @@ def test_what_a_placed_pod_repels_stays_out_of_its_domain_until_it_is_gone() -> 
     assert cluster.find_eligible("uid-pod") == {"b1", "x1"}
     assert cluster.find_eligible("uid-other") == {"a1", "a2", "b1", "x1"}
     reasons = dict(cluster.get_class("uid-pod").placement.rejections)
-    assert reasons == {"node(s) didn't satisfy existing pods anti-affinity rules": 2}
+    assert reasons == {REPELLED: 2}
     cluster.mirror.check_consistent()
     cluster.delete_pod(pod)
     assert cluster.find_eligible("uid-pod") == {"a1", "a2", "b1", "x1"}

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from fairbind.kube.decode import NAMESPACES, NODES, PODS, Bookmark, Changed, Page, WatchFault
 from fairbind.kube.facts import PodFacts
 from kube.inbound.builders import Cluster, Json, make_node, make_pod
+from rejections import UNREADABLE
 
 anything: st.SearchStrategy[Any] = st.recursive(
     st.none()
@@ -69,7 +70,7 @@ def test_an_error_has_a_code(kind: Any) -> None:
 def test_one_odd_object_leaves_the_others_of_its_page_alone() -> None:
     odd = make_pod("odd", requests={"cpu": "1"}, node="n", tolerations=7)
     page = decode_list(odd, make_pod("fine"))
-    assert [pod.unsupported for pod in page.items] == ["unreadable fields", None]
+    assert [pod.unsupported for pod in page.items] == [UNREADABLE, None]
     assert page.items[0].node == "n"
     assert dict(page.items[0].demand.real) == {"cpu": 1000, "pods": 1}
 
@@ -79,7 +80,7 @@ def test_one_odd_container_leaves_the_others_counted() -> None:
     odd["spec"]["containers"].append({"name": ["not", "a", "name"], "resources": {"requests": {"cpu": "2"}}})
     (pod,) = decode_list(odd).items
     assert dict(pod.demand.real) == {"cpu": 3000, "pods": 1}
-    assert pod.unsupported == "unreadable fields"
+    assert pod.unsupported == UNREADABLE
 
 
 def put_into(pod: Json, path: list[str | int], value: Any) -> None:

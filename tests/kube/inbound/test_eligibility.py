@@ -144,7 +144,7 @@ def test_reasons_that_nobody_gives_any_more_are_forgotten(comes_and_goes: bool) 
         most = max(most, len(eligibility.reasons))
 
     assert most == MANY_REASONS
-    assert len(eligibility.reasons._texts) <= MANY_REASONS + 1
+    assert len(eligibility.reasons._rejections) <= MANY_REASONS + 1
 
 
 def test_a_new_selector_forgets_reasons_too() -> None:

@@ -8,6 +8,7 @@ from fairbind.kube.demand import DEFAULT_SHARE
 from fairbind.model import MAX_AMOUNT, InvariantError, PolicySettings, Targets
 from fairbind.scheduling import run_cycle
 from kube.inbound.builders import Cluster, Json, make_node, make_pod, read_node, read_pod
+from rejections import UNREADABLE
 
 MEMORY = DEFAULT_SHARE["memory"]
 
@@ -362,7 +363,7 @@ def test_servers_are_classed_by_capacity_and_by_who_may_use_them() -> None:
 def test_a_pod_that_cannot_be_read_waits_with_its_reason_and_stops_nobody(cluster: Cluster) -> None:
     broken = make_pod("broken", requests={"cpu": "1"}, tolerations="all")
     cluster.add_pods(broken, make_pod("whole"))
-    assert cluster.get_class("uid-broken").blocked == "unreadable fields"
+    assert cluster.get_class("uid-broken").blocked == UNREADABLE
     record = cluster.mirror.find_pod("uid-broken")
     assert record is not None
     assert record.unsupported is not None

@@ -13,6 +13,7 @@ from fairbind.kube.errors import ApiError, NotSentError, TransientClusterError
 from fairbind.kube.facts import PodFacts
 from fairbind.kube.reflector import MAX_BACKOFF_SECONDS, Reflector
 from kube.inbound.server import LOST, Collected, Server, wait_until
+from rejections import UNREADABLE
 
 GONE = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"}
 
@@ -244,7 +245,7 @@ async def test_one_odd_object_does_not_stop_the_others() -> None:
         await setting.server.put("odd", tolerations="all")
         await setting.server.put("b")
         await setting.wait_for("a", "odd", "b")
-        assert setting.sink.pods["odd"].unsupported == "unreadable fields"
+        assert setting.sink.pods["odd"].unsupported == UNREADABLE
         assert setting.sink.lists == 1
 
 

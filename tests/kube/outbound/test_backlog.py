@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from fairbind.cluster.messages import compute_signature, format_unschedulable
 from fairbind.kube.backlog import (
     EVENT_PERIOD_SECONDS,
     EVENTS_PER_CLASS,
@@ -19,9 +20,9 @@ from fairbind.kube.backlog import (
     Notice,
     WaitingPod,
 )
-from fairbind.kube.reasons import format_unschedulable
 from fairbind.model import FairnessReason, Wait
 from kube.outbound.waiting import CPU, MEMORY, make_tasks, make_wait
+from rejections import lack, unsupported
 
 
 class World:
@@ -109,7 +110,7 @@ def test_numbers_alone_are_renewed_after_a_minute_and_few_at_a_time(world: World
     tasks = make_tasks(1000)
     world.show(make_wait(tasks, CPU))
     world.tell()
-    world.show(make_wait(tasks, ("Insufficient cpu", 2)))
+    world.show(make_wait(tasks, (lack("cpu"), 2)))
     assert set(names(world.pass_time(RENEW_SECONDS - 1.0))) == {f"ns/p{n}" for n in range(REFRESHED_PODS)}
     renewed = world.pass_time(101.0)
     assert 100.0 * RENEWALS_PER_SECOND * 0.8 < len(renewed) <= 101.0 * RENEWALS_PER_SECOND + 10
@@ -235,21 +236,17 @@ def test_what_a_pod_says_already_is_not_told_by_the_next_leader(world: World) ->
     conditions = [notice for notice in world.tell() if not notice.wants_event]
     assert names(conditions) == []  # they are the first of their class: an event comes with it
     world.backlog.clear()
-    world.backlog._event_budgets[("a", (1,), world_signature(wait))] = (world.now, 0)
+    world.backlog._event_budgets[("a", (1,), compute_signature(wait))] = (world.now, 0)
     world.show(wait)
     assert names(world.tell()) == ["ns/p2"]
 
 
-def world_signature(wait: Wait) -> object:
-    return (wait.blocked, tuple(sorted(reason for reason, _ in wait.rejections)))
-
-
 def test_a_blocked_pod_that_says_so_in_detail_is_left_alone(world: World) -> None:
-    wait = make_wait(make_tasks(1), blocked="resource claims")
+    wait = make_wait(make_tasks(1), blocked=unsupported("resource claims"))
     detail = "resource claim 'x'"
     message = format_unschedulable(wait, 3, blocked_detail=detail)
     world.pods["uid-p0"] = WaitingPod("1", message, detail)
-    world.backlog._event_budgets[("a", (1,), world_signature(wait))] = (0.0, 0)
+    world.backlog._event_budgets[("a", (1,), compute_signature(wait))] = (0.0, 0)
     world.show(wait)
     assert world.tell() == []
 
@@ -281,5 +278,5 @@ def test_twenty_thousand_pods_are_cheap_to_look_at_again(world: World) -> None:
     world.show(make_wait(tasks, CPU))
     world.tell()
     list(world.backlog.find_due())
-    world.show(make_wait(tasks, ("Insufficient cpu", 1)))
+    world.show(make_wait(tasks, (lack("cpu"), 1)))
     assert list(world.backlog.find_due()) == []

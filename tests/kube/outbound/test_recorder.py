@@ -23,6 +23,7 @@ from fairbind.kube.recorder import (
 )
 from kube.outbound.simulation import run_virtual
 from kube.outbound.waiting import CPU, MEMORY, make_tasks, make_wait
+from rejections import lack
 
 
 class Desk:
@@ -268,7 +269,7 @@ def test_thousands_of_waiting_pods_are_told_at_the_pace_and_then_left_alone() ->
         assert len(desk.find("FailedScheduling")) == 10
         seen = len(desk.writes)
         for turn in range(100):
-            desk.wait(make_wait(tasks, ("Insufficient cpu", 3 - turn % 2)))
+            desk.wait(make_wait(tasks, (lack("cpu"), 3 - turn % 2)))
             await asyncio.sleep(1.0)
         assert len(desk.writes) - seen <= 2.0 * 100 + 20
         assert max(Counter(int(moment) for moment, _, _, _ in desk.writes).values()) <= FAST_PER_SECOND + 1

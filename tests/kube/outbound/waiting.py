@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairbind.model import FairnessReason, Placement, Task, TaskClass, Wait
+from fairbind.model import FairnessReason, Placement, Rejection, Task, TaskClass, Wait
+from rejections import lack
 
 PLACEMENT = Placement(np.zeros(0, dtype=np.bool_))
 
@@ -15,11 +16,11 @@ def make_tasks(count: int, prefix: str = "p") -> tuple[Task, ...]:
 
 def make_wait(
     tasks: tuple[Task, ...],
-    *rejections: tuple[str, int],
+    *rejections: tuple[Rejection, int],
     tenant: str = "a",
     demand: int = 1,
     waiting: int | None = None,
-    blocked: str | None = None,
+    blocked: Rejection | None = None,
     fairness: FairnessReason | None = None,
 ) -> Wait:
     task_class = TaskClass(tenant, (demand,), (demand,), PLACEMENT, tasks, blocked)
@@ -27,5 +28,5 @@ def make_wait(
     return Wait(task_class, tasks[len(tasks) - waiting], waiting, rejections, blocked, fairness)
 
 
-CPU = ("Insufficient cpu", 3)
-MEMORY = ("Insufficient memory", 2)
+CPU = (lack("cpu"), 3)
+MEMORY = (lack("memory"), 2)

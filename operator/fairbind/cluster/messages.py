@@ -1,4 +1,4 @@
-"""Why a pod waits, as people read it: the words and the order of kube-scheduler, then the reason of fairness.
+"""Reasons in words: why a pod waits, in the words and the order of kube-scheduler, then the reason of fairness.
 
 "0/60 nodes are available: 12 Insufficient cpu, 48 node(s) had untolerated taint {gpu: true}. tenant a waits: its
 weighted share 0.31 is above 0.12 of b, which takes the next free room." Users, dashboards and autoscalers have read the
@@ -8,16 +8,39 @@ first part for years, so it is theirs to the letter: the parts sorted as texts, 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 
-from fairbind.kube.convert import UNREADABLE
-from fairbind.model import FairnessReason, Wait
+from fairbind.model import FairnessReason, Rejection, RejectionKind, Wait
 
 _MAX_SHARE_DIGITS = 6
-_WORDS = {
-    "Insufficient pods": "Too many pods",
-    "conflicting claims": "node(s) didn't have free ports for the requested pod ports",
+_TOO_MANY_PODS = Rejection(RejectionKind.INSUFFICIENT, "pods")
+_WORDS: Mapping[RejectionKind, str] = {
+    RejectionKind.INSUFFICIENT: "Insufficient {}",
+    RejectionKind.PORT_CONFLICT: "node(s) didn't have free ports for the requested pod ports",
+    # as kube-scheduler said it up to 1.36; later it leaves out which taint
+    RejectionKind.TAINT: "node(s) had untolerated taint {{{}}}",
+    RejectionKind.SELECTOR: "node(s) didn't match Pod's node affinity/selector",
+    RejectionKind.ANTI_AFFINITY: "node(s) didn't satisfy existing pods anti-affinity rules",
+    RejectionKind.OUTSIDE: "node(s) didn't match the scheduler's node selector",
+    RejectionKind.CORDONED: "node(s) were unschedulable",
+    RejectionKind.NOT_READY: "node(s) were not ready",
+    RejectionKind.NOT_SUPPORTED: "{}",
+    RejectionKind.UNREADABLE: "unreadable fields",
 }
+
+
+def word_rejection(rejection: Rejection) -> str:
+    """Return one reason in words that follow a count, or "pod has" where nothing is counted.
+
+    >>> word_rejection(Rejection(RejectionKind.TAINT, "gpu: true"))
+    'node(s) had untolerated taint {gpu: true}'
+    """
+    return "Too many pods" if rejection == _TOO_MANY_PODS else _WORDS[rejection.kind].format(rejection.subject)
+
+
+def compute_condition_reason(_wait: Wait) -> str:
+    """Return the reason of a waiting pod's condition PodScheduled=False, the word that other programs read."""
+    return "Unschedulable"
 
 
 def format_unschedulable(wait: Wait, node_count: int, *, blocked_detail: str | None = None) -> str:
@@ -25,11 +48,12 @@ def format_unschedulable(wait: Wait, node_count: int, *, blocked_detail: str | N
 
     node_count: all nodes of the cluster. blocked_detail: for a blocked class, the very thing that this pod carries.
 
-    >>> from fairbind.model import NO_CLAIMS, Placement, Task, TaskClass
+    >>> from fairbind.model import Placement, Task, TaskClass
     >>> import numpy as np
     >>> task = Task("u1", "ns/p", 0, 0.0)
     >>> task_class = TaskClass("a", (1,), (1,), Placement(np.zeros(3, dtype=bool)), (task,))
-    >>> rejections = (("Insufficient cpu", 2), ("Insufficient pods", 1), ("node(s) were unschedulable", 1))
+    >>> cpu, pods = (Rejection(RejectionKind.INSUFFICIENT, resource) for resource in ("cpu", "pods"))
+    >>> rejections = (Rejection(RejectionKind.CORDONED), 1), (cpu, 2), (pods, 1)
     >>> format_unschedulable(Wait(task_class, task, 1, rejections), 3)
     '0/3 nodes are available: 1 Too many pods, 1 node(s) were unschedulable, 2 Insufficient cpu.'
     """
@@ -37,8 +61,8 @@ def format_unschedulable(wait: Wait, node_count: int, *, blocked_detail: str | N
         return "no nodes available to schedule pods"
     message = f"0/{node_count} nodes are available"
     if wait.blocked is not None:
-        return f"{message}: {_format_blocked(wait.blocked, blocked_detail or wait.blocked)}."
-    parts = sorted(f"{count} {_WORDS.get(reason, reason)}" for reason, count in wait.rejections)
+        return f"{message}: {_format_blocked(wait.blocked, blocked_detail)}."
+    parts = sorted(f"{count} {word_rejection(rejection)}" for rejection, count in wait.rejections)
     message = f"{message}: {', '.join(parts)}." if parts else f"{message}."
     if wait.fairness is not None:
         message = f"{message} {_format_fairness(wait.task_class.tenant, wait.fairness)}"
@@ -50,7 +74,7 @@ def compute_signature(wait: Wait) -> Hashable:
 
     The reason of fairness is left out: whose turn comes next alternates among tenants that are served fairly.
     """
-    return wait.blocked, tuple(sorted({reason for reason, _ in wait.rejections}))
+    return wait.blocked, frozenset(rejection for rejection, _ in wait.rejections)
 
 
 def compute_gist(message: str) -> str:
@@ -67,8 +91,9 @@ def compute_gist(message: str) -> str:
     return "; ".join(sorted(re.split(r"[,:] ", re.sub(r"\d+", "#", unfair))))
 
 
-def _format_blocked(kind: str, detail: str) -> str:
-    return f"pod has {detail}" if kind == UNREADABLE else f"pod has {detail}, which fairbind does not honour yet"
+def _format_blocked(blocked: Rejection, detail: str | None) -> str:
+    trouble = f"pod has {detail or word_rejection(blocked)}"
+    return trouble if blocked.kind == RejectionKind.UNREADABLE else f"{trouble}, which fairbind does not honour yet"
 
 
 def _format_fairness(tenant: str, reason: FairnessReason) -> str:

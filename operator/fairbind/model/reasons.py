@@ -1,0 +1,66 @@
+"""Why a server refuses a task, and why a task may not be placed at all: values that can be counted and compared.
+
+A rejection is made by whoever refuses: a filter, the cycle, the reader of a task's description. It is put into words
+only where people read it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple, Self
+
+
+class RejectionKind(StrEnum):
+    """What kind of reason a rejection is.
+
+    one_more_server_could_help: whether a server could be added on which the task would run. Autoscalers buy machines
+    for tasks that wait for such a reason, so a kind for which they would buy in vain must say False.
+    """
+
+    one_more_server_could_help: bool
+
+    INSUFFICIENT = "insufficient", True
+    """Too little is left of a resource. Subject: the resource."""
+    PORT_CONFLICT = "port conflict", True
+    """A port of the machine, or another exclusive key, is taken."""
+    TAINT = "taint", True
+    """The server keeps away every task that does not tolerate it. Subject: the taint."""
+    SELECTOR = "selector", True
+    """The server is not what the task's selector or affinity asks for."""
+    ANTI_AFFINITY = "anti-affinity", True
+    """A task that runs in the server's domain keeps this one away."""
+    OUTSIDE = "outside", True
+    """The server is none of those that the scheduler was told to use."""
+    CORDONED = "cordoned", True
+    """The server takes no new tasks for now."""
+    NOT_READY = "not ready", True
+    """The server does not work."""
+    NOT_SUPPORTED = "not supported", False
+    """The task asks for something that the scheduler does not honour; blocks the task. Subject: the feature."""
+    UNREADABLE = "unreadable", False
+    """The task's description makes no sense; blocks the task."""
+
+    def __new__(cls, word: str, one_more_server_could_help: bool) -> Self:  # noqa: FBT001  one of a kind's facts
+        """Make a kind; one without an answer to whether a server could help cannot be made."""
+        kind = str.__new__(cls, word)
+        kind._value_ = word
+        kind.one_more_server_could_help = one_more_server_could_help
+        return kind
+
+    # Rejections are counted in dicts, thousands of times a cycle; an enumeration's own hash runs Python code.
+    __hash__ = str.__hash__
+
+
+class Rejection(NamedTuple):
+    """One reason. Ordered by kind, then subject.
+
+    subject: what of the kind: the resource, taint or feature, in the words of whoever rejects; empty where the kind
+    says it all. A named tuple, because it is compared and hashed thousands of times a cycle.
+    """
+
+    kind: RejectionKind
+    subject: str = ""
+
+
+Rejections = tuple[tuple[Rejection, int], ...]
+"""(reason, number of servers), sorted."""

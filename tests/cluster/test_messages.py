@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import pytest
+
+from fairbind.cluster.messages import (
+    compute_condition_reason,
+    compute_gist,
+    compute_signature,
+    format_unschedulable,
+    word_rejection,
+)
+from fairbind.model import FairnessReason, Rejection, RejectionKind
+from kube.outbound.waiting import make_tasks, make_wait
+from rejections import NOT_READY, PORT_CONFLICT, UNREADABLE, lack, taint, unsupported
+
+TASKS = make_tasks(1)
+WORDS = {
+    RejectionKind.INSUFFICIENT: "Insufficient {a}",
+    RejectionKind.PORT_CONFLICT: "node(s) didn't have free ports for the requested pod ports",
+    RejectionKind.TAINT: "node(s) had untolerated taint {{a}}",
+    RejectionKind.SELECTOR: "node(s) didn't match Pod's node affinity/selector",
+    RejectionKind.ANTI_AFFINITY: "node(s) didn't satisfy existing pods anti-affinity rules",
+    RejectionKind.OUTSIDE: "node(s) didn't match the scheduler's node selector",
+    RejectionKind.CORDONED: "node(s) were unschedulable",
+    RejectionKind.NOT_READY: "node(s) were not ready",
+    RejectionKind.NOT_SUPPORTED: "{a}",
+    RejectionKind.UNREADABLE: "unreadable fields",
+}
+
+
+def test_each_kind_has_its_words() -> None:
+    assert {kind: word_rejection(Rejection(kind, "{a}")) for kind in RejectionKind} == WORDS
+
+
+def test_every_wait_gives_the_condition_the_reason_that_autoscalers_look_for() -> None:
+    waits = [make_wait(TASKS, (lack("cpu"), 1)), make_wait(TASKS), make_wait(TASKS, blocked=unsupported("it"))]
+    assert [compute_condition_reason(wait) for wait in waits] == ["Unschedulable"] * 3
+
+
+@pytest.mark.parametrize(
+    ("rejections", "nodes", "message"),
+    [
+        (
+            [(lack("cpu"), 12), (taint("gpu: true"), 48)],
+            60,
+            "0/60 nodes are available: 12 Insufficient cpu, 48 node(s) had untolerated taint {gpu: true}.",
+        ),
+        # sorted as texts, the count included: so it is done by kube-scheduler
+        (
+            [(lack("cpu"), 3), (lack("memory"), 12)],
+            15,
+            "0/15 nodes are available: 12 Insufficient memory, 3 Insufficient cpu.",
+        ),
+        ([(lack("pods"), 2)], 2, "0/2 nodes are available: 2 Too many pods."),
+        (
+            [(PORT_CONFLICT, 1)],
+            1,
+            "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.",
+        ),
+        ([], 4, "0/4 nodes are available."),
+        ([], 0, "no nodes available to schedule pods"),
+    ],
+)
+def test_the_words_are_those_of_kube_scheduler(
+    rejections: list[tuple[Rejection, int]], nodes: int, message: str
+) -> None:
+    assert format_unschedulable(make_wait(TASKS, *rejections), nodes) == message
+
+
+@pytest.mark.parametrize(
+    ("share", "next_share", "shown"),
+    [(0.31, 0.12, ("0.31", "0.12")), (0.3101, 0.3099, ("0.3101", "0.3099")), (1.5, 0.0, ("1.50", "0.00"))],
+)
+def test_the_reason_of_fairness_follows(share: float, next_share: float, shown: tuple[str, str]) -> None:
+    wait = make_wait(TASKS, (lack("cpu"), 1), fairness=FairnessReason(share, "b", next_share))
+    assert format_unschedulable(wait, 1) == (
+        f"0/1 nodes are available: 1 Insufficient cpu. tenant a waits: its weighted share {shown[0]} "
+        f"is above {shown[1]} of b, which takes the next free room."
+    )
+
+
+def test_shares_that_differ_by_less_than_can_be_shown_are_shown_all_the_same() -> None:
+    wait = make_wait(TASKS, (lack("cpu"), 1), fairness=FairnessReason(0.1 + 1e-12, "b", 0.1))
+    assert "0.100000 is above 0.100000" in format_unschedulable(wait, 1)
+
+
+def test_what_is_not_honoured_is_named_and_the_very_thing_where_it_is_known() -> None:
+    wait = make_wait(TASKS, blocked=unsupported("required pod affinity"))
+    assert format_unschedulable(wait, 60) == (
+        "0/60 nodes are available: pod has required pod affinity, which fairbind does not honour yet."
+    )
+    detail = "required pod affinity over 'zone'"
+    assert detail in format_unschedulable(wait, 60, blocked_detail=detail)
+    nonsense = make_wait(TASKS, blocked=UNREADABLE)
+    assert format_unschedulable(nonsense, 3, blocked_detail="a field that makes no sense: cpu '1z'") == (
+        "0/3 nodes are available: pod has a field that makes no sense: cpu '1z'."
+    )
+
+
+def test_signatures_ignore_numbers_and_whose_turn_is_next() -> None:
+    fairness = FairnessReason(0.3, "b", 0.1)
+    first = compute_signature(make_wait(TASKS, (lack("x"), 1), (lack("y"), 2), fairness=fairness))
+    assert first == compute_signature(make_wait(TASKS, (lack("y"), 7), (lack("x"), 9)))
+    assert first != compute_signature(make_wait(TASKS, (lack("x"), 1)))
+    assert first != compute_signature(make_wait(TASKS, (lack("x"), 1), (taint("y"), 2)))
+    assert compute_signature(make_wait(TASKS)) != compute_signature(make_wait(TASKS, blocked=UNREADABLE))
+    assert compute_signature(make_wait(TASKS, (NOT_READY, 1))) != compute_signature(make_wait(TASKS, blocked=NOT_READY))
+    hash(first)
+
+
+def test_gists_ignore_numbers_their_order_and_fairness() -> None:
+    wait = make_wait(TASKS, (lack("cpu"), 3), (lack("memory"), 12), fairness=FairnessReason(1, "b", 0))
+    other = make_wait(TASKS, (lack("cpu"), 30), (lack("memory"), 12))
+    assert compute_gist(format_unschedulable(wait, 15)) == compute_gist(format_unschedulable(other, 42))
+    assert compute_gist(format_unschedulable(wait, 15)) != compute_gist(format_unschedulable(make_wait(TASKS), 15))
