@@ -7,10 +7,10 @@ fingerprint of the world tells a changed decision from a changed world.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+import msgspec
 
 from fairbind.model import CycleReport, InvalidProblemError, Snapshot
 
@@ -71,25 +71,20 @@ def compute_fingerprint(snapshot: Snapshot) -> Fingerprint:
     )
 
 
-def format_record(record: CycleRecord) -> str:
-    """Return the record's line, without its end."""
-    fields = {name: getattr(record, name) for name in CycleRecord.__slots__}
-    return json.dumps({**fields, "world": asdict(record.world)}, separators=(",", ":"))
+def format_record(record: CycleRecord) -> bytes:
+    """Return the record's line, with its end."""
+    return msgspec.json.encode(record) + b"\n"
 
 
-def parse_record(line: str) -> CycleRecord:
-    """Return the record of a line. Raises InvalidProblemError for anything else."""
+def parse_record(line: bytes | str) -> CycleRecord:
+    """Return the record of a line. Raises InvalidProblemError when it is none."""
     try:
-        fields = json.loads(line)
-        record = CycleRecord(**{**fields, "world": _parse_fingerprint(fields["world"]), "bindings": _parse_pairs(fields)})
-    except (ValueError, TypeError, KeyError) as error:
+        return msgspec.json.decode(line, type=CycleRecord)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidProblemError(f"not a record of a cycle: {error}") from error
-    if format_record(record) != line.strip():
-        raise InvalidProblemError("not a record of a cycle: a field has an unexpected type or order")
-    return record
 
 
-def parse_journal(lines: Iterable[str]) -> tuple[list[CycleRecord], list[int]]:
+def parse_journal(lines: Iterable[bytes | str]) -> tuple[list[CycleRecord], list[int]]:
     """Return the records, and the numbers of the lines (from 1) that are none: a crash may leave half a line."""
     records: list[CycleRecord] = []
     broken: list[int] = []
@@ -106,10 +101,11 @@ def find_difference(record: CycleRecord, snapshot: Snapshot, report: CycleReport
 
     snapshot, report: of the replay.
     """
-    then, now = asdict(record.world), asdict(compute_fingerprint(snapshot))
-    for name, value in then.items():
-        if now[name] != value:
-            return f"the world: {name} {value} in the journal, {now[name]} in the replay"
+    world = compute_fingerprint(snapshot)
+    for field in fields(Fingerprint):
+        then, now = getattr(record.world, field.name), getattr(world, field.name)
+        if then != now:
+            return f"{field.name} of the world: {then} in the journal, {now} in the replay"
     if record.policy != report.policy:
         return f"policy {record.policy} in the journal, {report.policy} in the replay"
     replayed = [(bind.task.uid, bind.server) for bind in report.bindings]
@@ -125,11 +121,3 @@ def find_difference(record: CycleRecord, snapshot: Snapshot, report: CycleReport
 
 def _describe(binding: tuple[str, str] | None) -> str:
     return "none" if binding is None else f"{binding[0]} to {binding[1]}"
-
-
-def _parse_fingerprint(fields: Mapping[str, Any]) -> Fingerprint:
-    return Fingerprint(**{**fields, "resources": tuple(fields["resources"]), "free_r": tuple(fields["free_r"])})
-
-
-def _parse_pairs(fields: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    return tuple((uid, server) for uid, server in fields["bindings"])

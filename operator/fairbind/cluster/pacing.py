@@ -30,6 +30,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
+import msgspec
+
 from fairbind.model import Bind
 from fairbind.scheduling import MANY_CLASSES
 
@@ -73,31 +75,26 @@ class BindResult(enum.StrEnum):
 
 _NOT_SENT = frozenset({BindResult.FENCED, BindResult.STALE, BindResult.CROWDED})
 
-# --- events ---
+# --- events; msgspec's structs are made in a fraction of a dataclass's time, and two come with each binding ---
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(msgspec.Struct, frozen=True):
     """Something changed: a cycle may decide more, or differently."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(msgspec.Struct, frozen=True):
     """The time has come that the last `WakeAt` named. A tick at any other time does no harm."""
 
 
-@dataclass(frozen=True, slots=True)
-class CycleSkipped:
+class CycleSkipped(msgspec.Struct, frozen=True):
     """Answers `RunCycle`: this replica may not decide now. The next event decides when it is asked again."""
 
 
-@dataclass(frozen=True, slots=True)
-class NothingWaits:
+class NothingWaits(msgspec.Struct, frozen=True):
     """Answers `RunCycle`: no task waits, so there was nothing to decide."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(msgspec.Struct, frozen=True):
     """Answers `RunCycle`: the cycle's decisions. `CycleEnded` or `CycleFailed` follows.
 
     bindings: in the order of the decisions. complete: False when the limit ended the cycle. classes: how many waited
@@ -109,22 +106,19 @@ class Decided:
     classes: int
 
 
-@dataclass(frozen=True, slots=True)
-class BindWithdrawn:
+class BindWithdrawn(msgspec.Struct, frozen=True):
     """Answers `Bind`: the binding does not begin, because the pod went away or waits no more."""
 
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class CycleEnded:
+class CycleEnded(msgspec.Struct, frozen=True):
     """Follows `Decided`: the cycle is over. seconds: how long it took, from the snapshot to the last binding begun."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class CycleFailed:
+class CycleFailed(msgspec.Struct, frozen=True):
     """Answers `RunCycle` or follows `Decided`: the cycle raised an error.
 
     classes: how many waited; None when there is no snapshot, or when `Decided` said it.
@@ -133,8 +127,7 @@ class CycleFailed:
     classes: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class BindEnded:
+class BindEnded(msgspec.Struct, frozen=True):
     """A binding that began has ended."""
 
     uid: str
@@ -156,20 +149,17 @@ Event = (
 # --- instructions ---
 
 
-@dataclass(frozen=True, slots=True)
-class WakeAt:
+class WakeAt(msgspec.Struct, frozen=True):
     """Feed a `Tick` at this time, at once if it is past. It takes the place of the `WakeAt` before it."""
 
     time: float
 
 
-@dataclass(frozen=True, slots=True)
-class Beat:
+class Beat(msgspec.Struct, frozen=True):
     """Report that the loop turns."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunCycle:
+class RunCycle(msgspec.Struct, frozen=True):
     """Take a snapshot and decide; answered by `CycleSkipped`, `NothingWaits`, `Decided` or `CycleFailed`.
 
     limit: how many decisions at most. explains: whether to look at all classes, and not only at those for which some
@@ -180,23 +170,20 @@ class RunCycle:
     explains: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Announce:
+class Announce(msgspec.Struct, frozen=True):
     """Tell the pod's owner that it is bound."""
 
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class Forget:
+class Forget(msgspec.Struct, frozen=True):
     """Take the decision back: the pod waits again, at once or, when it is postponed, from its `Resume` on."""
 
     uid: str
     postponed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(msgspec.Struct, frozen=True):
     """Let a postponed pod wait for its turn again."""
 
     uid: str
@@ -280,15 +267,17 @@ class Pacing:
 
     def handle(self, event: Event, now: float) -> Sequence[Instruction]:
         """Return what is to be done after the event, in this order. now: the time of the event."""
+        if isinstance(event, BindEnded):
+            return self._end_bind(event.uid, event.result, now)
         if isinstance(event, Changed):
             if self._is_woken:
                 return _NOTHING
             self._is_woken = True
             instructions: list[Instruction] = []
-        elif isinstance(event, BindEnded):
-            instructions = self._end_bind(event, now)
         elif isinstance(event, Tick):
             instructions = self._turn(now)
+        elif isinstance(event, Decided):
+            return self._begin_bindings(event)
         else:
             instructions = self._take_answer(event, now)
         self._plan(now, instructions)
@@ -368,17 +357,18 @@ class Pacing:
         self._decides_since = now
         return [RunCycle(limit, now >= self._explain_at)]
 
+    def _begin_bindings(self, event: Decided) -> Sequence[Instruction]:
+        self._outstanding += len(event.bindings)
+        self._is_complete = event.complete
+        self._note_classes(event.classes)
+        return event.bindings
+
     def _take_answer(
         self,
-        event: CycleSkipped | NothingWaits | Decided | BindWithdrawn | CycleEnded | CycleFailed,
+        event: CycleSkipped | NothingWaits | BindWithdrawn | CycleEnded | CycleFailed,
         now: float,
     ) -> list[Instruction]:
         match event:
-            case Decided(bindings, complete, classes):
-                self._outstanding += len(bindings)
-                self._is_complete = complete
-                self._note_classes(classes)
-                return [*bindings]
             case BindWithdrawn():
                 self._outstanding -= 1
                 return []
@@ -391,12 +381,13 @@ class Pacing:
             case CycleEnded(seconds):
                 self._has_more = not self._is_complete
                 self._last_cycle_seconds = seconds
-                self._wake_at_low_water()
             case NothingWaits():
                 self._has_more = False
             case CycleSkipped():
-                pass
-        return self._wait(now)
+                return self._wait(now)
+        beat = self._wait(now)
+        self._wake_at_low_water()
+        return beat
 
     def _note_classes(self, classes: int) -> None:
         """Say when all are explained next: now and then, and once more after the last change."""
@@ -411,21 +402,25 @@ class Pacing:
 
     # --- bindings ---
 
-    def _end_bind(self, event: BindEnded, now: float) -> list[Instruction]:
+    def _end_bind(self, uid: str, result: BindResult, now: float) -> list[Instruction]:
         self._outstanding -= 1
-        if self._phase is not _Phase.DECIDING:  # the cycle's end looks at it
-            self._wake_at_low_water()
-        uid, result = event.uid, event.result
+        self._wake_at_low_water()
         if result is BindResult.BOUND:
             self._postponed_seconds.pop(uid, None)
-            return [Announce(uid)]
-        if result in _NOT_SENT:
-            return [Forget(uid, postponed=False)]
-        self._postpone(uid, now)
-        return [Forget(uid, postponed=True)]
+            instructions: list[Instruction] = [Announce(uid)]
+        elif result in _NOT_SENT:
+            instructions = [Forget(uid, postponed=False)]
+        else:
+            self._postpone(uid, now)
+            instructions = [Forget(uid, postponed=True)]
+            self._plan(now, instructions)
+        if self._is_woken:
+            self._plan(now, instructions)
+        return instructions
 
     def _wake_at_low_water(self) -> None:
-        if self._has_more and self._outstanding <= LOW_WATER:
+        """Wake for what is left to decide; while a cycle runs it is not known yet, and the cycle's end looks again."""
+        if self._has_more and self._outstanding <= LOW_WATER and self._phase is not _Phase.DECIDING:
             self._is_woken = True
 
     def _postpone(self, uid: str, now: float) -> None:

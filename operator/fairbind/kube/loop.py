@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Protocol
@@ -240,24 +239,23 @@ class SchedulingLoop:
     # --- bindings ---
 
     def _begin(self, instructions: Iterable[Instruction]) -> None:
-        """Begin the bindings; those that cannot begin are withdrawn, also when an error ends it amid them."""
-        left = deque(bind for bind in instructions if isinstance(bind, Bind))
-        try:
-            while left:
-                bind = left[0]
-                pod = self._world.find_pod(bind.task.uid)
-                if pod is None or not self._world.assume(bind.task.uid, bind.server):
+        """Begin the bindings; those that cannot begin are withdrawn, also the rest when an error ends it amid them."""
+        binds = (bind for bind in instructions if isinstance(bind, Bind))
+        for bind in binds:
+            uid = bind.task.uid
+            try:
+                pod = self._world.find_pod(uid)
+                if pod is None or not self._world.assume(uid, bind.server):
                     self._withdraw(bind)  # it went away while we decided
-                else:
-                    self.decided += 1
-                    work = self._carry_out(bind, pod)
-                    task = asyncio.get_running_loop().create_task(work, name=f"bind {bind.task.name}")
-                    self._outstanding.add(task)
-                    task.add_done_callback(self._outstanding.discard)
-                left.popleft()
-        finally:
-            for bind in left:
-                self._withdraw(bind)
+                    continue
+            except Exception:
+                for lost in (bind, *binds):
+                    self._withdraw(lost)
+                raise
+            self.decided += 1
+            task = asyncio.get_running_loop().create_task(self._carry_out(bind, pod), name=f"bind {bind.task.name}")
+            self._outstanding.add(task)
+            task.add_done_callback(self._outstanding.discard)
 
     def _withdraw(self, bind: Bind) -> None:
         self._obey(self._pacing.handle(BindWithdrawn(bind.task.uid), self._clock()))
