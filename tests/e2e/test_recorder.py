@@ -11,8 +11,9 @@ import numpy as np
 
 from e2e.objects import make_pod
 from e2e.waiting import until
+from fairbind.cluster.pacing import BindResult
 from fairbind.kube.api import ApiClient
-from fairbind.kube.binder import Binder, BindResult
+from fairbind.kube.binder import Binder
 from fairbind.kube.credentials import load_credentials
 from fairbind.kube.observer import SilentObserver
 from fairbind.kube.recorder import Recorder, WaitingPod

@@ -24,7 +24,6 @@ one binding in `FORBIDDEN_SECONDS` finds out whether that has changed, and `prob
 from __future__ import annotations
 
 import asyncio
-import enum
 import logging
 import random
 import time
@@ -35,6 +34,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from fairbind.cluster.pacing import BindResult
 from fairbind.kube.api import ApiClient, NotAllowedError
 from fairbind.kube.errors import ApiError, NotSentError, TransientClusterError, is_namespace_ending
 
@@ -56,26 +56,6 @@ _UNCERTAIN = frozenset(
 )  # fmt: skip
 _NOT_NOW = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.UNAUTHORIZED})
 _log = logging.getLogger(__name__)
-
-
-class BindResult(enum.StrEnum):
-    """What became of a decision.
-
-    bound: the pod is on its node. conflict: it is bound elsewhere, was made anew under its name, is gated or being
-    deleted. gone: it does not exist any more. invalid: the API server will never take this binding. fenced: we may not
-    bind any more; nothing more was sent. stale: its node is gone meanwhile, or closed to it; nothing was sent. crowded:
-    another scheduler took its room meanwhile; nothing was sent. failed: not bound, although it might be later; the
-    reason was logged.
-    """
-
-    BOUND = "bound"
-    CONFLICT = "conflict"
-    GONE = "gone"
-    INVALID = "invalid"
-    FENCED = "fenced"
-    STALE = "stale"
-    CROWDED = "crowded"
-    FAILED = "failed"
 
 
 class BindObserver(Protocol):

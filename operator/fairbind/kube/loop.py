@@ -1,13 +1,11 @@
-"""The loop that decides: woken by changes, one cycle for a batch of them, bindings carried out beside it.
+"""The loop that decides: it feeds the rules of pacing with what happens, and has their instructions carried out.
 
-A cycle starts when something changed, `COALESCE_SECONDS` later, so that the order is decided over the batch and not by
-who arrived first within it; when cycles are long the pause grows with them, so that deciding takes at most about half
-of the time. A cycle decides no more than keeps the binder busy while the next one is made: decisions stay fresh, and
-the order stays right when something changes in the middle of a long backlog. Decisions are assumed in the mirror at
-once, so the next cycle counts them although the API server has not heard of them yet.
+The rules are in `fairbind.cluster.pacing`: when a cycle runs, how much it may decide, what follows from the end of a
+binding. Here is what needs asyncio, a clock and a log. `wake` and the ends of bindings are events; `run` waits for the
+time that the rules name and feeds the ticks, so a cycle runs in no other task.
 
-A binding that failed gives its room back at once, and its pod waits for the API's word: 1 to 10 seconds, longer each
-time. A cycle that raises an error executes nothing, is counted, and is tried again later; the loop goes on.
+Decisions are assumed in the mirror at once, so the next cycle counts them although the API server has not heard of them
+yet. A cycle that raises an error executes nothing, is counted, and is tried again later; the loop goes on.
 """
 
 from __future__ import annotations
@@ -15,32 +13,41 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from typing import Protocol
 
-from fairbind.kube.binder import BindResult
+from fairbind.cluster import pacing
+from fairbind.cluster.journal import CycleRecord, compute_fingerprint
+from fairbind.cluster.pacing import (
+    Announce,
+    Beat,
+    BindEnded,
+    BindResult,
+    BindWithdrawn,
+    Changed,
+    CycleEnded,
+    CycleFailed,
+    CycleSkipped,
+    Decided,
+    Forget,
+    Instruction,
+    NothingWaits,
+    Pacing,
+    PacingState,
+    Resume,
+    RunCycle,
+    Tick,
+    WakeAt,
+    is_recalling,
+)
 from fairbind.kube.health import Health
 from fairbind.kube.observer import Observer
 from fairbind.model import Bind, CycleReport, PolicySettings, Snapshot, Wait
-from fairbind.scheduling import MANY_CLASSES, CycleState, Memory, run_cycle
+from fairbind.scheduling import CycleState, Memory, run_cycle
 
-COALESCE_SECONDS = 0.05
-BEAT_SECONDS = 5.0
-SWEEP_SECONDS = 300.0
-MAX_OUTSTANDING = 256
-"""Decisions that are not carried out yet, at most: twice what the binder has in flight."""
-LOW_WATER = 160
-"""A cycle that was ended by the limit goes on when no more than this are left: what is in flight, and as much as ends
-while the next cycle decides."""
-EXPLAIN_SECONDS = 5.0
-EXPLAIN_SECONDS_PER_CLASS = 5e-4
-"""How old the explanation of a class may be when very many wait: a fiftieth of the time goes into explaining them."""
-FIRST_POSTPONE_SECONDS = 1.0
-MAX_POSTPONE_SECONDS = 10.0
-FAILED_CYCLE_SECONDS = 1.0
-MAX_REMEMBERED = 10_000
-"""How many pods are known to have failed before, at most."""
-
+_CHANGED = Changed()
+_TICK = Tick()
 _log = logging.getLogger(__name__)
 
 
@@ -81,6 +88,12 @@ class Announcer(Protocol):
     def note_waits(self, waits: Sequence[Wait], node_count: int) -> None: ...  # noqa: D102
 
 
+class Journal(Protocol):
+    """Who records cycles, as the loop sees it."""
+
+    def record(self, record: CycleRecord) -> None: ...  # noqa: D102
+
+
 class SchedulingLoop:
     """Decides while `may_decide` says so, and has the decisions carried out."""
 
@@ -95,6 +108,7 @@ class SchedulingLoop:
         may_decide: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
+        journal: Journal | None = None,
     ) -> None:
         """wall_clock: seconds since the epoch, as pods' creation times are. clock: monotonic."""
         self._world = world
@@ -105,43 +119,26 @@ class SchedulingLoop:
         self._may_decide = may_decide
         self._clock = clock
         self._wall_clock = wall_clock
-        self._wake = asyncio.Event()
+        self._journal = journal
+        self._pacing = Pacing()
+        self._wake_at = -inf
+        self._earlier = asyncio.Event()
         self._outstanding: set[asyncio.Task[None]] = set()
-        self._postponed_seconds: dict[str, float] = {}
-        self._has_more = False
-        self._last_cycle_seconds = 0.0
         self._memory = Memory()
         self._state = CycleState()
-        self._explain_at = 0.0
-        self._explains_later = False
         self._noted: Sequence[Wait] = ()
+        self._cycles = 0
         self.decided = 0
 
     def wake(self) -> None:
         """Something changed: a cycle may decide more, or differently."""
-        self._wake.set()
+        self._obey(self._pacing.handle(_CHANGED, self._clock()))
 
     async def run(self) -> None:
         """Decide until cancelled. Bindings in flight go on after it."""
-        swept_at = self._clock()
         while True:
-            self._health.beat()
-            try:
-                async with asyncio.timeout(BEAT_SECONDS):  # `wait_for` of Python 3.11 may swallow a cancellation
-                    await self._wake.wait()
-            except TimeoutError:
-                if self._clock() - swept_at < SWEEP_SECONDS:
-                    continue
-                swept_at = self._clock()
-            if not self._has_more:
-                await asyncio.sleep(max(COALESCE_SECONDS, self._last_cycle_seconds))
-            self._wake.clear()
-            room = MAX_OUTSTANDING - len(self._outstanding)
-            self._has_more |= room <= 0  # what woke us is not decided yet
-            if self._has_more and len(self._outstanding) > LOW_WATER:
-                continue  # woken again when enough of them have ended
-            if self._may_decide():
-                await self._decide(room)
+            now = await self._wait_for_turn()
+            self._obey(self._pacing.handle(_TICK, now))
 
     async def drain(self, timeout_seconds: float) -> bool:
         """Wait for the bindings in flight; True when all have ended in time."""
@@ -150,75 +147,126 @@ class SchedulingLoop:
         _, pending = await asyncio.wait(set(self._outstanding), timeout=timeout_seconds)
         return not pending
 
-    async def _decide(self, limit: int) -> None:
-        started = self._clock()
+    async def _wait_for_turn(self) -> float:
+        """Wait until the time that pacing named last, and return the time of the turn.
+
+        Timers may fire some time before the clock gets there; the turn is due all the same.
+        """
+        while (seconds := self._wake_at - self._clock()) > 0:
+            self._earlier.clear()
+            try:
+                async with asyncio.timeout(seconds):  # `wait_for` of Python 3.11 may swallow a cancellation
+                    await self._earlier.wait()
+            except TimeoutError:
+                break
+        return max(self._clock(), self._wake_at)
+
+    def _obey(self, instructions: Iterable[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case WakeAt(at):
+                    self._wake_at = at
+                    self._earlier.set()
+                case Forget(uid, postponed):
+                    self._world.forget(uid, postponed=postponed)
+                case Resume(uid):
+                    self._resume(uid)
+                case RunCycle():
+                    self._obey(self._run_cycle(instruction))
+                case Beat():
+                    self._health.beat()
+
+    def _resume(self, uid: str) -> None:
+        try:
+            self._world.resume(uid)
+        except Exception:  # a bug; the others must not wait for ever because of it
+            _log.exception("resuming %s failed", uid)
+
+    # --- cycles ---
+
+    def _run_cycle(self, order: RunCycle) -> Sequence[Instruction]:
+        """Run one cycle and begin its bindings; return what is to be done after it."""
+        if not self._may_decide():
+            return self._pacing.handle(CycleSkipped(), self._clock())
+        started, before = self._clock(), self._pacing.get_state()
+        self._cycles += 1
+        classes: int | None = None
         try:
             snapshot = self._world.build_snapshot()
-            settings = self._world.settings
-            if not snapshot.task_classes:
-                self._has_more = False
-                self._noted = ()
-                self._world.note_waits(())
-                self._announcer.note_waits((), len(snapshot.servers.names))
-                return
-            memory = self._choose_memory(snapshot, started)
-            report = run_cycle(snapshot, settings, self._wall_clock(), limit=limit, memory=memory, state=self._state)
-            self._execute(report)
-            if report.complete:
-                self._announcer.note_waits(report.waits, len(snapshot.servers.names))
-            if report.waits != self._noted:
-                self._world.note_waits(report.waits)
-                self._noted = report.waits
+            classes = len(snapshot.task_classes)
+            if not classes:
+                self._note_nothing_waits(len(snapshot.servers.names))
+                return self._pacing.handle(NothingWaits(), self._clock())
+            report = self._decide(snapshot, order)
+            binds = self._pacing.handle(Decided(report.bindings, report.complete, classes), self._clock())
+            classes = None  # pacing knows
+            self._begin(binds)
+            self._note_waits(report, len(snapshot.servers.names))
         except Exception:  # noqa: BLE001 - whatever it was, the loop goes on
             self._observer.cycle_failed()
-            _log.exception("a scheduling cycle failed; the next one is in %s s", FAILED_CYCLE_SECONDS)
-            await asyncio.sleep(FAILED_CYCLE_SECONDS)
-            self.wake()
-            return
-        self._has_more = not report.complete
-        if self._has_more and len(self._outstanding) <= LOW_WATER:
-            self.wake()
-        self._last_cycle_seconds = self._clock() - started
-        self._observer.cycle_finished(self._last_cycle_seconds)
+            _log.exception("a scheduling cycle failed; the next one is in %s s", pacing.FAILED_CYCLE_SECONDS)
+            return self._pacing.handle(CycleFailed(classes), self._clock())
+        seconds = self._clock() - started
+        self._observer.cycle_finished(seconds)
         _log.debug(
             "cycle: %d decided, %d classes wait, %s, %.1f ms",
             len(report.bindings),
             len(report.waits),
             "complete" if report.complete else "more to do",
-            self._last_cycle_seconds * 1000,
+            seconds * 1000,
+        )
+        if self._journal is not None:
+            self._journal.record(make_record(self._cycles, order, before, snapshot, report, seconds))
+        return self._pacing.handle(CycleEnded(seconds), self._clock())
+
+    def _decide(self, snapshot: Snapshot, order: RunCycle) -> CycleReport:
+        memory = self._memory if is_recalling(len(snapshot.task_classes)) else None
+        if memory is None or order.explains:
+            self._memory.forget()
+        return run_cycle(
+            snapshot,
+            self._world.settings,
+            self._wall_clock(),
+            limit=order.limit,
+            memory=memory,
+            state=self._state,
         )
 
-    def _choose_memory(self, snapshot: Snapshot, now: float) -> Memory | None:
-        """Return what the last cycle saw fit nowhere, if so many classes wait that to look at all would take long.
+    def _note_nothing_waits(self, node_count: int) -> None:
+        self._noted = ()
+        self._world.note_waits(())
+        self._announcer.note_waits((), node_count)
 
-        Now and then all are looked at and explained anew, and once more after the last change.
-        """
-        if len(snapshot.task_classes) < MANY_CLASSES:
-            self._memory.forget()
-            return None
-        if now >= self._explain_at:
-            self._memory.forget()
-            self._explain_at = now + max(EXPLAIN_SECONDS, EXPLAIN_SECONDS_PER_CLASS * len(snapshot.task_classes))
-            self._explains_later = False
-        elif not self._explains_later:
-            self._explains_later = True
-            asyncio.get_running_loop().call_later(self._explain_at - now, self.wake)
-        return self._memory
+    def _note_waits(self, report: CycleReport, node_count: int) -> None:
+        if report.complete:
+            self._announcer.note_waits(report.waits, node_count)
+        if report.waits != self._noted:
+            self._world.note_waits(report.waits)
+            self._noted = report.waits
 
-    def _execute(self, report: CycleReport) -> None:
-        for bind in report.bindings:
-            pod = self._world.find_pod(bind.task.uid)
-            if pod is None or not self._world.assume(bind.task.uid, bind.server):
-                continue  # it went away while we decided
+    # --- bindings ---
+
+    def _begin(self, instructions: Iterable[Instruction]) -> None:
+        """Begin the bindings; those that cannot begin are withdrawn, also the rest when an error ends it amid them."""
+        binds = (bind for bind in instructions if isinstance(bind, Bind))
+        for bind in binds:
+            uid = bind.task.uid
+            try:
+                pod = self._world.find_pod(uid)
+                if pod is None or not self._world.assume(uid, bind.server):
+                    self._withdraw(bind)  # it went away while we decided
+                    continue
+            except Exception:
+                for lost in (bind, *binds):
+                    self._withdraw(lost)
+                raise
             self.decided += 1
             task = asyncio.get_running_loop().create_task(self._carry_out(bind, pod), name=f"bind {bind.task.name}")
             self._outstanding.add(task)
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._outstanding.discard)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._outstanding.discard(task)
-        if self._has_more and len(self._outstanding) <= LOW_WATER:
-            self.wake()
+    def _withdraw(self, bind: Bind) -> None:
+        self._obey(self._pacing.handle(BindWithdrawn(bind.task.uid), self._clock()))
 
     async def _carry_out(self, bind: Bind, pod: PodRecord) -> None:
         uid = bind.task.uid
@@ -227,21 +275,29 @@ class SchedulingLoop:
         except Exception:  # noqa: BLE001 - a bug; the pod must not hold its room for ever because of it
             _log.exception("binding %s/%s to %s failed", pod.namespace, pod.name, bind.server)
             result = BindResult.FAILED
-        if result is BindResult.BOUND:
-            self._postponed_seconds.pop(uid, None)
-            self._observer.pod_scheduled(self._wall_clock() - pod.created)
-            self._announcer.scheduled(pod.namespace, pod.name, uid, bind.server)
-        elif result in {BindResult.FENCED, BindResult.STALE, BindResult.CROWDED}:
-            self._world.forget(uid)
-        else:
-            self._postpone(uid)
+        for instruction in self._pacing.handle(BindEnded(uid, result), self._clock()):
+            if isinstance(instruction, Announce):
+                self._observer.pod_scheduled(self._wall_clock() - pod.created)
+                self._announcer.scheduled(pod.namespace, pod.name, uid, bind.server)
+            else:
+                self._obey((instruction,))
         _log.debug("%s/%s -> %s: %s", pod.namespace, pod.name, bind.server, result.value)
 
-    def _postpone(self, uid: str) -> None:
-        """Take the decision back; the pod has its next turn after a while, longer each time."""
-        seconds = min(2 * self._postponed_seconds.get(uid, FIRST_POSTPONE_SECONDS / 2), MAX_POSTPONE_SECONDS)
-        if len(self._postponed_seconds) >= MAX_REMEMBERED:
-            self._postponed_seconds.pop(next(iter(self._postponed_seconds)))
-        self._postponed_seconds[uid] = seconds
-        self._world.forget(uid, postponed=True)
-        asyncio.get_running_loop().call_later(seconds, self._world.resume, uid)
+
+def make_record(
+    number: int, order: RunCycle, before: PacingState, snapshot: Snapshot, report: CycleReport, seconds: float
+) -> CycleRecord:
+    """Return what a journal keeps of a cycle. before: the state of pacing when the cycle began."""
+    return CycleRecord(
+        number=number,
+        time=report.now,
+        seconds=seconds,
+        policy=report.policy,
+        limit=order.limit,
+        explains=order.explains,
+        outstanding=before.outstanding,
+        has_more=before.has_more,
+        world=compute_fingerprint(snapshot),
+        bindings=tuple((bind.task.uid, bind.server) for bind in report.bindings),
+        complete=report.complete,
+    )

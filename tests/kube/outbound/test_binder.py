@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from fairbind.cluster.pacing import BindResult
 from fairbind.kube.api import ApiClient
-from fairbind.kube.binder import FORBIDDEN_SECONDS, GIVE_UP_SECONDS, MAX_BACKOFF_SECONDS, Binder, BindResult
+from fairbind.kube.binder import FORBIDDEN_SECONDS, GIVE_UP_SECONDS, MAX_BACKOFF_SECONDS, Binder
 from fairbind.kube.credentials import Credentials
 from kube.outbound.fakes import (
     DROPPED_AFTER,

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from fairbind.kube import loop as loop_module
-from fairbind.kube.binder import BindResult
+from fairbind.cluster import pacing
+from fairbind.cluster.pacing import BindResult
 from fairbind.kube.health import Health
 from fairbind.kube.loop import SchedulingLoop
 from fairbind.kube.observer import SilentObserver
@@ -204,7 +204,7 @@ async def test_it_ends_when_it_is_told_to_also_in_the_moment_of_a_change(steps: 
 
 
 async def test_changes_that_come_together_are_decided_in_one_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_module, "COALESCE_SECONDS", 1.0)  # on a busy machine they come less close together
+    monkeypatch.setattr(pacing, "COALESCE_SECONDS", 1.0)  # on a busy machine they come less close together
     async with running() as bench:
         for name in "abcde":
             bench.add(name)
@@ -228,7 +228,7 @@ async def test_nothing_is_decided_without_leading() -> None:
     async with running() as bench:
         bench.leads = False
         bench.add("a")
-        await asyncio.sleep(4 * loop_module.COALESCE_SECONDS)
+        await asyncio.sleep(4 * pacing.COALESCE_SECONDS)
         assert bench.world.snapshots == 0
         bench.leads = True
         bench.loop.wake()
@@ -239,7 +239,7 @@ async def test_nothing_is_decided_without_leading() -> None:
 async def test_a_failed_binding_gives_its_room_back_and_its_pod_waits(
     result: BindResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop_module, "FIRST_POSTPONE_SECONDS", 2.0)
+    monkeypatch.setattr(pacing, "FIRST_POSTPONE_SECONDS", 2.0)
     async with running(slots=1) as bench:
         bench.binder.answers["a"] = [result]
         bench.add("a", "b")
@@ -253,7 +253,7 @@ async def test_a_failed_binding_gives_its_room_back_and_its_pod_waits(
 
 
 async def test_a_pod_that_fails_again_waits_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_module, "FIRST_POSTPONE_SECONDS", 0.1)
+    monkeypatch.setattr(pacing, "FIRST_POSTPONE_SECONDS", 0.1)
     async with running() as bench:
         bench.binder.answers["a"] = [BindResult.FAILED] * 3
         bench.add("a")
@@ -276,7 +276,7 @@ async def test_a_binding_that_was_not_sent_gives_its_room_back_without_a_wait(re
 async def test_a_cycle_that_fails_executes_nothing_and_the_loop_goes_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(loop_module, "FAILED_CYCLE_SECONDS", 0.01)
+    monkeypatch.setattr(pacing, "FAILED_CYCLE_SECONDS", 0.01)
     async with running() as bench:
         bench.world.fault = RuntimeError("broken")
         bench.add("a")
@@ -289,14 +289,14 @@ async def test_a_cycle_that_fails_executes_nothing_and_the_loop_goes_on(
 
 
 async def test_a_long_backlog_is_decided_in_pieces_that_follow_the_binder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_module, "MAX_OUTSTANDING", 8)
-    monkeypatch.setattr(loop_module, "LOW_WATER", 4)
+    monkeypatch.setattr(pacing, "MAX_OUTSTANDING", 8)
+    monkeypatch.setattr(pacing, "LOW_WATER", 4)
     names = [f"p{number:02}" for number in range(30)]
     async with running(slots=100) as bench:
         bench.binder.open.clear()
         bench.add(*names)
         await bench.until(lambda: len(bench.binder.asked) == 8)
-        await asyncio.sleep(4 * loop_module.COALESCE_SECONDS)
+        await asyncio.sleep(4 * pacing.COALESCE_SECONDS)
         assert len(bench.binder.asked) == 8
         bench.binder.open.set()
         await bench.until(lambda: len(bench.recorder.bound) == 30)
@@ -307,14 +307,14 @@ async def test_a_long_backlog_is_decided_in_pieces_that_follow_the_binder(monkey
 async def test_a_pod_that_comes_while_the_binder_is_full_is_decided_on_afterwards(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loop_module, "MAX_OUTSTANDING", 4)
-    monkeypatch.setattr(loop_module, "LOW_WATER", 2)
+    monkeypatch.setattr(pacing, "MAX_OUTSTANDING", 4)
+    monkeypatch.setattr(pacing, "LOW_WATER", 2)
     async with running(slots=10) as bench:
         bench.binder.open.clear()
         bench.add("a", "b", "c", "d")
         await bench.until(lambda: len(bench.binder.asked) == 4)
         bench.add("e")
-        await asyncio.sleep(4 * loop_module.COALESCE_SECONDS)
+        await asyncio.sleep(4 * pacing.COALESCE_SECONDS)
         bench.binder.open.set()  # nothing else will wake the loop
         await bench.until(lambda: len(bench.recorder.bound) == 5)
 
@@ -335,8 +335,8 @@ async def test_who_waits_is_told_after_a_complete_cycle() -> None:
 async def test_where_very_many_classes_wait_they_are_explained_anew_now_and_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loop_module, "MANY_CLASSES", 1)
-    monkeypatch.setattr(loop_module, "EXPLAIN_SECONDS", 4.0)
+    monkeypatch.setattr(pacing, "MANY_CLASSES", 1)
+    monkeypatch.setattr(pacing, "EXPLAIN_SECONDS", 4.0)
     async with running(slots=0) as bench:
         bench.add("a")
         await bench.until(lambda: len(bench.recorder.waits) == 1)
@@ -368,7 +368,7 @@ async def test_a_pod_that_waits_no_more_when_its_turn_comes_is_left_alone() -> N
 
 
 async def test_the_loop_turns_also_when_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_module, "BEAT_SECONDS", 0.02)
+    monkeypatch.setattr(pacing, "BEAT_SECONDS", 0.02)
     beats: list[None] = []
     async with running() as bench:
         monkeypatch.setattr(bench.health, "beat", lambda: beats.append(None))
@@ -377,8 +377,8 @@ async def test_the_loop_turns_also_when_nothing_happens(monkeypatch: pytest.Monk
 
 
 async def test_the_sweep_decides_without_any_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_module, "BEAT_SECONDS", 0.02)
-    monkeypatch.setattr(loop_module, "SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr(pacing, "BEAT_SECONDS", 0.02)
+    monkeypatch.setattr(pacing, "SWEEP_SECONDS", 0.05)
     async with running() as bench:
         bench.world.add("a")  # nobody woke the loop
         await bench.until(lambda: bench.binder.asked == ["a"])

@@ -1,0 +1,423 @@
+"""When a cycle runs, how much it may decide, and what follows from the end of a binding: a state machine.
+
+Events go in with their time, instructions come out as values. A driver obeys the instructions: the operator by asyncio
+(`fairbind.kube.loop`), a simulator from a heap of events. `Pacing` reads no clock. What is measured, as the length of
+a cycle, enters as an event, so the same events give the same instructions.
+
+The rules:
+
+* **Batches.** The first change starts a pause of `COALESCE_SECONDS`, and what changes during the pause belongs to the
+  same cycle. So the order is decided over the batch and not by who arrived first within it. The pause is at least as
+  long as the last cycle, so that cycles take at most about half of the time.
+* **Limit.** No more than `MAX_OUTSTANDING` decisions wait to be carried out: as many as keep the binder busy while the
+  next cycle runs. Decisions stay fresh, and the order stays right when something changes amid a long backlog. A cycle
+  that the limit ended goes on, without a pause, when `LOW_WATER` or fewer are left. So does a change that came when
+  the limit was reached.
+* **Explanations.** Where many classes wait, cycles recall what fitted nowhere. All classes are looked at and explained
+  again after `EXPLAIN_SECONDS`, or later when they are very many, and once more after the last change.
+* **Failed bindings.** A binding that was not sent gives its capacity back, and its pod waits on as before. After any
+  other failure the pod is postponed for 1 to 10 seconds, twice as long each time until it is bound.
+* **Failed cycles.** The next cycle is tried after `FAILED_CYCLE_SECONDS`, followed by the pause for batches.
+* **Sweeps.** When nothing changes, the driver reports a beat every `BEAT_SECONDS`, and a cycle runs at the first beat
+  that comes `SWEEP_SECONDS` after the sweep before it.
+"""
+
+from __future__ import annotations
+
+import enum
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+
+import msgspec
+
+from fairbind.model import Bind
+from fairbind.scheduling import MANY_CLASSES
+
+COALESCE_SECONDS = 0.05
+BEAT_SECONDS = 5.0
+SWEEP_SECONDS = 300.0
+MAX_OUTSTANDING = 256
+"""Decisions that are not carried out yet, at most: twice what the binder has in flight."""
+LOW_WATER = 160
+"""A cycle that was ended by the limit goes on when no more than this are left: what is in flight, and as much as ends
+while the next cycle decides."""
+EXPLAIN_SECONDS = 5.0
+EXPLAIN_SECONDS_PER_CLASS = 5e-4
+"""How old the explanation of a class may be when very many wait: a fiftieth of the time goes into explaining them."""
+FIRST_POSTPONE_SECONDS = 1.0
+MAX_POSTPONE_SECONDS = 10.0
+FAILED_CYCLE_SECONDS = 1.0
+MAX_REMEMBERED = 10_000
+"""How many pods are known to have failed before, at most."""
+
+
+class BindResult(enum.StrEnum):
+    """What became of a decision.
+
+    bound: the pod is on its node. conflict: it is bound elsewhere, was made anew under its name, is gated or being
+    deleted. gone: it does not exist any more. invalid: the API server will never take this binding. fenced: we may not
+    bind any more; nothing more was sent. stale: its node is gone meanwhile, or closed to it; nothing was sent. crowded:
+    another scheduler took its room meanwhile; nothing was sent. failed: not bound, although it might be later; the
+    reason was logged.
+    """
+
+    BOUND = "bound"
+    CONFLICT = "conflict"
+    GONE = "gone"
+    INVALID = "invalid"
+    FENCED = "fenced"
+    STALE = "stale"
+    CROWDED = "crowded"
+    FAILED = "failed"
+
+
+_NOT_SENT = frozenset({BindResult.FENCED, BindResult.STALE, BindResult.CROWDED})
+
+# --- events; msgspec's structs are made in a fraction of a dataclass's time, and two come with each binding ---
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """Something changed: a cycle may decide more, or differently."""
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """The time has come that the last `WakeAt` named. A tick at any other time does no harm."""
+
+
+class CycleSkipped(msgspec.Struct, frozen=True):
+    """Answers `RunCycle`: this replica may not decide now. The next event decides when it is asked again."""
+
+
+class NothingWaits(msgspec.Struct, frozen=True):
+    """Answers `RunCycle`: no task waits, so there was nothing to decide."""
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """Answers `RunCycle`: the cycle's decisions. `CycleEnded` or `CycleFailed` follows.
+
+    bindings: in the order of the decisions. complete: False when the limit ended the cycle. classes: how many waited
+    before the cycle.
+    """
+
+    bindings: Sequence[Bind]
+    complete: bool
+    classes: int
+
+
+class BindWithdrawn(msgspec.Struct, frozen=True):
+    """Answers `Bind`: the binding does not begin, because the pod went away or waits no more."""
+
+    uid: str
+
+
+class CycleEnded(msgspec.Struct, frozen=True):
+    """Follows `Decided`: the cycle is over. seconds: how long it took, from the snapshot to the last binding begun."""
+
+    seconds: float
+
+
+class CycleFailed(msgspec.Struct, frozen=True):
+    """Answers `RunCycle` or follows `Decided`: the cycle raised an error.
+
+    classes: how many waited; None when there is no snapshot, or when `Decided` said it.
+    """
+
+    classes: int | None
+
+
+class BindEnded(msgspec.Struct, frozen=True):
+    """A binding that began has ended."""
+
+    uid: str
+    result: BindResult
+
+
+Event = Changed | Tick | CycleSkipped | NothingWaits | Decided | BindWithdrawn | CycleEnded | CycleFailed | BindEnded
+
+# --- instructions ---
+
+
+class WakeAt(msgspec.Struct, frozen=True):
+    """Feed a `Tick` at this time, at once if it is past. It takes the place of the `WakeAt` before it."""
+
+    time: float
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """Report that the loop turns."""
+
+
+class RunCycle(msgspec.Struct, frozen=True):
+    """Take a snapshot and decide; answered by `CycleSkipped`, `NothingWaits`, `Decided` or `CycleFailed`.
+
+    limit: how many decisions at most. explains: whether to look at all classes, and not only at those for which some
+    server has gained capacity; see `is_recalling`.
+    """
+
+    limit: int
+    explains: bool
+
+
+class Announce(msgspec.Struct, frozen=True):
+    """Tell the pod's owner that it is bound."""
+
+    uid: str
+
+
+class Forget(msgspec.Struct, frozen=True):
+    """Take the decision back: the pod waits again, at once or, when it is postponed, from its `Resume` on."""
+
+    uid: str
+    postponed: bool
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """Let a postponed pod wait for its turn again."""
+
+    uid: str
+
+
+Instruction = WakeAt | Beat | RunCycle | Bind | Announce | Forget | Resume
+_NOTHING: Sequence[Instruction] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PacingState:
+    """What the limit of the next cycle comes from.
+
+    outstanding: decisions that are not carried out yet. has_more: whether something is known to be left to decide.
+    last_cycle_seconds: what the next pause is not shorter than. postponed: how many pods wait for their `Resume`.
+    """
+
+    outstanding: int
+    has_more: bool
+    last_cycle_seconds: float
+    postponed: int
+
+
+def is_recalling(classes: int) -> bool:
+    """Whether so many classes wait that a cycle recalls what fitted nowhere in the one before it."""
+    return classes >= MANY_CLASSES
+
+
+class _Phase(enum.Enum):
+    """new: before the first tick. waiting: for a change. pausing: for the rest of a batch. recovering: after a failed
+    cycle.
+    """  # fmt: skip
+
+    NEW = enum.auto()
+    WAITING = enum.auto()
+    PAUSING = enum.auto()
+    DECIDING = enum.auto()
+    RECOVERING = enum.auto()
+
+
+class Pacing:
+    """The rules of the module, from the first tick on.
+
+    Times are in seconds, of one clock, and do not go back. A `WakeAt` comes first in its list: what the driver causes
+    by obeying the other instructions may bring another one, which counts.
+
+    >>> pacing = Pacing()
+    >>> pacing.handle(Tick(), 0.0)
+    [WakeAt(time=5.0), Beat()]
+    >>> pacing.handle(Changed(), 2.0)
+    [WakeAt(time=2.0)]
+    >>> pacing.handle(Tick(), 2.0)
+    [WakeAt(time=2.05)]
+    >>> pacing.handle(Tick(), 2.05)
+    [RunCycle(limit=256, explains=True)]
+    >>> pacing.handle(NothingWaits(), 2.06)
+    [WakeAt(time=7.06), Beat()]
+    """
+
+    def __init__(self) -> None:
+        self._phase = _Phase.NEW
+        self._phase_ends = inf
+        self._is_woken = False
+        self._announced = inf
+        self._swept_at = 0.0
+        self._outstanding = 0
+        self._has_more = False
+        self._is_complete = True
+        self._last_cycle_seconds = 0.0
+        self._decides_since = 0.0
+        self._explain_at = -inf
+        self._explains_later = False
+        self._explain_wake_at = inf
+        self._postponed_seconds: dict[str, float] = {}
+        self._resumes: list[tuple[float, int, str]] = []
+        self._postponements = 0
+
+    def get_state(self) -> PacingState:
+        """Return what the limit of the next cycle comes from."""
+        return PacingState(self._outstanding, self._has_more, self._last_cycle_seconds, len(self._resumes))
+
+    def handle(self, event: Event, now: float) -> Sequence[Instruction]:
+        """Return what is to be done after the event, in this order. now: the time of the event."""
+        if isinstance(event, BindEnded):
+            return self._end_bind(event.uid, event.result, now)
+        if isinstance(event, Changed):
+            if self._is_woken:
+                return _NOTHING
+            self._is_woken = True
+            instructions: list[Instruction] = []
+        elif isinstance(event, Tick):
+            instructions = self._turn(now)
+        elif isinstance(event, Decided):
+            return self._begin_bindings(event)
+        else:
+            instructions = self._take_answer(event, now)
+        self._plan(now, instructions)
+        return instructions
+
+    # --- time ---
+
+    def _turn(self, now: float) -> list[Instruction]:
+        if now >= self._announced:
+            self._announced = inf
+        if self._phase is _Phase.DECIDING:
+            return []
+        if resumes := self._pop_resumes(now):
+            return resumes  # what follows from them belongs to the turn that is due
+        if now >= self._explain_wake_at:
+            self._explain_wake_at = inf
+            self._is_woken = True
+        if self._phase is _Phase.NEW:
+            self._swept_at = now
+            return self._wait(now)
+        if self._phase is _Phase.WAITING and self._is_woken:
+            return self._begin_batch(now)
+        if now < self._phase_ends:
+            return []
+        return self._end_phase(now)
+
+    def _end_phase(self, now: float) -> list[Instruction]:
+        if self._phase is _Phase.PAUSING:
+            return self._ask_for_cycle(now)
+        if self._phase is _Phase.RECOVERING:
+            self._is_woken = True
+            return self._wait(now)
+        if now - self._swept_at < SWEEP_SECONDS:
+            return self._wait(now)
+        self._swept_at = now
+        return self._begin_batch(now)
+
+    def _pop_resumes(self, now: float) -> list[Instruction]:
+        resumes: list[Instruction] = []
+        while self._resumes and self._resumes[0][0] <= now:
+            resumes.append(Resume(heapq.heappop(self._resumes)[2]))
+        return resumes
+
+    def _plan(self, now: float, instructions: list[Instruction]) -> None:
+        """Put the time of the next tick first, if it is not what the driver knows already."""
+        if self._phase is _Phase.DECIDING or self._phase is _Phase.NEW:
+            return  # the answer goes on from here, or the first tick
+        if self._phase is _Phase.WAITING and self._is_woken:
+            wake_at = min(now, self._announced)
+        else:
+            wake_at = min(self._phase_ends, self._explain_wake_at)
+            if self._resumes:
+                wake_at = min(wake_at, self._resumes[0][0])
+        if wake_at != self._announced:
+            self._announced = wake_at
+            instructions.insert(0, WakeAt(wake_at))
+
+    # --- cycles ---
+
+    def _wait(self, now: float) -> list[Instruction]:
+        self._phase, self._phase_ends = _Phase.WAITING, now + BEAT_SECONDS
+        return [Beat()]
+
+    def _begin_batch(self, now: float) -> list[Instruction]:
+        if self._has_more:
+            return self._ask_for_cycle(now)
+        self._phase, self._phase_ends = _Phase.PAUSING, now + max(COALESCE_SECONDS, self._last_cycle_seconds)
+        return []
+
+    def _ask_for_cycle(self, now: float) -> list[Instruction]:
+        self._is_woken = False
+        limit = MAX_OUTSTANDING - self._outstanding
+        self._has_more |= limit <= 0  # what woke us is not decided yet
+        if self._has_more and self._outstanding > LOW_WATER:
+            return self._wait(now)  # woken again when enough of them have ended
+        self._phase, self._phase_ends = _Phase.DECIDING, inf
+        self._decides_since = now
+        return [RunCycle(limit, now >= self._explain_at)]
+
+    def _begin_bindings(self, event: Decided) -> Sequence[Instruction]:
+        self._outstanding += len(event.bindings)
+        self._is_complete = event.complete
+        self._note_classes(event.classes)
+        return event.bindings
+
+    def _take_answer(
+        self,
+        event: CycleSkipped | NothingWaits | BindWithdrawn | CycleEnded | CycleFailed,
+        now: float,
+    ) -> list[Instruction]:
+        match event:
+            case BindWithdrawn():
+                self._outstanding -= 1
+                return []
+            case CycleFailed(classes):
+                if classes is not None:
+                    self._note_classes(classes)
+                    self._has_more &= classes > 0
+                self._phase, self._phase_ends = _Phase.RECOVERING, now + FAILED_CYCLE_SECONDS
+                return []
+            case CycleEnded(seconds):
+                self._has_more = not self._is_complete
+                self._last_cycle_seconds = seconds
+            case NothingWaits():
+                self._has_more = False
+            case CycleSkipped():
+                return self._wait(now)
+        beat = self._wait(now)
+        self._wake_at_low_water()
+        return beat
+
+    def _note_classes(self, classes: int) -> None:
+        """Say when all are explained next: now and then, and once more after the last change."""
+        if not is_recalling(classes):
+            return
+        if self._decides_since >= self._explain_at:
+            self._explain_at = self._decides_since + max(EXPLAIN_SECONDS, EXPLAIN_SECONDS_PER_CLASS * classes)
+            self._explains_later = False
+        elif not self._explains_later:
+            self._explains_later = True
+            self._explain_wake_at = self._explain_at
+
+    # --- bindings ---
+
+    def _end_bind(self, uid: str, result: BindResult, now: float) -> list[Instruction]:
+        self._outstanding -= 1
+        self._wake_at_low_water()
+        if result is BindResult.BOUND:
+            self._postponed_seconds.pop(uid, None)
+            instructions: list[Instruction] = [Announce(uid)]
+        elif result in _NOT_SENT:
+            instructions = [Forget(uid, postponed=False)]
+        else:
+            self._postpone(uid, now)
+            instructions = [Forget(uid, postponed=True)]
+            self._plan(now, instructions)
+        if self._is_woken:
+            self._plan(now, instructions)
+        return instructions
+
+    def _wake_at_low_water(self) -> None:
+        """Wake for what is left to decide; while a cycle runs it is not known yet, and the cycle's end looks again."""
+        if self._has_more and self._outstanding <= LOW_WATER and self._phase is not _Phase.DECIDING:
+            self._is_woken = True
+
+    def _postpone(self, uid: str, now: float) -> None:
+        """Give the pod its next turn after a while, longer each time."""
+        seconds = min(2 * self._postponed_seconds.get(uid, FIRST_POSTPONE_SECONDS / 2), MAX_POSTPONE_SECONDS)
+        if len(self._postponed_seconds) >= MAX_REMEMBERED:
+            self._postponed_seconds.pop(next(iter(self._postponed_seconds)))
+        self._postponed_seconds[uid] = seconds
+        self._postponements += 1
+        heapq.heappush(self._resumes, (now + seconds, self._postponements, uid))

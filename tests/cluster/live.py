@@ -1,0 +1,89 @@
+"""The operator's own loop through a history, by asyncio in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any, cast
+
+import pytest
+
+from cluster.histories import EPOCH, History, HistoricWorld, Timeline
+from fairbind.cluster import pacing
+from fairbind.kube import loop as loop_module
+from fairbind.cluster.pacing import BindResult
+from fairbind.kube.loop import SchedulingLoop
+from kube.outbound.simulation import VirtualLoop
+
+DRAIN_SECONDS = 100.0
+SETTLING_TURNS = 20
+
+
+async def settle() -> None:
+    """Let all happen that follows from what has happened, before time passes."""
+    for _ in range(SETTLING_TURNS):
+        await asyncio.sleep(0)
+
+
+class HistoricBinder:
+    """Binds as the history says.
+
+    moment: held by what happens next. A long cycle makes many timers due at once, and what asyncio does with events
+    that come in one turn of its loop is not what the histories are about.
+    """
+
+    def __init__(self, world: HistoricWorld) -> None:
+        self._world = world
+        self.moment = asyncio.Lock()
+
+    async def bind(self, namespace: str, name: str, uid: str, node: str) -> BindResult:
+        assert (namespace, name, node) == ("ns", uid, "only")
+        seconds, result = self._world.draw_binding(uid)
+        await asyncio.sleep(seconds)
+        async with self.moment:
+            await settle()
+        if result is None:
+            raise RuntimeError("broken")
+        return result
+
+
+def run_live(history: History, patch: pytest.MonkeyPatch, rules: object = pacing) -> Timeline:
+    """Return what the loop does. rules: the module whose constants the history sets."""
+    for name, value in history.constants.items():
+        patch.setattr(rules, name, value)
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        timeline = Timeline(lambda: runner.get_loop().time() - 1000.0)
+        runner.run(_live(history, timeline, cast("VirtualLoop", runner.get_loop()), patch))
+    return timeline
+
+
+async def _live(history: History, timeline: Timeline, loop: VirtualLoop, patch: pytest.MonkeyPatch) -> None:
+    def spend(seconds: float) -> None:
+        loop._jumping.now += seconds
+
+    world = HistoricWorld(history, timeline, spend)
+    patch.setattr(loop_module, "run_cycle", world.run_cycle)
+    binder = HistoricBinder(world)
+    scheduling = SchedulingLoop(
+        world,
+        binder,
+        world,
+        observer=cast("Any", world),
+        health=cast("Any", world),
+        may_decide=lambda: world.leads,
+        clock=loop.time,
+        wall_clock=lambda: EPOCH + timeline.clock(),
+    )
+    world.on_change = scheduling.wake
+    running = asyncio.create_task(scheduling.run())
+    for at, what, count in [*history.events, (history.seconds, "wake", 0)]:
+        await asyncio.sleep(at - timeline.clock())
+        async with binder.moment:
+            await settle()
+            world.happen(what, count)
+    world.is_over = True
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    assert await scheduling.drain(DRAIN_SECONDS)
+    timeline.note("decided", scheduling.decided)
