@@ -25,7 +25,7 @@ import aiohttp
 import kopf
 import msgspec
 
-from fairbind.kube.api import ApiClient
+from fairbind.kube.api import Api
 from fairbind.kube.credentials import Credentials
 from fairbind.kube.errors import ApiError, TransientClusterError
 from fairbind.kube.health import Health
@@ -57,7 +57,7 @@ class CustomResources:
 
     def __init__(
         self,
-        api: ApiClient,
+        api: Api,
         credentials: Credentials,
         tables: Mapping[str, ObjectTable],
         *,
