@@ -222,12 +222,12 @@ class Scene:
         (leader,) = (replica for replica in self.replicas if replica.leads)
         return leader
 
-    def start(self, count: int = 1) -> Replica:
-        """Start replicas; return the last of them."""
-        for _ in range(count):
-            number = len(self.replicas)
-            self.replicas.append(Replica(self.server, number, 1000 * self._seed + number, solves=self._solves))
-        return self.replicas[-1]
+    def start(self) -> Replica:
+        """Start one more replica."""
+        number = len(self.replicas)
+        replica = Replica(self.server, number, 1000 * self._seed + number, solves=self._solves)
+        self.replicas.append(replica)
+        return replica
 
     def cause(self, *faults: Fault) -> None:
         self.server.faults.extend(faults)
@@ -269,7 +269,8 @@ class Scene:
 async def playing(replicas: int = 1, *, seed: int = 0, solves: bool = True) -> AsyncIterator[Scene]:
     """A scene in which so many replicas have just been started; at its end nothing forbidden may have happened."""
     scene = Scene(seed, solves=solves)
-    scene.start(replicas)
+    for _ in range(replicas):
+        scene.start()
     yield scene
     await scene.end()
 
