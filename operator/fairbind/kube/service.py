@@ -136,6 +136,7 @@ class Operator:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._is_caught_up = False
         self._is_ending = False
+        self._is_put_off = False
         self._clock = clocks.monotonic
         self._on_listed = surroundings.on_listed
         self._broken_since: dict[str, float] = {}
@@ -174,7 +175,7 @@ class Operator:
             self.recorder,
             observer=observer,
             health=health,
-            may_decide=self.may_decide,
+            may_decide=self._answer_loop,
             clock=clocks.monotonic,
             wall_clock=clocks.wall,
         )
@@ -282,6 +283,12 @@ class Operator:
             and not self.binder.is_held_back()
         )
 
+    def _answer_loop(self) -> bool:
+        """Say whether it may decide, and remember a no: what woke the loop is still to be decided."""
+        may_decide = self.may_decide()
+        self._is_put_off = not may_decide
+        return may_decide
+
     def _is_blind(self) -> bool:
         """Whether pods or nodes have been out of sight for longer than an exchange of connections takes."""
         now = self._clock()
@@ -335,7 +342,7 @@ class Operator:
         while True:
             self._report_health()
             may_decide = self.may_decide()
-            if may_decide and not might_decide:
+            if may_decide and (self._is_put_off or not might_decide):
                 self.loop.wake()  # whatever happened meanwhile woke it in vain
             might_decide = may_decide
             await asyncio.sleep(WATCH_SECONDS)

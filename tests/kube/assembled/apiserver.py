@@ -97,7 +97,7 @@ class ApiServer:
     def put(self, kind: str, *objects: Json) -> None:
         """Create or replace objects."""
         for item in objects:
-            made = copy.deepcopy(item)
+            made = _copy(item)
             meta = made["metadata"]
             known = self.kinds[kind].objects.get(find_key(made))
             meta.setdefault("uid", f"uid-{find_key(made)}")
@@ -107,7 +107,7 @@ class ApiServer:
 
     def change(self, kind: str, key: str, change: Callable[[Json], object]) -> Json:
         """Change one object."""
-        changed = copy.deepcopy(self.kinds[kind].objects[key])
+        changed = _copy(self.kinds[kind].objects[key])
         change(changed)
         self._store(kind, changed)
         return changed
@@ -379,6 +379,11 @@ def merge_conditions(status: Json, conditions: list[Json]) -> None:
     for condition in conditions:
         known[condition["type"]] = {**known.get(condition["type"], {}), **condition}
     status["conditions"] = list(known.values())
+
+
+def _copy(item: Json) -> Json:
+    copied: Json = msgspec.json.decode(msgspec.json.encode(item))
+    return copied
 
 
 def _encode(content: Json) -> bytes:

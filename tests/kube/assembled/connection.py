@@ -13,7 +13,8 @@ from kube.assembled.faults import Silence
 
 BOOKMARK_SECONDS = 60.0
 LATENCY_SECONDS = 0.004
-LAG_STEP_SECONDS = 0.1
+LAG_STEP_SECONDS = 0.5
+"""How often it is looked at whether the lag has changed."""
 LEAST_SECONDS = 1e-6
 """Timers are rounded; a pause of nothing at all might be repeated for ever."""
 
@@ -74,8 +75,9 @@ class Connection:
             if self.server.breaks != breaks or self.is_cut:
                 raise TransientClusterError("the watch broke")
             if position < len(kind.history):
-                if self.server.now < kind.history[position].at + self.lag_seconds:
-                    await asyncio.sleep(LAG_STEP_SECONDS)
+                early = kind.history[position].at + self.lag_seconds - self.server.now
+                if early > 0:
+                    await asyncio.sleep(min(early + LEAST_SECONDS, LAG_STEP_SECONDS))
                     continue
                 position += 1
                 yield kind.history[position - 1].line

@@ -75,10 +75,10 @@ class NoSolver(InProcessSolver):
     """Solves nothing, for tests that have no time for it."""
 
     async def solve(self, problem: ExactProblem) -> ExactShares:
-        raise ExactSolveError("failed", f"{problem.mechanism} is not asked here")
+        raise ExactSolveError("failed", f"nobody solves {problem.mechanism} here")
 
     async def audit(self, question: AuditQuestion) -> AuditReport:
-        raise ExactSolveError("failed", f"{len(question.scene.tenants)} tenants are not audited here")
+        raise ExactSolveError("failed", f"nobody audits here (fair shares: {question.fair_shares})")
 
 
 class ApiFollower:
@@ -236,12 +236,18 @@ class Scene:
         """Let every later request be answered as it should."""
         self.server.faults.clear()
 
-    async def pass_until(self, condition: Callable[[], object], patience: float = 30.0) -> float:
-        """Let time pass until the condition holds; return when that was. patience: virtual seconds."""
+    async def pass_until(
+        self,
+        condition: Callable[[], object],
+        patience: float = 30.0,
+        *,
+        step: float = STEP_SECONDS,
+    ) -> float:
+        """Let time pass until the condition holds; return when that was. patience, step: virtual seconds."""
         ends_at = self.now + patience
         while not condition():
-            assert self.now < ends_at, f"not within {patience} s: {self.server.broken}"
-            await asyncio.sleep(STEP_SECONDS)
+            assert self.now < ends_at, f"not within {patience} s; {self.server.broken}"
+            await asyncio.sleep(step)
         return self.now
 
     async def pass_until_leading(self, *, other_than: Replica | None = None) -> Replica:
@@ -264,14 +270,32 @@ class Scene:
         assert self.server.broken == []
         assert [replica.observer.failed_cycles for replica in self.replicas] == [0] * len(self.replicas)
 
+    async def abandon(self) -> None:
+        """End everything without a judgement, because something has failed already."""
+        for replica in self.replicas:
+            replica.connection.is_cut = True
+            replica.process.thaw()
+            replica.task.cancel()
+        await asyncio.gather(*(replica.task for replica in self.replicas), return_exceptions=True)
+        await self.server.close()
+
 
 @contextlib.asynccontextmanager
 async def playing(replicas: int = 1, *, seed: int = 0, solves: bool = True) -> AsyncIterator[Scene]:
     """A scene in which so many replicas have just been started; at its end nothing forbidden may have happened."""
     scene = Scene(seed, solves=solves)
-    for _ in range(replicas):
-        scene.start()
-    yield scene
-    await scene.end()
+    async with judging(scene):
+        for _ in range(replicas):
+            scene.start()
+        yield scene
 
 
+@contextlib.asynccontextmanager
+async def judging(scene: Scene) -> AsyncIterator[None]:
+    """End a scene after what was played: in order and with a judgement, or at once when something failed."""
+    try:
+        yield
+        await scene.end()
+    except BaseException:
+        await scene.abandon()
+        raise
