@@ -164,7 +164,9 @@ class ApiServer:
             self._demands[uid] = {"pods": Fraction(1)}
             for container in pod["spec"]["containers"]:
                 for resource, amount in (container["resources"].get("requests") or {}).items():
-                    self._demands[uid][resource] = self._demands[uid].get(resource, Fraction(0)) + parse_quantity(amount)
+                    self._demands[uid][resource] = self._demands[uid].get(resource, Fraction(0)) + parse_quantity(
+                        amount
+                    )
         return self._demands[uid]
 
     def find_free(self, node: str) -> dict[str, Fraction]:
@@ -287,7 +289,9 @@ class ApiServer:
         bound_to = pod["spec"].get("nodeName")
         if bound_to:
             if any(uid == meta["uid"] for _, _, uid, _ in self.bound) and bound_to != node:
-                self.broken.append(f"{self.now:.2f}: {request.who} binds {key} to {node}, but we bound it to {bound_to}")
+                self.broken.append(
+                    f"{self.now:.2f}: {request.who} binds {key} to {node}, but we bound it to {bound_to}"
+                )
             raise ApiError(409, "Conflict", f"pod {key} is already assigned to node {bound_to}")
         if pod["spec"].get("schedulingGates"):
             raise ApiError(409, "Conflict", f"pod {key} has non-empty .spec.schedulingGates")

@@ -55,7 +55,9 @@ def delay(seconds: float, path: str = "", **limits: object) -> Fault:
     return Fault(path, happens=True, answer=None, delay_seconds=seconds, **limits)  # type: ignore[arg-type]  # by name
 
 
-def refuse(status: int, path: str = "", *, message: str = "", retry_after: float | None = None, **limits: object) -> Fault:
+def refuse(
+    status: int, path: str = "", *, message: str = "", retry_after: float | None = None, **limits: object
+) -> Fault:
     """Answer with a refusal and do nothing."""
     return Fault(path, answer=ApiError(status, "Refused", message, retry_after), **limits)  # type: ignore[arg-type]
 

@@ -16,10 +16,11 @@ from kube.assembled.faults import BINDINGS, EVENTS, LEASES, POD_STATUSES, Fault,
 from kube.assembled.replicas import Replica, Scene, judging
 from kube.inbound.builders import make_node, make_pod
 
-TROUBLED_SECONDS = 15.0
+TROUBLED_SECONDS = 12.0
 PATIENCE_SECONDS = 60.0
 """Longer than a lease, a pause after a refusal and a binding's give-up time take, one after the other."""
-SETTLED_SECONDS = 3.0
+SETTLED_SECONDS = 2.0
+"""All is well and stays so."""
 NAMESPACES = ("team", "other")
 WEBHOOK = 'admission webhook "policy.example.com" denied the request: not now'
 FORBIDDEN = 'pods "p" is forbidden: User "fairbind" cannot create resource "pods/binding" in API group ""'
@@ -77,7 +78,7 @@ class History:
             cores = dice.randint(1, 6)
             scene.server.put("nodes", make_node(f"n{number}", allocatable={"cpu": str(cores), "pods": "6"}))
         self._add_pods()
-        scene.cause(*(self._draw_fault() for _ in range(dice.randint(2, 6))))
+        scene.cause(*(self._draw_fault() for _ in range(dice.randint(3, 7))))
         while scene.now < TROUBLED_SECONDS:
             await asyncio.sleep(dice.expovariate(1.5))
             self._act()
@@ -106,7 +107,7 @@ class History:
 
     def _draw_fault(self) -> Fault:
         dice = self._dice
-        since = dice.uniform(0.0, TROUBLED_SECONDS - 4.0)
+        since = dice.uniform(0.0, TROUBLED_SECONDS - 3.0)
         name = dice.choice(list(FAULTS))
         when: dict[str, Any] = {
             "since": since,
@@ -122,9 +123,9 @@ class History:
         deeds: dict[Callable[[], None], int] = {
             self._add_pods: 6,
             self._remove_a_pod: 3,
-            self._finish_a_pod: 2,
+            self._finish_a_pod: 4,
             self._turn_a_node: 1,
-            self._hang: 1,
+            self._hang: 2,
             self._lag: 1,
             self._replace_a_replica: 1,
             self.scene.server.break_watches: 1,
@@ -167,7 +168,9 @@ class History:
         self.scene.server.change("nodes", node, turn)
 
     def _hang(self) -> None:
-        replica = self._dice.choice(self.scene.replicas)
+        replica = self._dice.choice(
+            [replica for replica in self.scene.replicas if replica.leads] or self.scene.replicas
+        )
         replica.process.freeze()
         asyncio.get_running_loop().call_later(self._dice.uniform(0.5, 15.0), self._wake_up, replica)
 

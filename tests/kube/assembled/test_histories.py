@@ -7,7 +7,7 @@ import pytest
 from kube.assembled.histories import History
 from kube.assembled.processes import run_processes
 
-BATCH = 20
+HISTORIES, BATCH = 200, 20
 
 
 async def live(seed: int) -> None:
@@ -19,7 +19,7 @@ async def live(seed: int) -> None:
         raise
 
 
-@pytest.mark.parametrize("first", range(0, 15 * BATCH, BATCH))
+@pytest.mark.parametrize("first", range(0, HISTORIES, BATCH))
 def test_random_histories_end_well(first: int) -> None:
     for seed in range(first, first + BATCH):
         run_processes(live(seed))

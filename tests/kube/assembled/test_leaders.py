@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kube.assembled.faults import BINDINGS, delay, lose_answer
+from kube.assembled.faults import BINDINGS, delay, lose_answer, refuse
 from kube.assembled.replicas import in_virtual_time, playing
 from kube.inbound.builders import make_node, make_pod
 
@@ -51,13 +51,15 @@ async def test_another_takes_over_from_a_leader_that_hangs() -> None:
 
 @in_virtual_time
 async def test_a_new_leader_whose_watch_lags_gives_no_room_away_that_the_one_before_it_gave() -> None:
+    """It has seen both pods, but not yet that the one got the room."""
     async with playing() as scene:
         scene.server.put("nodes", make_node("n1"))
         leader = await scene.pass_until_leading()
         other = scene.start()
-        await scene.pass_until(lambda: scene.now > 2.0)
-        other.connection.lag_seconds = 15.0
+        scene.cause(refuse(429, BINDINGS, retry_after=2.0, times=1))
         scene.server.put("pods", *(make_pod(f"p{n}", requests={"cpu": "3"}) for n in range(2)))
+        await scene.pass_until(lambda: scene.server.find_requests("/binding") and other.operator.mirror.has_waiting)
+        other.connection.lag_seconds = 15.0
         await scene.pass_until(lambda: scene.server.bound)
         leader.ask_to_stop()
         await scene.pass_until_leading(other_than=leader)
@@ -71,7 +73,9 @@ async def test_another_takes_over_from_a_leader_that_was_killed_with_its_answers
     async with playing(2) as scene:
         scene.server.put("nodes", make_node("n1"), make_node("n2"))
         leader = await scene.pass_until_leading()
-        scene.cause(lose_answer(BINDINGS, who=leader.name, times=2), lose_answer(BINDINGS, who=leader.name, happens=False))
+        scene.cause(
+            lose_answer(BINDINGS, who=leader.name, times=2), lose_answer(BINDINGS, who=leader.name, happens=False)
+        )
         scene.server.put("pods", *(make_pod(f"p{n}", requests={"cpu": "1"}) for n in range(8)))
         await scene.pass_until(lambda: len(scene.server.bound) >= 2)
         leader.kill()

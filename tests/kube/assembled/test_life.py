@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from kube.assembled.faults import BINDINGS, EVENTS, POD_STATUSES, delay, refuse
+from kube.assembled.faults import BINDINGS, EVENTS, LEASES, POD_STATUSES, delay, refuse
 from kube.assembled.replicas import NAMESPACE, in_virtual_time, playing
 from kube.inbound.builders import make_node, make_pod
 
 
-@pytest.mark.parametrize("kind", ["tenants", "schedulingpolicies"])
+@pytest.mark.parametrize("kind", ["tenants", "schedulingpolicies", "pods", "nodes", "namespaces"])
 @in_virtual_time
-async def test_before_tenants_and_policies_are_listed_nothing_is_decided_and_no_lease_is_asked_for(kind: str) -> None:
+async def test_before_all_is_listed_nothing_is_decided_and_no_lease_is_asked_for(kind: str) -> None:
     async with playing(0) as scene:
         scene.cause(delay(5.0, f"/{kind}$", method="GET"))
         scene.server.put("nodes", make_node("n1"))
@@ -34,7 +34,11 @@ async def test_what_weights_say_holds_in_the_first_cycle() -> None:
         scene.server.put("tenants", {"metadata": {"name": "heavy"}, "spec": {"namespaces": ["other"], "weight": 3}})
         for namespace in ("team", "other"):
             scene.server.put(
-                "pods", *(make_pod(f"p{n}", namespace=namespace, uid=f"{namespace}{n}", requests={"cpu": "1"}) for n in range(4))
+                "pods",
+                *(
+                    make_pod(f"p{n}", namespace=namespace, uid=f"{namespace}{n}", requests={"cpu": "1"})
+                    for n in range(4)
+                ),
             )
         scene.start()
         await scene.pass_until(lambda: len(scene.server.bound) == 4)
@@ -90,6 +94,32 @@ async def test_who_ends_sends_no_binding_any_more() -> None:
         await leader.task
         assert len(scene.server.find_requests("/binding")) == sent
         assert scene.now - asked_at < 8.0
+
+
+@in_virtual_time
+async def test_who_ends_tells_of_all_pods_that_it_has_bound() -> None:
+    async with playing() as scene:
+        scene.server.put("nodes", make_node("n1"))
+        leader = await scene.pass_until_leading()
+        scene.server.put("pods", *(make_pod(f"p{n}") for n in range(30)))
+        await scene.pass_until(lambda: len(scene.server.bound) == 30)
+        leader.ask_to_stop()
+        await leader.task
+        assert len(scene.server.kinds["events"].objects) == 30
+
+
+@pytest.mark.parametrize("phase", [0.0, 0.5, 1.0, 1.5])
+@in_virtual_time
+async def test_who_gave_the_lease_back_does_not_take_it_again(phase: float) -> None:
+    """The server is slow to take it back, and a renewal would have been due meanwhile."""
+    async with playing() as scene:
+        leader = await scene.pass_until_leading()
+        ends_at = scene.now + 4.0 + phase
+        await scene.pass_until(lambda: scene.now > ends_at)
+        scene.cause(delay(1.8, LEASES, method="PUT"))
+        leader.ask_to_stop()
+        await leader.task
+        assert scene.server.holder == ""
 
 
 @in_virtual_time
