@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from cluster.histories import EPOCH, History, HistoricWorld, Timeline
+from cluster.histories import EPOCH, HistoricWorld, History, Timeline
 from fairbind.cluster import pacing
-from fairbind.kube import loop as loop_module
 from fairbind.cluster.pacing import BindResult
+from fairbind.kube import loop as loop_module
 from fairbind.kube.loop import SchedulingLoop
 from kube.outbound.simulation import VirtualLoop
 

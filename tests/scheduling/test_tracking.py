@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 from hypothesis import given
 
 from fairbind.model import Snapshot, Targets, Tenant
+from fairbind.scheduling.tracking import compute_target_of_weight_one, get_targets
 from scheduling.strategies import snapshots
 from scheduling.worlds import (
     build_class,
@@ -143,6 +145,15 @@ def test_a_tenant_that_has_come_since_is_compared_by_its_weight() -> None:
     snapshot = replace(snapshot, targets=aim({"a": (0.25, 0.25), "b": (0.25, 0.25)}))
 
     assert count_by_tenant(decide(snapshot, "drf")) == {"a": 3, "b": 3, "c": 6}
+
+
+def test_a_tenant_that_has_come_since_is_compared_with_what_others_get_for_their_weights() -> None:
+    """The others get three quarters for weights of 5 and 1, so c's target counts as an eighth, which is a third of b's."""
+    snapshot = build_one_server("abc", weigh("a", 5), weigh("b", 1), weigh("c", 1))
+    snapshot = replace(snapshot, targets=aim({"a": (0.375, 0.375), "b": (0.375, 0.375)}))
+
+    assert compute_target_of_weight_one(snapshot, get_targets(snapshot)) == Fraction(1, 8)
+    assert count_by_tenant(decide(snapshot, "drf")) == {"a": 5, "b": 5, "c": 2}
 
 
 def test_a_tenant_that_shall_have_nothing_comes_last_but_comes() -> None:

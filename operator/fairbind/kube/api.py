@@ -21,7 +21,7 @@ import re
 import socket
 import struct
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlencode
 
 import aiohttp
@@ -46,6 +46,28 @@ _NO_TIMEOUT_ROUNDING = math.inf
 
 class NotAllowedError(NotSentError):
     """The request's guard said no in the last moment; nothing was sent."""
+
+
+class Api(Protocol):
+    """The API server as everybody else sees it: `ApiClient`, or what stands for it."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = ...,
+        timeout_seconds: float = ...,
+        guard: Callable[[], bool] | None = None,
+    ) -> bytes:
+        """Send one request and return the body of its answer; raises as `ApiClient.request` does."""
+
+    def watch_lines(
+        self, path: str, query: Mapping[str, str], *, idle_timeout_seconds: float
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the lines of a watch until the server ends it; raises as `ApiClient.watch_lines` does."""
 
 
 class ApiClient:

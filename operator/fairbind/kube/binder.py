@@ -35,7 +35,7 @@ from urllib.parse import quote
 import msgspec
 
 from fairbind.cluster.pacing import BindResult
-from fairbind.kube.api import ApiClient, NotAllowedError
+from fairbind.kube.api import Api, NotAllowedError
 from fairbind.kube.errors import ApiError, NotSentError, TransientClusterError, is_namespace_ending
 
 BIND_TIMEOUT_SECONDS = 3.0
@@ -70,7 +70,7 @@ class Binder:
 
     def __init__(
         self,
-        api: ApiClient,
+        api: Api,
         observer: BindObserver,
         *,
         in_flight: int = 128,

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from fairbind.kube.api import ApiClient
+from fairbind.kube.api import Api
 from fairbind.kube.errors import ApiError, TransientClusterError
 
 GROUP = "fairbind.io"
@@ -36,7 +36,7 @@ class _List(msgspec.Struct):
     items: list[dict[str, Any]] | None
 
 
-async def list_objects(api: ApiClient, kind: str) -> tuple[list[dict[str, Any]], str]:
+async def list_objects(api: Api, kind: str) -> tuple[list[dict[str, Any]], str]:
     """Return all objects of a kind, which at least have names, and the version of the list.
 
     Raises ApiError, TransientClusterError, and msgspec.MsgspecError for an answer that is no such list;

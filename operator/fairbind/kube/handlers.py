@@ -25,7 +25,7 @@ import aiohttp
 import kopf
 import msgspec
 
-from fairbind.kube.api import ApiClient
+from fairbind.kube.api import Api
 from fairbind.kube.credentials import Credentials
 from fairbind.kube.custom_objects import FORBIDDEN, GROUP, KINDS, NOT_FOUND, VERSION, explain_failure, list_objects
 from fairbind.kube.errors import ApiError, TransientClusterError
@@ -50,7 +50,7 @@ class CustomResources:
 
     def __init__(
         self,
-        api: ApiClient,
+        api: Api,
         credentials: Credentials,
         tables: Mapping[str, ObjectTable],
         *,

@@ -14,24 +14,26 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import time
+import random
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from fairbind.kube.administration import Administration
 from fairbind.kube.administration_log import AdministrationLog
-from fairbind.kube.api import ApiClient
+from fairbind.kube.api import Api
 from fairbind.kube.binder import Binder
+from fairbind.kube.clocks import Clocks
 from fairbind.kube.credentials import Credentials
 from fairbind.kube.custom_objects import POLICIES, TENANTS
 from fairbind.kube.elector import Elector
 from fairbind.kube.exact import ExactSolver
-from fairbind.kube.fairshares import FairShares
+from fairbind.kube.fairshares import FairShares, Solver
 from fairbind.kube.handlers import CustomResources
 from fairbind.kube.health import Health
 from fairbind.kube.loop import SchedulingLoop
 from fairbind.kube.mirror import Mirror, TenantState
+from fairbind.kube.objects import ObjectTable
 from fairbind.kube.observer import Observer
 from fairbind.kube.recorder import Recorder, WaitingPod
 from fairbind.kube.status import StatusWriter
@@ -63,11 +65,48 @@ class OperatorSettings:
     identity: str
 
 
+class Follower(Protocol):
+    """Who keeps the tables of Tenants and SchedulingPolicies up to date."""
+
+    @property
+    def listed(self) -> asyncio.Event:
+        """Set when both kinds were listed once."""
+
+    async def run(self) -> None:
+        """Follow both kinds until cancelled."""
+
+
+MakeFollower = Callable[[Mapping[str, ObjectTable]], Follower]
+"""Makes a follower that fills these tables, by the kind's plural."""
+
+
+def _settle_garbage_collector() -> None:
+    """Take what was listed out of the collector's sight; it lives as long as the process."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, 20, 50)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a replica finds around it; the defaults are those of a process of its own.
+
+    randomness: spreads what many would do at the same moment. make_follower: None follows through kopf. on_listed:
+    called once, before the first decision.
+    """
+
+    clocks: Clocks = field(default_factory=Clocks)
+    randomness: random.Random = field(default_factory=random.Random)
+    make_solver: Callable[[], Solver] = ExactSolver
+    make_follower: MakeFollower | None = None
+    on_listed: Callable[[], None] = _settle_garbage_collector
+
+
 async def run_operator(
     settings: OperatorSettings,
     *,
     credentials: Credentials,
-    api: ApiClient,
+    api: Api,
     observer: Observer,
     health: Health,
     stop: asyncio.Event,
@@ -85,18 +124,23 @@ class Operator:
         self,
         settings: OperatorSettings,
         credentials: Credentials,
-        api: ApiClient,
+        api: Api,
         observer: Observer,
         health: Health,
         reinstall_signals: Callable[[], None],
+        surroundings: Surroundings | None = None,
     ) -> None:
+        surroundings = surroundings or Surroundings()
+        clocks, randomness = surroundings.clocks, surroundings.randomness
         self._api = api
         self._observer = observer
         self._health = health
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._is_caught_up = False
         self._is_ending = False
-        self._clock = time.monotonic
+        self._is_put_off = False
+        self._clock = clocks.monotonic
+        self._on_listed = surroundings.on_listed
         self._broken_since: dict[str, float] = {}
         self._overview: ClusterOverview | None = None
         self._states: Mapping[str, TenantState] = {}
@@ -107,43 +151,61 @@ class Operator:
             on_rejection=self._note_rejection,
         )
         self.administration = Administration(self.mirror, self._note_change, AdministrationLog())
-        self.reflectors = make_reflectors(api, self.mirror, observer.watch_restarted)
-        self.custom_resources = CustomResources(
-            api,
-            credentials,
-            {TENANTS: self.administration.tenants, POLICIES: self.administration.policies},
-            observer=observer,
-            health=health,
-            reinstall_signals=reinstall_signals,
+        self.reflectors = make_reflectors(api, self.mirror, observer.watch_restarted, jitter=randomness.random)
+        tables = {TENANTS: self.administration.tenants, POLICIES: self.administration.policies}
+        self.custom_resources: Follower = (
+            surroundings.make_follower(tables)
+            if surroundings.make_follower is not None
+            else CustomResources(
+                api, credentials, tables, observer=observer, health=health, reinstall_signals=reinstall_signals
+            )
         )
-        self.elector = Elector(api, settings.namespace, identity=settings.identity, on_change=self._lead)
-        self.binder = Binder(
+        self.elector = Elector(
             api,
-            observer,
-            may_bind=self.elector.may_bind,
-            may_use=self.mirror.may_use,
-            has_room=self.mirror.has_room,
-        )
-        self.recorder = Recorder(
-            api,
-            scheduler_name=settings.scheduler_name,
+            settings.namespace,
             identity=settings.identity,
-            is_leading=self.elector.may_bind,
-            binds_in_flight=lambda: self.binder.in_flight,
-            find_waiting=self._find_waiting,
+            on_change=self._lead,
+            clock=clocks.steady,
+            randomness=randomness,
         )
-        self.fair_shares = FairShares(self.mirror, ExactSolver(), observer)
+        self.binder = self._make_binder(surroundings)
+        self.recorder = self._make_recorder(settings, clocks)
+        self.fair_shares = FairShares(self.mirror, surroundings.make_solver(), observer, clock=clocks.monotonic)
         self.loop = SchedulingLoop(
             self.mirror,
             self.binder,
             self.recorder,
             observer=observer,
             health=health,
-            may_decide=self.may_decide,
+            may_decide=self._answer_loop,
+            clock=clocks.monotonic,
+            wall_clock=clocks.wall,
         )
-        self.status = self._make_status_writer()
+        self.status = self._make_status_writer(clocks)
 
-    def _make_status_writer(self) -> StatusWriter:
+    def _make_binder(self, surroundings: Surroundings) -> Binder:
+        return Binder(
+            self._api,
+            self._observer,
+            may_bind=self.elector.may_bind,
+            may_use=self.mirror.may_use,
+            has_room=self.mirror.has_room,
+            clock=surroundings.clocks.monotonic,
+            randomness=surroundings.randomness,
+        )
+
+    def _make_recorder(self, settings: OperatorSettings, clocks: Clocks) -> Recorder:
+        return Recorder(
+            self._api,
+            scheduler_name=settings.scheduler_name,
+            identity=settings.identity,
+            is_leading=self.elector.may_bind,
+            binds_in_flight=lambda: self.binder.in_flight,
+            find_waiting=self._find_waiting,
+            clock=clocks.monotonic,
+        )
+
+    def _make_status_writer(self, clocks: Clocks) -> StatusWriter:
         return StatusWriter(
             self._api,
             self.administration,
@@ -153,6 +215,7 @@ class Operator:
             describe_fair_shares=self.fair_shares.describe,
             may_write=self.elector.may_bind,
             count_bindings=lambda: self.binder.in_flight,
+            clock=clocks.monotonic,
         )
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -185,7 +248,7 @@ class Operator:
         await self.custom_resources.listed.wait()
 
     def _start_acting(self) -> None:
-        _settle_garbage_collector()
+        self._on_listed()
         self.mirror.build_snapshot()
         _log.info("everything is listed: %s", self.mirror)
         self._health.clear_problem("operator")
@@ -221,6 +284,12 @@ class Operator:
             and not self._is_blind()
             and not self.binder.is_held_back()
         )
+
+    def _answer_loop(self) -> bool:
+        """Say whether it may decide, and remember a no: what woke the loop is still to be decided."""
+        may_decide = self.may_decide()
+        self._is_put_off = not may_decide
+        return may_decide
 
     def _is_blind(self) -> bool:
         """Whether pods or nodes have been out of sight for longer than an exchange of connections takes."""
@@ -275,7 +344,7 @@ class Operator:
         while True:
             self._report_health()
             may_decide = self.may_decide()
-            if may_decide and not might_decide:
+            if may_decide and (self._is_put_off or not might_decide):
                 self.loop.wake()  # whatever happened meanwhile woke it in vain
             might_decide = may_decide
             await asyncio.sleep(WATCH_SECONDS)
@@ -320,13 +389,6 @@ class Operator:
                 del self._tasks[name]
                 continue
             raise FairbindError(f"{name} has ended: {error or 'for no known reason'}") from error
-
-
-def _settle_garbage_collector() -> None:
-    """Take what was listed out of the collector's sight; it lives as long as the process."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS, 20, 50)
 
 
 async def _cancel(tasks: list[asyncio.Task[Any]]) -> None:

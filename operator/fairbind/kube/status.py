@@ -20,7 +20,7 @@ from urllib.parse import quote
 import msgspec
 
 from fairbind.kube.administration import Administration
-from fairbind.kube.api import ApiClient, NotAllowedError
+from fairbind.kube.api import Api, NotAllowedError
 from fairbind.kube.custom_objects import GROUP, POLICIES, TENANTS, VERSION
 from fairbind.kube.errors import ApiError, TransientClusterError
 from fairbind.kube.fairshares import NOT_SOLVED_YET
@@ -55,7 +55,7 @@ class StatusWriter:
 
     def __init__(
         self,
-        api: ApiClient,
+        api: Api,
         administration: Administration,
         *,
         find_overview: Callable[[], ClusterOverview | None],

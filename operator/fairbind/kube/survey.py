@@ -5,6 +5,7 @@ Everything is listed once and nothing is watched, so whoever may list may survey
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ import msgspec
 
 from fairbind.kube.administration import Administration
 from fairbind.kube.administration_log import AdministrationLog
-from fairbind.kube.api import ApiClient
+from fairbind.kube.api import Api
 from fairbind.kube.custom_objects import GROUP, POLICIES, TENANTS, explain_failure, list_objects
 from fairbind.kube.decode import NAMESPACES, NODES, PODS
 from fairbind.kube.errors import ApiError, PermanentClusterError, TransientClusterError
@@ -21,17 +22,21 @@ from fairbind.kube.reflector import Reflector
 
 
 def make_reflectors(
-    api: ApiClient, mirror: Mirror, on_restart: Callable[[str, str], None]
+    api: Api,
+    mirror: Mirror,
+    on_restart: Callable[[str, str], None],
+    *,
+    jitter: Callable[[], float] = random.random,
 ) -> dict[str, Reflector[Any]]:
-    """Return who keeps the mirror in step with the API, by the resource's name."""
+    """Return who keeps the mirror in step with the API, by the resource's name. jitter: random numbers from 0 to 1."""
     return {
-        "pods": Reflector(api, PODS, mirror.pods, on_restart=on_restart),
-        "nodes": Reflector(api, NODES, mirror.nodes, on_restart=on_restart),
-        "namespaces": Reflector(api, NAMESPACES, mirror.namespaces, on_restart=on_restart),
+        "pods": Reflector(api, PODS, mirror.pods, on_restart=on_restart, jitter=jitter),
+        "nodes": Reflector(api, NODES, mirror.nodes, on_restart=on_restart, jitter=jitter),
+        "namespaces": Reflector(api, NAMESPACES, mirror.namespaces, on_restart=on_restart, jitter=jitter),
     }
 
 
-async def survey_cluster(api: ApiClient, scheduler_name: str, operator_namespace: str) -> Mirror:
+async def survey_cluster(api: Api, scheduler_name: str, operator_namespace: str) -> Mirror:
     """Return a mirror of the cluster as it is now. PermanentClusterError says what could not be listed, and why."""
     mirror = Mirror(scheduler_name, lambda: None, operator_namespace=operator_namespace)
     administration = Administration(mirror, lambda: None, AdministrationLog())
