@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import engine
 
 from localplane.tools import ensure_tools
 from sharing import KIND, Sharing, rank
@@ -24,12 +25,20 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
 for _name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
     os.environ.pop(_name, None)
 
-# The same examples for the same code, so that a red run is the change's fault and not the dice's; with the profile deep
-# many more, and others each time. How long one takes says more about what else runs on the machine than about the code.
+# The same examples for the same code, so that a red run is the change's fault and not the dice's; with the profiles
+# nightly and deep many more, and others each time; with quick fewer. How long one takes says more about what else runs
+# on the machine than about the code.
 untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", untimed, derandomize=True, max_examples=60)
-settings.register_profile("deep", untimed, max_examples=5_000, print_blob=True)
+settings.register_profile("quick", untimed, derandomize=True, max_examples=10)
+settings.register_profile("nightly", untimed, derandomize=False, max_examples=1_000, print_blob=True)
+settings.register_profile("deep", untimed, derandomize=False, max_examples=5_000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+# After a failure hypothesis looks for a smaller example, for up to five minutes a property, and no setting says for how
+# long. tests/house/test_profiles.py shows that this is heeded: a version that names it otherwise fails there.
+MOST_SHRINKING_SECONDS = 45
+engine.MAX_SHRINKING_SECONDS = MOST_SHRINKING_SECONDS
 
 TESTS = Path(__file__).parent
 TRACED = (TESTS / "model", TESTS / "fairness", TESTS / "scheduling")
@@ -41,6 +50,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if set(TRACED).isdisjoint(item.path.parents):
             item.add_marker(pytest.mark.no_cover)
+        if "promtool" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.needs_tools)
     items.sort(key=lambda item: rank(item.nodeid))
 
 

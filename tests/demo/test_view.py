@@ -62,12 +62,6 @@ def test_a_line_is_one_plain_line() -> None:
         assert word in line
 
 
-def test_nobody_waits_is_said() -> None:
-    output = io.StringIO()
-    Console(file=output, width=80).print(view.render(make_scene(with_nobody_waiting(make_sample()))))
-    assert output.getvalue().count("nobody waits") == len(CAST.tenants)
-
-
 def test_the_picture_is_an_svg_that_loads_nothing(tmp_path: Path) -> None:
     path = tmp_path / "new folder" / "demo.svg"
     view.write_picture(make_scene(), path)
