@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import engine
 
 from localplane.tools import ensure_tools
-from sharing import KIND, Sharing, rank
+from sharing import KIND, START_PROGRAMS, Sharing, rank
 
 # A run that was started in the background of a script ignores these, and so would every program that a test starts:
 # tests that interrupt one would wait for ever.
@@ -41,16 +41,16 @@ MOST_SHRINKING_SECONDS = 45
 engine.MAX_SHRINKING_SECONDS = MOST_SHRINKING_SECONDS
 
 TESTS = Path(__file__).parent
-TRACED = (TESTS / "model", TESTS / "fairness", TESTS / "scheduling")
-"""Coverage is judged of these packages, by their own tests; to trace the others would cost minutes."""
+TRACED = tuple(TESTS / name for name in ("model", "fairness", "scheduling", "cluster", "kube", "web", "cli"))
+"""Coverage is judged of these packages, by their own tests; to trace those that start programs would cost minutes."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say which tests are not traced, and put first what takes longest: the rest fills the gap at the end."""
+    """Say which tests are not traced and which need programs, and put first what takes longest."""
     for item in items:
         if set(TRACED).isdisjoint(item.path.parents):
             item.add_marker(pytest.mark.no_cover)
-        if "promtool" in getattr(item, "fixturenames", ()):
+        if "promtool" in getattr(item, "fixturenames", ()) or item.nodeid.startswith(START_PROGRAMS):
             item.add_marker(pytest.mark.needs_tools)
     items.sort(key=lambda item: rank(item.nodeid))
 

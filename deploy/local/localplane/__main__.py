@@ -18,7 +18,9 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=detached.Home().folder, help="where its files are")
     commands = parser.add_subparsers(dest="command", required=True)
     tools = commands.add_parser("tools", help="build all programs into the cache and say where they are")
-    tools.add_argument("--kubernetes", choices=[*OLDER_KUBERNETES], help="with the programs of this older control plane")
+    tools.add_argument(
+        "--kubernetes", choices=[*OLDER_KUBERNETES], help="with the programs of this older control plane"
+    )
     up = commands.add_parser("up", help="start a control plane that stays")
     up.add_argument("--nodes", type=parse_count, default=60, metavar="N", help="fake nodes, 60 by default")
     commands.add_parser("kubeconfig", help="print the path of the administrator's kubeconfig")
