@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from demo import view
-from demo.scenes import make_sample, make_scene, with_nobody_waiting
+from demo.scenes import make_sample, make_scene
 from demo.workload import CAST
 
 

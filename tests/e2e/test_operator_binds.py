@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from e2e.clusters import Cluster
     from e2e.conftest import MakeNamespace, MakeNodes, MakeTenant, StartOperator
 
+pytestmark = pytest.mark.oldest_kubernetes
+
 
 def test_one_pod_is_bound_and_runs(
     api: Api, nodes: MakeNodes, namespace: MakeNamespace, operator: StartOperator
