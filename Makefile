@@ -39,13 +39,24 @@ demo: install ## watch fairbind share a cluster for a minute (CLUSTER=kind: real
 test: install ## everything that CI runs: format, lint, types, and all tests on the built wheel
 	@exec $(VENV)/python deploy/tools/gates.py
 
+.PHONY: quick
+quick: install ## what to run after each change: most tests of the packages, with few examples, in under a minute on two cores
+	@HYPOTHESIS_PROFILE=quick exec $(PYTEST) -q -n auto -m "not slow" $(QUICK)
+
 .PHONY: unit
-unit: install ## the tests that need no control plane, on the source tree
-	$(VENV)/python -m pytest tests --ignore=tests/e2e --ignore=tests/local --ignore=tests/kind --ignore=tests/demo --ignore=tests/perf
+unit: install ## the tests that need no control plane and no Go program, on the source tree
+	@exec $(PYTEST) -n auto -m "not needs_tools" $(UNIT)
+
+.PHONY: nightly
+nightly: install ## the unit tests with new seeds and many examples, then e2e on the oldest Kubernetes (SEED=number repeats a night)
+	@seed="$${SEED:-$$(date +%s)}"; echo "to try the same once more: make nightly SEED=$$seed"; status=0; \
+	HYPOTHESIS_PROFILE=nightly $(PYTEST) -n auto -m "not needs_tools" --timeout=3600 --hypothesis-seed="$$seed" \
+	  --randomly-seed="$$seed" $(UNIT) || status=1; \
+	$(MAKE) --no-print-directory e2e KUBERNETES=1.34 || status=1; exit $$status
 
 .PHONY: e2e
-e2e: install ## the tests on a real control plane (FAIRBIND_KUBECONFIG=path: on that cluster)
-	$(VENV)/python -m pytest tests/e2e tests/local
+e2e: install ## the tests on a real control plane (FAIRBIND_KUBECONFIG=path: on that cluster; KUBERNETES=1.34: some, on that version)
+	@FAIRBIND_KUBERNETES="$(KUBERNETES)" exec $(PYTEST) $(if $(KUBERNETES),-m oldest_kubernetes tests/e2e,tests/e2e tests/local)
 
 .PHONY: e2e-kind
 e2e-kind: install ## the tests on a kind cluster with real kubelets; needs a Docker engine

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import engine
 
 from localplane.tools import ensure_tools
-from sharing import KIND, Sharing, rank
+from sharing import KIND, START_PROGRAMS, Sharing, rank
 
 # A run that was started in the background of a script ignores these, and so would every program that a test starts:
 # tests that interrupt one would wait for ever.
@@ -24,23 +25,33 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
 for _name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
     os.environ.pop(_name, None)
 
-# The same examples for the same code, so that a red run is the change's fault and not the dice's; with the profile deep
-# many more, and others each time. How long one takes says more about what else runs on the machine than about the code.
+# The same examples for the same code, so that a red run is the change's fault and not the dice's; with the profiles
+# nightly and deep many more, and others each time; with quick fewer. How long one takes says more about what else runs
+# on the machine than about the code.
 untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", untimed, derandomize=True, max_examples=60)
-settings.register_profile("deep", untimed, max_examples=5_000, print_blob=True)
+settings.register_profile("quick", untimed, derandomize=True, max_examples=10)
+settings.register_profile("nightly", untimed, derandomize=False, max_examples=1_000, print_blob=True)
+settings.register_profile("deep", untimed, derandomize=False, max_examples=5_000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+# After a failure hypothesis looks for a smaller example, for up to five minutes a property, and no setting says for how
+# long. tests/house/test_profiles.py shows that this is heeded: a version that names it otherwise fails there.
+MOST_SHRINKING_SECONDS = 45
+engine.MAX_SHRINKING_SECONDS = MOST_SHRINKING_SECONDS
+
 TESTS = Path(__file__).parent
-TRACED = (TESTS / "model", TESTS / "fairness", TESTS / "scheduling")
-"""Coverage is judged of these packages, by their own tests; to trace the others would cost minutes."""
+TRACED = tuple(TESTS / name for name in ("model", "fairness", "scheduling", "cluster", "kube", "web", "cli"))
+"""Coverage is judged of these packages, by their own tests; to trace those that start programs would cost minutes."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say which tests are not traced, and put first what takes longest: the rest fills the gap at the end."""
+    """Say which tests are not traced and which need programs, and put first what takes longest."""
     for item in items:
         if set(TRACED).isdisjoint(item.path.parents):
             item.add_marker(pytest.mark.no_cover)
+        if "promtool" in getattr(item, "fixturenames", ()) or item.nodeid.startswith(START_PROGRAMS):
+            item.add_marker(pytest.mark.needs_tools)
     items.sort(key=lambda item: rank(item.nodeid))
 
 

@@ -21,6 +21,8 @@ START_PROGRAMS = (KIND, *NOT_ON_THE_CLUSTER, E2E, "tests/local/", "tests/demo/")
 """Slowest first."""
 MOST_HOSTS = 2
 """So many workers at most run tests that start programs."""
+COMPUTE = ("tests/model/", "tests/fairness/", "tests/scheduling/")
+"""Nothing is set up for a whole file there, and some files take a third of a minute: workers share them by function."""
 
 
 def rank(test: str) -> int:
@@ -30,7 +32,7 @@ def rank(test: str) -> int:
 
 
 class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # the same
-    """Which tests belong to one worker: a file's, and all that need one and the same cluster.
+    """Which tests belong to one worker: a file's or a function's, and all that need one and the same cluster.
 
     There is one kind cluster, and one that is given by FAIRBIND_KUBECONFIG.
     """
@@ -43,6 +45,8 @@ class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # the same
         shared = {KIND, E2E} if "FAIRBIND_KUBECONFIG" in os.environ else {KIND}
         if file.startswith(NOT_ON_THE_CLUSTER):
             return file
+        if file.startswith(COMPUTE):
+            return nodeid.partition("[")[0]
         return next((folder for folder in shared if file.startswith(folder)), file)
 
     def _assign_work_unit(self, node: Any) -> None:

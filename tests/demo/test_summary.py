@@ -70,9 +70,3 @@ def test_equal_shares_are_called_equal_and_unequal_ones_are_not() -> None:
 def test_a_pinned_tenant_that_holds_less_is_not_said_to_hold_all() -> None:
     outcome = compute_outcome([make_sample()], policy="best-fit-drfh", pinned=CAST.pinned, pinned_limit=20)
     assert "holds 16 of their 20 GPUs" in " ".join(explain(outcome))
-
-
-def test_fifo_is_not_praised() -> None:
-    sentences = explain(sum_up(make_sample(), policy="fifo"))
-    assert len(sentences) == 1
-    assert "looks at no shares" in sentences[0]

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from demo import view
-from demo.scenes import make_sample, make_scene, with_nobody_waiting
+from demo.scenes import make_sample, make_scene
 from demo.workload import CAST
 
 
@@ -60,12 +60,6 @@ def test_a_line_is_one_plain_line() -> None:
     assert "\x1b" not in line
     for word in ("30 s", "web 0.380 weighted 0.190 (330 run, 40 wait)", "cpu 99 %", "gpu 50 %", "44 pods/s"):
         assert word in line
-
-
-def test_nobody_waits_is_said() -> None:
-    output = io.StringIO()
-    Console(file=output, width=80).print(view.render(make_scene(with_nobody_waiting(make_sample()))))
-    assert output.getvalue().count("nobody waits") == len(CAST.tenants)
 
 
 def test_the_picture_is_an_svg_that_loads_nothing(tmp_path: Path) -> None:

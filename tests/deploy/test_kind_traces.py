@@ -269,6 +269,7 @@ class Events(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
+@pytest.mark.needs_tools
 def test_the_last_events_are_those_seen_last_whoever_reports_them(tmp_path: Path, say: Callable[[str], None]) -> None:
     """By the real kubectl: what fairbind and the kubelets report has its time in other fields."""
     cluster = Cluster("mine", ensure_tools(["kubectl"], say), folder=tmp_path)

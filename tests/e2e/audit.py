@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
 CREDENTIAL = "authentication.kubernetes.io/credential-id"
@@ -60,6 +61,59 @@ def read_bindings(audit_log: Path, *, namespace: str | None = None) -> list[Bind
                 )
             )
     return bindings
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A request that changed something. moment: when the server had received it; ended: when it had answered."""
+
+    moment: str
+    ended: str
+    credential: str
+    resource: str
+    name: str
+
+
+def read_writes(audit_log: Path, *, credentials: Collection[str]) -> list[Write]:
+    """Return what was written with these credentials, and done, in the order in which it was received."""
+    writes = []
+    with audit_log.open(encoding="utf-8") as lines:
+        for line in lines:
+            if not line.endswith("\n") or not any(credential in line for credential in credentials):
+                continue
+            event = json.loads(line)
+            target, user = event.get("objectRef") or {}, event["user"]
+            if event["stage"] == "ResponseComplete" and event["responseStatus"]["code"] < 300:
+                parts = (target.get("resource", ""), target.get("subresource", ""))
+                writes.append(
+                    Write(
+                        moment=event["requestReceivedTimestamp"],
+                        ended=event["stageTimestamp"],
+                        credential=((user.get("extra") or {}).get(CREDENTIAL) or [""])[0],
+                        resource="/".join(filter(None, parts)),
+                        name=target.get("name", ""),
+                    )
+                )
+    return sorted(writes, key=lambda write: write.moment)
+
+
+def check_only_holders_write(writes: list[Write]) -> Counter[str]:
+    """Fail when somebody wrote anything who was not the last to have written the lease; return how much of what.
+
+    Whoever takes the lease, renews it or gives it back writes it, and nobody else does; so between two writes of the
+    lease nobody but the writer of the first one leads. A write that was received while the lease was being taken by
+    another is judged as of before.
+    """
+    leases = sorted((write for write in writes if write.resource == "leases"), key=lambda write: write.ended)
+    counts: Counter[str] = Counter()
+    for write in writes:
+        if write.resource in {"leases", "selfsubjectaccessreviews", "tokenreviews"}:
+            continue
+        holders = [lease.credential for lease in leases if lease.ended <= write.moment]
+        assert holders, f"{write} before anybody had led"
+        assert write.credential == holders[-1], f"{write} by somebody who did not lead"
+        counts[write.resource] += 1
+    return counts
 
 
 def check_bound_once(bindings: list[Binding]) -> None:

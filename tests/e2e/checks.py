@@ -1,11 +1,12 @@
 """What must hold after every trouble, judged from the API's state alone.
 
-Nothing of fairbind is imported: sums, quantities and rules of eligibility are written anew here, simply, for the kinds
-of pods that these tests make (containers only; selectors, taints and tolerations).
+Nothing of fairbind is imported: sums, quantities and rules of eligibility are written anew here and in placement.py,
+simply, for the kinds of pods that these tests make (containers only).
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 import time
 from collections import defaultdict
@@ -20,6 +21,7 @@ from e2e.api import ApiError
 from e2e.audit import check_bound_once, read_bindings
 from e2e.objects import SCHEDULER_NAME, TENANTS
 from e2e.operators import LEASE
+from e2e.placement import find_misplaced, find_objections
 from e2e.waiting import PATIENCE_SECONDS, wait_for
 
 if TYPE_CHECKING:
@@ -85,26 +87,8 @@ def is_usable(node: Json) -> bool:
 
 
 def is_eligible(pod: Json, node: Json) -> bool:
-    """Tell whether selectors and taints let the pod go there."""
-    labels = node["metadata"].get("labels") or {}
-    wanted = pod["spec"].get("nodeSelector") or {}
-    if not is_usable(node) or any(labels.get(key) != value for key, value in wanted.items()):
-        return False
-    tolerations = pod["spec"].get("tolerations") or []
-    return all(
-        taint["effect"] == "PreferNoSchedule" or any(_tolerates(toleration, taint) for toleration in tolerations)
-        for taint in node["spec"].get("taints") or []
-    )
-
-
-def _tolerates(toleration: Json, taint: Json) -> bool:
-    if toleration.get("effect") and toleration["effect"] != taint["effect"]:
-        return False
-    if not toleration.get("key"):
-        return bool(toleration.get("operator") == "Exists")
-    if toleration["key"] != taint["key"]:
-        return False
-    return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
+    """Tell whether the node is usable and nothing keeps the pod away from it, room aside."""
+    return is_usable(node) and not find_objections(pod, node)
 
 
 @dataclass(slots=True)
@@ -160,6 +144,11 @@ class View:
                 ]
         return found
 
+    def find_misplaced(self, *, but: Collection[str] = ()) -> list[str]:
+        """Return every pod that fairbind has put where it may not be; `but`: nodes that a test relabelled."""
+        held = filter(is_held, self.pods)
+        return find_misplaced(held, self.nodes, scheduler_name=SCHEDULER_NAME, but=but)
+
     def find_forgotten(self) -> list[str]:
         """Return waiting pods for which some node has room: nobody should be waiting then."""
         left = {name: self._compute_left(name) for name in self.nodes}
@@ -190,7 +179,10 @@ class View:
 
 
 def check_cluster(cluster: Cluster, *, but: Collection[str] = ()) -> View:
-    """Wait until no pod is forgotten; then check that nothing is overcommitted and nothing was bound twice."""
+    """Wait until no pod is forgotten; then check that nothing is overcommitted, misplaced or was bound twice.
+
+    but: nodes whose capacity or labels a test changed after pods were there.
+    """
 
     def is_settled() -> bool:
         forgotten = View.take(cluster.api).find_forgotten()
@@ -201,6 +193,8 @@ def check_cluster(cluster: Cluster, *, but: Collection[str] = ()) -> View:
     view = View.take(cluster.api)
     overcommitted = view.find_overcommitted(but=but)
     assert not overcommitted, overcommitted
+    misplaced = view.find_misplaced(but=but)
+    assert not misplaced, f"{len(misplaced)} are where they may not be: {misplaced[:5]}"
     check_nothing_bound_twice(cluster)
     return view
 
@@ -212,11 +206,26 @@ def check_nothing_bound_twice(cluster: Cluster) -> None:
 
 
 def check_given_back(api: Api, operator: Operator, stalls: Stalls) -> None:
-    """Check that an operator that has ended in order holds the lease no more. stalls: of the API server, meanwhile."""
+    """Check that an operator that has ended in order holds the lease no more. stalls: of the API server, meanwhile.
+
+    Where the API server stood still, the operator may have had to give up; then the lease must run out, as nobody
+    renews it any more.
+    """
     holder, log = api.get(LEASE)["spec"].get("holderIdentity"), operator.read_log(10_000)
     is_given_back = not holder or holder not in log  # which names the operator
     is_excused = stalls.seconds > RELEASE_SECONDS and "Gave back the lease" not in log
     assert is_given_back or is_excused, f"{holder} holds the lease, after stalls of {stalls.seconds:.1f} s"
+    wait_for(lambda: is_free_from(api, log), describe=f"the lease of {holder} to be free or another's")
+
+
+def is_free_from(api: Api, log: str) -> bool:
+    """Tell whether the lease has run out, or is held by nobody or by somebody whom this log does not name."""
+    spec = api.get(LEASE)["spec"]
+    holder = spec.get("holderIdentity")
+    if not holder or holder not in log:
+        return True
+    age = dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(spec["renewTime"])
+    return bool(age.total_seconds() > spec["leaseDurationSeconds"])
 
 
 def check_metrics(api: Api, operator: Operator, namespaces: Collection[str]) -> None:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from localplane.tools import Tools
 
 KUBECONFIG_VARIABLE = "FAIRBIND_KUBECONFIG"
+KUBERNETES_VARIABLE = "FAIRBIND_KUBERNETES"
+"""The minor version of an older control plane to start instead."""
 TWELVE_CORES = {"cpu": "12", "memory": "64Gi", "pods": "110"}
 TOOLS = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok", "helm", "kube-scheduler", "kubectl")
 
@@ -90,7 +92,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 @pytest.fixture(scope="session")
 def tools(say: Callable[[str], None]) -> Tools:
     """The control plane's binaries."""
-    return ensure_tools(TOOLS, say)
+    return ensure_tools(TOOLS, say, kubernetes=os.environ.get(KUBERNETES_VARIABLE) or None)
 
 
 @pytest.fixture(scope="session")

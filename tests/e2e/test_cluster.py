@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from e2e.objects import TENANTS, make_pod
 from e2e.waiting import wait_for
 
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
     from e2e.api import Api
     from e2e.clusters import Cluster
     from e2e.conftest import MakeNamespace, MakeNodes
+
+pytestmark = pytest.mark.oldest_kubernetes
 
 
 def test_chart_is_installed_without_the_operator(cluster: Cluster, api: Api) -> None:

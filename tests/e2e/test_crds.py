@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from e2e.clusters import Cluster
     from e2e.conftest import MakeTenant
 
+pytestmark = pytest.mark.oldest_kubernetes
+
 ROOT = Path(__file__).parents[2]
 API_VERSION = {"apiVersion": "fairbind.io/v1alpha1"}
 

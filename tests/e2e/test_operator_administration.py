@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from e2e.checks import check_metrics
 from e2e.conftest import remove
 from e2e.objects import POLICIES, TENANTS, make_name, make_pod
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
     from e2e.api import Api, Json
     from e2e.conftest import MakeNamespace, MakeNodes, MakeTenant, StartOperator
+
+pytestmark = pytest.mark.oldest_kubernetes
 
 FOUR_CORES = {"cpu": "4", "memory": "32Gi", "pods": "110"}
 

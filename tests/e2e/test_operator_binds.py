@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from e2e.clusters import Cluster
     from e2e.conftest import MakeNamespace, MakeNodes, MakeTenant, StartOperator
 
+pytestmark = pytest.mark.oldest_kubernetes
+
 
 def test_one_pod_is_bound_and_runs(
     api: Api, nodes: MakeNodes, namespace: MakeNamespace, operator: StartOperator
@@ -108,19 +110,15 @@ def test_a_bound_pod_has_its_event(
     (node,) = nodes(1)
     name = namespace()
     operator()
-    made: list[str] = []
+    made = create_pods(api, name, [make_pod(SMALL) for _ in range(3)])
+    expected = sorted(f"Successfully assigned {name}/{own} to {node}" for own in made)
 
     def find_messages() -> list[str]:
-        """Make one more pod while there is no event: it is lost when its write fails, or when the lead is lost."""
         events = api.items(f"/api/v1/namespaces/{name}/events")
-        found = [event["message"] for event in events if event["reason"] == "Scheduled"]
-        if not found:
-            made.extend(create_pods(api, name, [make_pod(SMALL)]))
-        return found
+        return sorted(event["message"] for event in events if event["reason"] == "Scheduled")
 
-    messages = wait_for(find_messages, describe="an event", pause=2.0)
-    assert len(set(messages)) == len(messages)
-    assert set(messages) <= {f"Successfully assigned {name}/{own} to {node}" for own in made}
+    wait_for(lambda: len(find_messages()) >= len(made), describe="an event for each pod")
+    assert find_messages() == expected
 
 
 def test_a_pod_says_when_fairness_is_why_it_waits(

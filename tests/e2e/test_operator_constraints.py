@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from e2e.api import Api, Json
     from e2e.conftest import MakeNamespace, MakeNodes, StartOperator
 
+pytestmark = pytest.mark.oldest_kubernetes
+
 SPOT = {"key": "spot", "value": "true", "effect": "NoSchedule"}
 DRAINING = {"key": "draining", "value": "", "effect": "NoExecute"}
 AVOID = {"key": "avoid", "value": "please", "effect": "PreferNoSchedule"}

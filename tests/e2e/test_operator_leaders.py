@@ -7,15 +7,14 @@ import datetime as dt
 import json
 import signal
 import time
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
-from e2e.audit import read_bindings
+from e2e.audit import check_only_holders_write, read_bindings, read_writes
 from e2e.checks import check_cluster, check_given_back, check_metrics
-from e2e.objects import make_pod
+from e2e.objects import TENANTS, make_pod
 from e2e.operators import LEASE, read_term
 from e2e.stalls import Stalls
 from e2e.waiting import never, wait_for
@@ -27,11 +26,14 @@ if TYPE_CHECKING:
 
     from e2e.api import Api
     from e2e.clusters import Cluster
-    from e2e.conftest import MakeNamespace, MakeNodes, StartOperator
-    from e2e.operators import Operator
+    from e2e.conftest import MakeNamespace, MakeNodes, MakeTenant, StartOperator
+    from e2e.operators import Metrics, Operator
     from e2e.relay import Relay
 
+pytestmark = pytest.mark.oldest_kubernetes
+
 TAKE_OVER_SECONDS = 15.0
+TERMS_TRIED = 3
 FENCED_SECONDS = 4.0
 """Nobody leads for so long, at least, between one whose lease runs out and the next."""
 
@@ -71,23 +73,36 @@ def check_it_binds(api: Api, namespace: str) -> None:
     wait_for(lambda: count_bound(api, namespace) == before + 1, describe="one more pod to be bound")
 
 
+def bind_in_one_term(api: Api, namespace: str, leader: Operator, standby: Operator) -> Metrics:
+    """Have twenty pods bound, check that the standby had no part in it, and return what it says then.
+
+    The lead passes on where the machine stands still; that round says nothing, and another one is made.
+    """
+    for round_number in range(1, TERMS_TRIED + 1):
+        term = read_term(api)
+        leader, standby = (leader, standby) if wait_leader(leader, standby) is leader else (standby, leader)
+        before, bound_before = standby.metrics().total("fairbind_bindings_total"), count_ended_bindings(leader)
+        create_pods(api, namespace, make_mixed_pods(20))
+        wait_for(lambda number=round_number: count_bound(api, namespace) == 20 * number, describe="all to be bound")
+        seen = standby.metrics()
+        if leader.is_leader() and read_term(api) == term:
+            wait_for(
+                lambda one=leader, least=bound_before + 20.0: count_ended_bindings(one) >= least,
+                describe="the bindings to be counted",
+            )
+            assert seen.total("fairbind_bindings_total") == before
+            return seen
+    pytest.fail(f"the lead passed on in each of {TERMS_TRIED} rounds")
+
+
 def test_a_standby_is_ready_warm_and_binds_nothing(
     cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, operator: StartOperator
 ) -> None:
     nodes(6)
     name = namespace()
     leader, standby = start_two(operator)
-    term = read_term(cluster.api)
-    create_pods(cluster.api, name, make_mixed_pods(20))
-    wait_for(lambda: count_bound(cluster.api, name) == 20, describe="all pods to be bound")
-    wait_for(
-        lambda: count_ended_bindings(leader) + count_ended_bindings(standby) >= 20.0,
-        describe="the bindings to be counted",
-    )
-    seen = standby.metrics()
-    if leader.is_leader() and read_term(cluster.api) == term:  # nobody else has led meanwhile
-        assert seen.total("fairbind_bindings_total") == 0.0
-        assert seen.value("fairbind_leader") == 0.0
+    seen = bind_in_one_term(cluster.api, name, leader, standby)
+    assert seen.value("fairbind_leader") == 0.0
     for replica in (leader, standby):
         wait_for(replica.is_ready, describe="both to be ready")
         check_metrics(cluster.api, replica, [name])
@@ -147,22 +162,28 @@ def read_credential(kubeconfig: Path) -> str:
 @pytest.mark.local_plane
 @pytest.mark.parametrize("fault", ["frozen", "cut off"])
 def test_a_leader_that_was_away_binds_nothing_before_it_leads_again(
-    cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, relay: Relay, operator: StartOperator, fault: str
+    cluster: Cluster,
+    nodes: MakeNodes,
+    namespace: MakeNamespace,
+    tenant: MakeTenant,
+    relay: Relay,
+    operator: StartOperator,
+    fault: str,
 ) -> None:
+    """Neither does it write events, conditions or statuses."""
     assert cluster.plane is not None
     audit_log = cluster.plane.audit_log
     nodes(40)
     name = namespace()
+    member = tenant(namespaces=[name])
     pods = make_mixed_pods(300)
     second = cluster.operator_kubeconfig()
     first_token, second_token = read_credential(relay.kubeconfig), read_credential(second)
     old = operator(kubeconfig=relay.kubeconfig)
     wait_for(old.is_leader, describe="the first to lead")
-    transitions_before = read_term(cluster.api)[1]
     new = operator(kubeconfig=second)
     create_pods(cluster.api, name, pods[:200])
     wait_for(lambda: count_bindings(old) >= 10 or new.is_leader(), describe="some pods to be bound", pause=0.02)
-    has_bound = count_bindings(old) >= 1
     begin, end = (old.freeze, old.thaw) if fault == "frozen" else (relay.cut, relay.mend)
     begin()
     wait_for(new.is_leader, describe="the standby to lead")
@@ -170,15 +191,14 @@ def test_a_leader_that_was_away_binds_nothing_before_it_leads_again(
     end()
     wait_for(lambda: count_bound(cluster.api, name) == len(pods), describe="all pods to be bound")
     wait_for(old.is_ready, describe="the first to be back")
-    leader = wait_leader(old, new)
+    wait_leader(old, new)
+    path = f"{TENANTS}/{member}"
+    wait_for(lambda: cluster.api.get(path)["status"]["pods"]["running"] == len(pods), describe="the tenant's status")
     check_cluster(cluster)
     check_metrics(cluster.api, new, [name])
-    bindings = sorted(read_bindings(audit_log, namespace=name), key=lambda binding: binding.moment)
-    by_turns = [binding.credential for binding in bindings]
-    assert set(by_turns) <= {first_token, second_token}
-    assert first_token in by_turns or not has_bound
-    passed = read_term(cluster.api)[1] - transitions_before
-    assert sum(one != other for one, other in pairwise(by_turns)) <= passed
-    if passed == 1:  # the lead comes back to the first only where the machine stands still
-        assert by_turns[-1] == second_token
-        assert leader is new
+    bindings = read_bindings(audit_log, namespace=name)
+    assert {binding.credential for binding in bindings} <= {first_token, second_token}
+    written = check_only_holders_write(read_writes(audit_log, credentials=[first_token, second_token]))
+    assert written["pods/binding"] == len(pods)
+    assert written["events"] > 0
+    assert written["tenants/status"] > 0

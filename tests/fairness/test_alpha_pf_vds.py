@@ -41,6 +41,7 @@ def make_market_of(problem: Problem, alpha: float) -> Market:
     return make_market(instance, instance.alpha_k)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [LEAST_ALPHA, 0.03, 0.5, 1.0, 2.0, 6.0])
 @pytest.mark.parametrize("family", FAMILIES_TAKEN, ids=lambda family: family.name)
 def test_inequality_16_holds_against_a_linear_program(family: Family, alpha: float) -> None:
@@ -119,6 +120,7 @@ def test_who_needs_two_resources_gets_less_by_a_power(alpha: float) -> None:
     np.testing.assert_allclose(totals_i, np.array([10.0, 5.0, 2.0 * little]) / (1 + little), rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [f for f in FAMILIES_TAKEN if not f.is_one_pool], ids=lambda family: family.name)
 def test_exponents_far_apart(family: Family) -> None:
     """Below 1 and above, on the servers of one problem."""
@@ -172,6 +174,7 @@ def make_mixed(seed: int, tenants: int) -> Problem:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [LEAST_ALPHA, 0.1, 0.5, 1.0, 2.0, 5.0])
 @pytest.mark.parametrize(("seed", "tenants"), [(0, 60), (1, 200), (2, 500)])
 def test_large_mixed_problems_are_exact(seed: int, tenants: int, alpha: float) -> None:

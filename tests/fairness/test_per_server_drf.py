@@ -55,6 +55,7 @@ def compute_by_linear_programs(problem: Problem) -> FloatArray:
     return tasks_ik
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", SMALL, ids=lambda family: family.name)
 def test_filling_in_step_is_max_min_fair_over_pairs(family: Family) -> None:
     problem = family.make(np.random.default_rng(4))

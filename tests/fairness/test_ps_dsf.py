@@ -107,6 +107,7 @@ def test_sweeps_alone_do_not_solve_nearly_identical_servers() -> None:
     assert compute_gap(market, sweeps.part_ki) > 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_mixed_problems_are_exact(seed: int) -> None:
     problem = make_mixed(seed)

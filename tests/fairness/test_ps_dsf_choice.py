@@ -103,6 +103,7 @@ def test_nearly_equal_servers_leave_no_choice() -> None:
     np.testing.assert_allclose(find_range(nearly, 1), [1.001, 1.001], rtol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_ours_is_one_of_them(seed: int) -> None:
     generator = np.random.default_rng([seed, 17])

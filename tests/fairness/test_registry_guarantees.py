@@ -63,7 +63,8 @@ def list_promises() -> Iterator[Any]:
             for family in families_for(mechanism.options):
                 if any(list_problems(property_id, guarantee, family.name)):
                     name = f"{mechanism.id}-{property_id}-{family.name}"
-                    yield pytest.param(mechanism.id, property_id, family.name, id=name)
+                    marks = [pytest.mark.slow] if PROPERTIES[property_id].is_searched else []
+                    yield pytest.param(mechanism.id, property_id, family.name, id=name, marks=marks)
 
 
 @pytest.mark.parametrize(("mechanism", "property_id", "family"), list(list_promises()))

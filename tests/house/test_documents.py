@@ -11,6 +11,7 @@ import yaml
 from fairbind.cli import main
 from fairbind.web.metrics import METRICS
 from house.tree import ROOT, find_files, name_of
+from localplane.tools import OLDER_KUBERNETES
 
 LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)(?:\s+\"[^\"]*\")?\)|(?:src|href)=\"(?P<quoted>[^\"]+)\"")
 HEADING = re.compile(r"^#{1,6}\s+(?P<text>.+?)\s*#*$", re.MULTILINE)
@@ -161,3 +162,13 @@ def test_reasons_of_conditions_are_what_the_operator_gives() -> None:
 
     assert len(sections) == 2
     assert [reason for reason in reasons if f'"{reason}"' not in code] == []
+
+
+def test_the_oldest_kubernetes_that_is_promised_is_the_one_that_is_tested() -> None:
+    [oldest] = OLDER_KUBERNETES
+    chart = yaml.safe_load(read(ROOT / "charts" / "fairbind" / "Chart.yaml"))
+
+    assert chart["kubeVersion"] == f">={oldest}.0-0"
+    for page in ("README.md", "docs/install.md", "charts/fairbind/README.md"):
+        assert f"Kubernetes {oldest} or newer" in read(ROOT / page), page
+    assert f"KUBERNETES={oldest}" in read(ROOT / "Makefile")

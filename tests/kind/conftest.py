@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["namespace", "policy", "tenant"]
 
 FOLDER_VARIABLE = "FAIRBIND_KIND_FOLDER"
+ENGINE_VARIABLE = "FAIRBIND_ENGINE"
 LIMIT_SECONDS = 3600
 """The first test pays for images, cluster and chart too; on a slow machine that alone takes many minutes."""
 
@@ -45,9 +46,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Keep logs and events of a failure, and show their ends, while what the test made is still there."""
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keep logs and events of a failure, and show their ends, while what the test made is still there.
+
+    Where an engine is promised, a test that is skipped has failed: else a broken engine would make CI green.
+    """
     report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get(ENGINE_VARIABLE) == "promised":
+        report.outcome = "failed"
+        report.longrepr = f"skipped although {ENGINE_VARIABLE}=promised says that an engine answers: {call.excinfo}"
     traces.add_traces(item, report, traces.LOGS)
     return report
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 import bootstrap
 import gates
+from local.waiting import is_alive, wait_for
 from localplane.failures import explain_failure
 
 ROOT = Path(__file__).parents[2]
@@ -65,28 +67,105 @@ def test_causes_that_are_known_come_with_advice(output: str, words: str) -> None
 
 
 def test_failed_gates_count_as_failed_tests() -> None:
-    assert gates.compute_closing_line("= 5 passed in 1s =", 1) == "1 failed, 5 passed"
-    assert gates.compute_closing_line("2 failed, 5 passed, 3 skipped in 1s", 2) == "4 failed, 5 passed, 3 skipped"
-    assert gates.compute_closing_line("", 1) == "1 failed, 0 passed"
+    assert add_up("= 5 passed in 1s =", 1) == "1 failed, 5 passed"
+    assert add_up("2 failed, 5 passed, 3 skipped, 2 errors in 1s", 2) == "4 failed, 5 passed, 3 skipped, 2 error"
+    assert add_up("", 1) == "1 failed, 0 passed"
+    assert add_up("7 passed, 9 deselected, 1 error in 2s", 0) == "7 passed, 1 error"
 
 
-@pytest.mark.parametrize(("covered", "is_enough"), [(95, True), (94, False)])
-def test_branches_are_judged_by_themselves(
-    covered: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, is_enough: bool
+def add_up(pytest_line: str, failed_gates: int) -> str:
+    return gates.compute_closing_line(gates.count_outcomes(pytest_line), failed_gates)
+
+
+@pytest.mark.parametrize(
+    ("package", "covered", "is_enough"),
+    [("fairness", 95, True), ("fairness", 94, False), ("kube", 90, True), ("kube", 89, False), ("web", 1, True)],
+)
+def test_branches_are_judged_by_package(
+    package: str, covered: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, is_enough: bool
 ) -> None:
+    """Lines do not count, and no package hides behind another."""
+    branches = dict.fromkeys(gates.LEAST_BRANCHES_PERCENT, 100) | {package: covered}
+    reports = {
+        f"/at/fairbind/build/site-packages/fairbind/{name}/parts/some.py": {
+            "summary": {"covered_lines": 1000, "num_statements": 1000, "covered_branches": count, "num_branches": 100}
+        }
+        for name, count in branches.items()
+    }
     file = tmp_path / "coverage.json"
-    totals = {"covered_lines": 1000, "num_statements": 1000, "covered_branches": covered, "num_branches": 100}
-    file.write_text(json.dumps({"totals": totals}), encoding="utf-8")
+    file.write_text(json.dumps({"files": reports}), encoding="utf-8")
 
     assert gates.has_enough_branches(file) == is_enough
-    assert ("94.0 %" in capsys.readouterr().out) != is_enough
+    assert f"branches of {package}: {covered:.1f} % of 100" in capsys.readouterr().out
     assert not gates.has_enough_branches(tmp_path / "nothing")
 
 
+def test_a_package_that_was_not_traced_is_not_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "coverage.json"
+    file.write_text('{"files": {}}', encoding="utf-8")
+
+    assert not gates.has_enough_branches(file)
+    assert "nothing of kube was traced" in capsys.readouterr().out
+
+
 def test_a_gate_that_fails_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert gates.is_passing(gates.Gate("yes", ["/bin/true"]))
-    assert not gates.is_passing(gates.Gate("no", ["/bin/sh", "-c", "echo why; exit 3"]))
+    limit = gates.start_limit()
+    assert gates.is_passing(gates.Gate("yes", ["/bin/true"]), limit)
+    assert not gates.is_passing(gates.Gate("no", ["/bin/sh", "-c", "echo why; exit 3"]), limit)
 
     output = capsys.readouterr().out
     assert "yes: ok (" in output
     assert "why\nno: FAILED (" in output
+
+
+def test_after_its_time_a_gate_is_ended_with_what_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also one that hears no interrupt."""
+    noted = tmp_path / "child"
+    monkeypatch.setattr(gates, "INTERRUPT_SECONDS", 0.5)
+    script = f"trap '' INT; sleep 1000 & echo $! > '{noted}'; wait"
+
+    assert not gates.is_passing(gates.Gate("slow", ["/bin/sh", "-c", script]), gates.Limit(1.0, time.monotonic() + 1.0))
+
+    assert "slow: FAILED (" in capsys.readouterr().out
+    wait_for(lambda: not is_alive(int(noted.read_text(encoding="utf-8"))), "the child to die")
+
+
+class Stages:
+    """Stands in for pytest: gives each stage's status and closing line, and notes with which options it ran."""
+
+    def __init__(self, *outcomes: tuple[int, str]) -> None:
+        self.outcomes = list(outcomes)
+        self.options: list[list[str]] = []
+
+    def run(self, python: Path, further: list[str], limit: gates.Limit) -> tuple[int, str]:
+        del python, limit
+        self.options.append(further)
+        return self.outcomes[len(self.options) - 1]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "stages", "closing"),
+    [
+        ([(0, "5 passed in 1s"), (0, "4 passed, 2 skipped in 1s")], 2, "9 passed, 2 skipped"),
+        ([(1, "3 failed, 5 passed in 1s"), (1, "1 failed, 4 passed in 1s")], 2, "4 failed, 9 passed"),
+        ([(1, "10 failed, 5 passed in 1s")], 1, "10 failed, 5 passed"),
+        ([(3, "no tests ran in 1s"), (0, "4 passed in 1s")], 2, "1 failed, 4 passed"),
+    ],
+)
+def test_programs_are_tested_after_what_only_computes(
+    outcomes: list[tuple[int, str]], stages: int, closing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretended = Stages(*outcomes)
+    monkeypatch.setattr(gates, "run_tests", pretended.run)
+    monkeypatch.setattr(gates, "is_passing", lambda gate, limit: gate.name == "tools" and not limit.is_over)
+    monkeypatch.setattr(gates, "has_enough_branches", lambda file: file == gates.COVERAGE)
+
+    counts, failed = gates.run_stages(Path("python"), [], gates.start_limit())
+
+    assert gates.compute_closing_line(counts, len(failed)) == closing
+    assert [options[1] for options in pretended.options] == ["not needs_tools", "needs_tools"][:stages]
+    assert ["--cov" in options for options in pretended.options] == [True, False][:stages]
+    failures = gates.count_outcomes(outcomes[0][1])["failed"]
+    assert [options[2] for options in pretended.options] == ["--maxfail=10", f"--maxfail={10 - failures}"][:stages]

@@ -14,7 +14,7 @@ import pytest
 from local.waiting import is_alive, wait_for
 from localplane import tools as module
 from localplane.failures import ToolError, explain_failure
-from localplane.tools import TOOLS, ensure_tools
+from localplane.tools import OLDER_KUBERNETES, ensure_tools, find_pins
 
 FAKE_GO = """#!/bin/sh
 test "$1" = env && { echo go1.99.0; exit 0; }
@@ -97,6 +97,24 @@ def test_failure_is_one_line(fake_go: Path, monkeypatch: pytest.MonkeyPatch, wor
     assert ensure_tools(["etcd"], lambda _: None).path("etcd").exists()
 
 
+def test_an_older_control_plane_has_its_own_programs_and_the_same_etcd(fake_go: Path) -> None:
+    names = ("etcd", "kube-apiserver")
+    usual = ensure_tools(names, lambda _: None)
+    older = ensure_tools(names, lambda _: None, kubernetes="1.34")
+
+    assert usual.path("etcd") == older.path("etcd")
+    assert usual.path("kube-apiserver") != older.path("kube-apiserver")
+    built = [line for line in fake_go.read_text().splitlines() if line.endswith("cmd/kube-apiserver")]
+    versions = [re.findall(r"version.git(?:Version|Minor)=(\S+)", line) for line in built]
+    assert [set(found) for found in versions] == [{"v1.37.0", "37"}, {"v1.34.4", "34"}]
+
+
+@pytest.mark.usefixtures("fake_go")
+def test_a_version_that_is_not_pinned_is_refused_by_name() -> None:
+    with pytest.raises(ToolError, match=r"Kubernetes '1\.30' is not pinned; older ones are 1\.34"):
+        ensure_tools(["etcd"], pytest.fail, kubernetes="1.30")
+
+
 def test_unknown_tools_are_refused_by_name() -> None:
     with pytest.raises(ToolError, match="no tool 'etcdd'"):
         ensure_tools(["etcdd"])
@@ -108,8 +126,9 @@ def test_a_tool_that_was_not_asked_for_says_how_to_build_it() -> None:
         ensure_tools([]).path("helm")
 
 
-def test_every_tool_is_pinned_in_its_module() -> None:
-    for tool in TOOLS.values():
+@pytest.mark.parametrize("kubernetes", [None, *OLDER_KUBERNETES])
+def test_every_tool_is_pinned_in_its_module(kubernetes: str | None) -> None:
+    for tool in find_pins(kubernetes).values():
         wanted = (module.MODULES / tool.module / "go.mod").read_text(encoding="utf-8")
         assert re.search(rf"^(tool |\t){re.escape(tool.package)}$", wanted, re.MULTILINE), tool.name
 

@@ -70,6 +70,7 @@ def test_a_busy_world_step_by_step(policy: str) -> None:
     check_report(snapshot, report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["ps-dsf", "rps-dsf"])
 @pytest.mark.parametrize("jitter", [0, 1])
 def test_more_server_classes_than_are_compared_one_by_one(policy: str, jitter: int) -> None:
@@ -96,6 +97,7 @@ def split_classes(snapshot: Snapshot, *, jitter: int) -> Snapshot:
     return replace(snapshot, servers=apart, total_r=tuple(apart.capacity_kr.sum(axis=0).tolist()))
 
 
+@pytest.mark.slow
 @every_policy
 @pytest.mark.parametrize("seed", [2, 3])
 def test_what_was_kept_up_to_date_equals_what_is_worked_out_afresh(policy: str, seed: int) -> None:
@@ -110,6 +112,7 @@ def test_what_was_kept_up_to_date_equals_what_is_worked_out_afresh(policy: str, 
         assert decide(middle, policy, limit=200).bindings == whole.bindings[start : start + 200]
 
 
+@pytest.mark.slow
 @every_policy
 def test_a_thousand_equal_tenants_share_equally(policy: str) -> None:
     servers = build_servers({f"s{k}": (100, 100) for k in range(20)})

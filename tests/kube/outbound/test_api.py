@@ -245,6 +245,7 @@ def _read_options(transport: Any) -> tuple[int, bytes]:
     return patience, made.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.calcsize("ii"))
 
 
+@pytest.mark.slow
 async def test_a_request_that_is_given_up_resets_its_connection() -> None:
     """Closed in order, the kernel would go on to deliver what the network has swallowed."""
     loop = asyncio.get_running_loop()

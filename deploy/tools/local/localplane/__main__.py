@@ -9,7 +9,7 @@ from pathlib import Path
 from localplane import detached
 from localplane.failures import ToolError
 from localplane.plane import PlaneError
-from localplane.tools import TOOLS, ensure_tools, print_line
+from localplane.tools import OLDER_KUBERNETES, TOOLS, ensure_tools, print_line
 
 
 def main() -> int:
@@ -17,7 +17,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="localplane", description=__doc__)
     parser.add_argument("--folder", type=Path, default=detached.Home().folder, help="where its files are")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("tools", help="build all programs into the cache and say where they are")
+    tools = commands.add_parser("tools", help="build all programs into the cache and say where they are")
+    tools.add_argument(
+        "--kubernetes", choices=[*OLDER_KUBERNETES], help="with the programs of this older control plane"
+    )
     up = commands.add_parser("up", help="start a control plane that stays")
     up.add_argument("--nodes", type=parse_count, default=60, metavar="N", help="fake nodes, 60 by default")
     commands.add_parser("kubeconfig", help="print the path of the administrator's kubeconfig")
@@ -39,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     home = detached.Home(arguments.folder.absolute())
     match arguments.command:
         case "tools":
-            tools = ensure_tools(TOOLS)
+            tools = ensure_tools(TOOLS, kubernetes=arguments.kubernetes)
             print_line("\n".join(str(tools.path(name)) for name in TOOLS))
         case "up":
             detached.bring_up(home, arguments.nodes, print_line)

@@ -16,7 +16,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from localplane import processes
@@ -25,6 +25,10 @@ from localplane.toolchain import ensure_go
 
 MODULES = Path(__file__).parent.parent / "go"
 KUBERNETES_VERSION = (1, 37, 0)
+OLDER_KUBERNETES = {"1.34": (1, 34, 4)}
+"""Older control planes on which fairbind is tested too: built only when somebody asks for one."""
+OLDER_PROGRAMS = ("kube-apiserver", "kube-controller-manager")
+"""What an older control plane has of its own; etcd and the clients are the same."""
 MEASURED_CORES = 2
 
 
@@ -58,13 +62,14 @@ DEFAULT = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok", "helm")
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Where the binaries are."""
+    """Where the binaries are. pinned: which module each comes from."""
 
     folders: Mapping[str, Path]
+    pinned: Mapping[str, Tool] = field(default_factory=lambda: TOOLS)
 
     def path(self, name: str) -> Path:
         """Return the path of a binary; raise ToolError when it has not been built."""
-        tool = TOOLS.get(name)
+        tool = self.pinned.get(name)
         if tool is None:
             raise ToolError(f"there is no tool {name!r}; there are {', '.join(TOOLS)}")
         path = self.folders[tool.module] / name
@@ -86,25 +91,41 @@ def find_cache() -> Path:
     return Path(base).absolute() / "fairbind"
 
 
-def ensure_tools(names: Iterable[str] = DEFAULT, report: Callable[[str], None] = print_line) -> Tools:
+def ensure_tools(
+    names: Iterable[str] = DEFAULT, report: Callable[[str], None] = print_line, *, kubernetes: str | None = None
+) -> Tools:
     """Return the binaries; build those that are not in the cache, reporting what is done and how long it may take.
 
+    kubernetes: the minor version of an older control plane, "1.34"; None for the one that everything else runs on.
     Raises ToolError with one line that says what is missing and what to do.
     """
     cache = find_cache()
-    tools = Tools(
-        {module: _compute_folder(cache, module) for module in sorted({tool.module for tool in TOOLS.values()})}
-    )
+    pinned = find_pins(kubernetes)
+    modules = sorted({tool.module for tool in pinned.values()})
+    tools = Tools({module: _compute_folder(cache, module) for module in modules}, pinned)
     unknown = sorted(set(names) - set(TOOLS))
     if unknown:
         raise ToolError(f"there is no tool {unknown[0]!r}; there are {', '.join(TOOLS)}")
-    missing = [tool for name, tool in TOOLS.items() if name in set(names) and not _is_built(tools, tool)]
+    missing = [tool for name, tool in pinned.items() if name in set(names) and not _is_built(tools, tool)]
     if missing:
         try:
             _build_all(tools, missing, cache, report)
         except OSError as error:  # the folders, the lock, the rename
             raise ToolError(explain_failure(f"building into {cache}", str(error))) from error
     return tools
+
+
+def find_pins(kubernetes: str | None = None) -> Mapping[str, Tool]:
+    """Return all programs with the modules that pin them, for an older control plane when one is named.
+
+    Raises ToolError for a version that is not pinned.
+    """
+    if kubernetes is None:
+        return TOOLS
+    if kubernetes not in OLDER_KUBERNETES:
+        raise ToolError(f"Kubernetes {kubernetes!r} is not pinned; older ones are {', '.join(OLDER_KUBERNETES)}")
+    older = {name: replace(TOOLS[name], module=f"kubernetes-{kubernetes}") for name in OLDER_PROGRAMS}
+    return {**TOOLS, **older}
 
 
 def _is_built(tools: Tools, tool: Tool) -> bool:
@@ -183,8 +204,9 @@ def _compute_flags(module: str) -> list[str]:
     plain = ["-trimpath", "-buildvcs=false"]
     if module == "prometheus":
         return [*plain, "-ldflags=-s -w", "-tags=remove_all_sd,enable_kubernetes_sd"]
-    major, minor, _ = KUBERNETES_VERSION
-    version = "v" + ".".join(str(number) for number in KUBERNETES_VERSION)
+    numbers = OLDER_KUBERNETES.get(module.removeprefix("kubernetes-"), KUBERNETES_VERSION)
+    major, minor, _ = numbers
+    version = "v" + ".".join(str(number) for number in numbers)
     variables = {
         "k8s.io/component-base/version.gitVersion": version,
         "k8s.io/component-base/version.gitMajor": major,
