@@ -191,7 +191,7 @@ def only_once(add_pairs: Callable[..., None]) -> Callable[..., None]:
 
 def test_stopping_everybody_at_the_level_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutant `all at level t`: who is not stuck would stop as well."""
-    monkeypatch.setattr(lexicographic, "STUCK", -1.0)
+    monkeypatch.setattr(lexicographic, "POSITIVE_DUAL", -1.0)
     instance = reduce_problem(
         make_problem([[1, 1], [100, 100]], [[1, 1], [1, 1], [1, 1]], eligible_ik=[[1, 0], [0, 1], [0, 1]])
     )

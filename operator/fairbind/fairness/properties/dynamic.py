@@ -19,7 +19,7 @@ from fairbind.fairness.problems.instance import IntArray, reduce_problem
 from fairbind.fairness.problems.problem import FloatArray, Problem
 from fairbind.fairness.properties.variants import as_solved, choose, compute_alone, keep_tenants
 from fairbind.fairness.properties.witness import (
-    TOLERANCE,
+    SMALLEST_VIOLATION,
     TRIES,
     Property,
     Witness,
@@ -110,7 +110,7 @@ def find_unshared_step(
         short_i = np.where(wanted_i > 0, 1 - course.totals_of[step] / np.where(wanted_i > 0, wanted_i, 1.0), 0.0)
         tenant = find_first_largest(short_i)
         size = float(short_i[tenant])
-        if size > TOLERANCE and (best is None or is_larger(size, best.size)):
+        if size > SMALLEST_VIOLATION and (best is None or is_larger(size, best.size)):
             name, got = course.problem.tenant_names[tenant], float(course.totals_of[step][tenant])
             wanted = float(wanted_i[tenant])
             text = f"after arrival {step} {name} runs {number(got)} tasks; its part of the pool would run "
@@ -189,7 +189,7 @@ def find_idle_step(
         more_tasks_i = np.minimum(more_i.min(axis=1), solved.tasks_i[:step] - course.totals_of[step])
         gain_i = np.where(course.alone_i[:step] > 0, more_tasks_i, 0.0) / np.maximum(course.alone_i[:step], 1e-300)
         tenant = find_first_largest(gain_i)
-        if gain_i[tenant] > TOLERANCE * open_part:
+        if gain_i[tenant] > SMALLEST_VIOLATION * open_part:
             got, could = float(course.totals_of[step][tenant]), float(more_tasks_i[tenant])
             return Witness(
                 DYNAMIC_PARETO_OPTIMALITY.id,

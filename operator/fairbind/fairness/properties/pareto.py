@@ -12,7 +12,14 @@ import numpy as np
 from fairbind.fairness.problems.allocation import Allocation
 from fairbind.fairness.problems.problem import FloatArray, Problem
 from fairbind.fairness.properties.variants import as_solved, compute_alone
-from fairbind.fairness.properties.witness import TOLERANCE, TRIES, Property, Witness, find_first_largest, number
+from fairbind.fairness.properties.witness import (
+    SMALLEST_VIOLATION,
+    TRIES,
+    Property,
+    Witness,
+    find_first_largest,
+    number,
+)
 from fairbind.model.errors import SolverError
 
 
@@ -27,7 +34,7 @@ def find_dominating(
 ) -> Witness | None:
     """Return an allocation in which somebody runs more and nobody less, or None.
 
-    It counts when the gains sum to more than TOLERANCE of what tenants could run alone.
+    It counts when the gains sum to more than SMALLEST_VIOLATION of what tenants could run alone.
     """
     del mechanism_id, alpha, generator, tries
     solved = as_solved(problem)
@@ -39,7 +46,7 @@ def find_dominating(
     gain_i = tasks_ik.sum(axis=1) - allocation.totals_i
     share_gain_i = np.divide(gain_i, alone_i, out=np.zeros(gain_i.shape), where=alone_i > 0)
     total = float(share_gain_i.sum())
-    if total <= TOLERANCE:
+    if total <= SMALLEST_VIOLATION:
         return None
     most = find_first_largest(share_gain_i)
     name, got, could = solved.tenant_names[most], float(allocation.totals_i[most]), float(tasks_ik[most].sum())

@@ -18,7 +18,15 @@ from fairbind.fairness.mechanisms.registry import MECHANISMS
 from fairbind.fairness.problems.allocation import Allocation
 from fairbind.fairness.problems.problem import Problem
 from fairbind.fairness.properties.variants import as_solved, choose, compute_alone, find_distinct_tenants
-from fairbind.fairness.properties.witness import NOISE, TOLERANCE, TRIES, Property, Witness, number, percent
+from fairbind.fairness.properties.witness import (
+    SMALLEST_VIOLATION,
+    SOLVER_NOISE,
+    TRIES,
+    Property,
+    Witness,
+    number,
+    percent,
+)
 from fairbind.fairness.solve import compute_allocation
 from fairbind.model.errors import SolverError
 
@@ -88,8 +96,8 @@ def find_manipulation(
                 search.consider(_draw_lie(search, generator))
             search.walk(generator, tries)
         gain = search.best - search.honest
-        if gain > max(TOLERANCE * search.honest, NOISE * alone_i[tenant]):
-            part = gain / max(search.honest, NOISE * alone_i[tenant])
+        if gain > max(SMALLEST_VIOLATION * search.honest, SOLVER_NOISE * alone_i[tenant]):
+            part = gain / max(search.honest, SOLVER_NOISE * alone_i[tenant])
             if (best is None or part > best[0]) and search.best_lie is not None:
                 best = (part, search.best, search.best_lie)
     if best is None:

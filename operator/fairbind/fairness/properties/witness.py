@@ -1,7 +1,7 @@
 """What a property is, what speaks against it, and which differences count.
 
-A violation counts when it is more than `TOLERANCE` of what the tenant should have and more than `NOISE` of what the
-tenant could run if it had everything it may use to itself: below that, solvers round.
+A violation counts when it is more than `SMALLEST_VIOLATION` of what the tenant should have and more than `SOLVER_NOISE`
+of what the tenant could run if it had everything it may use to itself: below that, solvers round.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from fairbind.fairness.mechanisms.mechanism import Option
 from fairbind.fairness.problems.allocation import Allocation
 from fairbind.fairness.problems.problem import BoolArray, FloatArray, Problem
 
-TOLERANCE = 1e-6
-NOISE = 1e-9
+SMALLEST_VIOLATION = 1e-6
+SOLVER_NOISE = 1e-9
 TIE = 1e-7  # relative: violations that differ by less are equally large, and the one that is listed first is named
 TRIES = 20
 
@@ -80,7 +80,7 @@ class Property:
 
 def counts(shortfall_i: FloatArray, wanted_i: FloatArray, alone_i: FloatArray) -> BoolArray:
     """Which shortfalls are more than rounding; all in tasks, shape (I,)."""
-    is_counted: BoolArray = (shortfall_i > TOLERANCE * wanted_i) & (shortfall_i > NOISE * alone_i)
+    is_counted: BoolArray = (shortfall_i > SMALLEST_VIOLATION * wanted_i) & (shortfall_i > SOLVER_NOISE * alone_i)
     return is_counted
 
 
