@@ -207,10 +207,10 @@ def ended_in_time(process: subprocess.Popen[str], limit: Limit) -> Iterator[None
 def find_descendants(pid: int) -> list[int]:
     """Return the processes that a process has started, and those that they have started."""
     listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
-    parents = dict(map(int, line.split()) for line in listed.splitlines())
+    pairs = [tuple(map(int, line.split())) for line in listed.splitlines()]
     found = [pid]
     for parent in found:  # it grows meanwhile
-        found += [child for child, its_parent in parents.items() if its_parent == parent]
+        found += [child for child, its_parent in pairs if its_parent == parent]
     return found[1:]
 
 

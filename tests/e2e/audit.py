@@ -83,13 +83,14 @@ def read_writes(audit_log: Path, *, credentials: Collection[str]) -> list[Write]
                 continue
             event = json.loads(line)
             target, user = event.get("objectRef") or {}, event["user"]
-            if event["stage"] == "ResponseComplete" and event["responseStatus"]["code"] < 300:
+            own = ((user.get("extra") or {}).get(CREDENTIAL) or [""])[0]  # a token's maker names it in the line too
+            if own in credentials and event["stage"] == "ResponseComplete" and event["responseStatus"]["code"] < 300:
                 parts = (target.get("resource", ""), target.get("subresource", ""))
                 writes.append(
                     Write(
                         moment=event["requestReceivedTimestamp"],
                         ended=event["stageTimestamp"],
-                        credential=((user.get("extra") or {}).get(CREDENTIAL) or [""])[0],
+                        credential=own,
                         resource="/".join(filter(None, parts)),
                         name=target.get("name", ""),
                     )
