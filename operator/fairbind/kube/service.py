@@ -28,7 +28,7 @@ from fairbind.kube.exact import ExactSolver
 from fairbind.kube.fairshares import FairShares
 from fairbind.kube.handlers import POLICIES, TENANTS, CustomResources
 from fairbind.kube.health import Health
-from fairbind.kube.loop import SchedulingLoop
+from fairbind.kube.loop import Journal, SchedulingLoop
 from fairbind.kube.mirror import Mirror, TenantState
 from fairbind.kube.observer import Observer
 from fairbind.kube.recorder import Recorder, WaitingPod
@@ -70,9 +70,10 @@ async def run_operator(
     health: Health,
     stop: asyncio.Event,
     reinstall_signals: Callable[[], None],
+    journal: Journal | None = None,
 ) -> None:
     """Run until `stop` is set and then end in order. FairbindError when a part of it came to an end by itself."""
-    operator = Operator(settings, credentials, api, observer, health, reinstall_signals)
+    operator = Operator(settings, credentials, api, observer, health, reinstall_signals, journal=journal)
     await operator.run(stop)
 
 
@@ -87,6 +88,8 @@ class Operator:
         observer: Observer,
         health: Health,
         reinstall_signals: Callable[[], None],
+        *,
+        journal: Journal | None = None,
     ) -> None:
         self._api = api
         self._observer = observer
@@ -138,6 +141,7 @@ class Operator:
             observer=observer,
             health=health,
             may_decide=self.may_decide,
+            journal=journal,
         )
         self.status = self._make_status_writer()
 
