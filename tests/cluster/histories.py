@@ -77,7 +77,7 @@ def draw_history(seed: int) -> History:
         constants=constants,
         events=sorted(events),
         longest_cycle_seconds=draw.choice([0.0, 0.01, 0.3, 4.0]),
-        longest_bind_seconds=draw.choice([0.0, 0.01, 0.5, 15.0]),
+        longest_bind_seconds=draw.choice([0.001, 0.01, 0.5, 15.0]),
     )
 
 
@@ -234,7 +234,9 @@ class HistoricWorld:
         report = run_cycle(snapshot, policy, now, limit=limit, memory=memory)
         how = "all" if memory is None else "by memory"
         end = "complete" if report.complete else "more"
-        self.timeline.note("decide", limit, how, f"{now - EPOCH:.6f}", *(bind.task.uid for bind in report.bindings), end)
+        self.timeline.note(
+            "decide", limit, how, f"{now - EPOCH:.6f}", *(bind.task.uid for bind in report.bindings), end
+        )
         return report
 
     def draw_binding(self, uid: str) -> tuple[float, BindResult | None]:

@@ -76,11 +76,14 @@ async def _live(history: History, timeline: Timeline, loop: VirtualLoop, patch: 
     )
     world.on_change = scheduling.wake
     running = asyncio.create_task(scheduling.run())
-    for at, what, count in [*history.events, (history.seconds, "wake", 0)]:
+
+    async def happen(at: float, what: str, count: int) -> None:
         await asyncio.sleep(at - timeline.clock())
         async with binder.moment:
             await settle()
             world.happen(what, count)
+
+    await asyncio.gather(*(happen(*event) for event in [*history.events, (history.seconds, "wake", 0)]))
     world.is_over = True
     running.cancel()
     with suppress(asyncio.CancelledError):

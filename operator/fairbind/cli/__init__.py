@@ -132,6 +132,14 @@ kubeconfig_option = click.option(
     show_envvar=True,
     help="The least level that is shown. debug shows every binding and every cycle.",
 )
+@click.option(
+    "--journal",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="FAIRBIND_JOURNAL",
+    show_envvar=True,
+    help="Append each cycle with its decisions to this file as a JSON line. At 64 MiB it is renamed to FILE.1.",
+)
 @debug_option
 def operator(
     kubeconfig: Path | None,
@@ -142,6 +150,7 @@ def operator(
     scheduler_name: str,
     log_format: LogFormat,
     log_level: str,
+    journal: Path | None,
 ) -> None:
     """Watch a cluster and bind its pods, fairly between tenants.
 
@@ -159,6 +168,7 @@ def operator(
         scheduler_name=scheduler_name,
         log_format=log_format,
         log_level=log_level,
+        journal=journal,
     )
 
 

@@ -19,6 +19,7 @@ from fairbind.kube.api import ApiClient
 from fairbind.kube.credentials import Credentials, load_credentials
 from fairbind.kube.elector import make_identity
 from fairbind.kube.health import Health
+from fairbind.kube.journal import JournalWriter
 from fairbind.kube.reviews import Reviews
 from fairbind.kube.service import OperatorSettings, run_operator
 from fairbind.web.metrics import Metrics
@@ -50,6 +51,7 @@ def serve(
     scheduler_name: str,
     log_format: LogFormat,
     log_level: str,
+    journal: Path | None,
 ) -> None:
     """Run the operator until it is asked to stop. Raises FairbindError; PermanentClusterError for bad settings."""
     pages = _Pages(
@@ -61,14 +63,17 @@ def serve(
     set_up_logging(log_format, log_level)
     credentials = load_credentials(kubeconfig)
     with asyncio.Runner(loop_factory=_find_loop_factory()) as runner:
-        runner.run(_serve(credentials, settings, pages))
+        runner.run(_serve(credentials, settings, pages, journal))
 
 
-async def _serve(credentials: Credentials, settings: OperatorSettings, pages: _Pages) -> None:
+async def _serve(
+    credentials: Credentials, settings: OperatorSettings, pages: _Pages, journal_path: Path | None
+) -> None:
     stopping = StopSignals(asyncio.get_running_loop())
     stopping.install()
     metrics, health = Metrics(), Health()
     api = ApiClient(credentials, user_agent=f"fairbind/{__version__}")
+    journal = None if journal_path is None else JournalWriter(journal_path)
     try:
         async with _serving(pages, metrics, health, api) as url:
             _log.info("fairbind %s as %s; metrics on %s/metrics", __version__, settings.identity, url)
@@ -81,8 +86,11 @@ async def _serve(credentials: Credentials, settings: OperatorSettings, pages: _P
                 health=health,
                 stop=stopping.requested,
                 reinstall_signals=stopping.install,
+                journal=journal,
             )
     finally:
+        if journal is not None:
+            journal.close()
         await api.close()
     _log.info("stopped")
 

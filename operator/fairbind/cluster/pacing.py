@@ -203,9 +203,7 @@ def is_recalling(classes: int) -> bool:
 
 
 class _Phase(enum.Enum):
-    """new: before the first tick. waiting: for a change. pausing: for the rest of a batch. recovering: after a failed
-    cycle.
-    """  # fmt: skip
+    """What the rules wait for: the first tick, a change, the rest of a batch, a cycle, the time after a failed one."""
 
     NEW = enum.auto()
     WAITING = enum.auto()

@@ -179,7 +179,7 @@ class SchedulingLoop:
     def _resume(self, uid: str) -> None:
         try:
             self._world.resume(uid)
-        except Exception:  # a bug; the others must not wait for ever because of it
+        except Exception:  # noqa: BLE001 - a bug; the others must not wait for ever because of it
             _log.exception("resuming %s failed", uid)
 
     # --- cycles ---

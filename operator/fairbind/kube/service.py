@@ -31,7 +31,7 @@ from fairbind.kube.exact import ExactSolver
 from fairbind.kube.fairshares import FairShares, Solver
 from fairbind.kube.handlers import CustomResources
 from fairbind.kube.health import Health
-from fairbind.kube.loop import SchedulingLoop
+from fairbind.kube.loop import Journal, SchedulingLoop
 from fairbind.kube.mirror import Mirror, TenantState
 from fairbind.kube.objects import ObjectTable
 from fairbind.kube.observer import Observer
@@ -111,9 +111,10 @@ async def run_operator(
     health: Health,
     stop: asyncio.Event,
     reinstall_signals: Callable[[], None],
+    journal: Journal | None = None,
 ) -> None:
     """Run until `stop` is set and then end in order. FairbindError when a part of it came to an end by itself."""
-    operator = Operator(settings, credentials, api, observer, health, reinstall_signals)
+    operator = Operator(settings, credentials, api, observer, health, reinstall_signals, journal=journal)
     await operator.run(stop)
 
 
@@ -128,6 +129,8 @@ class Operator:
         observer: Observer,
         health: Health,
         reinstall_signals: Callable[[], None],
+        *,
+        journal: Journal | None = None,
         surroundings: Surroundings | None = None,
     ) -> None:
         surroundings = surroundings or Surroundings()
@@ -180,6 +183,7 @@ class Operator:
             may_decide=self._answer_loop,
             clock=clocks.monotonic,
             wall_clock=clocks.wall,
+            journal=journal,
         )
         self.status = self._make_status_writer(clocks)
 

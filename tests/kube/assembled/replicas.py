@@ -13,9 +13,9 @@ from typing import Any, ParamSpec, cast
 from fairbind.fairness.warm import WarmStart
 
 from fairbind.kube.clocks import Clocks
+from fairbind.kube.custom_objects import GROUP, POLICIES, TENANTS, VERSION
 from fairbind.kube.errors import ApiError, TransientClusterError
 from fairbind.kube.exact import AuditQuestion, ExactSolveError
-from fairbind.kube.custom_objects import GROUP, POLICIES, TENANTS, VERSION
 from fairbind.kube.health import Health
 from fairbind.kube.objects import ObjectTable
 from fairbind.kube.observer import SilentObserver
