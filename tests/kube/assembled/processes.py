@@ -61,7 +61,8 @@ class _Gate:
         self._arguments: tuple[Any, ...] = ()
         self.handle: asyncio.Handle | None = None
 
-    def __call__(self, *arguments: Any) -> None:
+    def run(self, *arguments: Any) -> None:
+        """Run the callback, if its process runs."""
         self._arguments = arguments
         if self._process.is_frozen:
             self._process.hold(self)
@@ -86,7 +87,7 @@ class ProcessLoop(VirtualLoop):
         if process is None:
             return super().call_soon(callback, *args, context=context)
         gate = _Gate(self, process, context, callback)
-        gate.handle = super().call_soon(gate, *args, context=context)
+        gate.handle = super().call_soon(gate.run, *args, context=context)
         return gate.handle
 
     def call_at(
@@ -101,13 +102,13 @@ class ProcessLoop(VirtualLoop):
         if process is None:
             return super().call_at(when, callback, *args, context=context)
         gate = _Gate(self, process, context, callback)
-        handle = super().call_at(when, gate, *args, context=context)
+        handle = super().call_at(when, gate.run, *args, context=context)
         gate.handle = handle
         return handle
 
-    def call_ungated(self, callback: _Gate, arguments: tuple[Any, ...], context: contextvars.Context) -> None:
+    def call_ungated(self, gate: _Gate, arguments: tuple[Any, ...], context: contextvars.Context) -> None:
         """Run a gate that was held back."""
-        super().call_soon(callback, *arguments, context=context)
+        super().call_soon(gate.run, *arguments, context=context)
 
 
 def run_processes(main: Coroutine[Any, Any, Result]) -> Result:

@@ -14,7 +14,7 @@ from fairbind.fairness.warm import WarmStart
 from fairbind.kube.clocks import Clocks
 from fairbind.kube.errors import ApiError, TransientClusterError
 from fairbind.kube.exact import AuditQuestion, ExactSolveError
-from fairbind.kube.handlers import GROUP, POLICIES, TENANTS, VERSION
+from fairbind.kube.handlers import GROUP, VERSION
 from fairbind.kube.health import Health
 from fairbind.kube.objects import ObjectTable
 from fairbind.kube.observer import SilentObserver
