@@ -148,7 +148,7 @@ def test_a_tenant_that_has_come_since_is_compared_by_its_weight() -> None:
 
 
 def test_a_tenant_that_has_come_since_is_compared_with_what_others_get_for_their_weights() -> None:
-    """The others get three quarters for weights of 5 and 1, so c's target counts as an eighth, which is a third of b's."""
+    """The others get three quarters for weights of 5 and 1, so c's target counts as an eighth: a third of b's."""
     snapshot = build_one_server("abc", weigh("a", 5), weigh("b", 1), weigh("c", 1))
     snapshot = replace(snapshot, targets=aim({"a": (0.375, 0.375), "b": (0.375, 0.375)}))
 

@@ -134,7 +134,7 @@ class Operator:
         surroundings: Surroundings | None = None,
     ) -> None:
         surroundings = surroundings or Surroundings()
-        clocks, randomness = surroundings.clocks, surroundings.randomness
+        clocks = surroundings.clocks
         self._api = api
         self._observer = observer
         self._health = health
@@ -154,7 +154,9 @@ class Operator:
             on_rejection=self._note_rejection,
         )
         self.administration = Administration(self.mirror, self._note_change, AdministrationLog())
-        self.reflectors = make_reflectors(api, self.mirror, observer.watch_restarted, jitter=randomness.random)
+        self.reflectors = make_reflectors(
+            api, self.mirror, observer.watch_restarted, jitter=surroundings.randomness.random
+        )
         tables = {TENANTS: self.administration.tenants, POLICIES: self.administration.policies}
         self.custom_resources: Follower = (
             surroundings.make_follower(tables)
@@ -163,14 +165,7 @@ class Operator:
                 api, credentials, tables, observer=observer, health=health, reinstall_signals=reinstall_signals
             )
         )
-        self.elector = Elector(
-            api,
-            settings.namespace,
-            identity=settings.identity,
-            on_change=self._lead,
-            clock=clocks.steady,
-            randomness=randomness,
-        )
+        self.elector = self._make_elector(settings, surroundings)
         self.binder = self._make_binder(surroundings)
         self.recorder = self._make_recorder(settings, clocks)
         self.fair_shares = FairShares(self.mirror, surroundings.make_solver(), observer, clock=clocks.monotonic)
@@ -186,6 +181,16 @@ class Operator:
             journal=journal,
         )
         self.status = self._make_status_writer(clocks)
+
+    def _make_elector(self, settings: OperatorSettings, surroundings: Surroundings) -> Elector:
+        return Elector(
+            self._api,
+            settings.namespace,
+            identity=settings.identity,
+            on_change=self._lead,
+            clock=surroundings.clocks.steady,
+            randomness=surroundings.randomness,
+        )
 
     def _make_binder(self, surroundings: Surroundings) -> Binder:
         return Binder(

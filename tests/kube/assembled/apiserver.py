@@ -1,4 +1,4 @@
-"""An API server in memory, as far as the operator uses one: what it keeps, how it answers, and what it never wants to see.
+"""An API server in memory, as far as the operator uses one: what it keeps, how it answers, what must never happen.
 
 It runs in virtual time behind the protocol of `ApiClient`; see `connection`. Everything that happens to pods is checked
 at once: `broken` names each binding that overcommits a node or would bind a pod twice, and each write, other than to
@@ -161,12 +161,10 @@ class ApiServer:
         """What a pod asks for, and one of the pods that a node takes."""
         uid = pod["metadata"]["uid"]
         if uid not in self._demands:
-            self._demands[uid] = {"pods": Fraction(1)}
+            demand = self._demands[uid] = {"pods": Fraction(1)}
             for container in pod["spec"]["containers"]:
                 for resource, amount in (container["resources"].get("requests") or {}).items():
-                    self._demands[uid][resource] = self._demands[uid].get(resource, Fraction(0)) + parse_quantity(
-                        amount
-                    )
+                    demand[resource] = demand.get(resource, Fraction(0)) + parse_quantity(amount)
         return self._demands[uid]
 
     def find_free(self, node: str) -> dict[str, Fraction]:
@@ -211,13 +209,14 @@ class ApiServer:
         delay = fault.delay_seconds if fault is not None else 0.0
         limit = float(request.query.get("timeout", "60s").removesuffix("s"))
         await asyncio.sleep(latency + min(delay, limit))
-        outcome: bytes | Exception | Silence
-        try:
-            if delay >= limit:
-                raise ApiError(504, "Timeout", "the request did not complete within the allotted timeout")
-            outcome = self._carry_out(request) if fault is None or fault.happens else b""
-        except ApiError as error:
-            outcome = error
+        outcome: bytes | Exception | Silence = b""
+        if delay >= limit:
+            outcome = ApiError(504, "Timeout", "the request did not complete within the allotted timeout")
+        elif fault is None or fault.happens:
+            try:
+                outcome = self._carry_out(request)
+            except ApiError as error:
+                outcome = error
         self.open.remove(request)
         if fault is not None and fault.answer is not None:
             outcome = fault.answer
@@ -239,23 +238,26 @@ class ApiServer:
             )
 
     def _carry_out(self, request: Request) -> bytes:
-        kind = COLLECTIONS.get(request.path)
-        if kind is not None:
-            return self._list(kind, request.query)
-        match request.method, request.path.strip("/").split("/"):
-            case "GET", ["api", "v1", "namespaces", namespace, "pods", name]:
-                return _encode(self._find("pods", f"{namespace}/{name}"))
-            case "POST", ["api", "v1", "namespaces", namespace, "pods", name, "binding"]:
-                return self._bind(request, f"{namespace}/{name}")
-            case "PATCH", ["api", "v1", "namespaces", namespace, "pods", name, "status"]:
-                return self._patch_conditions(f"{namespace}/{name}", request.body)
-            case "PATCH", ["apis", "fairbind.io", _, kind, name, "status"]:
+        if request.path in COLLECTIONS:
+            return self._list(COLLECTIONS[request.path], request.query)
+        match request.path.strip("/").split("/"):
+            case ["api", "v1", "namespaces", namespace, "pods", name, *sub]:
+                return self._answer_pod(request, f"{namespace}/{name}", sub)
+            case ["apis", "fairbind.io", _, kind, name, "status"]:
                 return self._patch_status(kind, name, request.body)
-            case method, ["apis", "coordination.k8s.io", "v1", "namespaces", namespace, "leases", *name]:
-                return self._answer_lease(method, f"{namespace}/{name[0]}" if name else "", request.body)
-            case method, ["apis", "events.k8s.io", "v1", "namespaces", namespace, "events", *name]:
-                return self._answer_event(method, f"{namespace}/{name[0]}" if name else "", request.body)
+            case ["apis", _, _, "namespaces", namespace, kind, *names]:
+                answer = {"leases": self._answer_lease, "events": self._answer_event}[kind]
+                return answer(request.method, "/".join([namespace, *names]), request.body)
         raise AssertionError(f"{request.method} {request.path}")
+
+    def _answer_pod(self, request: Request, key: str, sub: list[str]) -> bytes:
+        match request.method, sub:
+            case "POST", ["binding"]:
+                return self._bind(request, key)
+            case "PATCH", ["status"]:
+                return self._patch_conditions(key, request.body)
+        assert (request.method, sub) == ("GET", [])
+        return _encode(self._find("pods", key))
 
     def _list(self, kind: str, query: dict[str, str]) -> bytes:
         if (token := query.get("continue")) is not None:
@@ -295,8 +297,12 @@ class ApiServer:
             raise ApiError(409, "Conflict", f"pod {key} is already assigned to node {bound_to}")
         if pod["spec"].get("schedulingGates"):
             raise ApiError(409, "Conflict", f"pod {key} has non-empty .spec.schedulingGates")
-        ready = {"type": "PodScheduled", "status": "True"}
-        self.change("pods", key, lambda it: (it["spec"].update(nodeName=node), merge_conditions(it["status"], [ready])))
+
+        def take_node(taken: Json) -> None:
+            taken["spec"]["nodeName"] = node
+            merge_conditions(taken["status"], [{"type": "PodScheduled", "status": "True"}])
+
+        self.change("pods", key, take_node)
         self.bound.append((self.now, request.who, meta["uid"], node))
         self._check_room(request.who, key, node)
         return _encode({"kind": "Status", "status": "Success", "code": 201})
@@ -322,16 +328,14 @@ class ApiServer:
             if field_name in wanted and wanted[field_name] != item["metadata"][field_name]:
                 raise ApiError(409, "Conflict", f"the {field_name} is another one")
 
-    def _answer_lease(self, method: str, key: str, body: Json | None) -> bytes:
+    def _answer_lease(self, method: str, key: str, body: Json) -> bytes:
         if method == "POST":
-            assert body is not None
             if find_key(body) in self.kinds["leases"].objects:
                 raise ApiError(409, "AlreadyExists", "the lease already exists")
             self.put("leases", body)
             return _encode(self.get("leases", find_key(body)))
         lease = self._find("leases", key)
         if method == "PUT":
-            assert body is not None
             self._check_preconditions(lease, body["metadata"])
             lease = self.change("leases", key, lambda it: it.update(spec=body["spec"]))
         return _encode(lease)

@@ -1,6 +1,6 @@
-"""Random lives of two operators: pods come and go while requests fail, watches break and replicas hang, all by one seed.
+"""Random lives of a few operators: pods come and go while requests fail, watches break and replicas hang.
 
-Each trouble lasts for some seconds. When all are over, a quiet time follows in which everything must come right.
+All of it follows from one seed. Each trouble lasts for some seconds; when all are over, everything must come right.
 """
 
 from __future__ import annotations

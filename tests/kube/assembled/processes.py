@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -52,24 +53,24 @@ class _Gate:
     """A callback of a process: held back while the process is frozen, and gone when its handle was cancelled."""
 
     def __init__(
-        self, loop: ProcessLoop, process: Process, context: contextvars.Context, callback: Callable[..., object]
+        self, loop: ProcessLoop, process: Process, context: contextvars.Context, callback: Callable[[], object]
     ) -> None:
         self._loop = loop
         self._process = process
         self._context = context
         self._callback = callback
-        self._arguments: tuple[Any, ...] = ()
         self.handle: asyncio.Handle | None = None
 
-    def __call__(self, *arguments: Any) -> None:
-        self._arguments = arguments
+    def run(self) -> None:
+        """Run the callback, if its process runs."""
         if self._process.is_frozen:
             self._process.hold(self)
         elif self.handle is None or not self.handle.cancelled():
-            self._callback(*arguments)
+            self._callback()
 
     def run_soon(self) -> None:
-        self._loop.call_ungated(self, self._arguments, self._context)
+        """Run what was held back; whoever cancels it has the handle of before."""
+        self._loop.call_ungated(self.run, self._context)
 
 
 class ProcessLoop(VirtualLoop):
@@ -85,8 +86,8 @@ class ProcessLoop(VirtualLoop):
         process = context.get(_process)
         if process is None:
             return super().call_soon(callback, *args, context=context)
-        gate = _Gate(self, process, context, callback)
-        gate.handle = super().call_soon(gate, *args, context=context)
+        gate = _Gate(self, process, context, functools.partial(callback, *args))
+        gate.handle = super().call_soon(gate.run, context=context)
         return gate.handle
 
     def call_at(
@@ -100,14 +101,14 @@ class ProcessLoop(VirtualLoop):
         process = context.get(_process)
         if process is None:
             return super().call_at(when, callback, *args, context=context)
-        gate = _Gate(self, process, context, callback)
-        handle = super().call_at(when, gate, *args, context=context)
+        gate = _Gate(self, process, context, functools.partial(callback, *args))
+        handle = super().call_at(when, gate.run, context=context)
         gate.handle = handle
         return handle
 
-    def call_ungated(self, callback: _Gate, arguments: tuple[Any, ...], context: contextvars.Context) -> None:
-        """Run a gate that was held back."""
-        super().call_soon(callback, *arguments, context=context)
+    def call_ungated(self, callback: Callable[[], object], context: contextvars.Context) -> None:
+        """Call soon what asks by itself whether its process runs."""
+        super().call_soon(callback, context=context)
 
 
 def run_processes(main: Coroutine[Any, Any, Result]) -> Result:

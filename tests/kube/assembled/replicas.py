@@ -10,10 +10,9 @@ import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any, ParamSpec, cast
 
-from fairbind.fairness.warm import WarmStart
-
+from fairbind.fairness.solvers.warm import WarmStart
 from fairbind.kube.clocks import Clocks
-from fairbind.kube.custom_objects import GROUP, POLICIES, TENANTS, VERSION
+from fairbind.kube.custom_objects import GROUP, VERSION
 from fairbind.kube.errors import ApiError, TransientClusterError
 from fairbind.kube.exact import AuditQuestion, ExactSolveError
 from fairbind.kube.health import Health

@@ -1,4 +1,4 @@
-"""Who does not lead any more sends nothing more, whatever was under way. The server notes who writes without the lease."""
+"""Who does not lead any more sends nothing more, whatever was under way; the server notes who does."""
 
 from __future__ import annotations
 

@@ -27,19 +27,15 @@ async def test_before_all_is_listed_nothing_is_decided_and_no_lease_is_asked_for
 
 @in_virtual_time
 async def test_what_weights_say_holds_in_the_first_cycle() -> None:
-    """Room for one; without the list of Tenants it would go to the pod that has waited longest."""
+    """Without the list of Tenants, each namespace would get a half."""
+    one_core = {"cpu": "1"}
     async with playing(0) as scene:
         scene.cause(delay(2.0, "/tenants$", method="GET"))
         scene.server.put("nodes", make_node("n1", allocatable={"cpu": "4", "pods": "10"}))
         scene.server.put("tenants", {"metadata": {"name": "heavy"}, "spec": {"namespaces": ["other"], "weight": 3}})
         for namespace in ("team", "other"):
-            scene.server.put(
-                "pods",
-                *(
-                    make_pod(f"p{n}", namespace=namespace, uid=f"{namespace}{n}", requests={"cpu": "1"})
-                    for n in range(4)
-                ),
-            )
+            pods = (make_pod(f"p{n}", namespace=namespace, uid=f"{namespace}{n}", requests=one_core) for n in range(4))
+            scene.server.put("pods", *pods)
         scene.start()
         await scene.pass_until(lambda: len(scene.server.bound) == 4)
         assert sorted(uid[:-1] for _, _, uid, _ in scene.server.bound) == ["other"] * 3 + ["team"]
@@ -72,7 +68,7 @@ async def test_a_binding_on_its_way_is_waited_for_before_the_lease_is_given_back
         leader.ask_to_stop()
         await leader.task
         (bound_at,) = (at for at, _, _, _ in scene.server.bound)
-        given_back = [request for request in scene.server.find_requests("/leases/fairbind", "PUT")][-1]
+        given_back = scene.server.find_requests("/leases/fairbind", "PUT")[-1]
         assert given_back.body["spec"]["holderIdentity"] == ""
         assert bound_at < given_back.at
         assert [result for _, result in leader.observer.results] == ["bound"]

@@ -2,14 +2,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
 from fairbind.kube import service
+from fairbind.kube.clocks import Clocks
 from fairbind.kube.decode import NODES, PODS
+from fairbind.kube.elector import read_steady_clock
 from fairbind.kube.errors import ApiError
+from fairbind.kube.exact import ExactSolver
+from fairbind.kube.handlers import CustomResources
 from fairbind.kube.health import Health
 from fairbind.kube.observer import Observer, SilentObserver
 from fairbind.kube.service import Operator, OperatorSettings
@@ -248,6 +253,14 @@ async def test_a_stop_ends_the_wait_for_the_lists() -> None:
 
 def _encode(content: dict[str, Any]) -> bytes:
     return json.dumps(content).encode()
+
+
+async def test_unless_told_otherwise_an_operator_follows_through_kopf_and_reads_the_systems_clocks() -> None:
+    surroundings = service.Surroundings()
+    operator = make_operator()
+    assert isinstance(operator.custom_resources, CustomResources)
+    assert surroundings.make_solver is ExactSolver
+    assert surroundings.clocks == Clocks(time.monotonic, read_steady_clock, time.time)
 
 
 async def test_what_kubelets_refuse_every_replica_sees_and_the_leader_counts() -> None:
