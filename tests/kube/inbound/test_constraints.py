@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fairbind.model import PolicySettings, Rejection
+from fairbind.model import PolicySettings, Rejection, RejectionKind
 from kube.inbound.builders import Cluster, Json, make_namespace, make_node, make_pod, read_namespace
 from rejections import CORDONED, NOT_READY, OUTSIDE, REPELLED, UNWANTED, lack, taint
 
@@ -216,7 +216,10 @@ ANTI = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone
 def test_what_is_not_honoured_is_named_and_blocks_its_class(spec: Json, named: str) -> None:
     cluster = make_cluster(make_node("a"), **spec)
     cluster.add_pods(make_pod("plain"))
-    assert cluster.get_class("uid-pod").blocked is not None
+    blocked = cluster.get_class("uid-pod").blocked
+    assert blocked is not None
+    assert blocked.kind == RejectionKind.NOT_SUPPORTED
+    assert set(blocked.subject.split()) & set(named.split())  # what of the kind all such pods share
     record = cluster.mirror.find_pod("uid-pod")
     assert record is not None
     assert record.unsupported is not None
