@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from fairbind.model import Placement, ServerTable, Task, TaskClass
 from fairbind.model.servers import BoolArray
 from fairbind.scheduling.fit import Score
+from fairbind.scheduling.minima import BlockMinima
 from fairbind.scheduling.pools import Pools
 from fairbind.scheduling.probes import Draws
 from fairbind.scheduling.room import FloatArray, IndexArray, Room
@@ -33,6 +34,9 @@ _NOTHING: Mapping[int, Layout] = {}
 
 FEW = 12
 """Up to so many changed servers are scored one by one; beyond that arrays are faster (measured)."""
+
+MANY = 4_096
+"""The least one of more scores is found by blocks; of fewer a look at all is faster (measured)."""
 
 SMALL_PART = 0.5
 """An arrangement of a smaller part of the servers first leaves out changed servers that are not in it."""
@@ -253,6 +257,7 @@ class Shape:
         "_fit",
         "_gains_seen",
         "_left",
+        "_minima",
         "_open_p",
         "_room",
         "_score",
@@ -277,6 +282,7 @@ class Shape:
         self._gains_seen = len(room.gains)
         self._open_p: BoolArray = np.zeros(pools, dtype=np.bool_)
         self._scores: FloatArray | None = None
+        self._minima: BlockMinima | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -326,8 +332,14 @@ class Shape:
         scores = self._refresh()
         while slices:
             start, stop = slices[-1]
-            part = scores[start:stop]
-            best = start + (int(part.argmin()) if self._draws is None else self._draw_best(part, task, self._draws))
+            if self._draws is not None:
+                best = start + self._draw_best(scores[start:stop], task, self._draws)
+            elif stop - start <= MANY:
+                best = start + int(scores[start:stop].argmin())
+            else:
+                if self._minima is None:
+                    self._minima = BlockMinima(scores)
+                best = self._minima.find_least(start, stop)
             if scores[best] != inf:
                 return int(self._arrangement.servers[best])
             slices.pop()
@@ -351,15 +363,22 @@ class Shape:
         self._cursor = stop
         if stop - start >= len(scores):
             scores[:-1] = self._score_many(arrangement.servers)
+            self._minima = None
         elif stop - start > FEW:
             changed = room.log[start:stop]
             if arrangement.is_small:
                 changed = changed[arrangement.position_k[changed] < len(arrangement.servers)]
-            scores[arrangement.position_k[changed]] = self._score_many(changed)
+            positions, some = arrangement.position_k[changed], self._score_many(changed)
+            scores[positions] = some
+            if self._minima is not None:
+                self._minima.lower_many(positions, some)
         else:
-            position_k = arrangement.position_k
+            position_k, minima = arrangement.position_k, self._minima
             for server in room.log[start:stop].tolist():
-                scores[position_k[server]] = self._score_one(server)
+                position = position_k[server]
+                scores[position] = score = self._score_one(server)
+                if minima is not None:
+                    minima.lower(position, score)
         return scores
 
     def _score_many(self, servers: IndexArray) -> FloatArray:
