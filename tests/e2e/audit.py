@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -75,7 +76,7 @@ class Write:
 
 
 def read_writes(audit_log: Path, *, credentials: Collection[str]) -> list[Write]:
-    """Return what was written with these credentials, and done, in the order in which it was received."""
+    """Return what was written with these credentials, and was or may have been done, in the order of arrival."""
     writes = []
     with audit_log.open(encoding="utf-8") as lines:
         for line in lines:
@@ -84,7 +85,7 @@ def read_writes(audit_log: Path, *, credentials: Collection[str]) -> list[Write]
             event = json.loads(line)
             target, user = event.get("objectRef") or {}, event["user"]
             own = ((user.get("extra") or {}).get(CREDENTIAL) or [""])[0]  # a token's maker names it in the line too
-            if own in credentials and event["stage"] == "ResponseComplete" and event["responseStatus"]["code"] < 300:
+            if own in credentials and event["stage"] == "ResponseComplete" and _may_be_done(event):
                 parts = (target.get("resource", ""), target.get("subresource", ""))
                 writes.append(
                     Write(
@@ -96,6 +97,12 @@ def read_writes(audit_log: Path, *, credentials: Collection[str]) -> list[Write]
                     )
                 )
     return sorted(writes, key=lambda write: write.moment)
+
+
+def _may_be_done(event: Any) -> bool:
+    """Tell whether a request was not refused: one that failed in the server, or met a cut wire, may have been done."""
+    code: int = event["responseStatus"]["code"]
+    return not HTTPStatus.BAD_REQUEST <= code < HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def check_only_holders_write(writes: list[Write]) -> Counter[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import functools
 import json
 import signal
 import time
@@ -73,6 +74,14 @@ def check_it_binds(api: Api, namespace: str) -> None:
     wait_for(lambda: count_bound(api, namespace) == before + 1, describe="one more pod to be bound")
 
 
+def has_bound(api: Api, namespace: str, count: int) -> bool:
+    return count_bound(api, namespace) == count
+
+
+def has_counted(operator: Operator, least: float) -> bool:
+    return count_ended_bindings(operator) >= least
+
+
 def bind_in_one_term(api: Api, namespace: str, leader: Operator, standby: Operator) -> Metrics:
     """Have twenty pods bound, check that the standby had no part in it, and return what it says then.
 
@@ -83,13 +92,10 @@ def bind_in_one_term(api: Api, namespace: str, leader: Operator, standby: Operat
         leader, standby = (leader, standby) if wait_leader(leader, standby) is leader else (standby, leader)
         before, bound_before = standby.metrics().total("fairbind_bindings_total"), count_ended_bindings(leader)
         create_pods(api, namespace, make_mixed_pods(20))
-        wait_for(lambda number=round_number: count_bound(api, namespace) == 20 * number, describe="all to be bound")
+        wait_for(functools.partial(has_bound, api, namespace, 20 * round_number), describe="all to be bound")
         seen = standby.metrics()
         if leader.is_leader() and read_term(api) == term:
-            wait_for(
-                lambda one=leader, least=bound_before + 20.0: count_ended_bindings(one) >= least,
-                describe="the bindings to be counted",
-            )
+            wait_for(functools.partial(has_counted, leader, bound_before + 20.0), describe="the bindings to be counted")
             assert seen.total("fairbind_bindings_total") == before
             return seen
     pytest.fail(f"the lead passed on in each of {TERMS_TRIED} rounds")
@@ -199,6 +205,6 @@ def test_a_leader_that_was_away_binds_nothing_before_it_leads_again(
     bindings = read_bindings(audit_log, namespace=name)
     assert {binding.credential for binding in bindings} <= {first_token, second_token}
     written = check_only_holders_write(read_writes(audit_log, credentials=[first_token, second_token]))
-    assert written["pods/binding"] == len(pods)
+    assert written["pods/binding"] >= len(pods)  # some were sent twice, the first time into the cut wire
     assert written["events"] > 0
     assert written["tenants/status"] > 0
