@@ -172,7 +172,7 @@ class Replica:
             self.observer,
             self.health,
             lambda: None,
-            Surroundings(
+            surroundings=Surroundings(
                 clocks=clocks,
                 randomness=random.Random(seed),
                 make_solver=InProcessSolver if solves else NoSolver,
