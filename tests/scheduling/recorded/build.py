@@ -20,6 +20,8 @@ from fairbind.model import (
     Holding,
     Placement,
     PolicySettings,
+    Rejection,
+    RejectionKind,
     ServerTable,
     Snapshot,
     Targets,
@@ -28,7 +30,7 @@ from fairbind.model import (
     Tenant,
     Wait,
 )
-from fairbind.scheduling import POLICIES, Memory, compute_server_classes, run_cycle
+from fairbind.scheduling import POLICIES, CycleState, Memory, compute_server_classes, run_cycle
 
 __all__ = [
     "MAX_AMOUNT",
@@ -59,6 +61,16 @@ __all__ = [
 
 Amounts = tuple[int, ...]
 
+REJECTIONS = {
+    "node(s) didn't match Pod's node affinity/selector": Rejection(RejectionKind.SELECTOR),
+    "node(s) had untolerated taint {gpu: true}": Rejection(RejectionKind.TAINT, "gpu: true"),
+    "node(s) didn't satisfy existing pods anti-affinity rules": Rejection(RejectionKind.ANTI_AFFINITY),
+    "node(s) were unschedulable": Rejection(RejectionKind.CORDONED),
+    "required pod affinity": Rejection(RejectionKind.NOT_SUPPORTED, "required pod affinity"),
+    "unreadable fields": Rejection(RejectionKind.UNREADABLE),
+}
+"""By the words of the day of the recording."""
+
 
 def find_policies() -> list[str]:
     return list(POLICIES)
@@ -79,7 +91,7 @@ def build_placement(
     return Placement(
         eligible_k=np.array(eligible, dtype=np.bool_),
         preference_k=None if preference is None else np.array(preference, dtype=np.int64),
-        rejections=tuple(sorted(rejections.items())),
+        rejections=tuple(sorted((REJECTIONS[words], count) for words, count in rejections.items())),
         claims=Claims(taken, conflicting),
     )
 
@@ -98,7 +110,7 @@ def build_task_class(
         share_demand_r=share_demand,
         placement=placement,
         tasks=tuple(tasks),
-        blocked=blocked,
+        blocked=None if blocked is None else REJECTIONS[blocked],
     )
 
 
@@ -204,12 +216,13 @@ class Decider:
 
     def __init__(self, *, has_memory: bool) -> None:
         self._memory = Memory() if has_memory else None
+        self._state = CycleState() if has_memory else None
         self._waits: tuple[Wait, ...] = ()
         self.recalled = 0
 
     def decide(self, snapshot: Snapshot, policy: str, seed: int, now: float, limit: int | None) -> CycleReport:
         settings = PolicySettings(policy=policy, seed=seed)
-        report = run_cycle(snapshot, settings, now, limit=limit, memory=self._memory)
+        report = run_cycle(snapshot, settings, now, limit=limit, memory=self._memory, state=self._state)
         before = {id(wait) for wait in self._waits}
         self.recalled += sum(id(wait) in before for wait in report.waits)
         self._waits = report.waits

@@ -1,14 +1,15 @@
 """What a cycle says, as text: equal text means equal decisions and equal explanations, to the last digit.
 
-The text is what the recording is made of, so its words stay whatever becomes of the types. Who makes reasons values
-lets `render_reason` say them in today's words.
+The text is what the recording is made of, so its words stay whatever becomes of the types. Two words are of the day of
+the recording and were never shown to anybody: "conflicting claims" and "Insufficient pods".
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from fairbind.model import CycleReport, FairnessReason, Snapshot, Wait
+from fairbind.cluster.messages import word_rejection
+from fairbind.model import CycleReport, FairnessReason, Rejection, RejectionKind, Snapshot, Wait
 from fairbind.model.overview import ClusterOverview, TenantOverview
 
 
@@ -16,14 +17,19 @@ def render_report(report: CycleReport) -> str:
     return "\n".join(_render_report(report))
 
 
-def render_reason(reason: str) -> str:
+def render_reason(reason: Rejection) -> str:
     """Why servers refuse a class, in the words of the day of the recording."""
-    return reason
+    match reason.kind:
+        case RejectionKind.PORT_CONFLICT:
+            return "conflicting claims"
+        case RejectionKind.INSUFFICIENT:
+            return f"Insufficient {reason.subject}"
+    return word_rejection(reason)
 
 
-def render_blocked(blocked: str | None) -> str:
+def render_blocked(blocked: Rejection | None) -> str:
     """Why a class may not be placed at all, in the words of the day of the recording."""
-    return "-" if blocked is None else blocked
+    return "-" if blocked is None else word_rejection(blocked)
 
 
 def _render_report(report: CycleReport) -> Iterator[str]:
@@ -37,7 +43,8 @@ def _render_report(report: CycleReport) -> Iterator[str]:
 
 
 def render_wait(wait: Wait) -> str:
-    reasons = ", ".join(f"{render_reason(reason)}={count}" for reason, count in wait.rejections)
+    said = sorted((render_reason(reason), count) for reason, count in wait.rejections)
+    reasons = ", ".join(f"{reason}={count}" for reason, count in said)
     return (
         f"wait tenant={wait.task_class.tenant} first={wait.first.uid} waiting={wait.waiting} "
         f"blocked={render_blocked(wait.blocked)} [{reasons}] {_render_fairness(wait.fairness)}"

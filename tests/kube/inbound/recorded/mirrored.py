@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from fairbind.cluster.messages import format_unschedulable
 from fairbind.kube.mirror import Mirror
 from fairbind.kube.policies import parse_policy
-from fairbind.kube.reasons import format_unschedulable
 from fairbind.kube.tenants import parse_tenant
 from kube.inbound.builders import SCHEDULER, Json, read_namespace, read_node, read_pod
 from scheduling.recorded import build
