@@ -6,6 +6,7 @@ lets `render_reason` say them in today's words.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from fairbind.model import CycleReport, FairnessReason, Snapshot, Wait
@@ -76,10 +77,21 @@ def _render_tenant(tenant: TenantOverview) -> str:
     return (
         f"tenant {tenant.name} weight={tenant.weight!r} dominant={tenant.dominant_share!r} "
         f"of={tenant.dominant_resource} weighted={tenant.weighted_share!r} running={tenant.running} "
-        f"allocated {_render_amounts(tenant.allocated)} pending {_render_amounts(tenant.pending)} "
+        f"allocated {_render_amounts(tenant.allocated)} pending {_render_amounts(_join_queued(tenant.pending))} "
         f"virtual {_render_amounts(tenant.virtual_dominant_shares)} backlogged={tenant.backlogged} "
         f"fair={tenant.fair_share!r}"
     )
+
+
+def _join_queued(pending: Mapping[str, int]) -> dict[str, int]:
+    """Counts of waiting pods, without which of three reasons those have that may be placed.
+
+    On the day of the recording looking at an overview changed what later ones said of it, a fault that is not kept.
+    """
+    joined = Counter[str]()
+    for reason, count in pending.items():
+        joined["queued" if reason in {"insufficient", "ineligible"} else reason] += count
+    return joined
 
 
 def _render_amounts(amounts: Mapping[str, float]) -> str:
