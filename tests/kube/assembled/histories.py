@@ -126,7 +126,7 @@ class History:
             self._finish_a_pod: 4,
             self._turn_a_node: 1,
             self._hang: 2,
-            self._lag: 1,
+            self._lag: 3,
             self._replace_a_replica: 1,
             self.scene.server.break_watches: 1,
             self.scene.server.compact: 1,
@@ -179,7 +179,12 @@ class History:
             replica.process.thaw()
 
     def _lag(self) -> None:
-        self._dice.choice(self.scene.replicas).connection.lag_seconds = self._dice.choice([0.0, 0.05, 0.5, 10.0])
+        self._choose_replica().connection.lag_seconds = self._dice.choice([0.0, 0.5, 3.0, 10.0])
+
+    def _choose_replica(self) -> Replica:
+        """Return who leads, if anybody does: what happens to others matters less."""
+        leaders = [replica for replica in self.scene.replicas if replica.leads]
+        return self._dice.choice(leaders or self.scene.replicas)
 
     def _replace_a_replica(self) -> None:
         replica = self._dice.choice(self.scene.replicas)

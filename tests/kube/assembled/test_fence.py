@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kube.assembled.faults import BINDINGS, EVENTS, LEASES, POD_STATUSES, ignore, refuse
+import asyncio
+
+from kube.assembled.faults import BINDINGS, EVENTS, LEASES, POD_STATUSES, delay, ignore, refuse
 from kube.assembled.replicas import Replica, Scene, in_virtual_time, playing
 from kube.inbound.builders import make_node, make_pod
 
@@ -49,6 +51,25 @@ async def test_who_was_frozen_binds_nothing_when_it_thaws() -> None:
         await scene.pass_until(lambda: leader.observer.results)
         assert len(scene.server.find_requests("/binding", who=leader.name)) == sent
         assert [who for _, who, _, _ in scene.server.bound] == [other.name]
+
+
+@in_virtual_time
+async def test_what_was_sent_last_has_ended_before_another_decides() -> None:
+    """The server takes nearly as long as it may, and pods come all the time."""
+    async with playing(2) as scene:
+        scene.server.put("nodes", *(make_node(f"n{number}") for number in range(4)))
+        leader = await scene.pass_until_leading()
+        scene.cause(ignore(LEASES, who=leader.name), delay(2.9, BINDINGS, who=leader.name))
+        number = 0
+        while not any(replica.leads for replica in scene.replicas if replica is not leader):
+            scene.server.put("pods", make_pod(f"p{number}", requests={"cpu": "100m"}))
+            number += 1
+            await asyncio.sleep(0.2)
+        await scene.pass_until(lambda: len(scene.server.bound) == number)
+        (other,) = (replica for replica in scene.replicas if replica is not leader)
+        last = max(at for at, who, _, _ in scene.server.bound if who == leader.name)
+        assert number > 30
+        assert last < scene.server.find_requests("/binding", who=other.name)[0].at
 
 
 @in_virtual_time
