@@ -32,7 +32,7 @@ settings.register_profile("deep", untimed, max_examples=5_000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 TESTS = Path(__file__).parent
-TRACED = (TESTS / "model", TESTS / "fairness", TESTS / "scheduling")
+TRACED = (TESTS / "model", TESTS / "fairness", TESTS / "scheduling", TESTS / "cluster")
 """Coverage is judged of these packages, by their own tests; to trace the others would cost minutes."""
 
 

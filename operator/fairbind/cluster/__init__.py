@@ -1,3 +1,3 @@
-"""The state of a cluster and the rules of its operation, without I/O: values in, values out, and time is an argument."""
+"""The rules of operation and the state of a cluster, without I/O: values in, values out, and time is an argument."""
 
 from __future__ import annotations

@@ -134,16 +134,19 @@ class Operator:
             find_waiting=self._find_waiting,
         )
         self.fair_shares = FairShares(self.mirror, ExactSolver(), observer)
-        self.loop = SchedulingLoop(
+        self.loop = self._make_loop(journal)
+        self.status = self._make_status_writer()
+
+    def _make_loop(self, journal: Journal | None) -> SchedulingLoop:
+        return SchedulingLoop(
             self.mirror,
             self.binder,
             self.recorder,
-            observer=observer,
-            health=health,
+            observer=self._observer,
+            health=self._health,
             may_decide=self.may_decide,
             journal=journal,
         )
-        self.status = self._make_status_writer()
 
     def _make_status_writer(self) -> StatusWriter:
         return StatusWriter(
