@@ -50,15 +50,8 @@ def test_the_version_needs_nothing_that_is_slow_to_import() -> None:
 def test_help_names_every_option_with_its_environment_variable(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["operator", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    for option in (
-        "kubeconfig",
-        "namespace",
-        "metrics-address",
-        "scheduler-name",
-        "log-format",
-        "log-level",
-        "journal",
-    ):
+    options = ("kubeconfig", "namespace", "metrics-address", "scheduler-name", "log-format", "log-level", "journal")
+    for option in options:
         assert f"--{option}" in text
         assert f"FAIRBIND_{option.upper().replace('-', '_')}" in text
     for default in ("0.0.0.0:8080", "default: fairbind]", "default: console]", "default: info]", "fairbind-system"):

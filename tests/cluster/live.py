@@ -12,7 +12,7 @@ from cluster.histories import EPOCH, HistoricWorld, History, Timeline
 from fairbind.cluster import pacing
 from fairbind.cluster.pacing import BindResult
 from fairbind.kube import loop as loop_module
-from fairbind.kube.loop import SchedulingLoop
+from fairbind.kube.loop import Journal, SchedulingLoop
 from kube.outbound.simulation import VirtualLoop
 
 DRAIN_SECONDS = 100.0
@@ -47,17 +47,19 @@ class HistoricBinder:
         return result
 
 
-def run_live(history: History, patch: pytest.MonkeyPatch, rules: object = pacing) -> Timeline:
-    """Return what the loop does. rules: the module whose constants the history sets."""
+def run_live(history: History, patch: pytest.MonkeyPatch, *, journal: Journal | None = None) -> Timeline:
+    """Return what the loop does."""
     for name, value in history.constants.items():
-        patch.setattr(rules, name, value)
+        patch.setattr(pacing, name, value)
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         timeline = Timeline(lambda: runner.get_loop().time() - 1000.0)
-        runner.run(_live(history, timeline, cast("VirtualLoop", runner.get_loop()), patch))
+        runner.run(_live(history, timeline, cast("VirtualLoop", runner.get_loop()), patch, journal))
     return timeline
 
 
-async def _live(history: History, timeline: Timeline, loop: VirtualLoop, patch: pytest.MonkeyPatch) -> None:
+async def _live(
+    history: History, timeline: Timeline, loop: VirtualLoop, patch: pytest.MonkeyPatch, journal: Journal | None
+) -> None:
     def spend(seconds: float) -> None:
         loop._jumping.now += seconds
 
@@ -73,6 +75,7 @@ async def _live(history: History, timeline: Timeline, loop: VirtualLoop, patch: 
         may_decide=lambda: world.leads,
         clock=loop.time,
         wall_clock=lambda: EPOCH + timeline.clock(),
+        journal=journal,
     )
     world.on_change = scheduling.wake
     running = asyncio.create_task(scheduling.run())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Iterable
+from functools import partial
 from math import inf
 
 import pytest
@@ -56,7 +57,7 @@ class Simulation:
         self._noted: object = ()
         self._decided = 0
         for at, what, count in history.events:
-            self._push(at, lambda what=what, count=count: self._world.happen(what, count))
+            self._push(at, partial(self._world.happen, what, count))
         self._push(history.seconds, self._end)
 
     def run(self) -> Timeline:

@@ -142,11 +142,12 @@ kubeconfig_option = click.option(
 )
 @debug_option
 def operator(
+    *,
     kubeconfig: Path | None,
     namespace: str,
     metrics_address: str,
     metrics_tls: Path | None,
-    metrics_authentication: bool,  # noqa: FBT001 - click passes options by name
+    metrics_authentication: bool,
     scheduler_name: str,
     log_format: LogFormat,
     log_level: str,

@@ -227,8 +227,8 @@ class Pacing:
     [WakeAt(time=2.05)]
     >>> pacing.handle(Tick(), 2.05)
     [RunCycle(limit=256, explains=True)]
-    >>> pacing.handle(NothingWaits(), 2.06)
-    [WakeAt(time=7.06), Beat()]
+    >>> pacing.handle(NothingWaits(), 2.5)
+    [WakeAt(time=7.5), Beat()]
     """
 
     def __init__(self) -> None:

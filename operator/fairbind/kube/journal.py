@@ -7,6 +7,7 @@ the log says so once. The records are numbered, so gaps are seen.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -56,10 +57,9 @@ class JournalWriter:
             try:
                 self._write(format_record(record))
             except OSError as error:
-                self._file = None  # opened again for the next record
+                self._close_file()  # and open it again for the next record
                 self._complain(str(error))
-        if self._file is not None:
-            self._file.close()
+        self._close_file()
 
     def _write(self, line: bytes) -> None:
         file = self._file or self._open()
@@ -77,6 +77,12 @@ class JournalWriter:
             if self._file.read(1) != b"\n":
                 self._file.write(b"\n")
         return self._file
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+        self._file = None
 
     def _complain(self, trouble: str) -> None:
         if not self._has_complained:

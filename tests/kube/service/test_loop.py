@@ -382,3 +382,53 @@ async def test_the_sweep_decides_without_any_change(monkeypatch: pytest.MonkeyPa
     async with running() as bench:
         bench.world.add("a")  # nobody woke the loop
         await bench.until(lambda: bench.binder.asked == ["a"])
+
+
+async def test_an_error_amid_the_decisions_holds_no_place_for_those_that_did_not_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pacing, "FAILED_CYCLE_SECONDS", 0.01)
+    monkeypatch.setattr(pacing, "MAX_OUTSTANDING", 3)
+    async with running() as bench:
+        assume, faults = bench.world.assume, iter([False, True])
+
+        def assume_or_fail(uid: str, node: str) -> bool:
+            if next(faults, False):
+                raise RuntimeError("broken")
+            return assume(uid, node)
+
+        bench.world.assume = assume_or_fail  # type: ignore[method-assign]
+        bench.add("a", "b", "c")
+        await bench.until(lambda: len(bench.recorder.bound) == 3)
+        assert bench.binder.asked == ["a", "b", "c"]
+        assert bench.observer.failures == 1
+        assert bench.loop._pacing.get_state().outstanding == 0
+
+
+async def test_a_pod_that_cannot_be_resumed_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(pacing, "FIRST_POSTPONE_SECONDS", 0.01)
+    async with running() as bench:
+        resumed: list[str] = []
+
+        def fail(uid: str) -> None:
+            resumed.append(uid)
+            raise RuntimeError("broken")
+
+        bench.world.resume = fail  # type: ignore[method-assign]
+        bench.binder.answers["a"] = [BindResult.FAILED]
+        bench.add("a")
+        await bench.until(lambda: resumed == ["a"])
+        bench.add("b")
+        await bench.until(lambda: bench.recorder.bound == ["ns/b b only"])
+    assert "resuming a failed" in caplog.text
+
+
+async def test_a_change_before_it_runs_counts() -> None:
+    bench = Bench(1)
+    bench.add("a")
+    task = asyncio.create_task(bench.loop.run())
+    await bench.until(lambda: bench.recorder.bound == ["ns/a a only"])
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
