@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from fairbind.model import Claims, InvalidProblemError, InvariantError, PolicySettings, RunningTask, Snapshot, Tenant
+from fairbind.model import (
+    Claims,
+    Holding,
+    InvalidProblemError,
+    InvariantError,
+    PolicySettings,
+    RunningTask,
+    Snapshot,
+    Tenant,
+)
 from fairbind.scheduling import POLICIES, Memory, run_cycle
 from fairbind.scheduling.draft import Draft, Mark, expect_undefined_scores
 from scheduling.drafts import Story, busy_snapshots
@@ -115,6 +124,7 @@ class Walk:
         }
         pools = range(len(anew.measure.pools.amount_pr))
         assert self.draft.measure.pools.amount_pr == anew.measure.pools.amount_pr
+        np.testing.assert_array_equal(self.draft.measure.pools.inverse_rp, anew.measure.pools.inverse_rp)
         for name, account in self.draft.accounts.items():
             for pool in pools:
                 level = self.draft.measure.compute_level(account, pool)
@@ -268,6 +278,23 @@ def test_a_port_is_free_when_nobody_else_holds_it(keeper: str) -> None:
     draft.rollback(mark)
     assert {"p/1", "p/any"} <= draft.room.claimed[0]
     assert not draft.fits(snapshot.task_classes[0], 0)
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_task_shares_lose_a_task_that_was_told_of_or_a_part_of_the_rest(*, is_told: bool) -> None:
+    """The rest counts as one task: without (3, 0) one of (4, 3) is one of (1, 3), which the cluster runs 8 / 3 times."""
+    servers = build_servers({"x": (8, 8)}, free={"x": (4, 5)})
+    running = run("r", "x", (3, 0))
+    holdings = (Holding((3, 0), (3, 0), 1),) if is_told else ()
+    snapshot = build_snapshot(servers, [], tenants=[Tenant("b", allocated_r=(4, 3), holdings=holdings)])
+    draft = Draft(replace(snapshot, running={"x": (running,)}), POLICIES["tsf"])
+    before = 3 / 8 + 3 / 8 if is_told else 1 / 2
+    for _ in range(2):
+        assert draft.measure.compute_share(draft.accounts["b"], 0) == pytest.approx(before)
+        mark = draft.checkpoint()
+        draft.evict(running)
+        assert draft.measure.compute_share(draft.accounts["b"], 0) == pytest.approx(3 / 8)
+        draft.rollback(mark)
 
 
 def test_what_cannot_be_is_refused() -> None:
