@@ -22,6 +22,7 @@ from fairbind.model import (
 )
 from fairbind.scheduling import POLICIES, Memory, run_cycle
 from fairbind.scheduling.draft import Draft, Mark, expect_undefined_scores
+from fairbind.scheduling.tracking import TargetRatios
 from scheduling.drafts import Story, busy_snapshots
 from scheduling.strategies import POLICY_IDS
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot
@@ -129,6 +130,10 @@ class Walk:
             for pool in pools:
                 level = self.draft.measure.compute_level(account, pool)
                 assert level == anew.measure.compute_level(anew.accounts[name], pool)
+        if isinstance(self.draft.measure, TargetRatios) and isinstance(anew.measure, TargetRatios):
+            for name, account in self.draft.accounts.items():
+                place_p = anew.measure._get_standing(anew.accounts[name]).place_p
+                np.testing.assert_array_equal(self.draft.measure._get_standing(account).place_p, place_p)
         assert look(self.draft) == fill(anew)
 
 
@@ -282,7 +287,7 @@ def test_a_port_is_free_when_nobody_else_holds_it(keeper: str) -> None:
 
 @pytest.mark.parametrize("is_told", [False, True])
 def test_task_shares_lose_a_task_that_was_told_of_or_a_part_of_the_rest(*, is_told: bool) -> None:
-    """The rest counts as one task: without (3, 0) one of (4, 3) is one of (1, 3), which the cluster runs 8 / 3 times."""
+    """The rest counts as one task: (4, 3) without (3, 0) is one of (1, 3), which the cluster runs 8 / 3 times."""
     servers = build_servers({"x": (8, 8)}, free={"x": (4, 5)})
     running = run("r", "x", (3, 0))
     holdings = (Holding((3, 0), (3, 0), 1),) if is_told else ()
