@@ -201,6 +201,30 @@ def test_two_of_four_placements_rolled_back_are_decided_again_the_same_way(polic
 
 
 @pytest.mark.parametrize("policy", POLICY_IDS)
+def test_from_wherever_it_goes_back_all_classes_of_servers_are_open_again(policy: str) -> None:
+    servers = build_servers({"x": (4, 4), "y": (9, 12), "z": (6, 3)})
+    tenants = [Tenant("a", allocated_r=(2, 1)), Tenant("b", allocated_r=(1, 3))]
+    classes = [
+        build_class("a", (1, 1), build_placement(servers), 9),
+        build_class("b", (1, 2), build_placement(servers), 9),
+    ]
+    snapshot = build_snapshot(servers, classes, tenants=tenants)
+    whole = fill(Draft(snapshot, POLICIES[policy]))
+    for count in range(len(whole)):
+        draft = Draft(snapshot, POLICIES[policy])
+        start = draft.checkpoint()
+        for _ in range(count):
+            choice = draft.find_choice()
+            assert choice is not None
+            draft.take(choice)
+        draft.find_choice()
+
+        draft.rollback(start)
+
+        assert fill(draft) == whole
+
+
+@pytest.mark.parametrize("policy", POLICY_IDS)
 def test_a_server_that_becomes_eligible_again_within_a_cycle_is_used(policy: str) -> None:
     """As with a spread over zones: a task in the one zone lets the next one go to the other again."""
     servers = build_servers({"x": (4, 4), "y": (4, 4)})
