@@ -42,6 +42,7 @@ from perf.rounds import (
 from perf.workload import assign_in_turn, make_pods
 
 CYCLE = Path(__file__).with_name("cycle.py")
+GOOGLE = Path(__file__).with_name("google.py")
 SERVICE_ACCOUNT = "fairbind"
 OWN_NAME = "fairbind-bench"
 """Namespace, service account and binding of the benchmark itself."""
@@ -53,7 +54,8 @@ class Plan:
     """What is run. nodes: sizes, one control plane each; in_flight: of the bare binder.
 
     arrival_rate: pods a second; with it, only arrivals are measured, in all rounds, for everybody at this rate.
-    arrival_pods: at most so many arrive. cycle_servers: sizes of the pure cycle.
+    arrival_pods: at most so many arrive. cycle_servers: sizes of the pure cycle; google_servers: with Google's servers.
+    Empty: all.
     """
 
     nodes: tuple[int, ...] = (1000, 5000)
@@ -66,6 +68,7 @@ class Plan:
     arrival_rate: float | None = None
     arrival_pods: int | None = None
     cycle_servers: tuple[int, ...] = ()
+    google_servers: tuple[int, ...] = ()
 
 
 SMALL = Plan(
@@ -76,6 +79,7 @@ SMALL = Plan(
     settle_seconds=2.0,
     arrival_pods=100,
     cycle_servers=(10, 20),  # of all that is run here, large ones would take most of the processor's time
+    google_servers=(100,),
 )
 
 
@@ -153,13 +157,22 @@ def run(plan: Plan, date: str, output: Path) -> dict[str, Any]:
 
 
 def measure_cycle(plan: Plan) -> dict[str, Any]:
-    """Measure the pure cycle of the default policy, without any API, by the program beside this one."""
+    """Measure the pure cycle, without any API, by the programs beside this one."""
     sizes = [str(size) for size in plan.cycle_servers or sorted({100, *plan.nodes})]
     extra = ["--policies", DEFAULT_POLICY, "--servers", *sizes, "--repeats", str(plan.rounds)]
+    google = ["--repeats", str(plan.rounds)]
+    if plan.google_servers:
+        own_sizes = [str(size) for size in plan.google_servers]
+        google += ["--servers", *own_sizes, "--arrival-servers", *own_sizes]
     say("the pure cycle, without an API")
+    return {**run_program(CYCLE, extra), "google": run_program(GOOGLE, google)}
+
+
+def run_program(program: Path, options: Sequence[str]) -> dict[str, Any]:
+    """Run a program of this folder and return the figures that it writes."""
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "cycle.json"
-        subprocess.run([sys.executable, CYCLE, "--json", file, *extra], check=True, stdout=subprocess.DEVNULL)
+        file = Path(folder) / "figures.json"
+        subprocess.run([sys.executable, program, "--json", file, *options], check=True, stdout=subprocess.DEVNULL)
         figures: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return figures
 

@@ -10,9 +10,19 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from fairbind.model import Claims, InvalidProblemError, InvariantError, PolicySettings, RunningTask, Snapshot, Tenant
+from fairbind.model import (
+    Claims,
+    Holding,
+    InvalidProblemError,
+    InvariantError,
+    PolicySettings,
+    RunningTask,
+    Snapshot,
+    Tenant,
+)
 from fairbind.scheduling import POLICIES, Memory, run_cycle
 from fairbind.scheduling.draft import Draft, Mark, expect_undefined_scores
+from fairbind.scheduling.tracking import TargetRatios
 from scheduling.drafts import Story, busy_snapshots
 from scheduling.strategies import POLICY_IDS
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot
@@ -115,10 +125,15 @@ class Walk:
         }
         pools = range(len(anew.measure.pools.amount_pr))
         assert self.draft.measure.pools.amount_pr == anew.measure.pools.amount_pr
+        np.testing.assert_array_equal(self.draft.measure.pools.inverse_rp, anew.measure.pools.inverse_rp)
         for name, account in self.draft.accounts.items():
             for pool in pools:
                 level = self.draft.measure.compute_level(account, pool)
                 assert level == anew.measure.compute_level(anew.accounts[name], pool)
+        if isinstance(self.draft.measure, TargetRatios) and isinstance(anew.measure, TargetRatios):
+            for name, account in self.draft.accounts.items():
+                place_p = anew.measure._get_standing(anew.accounts[name]).place_p
+                np.testing.assert_array_equal(self.draft.measure._get_standing(account).place_p, place_p)
         assert look(self.draft) == fill(anew)
 
 
@@ -183,6 +198,30 @@ def test_two_of_four_placements_rolled_back_are_decided_again_the_same_way(polic
     assert [bind.task.uid for bind in draft.bindings] == [uid for uid, _ in decided[:2]]
     assert fill(draft) == decided[2:]
     assert draft.find_choice() is None
+
+
+@pytest.mark.parametrize("policy", POLICY_IDS)
+def test_from_wherever_it_goes_back_all_classes_of_servers_are_open_again(policy: str) -> None:
+    servers = build_servers({"x": (4, 4), "y": (9, 12), "z": (6, 3)})
+    tenants = [Tenant("a", allocated_r=(2, 1)), Tenant("b", allocated_r=(1, 3))]
+    classes = [
+        build_class("a", (1, 1), build_placement(servers), 9),
+        build_class("b", (1, 2), build_placement(servers), 9),
+    ]
+    snapshot = build_snapshot(servers, classes, tenants=tenants)
+    whole = fill(Draft(snapshot, POLICIES[policy]))
+    for count in range(len(whole)):
+        draft = Draft(snapshot, POLICIES[policy])
+        start = draft.checkpoint()
+        for _ in range(count):
+            choice = draft.find_choice()
+            assert choice is not None
+            draft.take(choice)
+        draft.find_choice()
+
+        draft.rollback(start)
+
+        assert fill(draft) == whole
 
 
 @pytest.mark.parametrize("policy", POLICY_IDS)
@@ -268,6 +307,23 @@ def test_a_port_is_free_when_nobody_else_holds_it(keeper: str) -> None:
     draft.rollback(mark)
     assert {"p/1", "p/any"} <= draft.room.claimed[0]
     assert not draft.fits(snapshot.task_classes[0], 0)
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_task_shares_lose_a_task_that_was_told_of_or_a_part_of_the_rest(*, is_told: bool) -> None:
+    """The rest counts as one task: (4, 3) without (3, 0) is one of (1, 3), which the cluster runs 8 / 3 times."""
+    servers = build_servers({"x": (8, 8)}, free={"x": (4, 5)})
+    running = run("r", "x", (3, 0))
+    holdings = (Holding((3, 0), (3, 0), 1),) if is_told else ()
+    snapshot = build_snapshot(servers, [], tenants=[Tenant("b", allocated_r=(4, 3), holdings=holdings)])
+    draft = Draft(replace(snapshot, running={"x": (running,)}), POLICIES["tsf"])
+    before = 3 / 8 + 3 / 8 if is_told else 1 / 2
+    for _ in range(2):
+        assert draft.measure.compute_share(draft.accounts["b"], 0) == pytest.approx(before)
+        mark = draft.checkpoint()
+        draft.evict(running)
+        assert draft.measure.compute_share(draft.accounts["b"], 0) == pytest.approx(3 / 8)
+        draft.rollback(mark)
 
 
 def test_what_cannot_be_is_refused() -> None:
