@@ -20,7 +20,7 @@ import mechanism_pages
 from fairbind.cli import EXIT_BAD_INPUT, EXIT_FAILURE, commands
 from fairbind.cli.logs import LOG_LEVELS
 from fairbind.model.overview import PENDING_REASONS
-from fairbind.scheduling.audit import Cause
+from fairbind.scheduling.fair_shares.audit import Cause
 from fairbind.web.metrics import (
     AUDIT_METRICS,
     BINDING_RESULTS,

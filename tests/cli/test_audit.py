@@ -11,7 +11,7 @@ import pytest
 from fairbind.cli import main
 from fairbind.cli.audit import MOST_ROWS, describe_report, format_report
 from fairbind.model.overview import ClusterOverview, TenantOverview
-from fairbind.scheduling.audit import AuditReport, Cause, Finding
+from fairbind.scheduling.fair_shares.audit import AuditReport, Cause, Finding
 
 ENVY = Finding("b", "a", 0.0, 0.75, Cause.HISTORY)
 ALONE = Finding("b", None, 0.0, 0.5, Cause.INDIVISIBLE)

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from fairbind.cli.operator import _Pages, _serving
-from fairbind.kube.health import DEAD_AFTER_SECONDS, Health
+from fairbind.kube.operator.health import DEAD_AFTER_SECONDS, Health
 from fairbind.web.metrics import Metrics
 from fairbind.web.server import Address
 

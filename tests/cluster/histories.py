@@ -20,7 +20,7 @@ import numpy as np
 
 from fairbind.cluster.pacing import BindResult
 from fairbind.model import CycleReport, Placement, PolicySettings, ServerTable, Snapshot, Task, TaskClass, Tenant, Wait
-from fairbind.scheduling import Memory, run_cycle
+from fairbind.scheduling import UnschedulableCache, run_cycle
 
 HISTORIES = 400
 EPOCH = 1_000_000.0
@@ -228,11 +228,17 @@ class HistoricWorld:
     # --- the cycle and the bindings ---
 
     def run_cycle(
-        self, snapshot: Snapshot, policy: PolicySettings, now: float, *, limit: int, memory: Memory | None
+        self,
+        snapshot: Snapshot,
+        policy: PolicySettings,
+        now: float,
+        *,
+        limit: int,
+        unschedulable: UnschedulableCache | None,
     ) -> CycleReport:
         self._spend(self._draw.uniform(0.0, self._history.longest_cycle_seconds))
-        report = run_cycle(snapshot, policy, now, limit=limit, memory=memory)
-        how = "all" if memory is None else "by memory"
+        report = run_cycle(snapshot, policy, now, limit=limit, unschedulable=unschedulable)
+        how = "all" if unschedulable is None else "by memory"
         end = "complete" if report.complete else "more"
         self.timeline.note(
             "decide", limit, how, f"{now - EPOCH:.6f}", *(bind.task.uid for bind in report.bindings), end

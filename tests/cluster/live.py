@@ -11,15 +11,15 @@ import pytest
 from cluster.histories import EPOCH, HistoricWorld, History, Timeline
 from fairbind.cluster import pacing
 from fairbind.cluster.pacing import BindResult
-from fairbind.kube import loop as loop_module
-from fairbind.kube.loop import Journal, SchedulingLoop
-from kube.outbound.simulation import VirtualLoop
+from fairbind.kube.operator import loop as loop_module
+from fairbind.kube.operator.loop import Journal, SchedulingLoop
+from kube.operator.simulation import VirtualLoop
 
 DRAIN_SECONDS = 100.0
 SETTLING_TURNS = 20
 
 
-async def settle() -> None:
+async def flush() -> None:
     """Let all happen that follows from what has happened, before time passes."""
     for _ in range(SETTLING_TURNS):
         await asyncio.sleep(0)
@@ -41,7 +41,7 @@ class HistoricBinder:
         seconds, result = self._world.draw_binding(uid)
         await asyncio.sleep(seconds)
         async with self.moment:
-            await settle()
+            await flush()
         if result is None:
             raise RuntimeError("broken")
         return result
@@ -83,7 +83,7 @@ async def _live(
     async def happen(at: float, what: str, count: int) -> None:
         await asyncio.sleep(at - timeline.clock())
         async with binder.moment:
-            await settle()
+            await flush()
             world.happen(what, count)
 
     await asyncio.gather(*(happen(*event) for event in [*history.events, (history.seconds, "wake", 0)]))

@@ -34,7 +34,7 @@ from fairbind.cluster.pacing import (
     is_recalling,
 )
 from fairbind.model import Bind, CycleReport, Snapshot
-from fairbind.scheduling import Memory
+from fairbind.scheduling import UnschedulableCache
 
 Judge = Callable[[RunCycle, Snapshot, CycleReport], None]
 
@@ -53,7 +53,7 @@ class Simulation:
         self._beginning: list[tuple[str, Pod]] = []
         self._numbers = itertools.count()
         self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._memory = Memory()
+        self._unschedulable = UnschedulableCache()
         self._noted: object = ()
         self._decided = 0
         for at, what, count in history.events:
@@ -122,10 +122,12 @@ class Simulation:
                 world.note_waits(())
                 world.note_waits((), 1)
                 return self._pacing.handle(NothingWaits(), self.now)
-            memory = self._memory if is_recalling(classes) else None
-            if memory is None or order.explains:
-                self._memory.forget()
-            report = world.run_cycle(snapshot, world.settings, EPOCH + self.now, limit=order.limit, memory=memory)
+            unschedulable = self._unschedulable if is_recalling(classes) else None
+            if unschedulable is None or order.explains:
+                self._unschedulable.forget()
+            report = world.run_cycle(
+                snapshot, world.settings, EPOCH + self.now, limit=order.limit, unschedulable=unschedulable
+            )
             self._judge(order, snapshot, report)
             binds = self._pacing.handle(Decided(report.bindings, report.complete, classes), self.now)
             classes = None

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.no_cover  # test_pacing has to reach every branch by it
 def test_timelines_are_the_recorded_ones(
     run: Callable[[History, pytest.MonkeyPatch], Timeline], part: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.CRITICAL, "fairbind.kube.loop")
+    caplog.set_level(logging.CRITICAL, "fairbind.kube.operator.loop")
     different = []
     for seed in range(part, HISTORIES, PARTS):
         with pytest.MonkeyPatch.context() as patch:

@@ -10,7 +10,7 @@ from fairbind.cluster.messages import (
     word_rejection,
 )
 from fairbind.model import FairnessReason, Rejection, RejectionKind
-from kube.outbound.waiting import make_tasks, make_wait
+from kube.writers.waiting import make_tasks, make_wait
 from rejections import NOT_READY, PORT_CONFLICT, UNREADABLE, lack, taint, unsupported
 
 TASKS = make_tasks(1)

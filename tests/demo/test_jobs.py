@@ -14,7 +14,7 @@ from demo import jobs, workload
 from demo.fakes import Clock
 from demo.jobs import JOB_SIZE, JobStream, compute_cast, compute_site
 from demo.workload import GPU, KIND_LABEL, Cast, Json
-from fairbind.kube.quantity import parse_quantity
+from fairbind.cluster.objects.quantity import parse_quantity
 from kindcluster.cluster import CONFIG
 
 TAINT = {"key": "fairbind.io/dedicated", "value": "research", "effect": "NoSchedule"}

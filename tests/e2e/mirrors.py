@@ -7,11 +7,11 @@ import threading
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from e2e.waiting import PATIENCE_SECONDS
-from fairbind.kube.api import ApiClient
-from fairbind.kube.credentials import load_credentials
-from fairbind.kube.decode import NAMESPACES, NODES, PODS
-from fairbind.kube.mirror import Mirror
-from fairbind.kube.reflector import PAGE_SIZE, Reflector
+from fairbind.cluster.cache.cache import ClusterCache
+from fairbind.cluster.objects.decode import NAMESPACES, NODES, PODS
+from fairbind.kube.client.api import ApiClient
+from fairbind.kube.client.credentials import load_credentials
+from fairbind.kube.client.reflector import PAGE_SIZE, Reflector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -31,7 +31,7 @@ class LiveMirror:
         self._thread = threading.Thread(target=self._loop.run_forever, name="mirror", daemon=True)
         self._tasks: list[asyncio.Task[None]] = []
         self._api: ApiClient | None = None
-        self.mirror = Mirror("fairbind", lambda: None)
+        self.cache = ClusterCache("fairbind", lambda: None)
         self.reflectors: dict[str, Reflector[Any]] = {}
         self.restarts: list[tuple[str, str]] = []
 
@@ -48,12 +48,12 @@ class LiveMirror:
         self._thread.join(PATIENCE_SECONDS)
         self._loop.close()
 
-    def ask(self, question: Callable[[Mirror], Answer]) -> Answer:
+    def ask(self, question: Callable[[ClusterCache], Answer]) -> Answer:
         """Return what a function finds in the mirror, asked between two events."""
 
         async def answer() -> Answer:
-            self.mirror.check_consistent()
-            return question(self.mirror)
+            self.cache.check_consistent()
+            return question(self.cache)
 
         return self._run(answer())
 
@@ -73,8 +73,8 @@ class LiveMirror:
     def find_held(self, node: str) -> dict[str, int]:
         """What tenants' pods hold on a node, base units; without zeros."""
 
-        def question(mirror: Mirror) -> dict[str, int]:
-            snapshot = mirror.build_snapshot()
+        def question(cache: ClusterCache) -> dict[str, int]:
+            snapshot = cache.build_snapshot()
             index = snapshot.servers.names.index(node)
             held_r = (snapshot.servers.capacity_kr - snapshot.servers.free_kr)[index].tolist()
             return {resource: held for resource, held in zip(snapshot.resources, held_r, strict=True) if held}
@@ -83,7 +83,7 @@ class LiveMirror:
 
     async def _start(self) -> None:
         self._api = ApiClient(load_credentials(self._kubeconfig))
-        feeds = ((PODS, self.mirror.pods), (NODES, self.mirror.nodes), (NAMESPACES, self.mirror.namespaces))
+        feeds = ((PODS, self.cache.pods), (NODES, self.cache.nodes), (NAMESPACES, self.cache.namespaces))
         for kind, feed in feeds:
             reflector: Reflector[Any] = Reflector(
                 self._api, kind, feed, on_restart=self._note, page_size=self._page_size

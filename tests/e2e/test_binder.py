@@ -18,10 +18,10 @@ from e2e.members import bind_role
 from e2e.objects import make_pod
 from e2e.waiting import wait_for
 from fairbind.cluster.pacing import BindResult
-from fairbind.kube.api import ApiClient
-from fairbind.kube.binder import GIVE_UP_SECONDS, Binder
-from fairbind.kube.credentials import load_credentials
+from fairbind.kube.client.api import ApiClient
+from fairbind.kube.client.credentials import load_credentials
 from fairbind.kube.observer import SilentObserver
+from fairbind.kube.writers.binder import GIVE_UP_SECONDS, Binder
 from localplane.client import call_many
 
 if TYPE_CHECKING:

@@ -106,10 +106,10 @@ FINISHED = {"succeeded": "Succeeded", "failed": "Failed"}
 class Scene:
     """All shapes on their nodes, and a mirror that looks at them."""
 
-    def __init__(self, cluster: Cluster, namespace: str, mirror: LiveMirror) -> None:
+    def __init__(self, cluster: Cluster, namespace: str, cache: LiveMirror) -> None:
         self.cluster = cluster
         self.path = f"/api/v1/namespaces/{namespace}/pods"
-        self.mirror = mirror
+        self.cache = cache
         self.node_prefix = namespace
 
     def node(self, name: str) -> str:
@@ -143,10 +143,10 @@ def scene(cluster: Cluster) -> Iterator[Scene]:
     try:
         for node in nodes:
             api.post("/api/v1/nodes", make_node(node, allocatable=ALLOCATABLE))
-        with LiveMirror(cluster.operator_kubeconfig()) as mirror:
-            made = Scene(cluster, namespace, mirror)
+        with LiveMirror(cluster.operator_kubeconfig()) as cache:
+            made = Scene(cluster, namespace, cache)
             make_pods(made, runtime)
-            wait_for(lambda: mirror.ask(lambda m: set(nodes) <= set(m.build_snapshot().servers.names)))
+            wait_for(lambda: cache.ask(lambda m: set(nodes) <= set(m.build_snapshot().servers.names)))
             yield made
             made.change("terminating", {"metadata": {"finalizers": None}})
     finally:
@@ -190,12 +190,12 @@ def report_held(scene: Scene, **held: Any) -> None:
 def test_a_pod_holds_what_kubectl_says(scene: Scene, name: str) -> None:
     described = scene.describe(name)
     expected = described if name in FINISHED else {**described, "pods": 1}
-    wait_for(lambda: scene.mirror.find_held(scene.node(name)) == expected, describe=lambda: explain(scene, name))
+    wait_for(lambda: scene.cache.find_held(scene.node(name)) == expected, describe=lambda: explain(scene, name))
     assert bool(described) is (name not in {*FINISHED, "nothing"})
 
 
 def explain(scene: Scene, name: str) -> str:
-    return f"{name}: kubectl says {scene.describe(name)}, the mirror {scene.mirror.find_held(scene.node(name))}"
+    return f"{name}: kubectl says {scene.describe(name)}, the mirror {scene.cache.find_held(scene.node(name))}"
 
 
 @pytest.mark.parametrize("field", ["resources", "allocatedResources"])
@@ -203,6 +203,6 @@ def test_a_pod_that_shrinks_holds_what_its_node_has_not_let_go(scene: Scene, fie
     node = scene.node("resized-up")
     held = {"cpu": "5"}
     report_held(scene, **{field: {"requests": held} if field == "resources" else held})
-    wait_for(lambda: scene.mirror.find_held(node).get("cpu") == 5000, describe="what the node holds")
+    wait_for(lambda: scene.cache.find_held(node).get("cpu") == 5000, describe="what the node holds")
     report_held(scene, resources={"requests": {"cpu": "2"}}, allocatedResources={"cpu": "2"})
-    wait_for(lambda: scene.mirror.find_held(node).get("cpu") == 2000, describe="the end of the resize")
+    wait_for(lambda: scene.cache.find_held(node).get("cpu") == 2000, describe="the end of the resize")

@@ -15,9 +15,9 @@ from e2e.conftest import remove
 from e2e.operators import LEASE, NAMESPACE
 from e2e.stalls import Stalls
 from e2e.waiting import until
-from fairbind.kube.api import ApiClient
-from fairbind.kube.credentials import load_credentials
-from fairbind.kube.elector import CALL_TIMEOUT_SECONDS, LEASE_SECONDS, Elector
+from fairbind.kube.client.api import ApiClient
+from fairbind.kube.client.credentials import load_credentials
+from fairbind.kube.operator.elector import CALL_TIMEOUT_SECONDS, LEASE_SECONDS, Elector
 
 if TYPE_CHECKING:
     from e2e.api import Api, Json

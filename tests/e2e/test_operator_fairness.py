@@ -92,7 +92,7 @@ def find_workers(operator: Operator) -> list[int]:
                 words = (folder / "cmdline").read_bytes().split(b"\0")
             except OSError:  # it has ended meanwhile
                 continue
-            if fields[0] != "Z" and int(fields[1]) == operator.pid and b"fairbind.kube.worker" in words:
+            if fields[0] != "Z" and int(fields[1]) == operator.pid and b"fairbind.kube.fair_shares.worker" in words:
                 found.append(int(folder.name))
     return found
 

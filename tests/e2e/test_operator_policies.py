@@ -26,7 +26,7 @@ from e2e.waiting import wait_for
 from e2e.workloads import count_bindings, count_bound, create_pods, find_bound, list_pods, wait_full
 from fairbind.model import PolicySettings, Task
 from fairbind.scheduling import POLICIES
-from fairbind.scheduling.probes import Draws
+from fairbind.scheduling.cycle.random_choices import RandomChoices
 from localplane.nodes import make_node
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ def check_draws(case: Case, pods: Sequence[Json]) -> None:
     """
     nodes = sorted({pod["spec"]["nodeName"] for pod in pods})
     assert len(nodes) == len(case.scene.nodes)
-    draws = Draws(case.spec["seed"])
+    draws = RandomChoices(case.spec["seed"])
     drawn = [{nodes[n] for n in draws.draw_two(pod["metadata"]["uid"], len(nodes))} for pod in pods]
     right = sum(pod["spec"]["nodeName"] in two for pod, two in zip(pods, drawn, strict=True))
     assert right > 0.8 * len(pods), f"{right} of {len(pods)}"

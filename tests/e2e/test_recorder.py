@@ -12,11 +12,11 @@ import numpy as np
 from e2e.objects import make_pod
 from e2e.waiting import until
 from fairbind.cluster.pacing import BindResult
-from fairbind.kube.api import ApiClient
-from fairbind.kube.binder import Binder
-from fairbind.kube.credentials import load_credentials
+from fairbind.kube.client.api import ApiClient
+from fairbind.kube.client.credentials import load_credentials
 from fairbind.kube.observer import SilentObserver
-from fairbind.kube.recorder import Recorder, WaitingPod
+from fairbind.kube.writers.binder import Binder
+from fairbind.kube.writers.recorder import Recorder, WaitingPod
 from fairbind.model import Placement, Rejection, RejectionKind, Task, TaskClass, Wait
 
 if TYPE_CHECKING:
@@ -100,10 +100,10 @@ async def test_a_waiting_pod_says_why_in_its_condition_and_its_events(
 
         await until(is_described, "the event")
 
-        told = recorder._backlog.find_told(pod["metadata"]["uid"])
-        assert told is not None
-        await until(lambda: told.event_count == 1, "the recorder to hear that the event was written")
-        told.event_at -= 1000.0  # as if it had been long ago
+        announced = recorder._pod_messages.find_announced(pod["metadata"]["uid"])
+        assert announced is not None
+        await until(lambda: announced.event_count == 1, "the recorder to hear that the event was written")
+        announced.event_at -= 1000.0  # as if it had been long ago
         events = f"/apis/events.k8s.io/v1/namespaces/{pod['metadata']['namespace']}/events"
         await until(lambda: 2 in map(find_count, api.items(events)), "the count")
         written = api.items(events)  # two, where the answer to the first came too late

@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from e2e.clusters import Cluster
     from e2e.conftest import MakeNamespace
     from e2e.relay import Relay
-    from fairbind.kube.mirror import Mirror
+    from fairbind.cluster.cache.cache import ClusterCache
     from localplane.plane import ControlPlane
 
 
 @pytest.fixture
-def mirror(cluster: Cluster) -> Iterator[LiveMirror]:
+def cache(cluster: Cluster) -> Iterator[LiveMirror]:
     """A mirror with the operator's rights that has listed everything."""
-    with LiveMirror(cluster.operator_kubeconfig()) as mirror:
-        mirror.wait_synced()
-        yield mirror
+    with LiveMirror(cluster.operator_kubeconfig()) as cache:
+        cache.wait_synced()
+        yield cache
 
 
 @pytest.fixture
 def distant_mirror(relay: Relay) -> Iterator[LiveMirror]:
     """A mirror whose wire to the API server can be cut."""
-    with LiveMirror(relay.kubeconfig) as mirror:
-        mirror.wait_synced()
-        yield mirror
+    with LiveMirror(relay.kubeconfig) as cache:
+        cache.wait_synced()
+        yield cache
 
 
 class Pods:
@@ -55,45 +55,45 @@ class Pods:
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
         self.api.delete(f"{self.path}/{name}", options)
 
-    def wait_seen(self, mirror: LiveMirror) -> None:
+    def wait_seen(self, cache: LiveMirror) -> None:
         """Wait until the mirror has exactly the pods that the API has."""
         expected = {pod["metadata"]["uid"] for pod in self.api.items(self.path)}
-        wait_for(lambda: find_waiting(mirror, self.namespace) == expected, describe="the mirror to be true")
+        wait_for(lambda: find_waiting(cache, self.namespace) == expected, describe="the mirror to be true")
 
 
-def find_waiting(mirror: LiveMirror, namespace: str) -> set[str]:
+def find_waiting(cache: LiveMirror, namespace: str) -> set[str]:
     """The UIDs of the pods of a namespace that wait."""
 
-    def question(mirror: Mirror) -> set[str]:
-        tasks = (task for c in mirror.build_snapshot().task_classes for task in c.tasks)
+    def question(cache: ClusterCache) -> set[str]:
+        tasks = (task for c in cache.build_snapshot().task_classes for task in c.tasks)
         return {task.uid for task in tasks if task.name.startswith(f"{namespace}/")}
 
-    return mirror.ask(question)
+    return cache.ask(question)
 
 
-def find_problems(mirror: LiveMirror) -> set[str]:
-    return {reflector.problem for reflector in mirror.reflectors.values() if reflector.problem is not None}
+def find_problems(cache: LiveMirror) -> set[str]:
+    return {reflector.problem for reflector in cache.reflectors.values() if reflector.problem is not None}
 
 
-def test_pods_come_and_go_in_the_mirror_as_in_the_api(mirror: LiveMirror, api: Api, namespace: MakeNamespace) -> None:
+def test_pods_come_and_go_in_the_mirror_as_in_the_api(cache: LiveMirror, api: Api, namespace: MakeNamespace) -> None:
     pods = Pods(api, namespace())
     names = pods.create(30)
-    pods.wait_seen(mirror)
+    pods.wait_seen(cache)
     for name in names[:10]:
         pods.delete(name)
-    pods.wait_seen(mirror)
-    assert mirror.restarts == []
+    pods.wait_seen(cache)
+    assert cache.restarts == []
 
 
 def test_a_list_of_many_pages_is_complete(cluster: Cluster, api: Api, namespace: MakeNamespace) -> None:
     pods = Pods(api, namespace())
     pods.create(120)
-    with LiveMirror(cluster.operator_kubeconfig(), page_size=25) as mirror:
-        mirror.wait_synced()
-        assert len(find_waiting(mirror, pods.namespace)) == 120
+    with LiveMirror(cluster.operator_kubeconfig(), page_size=25) as cache:
+        cache.wait_synced()
+        assert len(find_waiting(cache, pods.namespace)) == 120
 
 
-def test_an_event_may_be_longer_than_any_buffer(mirror: LiveMirror, api: Api, namespace: MakeNamespace) -> None:
+def test_an_event_may_be_longer_than_any_buffer(cache: LiveMirror, api: Api, namespace: MakeNamespace) -> None:
     pods = Pods(api, namespace())
     pod = make_pod({"cpu": "1"})
     pod["metadata"]["annotations"] = {"example.com/long": "x" * 250_000}
@@ -101,41 +101,41 @@ def test_an_event_may_be_longer_than_any_buffer(mirror: LiveMirror, api: Api, na
     pod["spec"]["containers"] = [long]
     api.post(pods.path, pod)
     pods.create()
-    pods.wait_seen(mirror)
-    assert mirror.restarts == []
+    pods.wait_seen(cache)
+    assert cache.restarts == []
 
 
 @pytest.mark.local_plane
 def test_a_restart_of_the_api_server_loses_nothing(
-    mirror: LiveMirror, plane: ControlPlane, api: Api, namespace: MakeNamespace
+    cache: LiveMirror, plane: ControlPlane, api: Api, namespace: MakeNamespace
 ) -> None:
     pods = Pods(api, namespace())
     doomed = pods.create(5)
-    pods.wait_seen(mirror)
+    pods.wait_seen(cache)
     plane.restart_component("kube-apiserver", kill=True)
     pods.create(5)
     pods.delete(doomed[0])
-    pods.wait_seen(mirror)
-    wait_for(lambda: not find_problems(mirror), describe="the reflectors to be content")
-    assert ("pods", "connection") in mirror.restarts
+    pods.wait_seen(cache)
+    wait_for(lambda: not find_problems(cache), describe="the reflectors to be content")
+    assert ("pods", "connection") in cache.restarts
 
 
 @pytest.mark.local_plane
 def test_while_the_api_server_is_away_the_mirror_says_so_and_keeps_what_it_knows(
-    mirror: LiveMirror, plane: ControlPlane, api: Api, namespace: MakeNamespace
+    cache: LiveMirror, plane: ControlPlane, api: Api, namespace: MakeNamespace
 ) -> None:
     pods = Pods(api, namespace())
     pods.create(3)
-    pods.wait_seen(mirror)
+    pods.wait_seen(cache)
     plane.stop_component("kube-apiserver", kill=True)
     try:
-        wait_for(lambda: len(find_problems(mirror)) > 0, describe="the loss to be noticed")
-        assert len(find_waiting(mirror, pods.namespace)) == 3
+        wait_for(lambda: len(find_problems(cache)) > 0, describe="the loss to be noticed")
+        assert len(find_waiting(cache, pods.namespace)) == 3
     finally:
         plane.start_component("kube-apiserver")
-    wait_for(lambda: not find_problems(mirror), describe="the reflectors to be content")
+    wait_for(lambda: not find_problems(cache), describe="the reflectors to be content")
     pods.create(3)
-    pods.wait_seen(mirror)
+    pods.wait_seen(cache)
 
 
 def test_a_wire_that_is_cut_is_taken_up_where_it_was(
@@ -173,12 +173,12 @@ def test_a_history_that_was_compacted_meanwhile_is_listed_anew_and_the_differenc
     pods.wait_seen(distant_mirror)
 
 
-def test_a_relist_finds_the_present(mirror: LiveMirror, api: Api, namespace: MakeNamespace) -> None:
+def test_a_relist_finds_the_present(cache: LiveMirror, api: Api, namespace: MakeNamespace) -> None:
     pods = Pods(api, namespace())
     names = pods.create(3)
-    mirror.relist()
-    assert len(find_waiting(mirror, pods.namespace)) == 3
+    cache.relist()
+    assert len(find_waiting(cache, pods.namespace)) == 3
     pods.delete(names[0])
-    mirror.relist()
-    assert len(find_waiting(mirror, pods.namespace)) == 2
-    assert mirror.restarts == []
+    cache.relist()
+    assert len(find_waiting(cache, pods.namespace)) == 2
+    assert cache.restarts == []

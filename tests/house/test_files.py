@@ -19,7 +19,7 @@ MAX_FUNCTION_LINES = 60
 VAGUE = re.compile(r"(^|_)(data|helpers?|info|managers?|misc|utils?)(_|$)")
 SHELL = re.compile(rb"^#!.*\b(sh|bash|dash)\b")
 # The command `fairbind operator`, Kubernetes' word for its selectors, and what Python itself asks for.
-NAMED_ON_PURPOSE = {"__main__.py", "cli/operator.py", "kube/selectors.py"}
+NAMED_ON_PURPOSE = {"__main__.py", "cli/operator.py", "cluster/objects/selectors.py"}
 # The methods of a Protocol need no words of their own, and a number beside its meaning needs no name.
 SELF_EVIDENT = {": D102", ": PLR2004"}
 SUPPRESSION = re.compile(

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fairbind.kube.api import ApiClient
-from fairbind.kube.errors import ApiError
+from fairbind.kube.client.api import ApiClient
+from fairbind.kube.client.errors import ApiError
 from perf.workload import RUN_LABEL, BenchPod, encode_pod, make_namespaces, make_tenants
 
 IN_FLIGHT = 64

@@ -23,9 +23,9 @@ from typing import Protocol
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from fairbind.kube.api import ApiClient
-from fairbind.kube.credentials import load_credentials
-from fairbind.kube.errors import ApiError
+from fairbind.kube.client.api import ApiClient
+from fairbind.kube.client.credentials import load_credentials
+from fairbind.kube.client.errors import ApiError
 from localplane import processes
 from localplane.plane import ControlPlane
 from localplane.ports import find_free_ports

@@ -21,10 +21,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fairbind.kube.demand import make_demand
-from fairbind.kube.facts import Constraints, NodeFacts, PodFacts
-from fairbind.kube.mirror import Mirror
-from fairbind.kube.tenants import parse_tenant
+from fairbind.cluster.cache.cache import ClusterCache
+from fairbind.cluster.objects.facts import Constraints, NodeFacts, PodFacts
+from fairbind.cluster.objects.requests import make_demand
+from fairbind.cluster.tenancy.tenants import parse_tenant
 from fairbind.model import Placement, PolicySettings, ServerTable, Snapshot, Task, TaskClass, Tenant
 from fairbind.scheduling import CycleState, compute_server_classes, run_cycle
 
@@ -137,22 +137,22 @@ def measure_backlog(snapshot: Snapshot, policy: str, repeats: int) -> Backlog:
     return Backlog(policy, servers, classes, decisions, round(best, 4), round(decisions / best))
 
 
-def build_mirror(servers: int, policy: str) -> Mirror:
+def build_mirror(servers: int, policy: str) -> ClusterCache:
     """Make a mirror of the cluster in which pods of all tenants run and none waits."""
     draw = random.Random(1)
-    mirror = Mirror("fairbind", lambda: None)
-    mirror.set_policy(PolicySettings(policy))
+    cache = ClusterCache("fairbind", lambda: None)
+    cache.set_policy(PolicySettings(policy))
     for n, (cpu, memory) in enumerate(draw_capacities(servers, draw)):
         allocatable = (("cpu", cpu), ("memory", memory), ("pods", 110))
-        mirror.nodes.apply(NodeFacts(f"n{n:06}", "1", (), (), ready=True, unschedulable=False, allocatable=allocatable))
-    mirror.replace_tenants(
+        cache.nodes.apply(NodeFacts(f"n{n:06}", "1", (), (), ready=True, unschedulable=False, allocatable=allocatable))
+    cache.replace_tenants(
         parse_tenant({"metadata": {"name": f"t{n:03}"}, "spec": {"weight": 1 + n % 3, "namespaces": [f"ns{n:03}"]}})
         for n in range(TENANTS)
     )
     for n in range(RUNNING):
-        mirror.pods.apply(make_pod(n, f"n{draw.randrange(servers):06}"))
-    mirror.build_snapshot()
-    return mirror
+        cache.pods.apply(make_pod(n, f"n{draw.randrange(servers):06}"))
+    cache.build_snapshot()
+    return cache
 
 
 def make_pod(number: int, node: str | None) -> PodFacts:
@@ -181,17 +181,17 @@ def make_pod(number: int, node: str | None) -> PodFacts:
 
 def measure_arrivals(servers: int, policy: str) -> Arrival:
     """Let pods arrive one by one, each decided before the next one comes."""
-    mirror, state, settings = build_mirror(servers, policy), CycleState(), PolicySettings(policy)
+    cache, state, settings = build_mirror(servers, policy), CycleState(), PolicySettings(policy)
     snapshots, cycles = [], []
     gc.collect()
     for number in range(RUNNING, RUNNING + ARRIVALS):
-        mirror.pods.apply(make_pod(number, None))
+        cache.pods.apply(make_pod(number, None))
         begin = time.process_time()
-        snapshot = mirror.build_snapshot()
+        snapshot = cache.build_snapshot()
         between = time.process_time()
         (bind,) = run_cycle(snapshot, settings, 0.0, state=state).bindings
         end = time.process_time()
-        mirror.assume(bind.task.uid, bind.server)
+        cache.assume(bind.task.uid, bind.server)
         snapshots.append((between - begin) * 1e3)
         cycles.append((end - between) * 1e3)
     total = [a + b for a, b in zip(snapshots, cycles, strict=True)]

@@ -17,8 +17,8 @@ from typing import Any
 
 import uvloop
 
-from fairbind.kube.api import ApiClient
-from fairbind.kube.credentials import load_credentials
+from fairbind.kube.client.api import ApiClient
+from fairbind.kube.client.credentials import load_credentials
 from fairbind.model.policy import DEFAULT_POLICY
 from localplane.nodes import mixed_nodes
 from localplane.plane import ControlPlane

@@ -14,7 +14,7 @@ from typing import Self
 
 import msgspec
 
-from fairbind.kube.api import ApiClient
+from fairbind.kube.client.api import ApiClient
 from perf.workload import RUN_LABEL
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairbind.kube.api import ApiClient
+from fairbind.kube.client.api import ApiClient
 from perf.cluster import PodMaker, create_namespaces, delete_pods, fetch_nodes_of_pods, open_connections
 from perf.contenders import BareBinder, Scheduler
 from perf.measure import (

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from fairbind.kube.api import ApiClient
-from fairbind.kube.errors import ApiError
+from fairbind.kube.client.api import ApiClient
+from fairbind.kube.client.errors import ApiError
 from perf.cluster import IN_FLIGHT, PodMaker, ask
 from perf.workload import make_pods
 

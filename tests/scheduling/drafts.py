@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fairbind.model import Holding, Placement, RunningTask, Snapshot, Task, TaskClass, Tenant
 from fairbind.scheduling import POLICIES
-from fairbind.scheduling.draft import Draft
+from fairbind.scheduling.cycle.draft import Draft
 from scheduling.strategies import KEYS, snapshots
 
 Vector = tuple[int, ...]
@@ -51,12 +51,12 @@ class Story:
                 free_kr[servers.names.index(running.server)] += np.array(running.demand_r, dtype=np.int64)
         gone = {running.uid for running in self.evicted}
         left = {name: tuple(t for t in tasks if t.uid not in gone) for name, tasks in snapshot.running.items()}
-        claimed = {k: self.find_keys(snapshot, left, k) for k in range(len(servers.names))}
+        taken_keys = {k: self.find_keys(snapshot, left, k) for k in range(len(servers.names))}
         counts = [sum(c is task_class for c, _ in self.placed) for task_class in snapshot.task_classes]
         waiting = [sort_tasks(c, policy)[n:] for c, n in zip(snapshot.task_classes, counts, strict=True)]
         return replace(
             snapshot,
-            servers=replace(servers, free_kr=free_kr, claimed=claimed),
+            servers=replace(servers, free_kr=free_kr, taken_keys=taken_keys),
             tenants=tuple(self.rewrite(tenant, snapshot) for tenant in snapshot.tenants),
             task_classes=tuple(
                 replace(c, tasks=tasks) for c, tasks in zip(snapshot.task_classes, waiting, strict=True) if tasks
@@ -68,8 +68,8 @@ class Story:
         servers = snapshot.servers
         before = [task.keys for task in snapshot.running.get(servers.names[k], ())]
         # Keys that no running task explains are nobody's to give back.
-        keys = servers.claimed.get(k, frozenset()).difference(*before) | servers.fixed_keys.get(k, frozenset())
-        placed = [c.placement.claims.taken for c, server in self.placed if server == k]
+        keys = servers.taken_keys.get(k, frozenset()).difference(*before) | servers.fixed_keys.get(k, frozenset())
+        placed = [c.placement.exclusive_keys.taken for c, server in self.placed if server == k]
         return keys.union(*(task.keys for task in left.get(servers.names[k], ())), *placed)
 
     def rewrite(self, tenant: Tenant, snapshot: Snapshot) -> Tenant:
@@ -105,7 +105,7 @@ def busy_snapshots(draw: st.DrawFn) -> Snapshot:
     """Worlds in which tasks run: some are told by holding or by server and some are not, and some servers are gone."""
     snapshot = draw(snapshots())
     servers, axes = snapshot.servers, len(snapshot.resources)
-    free_kr, claimed = np.array(servers.free_kr), dict(servers.claimed)
+    free_kr, taken_keys = np.array(servers.free_kr), dict(servers.taken_keys)
     tenants = {tenant.name: tenant for tenant in snapshot.tenants}
     running: dict[str, tuple[RunningTask, ...]] = {}
     for n in range(draw(st.integers(0, 5))):
@@ -118,10 +118,10 @@ def busy_snapshots(draw: st.DrawFn) -> Snapshot:
         if server in servers.names:
             k = servers.names.index(server)
             free_kr[k] -= np.array(demand_r, dtype=np.int64)
-            claimed[k] = claimed.get(k, frozenset()) | keys
+            taken_keys[k] = taken_keys.get(k, frozenset()) | keys
         tenants[tenant.name] = hold(tenant, task, axes, is_told=draw(st.booleans()), has_place=draw(st.booleans()))
-    fixed = {k: keys for k, keys in claimed.items() if draw(st.booleans())}
-    table = replace(servers, free_kr=free_kr, claimed=claimed, fixed_keys=fixed)
+    fixed = {k: keys for k, keys in taken_keys.items() if draw(st.booleans())}
+    table = replace(servers, free_kr=free_kr, taken_keys=taken_keys, fixed_keys=fixed)
     sharing = tuple(tenants[name] for name in sorted(tenants))
     return replace(snapshot, servers=table, tenants=sharing, running=running)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from kube.inbound.recorded.histories import MIRRORED
+from cluster.recorded.histories import MIRRORED
 from scheduling.recorded.recording import Series, compute_digests, write_recorded
 from scheduling.recorded.series import EVOLVING, SINGLE
 

@@ -28,7 +28,7 @@ from fairbind.model import (
     Wait,
 )
 from fairbind.scheduling import POLICIES
-from fairbind.scheduling.probes import Draws
+from fairbind.scheduling.cycle.random_choices import RandomChoices
 
 Level = tuple[bool, Fraction, float]
 """Whether it is infinite, the value, and for who follows a target how far the tenant is on this very pool."""
@@ -47,7 +47,7 @@ class World:
     seed: int = 0
     free: list[list[int]] = field(init=False)
     held: dict[str, list[int]] = field(init=False)
-    claimed: dict[int, set[str]] = field(init=False)
+    taken_keys: dict[int, set[str]] = field(init=False)
     waiting: list[list[Task]] = field(init=False)
     pool_k: list[int] | None = field(init=False)
     tasks: dict[str, list[tuple[int, ...]]] = field(init=False)
@@ -57,7 +57,7 @@ class World:
         snapshot = self.snapshot
         self.free = [[int(amount) for amount in row] for row in snapshot.servers.free_kr]
         self.held = {t.name: list(t.allocated_r) or [0] * len(snapshot.resources) for t in snapshot.tenants}
-        self.claimed = {k: set(snapshot.servers.claimed.get(k, ())) for k in range(len(self.free))}
+        self.taken_keys = {k: set(snapshot.servers.taken_keys.get(k, ())) for k in range(len(self.free))}
         self.waiting = [sorted(task_class.tasks, key=self.turn_of) for task_class in snapshot.task_classes]
         self.pool_k = self.split_servers()
         self.tasks = {tenant.name: list_tasks(tenant) for tenant in snapshot.tenants}
@@ -96,7 +96,7 @@ class World:
         return [k for k in range(len(self.free)) if task_class.placement.eligible_k[k] and servers.usable_k[k]]
 
     def fits(self, task_class: TaskClass, k: int) -> bool:
-        if task_class.placement.claims.conflicting & self.claimed[k]:
+        if task_class.placement.exclusive_keys.conflicting & self.taken_keys[k]:
             return False
         return all(
             demand == 0 or demand <= free for demand, free in zip(task_class.demand_r, self.free[k], strict=True)
@@ -299,14 +299,14 @@ class World:
         wish_k = task_class.placement.preference_k
         among = [k for k in self.eligible(task_class) if wish_k is None or wish_k[k] == wish_k[chosen]]
         task = self.waiting[next(n for n, c in enumerate(self.snapshot.task_classes) if c is task_class)][0]
-        drawn = Draws(self.seed).draw_two(task.uid, len(among)) if len(among) > 1 else ()
+        drawn = RandomChoices(self.seed).draw_two(task.uid, len(among)) if len(among) > 1 else ()
         return [k for k in sorted(among[n] for n in drawn) if self.fits(task_class, k)]
 
     def put(self, n: int, k: int) -> None:
         task_class = self.snapshot.task_classes[n]
         self.waiting[n].pop(0)
         self.free[k] = [free - demand for free, demand in zip(self.free[k], task_class.demand_r, strict=True)]
-        self.claimed[k] |= task_class.placement.claims.taken
+        self.taken_keys[k] |= task_class.placement.exclusive_keys.taken
         held = self.held[task_class.tenant]
         self.held[task_class.tenant] = [a + b for a, b in zip(held, task_class.share_demand_r, strict=True)]
         self.tasks[task_class.tenant].append(task_class.share_demand_r)
@@ -403,7 +403,7 @@ def count_rejections(world: World, task_class: TaskClass) -> Rejections:
             for r, demand in enumerate(task_class.demand_r)
             if demand > 0 and world.free[k][r] < demand
         ]
-        if task_class.placement.claims.conflicting & world.claimed[k]:
+        if task_class.placement.exclusive_keys.conflicting & world.taken_keys[k]:
             reasons = [Rejection(RejectionKind.PORT_CONFLICT)]
         for reason in reasons:
             counts[reason] = counts.get(reason, 0) + 1

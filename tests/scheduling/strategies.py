@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from fairbind.model import (
     MAX_AMOUNT,
-    NO_CLAIMS,
-    Claims,
+    NO_EXCLUSIVE_KEYS,
+    ExclusiveKeys,
     Holding,
     Placement,
     Rejection,
@@ -49,8 +49,8 @@ def server_tables(draw: st.DrawFn, axes: int, unit_r: list[int]) -> ServerTable:
         capacity_kr, signatures, names, draw(st.sampled_from([0.0, 0.02, 0.5]))
     )
     usable_k = np.array(draw(st.lists(st.sampled_from([True, True, True, False]), min_size=count, max_size=count)))
-    claimed = draw(st.dictionaries(st.integers(0, count - 1), st.frozensets(st.sampled_from(KEYS)), max_size=2))
-    return ServerTable(names, capacity_kr, free_kr, usable_k, class_k, class_names, claimed)
+    taken_keys = draw(st.dictionaries(st.integers(0, count - 1), st.frozensets(st.sampled_from(KEYS)), max_size=2))
+    return ServerTable(names, capacity_kr, free_kr, usable_k, class_k, class_names, taken_keys)
 
 
 @st.composite
@@ -58,14 +58,16 @@ def placements(draw: st.DrawFn, servers: ServerTable) -> Placement:
     count = len(servers.names)
     eligible = draw(st.lists(st.sampled_from([True, True, True, False]), min_size=count, max_size=count))
     wishes = draw(st.none() | st.none() | st.lists(st.integers(-1, 2), min_size=count, max_size=count))
-    claims = draw(
-        st.sampled_from([NO_CLAIMS, NO_CLAIMS])
-        | st.builds(Claims, st.frozensets(st.sampled_from(KEYS)), st.frozensets(st.sampled_from(KEYS)))
+    exclusive_keys = draw(
+        st.sampled_from([NO_EXCLUSIVE_KEYS, NO_EXCLUSIVE_KEYS])
+        | st.builds(ExclusiveKeys, st.frozensets(st.sampled_from(KEYS)), st.frozensets(st.sampled_from(KEYS)))
     )
     eligible_k = np.array(eligible) & servers.usable_k
     missing = count - int(eligible_k.sum())
     rejections = ((Rejection(RejectionKind.SELECTOR, "not allowed"), missing),) if missing else ()
-    return Placement(eligible_k, None if wishes is None else np.array(wishes, dtype=np.int64), rejections, claims)
+    return Placement(
+        eligible_k, None if wishes is None else np.array(wishes, dtype=np.int64), rejections, exclusive_keys
+    )
 
 
 @st.composite

@@ -8,7 +8,7 @@ import pytest
 
 from fairbind.model import Placement, ServerTable, Snapshot, Task, TaskClass, Tenant
 from fairbind.model.tenants import Holding
-from fairbind.scheduling.audit import AuditReport, Cause, audit, make_audit_scene
+from fairbind.scheduling.fair_shares.audit import AuditReport, Cause, audit, make_audit_scene
 
 Held = Mapping[str, int]
 
@@ -52,14 +52,14 @@ class Cluster:
             self.classes.append(TaskClass(name, task, task, placement, tasks))
 
     def audit(self, fair_shares: Mapping[str, float] | None = None) -> AuditReport:
-        kinds = sorted(set(self.capacity))
+        demand_groups = sorted(set(self.capacity))
         table = ServerTable(
             names=tuple(self.names),
             capacity_kr=np.array(self.capacity),
             free_kr=self.free,
             usable_k=np.ones(len(self.names), dtype=np.bool_),
-            class_k=np.array([kinds.index(c) for c in self.capacity], dtype=np.int32),
-            class_names=tuple(self.names[self.capacity.index(kind)] for kind in kinds),
+            class_k=np.array([demand_groups.index(c) for c in self.capacity], dtype=np.int32),
+            class_names=tuple(self.names[self.capacity.index(demand_group)] for demand_group in demand_groups),
         )
         totals = tuple(np.array(self.capacity).sum(axis=0).tolist())
         snapshot = Snapshot(("cpu", "gpu"), (True, True), totals, table, tuple(self.tenants), tuple(self.classes))

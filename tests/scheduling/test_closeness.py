@@ -9,7 +9,7 @@ import pytest
 
 from fairbind.model import PolicySettings, Snapshot
 from fairbind.scheduling import POLICIES
-from fairbind.scheduling.exact import make_exact_problem, solve_exactly
+from fairbind.scheduling.fair_shares.problem import make_exact_problem, solve_exactly
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot, decide, weigh
 
 # Tasks take 1/500 of a server, or less.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairbind.model import Claims, InvalidProblemError, Task, Tenant
+from fairbind.model import ExclusiveKeys, InvalidProblemError, Task, Tenant
 from fairbind.scheduling import POLICIES
 from rejections import PORT_CONFLICT, UNWANTED, lack, unsupported
 from scheduling.reference import check_report
@@ -148,10 +148,10 @@ def test_wishes_rank_before_fit(policy: str) -> None:
 @every_policy
 def test_a_claim_is_held_by_one_task_a_server(policy: str) -> None:
     """A wildcard takes "p/*" and conflicts with "p/any", which all take; two addresses of one port do not conflict."""
-    servers = build_servers({"a": (9, 9), "b": (9, 9), "c": (9, 9)}, claimed={"b": ["p/any", "p/10.0.0.1"]})
-    wildcard = build_placement(servers, claims=Claims(frozenset({"p/any", "p/*"}), frozenset({"p/any"})))
+    servers = build_servers({"a": (9, 9), "b": (9, 9), "c": (9, 9)}, taken_keys={"b": ["p/any", "p/10.0.0.1"]})
+    wildcard = build_placement(servers, exclusive_keys=ExclusiveKeys(frozenset({"p/any", "p/*"}), frozenset({"p/any"})))
     address = build_placement(
-        servers, claims=Claims(frozenset({"p/any", "p/10.0.0.2"}), frozenset({"p/*", "p/10.0.0.2"}))
+        servers, exclusive_keys=ExclusiveKeys(frozenset({"p/any", "p/10.0.0.2"}), frozenset({"p/*", "p/10.0.0.2"}))
     )
     classes = [
         build_class("t", (1, 1), wildcard, build_tasks("wild", 3, priority=1)),

@@ -11,7 +11,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from fairbind.model import (
-    Claims,
+    ExclusiveKeys,
     Holding,
     InvalidProblemError,
     InvariantError,
@@ -20,9 +20,9 @@ from fairbind.model import (
     Snapshot,
     Tenant,
 )
-from fairbind.scheduling import POLICIES, Memory, run_cycle
-from fairbind.scheduling.draft import Draft, Mark, expect_undefined_scores
-from fairbind.scheduling.tracking import TargetRatios
+from fairbind.scheduling import POLICIES, UnschedulableCache, run_cycle
+from fairbind.scheduling.cycle.draft import Draft, Mark, expect_undefined_scores
+from fairbind.scheduling.policies.target_ratios import TargetRatios
 from scheduling.drafts import Story, busy_snapshots
 from scheduling.strategies import POLICY_IDS
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot
@@ -120,20 +120,20 @@ class Walk:
     def check(self) -> None:
         anew = self.story.start_anew(self.snapshot, self.policy)
         np.testing.assert_array_equal(self.draft.room.left_rk, anew.room.left_rk)
-        assert {k: v for k, v in self.draft.room.claimed.items() if v} == {
-            k: v for k, v in anew.room.claimed.items() if v
+        assert {k: v for k, v in self.draft.room.taken_keys.items() if v} == {
+            k: v for k, v in anew.room.taken_keys.items() if v
         }
         pools = range(len(anew.measure.pools.amount_pr))
         assert self.draft.measure.pools.amount_pr == anew.measure.pools.amount_pr
         np.testing.assert_array_equal(self.draft.measure.pools.inverse_rp, anew.measure.pools.inverse_rp)
-        for name, account in self.draft.accounts.items():
+        for name, progress in self.draft.progress_of.items():
             for pool in pools:
-                level = self.draft.measure.compute_level(account, pool)
-                assert level == anew.measure.compute_level(anew.accounts[name], pool)
+                level = self.draft.measure.compute_level(progress, pool)
+                assert level == anew.measure.compute_level(anew.progress_of[name], pool)
         if isinstance(self.draft.measure, TargetRatios) and isinstance(anew.measure, TargetRatios):
-            for name, account in self.draft.accounts.items():
-                place_p = anew.measure._get_standing(anew.accounts[name]).place_p
-                np.testing.assert_array_equal(self.draft.measure._get_standing(account).place_p, place_p)
+            for name, progress in self.draft.progress_of.items():
+                place_p = anew.measure._get_standing(anew.progress_of[name]).place_p
+                np.testing.assert_array_equal(self.draft.measure._get_standing(progress).place_p, place_p)
         assert look(self.draft) == fill(anew)
 
 
@@ -166,7 +166,7 @@ def test_it_goes_back_to_the_start_and_does_the_same_again(snapshot: Snapshot, p
 def test_a_restricted_server_is_like_one_that_is_not_eligible(
     snapshot: Snapshot, policy: str, closed: list[int]
 ) -> None:
-    if POLICIES[policy].has_probes:
+    if POLICIES[policy].has_random_choices:
         policy = "best-fit-drfh"  # draws are among all servers that the placement allows, restricted or not
     placement = snapshot.task_classes[0].placement
     servers = [k for k in closed if k < len(snapshot.servers.names)]
@@ -266,35 +266,37 @@ def test_the_room_of_an_evicted_task_is_used_and_given_back(policy: str) -> None
 
     draft.evict(running)
 
-    assert draft.accounts["b"].held_r == [2, 2]
+    assert draft.progress_of["b"].held_r == [2, 2]
     assert fill(draft) == [("a-2-2-0000", "x")]
     draft.rollback(mark)
-    assert draft.accounts["b"].held_r == [4, 4]
+    assert draft.progress_of["b"].held_r == [4, 4]
     assert draft.find_choice() is None
 
 
 def test_an_eviction_also_helps_what_was_remembered_to_fit_nowhere() -> None:
     snapshot, running = build_full_world()
-    memory = Memory()
-    assert len(run_cycle(snapshot, PolicySettings(), 0.0, memory=memory).waits) == 2
-    draft = Draft(snapshot, POLICIES["best-fit-drfh"], memory=memory)
+    unschedulable = UnschedulableCache()
+    assert len(run_cycle(snapshot, PolicySettings(), 0.0, unschedulable=unschedulable).waits) == 2
+    draft = Draft(snapshot, POLICIES["best-fit-drfh"], unschedulable=unschedulable)
     assert draft.queues == []
 
     draft.evict(running)
 
     assert fill(draft) == [("a-2-2-0000", "x")]
-    assert not memory.get_known(snapshot, draft.rule)
+    assert not unschedulable.get_known(snapshot, draft.rule)
 
 
 @pytest.mark.parametrize("keeper", ["nobody", "another task", "a placement", "a system pod"])
 def test_a_port_is_free_when_nobody_else_holds_it(keeper: str) -> None:
     """All that use a port take "p/any", so two of them may have it at once, on different addresses."""
     fixed = {0: frozenset({"p/any"})} if keeper == "a system pod" else {}
-    servers = replace(build_servers({"x": (9, 9)}, claimed={"x": ["p/1", "p/any"]}), fixed_keys=fixed)
+    servers = replace(build_servers({"x": (9, 9)}, taken_keys={"x": ["p/1", "p/any"]}), fixed_keys=fixed)
     running = run("r", "x", (1, 1), "p/1", "p/any")
     others = [run("s", "x", (1, 1), "p/any")] if keeper == "another task" else []
-    wildcard = build_placement(servers, claims=Claims(frozenset({"p/*", "p/any"}), frozenset({"p/any"})))
-    second = build_placement(servers, claims=Claims(frozenset({"p/2", "p/any"}), frozenset({"p/*", "p/2"})))
+    wildcard = build_placement(servers, exclusive_keys=ExclusiveKeys(frozenset({"p/*", "p/any"}), frozenset({"p/any"})))
+    second = build_placement(
+        servers, exclusive_keys=ExclusiveKeys(frozenset({"p/2", "p/any"}), frozenset({"p/*", "p/2"}))
+    )
     snapshot = build_snapshot(servers, [build_class("a", (1, 1), wildcard), build_class("b", (1, 1), second)])
     draft = Draft(replace(snapshot, running={"x": (running, *others)}), POLICIES["best-fit-drfh"])
     if keeper == "a placement":
@@ -305,7 +307,7 @@ def test_a_port_is_free_when_nobody_else_holds_it(keeper: str) -> None:
 
     assert draft.fits(snapshot.task_classes[0], 0) == (keeper == "nobody")
     draft.rollback(mark)
-    assert {"p/1", "p/any"} <= draft.room.claimed[0]
+    assert {"p/1", "p/any"} <= draft.room.taken_keys[0]
     assert not draft.fits(snapshot.task_classes[0], 0)
 
 
@@ -319,10 +321,10 @@ def test_task_shares_lose_a_task_that_was_told_of_or_a_part_of_the_rest(*, is_to
     draft = Draft(replace(snapshot, running={"x": (running,)}), POLICIES["tsf"])
     before = 3 / 8 + 3 / 8 if is_told else 1 / 2
     for _ in range(2):
-        assert draft.measure.compute_share(draft.accounts["b"], 0) == pytest.approx(before)
+        assert draft.measure.compute_share(draft.progress_of["b"], 0) == pytest.approx(before)
         mark = draft.checkpoint()
         draft.evict(running)
-        assert draft.measure.compute_share(draft.accounts["b"], 0) == pytest.approx(3 / 8)
+        assert draft.measure.compute_share(draft.progress_of["b"], 0) == pytest.approx(3 / 8)
         draft.rollback(mark)
 
 

@@ -16,7 +16,7 @@ from fairbind.fairness.mechanisms.registry import MECHANISMS, make_registry
 from fairbind.model import PolicySettings, Snapshot
 from fairbind.model.errors import InvalidProblemError
 from fairbind.scheduling import POLICIES
-from fairbind.scheduling.exact import ExactProblem, make_exact_problem, solve_exactly
+from fairbind.scheduling.fair_shares.problem import ExactProblem, make_exact_problem, solve_exactly
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot
 
 NEW = "newcomer"

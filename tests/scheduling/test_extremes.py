@@ -9,8 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fairbind.model import MAX_AMOUNT, Claims, Placement, Snapshot, Task, TaskClass, Tenant
-from fairbind.scheduling.levels import FEW
+from fairbind.model import MAX_AMOUNT, ExclusiveKeys, Placement, Snapshot, Task, TaskClass, Tenant
+from fairbind.scheduling.policies.levels import FEW
 from rejections import lack
 from scheduling.reference import check_report
 from scheduling.strategies import POLICY_IDS
@@ -41,7 +41,7 @@ def build_busy_world(*, servers: int, classes: int, tasks: int, seed: int) -> Sn
         wish_k = np.array([draw.choice([0, 0, 1]) for _ in range(servers)], dtype=np.int64)
         placements.append(Placement(np.array([draw.random() < part for _ in range(servers)]), wish_k))
     port = frozenset({"p/80"})
-    placements.append(build_placement(table, claims=Claims(port, port)))
+    placements.append(build_placement(table, exclusive_keys=ExclusiveKeys(port, port)))
     made = []
     for n in range(classes):
         demand = (draw.randint(0, 4), draw.randint(0, 4), 1)

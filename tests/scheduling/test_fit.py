@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairbind.model import MAX_AMOUNT, Snapshot
-from fairbind.scheduling.fit import BestFit, FirstFit, Score
+from fairbind.scheduling.policies.fit import BestFit, FirstFit, Score
 from scheduling.strategies import snapshots
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot, decide, places_of
 

@@ -12,7 +12,7 @@ import pytest
 
 from fairbind.model import PolicySettings, Snapshot
 from fairbind.scheduling import POLICIES
-from fairbind.scheduling.exact import make_exact_problem, solve_exactly
+from fairbind.scheduling.fair_shares.problem import make_exact_problem, solve_exactly
 from scheduling.reference import check_report
 from scheduling.worlds import (
     build_class,

@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 
 from fairbind.model import MAX_AMOUNT, ServerTable, Snapshot, Tenant, compute_share_key, compute_weighted_share
 from fairbind.scheduling import compute_virtual_dominant_shares
-from fairbind.scheduling.levels import INFINITE_LEVEL, Account
-from fairbind.scheduling.pools import ABSENT, compute_class_pools, compute_cluster_pool, compute_residual_pools
+from fairbind.scheduling.policies.level_pools import (
+    ABSENT,
+    compute_class_pools,
+    compute_cluster_pool,
+    compute_residual_pools,
+)
+from fairbind.scheduling.policies.levels import INFINITE_LEVEL, Progress
 from rejections import unsupported
 from scheduling.worlds import (
     build_class,
@@ -50,12 +55,12 @@ def build_cpu_and_gpu(*, held: tuple[int, ...] = (4, 0)) -> Snapshot:
     weight=weights,
 )
 def test_levels_and_shares_are_those_of_the_model(held: list[int], pool: list[int], weight: Fraction) -> None:
-    account = Account("a", held, (weight, None, weight))
+    progress = Progress("a", held, (weight, None, weight))
 
     denominators = [weight * pool[0], None, weight * pool[2]]
-    assert account.compute_level(pool) == compute_share_key(held, denominators)
-    assert account.compute_share(pool) == compute_weighted_share(held, denominators)
-    assert account.compute_level([pool[0], pool[1], ABSENT]) == compute_share_key(held, [*denominators[:2], None])
+    assert progress.compute_level(pool) == compute_share_key(held, denominators)
+    assert progress.compute_share(pool) == compute_weighted_share(held, denominators)
+    assert progress.compute_level([pool[0], pool[1], ABSENT]) == compute_share_key(held, [*denominators[:2], None])
 
 
 def test_pools_sum_usable_servers_only() -> None:
@@ -79,11 +84,11 @@ def test_sums_do_not_overflow() -> None:
 
 
 def test_something_held_of_what_is_used_up_is_infinitely_far() -> None:
-    account = Account("a", [0, 1], (Fraction(1), Fraction(1)))
+    progress = Progress("a", [0, 1], (Fraction(1), Fraction(1)))
 
-    assert account.compute_level([5, 0]) == INFINITE_LEVEL
-    assert account.compute_level([0, 5]) < INFINITE_LEVEL
-    assert account.compute_level([5, ABSENT]) == 0
+    assert progress.compute_level([5, 0]) == INFINITE_LEVEL
+    assert progress.compute_level([0, 5]) < INFINITE_LEVEL
+    assert progress.compute_level([5, ABSENT]) == 0
 
 
 def test_virtual_dominant_shares_count_everything_held_but_only_what_the_class_has() -> None:

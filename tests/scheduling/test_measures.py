@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairbind.model import MAX_AMOUNT, Holding, Snapshot, Tenant
-from fairbind.scheduling.measures import SumsOfShares, TaskShares, compute_task_share, get_accounts
+from fairbind.scheduling.policies.measures import SumsOfShares, TaskShares, compute_task_share, get_progress
 from scheduling.worlds import (
     build_class,
     build_placement,
@@ -61,11 +61,11 @@ def test_task_shares_ask_how_many_the_cluster_could_run() -> None:
             ),
         )
     )
-    accounts = get_accounts(snapshot)
+    progress_of = get_progress(snapshot)
 
-    assert measure.compute_share(accounts["a"], 0) == pytest.approx(3 / 16)
-    assert measure.compute_share(accounts["b"], 0) == pytest.approx(1 / 4)
-    assert measure.compute_level(accounts["a"], 0) < measure.compute_level(accounts["b"], 0)
+    assert measure.compute_share(progress_of["a"], 0) == pytest.approx(3 / 16)
+    assert measure.compute_share(progress_of["b"], 0) == pytest.approx(1 / 4)
+    assert measure.compute_level(progress_of["a"], 0) < measure.compute_level(progress_of["b"], 0)
 
 
 @given(
@@ -89,7 +89,7 @@ def test_equal_task_shares_are_equal_however_they_came_about(
     snapshot = build_two_kinds(*tenants)
     measure = TaskShares(snapshot)
 
-    levels = {measure.compute_level(account, 0) for account in get_accounts(snapshot).values()}
+    levels = {measure.compute_level(progress, 0) for progress in get_progress(snapshot).values()}
 
     assert len(levels) == 1
 
@@ -102,9 +102,9 @@ def test_sums_of_rounded_shares_are_rounded_once_more() -> None:
         Tenant("b", allocated_r=(3, 0), holdings=(Holding((3, 0), (3, 0), 1),)),
     ]
     snapshot = build_snapshot(servers, [], tenants=tenants)
-    measure, accounts = TaskShares(snapshot), get_accounts(snapshot)
+    measure, progress_of = TaskShares(snapshot), get_progress(snapshot)
 
-    assert measure.compute_level(accounts["a"], 0) == measure.compute_level(accounts["b"], 0)
+    assert measure.compute_level(progress_of["a"], 0) == measure.compute_level(progress_of["b"], 0)
 
 
 def test_task_shares_differ_from_dominant_shares_where_servers_differ() -> None:
@@ -124,11 +124,11 @@ def test_sums_of_shares_count_every_resource() -> None:
     snapshot = build_two_kinds(
         Tenant("a", allocated_r=(4, 0)), Tenant("b", Fraction(2), {"memory": Fraction(2)}, (4, 4))
     )
-    measure, accounts = SumsOfShares(snapshot), get_accounts(snapshot)
+    measure, progress_of = SumsOfShares(snapshot), get_progress(snapshot)
 
-    assert measure.compute_share(accounts["a"], 0) == 4 / 16
-    assert measure.compute_share(accounts["b"], 0) == 4 / 32 + 4 / 64
-    assert measure.compute_level(accounts["b"], 0) < measure.compute_level(accounts["a"], 0)
+    assert measure.compute_share(progress_of["a"], 0) == 4 / 16
+    assert measure.compute_share(progress_of["b"], 0) == 4 / 32 + 4 / 64
+    assert measure.compute_level(progress_of["b"], 0) < measure.compute_level(progress_of["a"], 0)
 
 
 def test_equal_sums_are_equal_to_the_digit() -> None:
@@ -136,9 +136,9 @@ def test_equal_sums_are_equal_to_the_digit() -> None:
     servers = build_servers({"s": (3, 6)})
     tenants = [Tenant("a", allocated_r=(1, 1)), Tenant("b", allocated_r=(0, 3)), Tenant("c", allocated_r=(1, 1))]
     snapshot = build_snapshot(servers, [], tenants=tenants)
-    measure, accounts = SumsOfShares(snapshot), get_accounts(snapshot)
+    measure, progress_of = SumsOfShares(snapshot), get_progress(snapshot)
 
-    assert len({measure.compute_level(account, 0) for account in accounts.values()}) == 1
+    assert len({measure.compute_level(progress, 0) for progress in progress_of.values()}) == 1
 
 
 def test_a_tenant_of_balanced_tasks_gets_less_by_sums() -> None:

@@ -29,7 +29,13 @@ def test_policies_that_follow_targets_differ_in_nothing_but_the_mechanism() -> N
     followers = [policy for policy in POLICIES.values() if policy.follows_targets]
 
     assert (
-        len({(policy.build_measure, policy.build_fit, policy.is_fair, policy.has_probes) for policy in followers}) == 1
+        len(
+            {
+                (policy.build_measure, policy.build_fit, policy.is_fair, policy.has_random_choices)
+                for policy in followers
+            }
+        )
+        == 1
     )
     assert all(policy.mechanism == policy.id for policy in followers)
 

@@ -21,7 +21,7 @@ policies = st.sampled_from(POLICY_IDS)
 @settings(max_examples=2 * settings().max_examples)
 def test_every_step_is_what_the_policy_says(snapshot: Snapshot) -> None:
     """All policies in one world: to make one takes ten times as long as to decide in it and to judge that."""
-    claimed = dict(snapshot.servers.claimed)
+    taken_keys = dict(snapshot.servers.taken_keys)
     for policy in POLICY_IDS:
         note(policy)
 
@@ -29,7 +29,7 @@ def test_every_step_is_what_the_policy_says(snapshot: Snapshot) -> None:
 
         assert report.complete
         check_report(snapshot, report)
-        assert snapshot.servers.claimed == claimed
+        assert snapshot.servers.taken_keys == taken_keys
 
 
 @given(policy=policies, snapshot=snapshots(), order=st.randoms(use_true_random=False))

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from fairbind.model import InvalidProblemError, PolicySettings, Snapshot, Targets, Tenant
-from fairbind.scheduling import CycleState, Memory, compute_server_classes, levels, run_cycle
-from fairbind.scheduling import state as state_module
-from fairbind.scheduling.room import compute_left
+from fairbind.scheduling import CycleState, UnschedulableCache, compute_server_classes, run_cycle
+from fairbind.scheduling.cycle import state as state_module
+from fairbind.scheduling.cycle.room import compute_left
+from fairbind.scheduling.policies import levels
 from scheduling.strategies import POLICY_IDS
 from scheduling.worlds import (
     apply_report,
@@ -154,14 +155,14 @@ def share_objects(before: Snapshot, after: Snapshot) -> Snapshot:
 def test_it_changes_no_report(seed: int) -> None:
     draw = np.random.default_rng(seed)
     snapshot, policy, state = build_world(draw), POLICY_IDS[seed % len(POLICY_IDS)], CycleState()
-    memories = (Memory(), Memory()) if seed % 2 else (None, None)
+    memories = (UnschedulableCache(), UnschedulableCache()) if seed % 2 else (None, None)
     for _ in range(16):
         if draw.random() < 0.2:
             policy = POLICY_IDS[draw.integers(len(POLICY_IDS))]
         limit = 2 if draw.random() < 0.3 else None
         settings = PolicySettings(policy, seed=seed)
-        with_it = run_cycle(snapshot, settings, 0.0, limit=limit, memory=memories[0], state=state)
-        without = run_cycle(snapshot, settings, 0.0, limit=limit, memory=memories[1])
+        with_it = run_cycle(snapshot, settings, 0.0, limit=limit, unschedulable=memories[0], state=state)
+        without = run_cycle(snapshot, settings, 0.0, limit=limit, unschedulable=memories[1])
         assert describe(with_it) == describe(without)
         if draw.random() < 0.8:  # else nothing of it could be carried out
             snapshot = share_objects(snapshot, apply_report(snapshot, with_it))
@@ -172,11 +173,11 @@ def test_it_changes_no_report(seed: int) -> None:
 def test_what_has_not_changed_is_not_computed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[str] = []
 
-    def watch(tenant: Tenant, snapshot: Snapshot) -> levels.Account:
+    def watch(tenant: Tenant, snapshot: Snapshot) -> levels.Progress:
         computed.append(tenant.name)
-        return levels.compute_account(tenant, snapshot)
+        return levels.compute_progress(tenant, snapshot)
 
-    monkeypatch.setattr(state_module, "compute_account", watch)
+    monkeypatch.setattr(state_module, "compute_progress", watch)
     servers = build_servers({"x": (9, 9), "y": (9, 9)})
     tenants = [weigh(name) for name in "abc"]
     snapshot = build_snapshot(servers, [build_class("b", (1, 1), build_placement(servers))], tenants=tenants)

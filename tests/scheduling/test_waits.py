@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairbind.model import Claims, FairnessReason, Tenant
+from fairbind.model import ExclusiveKeys, FairnessReason, Tenant
 from rejections import PORT_CONFLICT, lack, taint, unsupported
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot, decide
 
@@ -25,8 +25,8 @@ def test_a_server_counts_once_for_each_resource_that_it_lacks() -> None:
 
 
 def test_a_server_with_conflicting_claims_is_not_asked_for_room() -> None:
-    servers = build_servers({"a": (1, 1), "b": (1, 1)}, claimed={"a": ["p/80"]})
-    placement = build_placement(servers, claims=Claims(frozenset({"p/80"}), frozenset({"p/80"})))
+    servers = build_servers({"a": (1, 1), "b": (1, 1)}, taken_keys={"a": ["p/80"]})
+    placement = build_placement(servers, exclusive_keys=ExclusiveKeys(frozenset({"p/80"}), frozenset({"p/80"})))
     snapshot = build_snapshot(servers, [build_class("t", (2, 0), placement)])
 
     assert decide(snapshot).waits[0].rejections == ((lack("cpu"), 1), (PORT_CONFLICT, 1))

@@ -9,9 +9,9 @@ from fractions import Fraction
 import numpy as np
 
 from fairbind.model import (
-    NO_CLAIMS,
-    Claims,
+    NO_EXCLUSIVE_KEYS,
     CycleReport,
+    ExclusiveKeys,
     Holding,
     Placement,
     PolicySettings,
@@ -31,7 +31,7 @@ def build_servers(
     *,
     free: Mapping[str, Sequence[int]] | None = None,
     unusable: Sequence[str] = (),
-    claimed: Mapping[str, Sequence[str]] | None = None,
+    taken_keys: Mapping[str, Sequence[str]] | None = None,
     tolerance: float = 0.0,
 ) -> ServerTable:
     names = tuple(sorted(capacities))
@@ -46,7 +46,7 @@ def build_servers(
         np.array([name not in unusable for name in names], dtype=np.bool_),
         class_k,
         class_names,
-        {names.index(name): frozenset(keys) for name, keys in (claimed or {}).items()},
+        {names.index(name): frozenset(keys) for name, keys in (taken_keys or {}).items()},
     )
 
 
@@ -83,13 +83,13 @@ def build_placement(
     only: Sequence[str] | None = None,
     wishes: Mapping[str, int] | None = None,
     rejections: Rejections = (),
-    claims: Claims = NO_CLAIMS,
+    exclusive_keys: ExclusiveKeys = NO_EXCLUSIVE_KEYS,
 ) -> Placement:
     eligible_k = np.array([only is None or name in only for name in servers.names], dtype=np.bool_)
     preference_k = None
     if wishes is not None:
         preference_k = np.array([wishes.get(name, 0) for name in servers.names], dtype=np.int64)
-    return Placement(eligible_k & servers.usable_k, preference_k, rejections, claims)
+    return Placement(eligible_k & servers.usable_k, preference_k, rejections, exclusive_keys)
 
 
 def build_class(
@@ -115,7 +115,7 @@ def decide(snapshot: Snapshot, policy: str = "best-fit-drfh", *, limit: int | No
 def apply_report(snapshot: Snapshot, report: CycleReport) -> Snapshot:
     """The world after the report's decisions were executed."""
     servers = snapshot.servers
-    free_kr, claimed = np.array(servers.free_kr), dict(servers.claimed)
+    free_kr, taken_keys = np.array(servers.free_kr), dict(servers.taken_keys)
     held = {tenant.name: list(tenant.allocated_r or [0] * len(snapshot.resources)) for tenant in snapshot.tenants}
     on_servers = {tenant.name: dict(tenant.allocated_by_server) for tenant in snapshot.tenants}
     holdings = {tenant.name: list(tenant.holdings) for tenant in snapshot.tenants}
@@ -123,7 +123,7 @@ def apply_report(snapshot: Snapshot, report: CycleReport) -> Snapshot:
     for bind in report.bindings:
         task_class, server = class_of[bind.task.uid], servers.names.index(bind.server)
         free_kr[server] -= np.array(task_class.demand_r, dtype=np.int64)
-        claimed[server] = claimed.get(server, frozenset()) | task_class.placement.claims.taken
+        taken_keys[server] = taken_keys.get(server, frozenset()) | task_class.placement.exclusive_keys.taken
         held[bind.tenant] = [a + b for a, b in zip(held[bind.tenant], task_class.share_demand_r, strict=True)]
         on_server = on_servers[bind.tenant]
         before = on_server.get(bind.server, (0,) * len(snapshot.resources))
@@ -133,7 +133,7 @@ def apply_report(snapshot: Snapshot, report: CycleReport) -> Snapshot:
     left = [replace(c, tasks=tuple(task for task in c.tasks if task not in placed)) for c in snapshot.task_classes]
     return replace(
         snapshot,
-        servers=replace(servers, free_kr=free_kr, claimed=claimed),
+        servers=replace(servers, free_kr=free_kr, taken_keys=taken_keys),
         tenants=tuple(
             replace(
                 tenant,

@@ -17,7 +17,7 @@ from fractions import Fraction
 
 from demo import workload
 from demo.workload import GPU, KIND_LABEL, Cast, DemoTenant, Json, Kind
-from fairbind.kube.quantity import parse_quantity
+from fairbind.cluster.objects.quantity import parse_quantity
 from kindcluster.images import WORKLOAD_IMAGE
 
 PARTS = 48

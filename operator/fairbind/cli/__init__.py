@@ -228,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _report_failure(error: Exception, *, shows_traceback: bool) -> int:
-    from fairbind.kube.errors import PermanentClusterError  # noqa: PLC0415 - only failures need it
+    from fairbind.kube.client.errors import PermanentClusterError  # noqa: PLC0415 - only failures need it
     from fairbind.model.errors import FairbindError, InvalidProblemError  # noqa: PLC0415
 
     if shows_traceback:

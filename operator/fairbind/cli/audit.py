@@ -12,12 +12,12 @@ import click
 
 from fairbind import __version__
 from fairbind.cli.mechanisms.tables import lay_out
-from fairbind.kube.api import ApiClient
-from fairbind.kube.credentials import load_credentials
-from fairbind.kube.survey import survey_cluster
+from fairbind.kube.client.api import ApiClient
+from fairbind.kube.client.credentials import load_credentials
+from fairbind.kube.operator.list_once import list_cluster_once
 from fairbind.model.overview import ClusterOverview
-from fairbind.scheduling.audit import AuditReport, Finding, audit, make_audit_scene
-from fairbind.scheduling.exact import make_exact_problem, solve_exactly
+from fairbind.scheduling.fair_shares.audit import AuditReport, Finding, audit, make_audit_scene
+from fairbind.scheduling.fair_shares.problem import make_exact_problem, solve_exactly
 
 MOST_ROWS = 20
 """A table shows so many findings of a kind; JSON has all."""
@@ -37,13 +37,13 @@ async def _look(
 ) -> tuple[str, ClusterOverview, AuditReport]:
     api = ApiClient(load_credentials(kubeconfig), user_agent=f"fairbind-audit/{__version__}")
     try:
-        mirror = await survey_cluster(api, scheduler_name, namespace)
+        cache = await list_cluster_once(api, scheduler_name, namespace)
     finally:
         await api.close()
-    snapshot = mirror.build_detailed_snapshot()
-    problem = make_exact_problem(snapshot, mirror.settings)
+    snapshot = cache.build_detailed_snapshot()
+    problem = make_exact_problem(snapshot, cache.settings)
     fair_shares = None if problem is None else solve_exactly(problem).fair_shares
-    return mirror.settings.policy, mirror.build_overview(fair_shares), audit(make_audit_scene(snapshot), fair_shares)
+    return cache.settings.policy, cache.build_overview(fair_shares), audit(make_audit_scene(snapshot), fair_shares)
 
 
 def describe_report(policy: str, overview: ClusterOverview, report: AuditReport) -> dict[str, Any]:

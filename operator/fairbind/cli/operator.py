@@ -15,13 +15,13 @@ from typing import Any
 
 from fairbind import __version__
 from fairbind.cli.logs import LogFormat, set_up_logging
-from fairbind.kube.api import ApiClient
-from fairbind.kube.credentials import Credentials, load_credentials
-from fairbind.kube.elector import make_identity
-from fairbind.kube.health import Health
-from fairbind.kube.journal import JournalWriter
-from fairbind.kube.reviews import Reviews
-from fairbind.kube.service import OperatorSettings, run_operator
+from fairbind.kube.client.api import ApiClient
+from fairbind.kube.client.credentials import Credentials, load_credentials
+from fairbind.kube.client.reviews import Reviews
+from fairbind.kube.operator.elector import make_identity
+from fairbind.kube.operator.health import Health
+from fairbind.kube.operator.journal import JournalWriter
+from fairbind.kube.operator.service import OperatorSettings, run_operator
 from fairbind.web.metrics import Metrics
 from fairbind.web.server import Address, WebServer, parse_address
 from fairbind.web.tls import ServingCertificate

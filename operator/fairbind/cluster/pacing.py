@@ -1,8 +1,8 @@
 """When a cycle runs, how much it may decide, and what follows from the end of a binding: a state machine.
 
 Events go in with their time, instructions come out as values. A driver obeys the instructions: the operator by asyncio
-(`fairbind.kube.loop`), a simulator from a heap of events. `Pacing` reads no clock. What is measured, as the length of
-a cycle, enters as an event, so the same events give the same instructions.
+(`fairbind.kube.operator.loop`), a simulator from a heap of events. `Pacing` reads no clock. What is measured, as the
+length of a cycle, enters as an event, so the same events give the same instructions.
 
 The rules:
 

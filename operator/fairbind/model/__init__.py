@@ -14,16 +14,16 @@ from fairbind.model.servers import MAX_AMOUNT, ServerTable
 from fairbind.model.shares import TOLERANCE, compute_dominant_share, compute_share_key, compute_weighted_share
 from fairbind.model.snapshot import Snapshot
 from fairbind.model.targets import Targets
-from fairbind.model.tasks import NO_CLAIMS, Claims, Placement, RunningTask, Task, TaskClass
+from fairbind.model.tasks import NO_EXCLUSIVE_KEYS, ExclusiveKeys, Placement, RunningTask, Task, TaskClass
 from fairbind.model.tenants import Holding, Tenant
 
 __all__ = [
     "MAX_AMOUNT",
-    "NO_CLAIMS",
+    "NO_EXCLUSIVE_KEYS",
     "TOLERANCE",
     "Bind",
-    "Claims",
     "CycleReport",
+    "ExclusiveKeys",
     "FairbindError",
     "FairnessReason",
     "Holding",

@@ -40,7 +40,7 @@ class Wait:
 
     first: the task of the class whose turn is next. waiting: how many of the class wait.
     rejections: (reason, number of servers), sorted. A server that the class may not use counts once, under the
-    placement's reason; one with conflicting claims once, as a port conflict; any other once for each resource of which
+    placement's reason; one with conflicting keys once, as a port conflict; any other once for each resource of which
     it has too little.
     blocked: set when the class may not be placed at all. fairness: set when fairness is why the room went elsewhere.
     """

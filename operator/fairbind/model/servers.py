@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.float64]
+IndexArray = NDArray[np.intp]
 
 MAX_AMOUNT = 2**53
 """Amounts saturate here: still exact as float64, and a thousand of them still fit in an int64."""
@@ -28,7 +30,7 @@ class ServerTable:
     usable_k: whether tasks may go there at all; only these count in the totals C. Shape (K,).
     class_k: index of each server's class in `class_names`, shape (K,).
     class_names: one name for each server class; ascending.
-    claimed: for a server's index the exclusive keys (see `Claims`) that are taken there; absent means none.
+    taken_keys: for a server's index the exclusive keys (see `ExclusiveKeys`) that are taken there; absent means none.
     fixed_keys: those of them that are taken by something that is not among the snapshot's running tasks.
     """
 
@@ -38,7 +40,7 @@ class ServerTable:
     usable_k: BoolArray
     class_k: NDArray[np.int32]
     class_names: tuple[str, ...]
-    claimed: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    taken_keys: Mapping[int, frozenset[str]] = field(default_factory=dict)
     fixed_keys: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -26,7 +26,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class ExclusiveKeys:
     """Keys that at most one task on a server may hold, such as a port of the machine.
 
     taken: keys that the task marks as taken on its server. conflicting: keys of which none may be taken there before.
@@ -37,7 +37,7 @@ class Claims:
     conflicting: frozenset[str] = frozenset()
 
 
-NO_CLAIMS = Claims()
+NO_EXCLUSIVE_KEYS = ExclusiveKeys()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,13 +47,13 @@ class Placement:
     eligible_k: shape (K,), aligned with the server table; False on every server that is not usable.
     preference_k: soft wishes as a score, more is better, shape (K,), int64; None when there are none. Ranks before fit.
     rejections: why servers are not eligible, as (reason, how many servers), counted once a server; sorted.
-    claims: exclusive keys.
+    exclusive_keys: keys of which a server has one.
     """
 
     eligible_k: BoolArray
     preference_k: NDArray[np.int64] | None = None
     rejections: Rejections = ()
-    claims: Claims = NO_CLAIMS
+    exclusive_keys: ExclusiveKeys = NO_EXCLUSIVE_KEYS
 
 
 @dataclass(frozen=True, slots=True, eq=False)

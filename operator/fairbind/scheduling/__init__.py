@@ -6,19 +6,19 @@ gives the same report, byte for byte.
 
 from __future__ import annotations
 
-from fairbind.scheduling.classes import compute_server_classes
-from fairbind.scheduling.cycle import run_cycle
-from fairbind.scheduling.levels import compute_virtual_dominant_shares
-from fairbind.scheduling.memory import MANY_CLASSES, Memory
-from fairbind.scheduling.policies import POLICIES, Policy
-from fairbind.scheduling.state import CycleState
+from fairbind.scheduling.cycle.cycle import run_cycle
+from fairbind.scheduling.cycle.state import CycleState
+from fairbind.scheduling.cycle.unschedulable_cache import MANY_CLASSES, UnschedulableCache
+from fairbind.scheduling.policies.levels import compute_virtual_dominant_shares
+from fairbind.scheduling.policies.registry import POLICIES, Policy
+from fairbind.scheduling.policies.server_classes import compute_server_classes
 
 __all__ = [
     "MANY_CLASSES",
     "POLICIES",
     "CycleState",
-    "Memory",
     "Policy",
+    "UnschedulableCache",
     "compute_server_classes",
     "compute_virtual_dominant_shares",
     "run_cycle",

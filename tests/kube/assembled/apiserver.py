@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
-from fairbind.kube.errors import ApiError, TransientClusterError
-from fairbind.kube.quantity import parse_quantity
+from fairbind.cluster.objects.quantity import parse_quantity
+from fairbind.kube.client.errors import ApiError, TransientClusterError
 from kube.assembled.faults import Fault, Silence
 
 Json = dict[str, Any]

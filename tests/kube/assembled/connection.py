@@ -6,8 +6,8 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
 
-from fairbind.kube.api import NotAllowedError
-from fairbind.kube.errors import ApiError, NotSentError, TransientClusterError
+from fairbind.kube.client.api import NotAllowedError
+from fairbind.kube.client.errors import ApiError, NotSentError, TransientClusterError
 from kube.assembled.apiserver import COLLECTIONS, ApiServer, Kind, Request
 from kube.assembled.faults import Silence
 

@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass, field
 
-from fairbind.kube.errors import ApiError, TransientClusterError
+from fairbind.kube.client.errors import ApiError, TransientClusterError
 
 BINDINGS = r"/binding$"
 LEASES = r"/leases"

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+from cluster.builders import make_node, make_pod
 from kube.assembled.apiserver import FINISHED, ApiServer
 from kube.assembled.faults import BINDINGS, EVENTS, LEASES, POD_STATUSES, Fault, delay, ignore, lose_answer, refuse
 from kube.assembled.replicas import Replica, Scene, judging
-from kube.inbound.builders import make_node, make_pod
 
 TROUBLED_SECONDS = 12.0
 PATIENCE_SECONDS = 60.0
@@ -68,7 +68,7 @@ class History:
             await asyncio.sleep(SETTLED_SECONDS)
             assert self.find_unfinished() == []
             for replica in self._find_living():
-                replica.operator.mirror.check_consistent()
+                replica.operator.cache.check_consistent()
 
     async def _live_through_troubles(self) -> None:
         scene, dice = self.scene, self._dice

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, TypeVarTuple
 
-from kube.outbound.simulation import VirtualLoop
+from kube.operator.simulation import VirtualLoop
 
 Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")

@@ -10,24 +10,24 @@ import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any, ParamSpec, cast
 
+from cluster.builders import make_namespace
+from fairbind.cluster.tenancy.object_table import ObjectTable
 from fairbind.fairness.solvers.warm import WarmStart
-from fairbind.kube.clocks import Clocks
-from fairbind.kube.custom_objects import GROUP, VERSION
-from fairbind.kube.errors import ApiError, TransientClusterError
-from fairbind.kube.exact import AuditQuestion, ExactSolveError
-from fairbind.kube.health import Health
-from fairbind.kube.objects import ObjectTable
+from fairbind.kube.client.custom_objects import GROUP, VERSION
+from fairbind.kube.client.errors import ApiError, TransientClusterError
+from fairbind.kube.fair_shares.solver_process import AuditQuestion, ExactSolveError
+from fairbind.kube.fair_shares.worker import answer
 from fairbind.kube.observer import SilentObserver
-from fairbind.kube.service import Operator, OperatorSettings, Surroundings
-from fairbind.kube.worker import answer
+from fairbind.kube.operator.clocks import Clocks
+from fairbind.kube.operator.health import Health
+from fairbind.kube.operator.service import Operator, OperatorSettings, Surroundings
 from fairbind.model.overview import ClusterOverview, TenantOverview
-from fairbind.scheduling.audit import AuditReport
-from fairbind.scheduling.exact import ExactProblem, ExactShares
+from fairbind.scheduling.fair_shares.audit import AuditReport
+from fairbind.scheduling.fair_shares.problem import ExactProblem, ExactShares
 from kube.assembled.apiserver import ApiServer
 from kube.assembled.connection import Connection
 from kube.assembled.faults import Fault
 from kube.assembled.processes import Process, run_processes
-from kube.inbound.builders import make_namespace
 
 NAMESPACE = "fairbind-system"
 EPOCH = 1_767_225_600.0

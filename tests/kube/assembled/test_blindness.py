@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from cluster.builders import make_node, make_pod
 from kube.assembled.faults import refuse
 from kube.assembled.replicas import in_virtual_time, playing
-from kube.inbound.builders import make_node, make_pod
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from cluster.builders import make_node, make_pod
 from kube.assembled.faults import BINDINGS, EVENTS, LEASES, POD_STATUSES, delay, ignore, refuse
 from kube.assembled.replicas import Replica, Scene, in_virtual_time, playing
-from kube.inbound.builders import make_node, make_pod
 
 
 async def lose_leadership(scene: Scene, leader: Replica) -> Replica:

@@ -7,12 +7,12 @@ import json
 
 import pytest
 
-from fairbind.kube.errors import ApiError
+from cluster.builders import make_node, make_pod
+from fairbind.kube.client.errors import ApiError
 from kube.assembled.apiserver import ApiServer
 from kube.assembled.connection import Connection
 from kube.assembled.processes import Process
 from kube.assembled.replicas import NAMESPACE, in_virtual_time
-from kube.inbound.builders import make_node, make_pod
 
 
 async def bind(api: Connection, name: str, node: str, uid: str = "") -> None:

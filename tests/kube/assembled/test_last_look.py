@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from cluster.builders import make_node, make_pod
 from kube.assembled.apiserver import ApiServer
 from kube.assembled.faults import BINDINGS, refuse
 from kube.assembled.replicas import Scene, in_virtual_time, playing
-from kube.inbound.builders import make_node, make_pod
 
 NODES = ("n1", "n2")
 NOT_FOR_US = {"key": "reserved", "value": "yes", "effect": "NoSchedule"}

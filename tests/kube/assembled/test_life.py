@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.builders import make_node, make_pod
 from kube.assembled.faults import BINDINGS, EVENTS, LEASES, POD_STATUSES, delay, refuse
 from kube.assembled.replicas import NAMESPACE, in_virtual_time, playing
-from kube.inbound.builders import make_node, make_pod
 
 
 @pytest.mark.parametrize("kind", ["tenants", "schedulingpolicies", "pods", "nodes", "namespaces"])

@@ -15,8 +15,8 @@ import numpy as np
 
 from fairbind.model import (
     MAX_AMOUNT,
-    Claims,
     CycleReport,
+    ExclusiveKeys,
     Holding,
     Placement,
     PolicySettings,
@@ -30,7 +30,7 @@ from fairbind.model import (
     Tenant,
     Wait,
 )
-from fairbind.scheduling import POLICIES, CycleState, Memory, compute_server_classes, run_cycle
+from fairbind.scheduling import POLICIES, CycleState, UnschedulableCache, compute_server_classes, run_cycle
 
 __all__ = [
     "MAX_AMOUNT",
@@ -92,7 +92,7 @@ def build_placement(
         eligible_k=np.array(eligible, dtype=np.bool_),
         preference_k=None if preference is None else np.array(preference, dtype=np.int64),
         rejections=tuple(sorted((REJECTIONS[words], count) for words, count in rejections.items())),
-        claims=Claims(taken, conflicting),
+        exclusive_keys=ExclusiveKeys(taken, conflicting),
     )
 
 
@@ -153,7 +153,7 @@ def build_servers(
     usable: Sequence[bool],
     classes: Sequence[int],
     class_names: Sequence[str],
-    claimed: Mapping[int, frozenset[str]],
+    taken_keys: Mapping[int, frozenset[str]],
 ) -> ServerTable:
     return ServerTable(
         names=tuple(names),
@@ -162,7 +162,7 @@ def build_servers(
         usable_k=np.array(usable, dtype=np.bool_),
         class_k=np.array(classes, dtype=np.int32),
         class_names=tuple(class_names),
-        claimed=claimed,
+        taken_keys=taken_keys,
     )
 
 
@@ -215,14 +215,14 @@ class Decider:
     """
 
     def __init__(self, *, has_memory: bool) -> None:
-        self._memory = Memory() if has_memory else None
+        self._unschedulable = UnschedulableCache() if has_memory else None
         self._state = CycleState() if has_memory else None
         self._waits: tuple[Wait, ...] = ()
         self.recalled = 0
 
     def decide(self, snapshot: Snapshot, policy: str, seed: int, now: float, limit: int | None) -> CycleReport:
         settings = PolicySettings(policy=policy, seed=seed)
-        report = run_cycle(snapshot, settings, now, limit=limit, memory=self._memory, state=self._state)
+        report = run_cycle(snapshot, settings, now, limit=limit, unschedulable=self._unschedulable, state=self._state)
         before = {id(wait) for wait in self._waits}
         self.recalled += sum(id(wait) in before for wait in report.waits)
         self._waits = report.waits
@@ -230,8 +230,8 @@ class Decider:
 
     def forget(self) -> None:
         """Have the next cycle look at everything."""
-        if self._memory is not None:
-            self._memory.forget()
+        if self._unschedulable is not None:
+            self._unschedulable.forget()
 
 
 def find_bindings(report: CycleReport) -> list[tuple[str, str]]:

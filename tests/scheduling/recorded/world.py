@@ -228,10 +228,10 @@ class World:
 
     def build(self) -> build.Snapshot:
         classes, class_names = self.compute_classes()
-        claimed: dict[str, frozenset[str]] = {server.name: server.ports for server in self.servers}
+        taken_keys: dict[str, frozenset[str]] = {server.name: server.ports for server in self.servers}
         for running in self.running:
             if running.rule.taken:
-                claimed[running.server] = claimed[running.server] | running.rule.taken
+                taken_keys[running.server] = taken_keys[running.server] | running.rule.taken
         table = build.build_servers(
             [server.name for server in self.servers],
             [server.capacity for server in self.servers],
@@ -239,7 +239,7 @@ class World:
             [server.usable for server in self.servers],
             classes,
             class_names,
-            {k: claimed[server.name] for k, server in enumerate(self.servers) if claimed[server.name]},
+            {k: taken_keys[server.name] for k, server in enumerate(self.servers) if taken_keys[server.name]},
         )
         placements = {id(rule): rule.build(self.servers, is_lax=self.is_lax) for rule in self.rules}
         members = sorted(self.members, key=lambda member: member.name)

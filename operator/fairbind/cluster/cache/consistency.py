@@ -1,0 +1,80 @@
+"""A picture of the books that can be compared: the incremental ones with ones made anew."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from fairbind.cluster.cache.nodes import Servers
+from fairbind.cluster.cache.usage import HeldKind, Usage
+from fairbind.model import InvariantError, Snapshot
+
+Picture = Mapping[str, Any]
+
+
+def describe(snapshot: Snapshot, usage: Usage, servers: Servers) -> Picture:
+    """Return everything that a decision or an overview depends on, as plain comparable values."""
+    table = snapshot.servers
+    return {
+        "resources": snapshot.resources,
+        "counts_r": snapshot.counts_r,
+        "total_r": snapshot.total_r,
+        "names": table.names,
+        "capacity_kr": table.capacity_kr.tolist(),
+        "free_kr": table.free_kr.tolist(),
+        "usable_k": table.usable_k.tolist(),
+        "classes": [table.class_names[index] for index in table.class_k.tolist()],
+        "taken_keys": {table.names[index]: sorted(keys) for index, keys in table.taken_keys.items()},
+        "fixed keys": {table.names[index]: sorted(keys) for index, keys in table.fixed_keys.items()},
+        "running": snapshot.running,
+        "tenants": [(t.name, t.weight, dict(t.resource_weights), t.allocated_r) for t in snapshot.tenants],
+        "task classes": _describe_classes(snapshot),
+        "accounts": {
+            tenant_usage.name: (
+                tenant_usage.real,
+                tenant_usage.share,
+                tenant_usage.nodes,
+                _name_kinds(tenant_usage.kinds),
+                tenant_usage.share_by_node,
+                (tenant_usage.running, tenant_usage.waiting, tenant_usage.gated, tenant_usage.postponed),
+            )
+            for tenant_usage in usage.by_name.values()
+        },
+        "books": {
+            name: (book.system, book.held, book.ports, book.system_ports, book.pods, book.node is not None)
+            for name, book in servers.books.items()
+        },
+    }
+
+
+def _name_kinds(kinds: Mapping[HeldKind, int]) -> Mapping[object, int]:
+    """Return counts by what the kinds say: two mirrors have different objects for equal demands."""
+    named: Counter[object] = Counter()
+    for (demand, constraints), count in kinds.items():
+        named[demand.real, demand.share, constraints] += count
+    return named
+
+
+def _describe_classes(snapshot: Snapshot) -> list[Any]:
+    return sorted(
+        (
+            task_class.tenant,
+            [task.uid for task in task_class.tasks],
+            task_class.demand_r,
+            task_class.share_demand_r,
+            task_class.blocked or (),
+            task_class.placement.eligible_k.tolist(),
+            None if task_class.placement.preference_k is None else task_class.placement.preference_k.tolist(),
+            task_class.placement.rejections,
+            sorted(task_class.placement.exclusive_keys.conflicting),
+        )
+        for task_class in snapshot.task_classes
+    )
+
+
+def check_same(kept: Picture, anew: Picture) -> None:
+    """Raise InvariantError naming the first part in which the two differ."""
+    for part, value in kept.items():
+        if value != anew[part]:
+            raise InvariantError(f"the mirror's {part} are {value!r}, but made anew {anew[part]!r}")

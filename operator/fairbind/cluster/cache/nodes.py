@@ -1,0 +1,268 @@
+"""The nodes' books: what each can give, what is held there, and the arrays that a cycle reads.
+
+A node's capacity for tenants is its allocatable minus what belongs to nobody (system pods); what tenants' pods hold
+comes off what is free. The books are dicts of Python integers, changed pod by pod; arrays are written only for nodes
+whose books changed since the last snapshot, and all of them only when nodes or resources come or go. A pod may be
+bound to a node that we have not heard of yet: its book exists all the same and waits for the node.
+
+The axes are the four resources that every cluster has, and every other that some node offers. A resource that no node
+offers is no axis: nothing can be placed that asks for it, and it would only make every array wider.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fairbind.cluster.filters.node_eligibility import Eligibility, find_refusal, is_usable
+from fairbind.cluster.objects.facts import BASE_RESOURCES, Amounts, Constraints, NodeFacts
+from fairbind.model import MAX_AMOUNT
+from fairbind.model.servers import BoolArray, IntArray
+
+Axes = tuple[str, ...]
+
+_LOW_BITS = 32
+_NO_PORTS: frozenset[str] = frozenset()
+
+
+def add_amounts(total: dict[str, int], amounts: Amounts, sign: int = 1) -> None:
+    """Add amounts to a total, or take them away; what becomes zero goes."""
+    for resource, amount in amounts:
+        value = total.get(resource, 0) + sign * amount
+        if value:
+            total[resource] = value
+        else:
+            total.pop(resource, None)
+
+
+@dataclass(slots=True)
+class ServerBook:
+    """One node's book. node: None when only pods told us of it. system, held: base units. ports: keys by pod.
+
+    system_ports: the uids of those of them that are system pods.
+    """
+
+    node: NodeFacts | None = None
+    system: dict[str, int] = field(default_factory=dict)
+    held: dict[str, int] = field(default_factory=dict)
+    ports: dict[str, frozenset[str]] = field(default_factory=dict)
+    system_ports: set[str] = field(default_factory=set)
+    pods: int = 0
+
+
+class Servers:
+    """All books, and the arrays over the nodes that exist, in name order.
+
+    After `flush`: axes, names, capacity_kr, free_kr, usable_k, claimed, fixed_keys, total_r. Arrays that were handed
+    out are never written again.
+    """
+
+    def __init__(self, eligibility: Eligibility) -> None:
+        self.books: dict[str, ServerBook] = {}
+        self.eligibility = eligibility
+        self.axes: Axes = BASE_RESOURCES
+        self.names: tuple[str, ...] = ()
+        self.index: dict[str, int] = {}
+        self.capacity_kr: IntArray = np.zeros((0, len(self.axes)), dtype=np.int64)
+        self.free_kr: IntArray = self.capacity_kr.copy()
+        self.usable_k: BoolArray = np.zeros(0, dtype=np.bool_)
+        self.total_r: tuple[int, ...] = (0,) * len(self.axes)
+        self.taken_keys: Mapping[int, frozenset[str]] = {}
+        self.fixed_keys: Mapping[int, frozenset[str]] = {}
+        self.capacity_version = 0
+        self._offered: Counter[str] = Counter()
+        self._selector: tuple[tuple[str, str], ...] = ()
+        self._changed_nodes: set[str] = set()
+        self._changed_books: set[str] = set()
+        self._is_list_changed = False
+        self._is_everything_changed = True
+        self._are_ports_changed = False
+
+    def set_selector(self, selector: tuple[tuple[str, str], ...]) -> None:
+        """Take the labels that a node must carry to count at all."""
+        if selector != self._selector:
+            self._selector = selector
+            self._is_everything_changed = True
+
+    def put_node(self, node: NodeFacts) -> bool:
+        """Take a node; False when nothing that matters changed."""
+        book = self.books.setdefault(node.name, ServerBook())
+        known = book.node
+        if known is not None and is_same_node(known, node):
+            return False
+        self._count_offered(known, node)
+        book.node = node
+        self._changed_nodes.add(node.name)
+        self._is_list_changed |= known is None
+        return True
+
+    def remove_node(self, name: str) -> bool:
+        """Take a node away; False when there was none. What pods hold there stays in the book."""
+        book = self.books.get(name)
+        if book is None or book.node is None:
+            return False
+        self._count_offered(book.node, None)
+        book.node = None
+        self._is_list_changed = True
+        self._drop_if_empty(name)
+        return True
+
+    def may_use(self, name: str, constraints: Constraints) -> bool:
+        """Whether a node is there and takes tasks with these constraints, as of now and not of the last `flush`."""
+        book = self.books.get(name)
+        if book is None or book.node is None:
+            return False
+        return find_refusal(book.node, constraints, self._selector) is None
+
+    def is_crowded(self, name: str, uid: str, amounts: Amounts, conflicting: frozenset[str]) -> bool:
+        """Whether more is held on a node than it has, of what these amounts use, or others hold these keys.
+
+        uid, amounts, conflicting: of a pod that holds its own there already.
+        """
+        book = self.books[name]  # the pod itself keeps it there
+        allocatable = dict(book.node.allocatable) if book.node is not None else {}
+        if any(book.system.get(r, 0) + book.held.get(r, 0) > allocatable.get(r, 0) for r, _ in amounts):
+            return True
+        return bool(conflicting) and any(conflicting & taken for other, taken in book.ports.items() if other != uid)
+
+    def hold(self, name: str, uid: str, amounts: Amounts, ports: frozenset[str], *, system: bool) -> None:
+        """Note that a pod holds something on a node."""
+        book = self.books.setdefault(name, ServerBook())
+        book.pods += 1
+        add_amounts(book.system if system else book.held, amounts)
+        if ports:
+            book.ports[uid] = ports
+            if system:
+                book.system_ports.add(uid)
+            self._are_ports_changed = True
+        self._changed_books.add(name)
+
+    def release(self, name: str, uid: str, amounts: Amounts, *, system: bool) -> None:
+        """Take back what `hold` noted."""
+        book = self.books[name]
+        book.pods -= 1
+        add_amounts(book.system if system else book.held, amounts, -1)
+        self._are_ports_changed |= book.ports.pop(uid, None) is not None
+        book.system_ports.discard(uid)
+        self._changed_books.add(name)
+        self._drop_if_empty(name)
+
+    def flush(self) -> None:
+        """Bring the arrays up to date."""
+        axes = self._compute_axes()
+        if self._is_everything_changed or self._is_list_changed or axes != self.axes:
+            self._rebuild(axes)
+        elif self._changed_nodes or self._changed_books:
+            self._rewrite()
+        if self._are_ports_changed or self._is_list_changed or self._is_everything_changed:
+            self.taken_keys, self.fixed_keys = self._compute_taken_keys()
+        self._changed_nodes.clear()
+        self._changed_books.clear()
+        self._is_list_changed = self._is_everything_changed = self._are_ports_changed = False
+
+    def _count_offered(self, old: NodeFacts | None, new: NodeFacts | None) -> None:
+        if old is not None:
+            self._offered.subtract(resource for resource, _ in old.allocatable)
+        if new is not None:
+            self._offered.update(resource for resource, _ in new.allocatable)
+        for resource, _ in () if old is None else old.allocatable:
+            if not self._offered[resource]:
+                del self._offered[resource]
+
+    def _drop_if_empty(self, name: str) -> None:
+        book = self.books[name]
+        if book.node is None and book.pods == 0:
+            del self.books[name]
+
+    def _compute_axes(self) -> Axes:
+        others = (resource for resource, nodes in self._offered.items() if nodes > 0 and resource not in BASE_RESOURCES)
+        return BASE_RESOURCES + tuple(sorted(others))
+
+    def _rebuild(self, axes: Axes) -> None:
+        before = {} if self._is_everything_changed else self.index
+        nodes = [book.node for _, book in sorted(self.books.items()) if book.node is not None]
+        self.axes = axes
+        self.names = tuple(node.name for node in nodes)
+        self.index = {name: index for index, name in enumerate(self.names)}
+        kept = np.array(
+            [-1 if name in self._changed_nodes else before.get(name, -1) for name in self.names], dtype=np.int64
+        )
+        self.eligibility.set_nodes(nodes, None if self._is_everything_changed else kept, self._selector)
+        rows = [self._compute_row(self.books[name]) for name in self.names]
+        shape = (len(rows), 2, len(axes))
+        both = np.array(rows, dtype=np.int64).reshape(shape)
+        self.capacity_kr, self.free_kr = both[:, 0].copy(), both[:, 1].copy()
+        self.usable_k = np.array([is_usable(node, self._selector) for node in nodes], dtype=np.bool_)
+        self._note_capacity()
+
+    def _rewrite(self) -> None:
+        nodes = {self.index[name]: node for name, node in self._find_changed_nodes()}
+        changed = sorted({self.index[name] for name in self._changed_books if name in self.index} | nodes.keys())
+        if nodes:
+            self.eligibility.change_nodes(nodes)
+            usable_k = self.usable_k.copy()
+            for index, node in nodes.items():
+                usable_k[index] = is_usable(node, self._selector)
+            is_usable_changed = bool((usable_k != self.usable_k).any())
+            self.usable_k = usable_k if is_usable_changed else self.usable_k
+        else:
+            is_usable_changed = False
+        if not changed:
+            return
+        rows = [self._compute_row(self.books[self.names[index]]) for index in changed]
+        both = np.array(rows, dtype=np.int64)
+        self.free_kr = self.free_kr.copy()
+        self.free_kr[changed] = both[:, 1]
+        is_capacity_changed = bool((self.capacity_kr[changed] != both[:, 0]).any())
+        if is_capacity_changed:
+            self.capacity_kr = self.capacity_kr.copy()
+            self.capacity_kr[changed] = both[:, 0]
+        if is_capacity_changed or is_usable_changed:
+            self._note_capacity()
+
+    def _find_changed_nodes(self) -> Iterable[tuple[str, NodeFacts]]:
+        for name in sorted(self._changed_nodes):
+            book = self.books.get(name)
+            if book is not None and book.node is not None:
+                yield name, book.node
+
+    def _compute_row(self, book: ServerBook) -> tuple[list[int], list[int]]:
+        allocatable = dict(book.node.allocatable) if book.node is not None else {}
+        capacity, free = [], []
+        for resource in self.axes:
+            left = allocatable.get(resource, 0) - book.system.get(resource, 0)
+            capacity.append(min(max(left, 0), MAX_AMOUNT))
+            free.append(max(left - book.held.get(resource, 0), -MAX_AMOUNT))
+        return capacity, free
+
+    def _note_capacity(self) -> None:
+        """Sum the capacities, exactly: high and low digits apart, so that no int64 overflows."""
+        self.capacity_version += 1
+        usable_kr = self.capacity_kr[self.usable_k]
+        high_r = (usable_kr >> _LOW_BITS).sum(axis=0).tolist()
+        low_r = (usable_kr & ((1 << _LOW_BITS) - 1)).sum(axis=0).tolist()
+        self.total_r = tuple((high << _LOW_BITS) + low for high, low in zip(high_r, low_r, strict=True))
+
+    def _compute_taken_keys(self) -> tuple[Mapping[int, frozenset[str]], Mapping[int, frozenset[str]]]:
+        """Return the keys that are taken on each node, and those that system pods take there."""
+        taken_keys, fixed = {}, {}
+        for name, book in self.books.items():
+            if book.ports and name in self.index:
+                taken_keys[self.index[name]] = _NO_PORTS.union(*book.ports.values())
+            if book.system_ports and name in self.index:
+                fixed[self.index[name]] = _NO_PORTS.union(*(book.ports[uid] for uid in sorted(book.system_ports)))
+        return taken_keys, fixed
+
+
+def is_same_node(one: NodeFacts, other: NodeFacts) -> bool:
+    """Whether nothing differs that a decision depends on; a heartbeat changes nothing."""
+    return (
+        one.allocatable == other.allocatable
+        and one.ready == other.ready
+        and one.unschedulable == other.unschedulable
+        and one.taints == other.taints
+        and one.labels == other.labels
+    )

@@ -1,0 +1,168 @@
+"""The overview: shares and counts that people read, made from the mirror's books.
+
+Shares are the ones that decide: they count a small default where a request is missing, and their totals are the
+capacities of usable nodes. What is shown as allocated is the requests themselves, wherever the pods are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+from fairbind.cluster.cache.pending import QueueKey, TaskQueue
+from fairbind.cluster.cache.usage import TenantUsage
+from fairbind.cluster.objects.facts import CPU
+from fairbind.cluster.objects.quantity import MILLI
+from fairbind.model import Snapshot, Task, Tenant, Wait, compute_dominant_share, compute_weighted_share
+from fairbind.model.overview import (
+    GATED,
+    INELIGIBLE,
+    PENDING_REASON_OF,
+    QUEUED,
+    ClusterOverview,
+    TenantOverview,
+    compute_jain_index,
+    compute_share_error,
+    find_pending_reason,
+)
+from fairbind.scheduling import compute_virtual_dominant_shares
+
+MOST_CLASSES = 8
+"""Virtual dominant shares are shown on at most so many classes a tenant: those that hold most of its pods."""
+
+
+def to_people_units(resource: str, amount: int) -> float:
+    """Return base units as cores, bytes or counts.
+
+    >>> to_people_units("cpu", 1500), to_people_units("memory", 1024)
+    (1.5, 1024.0)
+    """
+    return amount / MILLI if resource == CPU else float(amount)
+
+
+def compute_pending_reasons(
+    queues: Iterable[TaskQueue], waits: Iterable[Wait], find_queue: Callable[[str], QueueKey | None]
+) -> dict[QueueKey, str]:
+    """Return what the tasks of each queue count as.
+
+    waits: as a cycle saw them; its tasks may have gone or moved since. A queue that they do not mention has not had its
+    turn yet. find_queue: by a task's UID; None for one that does not wait any more.
+    """
+    reasons = {queue.key: _find_lasting_reason(queue.key) for queue in queues}
+    for wait in waits:
+        if wait.blocked is None:
+            key = find_queue(wait.first.uid) or _find_queue_of_any(wait.task_class.tasks, find_queue)
+            if key is not None and key.unsupported is None:
+                reasons[key] = find_pending_reason(wait.rejections)
+    return reasons
+
+
+def _find_lasting_reason(key: QueueKey) -> str:
+    return QUEUED if key.unsupported is None else PENDING_REASON_OF[key.unsupported.kind]
+
+
+def _find_queue_of_any(tasks: Iterable[Task], find_queue: Callable[[str], QueueKey | None]) -> QueueKey | None:
+    """Return where the first of the tasks is that still wait."""
+    keys = (find_queue(task.uid) for task in tasks)
+    return next((key for key in keys if key is not None), None)
+
+
+def build_overview(
+    snapshot: Snapshot,
+    usage: Mapping[str, TenantUsage],
+    queues: Iterable[TaskQueue],
+    reasons: Mapping[QueueKey, str],
+    fair_shares: Mapping[str, float] | None = None,
+) -> ClusterOverview:
+    """Return the overview of a snapshot and the books that it was made from.
+
+    reasons: what the tasks of each queue count as. fair_shares: by tenant, as of the last exact solve; None when there
+    is none.
+    """
+    pending: dict[str, Counter[str]] = {name: Counter() for name in usage}
+    backlogged: set[str] = set()
+    for queue in queues:
+        reason = reasons[queue.key]
+        pending[queue.key.tenant][reason] += len(queue.tasks)
+        if queue.is_placeable and reason != INELIGIBLE:
+            backlogged.add(queue.key.tenant)
+    virtual = _compute_virtual_shares(snapshot, usage)
+    tenants = []
+    for tenant in snapshot.tenants:
+        tenant_usage = usage[tenant.name]
+        pending[tenant.name][QUEUED] += tenant_usage.postponed
+        pending[tenant.name][GATED] += tenant_usage.gated
+        tenants.append(
+            _describe_tenant(
+                tenant, tenant_usage, snapshot, pending[tenant.name], virtual[tenant.name], tenant.name in backlogged
+            )
+        )
+    if fair_shares is not None:
+        tenants = [replace(tenant, fair_share=fair_shares.get(tenant.name)) for tenant in tenants]
+    allocated: Counter[str] = Counter()
+    for tenant_usage in usage.values():
+        allocated.update(tenant_usage.real)
+    return ClusterOverview(
+        capacity=_to_people(dict(zip(snapshot.resources, snapshot.total_r, strict=True))),
+        allocated=_to_people({resource: allocated.get(resource, 0) for resource in snapshot.resources} | allocated),
+        server_classes=len(snapshot.servers.class_names),
+        tenants=tuple(tenants),
+        jain_index=compute_jain_index(tuple(t.weighted_share for t in tenants if t.backlogged)),
+        share_error=compute_share_error(tenants),
+    )
+
+
+def _to_people(amounts: Mapping[str, int]) -> dict[str, float]:
+    return {resource: to_people_units(resource, amount) for resource, amount in amounts.items()}
+
+
+def _describe_tenant(
+    tenant: Tenant,
+    tenant_usage: TenantUsage,
+    snapshot: Snapshot,
+    pending: Mapping[str, int],
+    virtual: Mapping[str, float],
+    backlogged: bool,  # noqa: FBT001  one of the tenant's facts, private
+) -> TenantOverview:
+    share, dominant = compute_dominant_share(tenant.allocated_r, snapshot.total_r, snapshot.counts_r)
+    return TenantOverview(
+        name=tenant.name,
+        weight=float(tenant.weight),
+        dominant_share=min(share, 1.0),
+        dominant_resource=None if dominant is None else snapshot.resources[dominant],
+        weighted_share=compute_weighted_share(tenant.allocated_r, _compute_denominators(tenant, snapshot)),
+        allocated=_to_people(tenant_usage.real),
+        running=tenant_usage.running,
+        pending={reason: count for reason, count in pending.items() if count},
+        virtual_dominant_shares=virtual,
+        backlogged=backlogged,
+    )
+
+
+def _compute_denominators(tenant: Tenant, snapshot: Snapshot) -> list[Fraction | None]:
+    """Return C_r times the tenant's weights; None where a resource does not count."""
+    return [
+        total * tenant.weight * tenant.resource_weights.get(resource, 1) if counts and total > 0 else None
+        for resource, total, counts in zip(snapshot.resources, snapshot.total_r, snapshot.counts_r, strict=True)
+    ]
+
+
+def _compute_virtual_shares(snapshot: Snapshot, usage: Mapping[str, TenantUsage]) -> dict[str, dict[str, float]]:
+    """Return the virtual dominant shares, without weights, on the classes where each tenant holds most."""
+    class_of = dict(zip(snapshot.servers.names, snapshot.servers.class_k.tolist(), strict=True))
+    names = snapshot.servers.class_names
+    classes = {name: [names[number] for number in _find_classes(a, class_of)] for name, a in usage.items()}
+    unweighted = tuple(Tenant(tenant.name, allocated_r=tenant.allocated_r) for tenant in snapshot.tenants)
+    return compute_virtual_dominant_shares(replace(snapshot, tenants=unweighted), classes)
+
+
+def _find_classes(tenant_usage: TenantUsage, class_of: Mapping[str, int]) -> list[int]:
+    """Return the numbers of the classes on which a tenant has most of its pods."""
+    counts: Counter[int] = Counter()
+    for node, pods in tenant_usage.nodes.items():
+        if node in class_of:
+            counts[class_of[node]] += pods
+    most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MOST_CLASSES]
+    return [number for number, _ in most]

@@ -1,0 +1,124 @@
+"""Waiting pods, grouped in task classes and kept in their turn.
+
+A class is one tenant's pods with equal demand, equal constraints and the same thing (if any) that forbids placing them.
+Its tasks stay sorted while pods come and go, and what a snapshot needs of it is remade only when it changed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import NamedTuple
+
+from fairbind.cluster.cache.nodes import Axes
+from fairbind.cluster.filters.anti_affinity import AntiAffinity
+from fairbind.cluster.filters.node_eligibility import Eligibility
+from fairbind.cluster.objects.facts import Amounts, AntiAffinityTerm, Constraints, Demand
+from fairbind.model import Placement, Rejection, RejectionKind, Task, TaskClass
+from fairbind.scheduling.cycle.task_queues import compute_turn
+
+
+class QueueKey(NamedTuple):
+    """What makes a class.
+
+    unsupported: why its pods may not be placed at all, or None. repelled: the terms of placed pods that keep its pods
+    away from somewhere.
+    """
+
+    tenant: str
+    demand: Demand
+    constraints: Constraints
+    unsupported: Rejection | None
+    repelled: frozenset[AntiAffinityTerm] = frozenset()
+
+
+def compute_vector(amounts: Amounts, axes: Axes) -> tuple[int, ...]:
+    """Return amounts in the order of the axes; a resource that is no axis drops out."""
+    by_resource = dict(amounts)
+    return tuple(by_resource.get(resource, 0) for resource in axes)
+
+
+class TaskQueue:
+    """The waiting tasks of one class.
+
+    is_eligible: whether some node may take them, however full it is, as of the last snapshot.
+    """
+
+    __slots__ = (
+        "_axes",
+        "_base",
+        "_placement",
+        "_restricted",
+        "_task_class",
+        "is_eligible",
+        "key",
+        "missing",
+        "tasks",
+    )
+
+    def __init__(self, key: QueueKey) -> None:
+        self.key = key
+        self.tasks: list[Task] = []
+        self.missing: tuple[str, ...] = ()
+        self.is_eligible = False
+        self._axes: Axes = ()
+        self._base: Placement | None = None
+        self._placement: Placement | None = None
+        self._restricted: tuple[tuple[Placement, int, int], Placement] | None = None
+        self._task_class: TaskClass | None = None
+
+    def add(self, task: Task) -> None:
+        """Take a task in its turn."""
+        insort(self.tasks, task, key=compute_turn)
+        self._task_class = None
+
+    def remove(self, task: Task) -> None:
+        """Let a task go."""
+        index = bisect_left(self.tasks, compute_turn(task), key=compute_turn)
+        if self.tasks[index].uid != task.uid:
+            raise KeyError(task.uid)
+        del self.tasks[index]
+        self._task_class = None
+
+    def build_task_class(self, axes: Axes, base: Placement) -> TaskClass:
+        """Return the class as it is now; the same object as before when nothing changed.
+
+        base: where its constraints let it go, by `Eligibility`.
+        """
+        if axes != self._axes or base is not self._base:
+            self._axes, self._base = axes, base
+            self.missing = tuple(resource for resource, _ in self.key.demand.real if resource not in axes)
+            self._placement = exclude_all(base, self.missing) if self.missing else base
+            self.is_eligible = bool(self._placement.eligible_k.any())
+            self._task_class = None
+        if self._task_class is None:
+            assert self._placement is not None
+            self._task_class = TaskClass(
+                tenant=self.key.tenant,
+                demand_r=compute_vector(self.key.demand.real, axes),
+                share_demand_r=compute_vector(self.key.demand.share, axes),
+                placement=self._placement,
+                tasks=tuple(self.tasks),
+                blocked=self.key.unsupported,
+            )
+        return self._task_class
+
+    def restrict(self, base: Placement, anti_affinity: AntiAffinity, eligibility: Eligibility) -> Placement:
+        """Return the placement without the nodes that placed pods close; remembered until something changes."""
+        made_of = base, anti_affinity.version, eligibility.version
+        if self._restricted is None or self._restricted[0] != made_of:
+            self._restricted = made_of, anti_affinity.restrict(base, self.key.repelled, eligibility)
+        return self._restricted[1]
+
+    @property
+    def is_placeable(self) -> bool:
+        """Whether the tasks could be placed if there were room."""
+        return self.key.unsupported is None and self.is_eligible
+
+
+def exclude_all(base: Placement, missing: tuple[str, ...]) -> Placement:
+    """Return the placement of tasks that ask for resources that no node offers: every node lacks them."""
+    eligible = int(base.eligible_k.sum())
+    nowhere_k = base.eligible_k & False
+    nowhere_k.flags.writeable = False
+    lacking = ((Rejection(RejectionKind.INSUFFICIENT, resource), eligible) for resource in missing if eligible)
+    return Placement(nowhere_k, None, tuple(sorted((*base.rejections, *lacking))), base.exclusive_keys)

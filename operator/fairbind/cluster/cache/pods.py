@@ -1,0 +1,110 @@
+"""Where a pod stands in the books: it holds something, it waits for its turn, it waits for something else, or nothing.
+
+`locate` decides it from what the API says, from what we have assumed, and from whose namespace it is in. The mirror
+compares the answer with the one before and moves the pod when it differs; so no sequence of events, however odd, can
+count a pod twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fairbind.cluster.cache.pending import QueueKey
+from fairbind.cluster.filters.anti_affinity import AntiAffinity
+from fairbind.cluster.objects.facts import AntiAffinityTerm, Constraints, Demand, PodFacts
+from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX, Directory
+from fairbind.model import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """It holds its demand on a node. tenant: None when it belongs to nobody."""
+
+    tenant: str | None
+    node: str
+    demand: Demand
+    constraints: Constraints
+    repels: tuple[AntiAffinityTerm, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """It waits for its turn."""
+
+    key: QueueKey
+    task: Task
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """It will wait for its turn later. gated: it has scheduling gates; otherwise its last binding failed."""
+
+    tenant: str
+    gated: bool
+
+
+Position = Held | Waiting | Idle
+
+
+class PodEntry:
+    """One pod in the mirror. assumed: the node that we have decided and the API has not confirmed."""
+
+    __slots__ = ("assumed", "facts", "position", "postponed")
+
+    def __init__(self, facts: PodFacts) -> None:
+        self.facts = facts
+        self.assumed: str | None = None
+        self.postponed = False
+        self.position: Position | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodRecord:
+    """A pod as others ask for it.
+
+    node: where the API says it is bound. assumed: where we have decided to bind it. created: seconds since the epoch.
+    tenant: empty when it belongs to nobody. unsupported: the very thing that it carries and that is not honoured yet.
+    scheduled_message: what its condition PodScheduled=False says, or None when it has none.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    created: float
+    priority: int
+    tenant: str
+    node: str | None
+    assumed: str | None
+    resource_version: str
+    is_waiting: bool
+    unsupported: str | None
+    scheduled_message: str | None
+
+
+def find_tenant(facts: PodFacts, directory: Directory, scheduler_name: str) -> str | None:
+    """Return whose pod it is: its namespace decides. None: nobody's (a system pod)."""
+    claimer = directory.owner_of(facts.namespace)
+    if claimer is not None:
+        return claimer
+    if facts.scheduler != scheduler_name and directory.is_system(facts.namespace):
+        return None
+    return IMPLICIT_PREFIX + facts.namespace
+
+
+def locate(entry: PodEntry, directory: Directory, anti_affinity: AntiAffinity, scheduler_name: str) -> Position | None:
+    """Return where the pod stands now; None when it neither holds nor waits for anything of ours."""
+    facts = entry.facts
+    if facts.finished:
+        return None
+    node = facts.node or entry.assumed
+    if node is None and (facts.terminating or facts.scheduler != scheduler_name):
+        return None
+    tenant = find_tenant(facts, directory, scheduler_name)
+    if node is not None:
+        return Held(tenant, node, facts.demand, facts.constraints, facts.repels)
+    assert tenant is not None
+    if facts.gated or entry.postponed:
+        return Idle(tenant, facts.gated)
+    repelled = anti_affinity.find_terms(facts.namespace, facts.labels)
+    key = QueueKey(tenant, facts.demand, facts.constraints, facts.unsupported, repelled)
+    return Waiting(key, Task(facts.uid, f"{facts.namespace}/{facts.name}", facts.priority, facts.created))

@@ -1,0 +1,179 @@
+"""The tenants' books: what each holds, how many of its pods run and wait.
+
+A declared tenant has a book as long as it is declared. An implicit one (`ns/NAME`) has one as long as it has pods that
+hold something or wait for us.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from fairbind.cluster.cache.nodes import Axes, add_amounts
+from fairbind.cluster.cache.pending import compute_vector
+from fairbind.cluster.objects.facts import Constraints, Demand
+from fairbind.cluster.tenancy.tenants import TenantSpec
+from fairbind.model import Placement, Tenant
+from fairbind.model.tenants import Holding
+
+_ONE = Fraction(1)
+_NEVER = float("inf")
+
+HeldKind = tuple[Demand, Constraints]
+"""What makes two held pods of a tenant the same to a mechanism."""
+
+
+@dataclass(slots=True)
+class TenantUsage:
+    """One tenant's book. real: requests. share: what counts in shares. nodes: how many of its pods are on each node.
+
+    kinds: how many of its pods are of each kind. share_by_node: what counts in shares, node by node. since: when the
+    tenant came, seconds since the epoch: its Tenant object, or the oldest pod that it has had since it has one.
+    """
+
+    name: str
+    weight: Fraction = _ONE
+    resource_weights: Mapping[str, Fraction] = field(default_factory=dict)
+    is_declared: bool = False
+    real: dict[str, int] = field(default_factory=dict)
+    share: dict[str, int] = field(default_factory=dict)
+    nodes: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[HeldKind] = field(default_factory=Counter)
+    share_by_node: dict[str, dict[str, int]] = field(default_factory=dict)
+    since: float = _NEVER
+    running: int = 0
+    waiting: int = 0
+    gated: int = 0
+    postponed: int = 0
+    tenant: Tenant | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no pod is in this book."""
+        return self.running == self.waiting == self.gated == self.postponed == 0
+
+
+class Usage:
+    """All books."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, TenantUsage] = {}
+        self._made_for: tuple[Axes, bool] = (), False
+        self._specs: Mapping[str, TenantSpec] = {}
+
+    def hold(self, name: str, node: str, kind: HeldKind, sign: int = 1) -> None:
+        """Add a pod that holds something on a node, or take it away."""
+        demand, _ = kind
+        tenant_usage = self._get(name)
+        add_amounts(tenant_usage.real, demand.real, sign)
+        add_amounts(tenant_usage.share, demand.share, sign)
+        tenant_usage.running += sign
+        tenant_usage.nodes[node] += sign
+        tenant_usage.kinds[kind] += sign
+        add_amounts(tenant_usage.share_by_node.setdefault(node, {}), demand.share, sign)
+        if not tenant_usage.nodes[node]:
+            del tenant_usage.nodes[node], tenant_usage.share_by_node[node]
+        if not tenant_usage.kinds[kind]:
+            del tenant_usage.kinds[kind]
+        tenant_usage.tenant = None
+        self._drop_if_over(tenant_usage)
+
+    def note_pod(self, name: str, created: float) -> None:
+        """Take when one of an implicit tenant's pods was made; a declared tenant came with its object."""
+        tenant_usage = self.by_name.get(name)
+        if tenant_usage is not None and not tenant_usage.is_declared and created < tenant_usage.since:
+            tenant_usage.since, tenant_usage.tenant = created, None
+
+    def wait(self, name: str, sign: int = 1) -> None:
+        """Add a pod that waits for its turn, or take it away."""
+        tenant_usage = self._get(name)
+        tenant_usage.waiting += sign
+        self._drop_if_over(tenant_usage)
+
+    def idle(self, name: str, sign: int = 1, *, gated: bool) -> None:
+        """Add a pod that will wait for its turn later, or take it away."""
+        tenant_usage = self._get(name)
+        if gated:
+            tenant_usage.gated += sign
+        else:
+            tenant_usage.postponed += sign
+        self._drop_if_over(tenant_usage)
+
+    def declare(self, specs: Mapping[str, TenantSpec]) -> None:
+        """Take the declared tenants."""
+        if specs is self._specs:
+            return
+        for spec in specs.values():
+            tenant_usage = self._get(spec.name)
+            known = tenant_usage.is_declared, tenant_usage.weight, tenant_usage.resource_weights, tenant_usage.since
+            declared = True, spec.weight, spec.resource_weights, spec.created
+            if known != declared:
+                tenant_usage.is_declared, tenant_usage.weight, tenant_usage.resource_weights, tenant_usage.since = (
+                    declared
+                )
+                tenant_usage.tenant = None
+        for tenant_usage in [a for a in self.by_name.values() if a.is_declared and a.name not in specs]:
+            tenant_usage.is_declared, tenant_usage.tenant = False, None
+            self._drop_if_over(tenant_usage)
+        self._specs = specs
+
+    def build_tenants(self, axes: Axes, *, detailed: bool = False) -> tuple[Tenant, ...]:
+        """Return all tenants by name; what did not change is the same object as before.
+
+        detailed: with what they hold, task by task and server by server, for policies that ask for it.
+        """
+        is_known = (axes, detailed) == self._made_for
+        self._made_for = axes, detailed
+        tenants = []
+        for _, tenant_usage in sorted(self.by_name.items()):
+            if tenant_usage.tenant is None or not is_known:
+                tenant_usage.tenant = _make_tenant(tenant_usage, axes)
+                if detailed:
+                    tenant_usage.tenant = _add_detail(tenant_usage.tenant, tenant_usage, axes, lambda _: None)
+            tenants.append(tenant_usage.tenant)
+        return tuple(tenants)
+
+    def build_detailed_tenants(
+        self, axes: Axes, get_placement: Callable[[Constraints], Placement | None]
+    ) -> tuple[Tenant, ...]:
+        """Return all tenants by name with what they hold, and where such tasks could run."""
+        return tuple(
+            _add_detail(_make_tenant(tenant_usage, axes), tenant_usage, axes, get_placement)
+            for _, tenant_usage in sorted(self.by_name.items())
+        )
+
+    def _get(self, name: str) -> TenantUsage:
+        tenant_usage = self.by_name.get(name)
+        if tenant_usage is None:
+            tenant_usage = self.by_name[name] = TenantUsage(name)
+        return tenant_usage
+
+    def _drop_if_over(self, tenant_usage: TenantUsage) -> None:
+        if tenant_usage.is_empty and not tenant_usage.is_declared:
+            del self.by_name[tenant_usage.name]
+
+
+def _make_tenant(tenant_usage: TenantUsage, axes: Axes) -> Tenant:
+    allocated_r = compute_vector(tuple(tenant_usage.share.items()), axes)
+    return Tenant(
+        tenant_usage.name, tenant_usage.weight, tenant_usage.resource_weights, allocated_r, since=tenant_usage.since
+    )
+
+
+def _add_detail(
+    tenant: Tenant, tenant_usage: TenantUsage, axes: Axes, get_placement: Callable[[Constraints], Placement | None]
+) -> Tenant:
+    return replace(
+        tenant,
+        holdings=tuple(
+            Holding(
+                compute_vector(demand.real, axes), compute_vector(demand.share, axes), count, get_placement(constraints)
+            )
+            for (demand, constraints), count in tenant_usage.kinds.items()
+        ),
+        allocated_by_server={
+            node: compute_vector(tuple(share.items()), axes) for node, share in tenant_usage.share_by_node.items()
+        },
+    )

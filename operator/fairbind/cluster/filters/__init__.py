@@ -1,0 +1,3 @@
+"""Which nodes a task may use."""
+
+from __future__ import annotations

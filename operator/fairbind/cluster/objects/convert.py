@@ -1,0 +1,125 @@
+"""From Kubernetes' shape to facts. Kubernetes' JSON ends here."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from functools import lru_cache
+
+from fairbind.cluster.objects import wire
+from fairbind.cluster.objects.constraints import find_repelling_terms, find_unsupported, make_constraints
+from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts, Taint
+from fairbind.cluster.objects.requests import DemandReader, compute_demand
+from fairbind.model import MAX_AMOUNT, Rejection, RejectionKind
+
+DEFAULT_SCHEDULER = "default-scheduler"
+UNREADABLE = Rejection(RejectionKind.UNREADABLE)
+MAX_SHARED_MESSAGES = 4096
+GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+"""The label of the coscheduling plugin and of others that followed it."""
+
+_FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
+_REJECTIONS = {
+    "NodePorts": "ports",
+    **dict.fromkeys(("NodeAffinity", "NodeName", "NodeUnschedulable", "TaintToleration"), "node"),
+    **dict.fromkeys(("InvalidNodeInfo", "TopologyAffinityError", "UnexpectedAdmissionError"), "other"),
+}
+
+
+def _parse_time(text: str | None) -> float:
+    """Return seconds since the epoch; 0 for what is no time."""
+    try:
+        return datetime.fromisoformat(text).timestamp() if text else 0.0
+    except ValueError:
+        return 0.0
+
+
+def _sort_labels(labels: wire.Labels | None) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(labels.items())) if labels else ()
+
+
+def convert_pod(pod: wire.Pod) -> PodFacts:
+    """Return what matters of a pod. One that could not be read in full carries its fault as unsupported."""
+    meta, spec, status = pod.metadata, pod.spec, pod.status
+    demand, nonsense = compute_demand(pod)
+    unsupported = find_unsupported(spec)
+    fault = pod.fault or nonsense
+    if fault is not None:
+        unsupported = (UNREADABLE, f"a field that makes no sense: {fault}")
+    node = spec.node_name or None
+    created = _parse_time(meta.creation_timestamp)
+    return PodFacts(
+        uid=meta.uid,
+        namespace=sys.intern(meta.namespace),
+        name=meta.name,
+        version=meta.resource_version,
+        created=created,
+        priority=spec.priority or 0,
+        scheduler=sys.intern(spec.scheduler_name or DEFAULT_SCHEDULER),
+        node=sys.intern(node) if node else None,
+        terminating=meta.deletion_timestamp is not None,
+        finished=status.phase in _FINISHED_PHASES,
+        gated=bool(spec.scheduling_gates),
+        demand=demand,
+        constraints=make_constraints(spec),
+        unsupported=unsupported[0] if unsupported else None,
+        unsupported_detail=unsupported[1] if unsupported else None,
+        repels=find_repelling_terms(spec, meta.namespace),
+        labels=() if node else _sort_labels(meta.labels),
+        scheduled_message=_find_scheduled_message(status),
+        rejection=_find_rejection(status),
+        start=_parse_time(status.start_time) or created,
+        group=_find_group(pod),
+    )
+
+
+@lru_cache(maxsize=MAX_SHARED_MESSAGES)
+def _share(message: str) -> str:
+    """Return one object for equal messages, which thousands of pods carry.
+
+    They are not interned: numbers in them change for ever, and newer Pythons never let go of what is interned.
+    """
+    return message
+
+
+def _find_scheduled_message(status: wire.PodStatus) -> str | None:
+    for condition in status.conditions or ():
+        if condition.type == "PodScheduled":
+            return _share(condition.message or "") if condition.status == "False" else None
+    return None
+
+
+def _find_group(pod: wire.Pod) -> str | None:
+    stated = pod.spec.scheduling_group
+    name = stated.pod_group_name if stated is not None else None
+    name = name or (pod.metadata.labels or {}).get(GROUP_LABEL)
+    return _share(name) if name else None
+
+
+def _find_rejection(status: wire.PodStatus) -> str | None:
+    if status.phase != "Failed" or status.reason is None:
+        return None
+    return "resources" if status.reason.startswith("OutOf") else _REJECTIONS.get(status.reason)
+
+
+def convert_node(node: wire.Node) -> NodeFacts:
+    """Return what matters of a node. Amounts that are absent, negative or nonsense count as none."""
+    reader = DemandReader()
+    allocatable = reader.read(node.status.allocatable, "status.allocatable")
+    amounts = ((sys.intern(resource), min(amount, MAX_AMOUNT)) for resource, amount in allocatable.items())
+    return NodeFacts(
+        name=node.metadata.name,
+        version=node.metadata.resource_version,
+        labels=_sort_labels(node.metadata.labels),
+        taints=tuple(Taint(taint.key, taint.value or "", taint.effect) for taint in node.spec.taints or ()),
+        ready=any(c.type == "Ready" and c.status == "True" for c in node.status.conditions or ()),
+        unschedulable=bool(node.spec.unschedulable),
+        allocatable=tuple(sorted(amounts)),
+        fault=node.fault or reader.fault,
+    )
+
+
+def convert_namespace(namespace: wire.Namespace) -> NamespaceFacts:
+    """Return what matters of a namespace."""
+    meta = namespace.metadata
+    return NamespaceFacts(meta.name, meta.resource_version, _sort_labels(meta.labels))

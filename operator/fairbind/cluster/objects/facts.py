@@ -1,0 +1,166 @@
+"""What the mirror keeps of a pod, a node and a namespace: small, comparable, without the JSON's shape.
+
+Ten thousand pods repeat few demands and few constraints, so these are shared objects: equal ones are the same object
+as long as anybody holds one (`Interner`), and may be compared by identity. Two facts about an object are equal when
+nothing that a decision depends on differs, whatever else changed in the API (heartbeats, annotations, managed fields).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+from weakref import WeakValueDictionary
+
+from msgspec import Struct
+
+from fairbind.cluster.objects.selectors import LabelSelector, NodeTerm
+from fairbind.model import NO_EXCLUSIVE_KEYS, ExclusiveKeys, Rejection
+
+CPU = "cpu"
+MEMORY = "memory"
+EPHEMERAL_STORAGE = "ephemeral-storage"
+PODS = "pods"
+BASE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+class Interner(Generic[Key, Value]):
+    """Keeps one object a key for as long as somebody uses it."""
+
+    def __init__(self, make: Callable[[Key], Value]) -> None:
+        self._make = make
+        self._values: WeakValueDictionary[Key, Value] = WeakValueDictionary()
+
+    def get(self, key: Key) -> Value:
+        """Return the one object of this key."""
+        value = self._values.get(key)
+        if value is None:
+            value = self._values[key] = self._make(key)
+        return value
+
+
+Amounts = tuple[tuple[str, int], ...]
+"""(resource, base units) sorted by resource, without zeros."""
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class Demand:
+    """What a pod holds or asks for. real: its requests, and one of `pods`. share: what counts in shares."""
+
+    real: Amounts
+    share: Amounts
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Toleration:
+    """A toleration. Empty key with Exists: all keys. Empty effect: all effects."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Whether the taint does not matter to the pod. Operators that we do not know tolerate nothing."""
+        if self.effect not in {"", taint.effect} or self.key not in {"", taint.key}:
+            return False
+        if self.operator == "Exists":
+            return True
+        return self.operator in {"", "Equal"} and self.key != "" and self.value == taint.value
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Taint:
+    """A node's taint. effect: NoSchedule, NoExecute or PreferNoSchedule."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class Constraints:
+    """Which nodes a pod may and would like to use; equal ones are one object.
+
+    selector: label pairs that a node must have. required: terms of which one must hold; None when there is no such
+    wish (no terms at all match nothing). preferred: (weight, term). exclusive_keys: host ports.
+    """
+
+    selector: tuple[tuple[str, str], ...] = ()
+    required: tuple[NodeTerm, ...] | None = None
+    preferred: tuple[tuple[int, NodeTerm], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    exclusive_keys: ExclusiveKeys = NO_EXCLUSIVE_KEYS
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class AntiAffinityTerm:
+    """A required anti-affinity of a pod that is placed: pods that it selects may not come into its topology domain.
+
+    namespaces: by name. namespace_selector: by label, in addition; None selects none. labels: which pods.
+    """
+
+    topology_key: str
+    namespaces: tuple[str, ...]
+    namespace_selector: LabelSelector | None
+    labels: LabelSelector
+
+
+class PodFacts(Struct, frozen=True, gc=False):
+    """A pod. Its order of fields is of no importance.
+
+    created: seconds since the epoch. node: where it is bound, or None. terminating: it is being deleted. finished: it
+    ended and holds nothing. gated: it has scheduling gates. unsupported: why it may not be placed at all (what it
+    carries is not honoured yet, or cannot be read), or None; unsupported_detail names the very thing. labels: kept only
+    while it waits.
+    scheduled_message: what its condition PodScheduled=False says, or None.
+    rejection: for what its kubelet refused it (resources, ports, node, other); None when it did not.
+    start: when its kubelet took it, seconds since the epoch; `created` before that. group: the name of the pod group in
+    its namespace that it belongs to; None: to none.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    version: str
+    created: float
+    priority: int
+    scheduler: str
+    node: str | None
+    terminating: bool
+    finished: bool
+    gated: bool
+    demand: Demand
+    constraints: Constraints
+    unsupported: Rejection | None
+    unsupported_detail: str | None
+    repels: tuple[AntiAffinityTerm, ...]
+    labels: tuple[tuple[str, str], ...]
+    scheduled_message: str | None
+    rejection: str | None = None
+    start: float = 0.0
+    group: str | None = None
+
+
+class NodeFacts(Struct, frozen=True, gc=False):
+    """A node. allocatable: never negative. fault: what could not be read."""
+
+    name: str
+    version: str
+    labels: tuple[tuple[str, str], ...]
+    taints: tuple[Taint, ...]
+    ready: bool
+    unschedulable: bool
+    allocatable: Amounts
+    fault: str | None = None
+
+
+class NamespaceFacts(Struct, frozen=True, gc=False):
+    """A namespace."""
+
+    name: str
+    version: str
+    labels: tuple[tuple[str, str], ...]

@@ -1,0 +1,172 @@
+"""What a pod asks for, counted as Kubernetes counts it.
+
+The pod needs, resource by resource, the larger of two moments: while it runs (all containers and all sidecars at once)
+and while it starts (each init container in its turn, together with the sidecars that started before it). Pod-level
+requests for cpu, memory and huge pages replace the containers' sum; the runtime's overhead comes on top; every pod is
+one of `pods`. A container without a request for what it limits requests the limit.
+
+A container that is being resized holds the largest of what its spec asks, what its node has allocated and what runs;
+the spec drops out when the node has declared the resize infeasible. (Kubernetes 1.37 takes the maximum of the three
+sums, earlier ones the sum of the maxima; they differ only when two containers of a pod are resized in opposite
+directions at the same time, and then the sum of the maxima, taken here, is the one that never promises too much.)
+
+For shares, not for feasibility, a pod without a request for cpu or memory counts as `DEFAULT_SHARE`: a tenant of
+thousands of such pods would otherwise hold nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from fairbind.cluster.objects import wire
+from fairbind.cluster.objects.facts import CPU, MEMORY, PODS, Amounts, Demand, Interner
+from fairbind.cluster.objects.quantity import QuantityError, to_base_units
+from fairbind.model import MAX_AMOUNT
+
+DEFAULT_SHARE: Mapping[str, int] = {CPU: 10, MEMORY: 16 * 2**20}
+"""10 milli-CPU and 16 MiB."""
+
+_POD_LEVEL = (CPU, MEMORY)
+
+
+def _make_demand(real: Amounts) -> Demand:
+    share = tuple(sorted({**DEFAULT_SHARE, **dict(real)}.items()))
+    return Demand(real, real if share == real else share)
+
+
+_DEMANDS: Interner[Amounts, Demand] = Interner(_make_demand)
+
+
+def make_demand(amounts: Mapping[str, int]) -> Demand:
+    """Return the shared demand with these amounts; zeros drop out, what is too large saturates."""
+    real = sorted((resource, min(amount, MAX_AMOUNT)) for resource, amount in amounts.items() if amount > 0)
+    return _DEMANDS.get(tuple(real))
+
+
+class DemandReader:
+    """Reads the amounts of one pod and remembers the first quantity that made no sense (it counts as nothing)."""
+
+    def __init__(self) -> None:
+        self.fault: str | None = None
+
+    def read(self, amounts: wire.Amounts | None, where: str) -> dict[str, int]:
+        """Return amounts in base units. where: the field's path, for the fault."""
+        result: dict[str, int] = {}
+        for resource, text in (amounts or {}).items():
+            try:
+                amount = to_base_units(resource, text)
+            except QuantityError as error:
+                self._note(f"{where}[{resource}]: {error}")
+                continue
+            if amount < 0:
+                self._note(f"{where}[{resource}]: {text!r} is negative")
+            else:
+                result[resource] = amount
+        return result
+
+    def read_requests(self, resources: wire.Resources | None, where: str) -> dict[str, int]:
+        """Return the requests of a container or a pod; a limit stands in for a request that is missing."""
+        if resources is None:
+            return {}
+        requests = self.read(resources.requests, f"{where}.resources.requests")
+        if resources.limits and len(resources.limits) > len(requests):
+            limits = self.read(resources.limits, f"{where}.resources.limits")
+            stated = resources.requests or {}
+            requests |= {resource: amount for resource, amount in limits.items() if resource not in stated}
+        return requests
+
+    def _note(self, fault: str) -> None:
+        self.fault = self.fault or fault
+
+
+def compute_demand(pod: wire.Pod) -> tuple[Demand, str | None]:
+    """Return what the pod holds or asks for, and the first quantity that made no sense, if any."""
+    reader = DemandReader()
+    spec = pod.spec
+    total = _compute_containers_total(pod, reader)
+    if spec.resources is not None:
+        total |= _compute_pod_level(pod, reader)
+    for resource, amount in reader.read(spec.overhead, "spec.overhead").items():
+        total[resource] = total.get(resource, 0) + amount
+    total[PODS] = 1
+    return make_demand(total), reader.fault
+
+
+def _compute_containers_total(pod: wire.Pod, reader: DemandReader) -> dict[str, int]:
+    statuses = _find_resized(pod)
+    infeasible = bool(statuses) and _is_resize_infeasible(pod)
+    running: dict[str, int] = {}
+    for number, container in enumerate(pod.spec.containers or ()):
+        requests = reader.read_requests(container.resources, f"spec.containers[{number}]")
+        if container.name in statuses:
+            requests = _compute_resized(requests, statuses[container.name], reader, infeasible=infeasible)
+        _add(running, requests)
+    starting: dict[str, int] = {}
+    sidecars: dict[str, int] = {}
+    for number, container in enumerate(pod.spec.init_containers or ()):
+        requests = reader.read_requests(container.resources, f"spec.initContainers[{number}]")
+        if container.name in statuses:
+            requests = _compute_resized(requests, statuses[container.name], reader, infeasible=infeasible)
+        if container.restart_policy == "Always":
+            _add(running, requests)
+            _add(sidecars, requests)
+        else:
+            _add(requests, sidecars)
+            _raise_to(starting, requests)
+    _raise_to(running, starting)
+    return running
+
+
+def _compute_pod_level(pod: wire.Pod, reader: DemandReader) -> dict[str, int]:
+    stated = pod.spec.resources.requests if pod.spec.resources is not None else None
+    requests = reader.read(stated, "spec.resources.requests")
+    levels = {r: amount for r, amount in requests.items() if r in _POD_LEVEL or r.startswith("hugepages-")}
+    held = pod.status.resources
+    if levels and held is not None:
+        if _is_resize_infeasible(pod):
+            levels = dict.fromkeys(levels, 0)
+        for amounts in (held.requests, pod.status.allocated_resources):
+            present = reader.read(amounts, "status")
+            _raise_to(levels, {resource: amount for resource, amount in present.items() if resource in levels})
+    return levels
+
+
+def _find_resized(pod: wire.Pod) -> dict[str, wire.ContainerStatus]:
+    """Return the container statuses that say what runs; most pods have none before they run."""
+    found: dict[str, wire.ContainerStatus] = {}
+    statuses: Iterable[list[wire.ContainerStatus] | None] = (
+        pod.status.init_container_statuses,
+        pod.status.container_statuses,
+    )
+    for group in statuses:
+        for status in group or ():
+            if status.resources is not None or status.allocated_resources:
+                found[status.name] = status
+    return found
+
+
+def _compute_resized(
+    requests: dict[str, int], status: wire.ContainerStatus, reader: DemandReader, *, infeasible: bool
+) -> dict[str, int]:
+    running = status.resources.requests if status.resources is not None else None
+    held = reader.read(running, "status.containerStatuses.resources.requests")
+    _raise_to(held, reader.read(status.allocated_resources, "status.containerStatuses.allocatedResources"))
+    if held and infeasible:
+        return held
+    _raise_to(held, requests)
+    return held
+
+
+def _is_resize_infeasible(pod: wire.Pod) -> bool:
+    return any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in pod.status.conditions or ())
+
+
+def _add(total: dict[str, int], amounts: Mapping[str, int]) -> None:
+    for resource, amount in amounts.items():
+        total[resource] = total.get(resource, 0) + amount
+
+
+def _raise_to(total: dict[str, int], amounts: Mapping[str, int]) -> None:
+    for resource, amount in amounts.items():
+        if amount > total.get(resource, -1):
+            total[resource] = amount

@@ -1,0 +1,3 @@
+"""Tenants and policies as administrators declare them, and whose namespace is whose."""
+
+from __future__ import annotations

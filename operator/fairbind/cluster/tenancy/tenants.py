@@ -1,0 +1,255 @@
+"""Tenants as the cluster declares them, and whose namespace is whose.
+
+A Tenant claims namespaces by name or by a selector over their labels. When two claim the same, the older object keeps
+it (then the name decides, so that the answer never depends on the order in which we hear of them). A namespace that
+nobody claims is a tenant of its own, of weight 1, called `ns/NAME`: no Tenant can have a name with a slash.
+
+System namespaces are different: unless a Tenant claims them by name, what runs there belongs to nobody and reduces
+what nodes can give to tenants. A selector never claims them, however wide it is. A pod there that asks for our
+scheduler is still a task, of the implicit tenant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+
+from fairbind.cluster.objects import wire
+from fairbind.cluster.objects.quantity import QuantityError, parse_quantity
+from fairbind.cluster.objects.selectors import LabelSelector, make_label_selector
+from fairbind.model import InvalidProblemError
+
+IMPLICIT_PREFIX = "ns/"
+SYSTEM_NAMESPACES = frozenset({"kube-system", "kube-public", "kube-node-lease"})
+LEAST_WEIGHT = Fraction(1, 1000)
+LARGEST_WEIGHT = Fraction(1000)
+
+_NO_LABELS: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class TenantSpec:
+    """A Tenant object. created: seconds since the epoch. selector: None selects nothing."""
+
+    name: str
+    uid: str = ""
+    created: float = 0.0
+    weight: Fraction = Fraction(1)
+    resource_weights: Mapping[str, Fraction] = field(default_factory=dict)
+    namespaces: frozenset[str] = frozenset()
+    selector: LabelSelector | None = None
+    generation: int = 0
+
+
+def parse_tenant(tenant_object: Mapping[str, Any]) -> TenantSpec:
+    """Return what a Tenant object says; InvalidProblemError names the field that cannot be meant.
+
+    The CRD's schema refuses most of what is refused here; objects that are older than the schema come through.
+    """
+    meta = tenant_object.get("metadata") or {}
+    spec = tenant_object.get("spec") or {}
+    if not isinstance(spec, Mapping) or not isinstance(meta, Mapping):
+        raise InvalidProblemError("metadata and spec must be objects")
+    return TenantSpec(
+        name=str(meta.get("name", "")),
+        uid=str(meta.get("uid", "")),
+        created=_parse_created(meta.get("creationTimestamp")),
+        weight=_parse_weight(spec.get("weight", 1), "spec.weight"),
+        resource_weights=_parse_resource_weights(spec.get("resourceWeights")),
+        namespaces=_parse_namespaces(spec.get("namespaces")),
+        selector=_parse_selector(spec.get("namespaceSelector")),
+        generation=int(meta.get("generation", 0)),
+    )
+
+
+def _parse_created(text: object) -> float:
+    if not isinstance(text, str):
+        return 0.0
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def _parse_weight(value: object, where: str) -> Fraction:
+    weight: Fraction | None = None
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        try:
+            weight = parse_quantity(str(value))
+        except QuantityError:
+            weight = None
+    if weight is None or not LEAST_WEIGHT <= weight <= LARGEST_WEIGHT:
+        raise InvalidProblemError(f"{where} must be a number or a quantity from 0.001 to 1000, not {value!r}")
+    return weight
+
+
+def _parse_resource_weights(value: object) -> Mapping[str, Fraction]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InvalidProblemError(f"spec.resourceWeights must map resources to weights, not {value!r}")
+    return {
+        str(resource): _parse_weight(weight, f"spec.resourceWeights[{resource}]") for resource, weight in value.items()
+    }
+
+
+def _parse_namespaces(value: object) -> frozenset[str]:
+    if value is None:
+        return frozenset()
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise InvalidProblemError(f"spec.namespaces must be a list of names, not {value!r}")
+    return frozenset(value)
+
+
+def _parse_selector(value: object) -> LabelSelector | None:
+    if value is None:
+        return None
+    try:
+        selector = msgspec.convert(value, wire.LabelSelector)
+    except msgspec.ValidationError as error:
+        raise InvalidProblemError(f"spec.namespaceSelector cannot be read: {error}") from error
+    return make_label_selector(selector)
+
+
+@dataclass(frozen=True, slots=True)
+class TenantState:
+    """What only the whole picture shows about a declared tenant, for its conditions.
+
+    conflicts: namespaces that it claims and an older Tenant keeps, with that one's name. missing: claimed by name, but
+    not there. claims_nothing: the object says neither names nor a selector. unknown_resources: what its resourceWeights
+    name and does not count for shares. generation: of the spec that this was made from.
+    """
+
+    name: str
+    conflicts: Mapping[str, str]
+    missing: tuple[str, ...]
+    claims_nothing: bool
+    unknown_resources: tuple[str, ...]
+    generation: int = 0
+
+
+class Directory:
+    """Whose namespace is whose. Answers are remembered until `resolve` finds that they changed."""
+
+    def __init__(self, system_namespaces: frozenset[str]) -> None:
+        self._system = system_namespaces
+        self._named: dict[str, list[TenantSpec]] = {}
+        self._selecting: list[TenantSpec] = []
+        self._specs: dict[str, TenantSpec] = {}
+        self._labels: dict[str, Mapping[str, str]] = {}
+        self._owners: dict[str, str | None] = {}
+        self._stale: set[str] = set()
+        self._is_all_stale = False
+        self._states: tuple[frozenset[str], dict[str, TenantState]] | None = None
+
+    @property
+    def specs(self) -> Mapping[str, TenantSpec]:
+        """Declared tenants by name."""
+        return self._specs
+
+    @property
+    def namespaces(self) -> Mapping[str, Mapping[str, str]]:
+        """The labels of the namespaces that exist."""
+        return self._labels
+
+    def set_tenants(self, specs: Iterable[TenantSpec]) -> None:
+        """Replace all declared tenants."""
+        self._specs = {spec.name: spec for spec in specs}
+        self._named = {}
+        for spec in self._specs.values():
+            for namespace in spec.namespaces:
+                self._named.setdefault(namespace, []).append(spec)
+        self._selecting = [spec for spec in self._specs.values() if spec.selector is not None]
+        self._is_all_stale = True
+        self._states = None
+
+    def set_labels(self, namespace: str, labels: Mapping[str, str] | None) -> None:
+        """Note a namespace's labels; None: it is gone."""
+        if labels is None:
+            self._labels.pop(namespace, None)
+        else:
+            self._labels[namespace] = labels
+        self._stale.add(namespace)
+        self._states = None
+
+    def owner_of(self, namespace: str) -> str | None:
+        """Return the declared tenant that has this namespace, or None. As of the last `resolve`, or now if unknown."""
+        if namespace not in self._owners:
+            self._owners[namespace] = self._compute_claimer(namespace)
+        return self._owners[namespace]
+
+    def is_system(self, namespace: str) -> bool:
+        """Whether what runs there belongs to nobody."""
+        return namespace in self._system and self.owner_of(namespace) is None
+
+    def resolve(self) -> list[str]:
+        """Bring all answers up to date and return the namespaces whose answer changed."""
+        suspects = self._owners if self._is_all_stale else self._stale & self._owners.keys()
+        now = {namespace: self._compute_claimer(namespace) for namespace in suspects}
+        changed = sorted(namespace for namespace, claimer in now.items() if claimer != self._owners[namespace])
+        self._owners.update(now)
+        self._stale.clear()
+        self._is_all_stale = False
+        return changed
+
+    def forget(self, namespace: str) -> None:
+        """Drop the remembered answer of a namespace that has no pods any more."""
+        if namespace not in self._labels:
+            self._owners.pop(namespace, None)
+
+    def compute_states(self, counting: frozenset[str]) -> dict[str, TenantState]:
+        """Return every declared tenant's state, by name; the same object as before when nothing changed.
+
+        counting: the resources that count for shares. Asked twice a second.
+        """
+        if self._states is None or self._states[0] != counting:
+            self._states = counting, self._compute_states(counting)
+        return self._states[1]
+
+    def _compute_states(self, counting: frozenset[str]) -> dict[str, TenantState]:
+        conflicts = self._compute_conflicts()
+        return {
+            name: TenantState(
+                name=name,
+                conflicts=conflicts[name],
+                missing=tuple(sorted(spec.namespaces - self._labels.keys())),
+                claims_nothing=not spec.namespaces and spec.selector is None,
+                unknown_resources=tuple(sorted(spec.resource_weights.keys() - counting)),
+                generation=spec.generation,
+            )
+            for name, spec in sorted(self._specs.items())
+        }
+
+    def copy(self) -> Directory:
+        """Return a directory with the same tenants and namespaces that remembers no answer."""
+        anew = Directory(self._system)
+        anew.set_tenants(self._specs.values())
+        for namespace, labels in self._labels.items():
+            anew.set_labels(namespace, labels)
+        return anew
+
+    def _compute_conflicts(self) -> dict[str, dict[str, str]]:
+        conflicts: dict[str, dict[str, str]] = {name: {} for name in self._specs}
+        for namespace in sorted(self._named.keys() | self._labels.keys()):
+            claimers = self._find_claimers(namespace)
+            for younger in claimers[1:]:
+                conflicts[younger][namespace] = claimers[0]
+        return conflicts
+
+    def _compute_claimer(self, namespace: str) -> str | None:
+        return next(iter(self._find_claimers(namespace)), None)
+
+    def _find_claimers(self, namespace: str) -> list[str]:
+        """Return the names of all who claim a namespace, the one who has it first."""
+        claimers = {spec.name: spec for spec in self._named.get(namespace, ())}
+        if self._selecting and namespace not in self._system and namespace in self._labels:
+            labels = self._labels[namespace]
+            for spec in self._selecting:
+                if spec.selector is not None and spec.selector.is_met_by(labels):
+                    claimers[spec.name] = spec
+        return [spec.name for spec in sorted(claimers.values(), key=lambda spec: (spec.created, spec.name))]

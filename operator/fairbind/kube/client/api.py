@@ -1,0 +1,265 @@
+"""The one HTTP client through which the mirror, the binder and all others speak to the API server.
+
+It knows connections, time limits and errors, and nothing about pods: bytes go in, bytes come out. One session keeps its
+connections open, because TLS costs more than a request. Answers travel uncompressed: on a local network the time to
+unpack a large list is worth more than its bytes. Nothing is retried here; only the caller knows what may be repeated.
+
+A request can carry a guard, which is asked when the connection stands and the very next step hands the bytes to it.
+A leader fences its writes with this: asked any earlier, the answer could be as old as a TLS handshake takes.
+
+What was handed over must not linger either. Left alone, the kernel goes on for minutes to repeat bytes that a broken
+network swallowed, also after we gave the request up and closed the connection. So it gives a connection up when its
+bytes were not acknowledged for `UNACKNOWLEDGED_MILLISECONDS`, and closing throws away what was not delivered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import math
+import re
+import socket
+import struct
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any, Protocol
+from urllib.parse import urlencode
+
+import aiohttp
+import msgspec
+from aiohttp.abc import AbstractStreamWriter
+from yarl import URL
+
+from fairbind.kube.client.credentials import Credentials
+from fairbind.kube.client.errors import ApiError, NotSentError, TransientClusterError
+
+DEFAULT_TIMEOUT_SECONDS = 15.0
+CONNECT_TIMEOUT_SECONDS = 10.0
+KEEP_ALIVE_SECONDS = 45.0
+"""Below the 90 s after which an API server closes an idle connection, so that we do not write into a closing one."""
+WATCH_BUFFER_BYTES = 1 << 20
+UNACKNOWLEDGED_MILLISECONDS = 3000
+"""As long as a binding may take; the kernel of Linux keeps to it, others know no such limit."""
+
+_NO_TIMEOUT_ROUNDING = math.inf
+"""aiohttp rounds time limits above its threshold up to whole seconds; a lease can end within that second."""
+
+
+class NotAllowedError(NotSentError):
+    """The request's guard said no in the last moment; nothing was sent."""
+
+
+class Api(Protocol):
+    """The API server as everybody else sees it: `ApiClient`, or what stands for it."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = ...,
+        timeout_seconds: float = ...,
+        guard: Callable[[], bool] | None = None,
+    ) -> bytes:
+        """Send one request and return the body of its answer; raises as `ApiClient.request` does."""
+
+    def watch_lines(
+        self, path: str, query: Mapping[str, str], *, idle_timeout_seconds: float
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the lines of a watch until the server ends it; raises as `ApiClient.watch_lines` does."""
+
+
+class ApiClient:
+    """Requests to one API server. Everything raises ApiError or TransientClusterError and nothing else of aiohttp."""
+
+    def __init__(self, credentials: Credentials, *, user_agent: str = "fairbind") -> None:
+        """Needs a running event loop only from the first request on."""
+        self._credentials = credentials
+        self._headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": user_agent}
+        self._session: aiohttp.ClientSession | None = None
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        guard: Callable[[], bool] | None = None,
+    ) -> bytes:
+        """Send one request and return the body of its answer.
+
+        path: absolute and already quoted. guard: see the module; only for requests with a body.
+        Raises ApiError for an answer that is not a success, NotAllowedError when the guard said no, NotSentError when
+        nothing was sent for another reason, TransientClusterError when it is unknown whether it was carried out.
+        """
+        limits = aiohttp.ClientTimeout(
+            total=timeout_seconds, connect=CONNECT_TIMEOUT_SECONDS, ceil_threshold=_NO_TIMEOUT_ROUNDING
+        )
+        payload = None if body is None else _GuardedPayload(body, guard, content_type)
+        try:
+            async with await self._open(method, path, query=query, payload=payload, limits=limits) as response:
+                answer = await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if payload is not None and payload.refused:
+                raise NotAllowedError(f"{method} {path}: not allowed any more") from None
+            raise _translate_error(error, f"{method} {path}") from error
+        if not _is_success(response):
+            raise await self._refused(response, answer)
+        return answer
+
+    async def watch_lines(
+        self, path: str, query: Mapping[str, str], *, idle_timeout_seconds: float
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the lines of a watch, without their newlines, until the server ends it.
+
+        Lines may be of any length. Ends normally when the server closes the stream; raises as `request` does, also when
+        nothing at all came for the given time.
+        """
+        limits = aiohttp.ClientTimeout(
+            total=None,
+            sock_connect=CONNECT_TIMEOUT_SECONDS,
+            sock_read=idle_timeout_seconds,
+            ceil_threshold=_NO_TIMEOUT_ROUNDING,
+        )
+        try:
+            async with await self._open("GET", path, query=query, payload=None, limits=limits) as response:
+                if not _is_success(response):
+                    raise await self._refused(response, await response.read())
+                pending: list[bytes] = []  # the pieces of a line whose end has not come yet
+                while chunk := await response.content.readany():
+                    *complete, rest = chunk.split(b"\n")
+                    if complete and pending:
+                        complete[0] = b"".join((*pending, complete[0]))
+                        pending.clear()
+                    for line in complete:
+                        if line:
+                            yield line
+                    if rest:
+                        pending.append(rest)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _translate_error(error, f"watch {path}") from error
+        if pending:
+            raise TransientClusterError(f"watch {path}: the stream ended in the middle of a line")
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _open(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None,
+        payload: _GuardedPayload | None,
+        limits: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
+        if self._session is None:
+            # No limit on connections here: every caller bounds what it has in flight.
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, socket_factory=_make_socket)
+            self._session = aiohttp.ClientSession(
+                connector=connector, headers=self._headers, read_bufsize=WATCH_BUFFER_BYTES, auto_decompress=True
+            )
+        access = self._credentials.access
+        headers = {}
+        if authorization := await self._credentials.authorization():
+            headers["Authorization"] = authorization
+        extra: dict[str, Any] = {}
+        if self._credentials.ssl_context is not None:
+            extra["ssl"] = self._credentials.ssl_context
+        if access.tls_server_name is not None:
+            extra["server_hostname"] = access.tls_server_name
+        if access.proxy is not None:
+            extra["proxy"] = access.proxy
+        # Quoted here: a fifth of a request's cost would go into doing it with aiohttp's params.
+        url = f"{access.server}{path}?{urlencode(query)}" if query else access.server + path
+        return await self._session.request(
+            method,
+            URL(url, encoded=True),
+            data=payload,
+            headers=headers,
+            timeout=limits,
+            allow_redirects=False,
+            **extra,
+        )
+
+    async def _refused(self, response: aiohttp.ClientResponse, answer: bytes) -> ApiError:
+        if response.status == http.HTTPStatus.UNAUTHORIZED:
+            # For the next attempt; this one is the caller's to repeat.
+            await self._credentials.renew()
+        return parse_refusal(response.status, answer, response.headers.get("Retry-After"))
+
+
+def _make_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """Make a socket that delivers soon or not at all; see the module."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    # On, for 0 seconds: to close is to reset. All answers have been read by then, or nobody wants them any more.
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MILLISECONDS)
+    return made
+
+
+def _is_success(response: aiohttp.ClientResponse) -> bool:
+    return http.HTTPStatus.OK <= response.status < http.HTTPStatus.MULTIPLE_CHOICES
+
+
+class _GuardedPayload(aiohttp.BytesPayload):
+    """A body that asks its guard when it is about to be written. The headers wait for it in aiohttp's buffer."""
+
+    def __init__(self, body: bytes, guard: Callable[[], bool] | None, content_type: str) -> None:
+        super().__init__(body, content_type=content_type)
+        self._guard = guard
+        self.refused = False
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        if self._guard is not None and not self._guard():
+            self.refused = True
+            raise NotAllowedError
+        await super().write_with_length(writer, content_length)
+
+
+class _StatusDetails(msgspec.Struct):
+    retryAfterSeconds: float | None = None  # noqa: N815 - as the API spells it
+
+
+class _Status(msgspec.Struct):
+    reason: str | None = None
+    message: str | None = None
+    details: _StatusDetails | None = None
+
+
+_status_decoder = msgspec.json.Decoder(_Status)
+
+
+def parse_refusal(status: int, answer: bytes, retry_after_header: str | None) -> ApiError:
+    """Make an ApiError of an answer: from a Status object, or from whatever a proxy in between may have said."""
+    try:
+        phrase = http.HTTPStatus(status).phrase
+    except ValueError:
+        phrase = "Unknown"
+    try:
+        body = _status_decoder.decode(answer)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        body = _Status(message=" ".join(answer[:200].decode("utf-8", "replace").split()))
+    retry_after = body.details.retryAfterSeconds if body.details is not None else None
+    if retry_after is None and retry_after_header is not None and re.fullmatch(r"\d{1,6}", retry_after_header.strip()):
+        retry_after = float(retry_after_header)
+    return ApiError(status, body.reason or phrase, body.message or phrase, retry_after)
+
+
+def _translate_error(error: Exception, call: str) -> TransientClusterError:
+    """A connection that never came to be has sent nothing; after that, nothing is certain."""
+    text = f"{call}: {str(error) or type(error).__name__}"
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+        return NotSentError(text)
+    if isinstance(error, asyncio.TimeoutError) and not str(error):
+        text = f"{call}: timed out"
+    return TransientClusterError(text)

@@ -1,0 +1,259 @@
+"""A reflector keeps a sink in step with all objects of one kind: it lists them once and then follows a watch.
+
+The list comes in pages, so that no answer is larger than some megabytes. The watch starts at the list's version and
+asks for bookmarks, so that after a broken connection it can go on where it was although nothing happened for hours.
+Only when the server has forgotten that version (410, in the answer or as an event) everything is listed again; the sink
+finds the difference, deletions included.
+
+A server that is away, overloaded or refuses us is asked again, ever less often up to `MAX_BACKOFF_SECONDS`, with
+jitter, so that many clients do not come back at the same moment. `problem` says what is wrong meanwhile. Before the
+watch goes on after such a break, one small request asks whether the server is back, because a watch on which nothing
+happens does not tell; its answer also shows a cluster that was restored from a backup and has gone back in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from fairbind.cluster.cache.feeds import Sink, parse_version
+from fairbind.cluster.objects.decode import Bookmark, ResourceType, WatchFault
+from fairbind.kube.client.errors import ApiError, TransientClusterError
+
+PAGE_SIZE = 500
+LIST_TIMEOUT_SECONDS = 60.0
+FIRST_BACKOFF_SECONDS = 0.1
+MAX_BACKOFF_SECONDS = 5.0
+IDLE_TIMEOUT_SECONDS = 130.0
+"""Bookmarks come about once a minute; two that are missing mean that the connection is dead."""
+WATCH_SECONDS = (300, 600)
+"""The server ends a watch after a time from this range; spread, so that watches do not end together."""
+
+REMIND_AFTER_FAILURES = 20
+"""A problem that lasts is logged again after so many attempts, which is about every minute and a half."""
+
+NOT_LISTED = "not listed yet"
+"""The problem of a reflector that has not tried."""
+
+CONNECTION = "connection"
+EXPIRED = "expired"
+UNREADABLE = "unreadable"
+
+Item = TypeVar("Item")
+
+_UNUSABLE_VERSION = frozenset({HTTPStatus.GONE, HTTPStatus.BAD_REQUEST})
+
+_log = logging.getLogger(__name__)
+
+
+class Source(Protocol):
+    """The API client, as a reflector sees it."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        timeout_seconds: float = 15.0,
+    ) -> bytes:
+        """Send a request and return the answer's body."""
+
+    def watch_lines(
+        self, path: str, query: Mapping[str, str], *, idle_timeout_seconds: float
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the lines of a watch until the server ends it."""
+
+
+class _HistoryLostError(Exception):
+    """What we know is too old to go on from: everything must be listed again. reason: for the counter."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Reflector(Generic[Item]):
+    """Feeds one sink. synced: set when everything was listed once. problem: what is wrong now, or None.
+
+    on_restart: called with the kind's name and "expired", "connection" or "unreadable" when a watch could not go on.
+    """
+
+    def __init__(
+        self,
+        api: Source,
+        resource_type: ResourceType[Item],
+        sink: Sink[Item],
+        *,
+        on_restart: Callable[[str, str], None],
+        page_size: int = PAGE_SIZE,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        """jitter: random numbers from 0 to 1."""
+        self._api = api
+        self._resource_type = resource_type
+        self._sink = sink
+        self._on_restart = on_restart
+        self._page_size = page_size
+        self._sleep = sleep
+        self._jitter = jitter
+        self._version = ""
+        self._failures = 0
+        self._waiters: list[asyncio.Future[None]] = []
+        self._is_relist_wanted = asyncio.Event()
+        self.synced = asyncio.Event()
+        self.problem: str | None = NOT_LISTED
+
+    async def run(self) -> None:
+        """Feed the sink until cancelled."""
+        while True:
+            await self._list_until_it_works()
+            following = asyncio.create_task(self._follow(), name=f"watch {self._resource_type.name}")
+            wanted = asyncio.create_task(self._is_relist_wanted.wait(), name=f"relist {self._resource_type.name}")
+            try:
+                await asyncio.wait({following, wanted}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (following, wanted):
+                    task.cancel()
+                await asyncio.gather(following, wanted, return_exceptions=True)
+            if not following.cancelled():
+                self._note_loss(following)
+
+    async def relist(self) -> None:
+        """List everything again; return when a list that was begun after this call has reached the sink."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        self._is_relist_wanted.set()
+        await waiter
+
+    def _note_loss(self, following: asyncio.Task[None]) -> None:
+        error = following.exception()
+        if not isinstance(error, _HistoryLostError):
+            raise error or RuntimeError("a watch ended by itself")
+        _log.info("%s: listing everything again (%s)", self._resource_type.name, error.reason)
+        self._on_restart(self._resource_type.name, error.reason)
+
+    # --- the list ---
+
+    async def _list_until_it_works(self) -> None:
+        while True:
+            self._is_relist_wanted.clear()
+            waiters, self._waiters = self._waiters, []
+            try:
+                await self.list_once()
+            except (ApiError, TransientClusterError, msgspec.DecodeError) as error:
+                self._waiters = waiters + self._waiters
+                await self._back_off(error)
+                continue
+            self._note_success()
+            self.synced.set()
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+            return
+
+    async def list_once(self) -> None:
+        """List everything into the sink. Raises ApiError, TransientClusterError or DecodeError."""
+        query = {"limit": str(self._page_size)}
+        items: list[Item] = []
+        while True:
+            body = await self._api.request(
+                "GET", self._resource_type.path, query=query, timeout_seconds=LIST_TIMEOUT_SECONDS
+            )
+            page = self._resource_type.decode_page(body)
+            items.extend(page.items)
+            if page.next_page is None:
+                break
+            query["continue"] = page.next_page
+        self._sink.replace(items, page.version)
+        self._version = page.version
+        _log.debug("%s: listed %d at version %s", self._resource_type.name, len(items), page.version)
+
+    # --- the watch ---
+
+    async def _follow(self) -> None:
+        """Follow the watch for ever. Raises _HistoryLostError when everything must be listed again."""
+        while True:
+            begun = asyncio.get_running_loop().time()
+            try:
+                if self.problem is not None:
+                    await self._check_server()
+                await self._watch()
+            except msgspec.DecodeError as error:
+                await self._back_off(error)
+                raise _HistoryLostError(UNREADABLE) from error
+            except ApiError as error:
+                if error.status in _UNUSABLE_VERSION:
+                    raise _HistoryLostError(EXPIRED) from error
+                await self._note_break(error)
+            except TransientClusterError as error:
+                await self._note_break(error)
+            else:
+                if asyncio.get_running_loop().time() - begun < 1.0:
+                    await self._sleep(self._jitter())  # a server that ends every watch at once must not be hammered
+
+    async def _watch(self) -> None:
+        query = {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(int(WATCH_SECONDS[0] + self._jitter() * (WATCH_SECONDS[1] - WATCH_SECONDS[0]))),
+        }
+        lines = self._api.watch_lines(self._resource_type.path, query, idle_timeout_seconds=IDLE_TIMEOUT_SECONDS)
+        async with contextlib.aclosing(lines) as stream:
+            async for line in stream:
+                self._take(line)
+
+    def _take(self, line: bytes) -> None:
+        event = self._resource_type.decode_event(line)
+        if isinstance(event, WatchFault):
+            raise ApiError(event.code, event.reason, event.message)
+        if not isinstance(event, Bookmark):
+            if event.deleted:
+                self._sink.delete(event.item)
+            else:
+                self._sink.apply(event.item)
+        self._version = event.version or self._version
+        self._note_success()
+
+    async def _check_server(self) -> None:
+        body = await self._api.request("GET", self._resource_type.path, query={"limit": "1"})
+        now, known = parse_version(self._resource_type.decode_page(body).version), parse_version(self._version)
+        if now is not None and known is not None and now < known:
+            raise _HistoryLostError(EXPIRED)
+        self._note_success()
+
+    # --- trouble ---
+
+    async def _note_break(self, error: Exception) -> None:
+        if self.problem is None:
+            self._on_restart(self._resource_type.name, CONNECTION)
+        await self._back_off(error)
+
+    async def _back_off(self, error: Exception) -> None:
+        self.problem = str(error)
+        if isinstance(error, ApiError) and error.status == HTTPStatus.FORBIDDEN:
+            self.problem = (
+                f"{error.message}: the operator's ClusterRole must grant it, as the one of the Helm chart does"
+            )
+        if self._failures % REMIND_AFTER_FAILURES == 0:
+            _log.warning("%s: %s; trying again", self._resource_type.name, self.problem)
+        longest = min(FIRST_BACKOFF_SECONDS * 2 ** min(self._failures, 16), MAX_BACKOFF_SECONDS)
+        self._failures += 1
+        asked = error.retry_after if isinstance(error, ApiError) and error.retry_after else 0.0
+        await self._sleep(max(asked, longest * (0.5 + 0.5 * self._jitter())))
+
+    def _note_success(self) -> None:
+        if self.problem is not None:
+            if self.synced.is_set():
+                _log.info("%s: the API server answers again", self._resource_type.name)
+            self.problem = None
+        self._failures = 0

@@ -1,0 +1,53 @@
+"""A survey: the cluster once, as the operator would see it, for commands that look and do not act.
+
+Everything is listed once and nothing is watched, so whoever may list may survey.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from fairbind.cluster.cache.cache import ClusterCache
+from fairbind.cluster.objects.decode import NAMESPACES, NODES, PODS
+from fairbind.cluster.tenancy.administration import Administration
+from fairbind.kube.client.api import Api
+from fairbind.kube.client.custom_objects import GROUP, POLICIES, TENANTS, explain_failure, list_objects
+from fairbind.kube.client.errors import ApiError, PermanentClusterError, TransientClusterError
+from fairbind.kube.client.reflector import Reflector
+from fairbind.kube.operator.administration_log import AdministrationLog
+
+
+def make_reflectors(
+    api: Api,
+    cache: ClusterCache,
+    on_restart: Callable[[str, str], None],
+    *,
+    jitter: Callable[[], float] = random.random,
+) -> dict[str, Reflector[Any]]:
+    """Return who keeps the mirror in step with the API, by the resource's name. jitter: random numbers from 0 to 1."""
+    return {
+        "pods": Reflector(api, PODS, cache.pods, on_restart=on_restart, jitter=jitter),
+        "nodes": Reflector(api, NODES, cache.nodes, on_restart=on_restart, jitter=jitter),
+        "namespaces": Reflector(api, NAMESPACES, cache.namespaces, on_restart=on_restart, jitter=jitter),
+    }
+
+
+async def list_cluster_once(api: Api, scheduler_name: str, operator_namespace: str) -> ClusterCache:
+    """Return a mirror of the cluster as it is now. PermanentClusterError says what could not be listed, and why."""
+    cache = ClusterCache(scheduler_name, lambda: None, operator_namespace=operator_namespace)
+    administration = Administration(cache, lambda: None, AdministrationLog())
+    for kind, table in ((TENANTS, administration.tenants), (POLICIES, administration.policies)):
+        try:
+            table.replace(*await list_objects(api, kind))
+        except (ApiError, TransientClusterError, msgspec.MsgspecError) as error:
+            raise PermanentClusterError(f"{kind}.{GROUP}: {explain_failure(kind, error)}") from error
+    for name, reflector in make_reflectors(api, cache, lambda *_: None).items():
+        try:
+            await reflector.list_once()
+        except (ApiError, TransientClusterError, msgspec.MsgspecError) as error:
+            raise PermanentClusterError(f"{name} cannot be listed: {error}") from error
+    return cache

@@ -1,0 +1,303 @@
+"""The loop that decides: it feeds the rules of pacing with what happens, and has their instructions carried out.
+
+The rules are in `fairbind.cluster.pacing`: when a cycle runs, how much it may decide, what follows from the end of a
+binding. Here is what needs asyncio, a clock and a log. `wake` and the ends of bindings are events; `run` waits for the
+time that the rules name and feeds the ticks, so a cycle runs in no other task.
+
+Decisions are assumed in the mirror at once, so the next cycle counts them although the API server has not heard of them
+yet. A cycle that raises an error executes nothing, is counted, and is tried again later; the loop goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+from typing import Protocol
+
+from fairbind.cluster import pacing
+from fairbind.cluster.journal import CycleRecord, compute_fingerprint
+from fairbind.cluster.pacing import (
+    Announce,
+    Beat,
+    BindEnded,
+    BindResult,
+    BindWithdrawn,
+    Changed,
+    CycleEnded,
+    CycleFailed,
+    CycleSkipped,
+    Decided,
+    Forget,
+    Instruction,
+    NothingWaits,
+    Pacing,
+    PacingState,
+    Resume,
+    RunCycle,
+    Tick,
+    WakeAt,
+    is_recalling,
+)
+from fairbind.kube.observer import Observer
+from fairbind.kube.operator.health import Health
+from fairbind.model import Bind, CycleReport, PolicySettings, Snapshot, Wait
+from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
+
+_CHANGED = Changed()
+_TICK = Tick()
+_log = logging.getLogger(__name__)
+
+
+class PodToBind(Protocol):
+    """What the loop must know of a pod. created: seconds since the epoch."""
+
+    @property
+    def namespace(self) -> str: ...  # noqa: D102
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def created(self) -> float: ...  # noqa: D102
+
+
+class World(Protocol):
+    """The mirror, as the loop sees it."""
+
+    @property
+    def settings(self) -> PolicySettings: ...  # noqa: D102
+    def build_snapshot(self) -> Snapshot: ...  # noqa: D102
+    def assume(self, uid: str, node: str) -> bool: ...  # noqa: D102
+    def forget(self, uid: str, *, postponed: bool = False) -> None: ...  # noqa: D102
+    def resume(self, uid: str) -> None: ...  # noqa: D102
+    def find_pod(self, uid: str) -> PodToBind | None: ...  # noqa: D102
+    def note_waits(self, waits: Sequence[Wait]) -> None: ...  # noqa: D102
+
+
+class BindCarrier(Protocol):
+    """The binder, as the loop sees it."""
+
+    async def bind(self, namespace: str, name: str, uid: str, node: str) -> BindResult: ...  # noqa: D102
+
+
+class Announcer(Protocol):
+    """The recorder, as the loop sees it."""
+
+    def scheduled(self, namespace: str, name: str, uid: str, node: str) -> None: ...  # noqa: D102
+    def note_waits(self, waits: Sequence[Wait], node_count: int) -> None: ...  # noqa: D102
+
+
+class Journal(Protocol):
+    """Who records cycles, as the loop sees it."""
+
+    def record(self, record: CycleRecord) -> None: ...  # noqa: D102
+
+
+class SchedulingLoop:
+    """Decides while `may_decide` says so, and has the decisions carried out."""
+
+    def __init__(
+        self,
+        world: World,
+        binder: BindCarrier,
+        announcer: Announcer,
+        *,
+        observer: Observer,
+        health: Health,
+        may_decide: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+        journal: Journal | None = None,
+    ) -> None:
+        """wall_clock: seconds since the epoch, as pods' creation times are. clock: monotonic."""
+        self._world = world
+        self._binder = binder
+        self._announcer = announcer
+        self._observer = observer
+        self._health = health
+        self._may_decide = may_decide
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._journal = journal
+        self._pacing = Pacing()
+        self._wake_at = -inf
+        self._earlier = asyncio.Event()
+        self._outstanding: set[asyncio.Task[None]] = set()
+        self._unschedulable = UnschedulableCache()
+        self._state = CycleState()
+        self._noted: Sequence[Wait] = ()
+        self._cycles = 0
+        self.decided = 0
+
+    def wake(self) -> None:
+        """Something changed: a cycle may decide more, or differently."""
+        self._obey(self._pacing.handle(_CHANGED, self._clock()))
+
+    async def run(self) -> None:
+        """Decide until cancelled. Bindings in flight go on after it."""
+        while True:
+            now = await self._wait_for_turn()
+            self._obey(self._pacing.handle(_TICK, now))
+
+    async def drain(self, timeout_seconds: float) -> bool:
+        """Wait for the bindings in flight; True when all have ended in time."""
+        if not self._outstanding:
+            return True
+        _, pending = await asyncio.wait(set(self._outstanding), timeout=timeout_seconds)
+        return not pending
+
+    async def _wait_for_turn(self) -> float:
+        """Wait until the time that pacing named last, and return the time of the turn.
+
+        Timers may fire some time before the clock gets there; the turn is due all the same.
+        """
+        while (seconds := self._wake_at - self._clock()) > 0:
+            self._earlier.clear()
+            try:
+                async with asyncio.timeout(seconds):  # `wait_for` of Python 3.11 may swallow a cancellation
+                    await self._earlier.wait()
+            except TimeoutError:
+                break
+        return max(self._clock(), self._wake_at)
+
+    def _obey(self, instructions: Iterable[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case WakeAt(at):
+                    self._wake_at = at
+                    self._earlier.set()
+                case Forget(uid, postponed):
+                    self._world.forget(uid, postponed=postponed)
+                case Resume(uid):
+                    self._resume(uid)
+                case RunCycle():
+                    self._obey(self._run_cycle(instruction))
+                case Beat():
+                    self._health.beat()
+
+    def _resume(self, uid: str) -> None:
+        try:
+            self._world.resume(uid)
+        except Exception:  # noqa: BLE001 - a bug; the others must not wait for ever because of it
+            _log.exception("resuming %s failed", uid)
+
+    # --- cycles ---
+
+    def _run_cycle(self, order: RunCycle) -> Sequence[Instruction]:
+        """Run one cycle and begin its bindings; return what is to be done after it."""
+        if not self._may_decide():
+            return self._pacing.handle(CycleSkipped(), self._clock())
+        started, before = self._clock(), self._pacing.get_state()
+        self._cycles += 1
+        classes: int | None = None
+        try:
+            snapshot = self._world.build_snapshot()
+            classes = len(snapshot.task_classes)
+            if not classes:
+                self._note_nothing_waits(len(snapshot.servers.names))
+                return self._pacing.handle(NothingWaits(), self._clock())
+            report = self._decide(snapshot, order)
+            binds = self._pacing.handle(Decided(report.bindings, report.complete, classes), self._clock())
+            classes = None  # pacing knows
+            self._begin(binds)
+            self._note_waits(report, len(snapshot.servers.names))
+        except Exception:  # noqa: BLE001 - whatever it was, the loop goes on
+            self._observer.cycle_failed()
+            _log.exception("a scheduling cycle failed; the next one is in %s s", pacing.FAILED_CYCLE_SECONDS)
+            return self._pacing.handle(CycleFailed(classes), self._clock())
+        seconds = self._clock() - started
+        self._observer.cycle_finished(seconds)
+        _log.debug(
+            "cycle: %d decided, %d classes wait, %s, %.1f ms",
+            len(report.bindings),
+            len(report.waits),
+            "complete" if report.complete else "more to do",
+            seconds * 1000,
+        )
+        if self._journal is not None:
+            self._journal.record(make_record(self._cycles, order, before, snapshot, report, seconds))
+        return self._pacing.handle(CycleEnded(seconds), self._clock())
+
+    def _decide(self, snapshot: Snapshot, order: RunCycle) -> CycleReport:
+        unschedulable = self._unschedulable if is_recalling(len(snapshot.task_classes)) else None
+        if unschedulable is None or order.explains:
+            self._unschedulable.forget()
+        return run_cycle(
+            snapshot,
+            self._world.settings,
+            self._wall_clock(),
+            limit=order.limit,
+            unschedulable=unschedulable,
+            state=self._state,
+        )
+
+    def _note_nothing_waits(self, node_count: int) -> None:
+        self._noted = ()
+        self._world.note_waits(())
+        self._announcer.note_waits((), node_count)
+
+    def _note_waits(self, report: CycleReport, node_count: int) -> None:
+        if report.complete:
+            self._announcer.note_waits(report.waits, node_count)
+        if report.waits != self._noted:
+            self._world.note_waits(report.waits)
+            self._noted = report.waits
+
+    # --- bindings ---
+
+    def _begin(self, instructions: Iterable[Instruction]) -> None:
+        """Begin the bindings; those that cannot begin are withdrawn, also the rest when an error ends it amid them."""
+        binds = (bind for bind in instructions if isinstance(bind, Bind))
+        for bind in binds:
+            uid = bind.task.uid
+            try:
+                pod = self._world.find_pod(uid)
+                if pod is None or not self._world.assume(uid, bind.server):
+                    self._withdraw(bind)  # it went away while we decided
+                    continue
+            except Exception:
+                for lost in (bind, *binds):
+                    self._withdraw(lost)
+                raise
+            self.decided += 1
+            task = asyncio.get_running_loop().create_task(self._carry_out(bind, pod), name=f"bind {bind.task.name}")
+            self._outstanding.add(task)
+            task.add_done_callback(self._outstanding.discard)
+
+    def _withdraw(self, bind: Bind) -> None:
+        self._obey(self._pacing.handle(BindWithdrawn(bind.task.uid), self._clock()))
+
+    async def _carry_out(self, bind: Bind, pod: PodToBind) -> None:
+        uid = bind.task.uid
+        try:
+            result = await self._binder.bind(pod.namespace, pod.name, uid, bind.server)
+        except Exception:  # noqa: BLE001 - a bug; the pod must not hold its room for ever because of it
+            _log.exception("binding %s/%s to %s failed", pod.namespace, pod.name, bind.server)
+            result = BindResult.FAILED
+        for instruction in self._pacing.handle(BindEnded(uid, result), self._clock()):
+            if isinstance(instruction, Announce):
+                self._observer.pod_scheduled(self._wall_clock() - pod.created)
+                self._announcer.scheduled(pod.namespace, pod.name, uid, bind.server)
+            else:
+                self._obey((instruction,))
+        _log.debug("%s/%s -> %s: %s", pod.namespace, pod.name, bind.server, result.value)
+
+
+def make_record(
+    number: int, order: RunCycle, before: PacingState, snapshot: Snapshot, report: CycleReport, seconds: float
+) -> CycleRecord:
+    """Return what a journal keeps of a cycle. before: the state of pacing when the cycle began."""
+    return CycleRecord(
+        number=number,
+        time=report.now,
+        seconds=seconds,
+        policy=report.policy,
+        limit=order.limit,
+        explains=order.explains,
+        outstanding=before.outstanding,
+        has_more=before.has_more,
+        world=compute_fingerprint(snapshot),
+        bindings=tuple((bind.task.uid, bind.server) for bind in report.bindings),
+        complete=report.complete,
+    )

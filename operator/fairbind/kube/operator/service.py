@@ -1,0 +1,406 @@
+"""The operator, put together: mirror, reflectors, loop, binder, elector, recorder, status, and their common life.
+
+Its life has three parts. *Listing*: nothing is decided, and no lease is asked for, before pods, nodes, namespaces,
+Tenants and policies are all listed; a replica that cannot see must not keep the lease from one that can. *Running*:
+every replica keeps its mirror warm and its metrics true, the leader decides. *Ending*: no new decisions, the bindings
+in flight come to their end, the lease is given back, all within `STOP_SECONDS`.
+
+A replica that begins to lead lists all pods once more before its first cycle: its watch may not have brought the last
+bindings of the leader before it, and what it has not seen it would place others upon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import random
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from fairbind.cluster.cache.cache import ClusterCache, TenantState
+from fairbind.cluster.tenancy.administration import Administration
+from fairbind.cluster.tenancy.object_table import ObjectTable
+from fairbind.kube.client.api import Api
+from fairbind.kube.client.credentials import Credentials
+from fairbind.kube.client.custom_objects import POLICIES, TENANTS
+from fairbind.kube.fair_shares.fair_shares import FairShares, Solver
+from fairbind.kube.fair_shares.solver_process import ExactSolver
+from fairbind.kube.observer import Observer
+from fairbind.kube.operator.administration_log import AdministrationLog
+from fairbind.kube.operator.clocks import Clocks
+from fairbind.kube.operator.custom_resources import CustomResources
+from fairbind.kube.operator.elector import Elector
+from fairbind.kube.operator.health import Health
+from fairbind.kube.operator.list_once import make_reflectors
+from fairbind.kube.operator.loop import Journal, SchedulingLoop
+from fairbind.kube.writers.binder import Binder
+from fairbind.kube.writers.recorder import Recorder, WaitingPod
+from fairbind.kube.writers.status import StatusWriter
+from fairbind.model import FairbindError, Snapshot
+from fairbind.model.overview import ClusterOverview
+
+STOP_SECONDS = 8.0
+"""Below the 10 s that were promised; a pod's grace period is 30 s by default."""
+FLUSH_SECONDS = 1.0
+OVERVIEW_SECONDS = 1.0
+WATCH_SECONDS = 1.0
+DECISIVE = ("pods", "nodes")
+BLIND_SECONDS = 3.0
+"""When pods or nodes are out of sight for longer, nothing is decided: their room may be gone, or they themselves."""
+YOUNG_OBJECTS = 20_000
+"""How many new containers wake Python's cycle collector. Its default, 700, makes it run hundreds of times a second
+during a backlog, while hardly anything here forms cycles."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSettings:
+    """namespace: of the lease. identity: of this run, among all replicas."""
+
+    namespace: str
+    scheduler_name: str
+    identity: str
+
+
+class Follower(Protocol):
+    """Who keeps the tables of Tenants and SchedulingPolicies up to date."""
+
+    @property
+    def listed(self) -> asyncio.Event:
+        """Set when both kinds were listed once."""
+
+    async def run(self) -> None:
+        """Follow both kinds until cancelled."""
+
+
+MakeFollower = Callable[[Mapping[str, ObjectTable]], Follower]
+"""Makes a follower that fills these tables, by the kind's plural."""
+
+
+def _freeze_heap() -> None:
+    """Take what was listed out of the collector's sight; it lives as long as the process."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, 20, 50)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a replica finds around it; the defaults are those of a process of its own.
+
+    randomness: spreads what many would do at the same moment. make_follower: None follows through kopf. on_listed:
+    called once, before the first decision.
+    """
+
+    clocks: Clocks = field(default_factory=Clocks)
+    randomness: random.Random = field(default_factory=random.Random)
+    make_solver: Callable[[], Solver] = ExactSolver
+    make_follower: MakeFollower | None = None
+    on_listed: Callable[[], None] = _freeze_heap
+
+
+async def run_operator(
+    settings: OperatorSettings,
+    *,
+    credentials: Credentials,
+    api: Api,
+    observer: Observer,
+    health: Health,
+    stop: asyncio.Event,
+    reinstall_signals: Callable[[], None],
+    journal: Journal | None = None,
+) -> None:
+    """Run until `stop` is set and then end in order. FairbindError when a part of it came to an end by itself."""
+    operator = Operator(settings, credentials, api, observer, health, reinstall_signals, journal=journal)
+    await operator.run(stop)
+
+
+class Operator:
+    """All parts of one replica."""
+
+    def __init__(
+        self,
+        settings: OperatorSettings,
+        credentials: Credentials,
+        api: Api,
+        observer: Observer,
+        health: Health,
+        reinstall_signals: Callable[[], None],
+        *,
+        journal: Journal | None = None,
+        surroundings: Surroundings | None = None,
+    ) -> None:
+        surroundings = surroundings or Surroundings()
+        clocks = surroundings.clocks
+        self._api = api
+        self._observer = observer
+        self._health = health
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._is_caught_up = False
+        self._is_ending = False
+        self._is_put_off = False
+        self._clock = clocks.monotonic
+        self._on_listed = surroundings.on_listed
+        self._broken_since: dict[str, float] = {}
+        self._overview: ClusterOverview | None = None
+        self._states: Mapping[str, TenantState] = {}
+        self.cache = ClusterCache(
+            settings.scheduler_name,
+            self._note_change,
+            operator_namespace=settings.namespace,
+            on_rejection=self._note_rejection,
+        )
+        self.administration = Administration(self.cache, self._note_change, AdministrationLog())
+        self.reflectors = make_reflectors(
+            api, self.cache, observer.watch_restarted, jitter=surroundings.randomness.random
+        )
+        tables = {TENANTS: self.administration.tenants, POLICIES: self.administration.policies}
+        self.custom_resources: Follower = (
+            surroundings.make_follower(tables)
+            if surroundings.make_follower is not None
+            else CustomResources(
+                api, credentials, tables, observer=observer, health=health, reinstall_signals=reinstall_signals
+            )
+        )
+        self.elector = self._make_elector(settings, surroundings)
+        self.binder = self._make_binder(surroundings)
+        self.recorder = self._make_recorder(settings, clocks)
+        self.fair_shares = FairShares(self.cache, surroundings.make_solver(), observer, clock=clocks.monotonic)
+        self.loop = SchedulingLoop(
+            self.cache,
+            self.binder,
+            self.recorder,
+            observer=observer,
+            health=health,
+            may_decide=self._answer_loop,
+            clock=clocks.monotonic,
+            wall_clock=clocks.wall,
+            journal=journal,
+        )
+        self.status = self._make_status_writer(clocks)
+
+    def _make_elector(self, settings: OperatorSettings, surroundings: Surroundings) -> Elector:
+        return Elector(
+            self._api,
+            settings.namespace,
+            identity=settings.identity,
+            on_change=self._lead,
+            clock=surroundings.clocks.steady,
+            randomness=surroundings.randomness,
+        )
+
+    def _make_binder(self, surroundings: Surroundings) -> Binder:
+        return Binder(
+            self._api,
+            self._observer,
+            may_bind=self.elector.may_bind,
+            may_use=self.cache.may_use,
+            has_room=self.cache.has_room,
+            clock=surroundings.clocks.monotonic,
+            randomness=surroundings.randomness,
+        )
+
+    def _make_recorder(self, settings: OperatorSettings, clocks: Clocks) -> Recorder:
+        return Recorder(
+            self._api,
+            scheduler_name=settings.scheduler_name,
+            identity=settings.identity,
+            is_leading=self.elector.may_bind,
+            binds_in_flight=lambda: self.binder.in_flight,
+            find_waiting=self._find_waiting,
+            clock=clocks.monotonic,
+        )
+
+    def _make_status_writer(self, clocks: Clocks) -> StatusWriter:
+        return StatusWriter(
+            self._api,
+            self.administration,
+            find_overview=lambda: self._overview,
+            find_states=lambda: self._states,
+            find_unknown_resources=lambda: self.cache.unknown_fairness_resources,
+            describe_fair_shares=self.fair_shares.describe,
+            may_write=self.elector.may_bind,
+            count_bindings=lambda: self.binder.in_flight,
+            clock=clocks.monotonic,
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Live all three parts of the operator's life."""
+        stopping = asyncio.create_task(stop.wait(), name="stop")
+        try:
+            self._start_listening()
+            if await self._run_until(stopping, self._wait_until_listed()):
+                self._start_acting()
+                try:
+                    await self._run_until(stopping)
+                finally:
+                    await self._end()
+        finally:
+            await _cancel([stopping, *self._tasks.values()])
+            self._observer.leadership_changed(leading=False)
+
+    def _start_listening(self) -> None:
+        for name, reflector in self.reflectors.items():
+            self._start(f"watch {name}", reflector.run())
+        for kind in (TENANTS, POLICIES):
+            self._health.set_problem(kind, "not listed yet")
+        self._start("custom resources", self.custom_resources.run())
+        self._start("watch health", self._watch_health())
+        self._start("scheduling loop", self.loop.run())
+
+    async def _wait_until_listed(self) -> None:
+        for reflector in self.reflectors.values():
+            await reflector.synced.wait()
+        await self.custom_resources.listed.wait()
+
+    def _start_acting(self) -> None:
+        self._on_listed()
+        self.cache.build_snapshot()
+        _log.info("everything is listed: %s", self.cache)
+        self._health.clear_problem("operator")
+        self._report_health()
+        self._start("overview", self._publish_overviews())
+        self._start("fair shares", self.fair_shares.run())
+        self._start("recorder", self.recorder.run())
+        self._start("status", self.status.run())
+        self._start("elector", self.elector.run())
+
+    async def _end(self) -> None:
+        """Stop deciding, finish what is in flight, give the lease back."""
+        deadline = asyncio.get_running_loop().time() + STOP_SECONDS
+        self._health.set_problem("operator", "ending")
+        self._is_ending = True
+        await self.binder.drain(STOP_SECONDS - 2 * FLUSH_SECONDS)
+        if not await self.loop.drain(FLUSH_SECONDS):
+            _log.warning("%d bindings had no answer in time; they are left to the next leader", self.binder.in_flight)
+        await self.recorder.flush(FLUSH_SECONDS)
+        await _cancel([self._tasks.pop("elector")])
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self.elector.release()
+        except TimeoutError:
+            _log.warning("the lease could not be given back in time; it runs out by itself")
+
+    def may_decide(self) -> bool:
+        """Whether this replica leads, has seen all that was bound before it did, sees, and can have it carried out."""
+        return (
+            self._is_caught_up
+            and not self._is_ending
+            and self.elector.leading
+            and not self._is_blind()
+            and not self.binder.is_held_back()
+        )
+
+    def _answer_loop(self) -> bool:
+        """Say whether it may decide, and remember a no: what woke the loop is still to be decided."""
+        may_decide = self.may_decide()
+        self._is_put_off = not may_decide
+        return may_decide
+
+    def _is_blind(self) -> bool:
+        """Whether pods or nodes have been out of sight for longer than an exchange of connections takes."""
+        now = self._clock()
+        return any(now - since > BLIND_SECONDS for since in self._broken_since.values())
+
+    def _note_change(self) -> None:
+        """Something in the mirror changed."""
+        self.loop.wake()
+
+    def _note_rejection(self, rejection: str) -> None:
+        """A kubelet refused a pod; every replica sees it, the leader counts it."""
+        if self.elector.leading:
+            self._observer.pod_rejected(rejection)
+
+    def _lead(self, leading: bool) -> None:  # noqa: FBT001 - the elector's callback
+        self._observer.leadership_changed(leading)
+        self._is_caught_up = False
+        if (earlier := self._tasks.pop("catch up", None)) is not None:
+            earlier.cancel()
+        if leading:
+            self._start("catch up", self._catch_up())
+
+    async def _catch_up(self) -> None:
+        """List all pods once more, and only then decide."""
+        await self.reflectors["pods"].relist()
+        self._is_caught_up = True
+        self.loop.wake()
+
+    def _find_waiting(self, uid: str) -> WaitingPod | None:
+        pod = self.cache.find_pod(uid)
+        if pod is None or not pod.is_waiting:
+            return None
+        return WaitingPod(pod.resource_version, pod.scheduled_message, pod.unsupported)
+
+    async def _publish_overviews(self) -> None:
+        shown: tuple[Snapshot | None, Mapping[str, float] | None] = None, None
+        while True:
+            now = self.cache.build_snapshot(), self.fair_shares.shares
+            # A decision changes the snapshot too, although it wakes nobody; reasons change while somebody waits.
+            if any(new is not old for new, old in zip(now, shown, strict=True)) or self.cache.has_waiting:
+                shown = now
+                self._overview = replace(
+                    self.cache.build_overview(self.fair_shares.shares), audit=self.fair_shares.audit
+                )
+                self._states = self.cache.tenant_states()
+                self._observer.overview_changed(self._overview)
+            await asyncio.sleep(OVERVIEW_SECONDS)
+
+    async def _watch_health(self) -> None:
+        might_decide = False
+        while True:
+            self._report_health()
+            may_decide = self.may_decide()
+            if may_decide and (self._is_put_off or not might_decide):
+                self.loop.wake()  # whatever happened meanwhile woke it in vain
+            might_decide = may_decide
+            await asyncio.sleep(WATCH_SECONDS)
+
+    def _report_health(self) -> None:
+        """Report what the parts wait for. The election asks the API server every second or two, so it knows first."""
+        problems = {name: reflector.problem for name, reflector in self.reflectors.items()}
+        for name in DECISIVE:
+            if problems[name] is None:
+                self._broken_since.pop(name, None)
+            else:
+                self._broken_since.setdefault(name, self._clock())
+        problems["election"] = self.elector.problem
+        problems["bindings"] = self.binder.problem if self.elector.leading else None
+        for part, problem in problems.items():
+            if problem is None:
+                self._health.clear_problem(part)
+            else:
+                self._health.set_problem(part, problem)
+
+    def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks[name] = asyncio.get_running_loop().create_task(work, name=name)
+
+    async def _run_until(self, stopping: asyncio.Task[Any], work: Coroutine[Any, Any, None] | None = None) -> bool:
+        """Wait for the work (or for ever); False when the stop came first. Raises when a part has ended by itself."""
+        working = asyncio.create_task(work or asyncio.Event().wait(), name="wait")
+        try:
+            while not stopping.done() and not working.done():
+                waited = {stopping, working, *self._tasks.values()}
+                await asyncio.wait(waited, timeout=WATCH_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                self._check_tasks()
+        finally:
+            await _cancel([working])
+        return not stopping.done()
+
+    def _check_tasks(self) -> None:
+        for name, task in list(self._tasks.items()):
+            if not task.done():
+                continue
+            error = None if task.cancelled() else task.exception()
+            if name == "catch up" and error is None:
+                del self._tasks[name]
+                continue
+            raise FairbindError(f"{name} has ended: {error or 'for no known reason'}") from error
+
+
+async def _cancel(tasks: list[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

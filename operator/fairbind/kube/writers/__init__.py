@@ -1,0 +1,3 @@
+"""What the operator writes to the API server: bindings, events, conditions, statuses."""
+
+from __future__ import annotations

@@ -1,0 +1,360 @@
+"""Carries decisions out: one POST to the binding subresource of each pod, many of them in flight.
+
+What must never happen is a pod bound twice, a pod bound by somebody who does not lead any more, or a node filled with
+pods that we believe were not bound. So:
+
+* Every request carries the pod's UID as precondition; a pod that is bound already answers 409. A repeated request can
+  do no harm, and the answer "not bound" is never guessed: after a lost answer the same binding is sent again, or the
+  pod is looked at, until it is known what became of it.
+* Every request, also a repeated one, asks the fence in the moment in which its bytes are handed over. The server is
+  told to give a request up after `BIND_TIMEOUT_SECONDS`, and the fence closes by more than that before the lease ends.
+  So a binding that was sent while we led has either happened or never will when somebody else can lead.
+* What the network swallowed does not come to light later: the kernel repeats it for no longer than a request may take,
+  and a request that was given up resets its connection (`api`).
+* What remains are stragglers that no clock of ours can reach: a freeze of the process between the fence's yes and the
+  system call that follows it in the same call stack, some microseconds later; and a request that did reach a proxy or
+  the API server's machine, which then froze for seconds before it read it and had not heard of the reset. Such a
+  straggler still binds its pod at most once, to the node that was free then; the room may be given away twice.
+
+At most `in_flight` requests are open, far below what API priority and fairness refuses; where it refuses all the same,
+its Retry-After holds back every binding, not only the refused one. While nobody may bind at all (the right is missing),
+one binding in `FORBIDDEN_SECONDS` finds out whether that has changed, and `problem` says what is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Protocol
+from urllib.parse import quote
+
+import msgspec
+
+from fairbind.cluster.pacing import BindResult
+from fairbind.kube.client.api import Api, NotAllowedError
+from fairbind.kube.client.errors import ApiError, NotSentError, TransientClusterError, is_namespace_ending
+
+BIND_TIMEOUT_SECONDS = 3.0
+"""Our own time limit for one request and the server's. The elector's margin is larger than this."""
+LOOK_TIMEOUT_SECONDS = 5.0
+GIVE_UP_SECONDS = 30.0
+"""A pod whose binding is only ever refused for now goes back to its queue after this."""
+FIRST_BACKOFF_SECONDS = 0.1
+MAX_BACKOFF_SECONDS = 2.0
+MAX_RETRY_AFTER_SECONDS = 10.0
+FORBIDDEN_SECONDS = 10.0
+COMPLAINT_SECONDS = 60.0
+"""The same trouble is logged as a warning at most this often."""
+
+_UNCERTAIN = frozenset(
+    {HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE,
+     HTTPStatus.GATEWAY_TIMEOUT, HTTPStatus.REQUEST_TIMEOUT}
+)  # fmt: skip
+_NOT_NOW = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.UNAUTHORIZED})
+_log = logging.getLogger(__name__)
+
+
+class BindObserver(Protocol):
+    """Who counts the results."""
+
+    def binding_finished(self, result: str) -> None:
+        """One decision was carried out or not."""
+
+
+class Binder:
+    """Binds pods. `bind` returns when it is known what became of the pod, or when we may not find out any more."""
+
+    def __init__(
+        self,
+        api: Api,
+        observer: BindObserver,
+        *,
+        in_flight: int = 128,
+        may_bind: Callable[[], bool],
+        may_use: Callable[[str, str], bool] = lambda _uid, _node: True,
+        has_room: Callable[[str, str], bool] = lambda _uid, _node: True,
+        timeout_seconds: float = BIND_TIMEOUT_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        randomness: random.Random | None = None,
+    ) -> None:
+        """may_bind: the fence, `Elector.may_bind`. may_use: whether a node is still there and takes this pod.
+
+        has_room: whether a decided pod still has its room on its node, given what others bound there since.
+        timeout_seconds: for one request; below the margin of the fence.
+        """
+        self.problem: str | None = None
+        """Why nothing can be bound, in one line that says what to do; None while something can."""
+        self.may_use = may_use
+        self.has_room = has_room
+        self.api = api
+        self.clock = clock
+        self.sleep = sleep
+        self.timeout_seconds = timeout_seconds
+        self.query = {"timeout": f"{timeout_seconds:g}s"}
+        self._observer = observer
+        self._may_bind = may_bind
+        self._random = randomness or random.Random()  # noqa: S311 - spreads retries, guards no secret
+        self._slots = asyncio.Semaphore(in_flight)
+        self._draining = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._open = 0
+        self._not_before = 0.0
+        self._next_probe_at = 0.0
+        self._complained_at: dict[str, float] = {}
+
+    @property
+    def in_flight(self) -> int:
+        """How many decisions are being carried out or wait for a free place."""
+        return self._open
+
+    async def bind(self, namespace: str, name: str, uid: str, node: str) -> BindResult:
+        """Bind one pod to a node and say what became of it. Raises nothing but CancelledError."""
+        self._open += 1
+        self._idle.clear()
+        result = BindResult.FAILED
+        try:
+            async with self._slots:
+                result = await _Binding(self, namespace, name, uid, node).carry_out()
+        finally:
+            self._open -= 1
+            if self._open == 0:
+                self._idle.set()
+            self._observer.binding_finished(result.value)
+        return result
+
+    async def drain(self, timeout_seconds: float) -> bool:
+        """Send nothing more and wait for what is in flight. Returns whether all of it has ended in time."""
+        self._draining = True
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def is_open(self) -> bool:
+        """Whether a binding may be sent at this very moment."""
+        return not self._draining and self._may_bind()
+
+    def is_held_back(self) -> bool:
+        """Whether nothing would be sent now, because bindings are forbidden and were tried a moment ago."""
+        return self.problem is not None and self.clock() < self._next_probe_at
+
+    def take_probe(self) -> bool:
+        """Let everything pass, but while bindings are forbidden only one now and then."""
+        if self.is_held_back():
+            return False
+        self._next_probe_at = self.clock() + FORBIDDEN_SECONDS
+        return True
+
+    def note_forbidden(self, error: ApiError) -> None:
+        """Note that nobody may bind."""
+        self.problem = f"forbidden: {error.message}; the chart's ClusterRole grants create on pods/binding"
+        self._next_probe_at = self.clock() + FORBIDDEN_SECONDS
+        self.complain("forbidden", f"Bindings: {self.problem}; trying again every {FORBIDDEN_SECONDS:.0f} s")
+
+    def note_allowed(self) -> None:
+        """Note that a binding came through."""
+        if self.problem is not None:
+            _log.info("Bindings: allowed again.")
+            self.problem = None
+            self._complained_at.pop("forbidden", None)
+
+    async def wait_turn(self) -> None:
+        """Wait while the API server has asked for patience."""
+        while (delay := self._not_before - self.clock()) > 0 and self.is_open():
+            await self.sleep(min(delay, 1.0) * self._random.uniform(1.0, 1.5))
+
+    async def back_off(self, attempt: int) -> None:
+        """Wait longer after each attempt, by chance more or less, so that many do not come back at once."""
+        await self.sleep(min(FIRST_BACKOFF_SECONDS * 2**attempt, MAX_BACKOFF_SECONDS) * self._random.uniform(0.5, 1.0))
+
+    def hold_back(self, error: ApiError) -> None:
+        """Note that the server is overloaded, for all bindings."""
+        patience = min(error.retry_after or 1.0, MAX_RETRY_AFTER_SECONDS)
+        self._not_before = max(self._not_before, self.clock() + patience)
+
+    def complain(self, kind: str, message: str) -> None:
+        """Log a trouble as a warning, rarely, and each time for those who look closely."""
+        now = self.clock()
+        level = logging.DEBUG
+        if now - self._complained_at.get(kind, -COMPLAINT_SECONDS) >= COMPLAINT_SECONDS:
+            self._complained_at[kind] = now
+            level = logging.WARNING
+        _log.log(level, "%s", message)
+
+
+class _PodMetadata(msgspec.Struct):
+    uid: str = ""
+    deletionTimestamp: str | None = None  # noqa: N815 - as the API spells it
+
+
+class _PodSpec(msgspec.Struct):
+    nodeName: str | None = None  # noqa: N815 - as the API spells it
+
+
+class _Pod(msgspec.Struct):
+    metadata: _PodMetadata
+    spec: _PodSpec
+
+
+_pod_decoder = msgspec.json.Decoder(_Pod)
+
+
+class _Binding:
+    """One decision on its way.
+
+    uncertain_until: set once a request was sent of which we do not know what became; when the server gives it up.
+    """
+
+    def __init__(self, binder: Binder, namespace: str, name: str, uid: str, node: str) -> None:
+        self._binder = binder
+        self._api = binder.api
+        self._clock = binder.clock
+        self._name = f"{namespace}/{name}"
+        self._uid = uid
+        self._node = node
+        self._pod_path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}"
+        self._body = msgspec.json.encode(
+            {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"name": name, "namespace": namespace, "uid": uid},
+                "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+            }
+        )
+        self._uncertain_until: float | None = None
+
+    async def carry_out(self) -> BindResult:
+        """Bind, or find out why not. When it ends as fenced, nothing that was sent can take effect any more."""
+        while (result := await self._try()) is BindResult.FENCED and self._uncertain_until is not None:
+            await self._outlive_requests()
+            if not self._binder.is_open():
+                break
+        return result
+
+    async def _try(self) -> BindResult:
+        give_up_at = self._clock() + GIVE_UP_SECONDS
+        attempt = 0
+        while True:
+            await self._binder.wait_turn()
+            if not self._binder.is_open():
+                return BindResult.FENCED
+            if not self._binder.may_use(self._uid, self._node):
+                return await self._conclude(BindResult.STALE)
+            if not self._binder.has_room(self._uid, self._node):
+                return await self._conclude(BindResult.CROWDED)
+            if not self._binder.take_probe():
+                return await self._conclude()
+            result = await self._send()
+            if result is not None:
+                return result
+            if self._clock() > give_up_at:
+                return await self._conclude()
+            await self._binder.back_off(attempt)
+            attempt += 1
+
+    async def _send(self) -> BindResult | None:
+        """Send the binding once; None when it must be sent again to know more."""
+        try:
+            await self._api.request(
+                "POST",
+                f"{self._pod_path}/binding",
+                query=self._binder.query,
+                body=self._body,
+                timeout_seconds=self._binder.timeout_seconds,
+                guard=self._binder.is_open,
+            )
+        except NotAllowedError:
+            return BindResult.FENCED
+        except NotSentError as error:
+            self._binder.complain("connection", f"Binding {self._name} could not be sent: {error}")
+            return None
+        except TransientClusterError as error:
+            self._binder.complain("answer", f"Binding {self._name} had no answer, sending it again: {error}")
+            self._note_uncertainty()
+            return None
+        except ApiError as error:
+            return await self._judge(error)
+        self._binder.note_allowed()
+        return BindResult.BOUND
+
+    async def _judge(self, error: ApiError) -> BindResult | None:
+        if error.status == HTTPStatus.CONFLICT:
+            # An earlier attempt of ours may be what it conflicts with.
+            self._binder.note_allowed()
+            found = None if self._uncertain_until is None else await self._look()
+            return found or BindResult.CONFLICT
+        if error.status == HTTPStatus.NOT_FOUND or is_namespace_ending(error):
+            return BindResult.GONE
+        if error.status in _NOT_NOW:
+            if error.status == HTTPStatus.TOO_MANY_REQUESTS:
+                self._binder.hold_back(error)
+            self._binder.complain(str(error.status), f"Binding {self._name} has to wait: {error}")
+            return None
+        if error.status in _UNCERTAIN:
+            self._binder.complain(str(error.status), f"Binding {self._name} failed, sending it again: {error}")
+            self._note_uncertainty()
+            return None
+        if _is_right_missing(error):
+            self._binder.note_forbidden(error)
+        else:
+            self._binder.complain(str(error.status), f"Binding {self._name} to {self._node} was refused: {error}")
+        if error.status in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}:
+            return BindResult.INVALID
+        return await self._conclude()
+
+    def _note_uncertainty(self) -> None:
+        self._uncertain_until = self._clock() + self._binder.timeout_seconds
+
+    async def _outlive_requests(self) -> None:
+        """Wait until the server has given up whatever we sent without hearing what became of it."""
+        while self._uncertain_until is not None and (delay := self._uncertain_until - self._clock()) > 0:
+            await self._binder.sleep(delay)
+
+    async def _conclude(self, otherwise: BindResult = BindResult.FAILED) -> BindResult:
+        """Give up, but not before every request that was sent has had its end."""
+        if self._uncertain_until is None:
+            return otherwise
+        await self._outlive_requests()
+        result = await self._look()
+        return otherwise if result is None else result
+
+    async def _look(self) -> BindResult | None:
+        """Ask the API server what became of the pod, until it answers or we may not bind any more; None: not bound."""
+        attempt = 0
+        while self._binder.is_open():
+            try:
+                answer = await self._api.request("GET", self._pod_path, timeout_seconds=LOOK_TIMEOUT_SECONDS)
+                pod = _pod_decoder.decode(answer)
+            except ApiError as error:
+                if error.status == HTTPStatus.NOT_FOUND:
+                    return BindResult.GONE
+                self._binder.complain("look", f"What became of {self._name} is not known yet: {error}")
+            except (TransientClusterError, msgspec.MsgspecError) as error:
+                self._binder.complain("look", f"What became of {self._name} is not known yet: {error}")
+            else:
+                return self._compare(pod)
+            await self._binder.back_off(attempt)
+            attempt += 1
+        return BindResult.FENCED
+
+    def _compare(self, pod: _Pod) -> BindResult | None:
+        if pod.metadata.uid != self._uid:
+            return BindResult.GONE
+        if pod.spec.nodeName:
+            return BindResult.BOUND if pod.spec.nodeName == self._node else BindResult.CONFLICT
+        return None if pod.metadata.deletionTimestamp is None else BindResult.CONFLICT
+
+
+def _is_right_missing(error: ApiError) -> bool:
+    """Tell whether every binding would be refused, not only this one, as an admission webhook may do."""
+    if error.status == HTTPStatus.METHOD_NOT_ALLOWED:
+        return True
+    return error.status == HTTPStatus.FORBIDDEN and "cannot create resource" in error.message

@@ -1,0 +1,278 @@
+"""Which waiting pods are to be told something now, and which have heard it.
+
+Twenty thousand pods may wait at the same time and their reasons change with every cycle, so this decides what is worth
+a write to the API server:
+
+* Each waiting pod carries the condition PodScheduled=False. It is written when it is new, and again when the kinds of
+  reasons change, each time at least twice as late as the time before. When only numbers in it change, it is renewed
+  after a minute at the earliest, and no more than `RENEWALS_PER_SECOND` of these are due for all pods together. The
+  first pods of a class, at which people look, are renewed every `REFRESH_SECONDS` and from a budget of their own, so
+  that a sentence about shares that have moved since does not stay.
+* `FailedScheduling` events are due for the first `EVENTS_PER_CLASS` pods of a class, kind of reasons and five minutes.
+* What a pod says already is not due, also not for the next leader or after a restart.
+
+The picture of who waits is replaced as a whole after each cycle and looked at twice a second. A class whose pods and
+kinds of reasons are as they were is looked at less often, and so is a large one that keeps changing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+
+from fairbind.cluster.messages import compute_gist, compute_signature, format_unschedulable
+from fairbind.model import Task, Wait
+
+RENEW_SECONDS = 60.0
+RENEWALS_PER_SECOND = 2.0
+REFRESH_SECONDS = 30.0
+REFRESHED_PODS = 2
+REFRESHES_PER_SECOND = 5.0
+FIRST_REWRITE_SECONDS = 5.0
+MAX_REWRITE_SECONDS = 300.0
+EVENT_PERIOD_SECONDS = 300.0
+EVENTS_PER_CLASS = 10
+UNCHANGED_SECONDS = 5.0
+"""How long a class that stays as it is is left alone."""
+QUIET_SECONDS_PER_POD = 1e-4
+"""How long a class is left alone even when it changes, for each of its pods: looking at one costs a hundredth of it."""
+FORGET_SECONDS = 60.0
+"""How often pods that do not wait any more are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingPod:
+    """A pod that is neither bound nor about to be.
+
+    resource_version: of the newest version known. condition_message: what its PodScheduled=False says now, or None.
+    blocked_detail: the very thing that it carries and that is not honoured, or None.
+    """
+
+    resource_version: str
+    condition_message: str | None = None
+    blocked_detail: str | None = None
+
+
+@dataclass(slots=True)
+class Announced:
+    """What one waiting pod was told. queued: it is about to be told something; times are the backlog's clock.
+
+    writes: how often the kinds of its reasons were written; 0 before the first. message: the last, whole.
+    event_name: of its FailedScheduling event; event_count: how often that was observed.
+    """
+
+    signature: Hashable = None
+    message: str | None = None
+    written_at: float = 0.0
+    writes: int = 0
+    queued: bool = False
+    event_name: str | None = None
+    event_signature: Hashable = None
+    event_at: float = 0.0
+    event_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One pod is to be told why it waits. wants_event: by an event also, not only by its condition."""
+
+    task: Task
+    wait: Wait
+    node_count: int
+    signature: Hashable
+    wants_event: bool
+
+
+@dataclass(slots=True)
+class _ClassVisit:
+    """When a class was looked at, and as what. It keeps what it was, so that no other object can have its identity.
+
+    refreshed_at: when its first pods were last told what had changed in the message, or might have been.
+    """
+
+    wait: Wait
+    signature: Hashable
+    at: float
+    refreshed_at: float
+
+    def is_recent(self, wait: Wait, signature: Hashable, now: float) -> bool:
+        is_same = (
+            self.wait.task_class.tasks is wait.task_class.tasks
+            and self.wait.waiting == wait.waiting
+            and self.signature == signature
+        )
+        return now - self.at < (UNCHANGED_SECONDS if is_same else QUIET_SECONDS_PER_POD * wait.waiting)
+
+
+class _Budget:
+    """So many a second, and what was not used for some seconds may be used later. Times are the backlog's clock."""
+
+    def __init__(self, per_second: float, now: float) -> None:
+        self._per_second = per_second
+        self.left = 0.0
+        self._at = now
+
+    def refill(self, now: float) -> None:
+        """Take what has come since the last time."""
+        self.left = min(self.left + self._per_second * (now - self._at), self._per_second * UNCHANGED_SECONDS)
+        self._at = now
+
+    def spend(self) -> bool:
+        """Take one, if there is one."""
+        if self.left < 1.0:
+            return False
+        self.left -= 1.0
+        return True
+
+
+class PodMessages:
+    """The pods that wait and what they were told."""
+
+    def __init__(
+        self,
+        find_waiting: Callable[[str], WaitingPod | None],
+        clock: Callable[[], float],
+        *,
+        has_room: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        """find_waiting: by UID; None for a pod that is gone, bound or about to be bound.
+
+        has_room: whether another pod of this tenant can be told something now; if not, it stays due.
+        """
+        self._find_waiting = find_waiting
+        self._clock = clock
+        self._has_room = has_room
+        self._waits: Sequence[Wait] = ()
+        self._node_count = 0
+        self._announced: dict[str, Announced] = {}
+        self._event_budgets: dict[Hashable, tuple[float, int]] = {}
+        self._visits: dict[Hashable, _ClassVisit] = {}
+        self._renewals = _Budget(RENEWALS_PER_SECOND, clock())
+        self._refreshes = _Budget(REFRESHES_PER_SECOND, clock())
+        self._next_forget_at = clock() + FORGET_SECONDS
+
+    def __len__(self) -> int:
+        return len(self._announced)
+
+    def replace(self, waits: Sequence[Wait], node_count: int) -> None:
+        """Take the whole picture of who waits."""
+        self._waits = waits
+        self._node_count = node_count
+
+    def find_announced(self, uid: str) -> Announced | None:
+        """Return what this pod was told, to be changed by whoever tells it."""
+        return self._announced.get(uid)
+
+    def forget(self, uid: str) -> None:
+        """Drop a pod that waits no more."""
+        self._announced.pop(uid, None)
+
+    def clear(self) -> None:
+        """Drop everything, because somebody else tells the pods now."""
+        self._waits = ()
+        self._announced.clear()
+        self._visits.clear()
+        self._event_budgets.clear()
+
+    def find_due(self) -> Iterator[Notice | None]:
+        """Yield what is due now; None for each pod that nothing is due for, so that the caller can pause in between."""
+        now = self._clock()
+        self._renewals.refill(now)
+        self._refreshes.refill(now)
+        visits: dict[Hashable, _ClassVisit] = {}
+        for wait in self._waits:
+            task_class = wait.task_class
+            key = task_class.tenant, task_class.demand_r, id(task_class.placement)
+            visit = self._visits.get(key)
+            if visit is not None and visit.wait is wait and now - visit.at < UNCHANGED_SECONDS:
+                visits[key] = visit
+                continue
+            signature = compute_signature(wait)
+            if visit is None or not visit.is_recent(wait, signature, now):
+                refreshed_at = now if visit is None else visit.refreshed_at
+                may_refresh = (
+                    wait.blocked is None
+                    and now - refreshed_at >= REFRESH_SECONDS
+                    and self._refreshes.left >= REFRESHED_PODS
+                )
+                yield from self._find_due_in(wait, signature, may_refresh=may_refresh)
+                visit = _ClassVisit(wait, signature, now, now if may_refresh else refreshed_at)
+            visits[key] = visit
+        self._visits = visits
+        self._forget_others()
+
+    def _find_due_in(self, wait: Wait, signature: Hashable, *, may_refresh: bool) -> Iterator[Notice | None]:
+        tasks, tenant, node_count = wait.task_class.tasks, wait.task_class.tenant, self._node_count
+        message = format_unschedulable(wait, node_count)
+        for rank, task in enumerate(tasks[len(tasks) - wait.waiting :]):
+            if not self._has_room(tenant):
+                yield None
+                continue
+            announced = self._announced.get(task.uid)
+            if announced is None:
+                announced = self._announced[task.uid] = self._recall(task, wait, signature, message)
+            if announced.queued:
+                yield None
+                continue
+            now = self._clock()
+            is_due = self._is_due(announced, message, signature, now, may_refresh=may_refresh and rank < REFRESHED_PODS)
+            is_new = announced.event_count == 0 or (is_due and announced.event_signature != signature)
+            wants_event = (
+                rank < EVENTS_PER_CLASS
+                and (is_new or now - announced.event_at >= EVENT_PERIOD_SECONDS)
+                and self._spend_event(wait, signature, now)
+            )
+            if is_due or wants_event:
+                announced.queued = True
+                yield Notice(task, wait, node_count, signature, wants_event)
+            else:
+                yield None
+
+    def _recall(self, task: Task, wait: Wait, signature: Hashable, message: str) -> Announced:
+        """Return what a pod knows that we have not told anything yet: its condition may be of a leader before us."""
+        pod = self._find_waiting(task.uid)
+        if pod is None or pod.condition_message is None:
+            return Announced()
+        if pod.blocked_detail is not None:
+            message = format_unschedulable(wait, self._node_count, blocked_detail=pod.blocked_detail)
+        if compute_gist(pod.condition_message) != compute_gist(message):
+            return Announced()
+        return Announced(signature=signature, message=pod.condition_message, written_at=self._clock(), writes=1)
+
+    def _is_due(
+        self, announced: Announced, message: str, signature: Hashable, now: float, *, may_refresh: bool
+    ) -> bool:
+        if announced.writes == 0:
+            return True
+        age = now - announced.written_at
+        if announced.signature != signature:
+            patience = FIRST_REWRITE_SECONDS * 2.0 ** min(announced.writes - 1, 10)
+            return age >= min(patience, MAX_REWRITE_SECONDS)
+        if message == announced.message:
+            return False
+        if may_refresh and self._refreshes.spend():
+            return True
+        return age >= RENEW_SECONDS and self._renewals.spend()
+
+    def _spend_event(self, wait: Wait, signature: Hashable, now: float) -> bool:
+        """Take an event from the budget of the class and kind of reasons, if there is any left in this period."""
+        key = wait.task_class.tenant, wait.task_class.demand_r, signature
+        started, left = self._event_budgets.get(key, (now, EVENTS_PER_CLASS))
+        if now - started >= EVENT_PERIOD_SECONDS:
+            started, left = now, EVENTS_PER_CLASS
+        if left == 0:
+            return False
+        self._event_budgets[key] = (started, left - 1)
+        return True
+
+    def _forget_others(self) -> None:
+        """Forget pods that do not wait any more, and budgets whose time is over."""
+        now = self._clock()
+        if now < self._next_forget_at:
+            return
+        self._next_forget_at = now + FORGET_SECONDS
+        for uid in [uid for uid in self._announced if self._find_waiting(uid) is None]:
+            del self._announced[uid]
+        over = [key for key, (started, _) in self._event_budgets.items() if now - started >= EVENT_PERIOD_SECONDS]
+        for key in over:
+            del self._event_budgets[key]

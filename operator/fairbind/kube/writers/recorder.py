@@ -1,0 +1,327 @@
+"""Tells users what became of their pods: events as kube-scheduler writes them, and the condition PodScheduled=False.
+
+Nothing here may cost a binding: what is to be written waits in bounded queues, at most `SLOW_PER_SECOND` writes go out
+while many bindings are in flight and `FAST_PER_SECOND` otherwise, a refusal stops all of them for a while, and a write
+that fails is forgotten, or due again later. Nor may one tenant silence us for others: tenants' notices take turns, and
+events that a namespace's own quota or policy refuses stop those of that namespace only. `backlog` decides what is worth
+a write.
+
+A condition is written on the condition that the pod is still the version that we know to be unbound: otherwise one that
+is on its way could take back the PodScheduled=True that a binding brings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import datetime as dt
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import msgspec
+
+from fairbind.cluster.messages import compute_condition_reason, format_unschedulable
+from fairbind.kube.client.api import NotAllowedError
+from fairbind.kube.client.errors import ApiError, TransientClusterError, is_namespace_ending, is_namespace_refusing
+from fairbind.kube.writers.fair_queue import FairQueue
+from fairbind.kube.writers.pod_messages import Announced, Notice, PodMessages, WaitingPod
+from fairbind.model import Wait
+
+SLOW_PER_SECOND = 20.0
+FAST_PER_SECOND = 200.0
+MANY_BINDS = 8
+"""More bindings in flight than this slow the writing down."""
+SCAN_SECONDS = 0.5
+SCAN_CHUNK = 500
+"""Pods that are looked at before everybody else on the event loop has a turn."""
+SCHEDULED_QUEUE_LENGTH = 10_000
+WRITERS = 8
+WRITE_TIMEOUT_SECONDS = 5.0
+PAUSE_SECONDS = 5.0
+COMPLAINT_SECONDS = 300.0
+MAX_NOTE_CHARACTERS = 1024
+
+__all__ = ["Recorder", "WaitingPod", "WriteApi"]
+
+_STRATEGIC = "application/strategic-merge-patch+json"
+_MERGE = "application/merge-patch+json"
+_log = logging.getLogger(__name__)
+
+
+class WriteApi(Protocol):
+    """The part of `ApiClient` that the recorder needs."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        content_type: str = ...,
+        timeout_seconds: float = ...,
+        guard: Callable[[], bool] | None = None,
+    ) -> bytes:
+        """Send one request; raises ApiError, NotAllowedError or TransientClusterError."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scheduled:
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+
+class Recorder:
+    """Writes events and conditions while `run` runs; all other calls return at once and never raise."""
+
+    def __init__(
+        self,
+        api: WriteApi,
+        *,
+        scheduler_name: str,
+        identity: str,
+        is_leading: Callable[[], bool],
+        binds_in_flight: Callable[[], int],
+        find_waiting: Callable[[str], WaitingPod | None],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """is_leading: the fence. find_waiting: by UID; None for a pod that is gone, bound or about to be bound."""
+        self._api = api
+        self._scheduler_name = scheduler_name
+        self._instance = identity[:128]
+        self._is_leading = is_leading
+        self._binds_in_flight = binds_in_flight
+        self._find_waiting = find_waiting
+        self._clock = clock
+        self._sleep = sleep
+        self._notices = FairQueue()
+        self._pod_messages = PodMessages(find_waiting, clock, has_room=self._notices.has_room)
+        self._scheduled: collections.deque[_Scheduled] = collections.deque(maxlen=SCHEDULED_QUEUE_LENGTH)
+        self._work = asyncio.Event()
+        self._writing = 0
+        self._next_write_at = 0.0
+        self._takes_scheduled = True
+        self._complained_at = -COMPLAINT_SECONDS
+        self._refused_until: dict[str, float] = {}
+
+    def scheduled(self, namespace: str, name: str, uid: str, node: str) -> None:
+        """Note that a pod was bound. When more are noted than can be written, the oldest go unannounced."""
+        self._pod_messages.forget(uid)
+        self._scheduled.append(_Scheduled(namespace, name, uid, node))
+        self._work.set()
+
+    def note_waits(self, waits: Sequence[Wait], node_count: int) -> None:
+        """Note who waits now and why: the whole picture, after each complete cycle. It is looked at later.
+
+        node_count: all nodes of the cluster.
+        """
+        self._pod_messages.replace(waits, node_count)
+
+    def forget(self, uid: str) -> None:
+        """Note that a pod is gone. Optional: pods that wait no more are forgotten by themselves."""
+        self._pod_messages.forget(uid)
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._scan_for_ever(), name="recorder-scan")
+            for number in range(WRITERS):
+                tasks.create_task(self._write_for_ever(), name=f"recorder-writer-{number}")
+
+    async def flush(self, timeout_seconds: float) -> None:
+        """Wait until all bindings that are noted are announced, at most so long; while `run` still runs."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                while (self._scheduled or self._writing) and self._is_leading():
+                    await self._sleep(0.02)
+
+    async def _scan_for_ever(self) -> None:
+        while True:
+            await self._sleep(SCAN_SECONDS)
+            if not self._is_leading():
+                self._scheduled.clear()
+                self._notices.clear()
+                self._pod_messages.clear()
+                continue
+            for looked_at, notice in enumerate(self._pod_messages.find_due(), 1):
+                if notice is not None:
+                    self._notices.add(notice)
+                    self._work.set()
+                if looked_at % SCAN_CHUNK == 0:
+                    await asyncio.sleep(0)
+
+    async def _write_for_ever(self) -> None:
+        while True:
+            await self._work.wait()
+            await self._wait_turn()
+            job = self._take_job()
+            if job is None:
+                continue
+            self._writing += 1
+            try:
+                await (self._announce(job) if isinstance(job, _Scheduled) else self._explain(job))
+            except NotAllowedError:
+                pass
+            except (ApiError, TransientClusterError) as error:
+                self._judge(error)
+            except Exception:  # noqa: BLE001 - see below
+                # Nobody should lose a scheduler over an event.
+                _log.exception("An event or a pod's condition could not be written.")
+            finally:
+                self._writing -= 1
+
+    async def _wait_turn(self) -> None:
+        pace = SLOW_PER_SECOND if self._binds_in_flight() > MANY_BINDS else FAST_PER_SECOND
+        now = self._clock()
+        turn = max(now, self._next_write_at)
+        self._next_write_at = turn + 1.0 / pace
+        if turn > now:
+            await self._sleep(turn - now)
+
+    def _take_job(self) -> _Scheduled | Notice | None:
+        """Take from both queues in turn."""
+        self._takes_scheduled = not self._takes_scheduled
+        if self._scheduled and (self._takes_scheduled or not self._notices):
+            return self._scheduled.popleft()
+        if self._notices:
+            return self._notices.take()
+        self._work.clear()
+        return None
+
+    def _judge(self, error: ApiError | TransientClusterError) -> None:
+        patience = PAUSE_SECONDS
+        if isinstance(error, ApiError):
+            if error.status in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT} or is_namespace_ending(error):
+                return  # the pod is gone or has changed; whatever is still true is written later
+            patience = max(error.retry_after or 0.0, PAUSE_SECONDS)
+        self._next_write_at = max(self._next_write_at, self._clock() + patience)
+        hint = ""
+        if isinstance(error, ApiError) and error.status == HTTPStatus.FORBIDDEN:
+            hint = "; the chart's ClusterRole grants patch on pods/status, and create and patch on events.events.k8s.io"
+        self._complain(f"{error}{hint}")
+
+    def _complain(self, trouble: str) -> None:
+        now, level = self._clock(), logging.DEBUG
+        if now - self._complained_at >= COMPLAINT_SECONDS:
+            self._complained_at = now
+            level = logging.WARNING
+        _log.log(level, "An event or a pod's condition could not be written: %s", trouble)
+
+    async def _announce(self, job: _Scheduled) -> None:
+        note = f"Successfully assigned {job.namespace}/{job.name} to {job.node}"
+        event = self._make_event(job.namespace, job.name, job.uid, note, is_good=True)
+        await self._send_event(job.namespace, event)
+
+    async def _explain(self, notice: Notice) -> None:
+        announced = self._pod_messages.find_announced(notice.task.uid)
+        if announced is None:
+            return
+        try:
+            await self._explain_wait(announced, notice)
+        finally:
+            announced.queued = False  # and due again, if it was not written
+
+    async def _explain_wait(self, announced: Announced, notice: Notice) -> None:
+        uid = notice.task.uid
+        pod = self._find_waiting(uid)
+        if pod is None:
+            return
+        namespace, _, name = notice.task.name.partition("/")
+        message = format_unschedulable(notice.wait, notice.node_count, blocked_detail=pod.blocked_detail)
+        if pod.condition_message != message:
+            await self._write_condition(namespace, name, notice, pod, message)
+        announced.writes += announced.signature != notice.signature or announced.writes == 0
+        announced.signature, announced.message, announced.written_at = notice.signature, message, self._clock()
+        if notice.wants_event:
+            await self._write_failed(announced, namespace, name, notice, message)
+
+    async def _write_condition(self, namespace: str, name: str, notice: Notice, pod: WaitingPod, message: str) -> None:
+        reason = compute_condition_reason(notice.wait)
+        condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+        if pod.condition_message is None:
+            condition["lastTransitionTime"] = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        patch = {
+            "metadata": {"uid": notice.task.uid, "resourceVersion": pod.resource_version},
+            "status": {"conditions": [condition]},
+        }
+        path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}/status"
+        await self._send("PATCH", path, patch, content_type=_STRATEGIC)
+
+    async def _write_failed(
+        self, announced: Announced, namespace: str, name: str, notice: Notice, message: str
+    ) -> None:
+        """Write a new event, or count one more in the one that says the same already."""
+        is_repeated = announced.event_name is not None and announced.event_signature == notice.signature
+        count = announced.event_count + 1 if is_repeated else 1
+        if is_repeated:
+            series = {"count": count, "lastObservedTime": _format_now()}
+            try:
+                await self._send_event(namespace, {"series": series}, name=announced.event_name)
+            except ApiError as error:
+                if error.status != HTTPStatus.NOT_FOUND:
+                    raise
+                is_repeated, count = False, 1  # it has expired
+        if not is_repeated:
+            event = self._make_event(namespace, name, notice.task.uid, message, is_good=False)
+            await self._send_event(namespace, event)
+            announced.event_name = event["metadata"]["name"]
+        # Not before: one that could not be written is still due.
+        announced.event_signature, announced.event_at, announced.event_count = notice.signature, self._clock(), count
+
+    def _make_event(self, namespace: str, name: str, uid: str, note: str, *, is_good: bool) -> dict[str, Any]:
+        return {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": f"{name[:230]}.{uuid.uuid4().hex[:16]}", "namespace": namespace},
+            "eventTime": _format_now(),
+            "reportingController": self._scheduler_name,
+            "reportingInstance": self._instance,
+            "action": "Binding" if is_good else "Scheduling",
+            "reason": "Scheduled" if is_good else "FailedScheduling",
+            "regarding": {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": uid},
+            "note": note if len(note) <= MAX_NOTE_CHARACTERS else f"{note[: MAX_NOTE_CHARACTERS - 3]}...",
+            "type": "Normal" if is_good else "Warning",
+        }
+
+    async def _send_event(self, namespace: str, content: dict[str, Any], *, name: str | None = None) -> None:
+        """Make an event, or change the named one; while the namespace refuses events, do nothing."""
+        now = self._clock()
+        if self._refused_until.get(namespace, 0.0) > now:
+            return
+        path = f"/apis/events.k8s.io/v1/namespaces/{quote(namespace)}/events"
+        try:
+            if name is None:
+                await self._send("POST", path, content)
+            else:
+                await self._send("PATCH", f"{path}/{name}", content, content_type=_MERGE)
+        except ApiError as error:
+            if is_namespace_ending(error) or not is_namespace_refusing(error):
+                raise
+            self._refused_until = {known: until for known, until in self._refused_until.items() if until > now}
+            self._refused_until[namespace] = now + PAUSE_SECONDS
+            self._complain(str(error))
+
+    async def _send(
+        self, method: str, path: str, content: dict[str, Any], *, content_type: str = "application/json"
+    ) -> None:
+        await self._api.request(
+            method,
+            path,
+            body=msgspec.json.encode(content),
+            content_type=content_type,
+            timeout_seconds=WRITE_TIMEOUT_SECONDS,
+            guard=self._is_leading,
+        )
+
+
+def _format_now() -> str:
+    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,3 @@
+"""One cycle: the draft of what is, who comes next, and why the rest waits."""
+
+from __future__ import annotations

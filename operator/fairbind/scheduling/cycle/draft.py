@@ -1,0 +1,312 @@
+"""The draft: the working state of one cycle, which follows each decision and can take decisions back.
+
+A draft begins where its snapshot is. `find_choice` says what progressive filling places next; `take` and `place` place
+a task, `evict` lets a running one go, `restrict` closes servers to the tasks of a placement and `reopen` opens them
+again. All of it is written into a journal. `checkpoint` marks a position of it, and `rollback` goes back there: rooms,
+shares, keys and queues are what they were, exactly. So a caller may try whether a group of tasks fits, or what an
+eviction would help, and leave no trace.
+
+Whatever happened before, a draft decides as one that is made anew of the same state would. Two kinds of things make up
+a draft. *State* is what decides: room, measure, accounts, positions in queues, restrictions. Each operation has an
+exact inverse there, as all sums are of integers. *Closings* are what was found out about the state and saves work:
+scores, levels, pools and classes in which nothing fits. While tasks are only placed, room only shrinks and levels only
+grow, so closings stay. When a server gains room or becomes eligible again, `Room.gains` grows, and what was closed
+there before that is void; queues and filling begin anew, at a cost of about a microsecond a tenant.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from fairbind.model import (
+    Bind,
+    InvalidProblemError,
+    InvariantError,
+    Placement,
+    RunningTask,
+    Snapshot,
+    Task,
+    TaskClass,
+    Wait,
+)
+from fairbind.scheduling.cycle.filling import Filling
+from fairbind.scheduling.cycle.random_choices import RandomChoices
+from fairbind.scheduling.cycle.room import Room
+from fairbind.scheduling.cycle.shapes import Arrangement, Layouts, Shapes
+from fairbind.scheduling.cycle.state import CycleState
+from fairbind.scheduling.cycle.task_queues import (
+    Choice,
+    ClassQueue,
+    TenantQueue,
+    TurnRule,
+    compute_arrival,
+    compute_turn,
+)
+from fairbind.scheduling.cycle.unschedulable_cache import UnschedulableCache
+from fairbind.scheduling.policies.measures import Measure, Undo, get_progress
+from fairbind.scheduling.policies.registry import Policy
+
+
+def expect_undefined_scores() -> np.errstate:
+    """Return the context in which drafts are asked: numpy's warnings about divisions by zero are off.
+
+    A score of a server on which the task does not fit may divide by nothing; it is replaced in the next step.
+    """
+    return np.errstate(divide="ignore", invalid="ignore")
+
+
+class Mark:
+    """A position of one draft's journal. It ends when the draft rolls back to an earlier one."""
+
+    __slots__ = ("position",)
+
+    def __init__(self, position: int) -> None:
+        self.position: Final = position
+
+
+class Draft:
+    """See the module. To be used within `expect_undefined_scores`.
+
+    room, measure, accounts, queues: the state; for others to read. queues: by tenant and turn; each holds its tasks.
+    remembered: the waits of classes that have no queue, because they were known to fit nowhere when the draft began.
+    bindings: the placements that were not taken back, in their order.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        *,
+        seed: int = 0,
+        unschedulable: UnschedulableCache | None = None,
+        state: CycleState | None = None,
+    ) -> None:
+        """Begin where the snapshot is, which `check_snapshot` must have passed. seed: of the policy's draws.
+
+        memory: what the cycle before saw fit nowhere. state: what has not changed since; no other draft may use it at
+        the same time.
+        """
+        self.snapshot = snapshot
+        self.policy = policy
+        self.rule: TurnRule = compute_turn if policy.is_fair else compute_arrival
+        self.room = Room(snapshot.servers, None if state is None else state.get_left(snapshot.servers))
+        self.remembered: Mapping[int, Wait] = {}
+        looked_at: Sequence[TaskClass] = snapshot.task_classes
+        self._unschedulable = unschedulable
+        if unschedulable is not None:
+            self.remembered, looked_at = unschedulable.recall(snapshot, self.room, self.rule)
+        self.measure: Measure = policy.build_measure(snapshot) if state is None else state.get_measure(policy, snapshot)
+        choices = RandomChoices(seed) if policy.has_random_choices else None
+        servers, pools = snapshot.servers, self.measure.pools
+        layouts = Layouts(servers, pools) if state is None else state.get_layouts(servers, pools)
+        self._shapes = Shapes(layouts, pools, self.room, policy.build_fit(snapshot), choices)
+        self.progress_of = get_progress(snapshot) if state is None else state.get_progress(snapshot)
+        self.queues = self._build_queues(looked_at)
+        self.bindings: list[Bind] = []
+        self._journal: list[Choice | Undo] = []
+        self._marks: list[Mark] = []
+        self._evicted: set[str] = set()
+        self._filling: Filling | None = None
+        self._is_reopened = False
+
+    # --- deciding ---
+
+    def find_choice(self) -> Choice | None:
+        """Return the next placement of the filling, or None when no waiting task fits anywhere."""
+        if self._filling is None:
+            self._filling = Filling(self._build_tenant_queues(), self.measure)
+        elif self._is_reopened:
+            self._filling.reopen()
+        self._is_reopened = False
+        return self._filling.find_choice()
+
+    def take(self, choice: Choice) -> Bind:
+        """Make a choice that `find_choice` has found, with nothing done since."""
+        queue, server, pool = choice
+        task_class = queue.task_class
+        self.room.take(server, task_class.demand_r, task_class.placement.exclusive_keys)
+        self.measure.add(queue.progress, task_class, pool)
+        self._journal.append(choice)
+        bind = Bind(queue.pop(), task_class.tenant, self.snapshot.servers.names[server])
+        self.bindings.append(bind)
+        return bind
+
+    def place(self, queue: ClassQueue, server: int) -> Bind:
+        """Place the first task of a queue on a server, whoever's turn it is.
+
+        queue: one of `queues`, with tasks. server: its index. Raises InvalidProblemError when the task does not fit.
+        """
+        if queue.turn is None or not self.fits(queue.task_class, server):
+            name = self.snapshot.servers.names[server]
+            raise InvalidProblemError(f"no task of this class of {queue.task_class.tenant!r} fits on {name!r}")
+        return self.take(Choice(queue, server, self.measure.pools.get_pool(server)))
+
+    def fits(self, task_class: TaskClass, server: int) -> bool:
+        """Whether a task of a class may go to a server and fits there, as things stand."""
+        placement = task_class.placement
+        restricted_k = self._shapes.get_arrangement(placement).restricted_k
+        if not (placement.eligible_k[server] and self.snapshot.servers.usable_k[server]) or task_class.blocked:
+            return False
+        if restricted_k is not None and restricted_k[server]:
+            return False
+        if not placement.exclusive_keys.conflicting.isdisjoint(self.room.taken_keys.get(server, ())):
+            return False
+        free_r = self.room.get_row(server)
+        return all(demand == 0 or demand <= free for demand, free in zip(task_class.demand_r, free_r, strict=True))
+
+    # --- changing what decisions are made of ---
+
+    def evict(self, running: RunningTask) -> None:
+        """Let a running task go: its server gets the room back, and the tenant holds so much less.
+
+        Raises InvalidProblemError when it is none of the snapshot's running tasks, or went already.
+        """
+        if running not in self.snapshot.running.get(running.server, ()) or running.uid in self._evicted:
+            raise InvalidProblemError(f"task {running.uid!r} does not run on {running.server!r}")
+        progress = self.progress_of.get(running.tenant)
+        if progress is None:
+            raise InvalidProblemError(f"running: {running.tenant!r} is not one of the tenants")
+        self._look_at_all()
+        server, pool, gained_r = self._find_index(running.server), None, [0] * len(running.demand_r)
+        if server is not None:
+            pool = self.measure.pools.get_pool(server)
+            left_r = self.room.release(server, running.demand_r, self._find_freed_keys(server, running))
+            gained_r = left_r if self.snapshot.servers.usable_k[server] else gained_r
+        undo_measure = self.measure.evict(progress, running, pool, gained_r)
+        self._evicted.add(running.uid)
+        self._is_reopened = True
+
+        def undo() -> None:
+            self._evicted.discard(running.uid)
+            undo_measure()
+            if server is not None:
+                self.room.undo_release(server, running.demand_r)
+
+        self._journal.append(undo)
+
+    def restrict(self, placement: Placement, servers: Iterable[int]) -> None:
+        """Close servers to the tasks of a placement, whatever room there is, until `reopen`. servers: their indices."""
+        arrangement = self._shapes.get_arrangement(placement)
+        changed = self._restrict(arrangement, servers)
+        self._journal.append(partial(self._lift, arrangement, changed))
+
+    def reopen(self, servers: Sequence[int]) -> None:
+        """Ask servers again, by all tasks: those that `restrict` closed to some are eligible again."""
+        lifted = self._shapes.lift(servers)
+        for server in servers:
+            self.room.note_gain(server)
+        self._is_reopened = True
+
+        def undo() -> None:
+            for arrangement, changed in lifted:
+                self._restrict(arrangement, changed)
+
+        self._journal.append(undo)
+
+    # --- going back ---
+
+    def checkpoint(self) -> Mark:
+        """Return a mark to which the draft can be rolled back, more than once."""
+        mark = Mark(len(self._journal))
+        self._marks.append(mark)
+        return mark
+
+    def rollback(self, mark: Mark) -> None:
+        """Take back all that was done since a mark, the last first.
+
+        Raises InvariantError for a mark that is not this draft's or has ended.
+        """
+        if not any(known is mark for known in reversed(self._marks)):
+            raise InvariantError("the mark is not this draft's, or ended when the draft went back to an earlier one")
+        while self._marks[-1] is not mark:
+            self._marks.pop()
+        while len(self._journal) > mark.position:
+            entry = self._journal.pop()
+            if isinstance(entry, Choice):
+                self._undo_take(entry)
+            else:
+                entry()
+            self._is_reopened = True
+
+    def _undo_take(self, choice: Choice) -> None:
+        queue, server, pool = choice
+        task_class = queue.task_class
+        queue.push_back()
+        self.bindings.pop()
+        self.measure.remove(queue.progress, task_class, pool)
+        self.room.undo_take(server, task_class.demand_r, task_class.placement.exclusive_keys)
+
+    def _restrict(self, arrangement: Arrangement, servers: Iterable[int]) -> list[int]:
+        changed = arrangement.restrict(servers)
+        for server in changed:
+            self.room.note_change(server)
+        return changed
+
+    def _lift(self, arrangement: Arrangement, servers: Iterable[int]) -> None:
+        for server in arrangement.lift(servers):
+            self.room.note_gain(server)
+
+    # --- queues ---
+
+    def _look_at_all(self) -> None:
+        """Have queues also for what was remembered to fit nowhere: it was true of the room at the start."""
+        if self.remembered and self._unschedulable is not None:
+            more = self._build_queues([wait.task_class for wait in self.remembered.values()])
+            self.queues = sorted([*self.queues, *more], key=lambda queue: queue.progress.name)
+            self.remembered = {}
+            self._unschedulable.forget()
+            self._filling = None
+
+    def _build_queues(self, task_classes: Iterable[TaskClass]) -> list[ClassQueue]:
+        """Return a queue for each class, in an order that does not depend on the order of the classes."""
+        queues = [
+            ClassQueue(
+                task_class,
+                self._sort_tasks(task_class.tasks),
+                progress=self.progress_of[task_class.tenant],
+                rule=self.rule,
+                shapes=self._shapes,
+            )
+            for task_class in task_classes
+        ]
+        queues.sort(key=lambda queue: (queue.progress.name, queue.turn, queue.task_class.demand_r))
+        return queues
+
+    def _sort_tasks(self, tasks: Sequence[Task]) -> Sequence[Task]:
+        # A class keeps its tasks in the turn of a tenant's tasks already.
+        return tasks if self.policy.is_fair else sorted(tasks, key=compute_arrival)
+
+    def _build_tenant_queues(self) -> list[TenantQueue]:
+        """Return the tenant queues in the order of their names: one for each tenant with tasks, or one for all."""
+        open_queues = [queue for queue in self.queues if queue.task_class.blocked is None]
+        if not self.policy.is_fair:
+            return [TenantQueue(open_queues, None, self.measure)]
+        by_tenant: dict[str, list[ClassQueue]] = {}
+        for queue in open_queues:
+            by_tenant.setdefault(queue.progress.name, []).append(queue)
+        return [TenantQueue(queues, self.progress_of[name], self.measure) for name, queues in by_tenant.items()]
+
+    # --- running tasks ---
+
+    def _find_index(self, name: str) -> int | None:
+        names = self.snapshot.servers.names
+        index = bisect_left(names, name)
+        return index if index < len(names) and names[index] == name else None
+
+    def _find_freed_keys(self, server: int, running: RunningTask) -> frozenset[str]:
+        """Return the keys that nobody else takes on the server once a running task is gone."""
+        kept = self.snapshot.servers.fixed_keys.get(server, frozenset())
+        return running.keys - kept.union(*self._find_other_keys(server, running)) if running.keys else running.keys
+
+    def _find_other_keys(self, server: int, running: RunningTask) -> Iterator[frozenset[str]]:
+        for other in self.snapshot.running.get(running.server, ()):
+            if other.uid != running.uid and other.uid not in self._evicted:
+                yield other.keys
+        for entry in self._journal:
+            if isinstance(entry, Choice) and entry.server == server:
+                yield entry.queue.task_class.placement.exclusive_keys.taken

@@ -1,0 +1,58 @@
+"""Progressive filling: again and again, who is furthest behind and has a task that fits.
+
+The candidates are pairs of a queue (a tenant's; or one of all tenants, for `fifo`) and a pool (the whole cluster, or a
+class of servers). The one with the least level comes next; ties go by the names of tenant and class. A tenant that
+holds nothing is at level 0 on all pools; where shares are compared, it begins where its task takes the least part.
+
+Each queue lies in a heap with its least level. While tasks are only placed, levels only grow and pools only close, so
+a stored level is a lower bound. It is exact while neither the tenant's progress nor the pool has changed, so a queue is
+looked at again only when it comes to the top. When a task is taken back, the filling must `reopen`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heappop, heapreplace
+
+from fairbind.scheduling.cycle.task_queues import NEVER, Choice, TenantQueue
+from fairbind.scheduling.policies.measures import Measure
+
+
+class Filling:
+    """Which queue, which pool, which task and which server come next. Lines must be in the order of their names."""
+
+    __slots__ = ("_heap", "_queues", "_versions")
+
+    def __init__(self, queues: Sequence[TenantQueue], measure: Measure) -> None:
+        self._queues = queues
+        self._versions = measure.pools.version_p
+        self._heap = [(0, n, 0, NEVER) for n in range(len(queues))]
+
+    def reopen(self) -> None:
+        """Forget all levels and all that fitted nowhere: room has come back, or tasks went."""
+        self._heap = [(0, n, 0, NEVER) for n in range(len(self._queues))]
+        for queue in self._queues:
+            queue.reopen()
+
+    def find_choice(self) -> Choice | None:
+        """Return the next placement, or None when no waiting task fits anywhere."""
+        heap = self._heap
+        while heap:
+            level, n, pool, version = heap[0]
+            queue = self._queues[n]
+            if version == self._get_version(queue, pool):
+                choice = queue.find_choice(level, pool)
+                if choice is not None:
+                    return choice
+                queue.close_pools(pool)
+            least = queue.find_pool()
+            if least is None:
+                heappop(heap)
+            else:
+                level, pool = least
+                heapreplace(heap, (level, n, pool, self._get_version(queue, pool)))
+        return None
+
+    def _get_version(self, queue: TenantQueue, pool: int) -> int:
+        """Return a number that changes whenever the level of the queue in this pool may have changed."""
+        return 0 if queue.progress is None else queue.progress.version + self._versions[pool]

@@ -1,0 +1,410 @@
+"""Shapes: what tasks of equal demand and equal constraints share, whoever's they are: where they fit, and how well.
+
+A shape keeps one array of scores, with infinity where a task of it does not fit, and brings it up to date when it is
+asked: only servers that changed since the last time are scored again. A pool in which no task of it fits is closed, and
+that ends all work on the shape there until a server of the pool gains room or becomes eligible again (`Room.gains`).
+
+The positions of that array are the eligible servers in the order of an arrangement: by pool, then by preference (most
+wanted first), then by name. So a question about a pool is a question about a slice, wishes rank before fit, and the
+first least score of a slice is the one whose server's name comes first. One more position, the last, takes the scores
+of all servers that are not eligible, so that nobody has to pick them out; no slice reaches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from math import inf
+from operator import gt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairbind.model import Placement, ServerTable, Task, TaskClass
+from fairbind.model.servers import BoolArray, FloatArray, IndexArray
+from fairbind.scheduling.cycle.minima import BlockMinima
+from fairbind.scheduling.cycle.random_choices import RandomChoices
+from fairbind.scheduling.cycle.room import Room
+from fairbind.scheduling.policies.fit import FitRule
+from fairbind.scheduling.policies.level_pools import LevelPools
+
+Slices = list[tuple[int, int]]
+_NOTHING: Mapping[int, Layout] = {}
+
+FEW = 12
+"""Up to so many changed servers are scored one by one; beyond that arrays are faster (measured)."""
+
+MANY = 4_096
+"""The least one of more scores is found by blocks; of fewer a look at all is faster (measured)."""
+
+SMALL_PART = 0.5
+"""An arrangement of a smaller part of the servers first leaves out changed servers that are not in it."""
+
+
+class Layout:
+    """The servers that a placement allows, in the order of pool, preference, name, whatever they have left.
+
+    servers: indices, shape (n,). position_k: where each server is in it, n where it is not. slices: by pool, as (start,
+    stop), the most wanted first; empty ones are left out. pools: where it has servers, ascending; starts: the position
+    where each of them starts. is_small: whether most servers are not in it. is_identity: whether it is all by name.
+    """
+
+    __slots__ = ("is_identity", "is_small", "placement", "pools", "position_k", "servers", "slices", "starts")
+
+    def __init__(self, placement: Placement, table: ServerTable, pools: LevelPools) -> None:
+        self.placement = placement
+        self.slices: Mapping[int, Slices]
+        servers = np.flatnonzero(placement.eligible_k & table.usable_k)
+        if pools.pool_k is not None or placement.preference_k is not None:
+            servers, self.slices = _arrange(servers, placement, pools)
+        else:
+            self.slices = {0: [(0, len(servers))]} if len(servers) > 0 else {}
+        self.servers: IndexArray = servers
+        self.pools = list(self.slices)
+        self.starts = [slices[0][0] for slices in self.slices.values()]
+        count = len(table.names)
+        self.is_small = len(servers) < SMALL_PART * count
+        self.is_identity = len(servers) == count and bool((servers == np.arange(count)).all())
+        self.position_k: NDArray[np.intp] = np.full(count, len(servers), dtype=np.intp)
+        self.position_k[servers] = np.arange(len(servers))
+
+
+class Layouts:
+    """Layouts by placement, which are made once, also for cycles to come. None: of no cycle yet."""
+
+    __slots__ = ("_before", "_known", "_pools", "_table")
+
+    def __init__(
+        self, table: ServerTable | None, pools: LevelPools | None, before: Mapping[int, Layout] = _NOTHING
+    ) -> None:
+        self._table = table
+        self._pools = pools
+        self._before = before
+        self._known: dict[int, Layout] = {}
+
+    def get(self, placement: Placement) -> Layout:
+        """Return the layout of a placement."""
+        layout = self._known.get(id(placement)) or self._before.get(id(placement))
+        if layout is None:
+            assert self._table is not None and self._pools is not None, "of some cycle"  # noqa: PT018 (no test)
+            layout = Layout(placement, self._table, self._pools)
+        self._known[id(placement)] = layout
+        return layout
+
+    def renew(self, table: ServerTable, pools: LevelPools) -> Layouts:
+        """Return those for the next cycle, which knows what this one used if servers and pools are the same."""
+        is_same = (
+            self._table is not None
+            and self._pools is not None
+            and len(table.names) == len(self._table.names)
+            and table.usable_k is self._table.usable_k
+            and pools.pool_k is self._pools.pool_k
+        )
+        return Layouts(table, pools, self._known if is_same else _NOTHING)
+
+
+class Arrangement:
+    """A layout during a draft; see there.
+
+    most_left_r: the most that one of its servers has left, or more. restricted_k: servers of it that are closed to
+    tasks of the placement whatever room there is, shape (K,); None: none ever was.
+    """
+
+    __slots__ = (
+        "_gains_seen",
+        "_pools",
+        "_room",
+        "_slices",
+        "is_identity",
+        "is_small",
+        "most_left_r",
+        "pools",
+        "position_k",
+        "restricted_k",
+        "servers",
+        "starts",
+    )
+
+    def __init__(self, layout: Layout, pools: LevelPools, room: Room) -> None:
+        self._slices = layout.slices
+        self.servers = layout.servers
+        self.pools = layout.pools
+        self.starts = layout.starts
+        self.is_small = layout.is_small
+        self.is_identity = layout.is_identity
+        self.position_k = layout.position_k
+        left_rn = room.left_rk if layout.is_identity else room.left_rk[:, layout.servers]
+        self.most_left_r: list[float] = left_rn.max(axis=1, initial=0.0).tolist()
+        self.restricted_k: BoolArray | None = None
+        self._pools = pools
+        self._room = room
+        self._gains_seen = len(room.gains)
+
+    def follow_gains(self) -> None:
+        """Let `most_left_r` follow servers that have gained room."""
+        gains = self._room.gains
+        if self._gains_seen != len(gains):
+            gained_rn = self._room.left_rk[:, gains[self._gains_seen :]]
+            self.most_left_r = np.maximum(self.most_left_r, gained_rn.max(axis=1)).tolist()
+            self._gains_seen = len(gains)
+
+    def find_gained_pools(self, since: int) -> set[int]:
+        """Return the pools in which a server of the arrangement has gained room since `Room.gains` was so long."""
+        gained = {server for server in self._room.gains[since:] if self.position_k[server] < len(self.servers)}
+        return {self._pools.get_pool(server) for server in gained}
+
+    def restrict(self, servers: Iterable[int]) -> list[int]:
+        """Close servers to tasks of the placement, and return those of them that were open."""
+        restricted_k = self.restricted_k
+        if restricted_k is None:
+            restricted_k = self.restricted_k = np.zeros(len(self.position_k), dtype=np.bool_)
+        changed = [server for server in dict.fromkeys(servers) if not restricted_k[server]]
+        restricted_k[changed] = True
+        return changed
+
+    def lift(self, servers: Iterable[int]) -> list[int]:
+        """Open servers again that were closed by `restrict`, and return those of them that were closed."""
+        restricted_k = self.restricted_k
+        if restricted_k is None:
+            return []
+        changed = [server for server in dict.fromkeys(servers) if restricted_k[server]]
+        restricted_k[changed] = False
+        return changed
+
+    def get_slices(self, pool: int) -> Slices:
+        """Return the pool's slices as (start, stop), the most wanted first; empty ones are left out."""
+        return self._slices[pool]
+
+
+def _arrange(servers: IndexArray, placement: Placement, pools: LevelPools) -> tuple[IndexArray, dict[int, Slices]]:
+    """Return the servers in the order of pool, preference, name and each pool's slices of equal preference."""
+    zeros = np.zeros(len(servers), dtype=np.int64)
+    pool = zeros if pools.pool_k is None else pools.pool_k[servers].astype(np.int64)
+    wish = zeros if placement.preference_k is None else -placement.preference_k[servers].astype(np.int64)
+    order = np.lexsort((wish, pool))
+    pool, wish = pool[order], wish[order]
+    cuts = np.flatnonzero((np.diff(pool) != 0) | (np.diff(wish) != 0)) + 1
+    edges = [0, *cuts.tolist(), len(servers)]
+    slices: dict[int, Slices] = {}
+    for start, stop in pairwise(edges):
+        if start < stop:
+            slices.setdefault(int(pool[start]), []).append((start, stop))
+    return servers[order], slices
+
+
+class Shapes:
+    """All shapes and arrangements of a cycle, made when they are needed first."""
+
+    __slots__ = ("_arrangements", "_choices", "_fit", "_layouts", "_pools", "_room", "_shapes")
+
+    def __init__(
+        self, layouts: Layouts, pools: LevelPools, room: Room, fit: FitRule, choices: RandomChoices | None
+    ) -> None:
+        """Take the working state of a cycle. choices: None when every server with room is looked at."""
+        self._layouts = layouts
+        self._pools = pools
+        self._room = room
+        self._fit = fit
+        self._choices = choices
+        self._arrangements: dict[int, Arrangement] = {}
+        self._shapes: dict[tuple[tuple[int, ...], int], Shape] = {}
+
+    def get_arrangement(self, placement: Placement) -> Arrangement:
+        """Return the arrangement of a placement."""
+        arrangement = self._arrangements.get(id(placement))
+        if arrangement is None:
+            arrangement = Arrangement(self._layouts.get(placement), self._pools, self._room)
+            self._arrangements[id(placement)] = arrangement
+        return arrangement
+
+    def get_shape(self, task_class: TaskClass) -> Shape:
+        """Return the shape of a class."""
+        placement = task_class.placement
+        key = task_class.demand_r, id(placement)
+        shape = self._shapes.get(key)
+        if shape is None:
+            pools = len(self._pools.amount_pr)
+            shape = Shape(task_class, self.get_arrangement(placement), self._fit, self._room, pools, self._choices)
+            self._shapes[key] = shape
+        return shape
+
+    def lift(self, servers: Sequence[int]) -> list[tuple[Arrangement, list[int]]]:
+        """Open servers to all tasks that are closed by `Arrangement.restrict`, and return which were, and where."""
+        lifted = [(arrangement, arrangement.lift(servers)) for arrangement in self._arrangements.values()]
+        return [(arrangement, changed) for arrangement, changed in lifted if changed]
+
+
+class Shape:
+    """Tasks of one demand under one placement: finds the best server for them.
+
+    _open_p: whether a task may fit into each pool, shape (P,); False is certain as of `_gains_seen` gains of room.
+    _scores: None until a server has enough of each resource.
+    """
+
+    __slots__ = (
+        "_arrangement",
+        "_choices",
+        "_conflicting",
+        "_cursor",
+        "_demand_r",
+        "_demand_r1",
+        "_demanded",
+        "_fit",
+        "_gains_seen",
+        "_left",
+        "_minima",
+        "_open_p",
+        "_room",
+        "_score",
+        "_scores",
+    )
+
+    def __init__(
+        self,
+        task_class: TaskClass,
+        arrangement: Arrangement,
+        fit: FitRule,
+        room: Room,
+        pools: int,
+        choices: RandomChoices | None,
+    ) -> None:
+        self._arrangement = arrangement
+        self._demand_r = task_class.demand_r
+        self._conflicting = task_class.placement.exclusive_keys.conflicting
+        self._fit = fit
+        self._choices = choices
+        self._room = room
+        self._gains_seen = len(room.gains)
+        self._open_p: BoolArray = np.zeros(pools, dtype=np.bool_)
+        self._scores: FloatArray | None = None
+        self._minima: BlockMinima | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Score all servers, unless none of them has enough: then no pool is open, and nobody asks for more."""
+        arrangement, demand_r = self._arrangement, self._demand_r
+        arrangement.follow_gains()
+        if any(map(gt, demand_r, arrangement.most_left_r)):
+            return
+        self._demanded = [(r, demand) for r, demand in enumerate(demand_r) if demand > 0]
+        self._demand_r1 = np.array(demand_r, dtype=np.float64)[:, None]
+        self._score = self._fit.build_score(demand_r)
+        self._left: dict[int, Slices] = {}
+        self._cursor = self._room.log_size
+        scores = self._score_many(arrangement.servers)
+        if arrangement.pools:
+            self._open_p[arrangement.pools] = np.minimum.reduceat(scores, arrangement.starts) < inf
+        self._scores = np.append(scores, inf)
+
+    def get_open(self) -> BoolArray:
+        """Return for each pool whether a task of this shape may fit there; False is certain. Shape (P,)."""
+        if self._gains_seen != len(self._room.gains):
+            self._follow_gains()
+        return self._open_p
+
+    def _follow_gains(self) -> None:
+        """Open the pools again in which a server has gained room since the last time."""
+        since, self._gains_seen = self._gains_seen, len(self._room.gains)
+        if self._scores is None:
+            self._begin()
+            return
+        for pool in self._arrangement.find_gained_pools(since):
+            self._open_p[pool] = True
+            self._left.pop(pool, None)
+
+    def find_server(self, pool: int, task: Task) -> int | None:
+        """Return the best server of this pool on which a task of this shape fits, or None.
+
+        task: whose draw counts, where only two servers are looked at as long as one of them has room.
+        """
+        if self._gains_seen != len(self._room.gains):
+            self._follow_gains()
+        if not self._open_p[pool]:
+            return None
+        slices = self._left.get(pool)
+        if slices is None:
+            slices = self._left[pool] = self._arrangement.get_slices(pool)[::-1]
+        scores = self._refresh()
+        while slices:
+            start, stop = slices[-1]
+            if self._choices is not None:
+                best = start + self._draw_best(scores[start:stop], task, self._choices)
+            elif stop - start <= MANY:
+                best = start + int(scores[start:stop].argmin())
+            else:
+                if self._minima is None:
+                    self._minima = BlockMinima(scores)
+                best = self._minima.find_least(start, stop)
+            if scores[best] != inf:
+                return int(self._arrangement.servers[best])
+            slices.pop()
+        self._open_p[pool] = False
+        return None
+
+    def _draw_best(self, scores: FloatArray, task: Task, choices: RandomChoices) -> int:
+        """Return the position of the lesser one of two drawn scores; of the least one, if both are infinite."""
+        if len(scores) > 1:
+            first, second = choices.draw_two(task.uid, len(scores))
+            best = first if (scores[first], first) <= (scores[second], second) else second
+            if scores[best] != inf:
+                return best
+        return int(scores.argmin())
+
+    def _refresh(self) -> FloatArray:
+        """Return the scores after all placements so far."""
+        scores, room, arrangement = self._scores, self._room, self._arrangement
+        assert scores is not None, "only a shape with an open pool is asked"
+        start, stop = self._cursor, room.log_size
+        self._cursor = stop
+        if stop - start >= len(scores):
+            scores[:-1] = self._score_many(arrangement.servers)
+            self._minima = None
+        elif stop - start > FEW:
+            changed = room.log[start:stop]
+            if arrangement.is_small:
+                changed = changed[arrangement.position_k[changed] < len(arrangement.servers)]
+            positions, some = arrangement.position_k[changed], self._score_many(changed)
+            scores[positions] = some
+            if self._minima is not None:
+                self._minima.lower_many(positions, some)
+        else:
+            position_k, minima = arrangement.position_k, self._minima
+            for server in room.log[start:stop].tolist():
+                position = position_k[server]
+                scores[position] = score = self._score_one(server)
+                if minima is not None:
+                    minima.lower(position, score)
+        return scores
+
+    def _score_many(self, servers: IndexArray) -> FloatArray:
+        """Return the scores of servers with these indices; infinity where a task does not fit."""
+        room = self._room
+        is_whole = servers is self._arrangement.servers and self._arrangement.is_identity
+        left_rn = room.left_rk if is_whole else room.left_rk.take(servers, axis=1)
+        # What is left is never below zero, so a resource that is not asked for is never lacking.
+        lacks = np.logical_or.reduce(left_rn < self._demand_r1)
+        if np.logical_and.reduce(lacks):
+            return np.full(len(servers), inf)
+        scores = self._score.score_many(servers, left_rn)
+        np.putmask(scores, lacks, inf)
+        if self._arrangement.restricted_k is not None:
+            np.putmask(scores, self._arrangement.restricted_k[servers], inf)
+        if self._conflicting and room.taken_keys:
+            for n, server in enumerate(servers.tolist()):
+                if not self._conflicting.isdisjoint(room.taken_keys.get(server, ())):
+                    scores[n] = inf
+        return scores
+
+    def _score_one(self, server: int) -> float:
+        """Return the score of one server; infinity where a task does not fit."""
+        room = self._room
+        row = room.get_row(server)
+        for r, demand in self._demanded:
+            if row[r] < demand:
+                return inf
+        if self._conflicting and not self._conflicting.isdisjoint(room.taken_keys.get(server, ())):
+            return inf
+        restricted_k = self._arrangement.restricted_k
+        if restricted_k is not None and restricted_k[server]:
+            return inf
+        return self._score.score_one(server, row)

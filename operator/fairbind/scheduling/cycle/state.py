@@ -1,0 +1,116 @@
+"""What stays as it was from one cycle to the next, so that a cycle for one new pod costs what one pod costs.
+
+Between two cycles a few tenants and a few servers change. Everything that follows from the others only is kept here, by
+the identity of the object that it was made from: tenants' accounts and shares, the pools of the server classes, what
+is left on the servers, the order of the servers for a placement. All of it is remade when it is not there, so a state
+changes how long a cycle takes and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+import numpy as np
+
+from fairbind.model import ServerTable, Snapshot, Tenant
+from fairbind.model.servers import FloatArray, IntArray
+from fairbind.scheduling.cycle.room import compute_left
+from fairbind.scheduling.cycle.shapes import Layouts
+from fairbind.scheduling.policies.level_pools import LevelPools
+from fairbind.scheduling.policies.levels import Progress, compute_progress
+from fairbind.scheduling.policies.measures import DominantShares, Measure
+from fairbind.scheduling.policies.registry import Policy
+
+MANY_PART = 8
+"""When more than one in so many servers changed, what is left on all of them is computed anew."""
+
+_Axes = tuple[tuple[str, ...], tuple[bool, ...], tuple[int, ...]]
+
+
+class CycleState:
+    """For callers of `run_cycle` that make many cycles; one cycle (or draft) at a time may use it.
+
+    It holds on to the last snapshot's tenants and arrays, which must not be written to.
+    """
+
+    __slots__ = ("_axes", "_free_kr", "_layouts", "_left_rk", "_measure", "_measured", "_progress_of", "_tenants")
+
+    def __init__(self) -> None:
+        self._axes: _Axes = (), (), ()
+        self._tenants: dict[int, Tenant] = {}
+        self._progress_of: dict[str, Progress] = {}
+        self._measure: DominantShares | None = None
+        self._measured: tuple[Policy, ServerTable, _Axes] | None = None
+        self._free_kr: IntArray = np.zeros((0, 0), dtype=np.int64)
+        self._left_rk: FloatArray = np.zeros((0, 0))
+        self._layouts = Layouts(None, None)
+
+    def get_checked(self, snapshot: Snapshot) -> Container[int]:
+        """Return the identities of tenants that went with just these resources before."""
+        return self._tenants if _get_axes(snapshot) == self._axes else ()
+
+    def get_progress(self, snapshot: Snapshot) -> dict[str, Progress]:
+        """Return each tenant's progress at the beginning of a cycle, in the order of their names.
+
+        An account of a tenant that is the same object is the same object too, if nothing was counted in it.
+        """
+        axes, tenants = _get_axes(snapshot), snapshot.tenants
+        if axes != self._axes or [tenant.name for tenant in tenants] != list(self._progress_of):
+            self._tenants, self._progress_of = {}, {}
+            tenants = tuple(sorted(tenants, key=lambda tenant: tenant.name))
+        known, progress_of = self._tenants, self._progress_of
+        stale = [tenant for tenant in tenants if id(tenant) not in known or progress_of[tenant.name].version != 0]
+        for tenant in stale:
+            progress_of[tenant.name] = compute_progress(tenant, snapshot)
+        self._axes = axes
+        if stale:
+            self._tenants = {id(tenant): tenant for tenant in tenants}
+        return progress_of.copy()
+
+    def get_measure(self, policy: Policy, snapshot: Snapshot) -> Measure:
+        """Return the policy's measure at the beginning of a cycle.
+
+        One that only looks at accounts and at pools from which nothing is taken is kept while the pools are the same.
+        """
+        servers, axes = snapshot.servers, _get_axes(snapshot)
+        if self._measure is not None and self._measured is not None:
+            known_policy, known, known_axes = self._measured
+            if policy is known_policy and axes == known_axes and _have_same_capacity(servers, known):
+                return self._measure
+        measure = policy.build_measure(snapshot)
+        is_kept = isinstance(measure, DominantShares) and not measure.pools.residual
+        self._measure = measure if is_kept and isinstance(measure, DominantShares) else None
+        self._measured = (policy, servers, axes) if is_kept else None
+        return measure
+
+    def get_left(self, servers: ServerTable) -> FloatArray:
+        """Return what is left on each server at the beginning of a cycle, as `compute_left`; the caller owns it."""
+        free_kr, before = servers.free_kr, self._free_kr
+        if free_kr.shape != before.shape:
+            self._left_rk = compute_left(free_kr)
+        elif free_kr is not before:
+            changed = np.flatnonzero((free_kr != before).any(axis=1))
+            if len(changed) * MANY_PART > len(free_kr):
+                self._left_rk = compute_left(free_kr)
+            else:
+                self._left_rk[:, changed] = compute_left(free_kr[changed])
+        self._free_kr = free_kr
+        return self._left_rk.copy()
+
+    def get_layouts(self, servers: ServerTable, pools: LevelPools) -> Layouts:
+        """Return the layouts of placements that the last cycle used, if they are still right."""
+        self._layouts = self._layouts.renew(servers, pools)
+        return self._layouts
+
+
+def _get_axes(snapshot: Snapshot) -> _Axes:
+    return snapshot.resources, snapshot.counts_r, snapshot.total_r
+
+
+def _have_same_capacity(one: ServerTable, other: ServerTable) -> bool:
+    return (
+        one.capacity_kr is other.capacity_kr
+        and one.usable_k is other.usable_k
+        and one.class_k is other.class_k
+        and one.class_names == other.class_names
+    )

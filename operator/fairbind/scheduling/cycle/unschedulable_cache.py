@@ -1,0 +1,121 @@
+"""What fitted nowhere at the end of one cycle, so that the next ones need not look at it until room has grown for it.
+
+Somebody may have thousands of different kinds of pods wait. To find for each, in every cycle, that it still fits
+nowhere, and to explain it anew, costs everybody's decisions ten microseconds a kind. From one cycle to the next only a
+few servers gain room: what fitted nowhere can fit there only. A kind that is not looked at keeps its explanation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import gt
+
+import numpy as np
+
+from fairbind.model import ServerTable, Snapshot, TaskClass, Wait
+from fairbind.model.servers import BoolArray, FloatArray, IndexArray
+from fairbind.scheduling.cycle.room import Room
+from fairbind.scheduling.cycle.task_queues import TurnRule
+
+MANY_CLASSES = 200
+"""With fewer classes everything is looked at in every cycle: explanations are those of now."""
+
+
+class UnschedulableCache:
+    """Classes that fitted nowhere, from one cycle to the next; for callers of `run_cycle` that make many of them.
+
+    It holds true for task classes that are the same objects in both snapshots; all else is looked at.
+    """
+
+    __slots__ = (
+        "_by_placement",
+        "_left_rk",
+        "_names",
+        "_resources",
+        "_rule",
+        "_taken_keys",
+        "_tenants",
+        "_usable_k",
+        "_waits",
+    )
+
+    def __init__(self) -> None:
+        self._resources: tuple[str, ...] = ()
+        self._names: tuple[str, ...] = ()
+        self._usable_k: BoolArray = np.zeros(0, dtype=np.bool_)
+        self._left_rk: FloatArray = np.zeros((0, 0))
+        self._taken_keys: dict[int, frozenset[str]] = {}
+        self._rule: TurnRule | None = None
+        self._waits: dict[int, Wait] = {}
+        self._tenants: frozenset[str] = frozenset()
+        self._by_placement: dict[int, list[Wait]] = {}
+
+    def forget(self) -> None:
+        """Have the next cycle look at everything."""
+        self._set_waits({})
+
+    def keep(self, snapshot: Snapshot, room: Room, waits: Iterable[Wait] | None, rule: TurnRule) -> None:
+        """Remember who fitted nowhere.
+
+        room: at the cycle's end. waits: by tenant and turn, which the rule gives; None: those that were recalled, and
+        no others.
+        """
+        self._resources, self._names = snapshot.resources, snapshot.servers.names
+        self._usable_k = snapshot.servers.usable_k
+        self._left_rk, self._taken_keys, self._rule = room.left_rk, room.taken_keys, rule
+        if waits is not None:
+            whole = (wait for wait in waits if wait.blocked is None and wait.waiting == len(wait.task_class.tasks))
+            self._set_waits({id(wait.task_class): wait for wait in whole})
+
+    def get_known(self, snapshot: Snapshot, rule: TurnRule) -> Mapping[int, Wait]:
+        """Return all that is remembered, by the class's identity, if it goes with these servers and this order."""
+        if rule is not self._rule or snapshot.servers.names != self._names or snapshot.resources != self._resources:
+            return {}
+        return self._waits if self._tenants <= {tenant.name for tenant in snapshot.tenants} else {}
+
+    def recall(self, snapshot: Snapshot, room: Room, rule: TurnRule) -> tuple[Mapping[int, Wait], Sequence[TaskClass]]:
+        """Return what still fits nowhere, in the order in which it was kept, and all others; those are forgotten.
+
+        room: before any decision.
+        """
+        known = self.get_known(snapshot, rule)
+        if not known:
+            self.forget()
+            return {}, snapshot.task_classes
+        others = [task_class for task_class in snapshot.task_classes if id(task_class) not in known]
+        gone: set[int] = set()
+        if len(others) + len(known) > len(snapshot.task_classes):
+            gone = known.keys() - set(map(id, snapshot.task_classes))
+        fitting = {
+            id(wait.task_class): wait.task_class
+            for wait in self._find_fitting(snapshot.servers, room)
+            if id(wait.task_class) not in gone
+        }
+        if gone or fitting:
+            left = {id_: wait for id_, wait in known.items() if id_ not in gone and id_ not in fitting}
+            self._set_waits(left)
+        return self._waits, [*others, *fitting.values()]
+
+    def _set_waits(self, waits: dict[int, Wait]) -> None:
+        self._waits, self._by_placement = waits, {}
+        self._tenants = frozenset(wait.task_class.tenant for wait in waits.values())
+        for wait in waits.values():
+            self._by_placement.setdefault(id(wait.task_class.placement), []).append(wait)
+
+    def _find_fitting(self, servers: ServerTable, room: Room) -> Iterator[Wait]:
+        """Find of what is remembered all that may fit on one of the servers that have gained room."""
+        grown = self._find_grown(servers, room)
+        left_rn = room.left_rk[:, grown]
+        for waits in self._by_placement.values():
+            allowed_n = waits[0].task_class.placement.eligible_k[grown]
+            if allowed_n.any():
+                most_r: list[float] = left_rn[:, allowed_n].max(axis=1).tolist()
+                yield from (wait for wait in waits if not any(map(gt, wait.task_class.demand_r, most_r)))
+
+    def _find_grown(self, servers: ServerTable, room: Room) -> IndexArray:
+        """Return the usable servers on which something may fit that did not."""
+        grown_k = (room.left_rk > self._left_rk).any(axis=0) | ~self._usable_k
+        for server, keys in self._taken_keys.items():
+            if not keys <= room.taken_keys.get(server, frozenset()):
+                grown_k[server] = True
+        return np.flatnonzero(grown_k & servers.usable_k)

@@ -1,0 +1,214 @@
+"""What tenants want now, as the exact mechanisms see it: shapes of tasks, how many of each, and where they could run.
+
+A tenant wants what it holds and what of it waits and may be placed, as if everything could be moved. The mechanisms
+know one demand vector a tenant, so a tenant whose tasks differ becomes several *parts*, each with a vector of its own:
+
+* Tasks that may run on the same server classes and have nearly the same proportions are one part, whose vector is their
+  average.
+* Others are not averaged: of a task for CPU servers and one for memory servers it would be a task that fits neither, of
+  a task with a GPU and one without it would be one that needs a GPU, and of CPU tasks and memory tasks it would be one
+  that stops when the CPUs are used up. Only mechanisms to which a tenant is one bidder take one average of all.
+
+Server classes are those of the snapshot, split further where a task that runs now could use only some of their servers.
+A class counts for a task when one server of it could run the task if it was empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairbind.model import Placement, Snapshot, Tenant
+from fairbind.model.servers import BoolArray, FloatArray
+
+MAX_PARTS = 2_000
+
+GRIDS = (64, 16, 4, 1)
+"""Proportions are compared on the finest of these grids on which there are not too many parts."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServerGroups:
+    """The server classes, P of them, in the order of their first servers' names.
+
+    names: of the classes, after their first server. group_k: class of each server, -1 for one that is not usable.
+    count_p: servers in each. capacity_pr: of all its servers, base units, shape (P, R). most_pr: of its largest one.
+    """
+
+    names: tuple[str, ...]
+    group_k: NDArray[np.intp]
+    count_p: FloatArray
+    capacity_pr: FloatArray
+    most_pr: FloatArray
+
+    def find_reached(self, eligible_k: BoolArray) -> BoolArray:
+        """Return which classes have an eligible server, shape (P,)."""
+        reached_p = np.zeros(len(self.names), dtype=np.bool_)
+        reached_p[self.group_k[eligible_k & (self.group_k >= 0)]] = True
+        return reached_p
+
+
+@dataclass(slots=True, eq=False)
+class DemandGroup:
+    """Tasks of one tenant with equal demand and placement, or a part of several such groups.
+
+    demand_r: of one task, as in shares, along the resources that count. count: how many the tenant wants. usable_p:
+    where they could run. limit: how many of them could run there at most, if nothing else did.
+    """
+
+    tenant: int
+    demand_r: FloatArray
+    count: float
+    usable_p: BoolArray
+    limit: float = 0.0
+
+
+def group_servers(snapshot: Snapshot) -> ServerGroups:
+    """Return the classes of usable servers that no placement of a task divides."""
+    servers = snapshot.servers
+    usable = np.flatnonzero(servers.usable_k)
+    arrays = {id(placement.eligible_k): placement.eligible_k for placement in _find_placements(snapshot)}
+    column = servers.class_k[usable].astype(np.int64)
+    columns = [column, *(eligible_k[usable].astype(np.int64) for eligible_k in arrays.values())]
+    label = np.zeros(len(usable), dtype=np.int64)
+    for values in columns:
+        _, label = np.unique(label * (int(values.max(initial=0)) + 1) + values, return_inverse=True)
+    _, first, label = np.unique(label, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.intp)
+    rank[np.argsort(first)] = np.arange(len(first))
+    group_k = np.full(len(servers.names), -1, dtype=np.intp)
+    group_k[usable] = rank[label]
+    capacity_kr = servers.capacity_kr[usable].astype(np.float64)
+    capacity_pr = np.zeros((len(first), capacity_kr.shape[1]))
+    most_pr = np.zeros_like(capacity_pr)
+    np.add.at(capacity_pr, group_k[usable], capacity_kr)
+    np.maximum.at(most_pr, group_k[usable], capacity_kr)
+    names = tuple(servers.names[usable[n]] for n in np.sort(first).tolist())
+    count_p = np.bincount(group_k[usable], minlength=len(first)).astype(np.float64)
+    return ServerGroups(names, group_k, count_p, capacity_pr, most_pr)
+
+
+def _find_placements(snapshot: Snapshot) -> Iterator[Placement]:
+    for task_class in snapshot.task_classes:
+        if task_class.blocked is None:
+            yield task_class.placement
+    for tenant in snapshot.tenants:
+        for holding in tenant.holdings:
+            if holding.placement is not None:
+                yield holding.placement
+
+
+def find_demand_groups(snapshot: Snapshot, groups: ServerGroups, axes: Sequence[int]) -> list[DemandGroup]:
+    """Return what each tenant wants, by tenant. axes: the resources that count and exist; demands are along these.
+
+    Tasks that ask for none of them are left out, and those that no server could run.
+    """
+    by_tenant: dict[str, list[DemandGroup]] = {}
+    index_of = {tenant.name: i for i, tenant in enumerate(snapshot.tenants)}
+    reached: dict[int, BoolArray] = {}
+
+    def find_usable(placement: Placement, demand_r: Sequence[int]) -> BoolArray:
+        known = reached.get(id(placement))
+        if known is None:
+            known = reached[id(placement)] = groups.find_reached(placement.eligible_k)
+        fits_p: BoolArray = known & (np.array(demand_r, dtype=np.float64) <= groups.most_pr).all(axis=1)
+        return fits_p
+
+    for task_class in snapshot.task_classes:
+        if task_class.blocked is None:
+            usable_p = find_usable(task_class.placement, task_class.demand_r)
+            demand_r = _pick(task_class.share_demand_r, axes)
+            demand_group = DemandGroup(index_of[task_class.tenant], demand_r, float(len(task_class.tasks)), usable_p)
+            by_tenant.setdefault(task_class.tenant, []).append(demand_group)
+    for i, tenant in enumerate(snapshot.tenants):
+        demand_groups = by_tenant.setdefault(tenant.name, [])
+        anywhere_p = _find_known_places(tenant, demand_groups, snapshot, groups)
+        for holding in tenant.holdings:
+            usable_p = anywhere_p
+            if holding.placement is not None:
+                usable_p = find_usable(holding.placement, holding.demand_r)
+            demand_groups.append(DemandGroup(i, _pick(holding.share_demand_r, axes), float(holding.count), usable_p))
+        rest_r = _compute_rest(tenant)
+        if any(rest_r):
+            demand_groups.append(DemandGroup(i, _pick(rest_r, axes), 1.0, anywhere_p))
+    found = [
+        demand_group
+        for tenant in snapshot.tenants
+        for demand_group in by_tenant[tenant.name]
+        if demand_group.demand_r.any()
+    ]
+    for demand_group in found:
+        demand_group.limit = min(demand_group.count, float(_compute_tasks_alone(groups, demand_group, axes).sum()))
+    return [demand_group for demand_group in found if demand_group.limit > 0]
+
+
+def _pick(amount_r: Sequence[int], axes: Sequence[int]) -> FloatArray:
+    return np.array([amount_r[r] for r in axes], dtype=np.float64)
+
+
+def _compute_rest(tenant: Tenant) -> list[int]:
+    """Return what the tenant holds and what is not told task by task."""
+    rest_r = list(tenant.allocated_r)
+    for holding in tenant.holdings:
+        rest_r = [max(a - holding.count * b, 0) for a, b in zip(rest_r, holding.share_demand_r, strict=False)]
+    return rest_r
+
+
+def _find_known_places(
+    tenant: Tenant, demand_groups: Sequence[DemandGroup], snapshot: Snapshot, groups: ServerGroups
+) -> BoolArray:
+    """Return where a task of the tenant could run of which nobody knows: where it has tasks or may place some."""
+    known_p = np.zeros(len(groups.names), dtype=np.bool_)
+    for demand_group in demand_groups:
+        known_p |= demand_group.usable_p
+    if tenant.allocated_by_server:
+        held_k = np.array([name in tenant.allocated_by_server for name in snapshot.servers.names], dtype=np.bool_)
+        known_p |= groups.find_reached(held_k)
+    return known_p if known_p.any() else ~known_p
+
+
+def _compute_tasks_alone(groups: ServerGroups, demand_group: DemandGroup, axes: Sequence[int]) -> FloatArray:
+    """Return how many tasks of this group each class where it could run would hold, shape (P,)."""
+    asked = demand_group.demand_r > 0
+    tasks_p = (groups.capacity_pr[:, axes][:, asked] / demand_group.demand_r[asked]).min(axis=1)
+    return np.where(demand_group.usable_p, tasks_p, 0.0)
+
+
+def merge_demand_groups(
+    demand_groups: Sequence[DemandGroup], total_r: FloatArray, *, is_one: bool
+) -> list[DemandGroup]:
+    """Return the parts, at most MAX_PARTS as far as that can be had. See the module's story.
+
+    A part is those groups of a tenant that the mechanism need not tell apart.
+    total_r: of the resources that count, base units. is_one: each tenant is one part.
+    """
+    parts: list[DemandGroup] = []
+    for grid in GRIDS:
+        parts = _merge(demand_groups, total_r, None if is_one else grid)
+        if len(parts) <= MAX_PARTS:
+            break
+    return parts
+
+
+def _merge(demand_groups: Sequence[DemandGroup], total_r: FloatArray, grid: int | None) -> list[DemandGroup]:
+    merged: dict[tuple[int, bytes, bytes], DemandGroup] = {}
+    for demand_group in demand_groups:
+        key = demand_group.tenant, b"", b""
+        if grid is not None:
+            share_r = demand_group.demand_r / total_r
+            # What is not asked for at all stays apart from what hardly is.
+            rounded = np.where(share_r > 0, 1 + np.round(grid * share_r / share_r.max()), 0)
+            key = demand_group.tenant, demand_group.usable_p.tobytes(), rounded.astype(np.int16).tobytes()
+        known = merged.get(key)
+        if known is None:
+            merged[key] = replace(demand_group)
+        else:
+            count = known.count + demand_group.count
+            known.demand_r = (known.demand_r * known.count + demand_group.demand_r * demand_group.count) / count
+            known.count = count
+            known.limit += demand_group.limit
+            known.usable_p = known.usable_p | demand_group.usable_p
+    return list(merged.values())

@@ -1,0 +1,180 @@
+"""Fit: how well a task suits a server. Less is better; only servers on which the task fits are compared.
+
+Best fit is the heuristic H(i, l) of DRFH (TPDS 2015, eq. 9): the L1 distance between the task's demand vector and the
+server's vector of what is left, both divided by their entry of a reference resource. The paper takes resource 1, which
+is undefined for a task that asks nothing of it and depends on the order of the resources. Here the reference is the
+task's dominant resource: the task asks for it and fits, so neither divisor is zero. Vectors are in parts of the
+cluster's totals, otherwise bytes would drown the rest. Only fairness resources that the cluster has take part.
+
+A task that asks for no fairness resource has no direction to compare. It goes to the server that is least loaded: the
+mean over all resources of the server, fairness resource or not, of the part in use. A server of nothing counts as full.
+
+Each score is written twice, for many servers and for one, with the same operations in the same order, so both give
+the same bits. A quotient of two amounts is rounded once, so equal proportions of different sizes tie exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from fairbind.model import Snapshot
+from fairbind.model.servers import FloatArray, IndexArray, IntArray
+
+
+class Score(Protocol):
+    """How well one demand suits servers on which it fits.
+
+    What it says about other servers is ignored, even if it is no number, and divisions by zero are expected there:
+    whoever asks has silenced numpy's warnings about them.
+    """
+
+    def score_many(self, servers: IndexArray, left_rn: FloatArray) -> FloatArray:
+        """Return the scores of servers with these indices, shape (n,). left_rn: what they have left, shape (R, n)."""
+        ...
+
+    def score_one(self, server: int, free_r: Sequence[int]) -> float:
+        """Return the score of one server. free_r: what is free there, maybe below zero, length R."""
+        ...
+
+
+class FitRule(Protocol):
+    """Makes the score of a demand."""
+
+    def build_score(self, demand_r: Sequence[int]) -> Score:
+        """Return the score for tasks of this demand."""
+        ...
+
+
+class NoPreference:
+    """All servers are alike, so the one whose name comes first is taken."""
+
+    __slots__ = ()
+
+    def score_many(self, servers: IndexArray, left_rn: FloatArray) -> FloatArray:  # noqa: ARG002 (the protocol's shape)
+        """Return zeros."""
+        return np.zeros(len(servers))
+
+    def score_one(self, server: int, free_r: Sequence[int]) -> float:  # noqa: ARG002 (the protocol's shape)
+        """Return zero."""
+        return 0.0
+
+
+class ShapeDistance:
+    """H(i, l) of DRFH, eq. 9, with the dominant resource as the reference.
+
+    reference: index of the dominant resource. terms: for each other fairness resource r its index, the ratio of the
+    totals C_reference / C_r, and the task's own (D_r / C_r) / (D_reference / C_reference).
+    """
+
+    __slots__ = ("_reference", "_terms")
+
+    def __init__(self, reference: int, terms: Sequence[tuple[int, float, float]]) -> None:
+        self._reference = reference
+        self._terms = terms
+
+    def score_many(self, servers: IndexArray, left_rn: FloatArray) -> FloatArray:
+        """Return H for many servers."""
+        distance: FloatArray | None = None
+        reference = left_rn[self._reference]
+        for r, scale, ratio in self._terms:
+            term = left_rn[r] / reference
+            term *= scale
+            term -= ratio
+            np.abs(term, out=term)
+            distance = term if distance is None else np.add(distance, term, out=distance)
+        return np.zeros(len(servers)) if distance is None else distance
+
+    def score_one(self, server: int, free_r: Sequence[int]) -> float:  # noqa: ARG002 (the protocol's shape)
+        """Return H for one server."""
+        distance = 0.0
+        reference = free_r[self._reference]
+        for r, scale, ratio in self._terms:
+            distance += abs(max(free_r[r], 0) / reference * scale - ratio)
+        return distance
+
+
+class MeanLoad:
+    """The mean part in use over the resources that the server has; for tasks without a direction.
+
+    capacity_rk: base units, shape (R, K).
+    """
+
+    __slots__ = ("_axes_k", "_capacity_rk")
+
+    def __init__(self, capacity_rk: IntArray) -> None:
+        self._capacity_rk = np.maximum(capacity_rk, 1)
+        self._axes_k = np.maximum(np.count_nonzero(capacity_rk > 0, axis=0), 1)
+
+    def score_many(self, servers: IndexArray, left_rn: FloatArray) -> FloatArray:
+        """Return the mean load of many servers."""
+        left_share: FloatArray = np.zeros(len(servers))
+        for capacity_k, left_n in zip(self._capacity_rk, left_rn, strict=True):
+            left_share += left_n / capacity_k[servers]
+        load: FloatArray = 1.0 - left_share / self._axes_k[servers]
+        return load
+
+    def score_one(self, server: int, free_r: Sequence[int]) -> float:
+        """Return the mean load of one server."""
+        left_share = 0.0
+        for free, capacity in zip(free_r, self._capacity_rk[:, server].tolist(), strict=True):
+            left_share += max(free, 0) / capacity
+        return 1.0 - left_share / int(self._axes_k[server])
+
+
+class FirstFit:
+    """Makes the scores of first fit: none is better than another."""
+
+    __slots__ = ()
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        """Take nothing from the snapshot: first fit looks only at names."""
+
+    def build_score(self, demand_r: Sequence[int]) -> Score:  # noqa: ARG002 (the same call as for best fit)
+        """Return the score for tasks of this demand."""
+        return NoPreference()
+
+
+class BestFit:
+    """Makes the scores of best fit for one snapshot."""
+
+    __slots__ = ("_axes", "_load", "_snapshot")
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        named = sorted((name, r) for r, name in enumerate(snapshot.resources))
+        self._axes = [r for _, r in named if snapshot.counts_r[r] and snapshot.total_r[r] > 0]
+        self._load: MeanLoad | None = None
+
+    def build_score(self, demand_r: Sequence[int]) -> Score:
+        """Return the score for tasks of this demand."""
+        total_r = self._snapshot.total_r
+        reference = find_dominant_axis(demand_r, total_r, self._axes)
+        if reference is None:
+            if self._load is None:
+                self._load = MeanLoad(self._snapshot.servers.capacity_kr.T)
+            return self._load
+        demand, total = demand_r[reference], total_r[reference]
+        return ShapeDistance(
+            reference,
+            tuple(
+                (r, total / total_r[r], demand_r[r] * total / (total_r[r] * demand))
+                for r in self._axes
+                if r != reference
+            ),
+        )
+
+
+def find_dominant_axis(demand_r: Sequence[int], total_r: Sequence[int], axes: Sequence[int]) -> int | None:
+    """Return the axis whose total the demand takes the largest part of, the first of equals; None if it takes none.
+
+    >>> find_dominant_axis([1, 4], [9, 18], [0, 1])
+    1
+    """
+    best, of, dominant = 0, 1, None
+    for r in axes:
+        if demand_r[r] * of > best * total_r[r]:
+            best, of, dominant = demand_r[r], total_r[r], r
+    return dominant

@@ -1,0 +1,125 @@
+"""Pools: what tenants' levels are compared on: the whole cluster, each server class, or the classes of a target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairbind.model import ServerTable, Snapshot
+from fairbind.model.servers import FloatArray, IntArray
+
+ABSENT = -1
+"""Stands in a pool for a resource that the pool never had or that does not count."""
+
+_LOW_BITS = 32
+
+
+@dataclass(slots=True)
+class LevelPools:
+    """The pools that levels refer to. Pool p of a policy with classes is the server class p.
+
+    amount_pr: c, Python integers, ABSENT where a resource does not count. pool_k: each server's pool; None: one for
+    all. residual: whether a placement takes from the pool. version_p: grows with every change of the pool.
+    inverse_rp: 1 / c as float64, 0 where a resource does not count, infinity where nothing is left, shape (R, P).
+    kind_p: pools of equal amounts have equal numbers.
+    """
+
+    amount_pr: list[list[int]]
+    pool_k: NDArray[np.int32] | None = None
+    residual: bool = False
+    version_p: list[int] = field(init=False)
+    inverse_rp: FloatArray = field(init=False)
+    kind_p: list[int] = field(init=False)
+    _kinds: dict[tuple[int, ...], int] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        count = len(self.amount_pr)
+        self.version_p, self.kind_p = [0] * count, [0] * count
+        self.inverse_rp = np.zeros((len(self.amount_pr[0]) if count else 0, count))
+        for pool in range(count):
+            self._follow(pool)
+
+    def take(self, pool: int, demand_r: Sequence[int]) -> None:
+        """Take a task's demand from a residual pool; other pools stay as they are."""
+        if self.residual:
+            self.version_p[pool] += 1
+            amount_r = self.amount_pr[pool]
+            for r, demand in enumerate(demand_r):
+                if demand > 0 and amount_r[r] > 0:
+                    amount_r[r] -= demand
+            self._follow(pool)
+
+    def give(self, pool: int, gained_r: Sequence[int]) -> None:
+        """Give back to a residual pool what is left more on one of its servers; other pools stay as they are."""
+        if self.residual:
+            self.version_p[pool] += 1
+            amount_r = self.amount_pr[pool]
+            for r, gained in enumerate(gained_r):
+                if amount_r[r] >= 0:
+                    amount_r[r] += gained
+            self._follow(pool)
+
+    def get_pool(self, server: int) -> int:
+        """Return the pool of a server."""
+        return 0 if self.pool_k is None else int(self.pool_k[server])
+
+    def _follow(self, pool: int) -> None:
+        """Let inverse and kind follow the amounts."""
+        amount_r = self.amount_pr[pool]
+        self.inverse_rp[:, pool] = [1 / amount if amount > 0 else inf if amount == 0 else 0.0 for amount in amount_r]
+        self.kind_p[pool] = self._kinds.setdefault(tuple(amount_r), len(self._kinds))
+
+
+def compute_cluster_pool(snapshot: Snapshot) -> LevelPools:
+    """Return one pool: the totals of all usable servers."""
+    return LevelPools([[total if total > 0 else ABSENT for total in snapshot.total_r]])
+
+
+def compute_class_pools(snapshot: Snapshot) -> LevelPools:
+    """Return a pool for each server class: the capacities of its usable servers together."""
+    servers = snapshot.servers
+    amount_pr = _compute_sums(servers.capacity_kr, servers, servers.class_k, len(servers.class_names))
+    return LevelPools([[a if a > 0 else ABSENT for a in amount_r] for amount_r in amount_pr], servers.class_k)
+
+
+def compute_residual_pools(snapshot: Snapshot) -> LevelPools:
+    """Return a pool for each server class: what its usable servers have left; an overcommitted one has nothing."""
+    servers = snapshot.servers
+    count = len(servers.class_names)
+    capacity_pr = _compute_sums(servers.capacity_kr, servers, servers.class_k, count)
+    left_pr = _compute_sums(np.maximum(servers.free_kr, 0), servers, servers.class_k, count)
+    amount_pr = [
+        [left if capacity > 0 else ABSENT for left, capacity in zip(left_r, capacity_r, strict=True)]
+        for left_r, capacity_r in zip(left_pr, capacity_pr, strict=True)
+    ]
+    return LevelPools(amount_pr, servers.class_k, residual=True)
+
+
+def compute_target_pools(snapshot: Snapshot) -> LevelPools:
+    """Return a pool for each class of the targets, and a last one for servers that have come since.
+
+    Without targets, or when their mechanism sees a single pool, it is one: the whole cluster.
+    """
+    targets, servers = snapshot.targets, snapshot.servers
+    if targets is None or not targets.class_names:
+        return compute_cluster_pool(snapshot)
+    count = len(targets.class_names) + 1
+    class_of = targets.class_of
+    pool_k = np.array([class_of.get(name, count - 1) for name in servers.names], dtype=np.int32)
+    amount_pr = _compute_sums(servers.capacity_kr, servers, pool_k, count)
+    return LevelPools([[a if a > 0 else ABSENT for a in amount_r] for amount_r in amount_pr], pool_k)
+
+
+def _compute_sums(amount_kr: IntArray, servers: ServerTable, pool_k: NDArray[np.int32], count: int) -> list[list[int]]:
+    """Sum over each pool's usable servers, exactly: high and low digits apart, so that float64 holds either sum."""
+    usable_pool_k, usable_rk = pool_k[servers.usable_k], amount_kr[servers.usable_k].T
+    sums_rp = []
+    for amount_k in usable_rk:
+        high_p = np.bincount(usable_pool_k, weights=amount_k >> _LOW_BITS, minlength=count).tolist()
+        low_p = np.bincount(usable_pool_k, weights=amount_k & ((1 << _LOW_BITS) - 1), minlength=count).tolist()
+        sums_rp.append([(int(high) << _LOW_BITS) + int(low) for high, low in zip(high_p, low_p, strict=True)])
+    return [list(amount_r) for amount_r in zip(*sums_rp, strict=True)] if sums_rp else [[] for _ in range(count)]

@@ -1,0 +1,177 @@
+"""Levels: how far a tenant has come, exactly, on the pool that the policy looks at.
+
+One formula serves all policies that compare dominant shares. With a_i what tenant i holds anywhere, c_k a pool and w_i
+its weights:
+
+    level(i, k) = max over r of a_ir / (c_kr * w_ir)
+
+* the pool is the whole cluster: the weighted dominant share (DRF, NSDI 2011, sections 4.2 and 4.3; DRFH, TPDS 2015,
+  section 4);
+* one pool for each server class: the weighted virtual dominant share (PS-DSF). For a tenant whose tasks differ in shape
+  it takes the maximum of its resources and not the sum over its tasks: only the maximum keeps sharing incentive;
+* the pool is what is left on the class now: rPS-DSF (Shan et al. 2018).
+
+A resource that a pool never had does not count there: otherwise one task with a GPU would put its tenant last on every
+server without one. A resource that the pool had and that is used up makes the level infinite for who holds some of it.
+
+Levels are integers as in `fairbind.model.shares`, so ties are exact whatever factor the weights have in common. What
+other policies compare is in `fairbind.scheduling.policies.measures`; theirs are such integers, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from fairbind.model import TOLERANCE, Snapshot, Tenant
+from fairbind.model.servers import FloatArray, IndexArray
+from fairbind.model.shares import KEY_BITS
+from fairbind.scheduling.policies.level_pools import LevelPools, compute_class_pools
+
+INFINITE_LEVEL = 1 << 4096
+"""Above every level that real amounts and weights can give."""
+
+FEW = 32
+"""Up to so many pools are compared exactly at once; beyond that an approximation first leaves out most (measured)."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """What one tenant holds during a cycle, and its weights.
+
+    held_r: a_i, base units, Python integers. weight_r: weight of the tenant and of the resource in it; None where r
+    does not count. version: grows with every change of held_r. terms: for each counting r its index and the weight's
+    denominator and numerator. share: the share of the cluster's totals at version 0, for people, once it was computed.
+    """
+
+    name: str
+    held_r: list[int]
+    weight_r: tuple[Fraction | None, ...]
+    version: int = 0
+    terms: tuple[tuple[int, int, int], ...] = field(init=False)
+    share: float | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.terms = tuple(
+            (r, weight.denominator, weight.numerator) for r, weight in enumerate(self.weight_r) if weight is not None
+        )
+
+    def add(self, share_demand_r: Sequence[int]) -> None:
+        """Count one more task."""
+        self.version += 1
+        self.held_r = [held + more for held, more in zip(self.held_r, share_demand_r, strict=True)]
+
+    def remove(self, share_demand_r: Sequence[int]) -> None:
+        """Count one task less."""
+        self.version += 1
+        self.held_r = [held - less for held, less in zip(self.held_r, share_demand_r, strict=True)]
+
+    def compute_level(self, pool_r: Sequence[int], held_r: Sequence[int] | None = None) -> int:
+        """Return the level on this pool as an integer that orders tenants exactly. held_r: if not what it holds now."""
+        level = 0
+        held_r = self.held_r if held_r is None else held_r
+        for r, factor, divisor in self.terms:
+            held, amount = held_r[r], pool_r[r]
+            if held > 0 and amount >= 0:
+                if amount == 0:
+                    return INFINITE_LEVEL
+                level = max(level, (held * factor << KEY_BITS) // (divisor * amount))
+        return level
+
+    def compute_share(self, pool_r: Sequence[int]) -> float:
+        """Return the level on this pool for people; a resource of which nothing is left is left out.
+
+        On the totals this is `compute_weighted_share` of the model, to the bit: a quotient of integers is rounded once.
+        """
+        return max(
+            (self.held_r[r] * factor / (divisor * pool_r[r]) for r, factor, divisor in self.terms if pool_r[r] > 0),
+            default=0.0,
+        )
+
+
+def compute_progress(tenant: Tenant, snapshot: Snapshot) -> Progress:
+    """Return the tenant's progress at the beginning of a cycle."""
+    weight, own = tenant.weight, tenant.resource_weights
+    weight_r = tuple(
+        (weight * own[resource] if resource in own else weight) if counts and total > 0 else None
+        for resource, counts, total in zip(snapshot.resources, snapshot.counts_r, snapshot.total_r, strict=True)
+    )
+    return Progress(tenant.name, list(tenant.allocated_r) or [0] * len(snapshot.resources), weight_r)
+
+
+def find_least_level(
+    progress: Progress, pools: LevelPools, among: IndexArray, held_r: Sequence[int] | None = None
+) -> tuple[int, int]:
+    """Return the least level on one of these pools, exactly, and its pool, the first of equals.
+
+    among: indices of pools, ascending, not empty. held_r: if not what the account holds now.
+    """
+    if len(among) > FEW:
+        level_n = _compute_approximate_levels(progress, pools, among, held_r)
+        # Rounding errors are far below the tolerance, so the least is among these; which one it is, integers say.
+        among = among[level_n <= level_n.min() * (1 + TOLERANCE)]
+    first_of: dict[int, int] = {}
+    for pool in among.tolist():
+        if pools.kind_p[pool] not in first_of:
+            first_of[pools.kind_p[pool]] = pool
+    return min((progress.compute_level(pools.amount_pr[pool], held_r), pool) for pool in first_of.values())
+
+
+def find_zero_levels(progress: Progress, pools: LevelPools, among: IndexArray) -> IndexArray:
+    """Return those of the pools where the account holds nothing that counts."""
+    zero_pools: IndexArray = among[_compute_approximate_levels(progress, pools, among, None) == 0]
+    return zero_pools
+
+
+def _compute_approximate_levels(
+    progress: Progress, pools: LevelPools, among: IndexArray, held_r: Sequence[int] | None
+) -> FloatArray:
+    """Return levels as float64, shape of `among`; zero and infinite ones are exactly that."""
+    level_n: FloatArray = np.zeros(len(among))
+    held_r = progress.held_r if held_r is None else held_r
+    for r, factor, divisor in progress.terms:
+        if held_r[r] > 0:
+            np.maximum(level_n, pools.inverse_rp[r][among] * (held_r[r] * factor / divisor), out=level_n)
+    return level_n
+
+
+def compute_virtual_dominant_shares(
+    snapshot: Snapshot, classes_by_tenant: Mapping[str, Collection[str]] | None = None
+) -> dict[str, dict[str, float]]:
+    """Return for each tenant its weighted virtual dominant share on server classes, by the classes' names, for people.
+
+    classes_by_tenant: the names of the classes that matter for a tenant, such as those where it holds something;
+    classes without a usable server are left out. None: those where a task of the tenant that may be placed is eligible.
+    Source: PS-DSF (Khamse-Ashari et al.), weighted; for tasks of several shapes see this module's story.
+    """
+    if classes_by_tenant is None:
+        classes_by_tenant = _compute_classes_in_reach(snapshot)
+    pools = compute_class_pools(snapshot)
+    servers = snapshot.servers
+    pool_of = {
+        servers.class_names[p]: pools.amount_pr[p] for p in np.unique(servers.class_k[servers.usable_k]).tolist()
+    }
+    shares: dict[str, dict[str, float]] = {}
+    for tenant in snapshot.tenants:
+        progress = compute_progress(tenant, snapshot)
+        names = sorted(name for name in classes_by_tenant.get(tenant.name, ()) if name in pool_of)
+        shares[tenant.name] = {name: progress.compute_share(pool_of[name]) for name in names}
+    return shares
+
+
+def _compute_classes_in_reach(snapshot: Snapshot) -> dict[str, set[str]]:
+    """Return the names of the server classes where each tenant has an eligible task."""
+    servers = snapshot.servers
+    names_of: dict[int, list[str]] = {}
+    reach: dict[str, set[str]] = {}
+    for task_class in snapshot.task_classes:
+        if task_class.blocked is None:
+            eligible_k = task_class.placement.eligible_k
+            key = id(eligible_k)
+            if key not in names_of:
+                names_of[key] = [servers.class_names[p] for p in np.unique(servers.class_k[eligible_k]).tolist()]
+            reach.setdefault(task_class.tenant, set()).update(names_of[key])
+    return reach

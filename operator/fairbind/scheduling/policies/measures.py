@@ -1,0 +1,323 @@
+"""Measures: by what the policies compare tenants, each as an integer that orders them exactly.
+
+* `DominantShares`: the weighted (virtual) dominant share on a pool, see `fairbind.scheduling.policies.levels`.
+* `SumsOfShares`: the weighted sum of the shares of all resources (asset fairness; NSDI 2011, section 5.1).
+* `TaskShares`: the weighted sum over the tasks of 1 / (how many of that task the whole cluster could run) (TSF).
+* `TargetRatios`: what the tenant holds, in parts of its target (`fairbind.model.Targets`).
+
+While tasks only come, a level never falls, and the filling relies on it. Whoever takes a task back (`remove`, `evict`)
+must have the filling begin with all levels anew.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from math import lcm
+from typing import ClassVar, Protocol
+
+from fairbind.model import RunningTask, Snapshot, TaskClass, Tenant
+from fairbind.model.decisions import WEIGHTED_SHARE
+from fairbind.model.servers import IndexArray
+from fairbind.model.shares import KEY_BITS
+from fairbind.scheduling.policies.level_pools import LevelPools, compute_class_pools, compute_cluster_pool
+from fairbind.scheduling.policies.levels import FEW, Progress, compute_progress, find_least_level
+
+Undo = Callable[[], None]
+"""Takes one change back; every change since must have been taken back."""
+
+GUARD_BITS = 64
+"""Sums of rounded terms carry so many digits more and are rounded at last, so that equal sums are equal."""
+
+
+class Measure(Protocol):
+    """How far tenants have come.
+
+    pools: on what; a measure of the whole cluster has one pool. label: what the numbers are, for people, after "its".
+    few: a line with more open pools asks `find_least_level`; with fewer it keeps the levels that have not changed.
+    begins_small: whether who holds nothing begins in the pool of which its task takes the least part.
+    """
+
+    pools: LevelPools
+    label: ClassVar[str]
+    few: ClassVar[int]
+    begins_small: ClassVar[bool]
+
+    def compute_level(self, progress: Progress, pool: int) -> int:
+        """Return the level of a tenant on a pool, exactly."""
+        ...
+
+    def find_least_level(self, progress: Progress, among: IndexArray) -> tuple[int, int]:
+        """Return the least level on one of these pools, and its pool, the first of equals. among: ascending."""
+        ...
+
+    def compute_share(self, progress: Progress, pool: int) -> float:
+        """Return the level for people."""
+        ...
+
+    def add(self, progress: Progress, task_class: TaskClass, pool: int) -> None:
+        """Count one more task of a class, placed in a pool."""
+        ...
+
+    def remove(self, progress: Progress, task_class: TaskClass, pool: int) -> None:
+        """Take back what `add` counted."""
+        ...
+
+    def evict(self, progress: Progress, running: RunningTask, pool: int | None, gained_r: Sequence[int]) -> Undo:
+        """Count one running task less, and return what takes that back.
+
+        pool: of its server; None when that is not in the table. gained_r: by how much more is left on usable servers.
+        """
+        ...
+
+
+class DominantShares:
+    """The weighted dominant share on a pool: DRF, DRFH, PS-DSF, rPS-DSF."""
+
+    label: ClassVar[str] = WEIGHTED_SHARE
+    few: ClassVar[int] = FEW
+    begins_small: ClassVar[bool] = True
+
+    def __init__(self, pools: LevelPools) -> None:
+        self.pools = pools
+
+    def compute_level(self, progress: Progress, pool: int) -> int:
+        """Return the level of a tenant on a pool."""
+        return progress.compute_level(self.pools.amount_pr[pool])
+
+    def find_least_level(self, progress: Progress, among: IndexArray) -> tuple[int, int]:
+        """Return the least level on one of these pools and its pool."""
+        return find_least_level(progress, self.pools, among)
+
+    def compute_share(self, progress: Progress, pool: int) -> float:
+        """Return the level for people; a resource of which nothing is left is left out."""
+        return progress.compute_share(self.pools.amount_pr[pool])
+
+    def add(self, progress: Progress, task_class: TaskClass, pool: int) -> None:
+        """Count one more task."""
+        progress.add(task_class.share_demand_r)
+        self.pools.take(pool, task_class.demand_r)
+
+    def remove(self, progress: Progress, task_class: TaskClass, pool: int) -> None:
+        """Take back what `add` counted."""
+        progress.remove(task_class.share_demand_r)
+        self.pools.give(pool, task_class.demand_r)
+
+    def evict(self, progress: Progress, running: RunningTask, pool: int | None, gained_r: Sequence[int]) -> Undo:
+        """Count one running task less, and return what takes that back."""
+        progress.remove(running.share_demand_r)
+        if pool is not None:
+            self.pools.give(pool, gained_r)
+
+        def undo() -> None:
+            progress.add(running.share_demand_r)
+            if pool is not None:
+                self.pools.give(pool, [-gained for gained in gained_r])
+
+        return undo
+
+
+class _ClusterMeasure(ABC):
+    """What the measures of the whole cluster have in common."""
+
+    few: ClassVar[int] = FEW
+    begins_small: ClassVar[bool] = False
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.pools = compute_cluster_pool(snapshot)
+
+    @abstractmethod
+    def compute_level(self, progress: Progress, pool: int) -> int:
+        """Return the level of a tenant."""
+
+    def find_least_level(self, progress: Progress, among: IndexArray) -> tuple[int, int]:
+        """Return the level, and the only pool."""
+        pool = int(among[0])
+        return self.compute_level(progress, pool), pool
+
+    def add(self, progress: Progress, task_class: TaskClass, pool: int) -> None:  # noqa: ARG002 (there is one pool)
+        """Count one more task."""
+        progress.add(task_class.share_demand_r)
+
+    def remove(self, progress: Progress, task_class: TaskClass, pool: int) -> None:  # noqa: ARG002 (there is one pool)
+        """Take back what `add` counted."""
+        progress.remove(task_class.share_demand_r)
+
+    def evict(
+        self,
+        progress: Progress,
+        running: RunningTask,
+        pool: int | None,  # noqa: ARG002 (there is one pool)
+        gained_r: Sequence[int],  # noqa: ARG002 (which does not change)
+    ) -> Undo:
+        """Count one running task less, and return what takes that back."""
+        progress.remove(running.share_demand_r)
+        return lambda: progress.add(running.share_demand_r)
+
+
+class SumsOfShares(_ClusterMeasure):
+    """The weighted sum over the resources of what a tenant holds in parts of the total: asset fairness."""
+
+    label: ClassVar[str] = "weighted sum of shares"
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self._terms: dict[str, tuple[list[tuple[int, int]], int]] = {}
+
+    def compute_level(self, progress: Progress, pool: int) -> int:  # noqa: ARG002 (there is one pool)
+        """Return the level of a tenant."""
+        terms, divisor = self._get_terms(progress)
+        held_r = progress.held_r
+        return (sum(held_r[r] * factor for r, factor in terms) << KEY_BITS) // divisor
+
+    def compute_share(self, progress: Progress, pool: int) -> float:  # noqa: ARG002 (there is one pool)
+        """Return the level for people."""
+        terms, divisor = self._get_terms(progress)
+        return sum(progress.held_r[r] * factor for r, factor in terms) / divisor
+
+    def _get_terms(self, progress: Progress) -> tuple[list[tuple[int, int]], int]:
+        """Return for each counting r the factor of what is held, and the divisor of the sum, all whole numbers."""
+        known = self._terms.get(progress.name)
+        if known is None:
+            total_r = self.pools.amount_pr[0]
+            part_of = {r: Fraction(factor, divisor * total_r[r]) for r, factor, divisor in progress.terms}
+            common = lcm(*(part.denominator for part in part_of.values()))
+            terms = [(r, part.numerator * (common // part.denominator)) for r, part in part_of.items()]
+            known = self._terms[progress.name] = terms, common
+        return known
+
+
+class TaskShares(_ClusterMeasure):
+    """The weighted sum over a tenant's tasks of 1 / (how many of that task the whole cluster could run): TSF.
+
+    That number is counted with each server class as one pool, as the exact mechanism counts it, and counts only
+    resources that count for shares. A task that no class could run, though the cluster has all that it asks for,
+    counts with its dominant share. Weights of single resources have no meaning here.
+    """
+
+    label: ClassVar[str] = "weighted task share"
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self._axes = [r for r, total in enumerate(snapshot.total_r) if total > 0 and snapshot.counts_r[r]]
+        self._total_r = snapshot.total_r
+        self._class_pr = compute_class_pools(snapshot).amount_pr
+        self._keys: dict[tuple[int, ...], int] = {}
+        self._tenants = {tenant.name: tenant for tenant in snapshot.tenants}
+        self._weights = {tenant.name: tenant.weight for tenant in snapshot.tenants}
+        self._sums = {tenant.name: self._compute_sum(tenant) for tenant in snapshot.tenants}
+        self._told: dict[str, _Told] = {}
+
+    def compute_level(self, progress: Progress, pool: int) -> int:  # noqa: ARG002 (there is one pool)
+        """Return the level of a tenant."""
+        weight = self._weights[progress.name]
+        scaled = self._sums[progress.name] * weight.denominator // weight.numerator
+        return (scaled + (1 << GUARD_BITS - 1)) >> GUARD_BITS
+
+    def compute_share(self, progress: Progress, pool: int) -> float:
+        """Return the level for people."""
+        return self.compute_level(progress, pool) / (1 << KEY_BITS)
+
+    def add(self, progress: Progress, task_class: TaskClass, pool: int) -> None:
+        """Count one more task."""
+        super().add(progress, task_class, pool)
+        self._sums[progress.name] += self._get_key(task_class.share_demand_r)
+
+    def remove(self, progress: Progress, task_class: TaskClass, pool: int) -> None:
+        """Take back what `add` counted."""
+        super().remove(progress, task_class, pool)
+        self._sums[progress.name] -= self._get_key(task_class.share_demand_r)
+
+    def evict(self, progress: Progress, running: RunningTask, pool: int | None, gained_r: Sequence[int]) -> Undo:
+        """Count one running task less: one of those told task by task, or a part of the rest."""
+        undo_account = super().evict(progress, running, pool, gained_r)
+        told = self._told.get(progress.name)
+        if told is None:
+            told = self._told[progress.name] = _Told(self._tenants[progress.name])
+        rest_r, demand_r = told.rest_r, running.share_demand_r
+        is_told = told.counts[demand_r] > 0
+        if is_told:
+            told.counts[demand_r] -= 1
+            less = self._get_key(demand_r)
+        else:
+            told.rest_r = [rest - demand for rest, demand in zip(rest_r, demand_r, strict=False)]
+            less = self._get_rest_key(rest_r) - self._get_rest_key(told.rest_r)
+        self._sums[progress.name] -= less
+
+        def undo() -> None:
+            undo_account()
+            told.counts[demand_r] += is_told
+            told.rest_r = rest_r
+            self._sums[progress.name] += less
+
+        return undo
+
+    def _compute_sum(self, tenant: Tenant) -> int:
+        """Return the sum over what the tenant holds; what is not told task by task counts as one task."""
+        told = _Told(tenant)
+        total = sum(count * self._get_key(share_demand_r) for share_demand_r, count in told.counts.items())
+        return total + self._get_rest_key(told.rest_r)
+
+    def _get_rest_key(self, rest_r: Sequence[int]) -> int:
+        return self._get_key(tuple(max(rest, 0) for rest in rest_r)) if any(rest_r) else 0
+
+    def _get_key(self, share_demand_r: tuple[int, ...]) -> int:
+        key = self._keys.get(share_demand_r)
+        if key is None:
+            share = compute_task_share(share_demand_r, self._class_pr, self._total_r, self._axes)
+            key = (share.numerator << KEY_BITS + GUARD_BITS) // share.denominator
+            self._keys[share_demand_r] = key
+        return key
+
+
+class _Told:
+    """What a tenant holds: counts of its tasks by what they count in shares, and the rest, of which nobody told."""
+
+    __slots__ = ("counts", "rest_r")
+
+    def __init__(self, tenant: Tenant) -> None:
+        self.counts: Counter[tuple[int, ...]] = Counter()
+        self.rest_r = list(tenant.allocated_r)
+        for holding in tenant.holdings:
+            self.counts[holding.share_demand_r] += holding.count
+            self.rest_r = [
+                rest - holding.count * demand for rest, demand in zip(self.rest_r, holding.share_demand_r, strict=False)
+            ]
+
+
+def compute_task_share(
+    share_demand_r: Sequence[int], class_pr: Sequence[Sequence[int]], total_r: Sequence[int], axes: Sequence[int]
+) -> Fraction:
+    """Return 1 / (how many tasks of this demand the server classes run together, parts of tasks included).
+
+    class_pr: what each class has, base units. total_r: the sum of it. axes: the resources that count and exist.
+
+    >>> compute_task_share([1, 4], [[9, 18], [2, 0]], [11, 18], [0, 1])
+    Fraction(2, 9)
+    """
+    demanded = [(r, share_demand_r[r]) for r in axes if share_demand_r[r] > 0]
+    if not demanded:
+        return Fraction(0)
+    # For each resource, what the classes have of it that it is the bottleneck of.
+    bottleneck_r = dict.fromkeys((r for r, _ in demanded), 0)
+    for amount_r in class_pr:
+        scarcest, demand = demanded[0]
+        for r, other in demanded[1:]:
+            if amount_r[r] * demand < amount_r[scarcest] * other:
+                scarcest, demand = r, other
+        bottleneck_r[scarcest] += max(amount_r[scarcest], 0)
+    tasks = sum((Fraction(bottleneck_r[r], demand) for r, demand in demanded), Fraction(0))
+    return 1 / tasks if tasks > 0 else max(Fraction(demand, total_r[r]) for r, demand in demanded)
+
+
+def build_cluster_shares(snapshot: Snapshot) -> DominantShares:
+    """Return the weighted dominant share of the cluster's totals."""
+    return DominantShares(compute_cluster_pool(snapshot))
+
+
+def get_progress(snapshot: Snapshot) -> dict[str, Progress]:
+    """Return each tenant's progress at the beginning of a cycle, in the order of their names."""
+    tenants = sorted(snapshot.tenants, key=lambda tenant: tenant.name)
+    return {tenant.name: compute_progress(tenant, snapshot) for tenant in tenants}

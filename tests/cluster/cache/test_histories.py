@@ -1,0 +1,383 @@
+"""Random histories of a cluster, told to the mirror late, twice, out of date or as a new list.
+
+`Server` is the truth: it has the objects and gives every change a version. The mirror hears of the changes in order,
+but later, and in between of old ones again. Its books must equal books made anew, in some histories after every step,
+in others after a few, because to look settles what is pending; and whenever it has heard of everything, they must
+equal what a few plain loops over the server's objects say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime
+from fractions import Fraction
+from typing import Any, Literal
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from cluster import strategies as some
+from cluster.builders import (
+    SCHEDULER,
+    Json,
+    make_namespace,
+    make_node,
+    make_pod,
+    read_namespace,
+    read_node,
+    read_pod,
+)
+from fairbind.cluster.cache.cache import ClusterCache
+from fairbind.cluster.objects.facts import PodFacts
+from fairbind.cluster.tenancy.tenants import TenantSpec, parse_tenant
+from fairbind.model import MAX_AMOUNT, PolicySettings, Wait
+
+ResourceType = Literal["pods", "nodes", "namespaces"]
+KINDS: tuple[ResourceType, ...] = ("pods", "nodes", "namespaces")
+READERS: dict[ResourceType, Callable[[Json], Any]] = {
+    "pods": read_pod,
+    "nodes": read_node,
+    "namespaces": read_namespace,
+}
+SYSTEM = "kube-system"
+
+kinds = st.sampled_from(KINDS)
+node_shapes = st.builds(
+    make_node,
+    name=st.sampled_from(some.NODE_NAMES),
+    allocatable=some.allocatables,
+    labels=some.labels,
+    taints=some.taints,
+    ready=st.booleans(),
+    unschedulable=st.booleans(),
+)
+
+
+class Server:
+    """The objects of all kinds, and the history of what happened to them."""
+
+    def __init__(self) -> None:
+        self.objects: dict[ResourceType, dict[str, Json]] = {kind: {} for kind in KINDS}
+        self.history: dict[ResourceType, list[tuple[bool, Json]]] = {kind: [] for kind in KINDS}
+        self.version = 0
+
+    def put(self, kind: ResourceType, key: str, item: Json) -> None:
+        self.objects[kind][key] = self._log(kind, item, deleted=False)
+
+    def delete(self, kind: ResourceType, key: str) -> None:
+        self._log(kind, self.objects[kind].pop(key), deleted=True)
+
+    def change(self, key: str, change: Callable[[Json], object]) -> None:
+        pod = json.loads(json.dumps(self.objects["pods"][key]))
+        change(pod)
+        self.put("pods", key, pod)
+
+    def _log(self, kind: ResourceType, item: Json, *, deleted: bool) -> Json:
+        self.version += 1
+        item = {**item, "metadata": {**item["metadata"], "resourceVersion": str(self.version)}}
+        self.history[kind].append((deleted, item))
+        return item
+
+
+class Histories(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.server = Server()
+        self.cache = ClusterCache(SCHEDULER, lambda: None)
+        self.heard: dict[ResourceType, int] = dict.fromkeys(KINDS, 0)
+        self.assumed: dict[str, str] = {}
+        self.postponed: set[str] = set()
+        self.tenants: dict[str, TenantSpec] = {}
+        self.created = 0
+        self.pace = 1
+        self.steps = 0
+
+    # --- what happens in the cluster ---
+
+    @initialize(pace=st.sampled_from((7, 3, 1)))
+    def start(self, pace: int) -> None:
+        self.pace = pace
+        for name in some.NODE_NAMES[:2]:
+            self.server.put("nodes", name, make_node(name, labels={"zone": name}))
+        self.create_pods([make_pod(requests={"cpu": "1"}, labels={"app": app}) for app in some.APPS])
+        self.hear_everything()
+
+    def teardown(self) -> None:
+        self.cache.check_consistent()
+        self.hear_everything_and_compare()
+
+    @rule(pods=st.lists(some.pods(), min_size=1, max_size=4))
+    def create_pods(self, pods: list[Json]) -> None:
+        for pod in pods:
+            self.created += 1
+            uid = f"uid-{self.created}"
+            self.server.put("pods", uid, {**pod, "metadata": {**pod["metadata"], "name": uid, "uid": uid}})
+
+    def pick_pod(self, data: st.DataObject, is_wanted: Callable[[Json], bool]) -> str | None:
+        uids = [uid for uid, pod in self.server.objects["pods"].items() if is_wanted(pod)]
+        return data.draw(st.sampled_from(uids)) if uids else None
+
+    @rule(data=st.data(), node=st.sampled_from(some.NODE_NAMES))
+    def bind_pod(self, data: st.DataObject, node: str) -> None:
+        uid = self.pick_pod(data, lambda pod: "nodeName" not in pod["spec"] and not pod["spec"].get("schedulingGates"))
+        if uid:
+            self.server.change(uid, lambda pod: pod["spec"].update(nodeName=node))
+
+    @rule(data=st.data(), phase=st.sampled_from(("Running", "Succeeded", "Failed")))
+    def set_phase(self, data: st.DataObject, phase: str) -> None:
+        uid = self.pick_pod(data, lambda pod: pod["status"]["phase"] not in {"Succeeded", "Failed"})
+        if uid:
+            self.server.change(uid, lambda pod: pod["status"].update(phase=phase))
+
+    @rule(data=st.data(), cpu=st.sampled_from(("1", "3")))
+    def resize_pod(self, data: st.DataObject, cpu: str) -> None:
+        status = [{"name": "main", "allocatedResources": {"cpu": cpu}}]
+        uid = self.pick_pod(data, lambda pod: "nodeName" in pod["spec"])
+        if uid:
+            self.server.change(uid, lambda pod: pod["status"].update(containerStatuses=status))
+
+    @rule(data=st.data(), hour=st.integers(0, 2))
+    def start_pod(self, data: st.DataObject, hour: int) -> None:
+        uid = self.pick_pod(data, lambda pod: "nodeName" in pod["spec"])
+        if uid:
+            self.server.change(uid, lambda pod: pod["status"].update(startTime=f"2026-01-03T0{hour}:00:00Z"))
+
+    @rule(data=st.data())
+    def open_gate(self, data: st.DataObject) -> None:
+        uid = self.pick_pod(data, lambda pod: bool(pod["spec"].get("schedulingGates")))
+        if uid:
+            self.server.change(uid, lambda pod: pod["spec"].update(schedulingGates=[]))
+
+    @rule(data=st.data())
+    def begin_to_delete_pod(self, data: st.DataObject) -> None:
+        uid = self.pick_pod(data, lambda _: True)
+        if uid:
+            self.server.change(uid, lambda pod: pod["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"))
+
+    @rule(data=st.data())
+    def delete_pod(self, data: st.DataObject) -> None:
+        uid = self.pick_pod(data, lambda _: True)
+        if uid:
+            self.server.delete("pods", uid)
+
+    @rule(node=node_shapes)
+    def put_node(self, node: Json) -> None:
+        self.server.put("nodes", node["metadata"]["name"], node)
+
+    @rule(name=st.sampled_from(some.NODE_NAMES))
+    def delete_node(self, name: str) -> None:
+        if name in self.server.objects["nodes"]:
+            self.server.delete("nodes", name)
+
+    @rule(name=st.sampled_from(some.NAMESPACES), labels=st.sampled_from(({}, {"env": "prod"}, {"owner": "t1"})))
+    def put_namespace(self, name: str, labels: Json) -> None:
+        self.server.put("namespaces", name, make_namespace(name, labels))
+
+    @rule(name=st.sampled_from(some.NAMESPACES))
+    def delete_namespace(self, name: str) -> None:
+        if name in self.server.objects["namespaces"]:
+            self.server.delete("namespaces", name)
+
+    # --- what administrators want (told at once) ---
+
+    @rule(
+        name=st.sampled_from(("t1", "t2", "t3")),
+        day=st.integers(1, 2),
+        weight=st.sampled_from((1, 2)),
+        namespaces=st.lists(st.sampled_from(some.NAMESPACES), max_size=2),
+        selector=st.sampled_from((None, {"matchLabels": {"owner": "t1"}}, {"matchLabels": {"env": "prod"}})),
+    )
+    def put_tenant(self, name: str, day: int, weight: int, namespaces: list[str], selector: Json | None) -> None:
+        meta = {"name": name, "creationTimestamp": f"2026-01-0{day}T00:00:00Z"}
+        spec = {"weight": weight, "namespaces": namespaces, "namespaceSelector": selector}
+        self.tenants[name] = parse_tenant({"metadata": meta, "spec": spec})
+        self.cache.set_tenant(self.tenants[name])
+
+    @rule(name=st.sampled_from(("t1", "t2", "t3")))
+    def delete_tenant(self, name: str) -> None:
+        self.tenants.pop(name, None)
+        self.cache.delete_tenant(name)
+
+    @rule(
+        selector=st.sampled_from(((), (("zone", "1"),))),
+        tolerance=st.sampled_from((0.0, 0.5)),
+        resources=st.sampled_from((None, ("memory",))),
+    )
+    def set_policy(self, selector: Any, tolerance: float, resources: Any) -> None:
+        self.cache.set_policy(
+            PolicySettings(server_selector=selector, server_class_tolerance=tolerance, fairness_resources=resources)
+        )
+
+    # --- what we decide ---
+
+    @rule(
+        data=st.data(),
+        node=st.sampled_from(some.NODE_NAMES),
+        outcome=st.sampled_from(("open", "bound", "failed", "postponed")),
+    )
+    def decide(self, data: st.DataObject, node: str, outcome: str) -> None:
+        if not self.find_waiting():
+            self.create_pods([make_pod(requests={"cpu": "1"})])
+            self.hear("pods", 10**6)
+        uid = data.draw(st.sampled_from(self.find_waiting()))
+        assert self.cache.assume(uid, node)
+        self.assumed[uid] = node
+        if outcome == "bound" and uid in self.server.objects["pods"]:
+            self.server.change(uid, lambda pod: pod["spec"].setdefault("nodeName", node))
+        if outcome in {"failed", "postponed"}:
+            self.forget(uid, postponed=outcome == "postponed")
+
+    def find_waiting(self) -> list[str]:
+        return sorted(task.uid for c in self.cache.build_snapshot().task_classes for task in c.tasks)
+
+    @precondition(lambda self: self.assumed)
+    @rule(data=st.data(), postponed=st.booleans())
+    def hear_that_a_binding_failed(self, data: st.DataObject, *, postponed: bool) -> None:
+        self.forget(data.draw(st.sampled_from(sorted(self.assumed))), postponed=postponed)
+
+    def forget(self, uid: str, *, postponed: bool) -> None:
+        record = self.cache.find_pod(uid)
+        if postponed and record is not None and record.assumed:
+            self.postponed.add(uid)
+        del self.assumed[uid]
+        self.cache.forget(uid, postponed=postponed)
+
+    @precondition(lambda self: self.postponed)
+    @rule(data=st.data())
+    def resume(self, data: st.DataObject) -> None:
+        uid = data.draw(st.sampled_from(sorted(self.postponed)))
+        self.postponed.discard(uid)
+        self.cache.resume(uid)
+
+    @rule()
+    def note_waits(self) -> None:
+        classes = self.cache.build_snapshot().task_classes
+        self.cache.note_waits([Wait(c, c.tasks[0], len(c.tasks), (), c.blocked) for c in classes[::2]])
+
+    # --- what the mirror hears, and when ---
+
+    @rule(kind=kinds, count=st.integers(1, 5))
+    def hear(self, kind: ResourceType, count: int) -> None:
+        events = self.server.history[kind][self.heard[kind] :][:count]
+        self.heard[kind] += len(events)
+        for deleted, item in events:
+            self.tell(kind, item, deleted=deleted)
+
+    def hear_everything(self) -> None:
+        for kind in KINDS:
+            self.hear(kind, 10**6)
+
+    @rule(kind=kinds, data=st.data())
+    def hear_again(self, kind: ResourceType, data: st.DataObject) -> None:
+        old = self.server.history[kind][: self.heard[kind]]
+        if old:
+            deleted, item = data.draw(st.sampled_from(old))
+            self.tell(kind, item, deleted=deleted)
+
+    @rule(kind=kinds)
+    def list_again(self, kind: ResourceType) -> None:
+        self.heard[kind] = len(self.server.history[kind])
+        items = [READERS[kind](item) for item in self.server.objects[kind].values()]
+        getattr(self.cache, kind).replace(items, str(self.server.version))
+
+    def tell(self, kind: ResourceType, item: Json, *, deleted: bool) -> None:
+        feed = getattr(self.cache, kind)
+        (feed.delete if deleted else feed.apply)(READERS[kind](item))
+
+    # --- what must hold ---
+
+    @invariant()
+    def books_equal_books_made_anew(self) -> None:
+        self.steps += 1
+        if self.steps % self.pace == 0:
+            self.cache.check_consistent()
+
+    @rule()
+    def hear_everything_and_compare(self) -> None:
+        self.hear_everything()
+        snapshot, overview = self.cache.build_snapshot(), self.cache.build_overview()
+        expected = self.compute_expected()
+        found_running = {tenant.name: tenant.running for tenant in overview.tenants if tenant.running}
+        assert found_running == dict(expected.running)
+        found_cpu = {t.name: t.allocated.get("cpu", 0.0) * 1000 for t in overview.tenants if t.allocated.get("cpu")}
+        assert found_cpu == pytest.approx({name: cpu for name, cpu in expected.tenant_cpu.items() if cpu})
+        found = {
+            task.uid: (name, task.server, task.tenant, task.start, task.group, task.demand_r[0], sorted(task.keys))
+            for name, tasks in snapshot.running.items()
+            for task in tasks
+        }
+        assert found == expected.held
+        waiting = {task.uid: c.tenant for c in snapshot.task_classes for task in c.tasks}
+        assert waiting == expected.waiting
+        nodes = self.server.objects["nodes"]
+        assert snapshot.servers.names == tuple(sorted(nodes))
+        cpu_k = snapshot.servers.free_kr[:, 0].tolist()
+        for name, free in zip(snapshot.servers.names, cpu_k, strict=True):
+            allocatable = dict(read_node(nodes[name]).allocatable).get("cpu", 0)
+            assert free == max(allocatable - expected.node_cpu[name], -MAX_AMOUNT)
+        weights = {tenant.name: tenant.weight for tenant in snapshot.tenants}
+        assert weights == {name: Fraction(1) for name in weights} | {n: t.weight for n, t in self.tenants.items()}
+
+    def compute_expected(self) -> Expected:
+        expected = Expected()
+        for uid, pod in self.server.objects["pods"].items():
+            facts: PodFacts = read_pod(pod)
+            if facts.finished:
+                continue
+            tenant = self.find_tenant(facts)
+            node = facts.node or (None if facts.terminating else self.assumed.get(uid))
+            if node is not None:
+                cpu = dict(facts.demand.real).get("cpu", 0)
+                expected.node_cpu[node] += cpu
+                if tenant is not None:
+                    start, labels = pod["status"].get("startTime"), pod["metadata"]["labels"]
+                    group = labels.get("scheduling.x-k8s.io/pod-group")
+                    expected.held[uid] = (
+                        node,
+                        node,
+                        tenant,
+                        datetime.fromisoformat(start or pod["metadata"]["creationTimestamp"]).timestamp(),
+                        f"{facts.namespace}/{group}" if group else None,
+                        cpu,
+                        sorted(facts.constraints.exclusive_keys.taken),
+                    )
+                    expected.running[tenant] += 1
+                    expected.tenant_cpu[tenant] += cpu
+            elif is_ours_to_place(facts) and uid not in self.postponed:
+                assert tenant is not None
+                expected.waiting[uid] = tenant
+        return expected
+
+    def find_tenant(self, facts: PodFacts) -> str | None:
+        namespace = facts.namespace
+        labels = self.server.objects["namespaces"].get(namespace, {}).get("metadata", {}).get("labels")
+        for spec in sorted(self.tenants.values(), key=lambda spec: (spec.created, spec.name)):
+            is_selected = spec.selector is not None and labels is not None and spec.selector.is_met_by(labels)
+            if namespace in spec.namespaces or (is_selected and namespace != SYSTEM):
+                return spec.name
+        if namespace == SYSTEM and facts.scheduler != SCHEDULER:
+            return None
+        return f"ns/{namespace}"
+
+
+def is_ours_to_place(facts: PodFacts) -> bool:
+    return facts.scheduler == SCHEDULER and not facts.terminating and not facts.gated
+
+
+class Expected:
+    """What plain loops over the server's objects say."""
+
+    def __init__(self) -> None:
+        self.running: Counter[str] = Counter()
+        self.tenant_cpu: Counter[str] = Counter()
+        self.node_cpu: Counter[str] = Counter()
+        self.waiting: dict[str, str] = {}
+        self.held: dict[str, tuple[Any, ...]] = {}
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = settings(max_examples=2 * settings().max_examples, stateful_step_count=50)

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+
+from cluster.builders import Json, make_pod, read_pod
+from fairbind.cluster.objects import convert
+
+
+def make_waiting(name: str, message: str) -> Json:
+    pod = make_pod(name)
+    pod["status"] = {"conditions": [{"type": "PodScheduled", "status": "False", "message": message}]}
+    return pod
+
+
+def test_equal_messages_are_one_object() -> None:
+    one, other = (read_pod(make_waiting(name, "0/3 nodes are available.")) for name in "ab")
+    assert one.scheduled_message == "0/3 nodes are available."
+    assert one.scheduled_message is other.scheduled_message
+
+
+def test_messages_whose_numbers_change_for_ever_are_not_kept_for_ever() -> None:
+    for number in range(convert.MAX_SHARED_MESSAGES + 10):
+        read_pod(make_waiting("p", f"0/{number} nodes are available."))
+    assert convert._share.cache_info().currsize == convert.MAX_SHARED_MESSAGES
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason", "rejection"),
+    [
+        ("Failed", "OutOfcpu", "resources"),
+        ("Failed", "OutOfnvidia.com/gpu", "resources"),
+        ("Failed", "NodePorts", "ports"),
+        ("Failed", "NodeAffinity", "node"),
+        ("Failed", "UnexpectedAdmissionError", "other"),
+        ("Failed", "Evicted", None),
+        ("Failed", "DeadlineExceeded", None),
+        ("Failed", None, None),
+        ("Running", "OutOfcpu", None),
+    ],
+)
+def test_what_a_kubelet_refused_is_told_from_what_failed(phase: str, reason: str | None, rejection: str | None) -> None:
+    assert read_pod(make_pod(node="n1", phase=phase, status={"reason": reason})).rejection == rejection

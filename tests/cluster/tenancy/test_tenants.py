@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from cluster.builders import Cluster, make_namespace, make_node, make_pod
+from fairbind.cluster.tenancy.tenants import Directory, TenantSpec, parse_tenant
+from fairbind.model import InvalidProblemError
+
+
+def make_spec(name: str, created: str = "2026-01-01T00:00:00Z", **spec: Any) -> TenantSpec:
+    meta = {"name": name, "uid": f"uid-{name}", "creationTimestamp": created, "generation": 3}
+    return parse_tenant({"metadata": meta, "spec": spec})
+
+
+def test_a_tenant_object_is_read_in_full() -> None:
+    spec = make_spec(
+        "a",
+        weight="2500m",
+        resourceWeights={"cpu": 0.1, "nvidia.com/gpu": 3},
+        namespaces=["x", "y"],
+        namespaceSelector={"matchLabels": {"team": "a"}},
+    )
+    assert spec.weight == Fraction(5, 2)
+    assert spec.resource_weights == {"cpu": Fraction(1, 10), "nvidia.com/gpu": Fraction(3)}
+    assert spec.namespaces == {"x", "y"}
+    assert spec.selector is not None
+    assert spec.selector.is_met_by({"team": "a"})
+    assert (spec.uid, spec.generation, spec.created) == ("uid-a", 3, 1767225600.0)
+
+
+def test_what_is_left_out_has_defaults_and_what_is_unknown_is_ignored() -> None:
+    spec = parse_tenant({"metadata": {"name": "a"}, "spec": {"guarantee": {"cpu": "1"}}})
+    assert spec == TenantSpec("a")
+    assert parse_tenant({"metadata": {"name": "a"}}).weight == 1
+
+
+@pytest.mark.parametrize("weight", ["0.001", "1000", 1000, 0.001, "1k", "1m", "1e3"])
+def test_weights_may_be_numbers_and_quantities(weight: object) -> None:
+    assert make_spec("a", weight=weight).weight in {Fraction(1, 1000), Fraction(1000)}
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"weight": 0}, "spec.weight"),
+        ({"weight": "-1"}, "spec.weight"),
+        ({"weight": 1000.5}, "spec.weight"),
+        ({"weight": "heavy"}, "spec.weight"),
+        ({"weight": True}, "spec.weight"),
+        ({"weight": None}, "spec.weight"),
+        ({"weight": [1]}, "spec.weight"),
+        ({"weight": float("nan")}, "spec.weight"),
+        ({"resourceWeights": {"cpu": 0}}, "spec.resourceWeights[cpu]"),
+        ({"resourceWeights": [1]}, "spec.resourceWeights"),
+        ({"namespaces": "x"}, "spec.namespaces"),
+        ({"namespaces": [1]}, "spec.namespaces"),
+        ({"namespaceSelector": {"matchLabels": {"a": 1}}}, "spec.namespaceSelector"),
+        ({"namespaceSelector": "x"}, "spec.namespaceSelector"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_by_its_field(spec: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidProblemError) as caught:
+        make_spec("a", **spec)
+    assert str(caught.value).startswith(field)
+
+
+def make_cluster(*namespaces: str, **settings: Any) -> Cluster:
+    """A cluster with a node, and a bound pod of one core in each namespace."""
+    cluster = Cluster(**settings)
+    cluster.add_nodes(make_node("n", allocatable={"cpu": "100", "memory": "100Gi", "pods": "110"}))
+    for namespace in namespaces:
+        cluster.add_namespaces(make_namespace(namespace, {"name": namespace}))
+        cluster.add_pods(make_pod(f"in-{namespace}", namespace=namespace, node="n", requests={"cpu": "1"}))
+    return cluster
+
+
+def get_cores(cluster: Cluster) -> dict[str, int]:
+    """What each tenant holds, in cores."""
+    snapshot = cluster.cache.build_snapshot()
+    return {tenant.name: tenant.allocated_r[0] // 1000 for tenant in snapshot.tenants}
+
+
+def test_a_namespace_that_nobody_claims_is_a_tenant_of_its_own() -> None:
+    cluster = make_cluster("x", "y")
+    assert get_cores(cluster) == {"ns/x": 1, "ns/y": 1}
+
+
+def test_namespaces_are_claimed_by_name_and_by_label() -> None:
+    cluster = make_cluster("x", "y", "z")
+    cluster.cache.set_tenant(make_spec("a", namespaces=["x"], namespaceSelector={"matchLabels": {"name": "y"}}))
+    assert get_cores(cluster) == {"a": 2, "ns/z": 1}
+    cluster.cache.check_consistent()
+
+
+def test_a_tenant_without_pods_is_there_until_it_is_deleted() -> None:
+    cluster = make_cluster("x")
+    cluster.cache.set_tenant(make_spec("idle", namespaces=["nowhere"]))
+    assert get_cores(cluster) == {"idle": 0, "ns/x": 1}
+    cluster.cache.delete_tenant("idle")
+    assert get_cores(cluster) == {"ns/x": 1}
+
+
+def test_the_older_tenant_keeps_a_namespace_and_then_the_name_decides() -> None:
+    cluster = make_cluster("x")
+    cluster.cache.set_tenant(make_spec("b", "2026-01-02T00:00:00Z", namespaces=["x"]))
+    assert get_cores(cluster) == {"b": 1}
+    cluster.cache.set_tenant(make_spec("c", "2026-01-01T00:00:00Z", namespaces=["x"]))
+    assert get_cores(cluster) == {"b": 0, "c": 1}
+    cluster.cache.set_tenant(make_spec("a", "2026-01-01T00:00:00Z", namespaces=["x"]))
+    assert get_cores(cluster) == {"a": 1, "b": 0, "c": 0}
+    states = cluster.cache.tenant_states()
+    assert (states["a"].conflicts, states["b"].conflicts) == ({}, {"x": "a"})
+    cluster.cache.delete_tenant("a")
+    assert get_cores(cluster) == {"b": 0, "c": 1}
+    cluster.cache.check_consistent()
+
+
+def test_pods_that_hold_and_wait_follow_their_namespace_to_another_tenant() -> None:
+    cluster = make_cluster("x")
+    cluster.add_pods(make_pod("waiting", namespace="x"))
+    cluster.cache.set_tenant(make_spec("a", namespaceSelector={"matchLabels": {"owner": "a"}}))
+    assert cluster.get_class("uid-waiting").tenant == "ns/x"
+    changes = cluster.changes
+    cluster.add_namespaces(make_namespace("x", {"owner": "a"}))
+    assert cluster.changes == changes + 1
+    assert (cluster.get_class("uid-waiting").tenant, get_cores(cluster)) == ("a", {"a": 1})
+    cluster.add_namespaces(make_namespace("x"))
+    assert (cluster.get_class("uid-waiting").tenant, get_cores(cluster)) == ("ns/x", {"a": 0, "ns/x": 1})
+    cluster.cache.check_consistent()
+
+
+def test_a_change_of_weight_reaches_the_next_snapshot() -> None:
+    cluster = make_cluster("x")
+    cluster.cache.set_tenant(make_spec("a", namespaces=["x"], weight=2))
+    assert cluster.cache.build_snapshot().tenants[0].weight == 2
+    cluster.cache.set_tenant(make_spec("a", namespaces=["x"], weight=3, resourceWeights={"cpu": 5}))
+    tenant = cluster.cache.build_snapshot().tenants[0]
+    assert (tenant.weight, tenant.resource_weights) == (Fraction(3), {"cpu": Fraction(5)})
+    assert tenant.allocated_r[0] == 1000
+
+
+def test_pods_of_unclaimed_system_namespaces_make_their_node_smaller_and_belong_to_nobody() -> None:
+    cluster = make_cluster("x", operator_namespace="fairbind-system")
+    for namespace in ("kube-system", "fairbind-system"):
+        cluster.add_pods(
+            make_pod(namespace, namespace=namespace, scheduler="another", node="n", requests={"cpu": "10"})
+        )
+    assert cluster.get_capacity("n")["cpu"] == 80_000
+    assert cluster.get_free("n")["cpu"] == 79_000
+    assert cluster.cache.build_snapshot().total_r[0] == 80_000
+    assert get_cores(cluster) == {"ns/x": 1}
+    cluster.cache.check_consistent()
+
+
+def test_a_tenant_can_claim_a_system_namespace_by_name_but_not_by_label() -> None:
+    cluster = make_cluster()
+    cluster.add_namespaces(make_namespace("kube-system", {"any": "thing"}))
+    requests = {"cpu": "10"}
+    cluster.add_pods(make_pod("it", namespace="kube-system", scheduler="another", node="n", requests=requests))
+    everything = {"matchExpressions": [{"key": "any", "operator": "Exists"}]}
+    cluster.cache.set_tenant(make_spec("a", namespaceSelector=everything))
+    assert get_cores(cluster) == {"a": 0}
+    assert cluster.get_capacity("n")["cpu"] == 90_000
+    cluster.cache.check_consistent()
+    cluster.cache.set_tenant(make_spec("a", namespaces=["kube-system"]))
+    assert get_cores(cluster) == {"a": 10}
+    assert cluster.get_capacity("n")["cpu"] == 100_000
+    cluster.cache.check_consistent()
+
+
+def test_a_pod_in_a_system_namespace_that_asks_for_us_is_an_implicit_tenants() -> None:
+    cluster = make_cluster()
+    cluster.add_pods(make_pod("waiting", namespace="kube-system"))
+    assert cluster.get_class("uid-waiting").tenant == "ns/kube-system"
+
+
+def test_states_say_what_has_no_effect() -> None:
+    cluster = make_cluster("x")
+    cluster.cache.replace_tenants(
+        [
+            make_spec("nothing"),
+            make_spec("odd", namespaces=["x", "not-there"], resourceWeights={"cpu": 1, "moon": 2, "pods": 3}),
+        ]
+    )
+    states = cluster.cache.tenant_states()
+    assert states["nothing"].claims_nothing
+    assert not states["odd"].claims_nothing
+    assert states["odd"].missing == ("not-there",)
+    assert states["odd"].unknown_resources == ("moon", "pods")
+
+
+def test_a_namespace_that_goes_takes_its_claims_by_label_along() -> None:
+    cluster = make_cluster("x")
+    cluster.cache.set_tenant(make_spec("a", namespaceSelector={"matchLabels": {"name": "x"}}))
+    assert get_cores(cluster) == {"a": 1}
+    cluster.cache.namespaces.replace([])
+    assert get_cores(cluster) == {"a": 0, "ns/x": 1}
+
+
+def test_implicit_tenants_are_gone_with_their_last_pod() -> None:
+    cluster = make_cluster()
+    pod = make_pod("waiting", namespace="x")
+    cluster.add_pods(pod)
+    assert get_cores(cluster) == {"ns/x": 0}
+    cluster.delete_pod(pod)
+    assert get_cores(cluster) == {}
+
+
+def test_states_are_made_anew_only_when_something_changed() -> None:
+    directory = Directory(frozenset())
+    counting = frozenset({"cpu"})
+    directory.set_tenants([make_spec("a", namespaces=["x"], resourceWeights={"memory": 2})])
+    before = directory.compute_states(counting)
+    assert before["a"].missing == ("x",)
+    assert directory.compute_states(counting) is before
+    directory.set_labels("x", {})
+    assert directory.compute_states(counting)["a"].missing == ()
+    directory.set_labels("x", None)
+    assert directory.compute_states(counting)["a"].missing == ("x",)
+    assert directory.compute_states(counting | {"memory"})["a"].unknown_resources == ()
+    directory.set_tenants([])
+    assert directory.compute_states(counting) == {}

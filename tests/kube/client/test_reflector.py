@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from fairbind.cluster.objects.decode import PODS
+from fairbind.cluster.objects.facts import PodFacts
+from fairbind.kube.client.errors import ApiError, NotSentError, TransientClusterError
+from fairbind.kube.client.reflector import MAX_BACKOFF_SECONDS, Reflector
+from kube.client.server import LOST, Collected, Server, wait_until
+from rejections import UNREADABLE
+
+GONE = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"}
+
+
+@dataclass
+class Setting:
+    server: Server
+    sink: Collected
+    reflector: Reflector[PodFacts]
+    restarts: list[tuple[str, str]] = field(default_factory=list)
+    slept: list[float] = field(default_factory=list)
+
+    def find_problem(self) -> str | None:
+        return self.reflector.problem
+
+    @property
+    def names(self) -> set[str]:
+        return set(self.sink.pods)
+
+    async def wait_for(self, *names: str) -> None:
+        await wait_until(lambda: self.names == set(names))
+
+
+def make_setting(page_size: int = 2) -> Setting:
+    server, sink = Server(), Collected()
+    restarts: list[tuple[str, str]] = []
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        await asyncio.sleep(0)
+
+    reflector = Reflector(
+        server,
+        PODS,
+        sink,
+        on_restart=lambda kind, reason: restarts.append((kind, reason)),
+        page_size=page_size,
+        sleep=sleep,
+        jitter=lambda: 1.0,
+    )
+    return Setting(server, sink, reflector, restarts, slept)
+
+
+@contextlib.asynccontextmanager
+async def running(setting: Setting) -> AsyncIterator[Setting]:
+    task = asyncio.create_task(setting.reflector.run())
+    try:
+        yield setting
+        assert not task.done()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert setting.server.open_watches == 0
+
+
+@contextlib.asynccontextmanager
+async def following(*names: str) -> AsyncIterator[Setting]:
+    """A reflector that has listed these pods and watches."""
+    setting = make_setting()
+    for name in names:
+        await setting.server.put(name)
+    async with running(setting):
+        await wait_until(lambda: setting.server.open_watches == 1)
+        yield setting
+
+
+async def test_everything_is_listed_page_by_page_before_it_is_synced() -> None:
+    setting = make_setting(page_size=2)
+    for name in ("a", "b", "c", "d", "e"):
+        await setting.server.put(name)
+    assert setting.find_problem() == "not listed yet"
+    async with running(setting):
+        await wait_until(setting.reflector.synced.is_set)
+        assert setting.names == {"a", "b", "c", "d", "e"}
+        assert setting.sink.lists == 1
+        assert setting.find_problem() is None
+    assert [query.get("continue") for query in setting.server.requests] == [None, "2", "4"]
+
+
+async def test_an_empty_cluster_is_synced_too() -> None:
+    async with following() as setting:
+        assert setting.reflector.synced.is_set()
+
+
+async def test_the_watch_brings_what_happens_after_the_list() -> None:
+    async with following("a", "b") as setting:
+        version = setting.server.watches[0]["resourceVersion"]
+        await setting.server.put("c")
+        await setting.server.delete("a")
+        await setting.server.put("b", node="n")
+        await setting.wait_for("b", "c")
+        await wait_until(lambda: setting.sink.pods["b"].node == "n")
+        assert version == "102"
+        assert setting.server.watches[0]["allowWatchBookmarks"] == "true"
+        assert 300 <= int(setting.server.watches[0]["timeoutSeconds"]) <= 600
+    assert setting.restarts == []
+
+
+async def test_a_watch_that_breaks_goes_on_where_it_was() -> None:
+    async with following("a") as setting:
+        await setting.server.put("b")
+        await setting.wait_for("a", "b")
+        await setting.server.break_watches(LOST)
+        await wait_until(lambda: len(setting.server.watches) == 2)
+        await setting.server.put("c")
+        await setting.wait_for("a", "b", "c")
+        assert setting.server.watches[1]["resourceVersion"] == "102"
+        assert setting.sink.lists == 1
+        assert setting.find_problem() is None
+    assert setting.restarts == [("pods", "connection")]
+
+
+async def test_a_bookmark_moves_the_place_to_go_on_from() -> None:
+    async with following("a") as setting:
+        await setting.server.send_bookmark()
+        setting.server.compact()
+        await setting.server.break_watches(LOST)
+        await wait_until(lambda: len(setting.server.watches) == 2)
+        await setting.server.put("b")
+        await setting.wait_for("a", "b")
+        assert setting.sink.lists == 1
+
+
+async def test_a_watch_that_the_server_ends_after_its_time_is_no_trouble() -> None:
+    async with following("a") as setting:
+        await setting.server.break_watches()
+        await wait_until(lambda: len(setting.server.watches) == 2)
+        assert setting.find_problem() is None
+    assert setting.restarts == []
+    assert setting.slept  # it ended at once, and that must not become a busy loop
+
+
+async def test_a_history_that_is_lost_is_listed_anew_and_deletions_are_found() -> None:
+    async with following("a", "b") as setting:
+        setting.server.faults = [LOST]
+        await setting.server.break_watches(LOST)
+        await wait_until(lambda: setting.server.open_watches == 0)
+        await setting.server.delete("a")
+        await setting.server.put("c")
+        setting.server.compact()
+        await setting.wait_for("b", "c")
+        await wait_until(lambda: setting.server.open_watches == 1)
+        await setting.server.put("d")
+        await setting.wait_for("b", "c", "d")
+        assert setting.sink.lists == 2
+    assert ("pods", "expired") in setting.restarts
+
+
+async def test_a_lost_history_may_also_come_as_an_event() -> None:
+    async with following("a", "b") as setting:
+        del setting.server.pods["a"]
+        setting.server.compact()
+        await setting.server.send(json.dumps({"type": "ERROR", "object": GONE}).encode())
+        await setting.wait_for("b")
+        assert setting.sink.lists == 2
+    assert setting.restarts == [("pods", "expired")]
+
+
+async def test_a_list_that_expires_between_its_pages_begins_anew() -> None:
+    setting = make_setting(page_size=1)
+    for name in ("a", "b"):
+        await setting.server.put(name)
+    setting.server.list_faults = [ApiError(410, "Expired", "the continue token is too old")]
+    async with running(setting):
+        await wait_until(setting.reflector.synced.is_set)
+        assert setting.names == {"a", "b"}
+        assert setting.sink.lists == 1
+
+
+async def test_a_server_that_refuses_connections_is_asked_ever_less_often() -> None:
+    setting = make_setting()
+    setting.server.faults = [NotSentError("connection refused") for _ in range(10)]
+    async with running(setting):
+        await wait_until(lambda: len(setting.slept) > 3)
+        assert setting.find_problem() == "connection refused"
+        assert not setting.reflector.synced.is_set()
+        await wait_until(setting.reflector.synced.is_set)
+        assert setting.find_problem() is None
+    assert setting.slept[:3] == [0.1, 0.2, 0.4]
+    assert max(setting.slept) == MAX_BACKOFF_SECONDS
+
+
+async def test_a_server_that_goes_away_while_we_watch_is_a_problem_until_it_is_back() -> None:
+    async with following("a") as setting:
+        setting.server.faults = [NotSentError("connection refused") for _ in range(5)]
+        await setting.server.break_watches(LOST)
+        await wait_until(lambda: setting.find_problem() == "connection refused")
+        await wait_until(lambda: setting.find_problem() is None)
+        await setting.server.put("b")
+        await setting.wait_for("a", "b")
+        assert setting.sink.lists == 1
+    assert setting.restarts == [("pods", "connection")]
+
+
+async def test_the_server_says_how_long_to_wait() -> None:
+    setting = make_setting()
+    setting.server.faults = [ApiError(429, "TooManyRequests", "slow down", 7.0)]
+    async with running(setting):
+        await wait_until(setting.reflector.synced.is_set)
+    assert setting.slept[0] == 7.0
+
+
+async def test_a_forbidden_verb_is_named_with_what_to_do_and_asked_for_again() -> None:
+    setting = make_setting()
+    message = 'pods is forbidden: User "x" cannot list resource "pods"'
+    setting.server.faults = [ApiError(403, "Forbidden", message) for _ in range(3)]
+    async with running(setting):
+        await wait_until(lambda: len(setting.slept) == 2)
+        problem = setting.find_problem() or ""
+        assert 'cannot list resource "pods"' in problem
+        assert "ClusterRole" in problem
+        await wait_until(setting.reflector.synced.is_set)
+
+
+@pytest.mark.parametrize("line", [b"not json", b"[1]", b'{"type":"ADDED","object":"\xff"}'])
+async def test_a_line_that_is_no_event_is_answered_with_a_new_list(line: bytes) -> None:
+    async with following("a") as setting:
+        await setting.server.send(line)
+        await wait_until(lambda: setting.sink.lists == 2)
+        await wait_until(lambda: setting.server.open_watches == 1)
+        await setting.server.put("b")
+        await setting.wait_for("a", "b")
+    assert setting.restarts == [("pods", "unreadable")]
+
+
+async def test_one_odd_object_does_not_stop_the_others() -> None:
+    async with following("a") as setting:
+        await setting.server.put("odd", tolerations="all")
+        await setting.server.put("b")
+        await setting.wait_for("a", "odd", "b")
+        assert setting.sink.pods["odd"].unsupported == UNREADABLE
+        assert setting.sink.lists == 1
+
+
+async def test_a_cluster_that_went_back_in_time_is_listed_anew() -> None:
+    async with following("a", "b") as setting:
+        setting.server.version = 50
+        setting.server.history.clear()
+        del setting.server.pods["b"]
+        await setting.server.break_watches(LOST)
+        await setting.wait_for("a")
+        await wait_until(lambda: setting.server.open_watches == 1)
+        await setting.server.put("c")
+        await setting.wait_for("a", "c")
+    assert ("pods", "expired") in setting.restarts
+
+
+async def test_relist_returns_when_a_newer_list_has_arrived() -> None:
+    async with following("a", "b") as setting:
+        del setting.server.pods["b"]  # nobody tells
+        await asyncio.gather(setting.reflector.relist(), setting.reflector.relist())
+        assert setting.names == {"a"}
+        await wait_until(lambda: setting.server.open_watches == 1)
+        await setting.server.put("c")
+        await setting.wait_for("a", "c")
+    assert setting.restarts == []
+
+
+async def test_relist_outlasts_a_server_that_is_away() -> None:
+    async with following("a", "b") as setting:
+        setting.server.faults = [TransientClusterError("timed out") for _ in range(4)]
+        del setting.server.pods["b"]
+        async with asyncio.timeout(20):
+            await setting.reflector.relist()
+        assert setting.names == {"a"}
+
+
+async def test_relist_before_the_first_list_returns_with_it() -> None:
+    setting = make_setting()
+    await setting.server.put("a")
+    async with running(setting), asyncio.timeout(20):
+        await setting.reflector.relist()
+        assert setting.names == {"a"}

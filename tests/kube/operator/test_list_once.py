@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from cluster.builders import Json, make_namespace, make_node, make_pod
+from fairbind.kube.client.errors import ApiError, PermanentClusterError, TransientClusterError
+from fairbind.kube.operator.list_once import list_cluster_once
+
+if TYPE_CHECKING:
+    from fairbind.cluster.cache.cache import ClusterCache
+    from fairbind.kube.client.api import ApiClient
+
+TENANTS = "/apis/fairbind.io/v1alpha1/tenants"
+POLICIES = "/apis/fairbind.io/v1alpha1/schedulingpolicies"
+
+
+class Lists:
+    """An API server that answers lists, page by page, and nothing else: it has no watches."""
+
+    def __init__(self, **pods: Json) -> None:
+        self.items: dict[str, list[Json] | Exception | bytes] = {
+            "/api/v1/pods": list(pods.values()),
+            "/api/v1/nodes": [make_node("n")],
+            "/api/v1/namespaces": [make_namespace("team")],
+            TENANTS: [make_object("Tenant", "a", weight=2, namespaces=["team"])],
+            POLICIES: [make_object("SchedulingPolicy", "default", policy="tsf")],
+        }
+        self.asked: list[str] = []
+
+    async def request(
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout_seconds: float = 1.0
+    ) -> bytes:
+        assert method == "GET"
+        assert timeout_seconds > 0
+        self.asked.append(path)
+        found = self.items[path]
+        if isinstance(found, Exception):
+            raise found
+        if isinstance(found, bytes):
+            return found
+        first = int((query or {}).get("continue", "0"))
+        more = {"continue": str(first + 1)} if first + 1 < len(found) else {}
+        return json.dumps({"metadata": {"resourceVersion": "7", **more}, "items": found[first : first + 1]}).encode()
+
+
+def make_object(kind: str, name: str, **spec: object) -> Json:
+    meta = {"name": name, "uid": name, "resourceVersion": "5", "generation": 1, "creationTimestamp": None}
+    return {"kind": kind, "metadata": {**meta, "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": spec}
+
+
+async def survey(lists: Lists) -> ClusterCache:
+    return await list_cluster_once(cast("ApiClient", lists), "fairbind", "fairbind-system")
+
+
+async def test_everything_is_seen_by_lists_alone() -> None:
+    lists = Lists(bound=make_pod("bound", node="n"), waiting=make_pod("waiting"))
+    cache = await survey(lists)
+
+    (tenant,) = cache.build_overview().tenants
+    assert (tenant.name, tenant.weight, tenant.running) == ("a", 2.0, 1)
+    assert sum(tenant.pending.values()) == 1
+    assert cache.settings.policy == "tsf"
+    assert cache.build_snapshot().servers.names == ("n",)
+    assert lists.asked.count("/api/v1/pods") == 2  # pages
+
+
+async def test_without_the_crds_it_says_what_to_install() -> None:
+    lists = Lists()
+    lists.items[TENANTS] = ApiError(404, "NotFound", "the server could not find the requested resource")
+    with pytest.raises(PermanentClusterError, match=r"^tenants\.fairbind\.io: the CRD is not installed"):
+        await survey(lists)
+
+
+@pytest.mark.parametrize("path", ["/api/v1/pods", "/api/v1/nodes", "/api/v1/namespaces", TENANTS, POLICIES])
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        ApiError(403, "Forbidden", 'User "bob" cannot list it'),
+        TransientClusterError("Cannot connect to host"),
+        b"<html>who are you?</html>",
+    ],
+    ids=["forbidden", "away", "nonsense"],
+)
+async def test_what_cannot_be_listed_is_named_with_the_reason(path: str, trouble: Exception | bytes) -> None:
+    lists = Lists()
+    lists.items[path] = trouble
+    with pytest.raises(PermanentClusterError, match=f"^{path.rpartition('/')[2]}") as caught:
+        await survey(lists)
+    assert "\n" not in str(caught.value)
+    if isinstance(trouble, ApiError):
+        assert trouble.message in str(caught.value)

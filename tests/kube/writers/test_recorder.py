@@ -1,0 +1,416 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from fairbind.kube.client.api import NotAllowedError
+from fairbind.kube.client.errors import ApiError, TransientClusterError
+from fairbind.kube.writers.pod_messages import UNCHANGED_SECONDS
+from fairbind.kube.writers.recorder import (
+    FAST_PER_SECOND,
+    MANY_BINDS,
+    PAUSE_SECONDS,
+    SCHEDULED_QUEUE_LENGTH,
+    SLOW_PER_SECOND,
+    WRITERS,
+    Recorder,
+    WaitingPod,
+)
+from kube.operator.simulation import run_virtual
+from kube.writers.waiting import CPU, MEMORY, make_tasks, make_wait
+from rejections import lack
+
+
+class Desk:
+    """A recorder before a server that takes 10 ms a write, on virtual time."""
+
+    def __init__(self) -> None:
+        self.writes: list[tuple[float, str, str, Any]] = []
+        self.content_types: list[str] = []
+        self.failures: list[Exception] = []
+        self.refusals: dict[str, Exception] = {}
+        self.pods: dict[str, WaitingPod] = {}
+        self.leading = True
+        self.binds_in_flight = 0
+        loop = asyncio.get_running_loop()
+        self.began = loop.time()
+        self.recorder = Recorder(
+            self,
+            scheduler_name="fairbind",
+            identity="operator-0",
+            is_leading=lambda: self.leading,
+            binds_in_flight=lambda: self.binds_in_flight,
+            find_waiting=self.pods.get,
+            clock=loop.time,
+        )
+
+    @property
+    def now(self) -> float:
+        return asyncio.get_running_loop().time() - self.began
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        timeout_seconds: float = 15.0,
+        guard: Callable[[], bool] | None = None,
+    ) -> bytes:
+        assert timeout_seconds <= 5.0
+        assert guard is not None
+        if not guard():
+            raise NotAllowedError
+        self.writes.append((self.now, method, path, json.loads(body or b"null")))
+        self.content_types.append(content_type)
+        await asyncio.sleep(0.01)
+        if self.failures:
+            raise self.failures.pop(0)
+        for part, refusal in self.refusals.items():
+            if part in path:
+                raise refusal
+        if path.endswith("/status"):  # and the watch tells of it
+            patch = json.loads(body or b"null")
+            self.pods[patch["metadata"]["uid"]] = WaitingPod("8", patch["status"]["conditions"][0]["message"])
+        return b"{}"
+
+    def wait(self, *waits: Any, nodes: int = 3) -> None:
+        for wait in waits:
+            for task in wait.task_class.tasks:
+                self.pods.setdefault(task.uid, WaitingPod("7"))
+        self.recorder.note_waits(waits, nodes)
+
+    def find(self, reason: str) -> list[Any]:
+        return [body for _, _, path, body in self.writes if path.endswith("/events") and body["reason"] == reason]
+
+    @property
+    def conditions(self) -> list[tuple[str, Any]]:
+        return [(path, body) for _, _, path, body in self.writes if path.endswith("/status")]
+
+
+def play(scenario: Callable[[Desk], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        desk = Desk()
+        running = asyncio.create_task(desk.recorder.run())
+        try:
+            await scenario(desk)
+            assert not running.done()
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    run_virtual(main())
+
+
+def test_a_binding_is_announced_as_kube_scheduler_does() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.recorder.scheduled("ns", "p0", "uid-p0", "n1")
+        await asyncio.sleep(1.0)
+        [(_, method, path, event)] = desk.writes
+        assert (method, path) == ("POST", "/apis/events.k8s.io/v1/namespaces/ns/events")
+        assert event["metadata"]["name"].startswith("p0.")
+        assert event["metadata"]["namespace"] == "ns"
+        assert event["regarding"] == {
+            "apiVersion": "v1", "kind": "Pod", "namespace": "ns", "name": "p0", "uid": "uid-p0"
+        }  # fmt: skip
+        assert (event["type"], event["reason"], event["action"]) == ("Normal", "Scheduled", "Binding")
+        assert event["note"] == "Successfully assigned ns/p0 to n1"
+        assert (event["reportingController"], event["reportingInstance"]) == ("fairbind", "operator-0")
+        assert len(event["eventTime"]) == len("2006-01-02T15:04:05.000000Z")
+
+    play(scenario)
+
+
+def test_a_waiting_pod_gets_a_condition_and_an_event() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.wait(make_wait(make_tasks(1), CPU))
+        await asyncio.sleep(2.0)
+        [(path, patch)] = desk.conditions
+        assert path == "/api/v1/namespaces/ns/pods/p0/status"
+        assert desk.content_types[0] == "application/strategic-merge-patch+json"
+        assert patch["metadata"] == {"uid": "uid-p0", "resourceVersion": "7"}
+        [condition] = patch["status"]["conditions"]
+        assert condition.pop("lastTransitionTime").endswith("Z")
+        message = "0/3 nodes are available: 3 Insufficient cpu."
+        assert condition == {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        [event] = desk.find("FailedScheduling")
+        assert (event["type"], event["action"], event["note"]) == ("Warning", "Scheduling", message)
+
+    play(scenario)
+
+
+def test_a_condition_that_is_false_already_keeps_the_time_of_its_transition() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.pods["uid-p0"] = WaitingPod("8", "something else")
+        desk.wait(make_wait(make_tasks(1), CPU))
+        await asyncio.sleep(2.0)
+        [(_, patch)] = desk.conditions
+        assert "lastTransitionTime" not in patch["status"]["conditions"][0]
+
+    play(scenario)
+
+
+def test_a_condition_that_says_it_already_is_not_written() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.pods["uid-p0"] = WaitingPod("8", "0/3 nodes are available: 3 Insufficient cpu.")
+        desk.wait(make_wait(make_tasks(1), CPU))
+        await asyncio.sleep(2.0)
+        assert desk.conditions == []
+        assert len(desk.find("FailedScheduling")) == 1
+
+    play(scenario)
+
+
+def test_a_pod_that_is_bound_meanwhile_is_told_nothing() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.wait(make_wait(make_tasks(5), CPU))
+        del desk.pods["uid-p3"]
+        await asyncio.sleep(2.0)
+        assert [path for path, _ in desk.conditions if "/p3/" in path] == []
+        assert len(desk.conditions) == 4
+
+    play(scenario)
+
+
+def test_a_condition_that_is_refused_as_outdated_is_written_with_the_newer_version() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.failures = [ApiError(409, "Conflict", "modified")]
+        desk.wait(make_wait(make_tasks(1), CPU))
+        await asyncio.sleep(0.6)
+        desk.pods["uid-p0"] = WaitingPod("9")
+        await asyncio.sleep(UNCHANGED_SECONDS + 1.0)
+        assert [patch["metadata"]["resourceVersion"] for _, patch in desk.conditions] == ["7", "9"]
+
+    play(scenario)
+
+
+def test_repeated_events_are_counted_in_the_first_or_written_anew_when_it_has_expired() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.wait(make_wait(make_tasks(1), CPU))
+        await asyncio.sleep(310.0)
+        patches = [(path, body) for _, method, path, body in desk.writes if method == "PATCH" and "events" in path]
+        [event] = desk.find("FailedScheduling")
+        [(path, body)] = patches
+        assert path.endswith(f"/events/{event['metadata']['name']}")
+        assert body["series"]["count"] == 2
+        desk.failures = [ApiError(404, "NotFound", "expired")]
+        await asyncio.sleep(310.0)
+        assert len(desk.find("FailedScheduling")) == 2
+
+    play(scenario)
+
+
+def test_an_event_that_could_not_be_written_is_still_due() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.refusals["/events"] = TransientClusterError("timed out")
+        desk.wait(make_wait(make_tasks(1)))
+        await asyncio.sleep(5.0)
+        assert len(desk.find("FailedScheduling")) == 1
+        desk.refusals.clear()
+        await asyncio.sleep(PAUSE_SECONDS + UNCHANGED_SECONDS + 1.0)
+        assert len(desk.find("FailedScheduling")) == 2
+        await asyncio.sleep(60.0)
+        assert len(desk.find("FailedScheduling")) == 2
+
+    play(scenario)
+
+
+def test_bindings_in_flight_slow_the_writing_down() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.binds_in_flight = MANY_BINDS + 1
+        for number in range(5000):
+            desk.recorder.scheduled("ns", f"p{number}", f"uid-p{number}", "n1")
+        await asyncio.sleep(10.0)
+        assert len(desk.writes) == pytest.approx(10 * SLOW_PER_SECOND, rel=0.1)
+        desk.binds_in_flight = 0
+        await asyncio.sleep(10.0)
+        assert len(desk.writes) == pytest.approx(10 * SLOW_PER_SECOND + 10 * FAST_PER_SECOND, rel=0.1)
+
+    play(scenario)
+
+
+def test_waiting_pods_and_bindings_take_turns() -> None:
+    async def scenario(desk: Desk) -> None:
+        for number in range(2000):
+            desk.recorder.scheduled("ns", f"b{number}", f"uid-b{number}", "n1")
+        desk.wait(make_wait(make_tasks(2000), CPU))
+        await asyncio.sleep(5.0)
+        kinds = Counter("status" if path.endswith("/status") else "event" for _, _, path, _ in desk.writes)
+        assert min(kinds.values()) > 0.3 * sum(kinds.values())
+
+    play(scenario)
+
+
+def test_a_tenant_with_thousands_of_waiting_pods_delays_no_other_tenants_messages() -> None:
+    async def scenario(desk: Desk) -> None:
+        crowd = make_wait(make_tasks(20_000, "crowd"), CPU, tenant="a")
+        desk.wait(crowd)
+        await asyncio.sleep(2.0)
+        desk.wait(crowd, make_wait(make_tasks(5, "other"), MEMORY, tenant="b"))
+        await asyncio.sleep(1.0)
+        assert sum("other" in path for path, _ in desk.conditions) == 5
+        assert len([event for event in desk.find("FailedScheduling") if "other" in event["regarding"]["name"]]) == 5
+
+    play(scenario)
+
+
+def test_thousands_of_waiting_pods_are_told_at_the_pace_and_then_left_alone() -> None:
+    async def scenario(desk: Desk) -> None:
+        tasks = make_tasks(4_000)
+        desk.wait(make_wait(tasks, CPU))
+        await asyncio.sleep(4_000 / FAST_PER_SECOND + 20.0)
+        assert len(desk.conditions) == 4_000
+        assert len(desk.find("FailedScheduling")) == 10
+        seen = len(desk.writes)
+        for turn in range(100):
+            desk.wait(make_wait(tasks, (lack("cpu"), 3 - turn % 2)))
+            await asyncio.sleep(1.0)
+        assert len(desk.writes) - seen <= 2.0 * 100 + 20
+        assert max(Counter(int(moment) for moment, _, _, _ in desk.writes).values()) <= FAST_PER_SECOND + 1
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        ApiError(429, "TooManyRequests", "slow", 3.0),
+        ApiError(403, "Forbidden", 'events is forbidden: User "u" cannot create resource "events" in API group ""'),
+        ApiError(500, "InternalError", "boom"),
+        TransientClusterError("gone"),
+    ],
+)
+def test_a_refusal_stops_all_writes_for_a_while_and_is_said_once(
+    failure: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.failures = [failure] * 10_000
+        for number in range(1000):
+            desk.recorder.scheduled("ns", f"p{number}", f"uid-p{number}", "n1")
+        await asyncio.sleep(60.0)
+        assert len(desk.writes) < 60.0 / PAUSE_SECONDS * 10
+        assert len(caplog.records) == 1
+        desk.failures.clear()
+        await asyncio.sleep(60.0)
+        assert len(desk.writes) > 500
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        ApiError(403, "Forbidden", 'events "p.1" is forbidden: exceeded quota: few, requested: count/events=1'),
+        ApiError(422, "Invalid", "ValidatingAdmissionPolicy 'quiet' with binding 'quiet' denied request: no events"),
+    ],
+)
+def test_a_namespace_that_refuses_events_silences_nobody_else(
+    refusal: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.refusals["/namespaces/crowd/"] = refusal
+        for number in range(1000):
+            desk.recorder.scheduled("crowd" if number % 2 else "ns", f"p{number}", f"uid-p{number}", "n1")
+        await asyncio.sleep(4.0)
+        paths = Counter(path for _, _, path, _ in desk.writes)
+        assert paths["/apis/events.k8s.io/v1/namespaces/ns/events"] > 350
+        assert 1 <= paths["/apis/events.k8s.io/v1/namespaces/crowd/events"] <= WRITERS
+        assert len(caplog.records) == 1
+        desk.refusals.clear()
+        await asyncio.sleep(PAUSE_SECONDS)
+        desk.recorder.scheduled("crowd", "late", "uid-late", "n1")
+        await asyncio.sleep(1.0)
+        assert desk.writes[-1][2].startswith("/apis/events.k8s.io/v1/namespaces/crowd/")
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [ApiError(404, "NotFound", "no pod"), ApiError(403, "Forbidden", "namespace ns is being terminated")],
+)
+def test_what_is_gone_stops_nothing(failure: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.failures = [failure] * 100
+        for number in range(200):
+            desk.recorder.scheduled("ns", f"p{number}", f"uid-p{number}", "n1")
+        await asyncio.sleep(3.0)
+        assert len(desk.writes) == 200
+        assert not caplog.records
+
+    play(scenario)
+
+
+def test_a_failure_that_nobody_thought_of_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.failures = [ZeroDivisionError()]
+        desk.recorder.scheduled("ns", "p0", "u", "n1")
+        await asyncio.sleep(1.0)
+        desk.recorder.scheduled("ns", "p1", "u", "n1")
+        await asyncio.sleep(1.0)
+        assert len(desk.writes) == 2
+        assert "ZeroDivisionError" in caplog.text
+
+    play(scenario)
+
+
+def test_who_does_not_lead_writes_nothing_and_starts_afresh_when_it_leads() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.leading = False
+        desk.recorder.scheduled("ns", "b", "uid-b", "n1")
+        desk.wait(make_wait(make_tasks(3), CPU))
+        await asyncio.sleep(5.0)
+        desk.leading = True
+        await asyncio.sleep(5.0)
+        assert desk.writes == []  # nothing stale either
+        desk.wait(make_wait(make_tasks(3), CPU))
+        await asyncio.sleep(5.0)
+        assert len(desk.conditions) == 3
+
+    play(scenario)
+
+
+def test_flushing_waits_for_what_is_noted_and_not_for_ever() -> None:
+    async def scenario(desk: Desk) -> None:
+        for number in range(100):
+            desk.recorder.scheduled("ns", f"p{number}", "u", "n1")
+        await desk.recorder.flush(5.0)
+        assert len(desk.find("Scheduled")) == 100
+        for number in range(5000):
+            desk.recorder.scheduled("ns", f"p{number}", "u", "n1")
+        began = desk.now
+        await desk.recorder.flush(2.0)
+        assert desk.now - began == pytest.approx(2.0, abs=0.1)
+
+    play(scenario)
+
+
+def test_memory_is_bounded() -> None:
+    async def scenario(desk: Desk) -> None:
+        for number in range(3 * SCHEDULED_QUEUE_LENGTH):
+            desk.recorder.scheduled("ns", f"p{number}", f"uid-p{number}", "n1")
+        assert len(desk.recorder._scheduled) == SCHEDULED_QUEUE_LENGTH
+        desk.wait(make_wait(make_tasks(30_000), MEMORY))
+        await asyncio.sleep(2.0)
+        assert len(desk.recorder._notices) <= 1000
+        assert desk.writes[0][3]["regarding"]["name"] == f"p{2 * SCHEDULED_QUEUE_LENGTH}"
+
+    play(scenario)
+
+
+def test_names_and_notes_fit_into_an_event() -> None:
+    async def scenario(desk: Desk) -> None:
+        name = "x" * 253
+        desk.recorder.scheduled("ns", name, "u", "n" * 1500)
+        await asyncio.sleep(1.0)
+        [event] = desk.find("Scheduled")
+        assert len(event["metadata"]["name"]) <= 253
+        assert len(event["note"]) == 1024
+
+    play(scenario)

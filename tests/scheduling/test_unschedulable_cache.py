@@ -1,0 +1,180 @@
+"""A memory of what fitted nowhere changes no decision, whatever happens to servers and tasks between two cycles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fairbind.model import (
+    CycleReport,
+    ExclusiveKeys,
+    InvalidProblemError,
+    PolicySettings,
+    ServerTable,
+    Snapshot,
+    Task,
+    TaskClass,
+    Wait,
+)
+from fairbind.scheduling import UnschedulableCache, run_cycle
+from fairbind.scheduling.cycle import cycle, draft
+from fairbind.scheduling.cycle.cycle import FEW_PART, merge
+from fairbind.scheduling.cycle.task_queues import ClassQueue, compute_turn
+from rejections import unsupported
+from scheduling.strategies import POLICY_IDS
+from scheduling.worlds import apply_report, build_class, build_placement, build_servers, build_snapshot, build_tasks
+
+
+def carry_out(snapshot: Snapshot, report: CycleReport) -> Snapshot:
+    """Return the world after the bindings; classes of which nothing was placed are the same objects."""
+    after, same = apply_report(snapshot, report), {each.tasks: each for each in snapshot.task_classes}
+    return replace(after, task_classes=tuple(same.get(each.tasks, each) for each in after.task_classes))
+
+
+def build_world(draw: np.random.Generator) -> Snapshot:
+    """Return four servers that are nearly full and ten classes of three tenants, most of which fit nowhere."""
+    names = ["w", "x", "y", "z"]
+    servers = build_servers(
+        dict.fromkeys(names, (9, 9)), free={name: draw.integers(0, 4, 2).tolist() for name in names}
+    )
+    ports = ExclusiveKeys(frozenset({"p"}), frozenset({"p"}))
+    placements = [
+        build_placement(servers),
+        build_placement(servers, exclusive_keys=ports),
+        *(build_placement(servers, only=draw.choice(names, 2, replace=False).tolist()) for _ in range(2)),
+    ]
+    classes = [
+        TaskClass(
+            tenant="abc"[draw.integers(3)],
+            demand_r=tuple(demand := draw.integers(0, 6, 2).tolist()),
+            share_demand_r=tuple(demand),
+            placement=placements[draw.integers(4)],
+            # Names run against uids: `fifo` has another order than the rest.
+            tasks=tuple(Task(f"u{n}-{m}", f"ns/{9 - n}-{m}", 0, float(n % 2)) for m in range(draw.integers(1, 5))),
+            blocked=unsupported("not honoured") if draw.random() < 0.1 else None,
+        )
+        for n in range(10)
+    ]
+    return build_snapshot(servers, classes)
+
+
+def change(draw: np.random.Generator, snapshot: Snapshot) -> Snapshot:
+    """Return the world after somebody's pods have ended, and often no more than that."""
+    if draw.random() < 0.3:  # somebody has enough of waiting
+        first, *others = snapshot.task_classes or [None]
+        left = [replace(first, tasks=first.tasks[1:])] if first is not None and len(first.tasks) > 1 else []
+        snapshot = replace(snapshot, task_classes=(*others, *left))
+    servers, taken_keys = snapshot.servers, dict(snapshot.servers.taken_keys)
+    free_kr, usable_k = servers.free_kr.copy(), servers.usable_k.copy()
+    server, resource = draw.integers(len(servers.names)), draw.integers(2)
+    free_kr[server, resource] = min(9, free_kr[server, resource] + draw.integers(4))
+    what = draw.choice(["nothing"] * 4 + ["ports", "usable"])
+    if what == "ports":
+        taken_keys = {int(server): frozenset({"p"})} if draw.random() < 0.5 else {}
+    elif what == "usable":
+        usable_k[server] ^= True
+    return replace(snapshot, servers=replace(servers, free_kr=free_kr, usable_k=usable_k, taken_keys=taken_keys))
+
+
+def describe(report: CycleReport) -> tuple[object, ...]:
+    """Return what a memory must not change: all but what explanations count and compare."""
+    bindings = [(bind.task.uid, bind.server) for bind in report.bindings]
+    waits = [(wait.task_class.tenant, wait.first.uid, wait.waiting, wait.blocked) for wait in report.waits]
+    return bindings, waits, report.complete, report.weighted_shares
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_it_changes_no_decision(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cycle, "FEW_PART", 1 + seed % 2)
+    draw = np.random.default_rng(seed)
+    unschedulable, snapshot, policy = UnschedulableCache(), build_world(draw), POLICY_IDS[seed % len(POLICY_IDS)]
+    for _ in range(12):
+        if draw.random() < 0.2:
+            policy = POLICY_IDS[draw.integers(len(POLICY_IDS))]
+        limit = 1 if draw.random() < 0.2 else None
+        remembering = run_cycle(snapshot, PolicySettings(policy), 0.0, limit=limit, unschedulable=unschedulable)
+        afresh = run_cycle(snapshot, PolicySettings(policy), 0.0, limit=limit)
+        if limit is None:
+            assert describe(remembering) == describe(afresh)
+        else:  # then afresh may not yet have seen of everybody that it fits nowhere
+            assert describe(remembering)[0] == describe(afresh)[0]
+            assert set(map(id_of, afresh.waits)) <= set(map(id_of, remembering.waits))
+        if draw.random() < 0.8:  # else nothing of it could be carried out
+            snapshot = carry_out(snapshot, remembering)
+        snapshot = change(draw, snapshot)
+
+
+def id_of(wait: Wait) -> str:
+    return wait.first.uid
+
+
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tenants of the classes at which cycles look, in the order in which they do."""
+    looks: list[str] = []
+
+    class Watched(ClassQueue):
+        def __init__(self, task_class: TaskClass, *arguments: Any, **more: Any) -> None:
+            looks.append(task_class.tenant)
+            super().__init__(task_class, *arguments, **more)
+
+    monkeypatch.setattr(draft, "ClassQueue", Watched)
+    return looks
+
+
+def test_only_what_may_fit_on_servers_that_have_gained_room_is_looked_at(looked: list[str]) -> None:
+    full = build_servers({"x": (8, 8), "y": (8, 8)}, free={"x": (1, 8), "y": (1, 8)})
+    everywhere, at_y, nowhere = (build_placement(full, only=only) for only in (None, ["y"], []))
+    kinds = {"large": (6, everywhere), "small": (3, everywhere), "pinned": (2, at_y), "lost": (0, nowhere)}
+    classes = [build_class(name, (cpu, min(cpu, 1)), at) for name, (cpu, at) in kinds.items()]
+    unschedulable, settings = UnschedulableCache(), PolicySettings()
+
+    def decide(servers: ServerTable) -> list[str]:
+        looked.clear()
+        report = run_cycle(build_snapshot(servers, classes), settings, 0.0, unschedulable=unschedulable)
+        assert len(report.waits) + len(report.bindings) == len(kinds)
+        return [bind.tenant for bind in report.bindings]
+
+    gained = replace(full, free_kr=full.free_kr + np.array([[3, 0], [0, 0]]))
+    assert (decide(full), sorted(looked)) == ([], sorted(kinds))
+    assert (decide(full), looked) == ([], [])
+    assert (decide(replace(full, free_kr=full.free_kr - 1)), looked) == ([], [])
+    assert (decide(gained), looked) == (["small"], ["small"])
+    unschedulable.forget()
+    assert (decide(full), sorted(looked)) == ([], sorted(kinds))
+
+
+def test_it_holds_for_one_order_of_tasks_only() -> None:
+    full, free = (build_servers({"x": (8, 8)}, free={"x": (left, 8)}) for left in (1, 8))
+    classes = [build_class("a", (2, 0), build_placement(full))]
+    unschedulable, fair, fifo = UnschedulableCache(), PolicySettings(), PolicySettings("fifo")
+
+    assert run_cycle(build_snapshot(full, classes), fair, 0.0, unschedulable=unschedulable).bindings == ()
+    assert run_cycle(build_snapshot(free, classes), fifo, 0.0, limit=0, unschedulable=unschedulable).bindings == ()
+    assert len(run_cycle(build_snapshot(free, classes), fifo, 0.0, unschedulable=unschedulable).bindings) == 1
+
+
+def test_a_tenant_that_is_missing_is_noticed_although_its_tasks_were_known() -> None:
+    servers = build_servers({"x": (8, 8)})
+    snapshot, unschedulable = (
+        build_snapshot(servers, [build_class("a", (9, 0), build_placement(servers))]),
+        UnschedulableCache(),
+    )
+    assert len(run_cycle(snapshot, PolicySettings(), 0.0, unschedulable=unschedulable).waits) == 1
+
+    with pytest.raises(InvalidProblemError, match="'a' is not one of the tenants"):
+        run_cycle(replace(snapshot, tenants=()), PolicySettings(), 0.0, unschedulable=unschedulable)
+
+
+@pytest.mark.parametrize(("old", "new"), [(3, 0), (0, 3), (5, 5), (4 * FEW_PART, 1), (4 * FEW_PART, 3)])
+def test_waits_are_merged_in_their_order(old: int, new: int) -> None:
+    servers = build_servers({"x": (8,)})
+    tasks = build_tasks("t", old + new)
+    waits = [Wait(TaskClass("t", (1,), (1,), build_placement(servers), (task,)), task, 1, ()) for task in tasks]
+    others = waits[:: max(1, len(waits) // new)][:new] if new else []
+    ordered = [wait for wait in waits if wait not in others]
+
+    assert merge(ordered, reversed(others), key=lambda wait: ("t", compute_turn(wait.first))) == waits
