@@ -99,7 +99,7 @@ def describe_text(text: str) -> dict[str, bool]:
         "more than 100 bindings": binds > 100,
         "incomplete": "complete=False" in first,
         "fairness": any(line.startswith("wait ") and not line.endswith(" -") for line in lines),
-        "ports in conflict": "conflicting keys" in text,
+        "ports in conflict": "conflicting claims" in text,
         "no room": "Insufficient" in text,
         "recalled": first.startswith("recalled ") and first != "recalled 0",
     }

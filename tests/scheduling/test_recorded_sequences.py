@@ -31,7 +31,7 @@ def test_the_sequences_have_in_them_what_they_promise() -> None:
             found["a binding"] += any(line.startswith("bind ") for line in lines)
             found["fairness"] += any(line.startswith("wait ") and not line.endswith(" -") for line in lines)
             found["incomplete"] += "complete=False" in lines[0]
-            found["ports in conflict"] += "conflicting keys" in cycle
+            found["ports in conflict"] += "conflicting claims" in cycle
 
     promised = {"a binding": 200, "fairness": 150, "incomplete": 5, "ports in conflict": 40, "recalled": 800}
     assert {what: found[what] for what, least in promised.items() if found[what] < least} == {}

@@ -13,7 +13,7 @@ from scheduling.recorded.recording import check_block, read_recorded
 PROMISED = {
     "bind ": 150,
     " above ": 200,
-    "conflicting keys=": 20,
+    "conflicting claims=": 20,
     "complete=False": 5,
     "Insufficient cpu=": 500,
     "Insufficient pods=": 50,

@@ -1,7 +1,7 @@
 """What a cycle says, as text: equal text means equal decisions and equal explanations, to the last digit.
 
 The text is what the recording is made of, so its words stay whatever becomes of the types. Two words are of the day of
-the recording and were never shown to anybody: "conflicting keys" and "Insufficient pods".
+the recording and were never shown to anybody: "conflicting claims" and "Insufficient pods".
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def render_reason(reason: Rejection) -> str:
     """Why servers refuse a class, in the words of the day of the recording."""
     match reason.kind:
         case RejectionKind.PORT_CONFLICT:
-            return "conflicting keys"
+            return "conflicting claims"
         case RejectionKind.INSUFFICIENT:
             return f"Insufficient {reason.subject}"
     return word_rejection(reason)
