@@ -243,6 +243,24 @@ def test_a_server_that_becomes_eligible_again_within_a_cycle_is_used(policy: str
     assert used == ["y", "x"] * 4
 
 
+def test_what_was_closed_and_opened_is_taken_back_as_well() -> None:
+    servers = build_servers({"x": (4, 4)})
+    everywhere = build_placement(servers)
+    draft = Draft(build_snapshot(servers, [build_class("a", (1, 1), everywhere, 8)]), POLICIES["best-fit-drfh"])
+    free = draft.checkpoint()
+    assert draft.find_choice() is not None
+    draft.restrict(everywhere, [0])
+    assert draft.find_choice() is None
+    closed = draft.checkpoint()
+
+    draft.reopen([0])
+    assert draft.find_choice() is not None
+    draft.rollback(closed)
+    assert draft.find_choice() is None
+    draft.rollback(free)
+    assert draft.find_choice() is not None
+
+
 def run(uid: str, server: str, demand_r: tuple[int, ...], *ports: str, tenant: str = "b") -> RunningTask:
     return RunningTask(uid, tenant, server, 0, 0.0, None, demand_r, demand_r, frozenset(ports))
 
