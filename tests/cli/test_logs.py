@@ -35,7 +35,7 @@ def test_console_lines_name_level_part_and_message() -> None:
     set_up_logging("console", "info", stream)
     logging.getLogger("fairbind.kube.operator.loop").info("bound %d", 3)
     line = stream.getvalue()
-    assert line.endswith("info    kube.loop: bound 3\n")
+    assert line.endswith("info    kube.operator.loop: bound 3\n")
     assert "\x1b" not in line
 
 

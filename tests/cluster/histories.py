@@ -1,7 +1,7 @@
 """Random histories of a small cluster, and the timeline that a scheduling loop makes of each.
 
 A history says when pods come and go, when the leader changes, when cycles fail, how long cycles and bindings take and
-how they end. Its timeline is everything that the loop does, with its time. `tests/golden/pacing.json` has a hash of
+how they end. Its timeline is everything that the loop does, with its time. `tests/golden/timelines/pacing.json` has a hash of
 each timeline, recorded before the loop's rules became a state machine. To record them again, after a change of the
 rules that is meant:
 

@@ -11,7 +11,7 @@ import pytest
 from cluster.histories import draw_histories
 from cluster.live import run_live
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "pacing.json"
+GOLDEN = Path(__file__).parents[1] / "golden" / "timelines" / "pacing.json"
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from cluster.histories import HISTORIES, History, Timeline, draw_history
 from cluster.live import run_live
 from cluster.simulated import run_simulated
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "pacing.json").read_text(encoding="utf-8"))
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "timelines" / "pacing.json").read_text(encoding="utf-8"))
 PARTS = 8
 
 pytestmark = pytest.mark.no_cover  # test_pacing has to reach every branch by itself

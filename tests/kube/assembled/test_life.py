@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.builders import make_node, make_pod
-from kube.assembled.faults import BINDINGS, EVENTS, LEASES, POD_STATUSES, delay, refuse
+from kube.assembled.faults import BINDINGS, EVENTS, POD_STATUSES, delay, refuse
 from kube.assembled.replicas import NAMESPACE, in_virtual_time, playing
 
 
@@ -102,20 +102,6 @@ async def test_who_ends_tells_of_all_pods_that_it_has_bound() -> None:
         leader.ask_to_stop()
         await leader.task
         assert len(scene.server.kinds["events"].objects) == 30
-
-
-@pytest.mark.parametrize("phase", [0.0, 0.5, 1.0, 1.5])
-@in_virtual_time
-async def test_who_gave_the_lease_back_does_not_take_it_again(phase: float) -> None:
-    """The server is slow to take it back, and a renewal would have been due meanwhile."""
-    async with playing() as scene:
-        leader = await scene.pass_until_leading()
-        ends_at = scene.now + 4.0 + phase
-        await scene.pass_until(lambda: scene.now > ends_at)
-        scene.cause(delay(1.8, LEASES, method="PUT"))
-        leader.ask_to_stop()
-        await leader.task
-        assert scene.server.holder == ""
 
 
 @in_virtual_time
