@@ -54,6 +54,7 @@ INTERRUPT_SECONDS = 30
 # tests/sharing.py says which tests belong to one worker, and who may run which.
 SHARED = ["--dist", "loadscope", "--no-loadscope-reorder", "--durations=10"]
 WORKERS = "2"
+CLOSING_LINE = re.compile(r"\b\d+ (passed|failed|skipped|errors?|deselected)\b.* in \d")
 NOTHING_CHOSEN = 5  # pytest's exit status
 # What follows dies with us, and builds and control planes with it, whatever ends this run.
 TIED = (sys.executable, "-I", "-S", launch.__file__)
@@ -267,7 +268,7 @@ def run_tests(python: Path, further: list[str], limit: Limit) -> tuple[int, str]
         with ended_in_time(process, limit):
             for line in process.stdout:
                 print(line, end="", flush=True)
-                last = line.strip() or last
+                last = line.strip() if CLOSING_LINE.search(line) else last  # an interrupted pytest says more after it
             process.wait()
     return process.returncode, last
 
