@@ -1,9 +1,9 @@
 """Random histories of a small cluster, and the timeline that a scheduling loop makes of each.
 
 A history says when pods come and go, when the leader changes, when cycles fail, how long cycles and bindings take and
-how they end. Its timeline is everything that the loop does, with its time. `tests/golden/timelines/pacing.json` has a hash of
-each timeline, recorded before the loop's rules became a state machine. To record them again, after a change of the
-rules that is meant:
+how they end. Its timeline is everything that the loop does, with its time. `tests/golden/timelines/pacing.json` has a
+hash of each timeline, recorded before the loop's rules became a state machine. To record them again, after a change of
+the rules that is meant:
 
     PYTHONPATH=operator:tests python tests/cluster/record_histories.py
 """
