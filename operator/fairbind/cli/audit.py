@@ -43,7 +43,11 @@ async def _look(
     snapshot = cache.build_detailed_snapshot()
     problem = make_exact_problem(snapshot, cache.settings)
     fair_shares = None if problem is None else solve_exactly(problem).fair_shares
-    return cache.settings.policy, cache.build_overview(fair_shares), audit(make_audit_scene(snapshot), fair_shares)
+    return (
+        cache.settings.policy,
+        cache.queries.build_overview(fair_shares),
+        audit(make_audit_scene(snapshot), fair_shares),
+    )
 
 
 def describe_report(policy: str, overview: ClusterOverview, report: AuditReport) -> dict[str, Any]:

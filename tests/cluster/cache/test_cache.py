@@ -128,7 +128,7 @@ def test_a_postponed_pod_waits_until_it_is_resumed(cluster: Cluster) -> None:
     assert cluster.find_class("uid-p") is None
     assert cluster.get_free("a")["cpu"] == 4000
     assert not cluster.cache.assume("uid-p", "a")
-    assert cluster.cache.build_overview().tenants[0].pending == {"queued": 1}
+    assert cluster.cache.queries.build_overview().tenants[0].pending == {"queued": 1}
     cluster.change_pod(pod)
     assert cluster.find_class("uid-p") is None
     cluster.cache.resume("uid-p")
@@ -273,7 +273,7 @@ def test_a_node_whose_pods_ask_for_more_than_64_bits_is_overcommitted_and_nothin
     cluster.add_pods(*(make_pod(f"p{i}", node="a", requests={"memory": "1Ei"}) for i in range(1500)))
     assert cluster.get_free("a")["memory"] == -MAX_AMOUNT
     assert cluster.get_allocated("ns/team")["memory"] == 1500 * MAX_AMOUNT
-    assert cluster.cache.build_overview().tenants[0].dominant_share == 1.0
+    assert cluster.cache.queries.build_overview().tenants[0].dominant_share == 1.0
 
 
 def test_totals_and_classes_leave_unusable_nodes_out_and_allocations_on_them_in(cluster: Cluster) -> None:
@@ -299,7 +299,7 @@ def test_resources_of_nodes_become_axes_and_go_with_the_last_of_them(cluster: Cl
 def test_the_policy_chooses_what_counts_and_unknown_names_are_ignored(cluster: Cluster) -> None:
     cluster.cache.set_policy(PolicySettings(fairness_resources=("memory", "moon")))
     assert cluster.cache.build_snapshot().counts_r == (False, True, False, False)
-    assert cluster.cache.unknown_fairness_resources == ("moon",)
+    assert cluster.cache.queries.unknown_fairness_resources == ("moon",)
     cluster.cache.set_policy(PolicySettings(fairness_resources=("moon",)))
     assert cluster.cache.build_snapshot().counts_r == (True, True, False, False)
 
@@ -381,26 +381,26 @@ def test_a_whole_cycle_fits_into_the_mirror(cluster: Cluster) -> None:
         assert cluster.cache.assume(bind.task.uid, bind.server)
     cluster.cache.note_waits(report.waits)
     assert cluster.get_free("a")["cpu"] == cluster.get_free("b")["cpu"] == 0
-    (tenant,) = cluster.cache.build_overview().tenants
+    (tenant,) = cluster.cache.queries.build_overview().tenants
     assert (tenant.running, tenant.pending, tenant.dominant_share) == (8, {"insufficient": 2}, 1.0)
     cluster.cache.check_consistent()
 
 
 def test_a_book_that_is_wrong_is_found(cluster: Cluster) -> None:
     cluster.add_pods(make_pod("p", node="a", requests={"cpu": "1"}))
-    cluster.cache._servers.books["a"].held["cpu"] += 1
+    cluster.cache.books.servers.books["a"].held["cpu"] += 1
     cluster.cache._snapshot = None
     with pytest.raises(InvariantError, match="free_kr are"):
         cluster.cache.check_consistent()
 
 
 def overview_of(cluster: Cluster, tenant: str) -> Any:
-    return next(t for t in cluster.cache.build_overview().tenants if t.name == tenant)
+    return next(t for t in cluster.cache.queries.build_overview().tenants if t.name == tenant)
 
 
 def test_the_overview_counts_in_units_that_people_read(cluster: Cluster) -> None:
     cluster.add_pods(make_pod("p", node="a", requests={"cpu": "1500m", "memory": "1Gi"}), make_pod("q", node="gone"))
-    overview = cluster.cache.build_overview()
+    overview = cluster.cache.queries.build_overview()
     assert overview.capacity == {"cpu": 8.0, "memory": 16 * 2.0**30, "ephemeral-storage": 0.0, "pods": 220.0}
     assert overview.allocated == {"cpu": 1.5, "memory": 2.0**30, "ephemeral-storage": 0.0, "pods": 2.0}
     tenant = overview_of(cluster, "ns/team")
@@ -437,9 +437,9 @@ def test_only_tenants_with_pods_that_may_go_somewhere_are_backlogged(cluster: Cl
         make_pod("gated", namespace="z", schedulingGates=[{"name": "g"}]),
         make_pod("large", namespace="w", requests={"cpu": "64"}),
     )
-    backlogged = {t.name for t in cluster.cache.build_overview().tenants if t.backlogged}
+    backlogged = {t.name for t in cluster.cache.queries.build_overview().tenants if t.backlogged}
     assert backlogged == {"ns/w"}
-    assert cluster.cache.build_overview().jain_index == 1.0
+    assert cluster.cache.queries.build_overview().jain_index == 1.0
 
 
 def test_a_pod_that_its_kubelet_refused_is_told_once_and_only_if_it_is_ours() -> None:

@@ -299,7 +299,7 @@ class Histories(RuleBasedStateMachine):
     @rule()
     def hear_everything_and_compare(self) -> None:
         self.hear_everything()
-        snapshot, overview = self.cache.build_snapshot(), self.cache.build_overview()
+        snapshot, overview = self.cache.build_snapshot(), self.cache.queries.build_overview()
         expected = self.compute_expected()
         found_running = {tenant.name: tenant.running for tenant in overview.tenants if tenant.running}
         assert found_running == dict(expected.running)

@@ -31,7 +31,7 @@ def make_cluster() -> Cluster:
 
 
 def count_pending(cluster: Cluster) -> dict[str, int]:
-    (tenant,) = cluster.cache.build_overview().tenants
+    (tenant,) = cluster.cache.queries.build_overview().tenants
     return dict(tenant.pending)
 
 
@@ -41,8 +41,8 @@ def test_an_overview_that_is_built_again_is_the_same_and_leaves_the_picture_alon
     cache.note_waits(decide(cache).waits)
     pictures, overviews = [], []
     for _ in range(3):
-        pictures.append(describe(cache.build_snapshot(), cache._usage, cache._servers))
-        overviews.append(cache.build_overview())
+        pictures.append(describe(cache.build_snapshot(), cache.books.usage, cache.books.servers))
+        overviews.append(cache.queries.build_overview())
     assert pictures[0] == pictures[1] == pictures[2]
     assert overviews[0] == overviews[1] == overviews[2]
     assert overviews[0].tenants[0].pending == {"queued": 1, "insufficient": 3, "ineligible": 1, "unsupported": 1}
@@ -54,7 +54,7 @@ def test_what_the_last_cycle_saw_stays_true_for_the_pods_that_are_left(looks: bo
     cluster = make_cluster()
     cluster.cache.note_waits(decide(cluster.cache).waits)
     if looks:
-        cluster.cache.build_overview()
+        cluster.cache.queries.build_overview()
     cluster.delete_pod(make_pod("large-0"))
     cluster.add_pods(make_pod("new", requests={"cpu": "65"}))
     assert count_pending(cluster) == {"queued": 2, "insufficient": 2, "ineligible": 1, "unsupported": 1}
@@ -91,10 +91,10 @@ def test_a_pod_that_has_become_unreadable_counts_as_that() -> None:
 def test_a_tenant_that_is_made_again_is_as_young_as_its_object(looks: bool) -> None:  # noqa: FBT001 - a parameter
     cache = ClusterCache(SCHEDULER, lambda: None)
     cache.set_tenant(TenantSpec("a", created=1.0))
-    cache.build_overview()
+    cache.queries.build_overview()
     cache.delete_tenant("a")
     if looks:
-        cache.build_overview()
+        cache.queries.build_overview()
     cache.set_tenant(TenantSpec("a", created=2.0))
     assert [tenant.since for tenant in cache.build_snapshot().tenants] == [2.0]
 
@@ -109,7 +109,7 @@ class Pair:
         seen, unseen = getattr(self.looked_at, name), getattr(self.left_alone, name)
         if name in KINDS:
             return BothFeeds(seen, unseen)
-        if name in {"build_snapshot", "build_overview", "find_pod", "check_consistent"}:
+        if name in {"build_snapshot", "queries", "find_pod", "check_consistent"}:
             return seen
 
         def tell_both(*args: Any, **options: Any) -> Any:
@@ -140,9 +140,9 @@ class LookedAt(Histories):
 
     @rule()
     def look(self) -> None:
-        self.pair.looked_at.build_overview()
-        self.pair.looked_at.tenant_states()
-        _ = self.pair.looked_at.unknown_fairness_resources
+        self.pair.looked_at.queries.build_overview()
+        self.pair.looked_at.queries.tenant_states()
+        _ = self.pair.looked_at.queries.unknown_fairness_resources
 
     @rule()
     def note_what_a_cycle_sees(self) -> None:
@@ -165,12 +165,12 @@ class LookedAt(Histories):
 
 def see(cache: ClusterCache) -> tuple[Any, ...]:
     """Everything that a mirror says: as the last look, because looking at one could bring it in line with the other."""
-    overview = cache.build_overview()
+    overview = cache.queries.build_overview()
     report = decide(cache)
     decisions = report.bindings, report.weighted_shares, [(w.first, w.waiting, w.rejections) for w in report.waits]
     snapshot = cache.build_snapshot()
-    picture = describe(snapshot, cache._usage, cache._servers), [tenant.since for tenant in snapshot.tenants]
-    return overview, (cache.tenant_states(), cache.unknown_fairness_resources), picture, decisions
+    picture = describe(snapshot, cache.books.usage, cache.books.servers), [tenant.since for tenant in snapshot.tenants]
+    return overview, (cache.queries.tenant_states(), cache.queries.unknown_fairness_resources), picture, decisions
 
 
 def decide(cache: ClusterCache) -> CycleReport:

@@ -100,7 +100,8 @@ class Mirrored:
         """What the mirror says of a pod that was decided to go to a node."""
         pod = self._cache.find_pod(uid)
         seen = "gone" if pod is None else f"{pod.tenant} {pod.node} {pod.assumed} {pod.is_waiting}"
-        return f"pod {uid} {seen} may={self._cache.may_use(uid, node)} room={self._cache.has_room(uid, node)}"
+        queries = self._cache.queries
+        return f"pod {uid} {seen} may={queries.may_use(uid, node)} room={queries.has_room(uid, node)}"
 
     def render_overview(self, fair_shares: Mapping[str, float] | None) -> str:
-        return render_overview(self._cache.build_overview(fair_shares))
+        return render_overview(self._cache.queries.build_overview(fair_shares))

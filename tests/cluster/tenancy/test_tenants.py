@@ -111,7 +111,7 @@ def test_the_older_tenant_keeps_a_namespace_and_then_the_name_decides() -> None:
     assert get_cores(cluster) == {"b": 0, "c": 1}
     cluster.cache.set_tenant(make_spec("a", "2026-01-01T00:00:00Z", namespaces=["x"]))
     assert get_cores(cluster) == {"a": 1, "b": 0, "c": 0}
-    states = cluster.cache.tenant_states()
+    states = cluster.cache.queries.tenant_states()
     assert (states["a"].conflicts, states["b"].conflicts) == ({}, {"x": "a"})
     cluster.cache.delete_tenant("a")
     assert get_cores(cluster) == {"b": 0, "c": 1}
@@ -185,7 +185,7 @@ def test_states_say_what_has_no_effect() -> None:
             make_spec("odd", namespaces=["x", "not-there"], resourceWeights={"cpu": 1, "moon": 2, "pods": 3}),
         ]
     )
-    states = cluster.cache.tenant_states()
+    states = cluster.cache.queries.tenant_states()
     assert states["nothing"].claims_nothing
     assert not states["odd"].claims_nothing
     assert states["odd"].missing == ("not-there",)

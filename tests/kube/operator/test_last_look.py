@@ -19,7 +19,7 @@ def decide(*pods: Json) -> Cluster:
     cluster.add_pods(*pods)
     for pod in pods:
         assert cluster.cache.assume(pod["metadata"]["uid"], "n1")
-        assert cluster.cache.may_use(pod["metadata"]["uid"], "n1")
+        assert cluster.cache.queries.may_use(pod["metadata"]["uid"], "n1")
     return cluster
 
 
@@ -30,11 +30,11 @@ def test_a_taint_that_comes_later_stops_who_does_not_tolerate_it(effect: str) ->
     )
     cluster.add_nodes(make_node("n1", labels={"disk": "ssd"}, taints=[{**TAINT, "effect": effect}]))
 
-    assert not cluster.cache.may_use("uid-plain", "n1")  # at once, not with the next snapshot
-    assert cluster.cache.may_use("uid-tolerant", "n1")
+    assert not cluster.cache.queries.may_use("uid-plain", "n1")  # at once, not with the next snapshot
+    assert cluster.cache.queries.may_use("uid-tolerant", "n1")
 
     cluster.add_nodes(make_node("n1", labels={"disk": "ssd"}))
-    assert cluster.cache.may_use("uid-plain", "n1")
+    assert cluster.cache.queries.may_use("uid-plain", "n1")
 
 
 @pytest.mark.parametrize(
@@ -53,17 +53,17 @@ def test_what_else_may_change_on_the_way(node: dict[str, Any], may: bool) -> Non
     cluster = decide(make_pod("pod", nodeSelector={"disk": "ssd"}))
     cluster.add_nodes(make_node("n1", **{"labels": {"disk": "ssd"}, **node}))
 
-    assert cluster.cache.may_use("uid-pod", "n1") is may
+    assert cluster.cache.queries.may_use("uid-pod", "n1") is may
 
 
 def test_a_node_outside_of_a_new_selector_or_gone_is_closed() -> None:
     cluster = decide(make_pod("pod"))
     cluster.cache.set_policy(PolicySettings(server_selector=(("disk", "hdd"),)))
-    assert not cluster.cache.may_use("uid-pod", "n1")
+    assert not cluster.cache.queries.may_use("uid-pod", "n1")
     cluster.cache.set_policy(None)
-    assert cluster.cache.may_use("uid-pod", "n1")
+    assert cluster.cache.queries.may_use("uid-pod", "n1")
     cluster.cache.nodes.replace([], "999999")
-    assert not cluster.cache.may_use("uid-pod", "n1")
+    assert not cluster.cache.queries.may_use("uid-pod", "n1")
 
 
 def test_what_became_of_a_pod_that_is_gone_says_the_api_server() -> None:
@@ -72,4 +72,4 @@ def test_what_became_of_a_pod_that_is_gone_says_the_api_server() -> None:
     cluster.add_nodes(make_node("n1", taints=[TAINT]))
     cluster.delete_pod(pod)
 
-    assert cluster.cache.may_use("uid-pod", "n1")
+    assert cluster.cache.queries.may_use("uid-pod", "n1")

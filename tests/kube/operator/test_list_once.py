@@ -60,7 +60,7 @@ async def test_everything_is_seen_by_lists_alone() -> None:
     lists = Lists(bound=make_pod("bound", node="n"), waiting=make_pod("waiting"))
     cache = await survey(lists)
 
-    (tenant,) = cache.build_overview().tenants
+    (tenant,) = cache.queries.build_overview().tenants
     assert (tenant.name, tenant.weight, tenant.running) == ("a", 2.0, 1)
     assert sum(tenant.pending.values()) == 1
     assert cache.settings.policy == "tsf"

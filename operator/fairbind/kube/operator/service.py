@@ -19,9 +19,10 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from fairbind.cluster.cache.cache import ClusterCache, TenantState
+from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.tenancy.administration import Administration
 from fairbind.cluster.tenancy.object_table import ObjectTable
+from fairbind.cluster.tenancy.tenants import TenantState
 from fairbind.kube.client.api import Api
 from fairbind.kube.client.credentials import Credentials
 from fairbind.kube.client.custom_objects import POLICIES, TENANTS
@@ -197,8 +198,8 @@ class Operator:
             self._api,
             self._observer,
             may_bind=self.elector.may_bind,
-            may_use=self.cache.may_use,
-            has_room=self.cache.has_room,
+            may_use=self.cache.queries.may_use,
+            has_room=self.cache.queries.has_room,
             clock=surroundings.clocks.monotonic,
             randomness=surroundings.randomness,
         )
@@ -220,7 +221,7 @@ class Operator:
             self.administration,
             find_overview=lambda: self._overview,
             find_states=lambda: self._states,
-            find_unknown_resources=lambda: self.cache.unknown_fairness_resources,
+            find_unknown_resources=lambda: self.cache.queries.unknown_fairness_resources,
             describe_fair_shares=self.fair_shares.describe,
             may_write=self.elector.may_bind,
             count_bindings=lambda: self.binder.in_flight,
@@ -339,12 +340,12 @@ class Operator:
         while True:
             now = self.cache.build_snapshot(), self.fair_shares.shares
             # A decision changes the snapshot too, although it wakes nobody; reasons change while somebody waits.
-            if any(new is not old for new, old in zip(now, shown, strict=True)) or self.cache.has_waiting:
+            if any(new is not old for new, old in zip(now, shown, strict=True)) or self.cache.queries.has_waiting:
                 shown = now
                 self._overview = replace(
-                    self.cache.build_overview(self.fair_shares.shares), audit=self.fair_shares.audit
+                    self.cache.queries.build_overview(self.fair_shares.shares), audit=self.fair_shares.audit
                 )
-                self._states = self.cache.tenant_states()
+                self._states = self.cache.queries.tenant_states()
                 self._observer.overview_changed(self._overview)
             await asyncio.sleep(OVERVIEW_SECONDS)
 

@@ -1,0 +1,140 @@
+"""The books of a cluster: every pod, where it stands, and what follows from that for nodes, tenants and queues.
+
+`ClusterCache` brings changes, `SnapshotBuilder` makes snapshots, and `Queries` answers questions; all three share one
+`Books`. Every change moves one pod from one position to another, so that no sequence of events can count a pod twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fairbind.cluster.cache.nodes import Servers
+from fairbind.cluster.cache.pending import QueueKey, TaskQueue
+from fairbind.cluster.cache.pods import Held, Idle, PodEntry, Position, Waiting, locate
+from fairbind.cluster.cache.running import RunningTasks
+from fairbind.cluster.cache.usage import Usage
+from fairbind.cluster.filters.anti_affinity import AntiAffinity
+from fairbind.cluster.filters.node_eligibility import Eligibility
+from fairbind.cluster.objects.facts import PodFacts
+from fairbind.cluster.tenancy.tenants import Directory
+from fairbind.model import PolicySettings, Targets, Wait
+
+
+class Books:
+    """See the module.
+
+    directory: whose namespace is whose. entries: pods by UID. by_namespace: their UIDs. queues: who waits, by class.
+    changed_queues: those that changed since the last snapshot. usage: by tenant. running: pod by pod. eligibility,
+    anti_affinity: the filters. servers: the nodes. settings, targets: the policy's. noted_waits: why classes wait, as
+    the last cycle saw it.
+    """
+
+    def __init__(self, scheduler_name: str, directory: Directory) -> None:
+        self.scheduler_name = scheduler_name
+        self.directory = directory
+        self.entries: dict[str, PodEntry] = {}
+        self.by_namespace: dict[str, set[str]] = {}
+        self.queues: dict[QueueKey, TaskQueue] = {}
+        self.changed_queues: dict[QueueKey, None] = {}
+        self.usage = Usage()
+        self.running = RunningTasks()
+        self.eligibility = Eligibility()
+        self.anti_affinity = AntiAffinity(lambda namespace: self.directory.namespaces.get(namespace, {}))
+        self.servers = Servers(self.eligibility)
+        self.settings = PolicySettings()
+        self.targets: Targets | None = None
+        self.noted_waits: Sequence[Wait] = ()
+
+    def add_entry(self, facts: PodFacts) -> PodEntry:
+        """Take a pod that is not in the books yet; `move` counts it."""
+        entry = self.entries[facts.uid] = PodEntry(facts)
+        self.by_namespace.setdefault(facts.namespace, set()).add(facts.uid)
+        return entry
+
+    def remove_entry(self, uid: str) -> bool:
+        """Take a pod out of all books; False when it was in none, or counted nowhere."""
+        entry = self.entries.pop(uid, None)
+        if entry is None:
+            return False
+        namespace = entry.facts.namespace
+        self.by_namespace[namespace].discard(uid)
+        if not self.by_namespace[namespace]:
+            del self.by_namespace[namespace]
+        if entry.position is not None:
+            self._leave(entry.facts, entry.position)
+        if namespace not in self.by_namespace:
+            self.directory.forget(namespace)
+        return entry.position is not None
+
+    def move(self, entry: PodEntry) -> bool:
+        """Bring a pod's books up to date; False when it stays where it is."""
+        now = locate(entry, self.directory, self.anti_affinity, self.scheduler_name)
+        if now == entry.position:
+            return False
+        if entry.position is not None:
+            self._leave(entry.facts, entry.position)
+        entry.position = now
+        if now is not None:
+            self._enter(entry.facts, now)
+        return True
+
+    def _enter(self, facts: PodFacts, position: Position) -> None:
+        match position:
+            case Held(tenant, node, demand, constraints, repels):
+                self.anti_affinity.hold(repels, node)
+                exclusive_keys = constraints.exclusive_keys.taken
+                self.servers.hold(node, facts.uid, demand.real, exclusive_keys, system=tenant is None)
+                if tenant is not None:
+                    self.usage.hold(tenant, node, (demand, constraints))
+                    self.running.hold(tenant, node, facts)
+                    self.usage.note_pod(tenant, facts.created)
+            case Waiting(key, task):
+                queue = self.queues.get(key)
+                if queue is None:
+                    queue = self.queues[key] = TaskQueue(key)
+                queue.add(task)
+                self.changed_queues[key] = None
+                self.usage.wait(key.tenant)
+                self.usage.note_pod(key.tenant, facts.created)
+            case Idle(tenant, gated):
+                self.usage.idle(tenant, gated=gated)
+                self.usage.note_pod(tenant, facts.created)
+
+    def _leave(self, facts: PodFacts, position: Position) -> None:
+        match position:
+            case Held(tenant, node, demand, constraints, repels):
+                self.anti_affinity.release(repels, node)
+                self.servers.release(node, facts.uid, demand.real, system=tenant is None)
+                if tenant is not None:
+                    self.usage.hold(tenant, node, (demand, constraints), -1)
+                    self.running.release(node, facts.uid)
+            case Waiting(key, task):
+                queue = self.queues[key]
+                queue.remove(task)
+                self.changed_queues[key] = None
+                if not queue.tasks:
+                    del self.queues[key]
+                self.usage.wait(key.tenant, -1)
+            case Idle(tenant, gated):
+                self.usage.idle(tenant, -1, gated=gated)
+
+    def resolve(self) -> None:
+        """Bring every pod to where namespaces, Tenants and labels as of now put it."""
+        self._resolve_tenants()
+        self._resolve_anti_affinity()
+
+    def _resolve_tenants(self) -> None:
+        for namespace in self.directory.resolve():
+            for uid in sorted(self.by_namespace.get(namespace, ())):
+                self.move(self.entries[uid])
+        self.usage.declare(self.directory.specs)
+
+    def _resolve_anti_affinity(self) -> None:
+        for namespace in self.anti_affinity.take_stale(self.by_namespace):
+            for uid in sorted(self.by_namespace[namespace]):
+                self.move(self.entries[uid])
+
+    def find_queue(self, uid: str) -> QueueKey | None:
+        """Return where a pod waits for its turn."""
+        entry = self.entries.get(uid)
+        return entry.position.key if entry is not None and isinstance(entry.position, Waiting) else None

@@ -1,0 +1,72 @@
+"""What others ask about the cluster: whether a decided pod may still go to its node, who holds what, who waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from fairbind.cluster.cache.books import Books
+from fairbind.cluster.cache.overview import build_overview, compute_pending_reasons
+from fairbind.cluster.cache.pending import QueueKey
+from fairbind.cluster.cache.pods import Held
+from fairbind.cluster.tenancy.tenants import TenantState
+from fairbind.model import Snapshot, Wait
+from fairbind.model.overview import ClusterOverview
+
+
+class Queries:
+    """Answers from one set of books; no answer changes what a later decision or answer says.
+
+    build_snapshot: gives the snapshot of now.
+    """
+
+    def __init__(self, books: Books, build_snapshot: Callable[[], Snapshot]) -> None:
+        self._books = books
+        self._build_snapshot = build_snapshot
+        self._reasons: tuple[Snapshot, Sequence[Wait], Mapping[QueueKey, str]] | None = None
+
+    def may_use(self, uid: str, node: str) -> bool:
+        """Whether a node is still there and one to which a decided pod may go: taints and labels may have changed."""
+        entry = self._books.entries.get(uid)
+        if entry is None:
+            return True  # the API server will say what became of it
+        return self._books.servers.may_use(node, entry.facts.constraints)
+
+    def has_room(self, uid: str, node: str) -> bool:
+        """Whether a pod that is decided to go to a node fits there still, given what others bound there since."""
+        entry = self._books.entries.get(uid)
+        if entry is None or not isinstance(entry.position, Held) or entry.position.node != node:
+            return True  # the API server will say what became of it
+        exclusive_keys = entry.facts.constraints.exclusive_keys.conflicting
+        return not self._books.servers.is_crowded(node, uid, entry.facts.demand.real, exclusive_keys)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether any pod waits for its turn."""
+        return bool(self._books.queues)
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self._books.servers.names)} nodes, {len(self._books.directory.namespaces)} namespaces, "
+            f"{len(self._books.directory.specs)} Tenants, {len(self._books.entries)} pods, "
+            f"{sum(len(queue.tasks) for queue in self._books.queues.values())} waiting"
+        )
+
+    @property
+    def unknown_fairness_resources(self) -> tuple[str, ...]:
+        """The fairness resources of the settings that no node has; they are ignored."""
+        self._build_snapshot()
+        return tuple(r for r in self._books.settings.fairness_resources or () if r not in self._books.servers.axes)
+
+    def tenant_states(self) -> dict[str, TenantState]:
+        """Return what only the whole picture shows about each declared tenant, by name."""
+        snapshot = self._build_snapshot()
+        pairs = zip(snapshot.resources, snapshot.counts_r, strict=True)
+        return self._books.directory.compute_states(frozenset(resource for resource, counts in pairs if counts))
+
+    def build_overview(self, fair_shares: Mapping[str, float] | None = None) -> ClusterOverview:
+        """Return who holds what and who waits; changes nothing. fair_shares: by tenant, as of the last exact solve."""
+        snapshot = self._build_snapshot()
+        queues, waits = self._books.queues.values(), self._books.noted_waits
+        if self._reasons is None or self._reasons[0] is not snapshot or self._reasons[1] is not waits:
+            self._reasons = snapshot, waits, compute_pending_reasons(queues, waits, self._books.find_queue)
+        return build_overview(snapshot, self._books.usage.by_name, queues, self._reasons[2], fair_shares)

@@ -1,0 +1,111 @@
+"""From the books to the snapshot that a cycle reads: what changed is made again, the rest is shared."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from fairbind.cluster.cache.books import Books
+from fairbind.cluster.cache.nodes import Axes
+from fairbind.cluster.cache.pending import QueueKey, TaskQueue
+from fairbind.cluster.cache.server_classes import ServerGrouping
+from fairbind.cluster.objects.facts import Constraints
+from fairbind.model import Placement, ServerTable, Snapshot, Targets, TaskClass
+from fairbind.scheduling import POLICIES
+
+NOT_COUNTED = frozenset({"pods", "ephemeral-storage"})
+"""By default these do not count for shares."""
+
+MAX_HELD_PLACEMENTS = 64
+"""Of so many different constraints of held pods it is found out where such pods could run, the most frequent first: a
+DaemonSet's pods have as many as there are nodes, and each pair of them would set two nodes apart."""
+
+
+class SnapshotBuilder:
+    """Makes snapshots of one set of books, and keeps what it may use again."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._grouping = ServerGrouping()
+        self._task_classes: dict[QueueKey, TaskClass] = {}
+        self._classes_valid_for: tuple[Axes, int, int] | None = None
+
+    def build(self) -> Snapshot:
+        """Return the world as the books say it is now."""
+        self._books.resolve()
+        self._books.servers.flush()
+        axes = self._books.servers.axes
+        task_classes = self._make_task_classes()
+        class_k, class_names = self._grouping.compute(
+            self._books.servers.names,
+            self._books.servers.capacity_kr,
+            self._books.servers.capacity_version,
+            {id(c.placement): c.placement for c in task_classes if c.blocked is None}.values(),
+            self._books.settings.server_class_tolerance,
+        )
+        servers = ServerTable(
+            names=self._books.servers.names,
+            capacity_kr=self._books.servers.capacity_kr,
+            free_kr=self._books.servers.free_kr,
+            usable_k=self._books.servers.usable_k,
+            class_k=class_k,
+            class_names=class_names,
+            taken_keys=self._books.servers.taken_keys,
+            fixed_keys=self._books.servers.fixed_keys,
+        )
+        return Snapshot(
+            resources=axes,
+            counts_r=self._compute_counts(axes),
+            total_r=self._books.servers.total_r,
+            servers=servers,
+            tenants=self._books.usage.build_tenants(axes, detailed=POLICIES[self._books.settings.policy].needs_detail),
+            task_classes=task_classes,
+            targets=self._find_targets(),
+            running=self._books.running.build(axes),
+        )
+
+    def _find_targets(self) -> Targets | None:
+        """Return what the policy's own mechanism gives; the answer of the one before says nothing any more."""
+        targets = self._books.targets
+        mechanism = POLICIES[self._books.settings.policy].mechanism
+        return targets if targets is not None and targets.mechanism == mechanism else None
+
+    def _make_task_classes(self) -> tuple[TaskClass, ...]:
+        if len(self._books.eligibility) > 2 * (MAX_HELD_PLACEMENTS + len(self._books.queues)):
+            self._books.eligibility.keep_only(key.constraints for key in self._books.queues)
+        valid_for = self._books.servers.axes, self._books.eligibility.version, self._books.anti_affinity.version
+        if valid_for != self._classes_valid_for:
+            self._classes_valid_for = valid_for
+            self._task_classes.clear()
+            self._books.changed_queues = dict.fromkeys(self._books.queues)
+        for key in self._books.changed_queues:
+            queue = self._books.queues.get(key)
+            if queue is None:
+                self._task_classes.pop(key, None)
+            else:
+                self._task_classes[key] = queue.build_task_class(self._books.servers.axes, self._get_placement(queue))
+        self._books.changed_queues.clear()
+        return tuple(self._task_classes.values())
+
+    def _get_placement(self, queue: TaskQueue) -> Placement:
+        base = self._books.eligibility.get_placement(queue.key.constraints)
+        if not queue.key.repelled:
+            return base
+        return queue.restrict(base, self._books.anti_affinity, self._books.eligibility)
+
+    def _compute_counts(self, axes: tuple[str, ...]) -> tuple[bool, ...]:
+        chosen = [r for r in self._books.settings.fairness_resources or () if r in axes]
+        return tuple(r in chosen if chosen else r not in NOT_COUNTED for r in axes)
+
+    def add_detail(self, snapshot: Snapshot) -> Snapshot:
+        """Return a snapshot of now with what each tenant holds task by task and server by server."""
+        frequent: Counter[Constraints] = Counter()
+        for tenant_usage in self._books.usage.by_name.values():
+            for (_, constraints), count in tenant_usage.kinds.items():
+                frequent[constraints] += count
+        placements = {
+            constraints: self._books.eligibility.get_placement(constraints)
+            for constraints, _ in frequent.most_common(MAX_HELD_PLACEMENTS)
+        }
+        tenants = self._books.usage.build_detailed_tenants(snapshot.resources, placements.get)
+        return replace(snapshot, tenants=tenants)
