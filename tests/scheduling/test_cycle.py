@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
-from fairbind.model import ExclusiveKeys, InvalidProblemError, Task, Tenant
+from fairbind.model import ExclusiveKeys, InvalidProblemError, Placement, ServerTable, Task, Tenant
 from fairbind.scheduling import POLICIES
 from rejections import PORT_CONFLICT, UNWANTED, lack, unsupported
 from scheduling.reference import check_report
@@ -220,3 +223,16 @@ def test_a_limit_leaves_out_what_is_not_certain(policy: str) -> None:
 def test_a_negative_limit_is_refused() -> None:
     with pytest.raises(InvalidProblemError, match="limit is -1"):
         decide(build_snapshot(build_servers({"a": (1, 1)}), []), limit=-1)
+
+
+@pytest.mark.parametrize("policy", list(POLICIES))
+def test_without_any_server_everything_waits(policy: str) -> None:
+    nothing = np.zeros((0, 2), dtype=np.int64)
+    nowhere = np.zeros(0, dtype=np.bool_)
+    servers = ServerTable((), nothing, nothing.copy(), nowhere.copy(), np.zeros(0, dtype=np.int32), ())
+    snapshot = build_snapshot(servers, [build_class("a", (1, 1), Placement(nowhere), 2)])
+
+    report = decide(replace(snapshot, total_r=(0, 0)), policy)
+
+    assert (report.bindings, report.complete) == ((), True)
+    assert [(wait.task_class.tenant, wait.waiting, wait.rejections) for wait in report.waits] == [("a", 2, ())]

@@ -26,11 +26,17 @@ class Filling:
     def __init__(self, queues: Sequence[TenantQueue], measure: Measure) -> None:
         self._queues = queues
         self._versions = measure.pools.version_p
-        self._heap = [(0, n, 0, NEVER) for n in range(len(queues))]
+        self._heap: list[tuple[int, int, int, int]] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        """Have every queue looked at; without a server there may be no pool, and then nothing fits anywhere."""
+        count = len(self._queues) if len(self._versions) > 0 else 0
+        self._heap = [(0, n, 0, NEVER) for n in range(count)]
 
     def reopen(self) -> None:
         """Forget all levels and all that fitted nowhere: room has come back, or tasks went."""
-        self._heap = [(0, n, 0, NEVER) for n in range(len(self._queues))]
+        self._begin()
         for queue in self._queues:
             queue.reopen()
 
