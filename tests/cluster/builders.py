@@ -1,4 +1,4 @@
-"""Kubernetes objects as JSON has them, and mirrors filled with them."""
+"""Kubernetes objects as JSON has them, and caches filled with them."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def read_namespace(namespace: Json) -> NamespaceFacts:
 
 
 class Cluster:
-    """A mirror that is told of objects in JSON, and counts how often it woke the loop."""
+    """A cache that is told of objects in JSON, and counts how often it woke the loop."""
 
     def __init__(self, **settings: Any) -> None:
         self.changes = 0

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kubernetes.utils import parse_quantity
 
+from e2e.caches import LiveCache
 from e2e.conftest import remove, remove_namespace
-from e2e.mirrors import LiveMirror
 from e2e.objects import IMAGE, make_name, make_pod
 from e2e.waiting import wait_for
 from localplane.nodes import make_node
@@ -104,9 +104,9 @@ FINISHED = {"succeeded": "Succeeded", "failed": "Failed"}
 
 
 class Scene:
-    """All shapes on their nodes, and a mirror that looks at them."""
+    """All shapes on their nodes, and a cache that looks at them."""
 
-    def __init__(self, cluster: Cluster, namespace: str, cache: LiveMirror) -> None:
+    def __init__(self, cluster: Cluster, namespace: str, cache: LiveCache) -> None:
         self.cluster = cluster
         self.path = f"/api/v1/namespaces/{namespace}/pods"
         self.cache = cache
@@ -143,7 +143,7 @@ def scene(cluster: Cluster) -> Iterator[Scene]:
     try:
         for node in nodes:
             api.post("/api/v1/nodes", make_node(node, allocatable=ALLOCATABLE))
-        with LiveMirror(cluster.operator_kubeconfig()) as cache:
+        with LiveCache(cluster.operator_kubeconfig()) as cache:
             made = Scene(cluster, namespace, cache)
             make_pods(made, runtime)
             wait_for(lambda: cache.ask(lambda m: set(nodes) <= set(m.build_snapshot().servers.names)))
@@ -195,7 +195,7 @@ def test_a_pod_holds_what_kubectl_says(scene: Scene, name: str) -> None:
 
 
 def explain(scene: Scene, name: str) -> str:
-    return f"{name}: kubectl says {scene.describe(name)}, the mirror {scene.cache.find_held(scene.node(name))}"
+    return f"{name}: kubectl says {scene.describe(name)}, the cache {scene.cache.find_held(scene.node(name))}"
 
 
 @pytest.mark.parametrize("field", ["resources", "allocatedResources"])

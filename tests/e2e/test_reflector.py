@@ -1,4 +1,4 @@
-"""Reflectors and the mirror against a real API server that restarts, forgets, and cannot be reached."""
+"""Reflectors and the cache against a real API server that restarts, forgets, and cannot be reached."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from e2e.mirrors import LiveMirror
+from e2e.caches import LiveCache
 from e2e.objects import make_name, make_pod
 from e2e.waiting import wait_for
 from localplane.client import call_many
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def cache(cluster: Cluster) -> Iterator[LiveMirror]:
-    """A mirror with the operator's rights that has listed everything."""
-    with LiveMirror(cluster.operator_kubeconfig()) as cache:
+def cache(cluster: Cluster) -> Iterator[LiveCache]:
+    """A cache with the operator's rights that has listed everything."""
+    with LiveCache(cluster.operator_kubeconfig()) as cache:
         cache.wait_synced()
         yield cache
 
 
 @pytest.fixture
-def distant_mirror(relay: Relay) -> Iterator[LiveMirror]:
-    """A mirror whose wire to the API server can be cut."""
-    with LiveMirror(relay.kubeconfig) as cache:
+def distant_mirror(relay: Relay) -> Iterator[LiveCache]:
+    """A cache whose wire to the API server can be cut."""
+    with LiveCache(relay.kubeconfig) as cache:
         cache.wait_synced()
         yield cache
 
 
 class Pods:
-    """Pods of one namespace that wait for us, as the API has them and as a mirror has them."""
+    """Pods of one namespace that wait for us, as the API has them and as a cache has them."""
 
     def __init__(self, api: Api, namespace: str) -> None:
         self.api = api
@@ -55,13 +55,13 @@ class Pods:
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
         self.api.delete(f"{self.path}/{name}", options)
 
-    def wait_seen(self, cache: LiveMirror) -> None:
-        """Wait until the mirror has exactly the pods that the API has."""
+    def wait_seen(self, cache: LiveCache) -> None:
+        """Wait until the cache has exactly the pods that the API has."""
         expected = {pod["metadata"]["uid"] for pod in self.api.items(self.path)}
-        wait_for(lambda: find_waiting(cache, self.namespace) == expected, describe="the mirror to be true")
+        wait_for(lambda: find_waiting(cache, self.namespace) == expected, describe="the cache to be true")
 
 
-def find_waiting(cache: LiveMirror, namespace: str) -> set[str]:
+def find_waiting(cache: LiveCache, namespace: str) -> set[str]:
     """The UIDs of the pods of a namespace that wait."""
 
     def question(cache: ClusterCache) -> set[str]:
@@ -71,11 +71,11 @@ def find_waiting(cache: LiveMirror, namespace: str) -> set[str]:
     return cache.ask(question)
 
 
-def find_problems(cache: LiveMirror) -> set[str]:
+def find_problems(cache: LiveCache) -> set[str]:
     return {reflector.problem for reflector in cache.reflectors.values() if reflector.problem is not None}
 
 
-def test_pods_come_and_go_in_the_mirror_as_in_the_api(cache: LiveMirror, api: Api, namespace: MakeNamespace) -> None:
+def test_pods_come_and_go_in_the_mirror_as_in_the_api(cache: LiveCache, api: Api, namespace: MakeNamespace) -> None:
     pods = Pods(api, namespace())
     names = pods.create(30)
     pods.wait_seen(cache)
@@ -88,12 +88,12 @@ def test_pods_come_and_go_in_the_mirror_as_in_the_api(cache: LiveMirror, api: Ap
 def test_a_list_of_many_pages_is_complete(cluster: Cluster, api: Api, namespace: MakeNamespace) -> None:
     pods = Pods(api, namespace())
     pods.create(120)
-    with LiveMirror(cluster.operator_kubeconfig(), page_size=25) as cache:
+    with LiveCache(cluster.operator_kubeconfig(), page_size=25) as cache:
         cache.wait_synced()
         assert len(find_waiting(cache, pods.namespace)) == 120
 
 
-def test_an_event_may_be_longer_than_any_buffer(cache: LiveMirror, api: Api, namespace: MakeNamespace) -> None:
+def test_an_event_may_be_longer_than_any_buffer(cache: LiveCache, api: Api, namespace: MakeNamespace) -> None:
     pods = Pods(api, namespace())
     pod = make_pod({"cpu": "1"})
     pod["metadata"]["annotations"] = {"example.com/long": "x" * 250_000}
@@ -107,7 +107,7 @@ def test_an_event_may_be_longer_than_any_buffer(cache: LiveMirror, api: Api, nam
 
 @pytest.mark.local_plane
 def test_a_restart_of_the_api_server_loses_nothing(
-    cache: LiveMirror, plane: ControlPlane, api: Api, namespace: MakeNamespace
+    cache: LiveCache, plane: ControlPlane, api: Api, namespace: MakeNamespace
 ) -> None:
     pods = Pods(api, namespace())
     doomed = pods.create(5)
@@ -122,7 +122,7 @@ def test_a_restart_of_the_api_server_loses_nothing(
 
 @pytest.mark.local_plane
 def test_while_the_api_server_is_away_the_mirror_says_so_and_keeps_what_it_knows(
-    cache: LiveMirror, plane: ControlPlane, api: Api, namespace: MakeNamespace
+    cache: LiveCache, plane: ControlPlane, api: Api, namespace: MakeNamespace
 ) -> None:
     pods = Pods(api, namespace())
     pods.create(3)
@@ -139,7 +139,7 @@ def test_while_the_api_server_is_away_the_mirror_says_so_and_keeps_what_it_knows
 
 
 def test_a_wire_that_is_cut_is_taken_up_where_it_was(
-    relay: Relay, distant_mirror: LiveMirror, api: Api, namespace: MakeNamespace
+    relay: Relay, distant_mirror: LiveCache, api: Api, namespace: MakeNamespace
 ) -> None:
     pods = Pods(api, namespace())
     doomed = pods.create(4)
@@ -156,7 +156,7 @@ def test_a_wire_that_is_cut_is_taken_up_where_it_was(
 
 @pytest.mark.local_plane
 def test_a_history_that_was_compacted_meanwhile_is_listed_anew_and_the_difference_found(
-    relay: Relay, distant_mirror: LiveMirror, plane: ControlPlane, api: Api, namespace: MakeNamespace
+    relay: Relay, distant_mirror: LiveCache, plane: ControlPlane, api: Api, namespace: MakeNamespace
 ) -> None:
     pods = Pods(api, namespace())
     doomed = pods.create(6)
@@ -173,7 +173,7 @@ def test_a_history_that_was_compacted_meanwhile_is_listed_anew_and_the_differenc
     pods.wait_seen(distant_mirror)
 
 
-def test_a_relist_finds_the_present(cache: LiveMirror, api: Api, namespace: MakeNamespace) -> None:
+def test_a_relist_finds_the_present(cache: LiveCache, api: Api, namespace: MakeNamespace) -> None:
     pods = Pods(api, namespace())
     names = pods.create(3)
     cache.relist()

@@ -138,7 +138,7 @@ def measure_backlog(snapshot: Snapshot, policy: str, repeats: int) -> Backlog:
 
 
 def build_mirror(servers: int, policy: str) -> ClusterCache:
-    """Make a mirror of the cluster in which pods of all tenants run and none waits."""
+    """Make a cache of the cluster in which pods of all tenants run and none waits."""
     draw = random.Random(1)
     cache = ClusterCache("fairbind", lambda: None)
     cache.set_policy(PolicySettings(policy))

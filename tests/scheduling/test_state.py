@@ -141,7 +141,7 @@ CHANGES: list[Callable[[Draw, Snapshot], Snapshot]] = [
 
 
 def share_objects(before: Snapshot, after: Snapshot) -> Snapshot:
-    """The mirror's way: what has not changed is the same object."""
+    """The cache's way: what has not changed is the same object."""
     tenants = {tenant.name: tenant for tenant in before.tenants}
     classes = {each.tasks: each for each in before.task_classes}
     return replace(

@@ -1,6 +1,6 @@
-"""Random histories of a cluster, told to the mirror late, twice, out of date or as a new list.
+"""Random histories of a cluster, told to the cache late, twice, out of date or as a new list.
 
-`Server` is the truth: it has the objects and gives every change a version. The mirror hears of the changes in order,
+`Server` is the truth: it has the objects and gives every change a version. The cache hears of the changes in order,
 but later, and in between of old ones again. Its books must equal books made anew, in some histories after every step,
 in others after a few, because to look settles what is pending; and whenever it has heard of everything, they must
 equal what a few plain loops over the server's objects say.
@@ -258,7 +258,7 @@ class Histories(RuleBasedStateMachine):
         classes = self.cache.build_snapshot().task_classes
         self.cache.note_waits([Wait(c, c.tasks[0], len(c.tasks), (), c.blocked) for c in classes[::2]])
 
-    # --- what the mirror hears, and when ---
+    # --- what the cache hears, and when ---
 
     @rule(kind=kinds, count=st.integers(1, 5))
     def hear(self, kind: ResourceType, count: int) -> None:

@@ -1,4 +1,4 @@
-"""To look at a mirror changes nothing: one that is asked for overviews all the time says what one says that is not."""
+"""To look at a cache changes nothing: one that is asked for overviews all the time says what one says that is not."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_tenant_that_is_made_again_is_as_young_as_its_object(looks: bool) -> N
 
 
 class Pair:
-    """Two mirrors that hear the same; only the first of them is looked at in between."""
+    """Two caches that hear the same; only the first of them is looked at in between."""
 
     def __init__(self) -> None:
         self.looked_at, self.left_alone = ClusterCache(SCHEDULER, lambda: None), ClusterCache(SCHEDULER, lambda: None)
@@ -164,7 +164,7 @@ class LookedAt(Histories):
 
 
 def see(cache: ClusterCache) -> tuple[Any, ...]:
-    """Everything that a mirror says: as the last look, because looking at one could bring it in line with the other."""
+    """Everything that a cache says: as the last look, because looking at one could bring it in line with the other."""
     overview = cache.queries.build_overview()
     report = decide(cache)
     decisions = report.bindings, report.weighted_shares, [(w.first, w.waiting, w.rejections) for w in report.waits]

@@ -49,7 +49,7 @@ def describe(snapshot: Snapshot, usage: Usage, servers: Servers) -> Picture:
 
 
 def _name_kinds(kinds: Mapping[HeldKind, int]) -> Mapping[object, int]:
-    """Return counts by what the kinds say: two mirrors have different objects for equal demands."""
+    """Return counts by what the kinds say: two caches have different objects for equal demands."""
     named: Counter[object] = Counter()
     for (demand, constraints), count in kinds.items():
         named[demand.real, demand.share, constraints] += count
@@ -77,4 +77,4 @@ def check_same(kept: Picture, anew: Picture) -> None:
     """Raise InvariantError naming the first part in which the two differ."""
     for part, value in kept.items():
         if value != anew[part]:
-            raise InvariantError(f"the mirror's {part} are {value!r}, but made anew {anew[part]!r}")
+            raise InvariantError(f"the cache's {part} are {value!r}, but made anew {anew[part]!r}")

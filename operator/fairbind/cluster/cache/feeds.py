@@ -1,4 +1,4 @@
-"""How what is read from the API server reaches the mirror, in order, whatever comes twice or too late.
+"""How what is read from the API server reaches the cache, in order, whatever comes twice or too late.
 
 All objects of one kind share one growing version number. A watch tells of changes in that order; so what is not newer
 than the newest that was seen is a repetition and is left out. A whole list starts anew: what it does not have is gone,

@@ -1,4 +1,4 @@
-"""The overview: shares and counts that people read, made from the mirror's books.
+"""The overview: shares and counts that people read, made from the cache's books.
 
 Shares are the ones that decide: they count a small default where a request is missing, and their totals are the
 capacities of usable nodes. What is shown as allocated is the requests themselves, wherever the pods are.

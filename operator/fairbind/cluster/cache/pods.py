@@ -1,6 +1,6 @@
 """Where a pod stands in the books: it holds something, it waits for its turn, it waits for something else, or nothing.
 
-`locate` decides it from what the API says, from what we have assumed, and from whose namespace it is in. The mirror
+`locate` decides it from what the API says, from what we have assumed, and from whose namespace it is in. The cache
 compares the answer with the one before and moves the pod when it differs; so no sequence of events, however odd, can
 count a pod twice.
 """
@@ -47,7 +47,7 @@ Position = Held | Waiting | Idle
 
 
 class PodEntry:
-    """One pod in the mirror. assumed: the node that we have decided and the API has not confirmed."""
+    """One pod in the cache. assumed: the node that we have decided and the API has not confirmed."""
 
     __slots__ = ("assumed", "facts", "position", "postponed")
 

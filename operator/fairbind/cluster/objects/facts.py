@@ -1,4 +1,4 @@
-"""What the mirror keeps of a pod, a node and a namespace: small, comparable, without the JSON's shape.
+"""What the cache keeps of a pod, a node and a namespace: small, comparable, without the JSON's shape.
 
 Ten thousand pods repeat few demands and few constraints, so these are shared objects: equal ones are the same object
 as long as anybody holds one (`Interner`), and may be compared by identity. Two facts about an object are equal when

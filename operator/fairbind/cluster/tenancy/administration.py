@@ -1,4 +1,4 @@
-"""What administrators want: Tenant and SchedulingPolicy objects, read and handed to the mirror.
+"""What administrators want: Tenant and SchedulingPolicy objects, read and handed to the cache.
 
 An object that cannot be meant stops nothing: its Tenant counts as if it did not exist, and a wrong policy as if there
 were none; both are told so in their conditions. Every change reads all objects anew (there are few), so that what
@@ -30,7 +30,7 @@ class AdministrationObserver(Protocol):
 
 
 class AdministeredWorld(Protocol):
-    """The mirror, as administrators change it."""
+    """The cache, as administrators change it."""
 
     def replace_tenants(self, specs: list[TenantSpec]) -> None: ...  # noqa: D102
     def set_policy(self, settings: PolicySettings | None) -> None: ...  # noqa: D102

@@ -1,4 +1,4 @@
-"""The one HTTP client through which the mirror, the binder and all others speak to the API server.
+"""The one HTTP client through which the cache, the binder and all others speak to the API server.
 
 It knows connections, time limits and errors, and nothing about pods: bytes go in, bytes come out. One session keeps its
 connections open, because TLS costs more than a request. Answers travel uncompressed: on a local network the time to

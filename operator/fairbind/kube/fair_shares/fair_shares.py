@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 class World(Protocol):
-    """The mirror, as seen here."""
+    """The cache, as seen here."""
 
     @property
     def settings(self) -> PolicySettings: ...  # noqa: D102

@@ -28,7 +28,7 @@ def make_reflectors(
     *,
     jitter: Callable[[], float] = random.random,
 ) -> dict[str, Reflector[Any]]:
-    """Return who keeps the mirror in step with the API, by the resource's name. jitter: random numbers from 0 to 1."""
+    """Return who keeps the cache in step with the API, by the resource's name. jitter: random numbers from 0 to 1."""
     return {
         "pods": Reflector(api, PODS, cache.pods, on_restart=on_restart, jitter=jitter),
         "nodes": Reflector(api, NODES, cache.nodes, on_restart=on_restart, jitter=jitter),
@@ -37,7 +37,7 @@ def make_reflectors(
 
 
 async def list_cluster_once(api: Api, scheduler_name: str, operator_namespace: str) -> ClusterCache:
-    """Return a mirror of the cluster as it is now. PermanentClusterError says what could not be listed, and why."""
+    """Return a cache of the cluster as it is now. PermanentClusterError says what could not be listed, and why."""
     cache = ClusterCache(scheduler_name, lambda: None, operator_namespace=operator_namespace)
     administration = Administration(cache, lambda: None, AdministrationLog())
     for kind, table in ((TENANTS, administration.tenants), (POLICIES, administration.policies)):

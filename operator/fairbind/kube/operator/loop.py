@@ -4,7 +4,7 @@ The rules are in `fairbind.cluster.pacing`: when a cycle runs, how much it may d
 binding. Here is what needs asyncio, a clock and a log. `wake` and the ends of bindings are events; `run` waits for the
 time that the rules name and feeds the ticks, so a cycle runs in no other task.
 
-Decisions are assumed in the mirror at once, so the next cycle counts them although the API server has not heard of them
+Decisions are assumed in the cache at once, so the next cycle counts them although the API server has not heard of them
 yet. A cycle that raises an error executes nothing, is counted, and is tried again later; the loop goes on.
 """
 
@@ -63,7 +63,7 @@ class PodToBind(Protocol):
 
 
 class World(Protocol):
-    """The mirror, as the loop sees it."""
+    """The cache, as the loop sees it."""
 
     @property
     def settings(self) -> PolicySettings: ...  # noqa: D102

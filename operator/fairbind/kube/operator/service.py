@@ -1,8 +1,8 @@
-"""The operator, put together: mirror, reflectors, loop, binder, elector, recorder, status, and their common life.
+"""The operator, put together: cache, reflectors, loop, binder, elector, recorder, status, and their common life.
 
 Its life has three parts. *Listing*: nothing is decided, and no lease is asked for, before pods, nodes, namespaces,
 Tenants and policies are all listed; a replica that cannot see must not keep the lease from one that can. *Running*:
-every replica keeps its mirror warm and its metrics true, the leader decides. *Ending*: no new decisions, the bindings
+every replica keeps its cache warm and its metrics true, the leader decides. *Ending*: no new decisions, the bindings
 in flight come to their end, the lease is given back, all within `STOP_SECONDS`.
 
 A replica that begins to lead lists all pods once more before its first cycle: its watch may not have brought the last
@@ -307,7 +307,7 @@ class Operator:
         return any(now - since > BLIND_SECONDS for since in self._broken_since.values())
 
     def _note_change(self) -> None:
-        """Something in the mirror changed."""
+        """Something in the cache changed."""
         self.loop.wake()
 
     def _note_rejection(self, rejection: str) -> None:

@@ -1,4 +1,4 @@
-"""The operator's mirror on a real API server, without the rest of the operator, beside a test that is synchronous."""
+"""The operator's cache on a real API server, without the rest of the operator, beside a test that is synchronous."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 
-class LiveMirror:
-    """A mirror whose event loop has a thread of its own. restarts: what the reflectors told of, as (kind, reason)."""
+class LiveCache:
+    """A cache whose event loop has a thread of its own. restarts: what the reflectors told of, as (kind, reason)."""
 
     def __init__(self, kubeconfig: Path, page_size: int = PAGE_SIZE) -> None:
         self._kubeconfig = kubeconfig
         self._page_size = page_size
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="mirror", daemon=True)
+        self._thread = threading.Thread(target=self._loop.run_forever, name="cache", daemon=True)
         self._tasks: list[asyncio.Task[None]] = []
         self._api: ApiClient | None = None
         self.cache = ClusterCache("fairbind", lambda: None)
@@ -49,7 +49,7 @@ class LiveMirror:
         self._loop.close()
 
     def ask(self, question: Callable[[ClusterCache], Answer]) -> Answer:
-        """Return what a function finds in the mirror, asked between two events."""
+        """Return what a function finds in the cache, asked between two events."""
 
         async def answer() -> Answer:
             self.cache.check_consistent()
