@@ -1,6 +1,6 @@
-"""A survey: the cluster once, as the operator would see it, for commands that look and do not act.
+"""The cluster listed once, as the operator would see it, for commands that look and do not act.
 
-Everything is listed once and nothing is watched, so whoever may list may survey.
+Everything is listed once and nothing is watched, so the right to list is enough.
 """
 
 from __future__ import annotations
