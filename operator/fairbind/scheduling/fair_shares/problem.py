@@ -15,7 +15,7 @@ when it stops:
 
 where each part counts with what it runs when c stops: the same part of what it wants, or less if it stopped earlier.
 That is known only afterwards, so the first round lets all stop together, and each round takes the weights from the
-answer before, until they converge. (Asset fairness and TSF add up the shares of tasks by definition, and so do weights.)
+answer before, until they converge. (Asset fairness and TSF add up the shares of tasks by definition; so do weights.)
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from fairbind.scheduling.fair_shares.demand_groups import (
 from fairbind.scheduling.policies.registry import POLICIES, Policy, get_policy
 
 ROUNDS = 8
-"""The answer after so many rounds counts, converged or not: it is what the mechanism gives with that round's weights."""
+"""The answer after so many rounds counts, converged or not: the mechanism gives it with that round's weights."""
 
 CONVERGED = 5e-3
 """Weights of parts that change by less, relatively, have converged."""
