@@ -304,6 +304,20 @@ def test_an_eviction_also_helps_what_was_remembered_to_fit_nowhere() -> None:
     assert not unschedulable.get_known(snapshot, draft.rule)
 
 
+def test_a_port_that_two_tasks_share_is_free_when_both_are_gone() -> None:
+    servers = build_servers({"x": (9, 9)}, taken_keys={"x": ["p/any"]})
+    port = frozenset({"p/any"})
+    wildcard = build_class("a", (1, 1), build_placement(servers, exclusive_keys=ExclusiveKeys(port, port)))
+    first, second = run("r", "x", (1, 1), "p/any"), run("s", "x", (1, 1), "p/any")
+    snapshot = replace(build_snapshot(servers, [wildcard], tenants=[Tenant("b")]), running={"x": (first, second)})
+    draft = Draft(snapshot, POLICIES["best-fit-drfh"])
+
+    draft.evict(first)
+    assert not draft.fits(wildcard, 0)
+    draft.evict(second)
+    assert draft.fits(wildcard, 0)
+
+
 @pytest.mark.parametrize("keeper", ["nobody", "another task", "a placement", "a system pod"])
 def test_a_port_is_free_when_nobody_else_holds_it(keeper: str) -> None:
     """All that use a port take "p/any", so two of them may have it at once, on different addresses."""
