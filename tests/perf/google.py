@@ -137,7 +137,7 @@ def measure_backlog(snapshot: Snapshot, policy: str, repeats: int) -> Backlog:
     return Backlog(policy, servers, classes, decisions, round(best, 4), round(decisions / best))
 
 
-def build_mirror(servers: int, policy: str) -> ClusterCache:
+def build_cache(servers: int, policy: str) -> ClusterCache:
     """Make a cache of the cluster in which pods of all tenants run and none waits."""
     draw = random.Random(1)
     cache = ClusterCache("fairbind", lambda: None)
@@ -149,10 +149,15 @@ def build_mirror(servers: int, policy: str) -> ClusterCache:
         parse_tenant({"metadata": {"name": f"t{n:03}"}, "spec": {"weight": 1 + n % 3, "namespaces": [f"ns{n:03}"]}})
         for n in range(TENANTS)
     )
-    for n in range(RUNNING):
+    for n in range(count_running(servers)):
         cache.pods.apply(make_pod(n, f"n{draw.randrange(servers):06}"))
     cache.build_snapshot()
     return cache
+
+
+def count_running(servers: int) -> int:
+    """Return how many pods run already: few enough that a small cluster has room for those that arrive."""
+    return min(RUNNING, 9 * servers)
 
 
 def make_pod(number: int, node: str | None) -> PodFacts:
@@ -181,10 +186,11 @@ def make_pod(number: int, node: str | None) -> PodFacts:
 
 def measure_arrivals(servers: int, policy: str) -> Arrival:
     """Let pods arrive one by one, each decided before the next one comes."""
-    cache, state, settings = build_mirror(servers, policy), CycleState(), PolicySettings(policy)
+    cache, state, settings = build_cache(servers, policy), CycleState(), PolicySettings(policy)
     snapshots, cycles = [], []
     gc.collect()
-    for number in range(RUNNING, RUNNING + ARRIVALS):
+    running = count_running(servers)
+    for number in range(running, running + ARRIVALS):
         cache.pods.apply(make_pod(number, None))
         begin = time.process_time()
         snapshot = cache.build_snapshot()
