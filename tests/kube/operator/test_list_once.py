@@ -8,7 +8,7 @@ import pytest
 
 from cluster.builders import Json, make_namespace, make_node, make_pod
 from fairbind.kube.client.errors import ApiError, PermanentClusterError, TransientClusterError
-from fairbind.kube.operator.list_once import list_cluster_once
+from fairbind.kube.operator.list_once import MAX_PAUSE_SECONDS, MOST_REPEATS, list_cluster_once
 
 if TYPE_CHECKING:
     from fairbind.cluster.cache.cache import ClusterCache
@@ -93,3 +93,33 @@ async def test_what_cannot_be_listed_is_named_with_the_reason(path: str, trouble
     assert "\n" not in str(caught.value)
     if isinstance(trouble, ApiError):
         assert trouble.message in str(caught.value)
+
+
+async def test_a_server_that_says_too_early_is_asked_again_after_the_time_that_it_names() -> None:
+    lists = Lists()
+    paused: list[float] = []
+    tenants = lists.items[TENANTS]
+    lists.items[TENANTS] = ApiError(429, "TooManyRequests", "storage is (re)initializing", 3.0)
+
+    async def pause(seconds: float) -> None:
+        paused.append(seconds)
+        if len(paused) == 2:
+            lists.items[TENANTS] = tenants
+
+    cache = await list_cluster_once(cast("ApiClient", lists), "fairbind", "fairbind-system", pause=pause)
+
+    assert paused == [3.0, 3.0]
+    assert [tenant.name for tenant in cache.queries.build_overview().tenants] == ["a"]
+
+
+async def test_a_server_that_keeps_saying_too_early_is_named() -> None:
+    lists = Lists()
+    paused: list[float] = []
+    lists.items[POLICIES] = ApiError(429, "TooManyRequests", "storage is (re)initializing", 3600.0)
+
+    async def pause(seconds: float) -> None:
+        paused.append(seconds)
+
+    with pytest.raises(PermanentClusterError, match=r"schedulingpolicies.*429 TooManyRequests"):
+        await list_cluster_once(cast("ApiClient", lists), "fairbind", "fairbind-system", pause=pause)
+    assert paused == [MAX_PAUSE_SECONDS] * MOST_REPEATS

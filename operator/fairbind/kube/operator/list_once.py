@@ -5,8 +5,10 @@ Everything is listed once and nothing is watched, so the right to list is enough
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -19,6 +21,9 @@ from fairbind.kube.client.custom_objects import GROUP, POLICIES, TENANTS, explai
 from fairbind.kube.client.errors import ApiError, PermanentClusterError, TransientClusterError
 from fairbind.kube.client.reflector import Reflector
 from fairbind.kube.operator.administration_log import AdministrationLog
+
+MOST_REPEATS = 5
+MAX_PAUSE_SECONDS = 5.0
 
 
 def make_reflectors(
@@ -36,13 +41,19 @@ def make_reflectors(
     }
 
 
-async def list_cluster_once(api: Api, scheduler_name: str, operator_namespace: str) -> ClusterCache:
+async def list_cluster_once(
+    api: Api,
+    scheduler_name: str,
+    operator_namespace: str,
+    *,
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> ClusterCache:
     """Return a cache of the cluster as it is now. PermanentClusterError says what could not be listed, and why."""
     cache = ClusterCache(scheduler_name, lambda: None, operator_namespace=operator_namespace)
     administration = Administration(cache, lambda: None, AdministrationLog())
     for kind, table in ((TENANTS, administration.tenants), (POLICIES, administration.policies)):
         try:
-            table.replace(*await list_objects(api, kind))
+            table.replace(*await _list_patiently(api, kind, pause))
         except (ApiError, TransientClusterError, msgspec.MsgspecError) as error:
             raise PermanentClusterError(f"{kind}.{GROUP}: {explain_failure(kind, error)}") from error
     for name, reflector in make_reflectors(api, cache, lambda *_: None).items():
@@ -51,3 +62,20 @@ async def list_cluster_once(api: Api, scheduler_name: str, operator_namespace: s
         except (ApiError, TransientClusterError, msgspec.MsgspecError) as error:
             raise PermanentClusterError(f"{name} cannot be listed: {error}") from error
     return cache
+
+
+async def _list_patiently(
+    api: Api, kind: str, pause: Callable[[float], Awaitable[None]]
+) -> tuple[list[dict[str, Any]], str]:
+    """List a kind of ours; while the API server says that it is too early, ask again a few times.
+
+    It says so for some seconds after a CRD was made, and when it has too much to do.
+    """
+    for _ in range(MOST_REPEATS):
+        try:
+            return await list_objects(api, kind)
+        except ApiError as error:
+            if error.status != HTTPStatus.TOO_MANY_REQUESTS:
+                raise
+            await pause(min(error.retry_after or 1.0, MAX_PAUSE_SECONDS))
+    return await list_objects(api, kind)
