@@ -5,6 +5,9 @@
 VENV := .venv/bin
 LOCAL := PYTHONPATH=deploy/tools/local $(VENV)/python -m localplane
 KIND := PYTHONPATH=deploy/tools/local:deploy/tools/kind $(VENV)/python -m kindcluster
+PYTEST := $(VENV)/python -m pytest
+QUICK := $(wildcard $(addprefix tests/,model fairness scheduling cluster kube web))
+UNIT := tests $(addprefix --ignore=tests/,e2e local kind demo perf)
 NODES ?= 60
 export KEEP POLICY DURATION CLUSTER
 
