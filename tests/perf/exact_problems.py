@@ -10,21 +10,8 @@ from fairbind.fairness.mechanisms.mechanism import Option
 from fairbind.fairness.mechanisms.registry import MECHANISMS
 from fairbind.fairness.problems.instance import IntArray
 from fairbind.fairness.problems.problem import FloatArray, Problem, make_problem
+from perf.google_servers import GOOGLE_SERVERS, GOOGLE_SHAPES
 
-# The machines of the DRFH paper's Table 1 (Google, 2011): how many of each, and CPUs and memory of one.
-GOOGLE_SHAPES = (
-    (6732, 0.50, 0.50),
-    (3863, 0.50, 0.25),
-    (1001, 0.50, 0.75),
-    (795, 1.00, 1.00),
-    (126, 0.25, 0.25),
-    (52, 0.50, 0.12),
-    (5, 0.50, 0.03),
-    (5, 0.50, 0.97),
-    (3, 1.00, 0.50),
-    (1, 0.50, 0.06),
-)
-GOOGLE_SERVERS = sum(count for count, _, _ in GOOGLE_SHAPES)
 SERVERS_PER_CLASS = 250
 TEXTBOOK = "textbook"  # instead of ours: the linear program with one variable per tenant and server, by scipy
 

@@ -13,6 +13,7 @@ import argparse
 import gc
 import json
 import random
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -28,23 +29,13 @@ from fairbind.cluster.tenancy.tenants import parse_tenant
 from fairbind.model import Placement, PolicySettings, ServerTable, Snapshot, Task, TaskClass, Tenant
 from fairbind.scheduling import CycleState, compute_server_classes, run_cycle
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from perf.google_servers import GOOGLE_SERVERS, GOOGLE_SHAPES
+
 GIB = 2**30
 LARGEST = (64_000, 256 * GIB)
 """Milli-CPU and bytes of the largest server, which the paper's table counts as 1."""
-CONFIGURATIONS = (
-    (6732, 0.50, 0.50),
-    (3863, 0.50, 0.25),
-    (1001, 0.50, 0.75),
-    (795, 1.00, 1.00),
-    (126, 0.25, 0.25),
-    (52, 0.50, 0.12),
-    (5, 0.50, 0.03),
-    (5, 0.50, 0.97),
-    (3, 1.00, 0.50),
-    (1, 0.50, 0.06),
-)
-"""How many servers, and their CPU and memory in parts of the largest."""
-GOOGLE = sum(count for count, *_ in CONFIGURATIONS)
 RESOURCES = ("cpu", "memory", "ephemeral-storage", "pods")
 TENANTS, SHAPES, TASKS_EACH = 900, 20, 4
 FEWEST_TASKS = 20
@@ -81,7 +72,7 @@ class Arrival:
 def draw_capacities(servers: int, draw: random.Random) -> list[tuple[int, int]]:
     """Return milli-CPU and bytes of each server: all of the table in a random order, again and again."""
     cpu, memory = LARGEST
-    table = [(int(c * cpu), int(m * memory)) for count, c, m in CONFIGURATIONS for _ in range(count)]
+    table = [(int(c * cpu), int(m * memory)) for count, c, m in GOOGLE_SHAPES for _ in range(count)]
     draw.shuffle(table)
     return [table[n % len(table)] for n in range(servers)]
 
@@ -209,8 +200,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print; with --json also write the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--json", type=Path, help="write the figures to this file")
-    parser.add_argument("--servers", type=int, nargs="+", default=[1_000, GOOGLE, 100_000], help="of the backlogs")
-    parser.add_argument("--arrival-servers", type=int, nargs="+", default=[1_000, GOOGLE])
+    parser.add_argument(
+        "--servers", type=int, nargs="+", default=[1_000, GOOGLE_SERVERS, 100_000], help="of the backlogs"
+    )
+    parser.add_argument("--arrival-servers", type=int, nargs="+", default=[1_000, GOOGLE_SERVERS])
     parser.add_argument("--policies", nargs="+", default=list(POLICIES))
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args(arguments)

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from perf.google_servers import GOOGLE_SERVERS
+
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
 RESULTS = FOLDER / "results"
 PAGE = FOLDER / "README.md"
@@ -23,7 +25,6 @@ CORES = {
 }
 FOREIGN = "all else"
 MARK = r"\*"
-GOOGLE_SERVERS = 12_583
 GOOGLE_RATES = {"best-fit-drfh": 30_000, "ps-dsf": 15_000}
 """By policy: so many decisions a second are wanted of a backlog on Google's servers."""
 DISTURBED = 0.2

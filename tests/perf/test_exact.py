@@ -12,7 +12,7 @@ from fairbind.fairness.mechanisms.registry import MECHANISMS
 from fairbind.fairness.problems.instance import reduce_problem
 from fairbind.fairness.solve import compute_allocation
 from perf.exact import make_plan, run_case
-from perf.exact_problems import GOOGLE_SERVERS, TEXTBOOK, Case, change_problem, make_case_problem
+from perf.exact_problems import TEXTBOOK, Case, change_problem, make_case_problem
 from perf.exact_report import (
     GOALS,
     PAGE,
@@ -25,6 +25,7 @@ from perf.exact_report import (
     render_tables,
 )
 from perf.exact_textbook import NoProgramError, solve_textbook
+from perf.google_servers import GOOGLE_SERVERS
 
 TEXTBOOK_CASES = (
     Case("", "drf", 12),
