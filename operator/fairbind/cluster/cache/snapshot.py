@@ -17,8 +17,8 @@ NOT_COUNTED = frozenset({"pods", "ephemeral-storage"})
 """By default these do not count for shares."""
 
 MAX_HELD_PLACEMENTS = 64
-"""Of so many different constraints of held pods it is found out where such pods could run, the most frequent first: a
-DaemonSet's pods have as many as there are nodes, and each pair of them would set two nodes apart."""
+"""Of so many different constraints of held pods it is found out where such pods could run, the most frequent first:
+each pair of them may set two nodes apart."""
 
 
 class SnapshotBuilder:

@@ -16,6 +16,7 @@ from functools import cache
 
 from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.facts import AntiAffinityTerm, Constraints, Interner, Toleration
+from fairbind.cluster.objects.pins import split_pin
 from fairbind.cluster.objects.selectors import LabelSelector, NodeTerm, make_label_selector, make_term
 from fairbind.model import NO_EXCLUSIVE_KEYS, ExclusiveKeys, Rejection, RejectionKind
 
@@ -49,11 +50,14 @@ _CONSTRAINTS: Interner[_ConstraintsKey, Constraints] = Interner(_make_constraint
 
 
 def make_constraints(spec: wire.PodSpec) -> Constraints:
-    """Return the shared constraints of this spec."""
+    """Return the shared constraints of this spec. A pod that is on its node already is pinned to it in any case."""
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    required = _make_required(affinity) if affinity is not None else None
+    if spec.node_name:
+        required, _ = split_pin(required)
     key: _ConstraintsKey = (
         tuple(sorted(spec.node_selector.items())) if spec.node_selector else (),
-        _make_required(affinity) if affinity is not None else None,
+        required,
         _make_preferred(affinity) if affinity is not None else (),
         tuple(sorted({_make_toleration(toleration) for toleration in spec.tolerations or ()})),
         _find_host_ports(spec),
