@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from cluster.builders import Cluster, make_node, make_pod
+from cluster.builders import Cluster, Json, make_node, make_pod
 from fairbind.cluster.cache import slots as slots_module
 from fairbind.cluster.cache.slots import WantedPods
 from fairbind.cluster.objects.facts import BASE_RESOURCES, Demand
@@ -105,7 +106,7 @@ def test_some_large_pods_among_tiny_ones_hide_nothing() -> None:
     ],
     ids=["not eligible", "gated", "not supported", "larger than the cluster"],
 )
-def test_pods_that_cannot_be_placed_make_no_slot_scarce(spec: dict[str, object]) -> None:
+def test_pods_that_cannot_be_placed_make_no_slot_scarce(spec: Json) -> None:
     cluster = make_cluster(("a", "1m", 200), ("b", "1", 100), cpu="256", nodes=3)
     cluster.add_pods(*(make_pod(f"p{n}", namespace="a", **spec) for n in range(600)))
     assert get_counts(cluster) == COUNTS_BY_DEFAULT
@@ -147,7 +148,12 @@ def test_nothing_is_computed_while_there_are_slots_for_all_or_nothing_wanted_cha
 ) -> None:
     computed: list[int] = []
     compute = slots_module._Kinds._compute
-    monkeypatch.setattr(slots_module._Kinds, "_compute", lambda *arguments: computed.append(1) or compute(*arguments))
+
+    def count(*arguments: Any) -> bool:
+        computed.append(1)
+        return compute(*arguments)
+
+    monkeypatch.setattr(slots_module._Kinds, "_compute", count)
     cluster = make_cluster(("a", "10m", 110), cpu="8", nodes=1)
     assert get_counts(cluster) == COUNTS_BY_DEFAULT
     assert computed == []
@@ -166,7 +172,7 @@ def test_kinds_that_nobody_wants_any_more_are_forgotten() -> None:
         demand = make_demand({"cpu": n})
         wanted.hold("a", demand)
         wanted.hold("a", demand, -1)
-    assert len(wanted._counts) < 200
+    assert len(wanted._table.rows) < 200
     assert wanted.describe() == {}
 
 

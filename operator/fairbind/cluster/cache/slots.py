@@ -42,6 +42,7 @@ _ONE = Fraction(1)
 
 Kind = tuple[str, Demand]
 """A tenant's pods of one demand."""
+_Setting = tuple[Axes, tuple[int, ...], tuple[bool, ...], int]
 
 
 class WantedPods:
@@ -52,10 +53,10 @@ class WantedPods:
 
     def __init__(self) -> None:
         self.count = 0
-        self._counts: dict[Kind, int] = {}
         self._waiting: dict[QueueKey, int] = {}
-        self._unused = 0
-        self._kinds: _Kinds | None = None
+        self._table = _Table()
+        self._specs: Mapping[str, TenantSpec] = {}
+        self._kinds: tuple[_Table, int, _Setting, _Kinds] | None = None
 
     def hold(self, tenant: str, demand: Demand, sign: int = 1) -> None:
         """Add a pod that holds something, or take it away."""
@@ -72,38 +73,71 @@ class WantedPods:
 
     def describe(self) -> Mapping[object, int]:
         """Return the counts by what the kinds say."""
-        counts: dict[object, int] = {}
-        for (tenant, demand), count in self._counts.items():
-            if count:
-                counts[tenant, demand.real, demand.share] = count
-        return counts
+        counts = zip(self._table.rows, self._table.counts, strict=True)
+        return {(tenant, demand.real, demand.share): count for (tenant, demand), count in counts if count}
 
     def are_slots_scarce(
         self, axes: Axes, total_r: tuple[int, ...], counts_r: tuple[bool, ...], specs: Mapping[str, TenantSpec]
     ) -> bool:
         """Whether slots run out first. See the module.
 
-        total_r: what the usable nodes have. counts_r: what counts besides. specs: the declared tenants.
+        total_r: what the usable nodes have. counts_r: what counts besides. specs: the declared tenants; another object
+        when one of them changes.
         """
         slots = total_r[axes.index(PODS)]
         if self.count <= slots:
             return False
-        kinds = self._kinds
-        if kinds is None or not kinds.goes_with(axes, total_r, counts_r, specs):
-            kinds = self._kinds = _Kinds(tuple(self._counts), axes, total_r, counts_r, specs)
-        return kinds.are_slots_scarce(np.fromiter(self._counts.values(), np.float64, len(self._counts)), slots)
+        table, setting = self._table, (axes, total_r, counts_r, slots)
+        known = self._kinds
+        if known is None or known[:3] != (table, len(table.rows), setting) or specs is not self._specs:
+            self._specs = specs
+            known = self._kinds = table, len(table.rows), setting, _Kinds(table, axes, total_r, counts_r, specs)
+        return known[3].are_slots_scarce(np.array(table.counts, dtype=np.float64), slots)
 
     def _add(self, kind: Kind, change: int) -> None:
         self.count += change
-        before = self._counts.get(kind)
-        if before is None:
-            self._kinds = None
-        now = self._counts[kind] = (before or 0) + change
-        self._unused += (now == 0) - (before == 0)
-        if self._unused > _SPARE_KINDS + len(self._counts) // 2:
-            self._counts = {kind: count for kind, count in self._counts.items() if count}
-            self._unused = 0
-            self._kinds = None
+        self._table.add(kind, change)
+        if self._table.unused > _SPARE_KINDS + len(self._table.rows) // 2:
+            self._table = self._table.copy()
+
+
+class _Table:
+    """Kinds in rows. Rows are only added; a copy leaves out those that nobody wants any more.
+
+    rows: by kind. counts: how many pods. tenant_g, demand_g: numbers of the row's tenant and demand. unused: rows of
+    which nobody wants any.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[Kind, int] = {}
+        self.counts: list[int] = []
+        self.tenants: dict[str, int] = {}
+        self.demands: dict[Demand, int] = {}
+        self.tenant_g: list[int] = []
+        self.demand_g: list[int] = []
+        self.unused = 0
+
+    def add(self, kind: Kind, change: int) -> None:
+        """Count more pods of a kind, or fewer."""
+        row = self.rows.get(kind)
+        if row is None:
+            row = self.rows[kind] = len(self.counts)
+            tenant, demand = kind
+            self.tenant_g.append(self.tenants.setdefault(tenant, len(self.tenants)))
+            self.demand_g.append(self.demands.setdefault(demand, len(self.demands)))
+            self.counts.append(0)
+            self.unused += 1
+        before = self.counts[row]
+        now = self.counts[row] = before + change
+        self.unused += (now == 0) - (before == 0)
+
+    def copy(self) -> _Table:
+        """Return a table of the rows of which somebody wants some."""
+        copy = _Table()
+        for kind, count in zip(self.rows, self.counts, strict=True):
+            if count:
+                copy.add(kind, count)
+        return copy
 
 
 class _Kinds:
@@ -111,41 +145,33 @@ class _Kinds:
 
     def __init__(
         self,
-        kinds: tuple[Kind, ...],
+        table: _Table,
         axes: Axes,
         total_r: tuple[int, ...],
         counts_r: tuple[bool, ...],
         specs: Mapping[str, TenantSpec],
     ) -> None:
-        self._made_of = axes, total_r, counts_r, specs
         counted = [r for r, total in enumerate(total_r) if counts_r[r] and total > 0]
-        amount_gr: FloatArray = np.array([compute_vector(demand.share, axes) for _, demand in kinds], dtype=np.float64)
-        part_gr = amount_gr[:, counted] / np.array([total_r[r] for r in counted], dtype=np.float64)
-        weights = {tenant: _compute_weights(specs.get(tenant), [axes[r] for r in counted]) for tenant, _ in kinds}
-        weight_gr = np.array([weights[tenant] for tenant, _ in kinds], dtype=np.float64).reshape(part_gr.shape)
-        size_g = np.maximum((part_gr / weight_gr).max(axis=1, initial=0.0), _LEAST_SIZE)
-        number_of = {tenant: number for number, tenant in enumerate(weights)}
-        tenant_g = np.array([number_of[tenant] for tenant, _ in kinds], dtype=np.intp)
+        amount_dr: FloatArray = np.array([compute_vector(demand.share, axes) for demand in table.demands], np.float64)
+        part_dr = amount_dr[:, counted] / np.array([total_r[r] for r in counted], dtype=np.float64)
+        weight_nr = np.ones((len(table.tenants), len(counted)))
+        for name in table.tenants.keys() & specs.keys():
+            weight_nr[table.tenants[name]] = _compute_weights(specs[name], [axes[r] for r in counted])
+        tenant_g, part_gr = np.array(table.tenant_g), part_dr[table.demand_g]
+        size_g = np.maximum((part_gr / weight_nr[tenant_g]).max(axis=1, initial=0.0), _LEAST_SIZE)
         self._order_g: IndexArray = np.lexsort((size_g, tenant_g))
         self._size_g: FloatArray = size_g[self._order_g]
         self._part_gr: FloatArray = part_gr[self._order_g]
-        self._can_run_g: BoolArray = (self._part_gr <= 1.0).all(axis=1)
+        self._can_run_g: BoolArray = self._part_gr.max(axis=1, initial=0.0) <= 1.0
         tenant_g = tenant_g[self._order_g]
         self._first_g: IndexArray = np.searchsorted(tenant_g, tenant_g)  # of the same tenant
         self._count_g: FloatArray = np.zeros(0)
-        self._slots = 0
         self._answer = False
-
-    def goes_with(
-        self, axes: Axes, total_r: tuple[int, ...], counts_r: tuple[bool, ...], specs: Mapping[str, TenantSpec]
-    ) -> bool:
-        """Whether the arrays were made of these."""
-        return self._made_of[:3] == (axes, total_r, counts_r) and self._made_of[3] is specs
 
     def are_slots_scarce(self, count_g: FloatArray, slots: int) -> bool:
         """Return the answer for so many pods of each kind; it is remembered."""
-        if slots != self._slots or not np.array_equal(count_g, self._count_g):
-            self._count_g, self._slots = count_g, slots
+        if not np.array_equal(count_g, self._count_g):
+            self._count_g = count_g
             self._answer = self._compute(count_g[self._order_g] * self._can_run_g, slots)
         return self._answer
 
@@ -169,8 +195,6 @@ class _Kinds:
         return False
 
 
-def _compute_weights(spec: TenantSpec | None, resources: list[str]) -> list[float]:
-    """Return the weight of a tenant, declared or not, and of each of these resources in it."""
-    if spec is None:
-        return [1.0] * len(resources)
+def _compute_weights(spec: TenantSpec, resources: list[str]) -> list[float]:
+    """Return the weight of a declared tenant and of each of these resources in it."""
     return [float(spec.weight * spec.resource_weights.get(resource, _ONE)) for resource in resources]

@@ -129,8 +129,8 @@ def compute_demand(pod: wire.Pod) -> PodDemand:
 
 def _keep_first(amounts: Mapping[str, Amount], count: int) -> dict[str, Amount]:
     """Return so many of the amounts: of the resources that every node has, then the first others as they come."""
-    base = [resource for resource in BASE_RESOURCES if resource in amounts]
-    return {resource: amounts[resource] for resource in islice(dict.fromkeys((*base, *amounts)), count)}
+    base: list[str] = [resource for resource in BASE_RESOURCES if resource in amounts]
+    return {resource: amounts[resource] for resource in islice(dict.fromkeys([*base, *amounts]), count)}
 
 
 def _compute_containers_total(pod: wire.Pod, reader: DemandReader) -> dict[str, int]:
