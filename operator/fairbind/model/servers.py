@@ -26,7 +26,7 @@ class ServerTable:
 
     names: K names, ascending.
     capacity_kr: what tenants' tasks may hold in all, shape (K, R), base units, never negative.
-    free_kr: what is not held now, shape (K, R); below zero where somebody overcommitted the server.
+    free_kr: what is neither held nor reserved now, shape (K, R); below zero where somebody overcommitted the server.
     usable_k: whether tasks may go there at all; only these count in the totals C. Shape (K,).
     class_k: index of each server's class in `class_names`, shape (K,).
     class_names: one name for each server class; ascending.

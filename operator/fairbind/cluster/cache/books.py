@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fairbind.cluster.cache.nodes import Servers
+from fairbind.cluster.cache.nominations import Nomination, Nominations
 from fairbind.cluster.cache.pending import QueueKey, TaskQueue
-from fairbind.cluster.cache.pods import Held, Idle, PodEntry, Position, Waiting, locate
+from fairbind.cluster.cache.pods import Held, Idle, PodEntry, Position, Promised, Waiting, locate
 from fairbind.cluster.cache.running import RunningTasks
+from fairbind.cluster.cache.slots import WantedPods
 from fairbind.cluster.cache.usage import Usage
 from fairbind.cluster.filters.anti_affinity import AntiAffinity
 from fairbind.cluster.filters.node_eligibility import Eligibility
@@ -24,9 +26,10 @@ class Books:
     """See the module.
 
     directory: whose namespace is whose. entries: pods by UID. by_namespace: their UIDs. queues: who waits, by class.
-    changed_queues: those that changed since the last snapshot. usage: by tenant. running: pod by pod. eligibility,
-    anti_affinity: the filters. servers: the nodes. settings, targets: the policy's. noted_waits: why classes wait, as
-    the last cycle saw it.
+    changed_queues: those that changed since the last snapshot. usage: by tenant. wanted: pods that hold or may be
+    placed, the latter as of the last snapshot. nominations: room that is promised to pods that wait. running: pod by
+    pod. eligibility, anti_affinity: the filters. servers: the nodes. settings, targets: the policy's. noted_waits: why
+    classes wait, as the last cycle saw it.
     """
 
     def __init__(self, scheduler_name: str, directory: Directory) -> None:
@@ -37,6 +40,8 @@ class Books:
         self.queues: dict[QueueKey, TaskQueue] = {}
         self.changed_queues: dict[QueueKey, None] = {}
         self.usage = Usage()
+        self.wanted = WantedPods()
+        self.nominations = Nominations()
         self.running = RunningTasks()
         self.eligibility = Eligibility()
         self.anti_affinity = AntiAffinity(lambda namespace: self.directory.namespaces.get(namespace, {}))
@@ -68,7 +73,7 @@ class Books:
 
     def move(self, entry: PodEntry) -> bool:
         """Bring a pod's books up to date; False when it stays where it is."""
-        now = locate(entry, self.directory, self.anti_affinity, self.scheduler_name)
+        now = locate(entry, self.directory, self.anti_affinity, self.nominations, self.scheduler_name)
         if now == entry.position:
             return False
         if entry.position is not None:
@@ -86,9 +91,12 @@ class Books:
                 self.servers.hold(node, facts.uid, demand.real, exclusive_keys, system=tenant is None)
                 if tenant is not None:
                     self.usage.hold(tenant, node, (demand, constraints))
+                    self.wanted.hold(tenant, demand)
                     self.running.hold(tenant, node, facts)
                     self.usage.note_pod(tenant, facts.created)
-            case Waiting(key, task):
+            case Waiting(key, task, nomination):
+                if nomination is not None:
+                    self._promise(nomination)
                 queue = self.queues.get(key)
                 if queue is None:
                     queue = self.queues[key] = TaskQueue(key)
@@ -99,6 +107,8 @@ class Books:
             case Idle(tenant, gated):
                 self.usage.idle(tenant, gated=gated)
                 self.usage.note_pod(tenant, facts.created)
+            case Promised(nomination):
+                self._promise(nomination)
 
     def _leave(self, facts: PodFacts, position: Position) -> None:
         match position:
@@ -107,21 +117,36 @@ class Books:
                 self.servers.release(node, facts.uid, demand.real, system=tenant is None)
                 if tenant is not None:
                     self.usage.hold(tenant, node, (demand, constraints), -1)
+                    self.wanted.hold(tenant, demand, -1)
                     self.running.release(node, facts.uid)
-            case Waiting(key, task):
+            case Waiting(key, task, nomination):
+                if nomination is not None:
+                    self._withdraw(nomination)
                 queue = self.queues[key]
                 queue.remove(task)
                 self.changed_queues[key] = None
                 if not queue.tasks:
                     del self.queues[key]
+                    self.wanted.set_waiting(key, 0)
                 self.usage.wait(key.tenant, -1)
             case Idle(tenant, gated):
                 self.usage.idle(tenant, -1, gated=gated)
+            case Promised(nomination):
+                self._withdraw(nomination)
+
+    def _promise(self, nomination: Nomination) -> None:
+        self.nominations.add(nomination)
+        self.servers.reserve(nomination.node, nomination.demand.real)
+
+    def _withdraw(self, nomination: Nomination) -> None:
+        self.nominations.remove(nomination)
+        self.servers.reserve(nomination.node, nomination.demand.real, -1)
 
     def resolve(self) -> None:
         """Bring every pod to where namespaces, Tenants and labels as of now put it."""
         self._resolve_tenants()
         self._resolve_anti_affinity()
+        self._resolve_nominations()
 
     def _resolve_tenants(self) -> None:
         for namespace in self.directory.resolve():
@@ -133,6 +158,14 @@ class Books:
         for namespace in self.anti_affinity.take_stale(self.by_namespace):
             for uid in sorted(self.by_namespace[namespace]):
                 self.move(self.entries[uid])
+
+    def _resolve_nominations(self) -> None:
+        least = self.nominations.take_least_changed()
+        if least is None:
+            return
+        for queue in [queue for queue in self.queues.values() if queue.tasks[0].priority > least]:
+            for task in tuple(queue.tasks):
+                self.move(self.entries[task.uid])
 
     def find_queue(self, uid: str) -> QueueKey | None:
         """Return where a pod waits for its turn."""

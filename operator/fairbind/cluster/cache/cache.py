@@ -178,6 +178,7 @@ class ClusterCache:
             describe(self.build_snapshot(), self.books.usage, self.books.servers),
             describe(anew.build_snapshot(), anew.books.usage, anew.books.servers),
         )
+        check_same({"wanted": self.books.wanted.describe()}, {"wanted": anew.books.wanted.describe()})
 
     def _make_anew(self) -> ClusterCache:
         anew = ClusterCache(self.books.scheduler_name, lambda: None)

@@ -9,12 +9,13 @@ from fairbind.cluster.cache.books import Books
 from fairbind.cluster.cache.nodes import Axes
 from fairbind.cluster.cache.pending import QueueKey, TaskQueue
 from fairbind.cluster.cache.server_classes import ServerGrouping
-from fairbind.cluster.objects.facts import Constraints
+from fairbind.cluster.objects.facts import EPHEMERAL_STORAGE, PODS, Constraints
 from fairbind.model import Placement, ServerTable, Snapshot, Targets, TaskClass
 from fairbind.scheduling import POLICIES
 
-NOT_COUNTED = frozenset({"pods", "ephemeral-storage"})
-"""By default these do not count for shares."""
+NOT_FITTED = frozenset({PODS, EPHEMERAL_STORAGE})
+"""By default these do not say how well a pod suits a node. Most pods ask for one slot and for no storage, so a node of
+which much is used would look as if it had too much of both, and best fit would spread pods instead of packing them."""
 
 MAX_HELD_PLACEMENTS = 64
 """Of so many different constraints of held pods it is found out where such pods could run, the most frequent first:
@@ -29,6 +30,7 @@ class SnapshotBuilder:
         self._grouping = ServerGrouping()
         self._task_classes: dict[QueueKey, TaskClass] = {}
         self._classes_valid_for: tuple[Axes, int, int] | None = None
+        self._nominations_version = 0
 
     def build(self) -> Snapshot:
         """Return the world as the books say it is now."""
@@ -56,6 +58,7 @@ class SnapshotBuilder:
         return Snapshot(
             resources=axes,
             counts_r=self._compute_counts(axes),
+            fits_r=None if self._find_chosen(axes) else tuple(r not in NOT_FITTED for r in axes),
             total_r=self._books.servers.total_r,
             servers=servers,
             tenants=self._books.usage.build_tenants(axes, detailed=POLICIES[self._books.settings.policy].needs_detail),
@@ -78,24 +81,39 @@ class SnapshotBuilder:
             self._classes_valid_for = valid_for
             self._task_classes.clear()
             self._books.changed_queues = dict.fromkeys(self._books.queues)
+        if self._books.nominations.version != self._nominations_version:
+            self._nominations_version = self._books.nominations.version
+            self._books.changed_queues |= dict.fromkeys(key for key in self._books.queues if key.has_reserved)
         for key in self._books.changed_queues:
             queue = self._books.queues.get(key)
             if queue is None:
                 self._task_classes.pop(key, None)
             else:
                 self._task_classes[key] = queue.build_task_class(self._books.servers.axes, self._get_placement(queue))
+                self._books.wanted.set_waiting(key, len(queue.tasks) if queue.is_placeable else 0)
         self._books.changed_queues.clear()
         return tuple(self._task_classes.values())
 
     def _get_placement(self, queue: TaskQueue) -> Placement:
-        base = self._books.eligibility.get_placement(queue.key.constraints)
-        if not queue.key.repelled:
-            return base
-        return queue.restrict(base, self._books.anti_affinity, self._books.eligibility)
+        placement = self._books.eligibility.get_placement(queue.key.constraints)
+        if queue.key.repelled:
+            placement = queue.restrict(placement, self._books.anti_affinity, self._books.eligibility)
+        servers = self._books.servers
+        return self._books.nominations.reserve(placement, queue.key, servers.axes, servers.index)
 
     def _compute_counts(self, axes: tuple[str, ...]) -> tuple[bool, ...]:
-        chosen = [r for r in self._books.settings.fairness_resources or () if r in axes]
-        return tuple(r in chosen if chosen else r not in NOT_COUNTED for r in axes)
+        chosen = self._find_chosen(axes)
+        if chosen:
+            return tuple(r in chosen for r in axes)
+        others_r = tuple(r != PODS for r in axes)
+        specs = self._books.directory.specs
+        if not self._books.wanted.are_slots_scarce(axes, self._books.servers.total_r, others_r, specs):
+            return others_r
+        return (True,) * len(axes)
+
+    def _find_chosen(self, axes: Axes) -> frozenset[str]:
+        """Return the fairness resources that the administrator chose and some node has."""
+        return frozenset(self._books.settings.fairness_resources or ()).intersection(axes)
 
     def add_detail(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot of now with what each tenant holds task by task and server by server."""

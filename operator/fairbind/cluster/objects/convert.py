@@ -9,11 +9,12 @@ from functools import lru_cache
 from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.constraints import find_repelling_terms, find_unsupported, make_constraints
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts, Taint
-from fairbind.cluster.objects.requests import DemandReader, compute_demand
+from fairbind.cluster.objects.requests import MAX_RESOURCES, DemandReader, compute_demand
 from fairbind.model import MAX_AMOUNT, Rejection, RejectionKind
 
 DEFAULT_SCHEDULER = "default-scheduler"
 UNREADABLE = Rejection(RejectionKind.UNREADABLE)
+TOO_MANY_RESOURCES = Rejection(RejectionKind.NOT_SUPPORTED, f"requests for more than {MAX_RESOURCES} resources")
 MAX_SHARED_MESSAGES = 4096
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 """The label of the coscheduling plugin and of others that followed it."""
@@ -41,8 +42,8 @@ def _sort_labels(labels: wire.Labels | None) -> tuple[tuple[str, str], ...]:
 def convert_pod(pod: wire.Pod) -> PodFacts:
     """Return what matters of a pod. One that could not be read in full carries its fault as unsupported."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
-    demand, nonsense = compute_demand(pod)
-    unsupported = find_unsupported(spec)
+    demand, nonsense, is_over = compute_demand(pod)
+    unsupported = (TOO_MANY_RESOURCES, TOO_MANY_RESOURCES.subject) if is_over else find_unsupported(spec)
     fault = pod.fault or nonsense
     if fault is not None:
         unsupported = (UNREADABLE, f"a field that makes no sense: {fault}")
@@ -70,6 +71,7 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         rejection=_find_rejection(status),
         start=_parse_time(status.start_time) or created,
         group=_find_group(pod),
+        nominated_node=status.nominated_node_name or None,
     )
 
 
