@@ -8,8 +8,9 @@ from dataclasses import replace
 from fairbind.cluster.cache.books import Books
 from fairbind.cluster.cache.nodes import Axes
 from fairbind.cluster.cache.pending import QueueKey, TaskQueue
+from fairbind.cluster.cache.pinning import make_pin
 from fairbind.cluster.cache.server_classes import ServerGrouping
-from fairbind.cluster.objects.facts import EPHEMERAL_STORAGE, PODS, Constraints
+from fairbind.cluster.objects.facts import EPHEMERAL_STORAGE, PODS, AntiAffinityTerm, Constraints
 from fairbind.model import Placement, ServerTable, Snapshot, Targets, TaskClass
 from fairbind.scheduling import POLICIES
 
@@ -20,6 +21,24 @@ which much is used would look as if it had too much of both, and best fit would 
 MAX_HELD_PLACEMENTS = 64
 """Of so many different constraints of held pods it is found out where such pods could run, the most frequent first:
 each pair of them may set two nodes apart."""
+
+
+class _Restricted:
+    """Placements without the nodes that placed pods close: those of pods pinned to thousands of nodes are few."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._known: dict[tuple[int, frozenset[AntiAffinityTerm]], Placement] = {}
+
+    def get(self, base: Placement, repelled: frozenset[AntiAffinityTerm]) -> Placement:
+        """Return the placement of pods that these terms keep away. base: one of `Eligibility`, which keeps it."""
+        if not repelled:
+            return base
+        known = self._known.get((id(base), repelled))
+        if known is None:
+            known = self._books.anti_affinity.restrict(base, repelled, self._books.eligibility)
+            self._known[id(base), repelled] = known
+        return known
 
 
 class SnapshotBuilder:
@@ -84,22 +103,26 @@ class SnapshotBuilder:
         if self._books.nominations.version != self._nominations_version:
             self._nominations_version = self._books.nominations.version
             self._books.changed_queues |= dict.fromkeys(key for key in self._books.queues if key.has_reserved)
+        restricted = _Restricted(self._books)
         for key in self._books.changed_queues:
             queue = self._books.queues.get(key)
             if queue is None:
                 self._task_classes.pop(key, None)
             else:
-                self._task_classes[key] = queue.build_task_class(self._books.servers.axes, self._get_placement(queue))
+                self._task_classes[key] = self._build_task_class(queue, restricted)
                 self._books.wanted.set_waiting(key, len(queue.tasks) if queue.is_placeable else 0)
         self._books.changed_queues.clear()
         return tuple(self._task_classes.values())
 
-    def _get_placement(self, queue: TaskQueue) -> Placement:
-        placement = self._books.eligibility.get_placement(queue.key.constraints)
-        if queue.key.repelled:
+    def _build_task_class(self, queue: TaskQueue, restricted: _Restricted) -> TaskClass:
+        servers, key = self._books.servers, queue.key
+        placement, pin = self._books.eligibility.get_placement(key.constraints), None
+        if key.pin is not None:
+            pin = make_pin(key.pin, placement, restricted.get(placement, key.repelled), servers.index)
+        elif key.repelled:
             placement = queue.restrict(placement, self._books.anti_affinity, self._books.eligibility)
-        servers = self._books.servers
-        return self._books.nominations.reserve(placement, queue.key, servers.axes, servers.index)
+        reserved = self._books.nominations.reserve(placement, key, servers.axes, servers.index)
+        return queue.build_task_class(servers.axes, reserved, pin)
 
     def _compute_counts(self, axes: tuple[str, ...]) -> tuple[bool, ...]:
         chosen = self._find_chosen(axes)

@@ -50,19 +50,22 @@ _CONSTRAINTS: Interner[_ConstraintsKey, Constraints] = Interner(_make_constraint
 
 
 def make_constraints(spec: wire.PodSpec) -> Constraints:
-    """Return the shared constraints of this spec. A pod that is on its node already is pinned to it in any case."""
+    """Return the shared constraints of this spec, but for the one node that `find_pin` names."""
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
-    required = _make_required(affinity) if affinity is not None else None
-    if spec.node_name:
-        required, _ = split_pin(required)
     key: _ConstraintsKey = (
         tuple(sorted(spec.node_selector.items())) if spec.node_selector else (),
-        required,
+        split_pin(_make_required(affinity))[0] if affinity is not None else None,
         _make_preferred(affinity) if affinity is not None else (),
         tuple(sorted({_make_toleration(toleration) for toleration in spec.tolerations or ()})),
         _find_host_ports(spec),
     )
     return _CONSTRAINTS.get(key)
+
+
+def find_pin(spec: wire.PodSpec) -> str | None:
+    """Return the name of the one node that required affinity asks for in each of its terms, or None."""
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    return split_pin(_make_required(affinity))[1] if affinity is not None else None
 
 
 def _make_required(affinity: wire.NodeAffinity) -> tuple[NodeTerm, ...] | None:

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import lru_cache
 
 from fairbind.cluster.objects import wire
-from fairbind.cluster.objects.constraints import find_repelling_terms, find_unsupported, make_constraints
+from fairbind.cluster.objects.constraints import find_pin, find_repelling_terms, find_unsupported, make_constraints
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts, Taint
 from fairbind.cluster.objects.requests import MAX_RESOURCES, DemandReader, compute_demand
 from fairbind.model import MAX_AMOUNT, Rejection, RejectionKind
@@ -63,6 +63,7 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         gated=bool(spec.scheduling_gates),
         demand=demand,
         constraints=make_constraints(spec),
+        pin=None if node else find_pin(spec),
         unsupported=unsupported[0] if unsupported else None,
         unsupported_detail=unsupported[1] if unsupported else None,
         repels=find_repelling_terms(spec, meta.namespace),

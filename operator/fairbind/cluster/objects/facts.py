@@ -115,7 +115,8 @@ class PodFacts(Struct, frozen=True, gc=False):
     created: seconds since the epoch. node: where it is bound, or None. terminating: it is being deleted. finished: it
     ended and holds nothing. gated: it has scheduling gates. unsupported: why it may not be placed at all (what it
     carries is not honoured yet, or cannot be read), or None; unsupported_detail names the very thing. labels: kept only
-    while it waits.
+    while it waits. pin: the name of the only node that its constraints, which do not tell it, are about; kept only
+    while it waits; None: there is none.
     scheduled_message: what its condition PodScheduled=False says, or None.
     rejection: for what its kubelet refused it (resources, ports, node, other); None when it did not.
     start: when its kubelet took it, seconds since the epoch; `created` before that. group: the name of the pod group in
@@ -140,6 +141,7 @@ class PodFacts(Struct, frozen=True, gc=False):
     repels: tuple[AntiAffinityTerm, ...]
     labels: tuple[tuple[str, str], ...]
     scheduled_message: str | None
+    pin: str | None = None
     rejection: str | None = None
     start: float = 0.0
     group: str | None = None
