@@ -26,6 +26,7 @@ _WORDS: Mapping[RejectionKind, str] = {
     RejectionKind.NOT_READY: "node(s) were not ready",
     RejectionKind.NOT_SUPPORTED: "{}",
     RejectionKind.UNREADABLE: "unreadable fields",
+    RejectionKind.LATER: "other pods of its tenant, with too many different constraints, come first",
 }
 
 
@@ -92,6 +93,8 @@ def compute_gist(message: str) -> str:
 
 
 def _format_blocked(blocked: Rejection, detail: str | None) -> str:
+    if blocked.kind == RejectionKind.LATER:
+        return f"pod waits: {word_rejection(blocked)}"
     trouble = f"pod has {detail or word_rejection(blocked)}"
     return trouble if blocked.kind == RejectionKind.UNREADABLE else f"{trouble}, which fairbind does not honour yet"
 

@@ -24,9 +24,9 @@ class Books:
     """See the module.
 
     directory: whose namespace is whose. entries: pods by UID. by_namespace: their UIDs. queues: who waits, by class.
-    changed_queues: those that changed since the last snapshot. usage: by tenant. running: pod by pod. eligibility,
-    anti_affinity: the filters. servers: the nodes. settings, targets: the policy's. noted_waits: why classes wait, as
-    the last cycle saw it.
+    queues_by_tenant: the same. changed_queues: those that changed since the last snapshot. usage: by tenant. running:
+    pod by pod. eligibility, anti_affinity: the filters. servers: the nodes. settings, targets: the policy's.
+    noted_waits: why classes wait, as the last cycle saw it.
     """
 
     def __init__(self, scheduler_name: str, directory: Directory) -> None:
@@ -35,6 +35,7 @@ class Books:
         self.entries: dict[str, PodEntry] = {}
         self.by_namespace: dict[str, set[str]] = {}
         self.queues: dict[QueueKey, TaskQueue] = {}
+        self.queues_by_tenant: dict[str, dict[QueueKey, TaskQueue]] = {}
         self.changed_queues: dict[QueueKey, None] = {}
         self.usage = Usage()
         self.running = RunningTasks()
@@ -69,11 +70,11 @@ class Books:
     def move(self, entry: PodEntry) -> bool:
         """Bring a pod's books up to date; False when it stays where it is."""
         now = locate(entry, self.directory, self.anti_affinity, self.scheduler_name)
-        if now == entry.position:
+        before, entry.position = entry.position, now
+        if now == before:
             return False
-        if entry.position is not None:
-            self._leave(entry.facts, entry.position)
-        entry.position = now
+        if before is not None:
+            self._leave(entry.facts, before)
         if now is not None:
             self._enter(entry.facts, now)
         return True
@@ -88,12 +89,14 @@ class Books:
                     self.usage.hold(tenant, node, (demand, constraints))
                     self.running.hold(tenant, node, facts)
                     self.usage.note_pod(tenant, facts.created)
-            case Waiting(key, task):
+            case Waiting(key, task, labels):
                 queue = self.queues.get(key)
                 if queue is None:
                     queue = self.queues[key] = TaskQueue(key)
+                    self.queues_by_tenant.setdefault(key.tenant, {})[key] = queue
                 queue.add(task)
                 self.changed_queues[key] = None
+                self.anti_affinity.wait(facts.uid, facts.namespace, labels)
                 self.usage.wait(key.tenant)
                 self.usage.note_pod(key.tenant, facts.created)
             case Idle(tenant, gated):
@@ -108,15 +111,23 @@ class Books:
                 if tenant is not None:
                     self.usage.hold(tenant, node, (demand, constraints), -1)
                     self.running.release(node, facts.uid)
-            case Waiting(key, task):
+            case Waiting(key, task, labels):
                 queue = self.queues[key]
                 queue.remove(task)
                 self.changed_queues[key] = None
+                self.anti_affinity.stop_waiting(facts.uid, facts.namespace, labels)
                 if not queue.tasks:
-                    del self.queues[key]
+                    self._drop_queue(key)
                 self.usage.wait(key.tenant, -1)
             case Idle(tenant, gated):
                 self.usage.idle(tenant, -1, gated=gated)
+
+    def _drop_queue(self, key: QueueKey) -> None:
+        del self.queues[key]
+        siblings = self.queues_by_tenant[key.tenant]
+        del siblings[key]
+        if not siblings:
+            del self.queues_by_tenant[key.tenant]
 
     def resolve(self) -> None:
         """Bring every pod to where namespaces, Tenants and labels as of now put it."""
@@ -130,9 +141,8 @@ class Books:
         self.usage.declare(self.directory.specs)
 
     def _resolve_anti_affinity(self) -> None:
-        for namespace in self.anti_affinity.take_stale(self.by_namespace):
-            for uid in sorted(self.by_namespace[namespace]):
-                self.move(self.entries[uid])
+        for uid in self.anti_affinity.take_stale():
+            self.move(self.entries[uid])
 
     def find_queue(self, uid: str) -> QueueKey | None:
         """Return where a pod waits for its turn."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fairbind.cluster.cache.pending import QueueKey
-from fairbind.cluster.filters.anti_affinity import AntiAffinity
+from fairbind.cluster.filters.anti_affinity import AntiAffinity, Labels
 from fairbind.cluster.objects.facts import AntiAffinityTerm, Constraints, Demand, PodFacts
 from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX, Directory
 from fairbind.model import Task
@@ -29,10 +29,11 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """It waits for its turn."""
+    """It waits for its turn. labels: by which terms of placed pods may select it."""
 
     key: QueueKey
     task: Task
+    labels: Labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,4 +108,5 @@ def locate(entry: PodEntry, directory: Directory, anti_affinity: AntiAffinity, s
         return Idle(tenant, facts.gated)
     repelled = anti_affinity.find_terms(facts.namespace, facts.labels)
     key = QueueKey(tenant, facts.demand, facts.constraints, facts.unsupported, repelled)
-    return Waiting(key, Task(facts.uid, f"{facts.namespace}/{facts.name}", facts.priority, facts.created))
+    task = Task(facts.uid, f"{facts.namespace}/{facts.name}", facts.priority, facts.created)
+    return Waiting(key, task, facts.labels)
