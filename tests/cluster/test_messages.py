@@ -33,9 +33,17 @@ def test_each_kind_has_its_words() -> None:
     assert {kind: word_rejection(Rejection(kind, "{a}")) for kind in RejectionKind} == WORDS
 
 
-def test_every_wait_gives_the_condition_the_reason_that_autoscalers_look_for() -> None:
-    waits = [make_wait(TASKS, (lack("cpu"), 1)), make_wait(TASKS), make_wait(TASKS, blocked=unsupported("it"))]
-    assert [compute_condition_reason(wait) for wait in waits] == ["Unschedulable"] * 3
+def test_only_a_wait_that_one_more_node_could_end_gives_the_reason_that_autoscalers_look_for() -> None:
+    waits = [make_wait(TASKS, (lack("cpu"), 1)), make_wait(TASKS)]
+    assert [compute_condition_reason(wait) for wait in waits] == ["Unschedulable"] * 2
+
+
+@pytest.mark.parametrize("kind", [kind for kind in RejectionKind if not kind.one_more_server_could_help])
+def test_a_wait_that_no_node_could_end_has_a_reason_of_its_own(kind: RejectionKind) -> None:
+    reason = compute_condition_reason(make_wait(TASKS, blocked=Rejection(kind)))
+
+    assert reason.isalpha()
+    assert reason != "Unschedulable"
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,11 @@ _WORDS: Mapping[RejectionKind, str] = {
     RejectionKind.LATER: "other pods of its tenant, with too many different constraints, come first",
 }
 
+_BLOCKED_REASONS: Mapping[RejectionKind, str] = {
+    RejectionKind.NOT_SUPPORTED: "NotSupported",
+    RejectionKind.UNREADABLE: "InvalidSpec",
+}
+
 
 def word_rejection(rejection: Rejection) -> str:
     """Return one reason in words that follow a count, or "pod has" where nothing is counted.
@@ -39,8 +44,14 @@ def word_rejection(rejection: Rejection) -> str:
     return "Too many pods" if rejection == _TOO_MANY_PODS else _WORDS[rejection.kind].format(rejection.subject)
 
 
-def compute_condition_reason(_wait: Wait) -> str:
-    """Return the reason of a waiting pod's condition PodScheduled=False, the word that other programs read."""
+def compute_condition_reason(wait: Wait) -> str:
+    """Return the reason of a waiting pod's condition PodScheduled=False, the word that other programs read.
+
+    Autoscalers add a node for each pod that is "Unschedulable", so a pod that no further node could help has another
+    reason.
+    """
+    if wait.blocked is not None and not wait.blocked.kind.one_more_server_could_help:
+        return _BLOCKED_REASONS[wait.blocked.kind]
     return "Unschedulable"
 
 

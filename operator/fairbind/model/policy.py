@@ -18,7 +18,7 @@ class PolicySettings:
     fairness_resources: the resources that count for shares; None means the default of whoever builds the snapshot.
     server_class_tolerance: relative difference up to which two capacities count as equal, from 0 to 0.5.
     server_selector: label pairs that a server must carry for its capacity to count and for tasks to go there.
-    alpha: the exponent of `alpha-pf-vds`, at least 0.2; the larger, the more it counts who has least.
+    alpha: the exponent of `alpha-pf-vds`, at least `LEAST_ALPHA`; the larger, the more it counts who has least.
     expected_tenants: how many tenants `dynamic-drf` expects in the end; None or fewer than there are: those there are.
     seed: what the draws of `two-choices-drfh` start from.
     """
