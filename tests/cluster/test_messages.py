@@ -26,6 +26,7 @@ WORDS = {
     RejectionKind.NOT_READY: "node(s) were not ready",
     RejectionKind.NOT_SUPPORTED: "{a}",
     RejectionKind.UNREADABLE: "unreadable fields",
+    RejectionKind.LATER: "other pods of its tenant, with too many different constraints, come first",
 }
 
 

@@ -31,6 +31,7 @@ _WORDS: Mapping[RejectionKind, str] = {
     RejectionKind.NOT_READY: "node(s) were not ready",
     RejectionKind.NOT_SUPPORTED: "{}",
     RejectionKind.UNREADABLE: "unreadable fields",
+    RejectionKind.LATER: "other pods of its tenant, with too many different constraints, come first",
 }
 
 _BLOCKED_REASONS: Mapping[RejectionKind, str] = {
@@ -132,6 +133,8 @@ def _shorten(message: str) -> str:
 
 
 def _format_blocked(blocked: Rejection, detail: str | None) -> str:
+    if blocked.kind == RejectionKind.LATER:
+        return f"pod waits: {word_rejection(blocked)}"
     trouble = f"pod has {detail or word_rejection(blocked)}"
     return trouble if blocked.kind == RejectionKind.UNREADABLE else f"{trouble}, which fairbind does not honour yet"
 

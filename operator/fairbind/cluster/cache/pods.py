@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from fairbind.cluster.cache.nominations import Nomination, Nominations
 from fairbind.cluster.cache.pending import QueueKey
-from fairbind.cluster.filters.anti_affinity import AntiAffinity
+from fairbind.cluster.filters.anti_affinity import AntiAffinity, Labels
 from fairbind.cluster.objects.facts import AntiAffinityTerm, Constraints, Demand, PodFacts
 from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX, Directory
 from fairbind.model import Task
@@ -31,10 +31,14 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """It waits for its turn. nomination: the room that is kept for it meanwhile, or None."""
+    """It waits for its turn.
+
+    labels: by which terms of placed pods may select it. nomination: the room that is kept for it meanwhile, or None.
+    """
 
     key: QueueKey
     task: Task
+    labels: Labels
     nomination: Nomination | None = None
 
 
@@ -135,7 +139,7 @@ def locate(
         nominee=None if nomination is None else facts.uid,
     )
     task = Task(facts.uid, f"{facts.namespace}/{facts.name}", facts.priority, facts.created)
-    return Waiting(key, task, nomination)
+    return Waiting(key, task, facts.labels, nomination)
 
 
 def find_nomination(facts: PodFacts) -> Nomination | None:
