@@ -12,6 +12,9 @@ TCP connection itself: one in the middle of its handshake counts as any other.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
+import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable
@@ -21,6 +24,7 @@ from typing import cast
 
 LOOK_SECONDS = 0.5
 """How often it is looked for connections whose time is over."""
+RETRY_SECONDS = 0.1
 BACKLOG = 128
 
 
@@ -48,72 +52,56 @@ class _State(Enum):
 class _Connection(asyncio.Protocol):
     """Stands between a transport and the protocol that speaks HTTP, and knows what the connection is waiting for."""
 
-    def __init__(self, connections: Connections, inner: asyncio.Protocol) -> None:
+    def __init__(self, connections: Connections, accepted: socket.socket, address: str) -> None:
         self._connections = connections
-        self.inner = inner
-        self.address = ""
+        self._socket = accepted
+        self.inner = connections.make_protocol()
+        self.address = address
         self.state = _State.READING
         self.since = 0.0
         self.ends_at = 0.0
-        self._socket: asyncio.Transport | None = None
-        self._early: list[bytes] | None = []  # what came before the inner protocol has its transport; then None
-        self._handshake: asyncio.Task[None] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._opening: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        """Begin to read, after a handshake where there is TLS."""
+        self._opening = asyncio.get_running_loop().create_task(self._open())
+        self._opening.add_done_callback(self._check_opened)
+
+    async def _open(self) -> None:
+        tls = self._connections.tls
+        seconds = None if tls is None else self._connections.limits.header_seconds
+        with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: uvloop's word for a closed connection
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: self, self._socket, ssl=tls, ssl_handshake_timeout=seconds
+            )
+
+    def _check_opened(self, _task: asyncio.Task[None]) -> None:
+        if self._transport is None:
+            self._socket.close()
+            self._connections.forget(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._socket = cast("asyncio.Transport", transport)
-        peer = transport.get_extra_info("peername")
-        self.address = peer[0] if isinstance(peer, tuple) else ""
-        self._connections.admit(self)
-        context = self._connections.tls
-        if context is None:
-            self._begin(self._socket)
-        else:
-            self._socket.pause_reading()
-            self._handshake = asyncio.get_running_loop().create_task(self._shake_hands(self._socket, context))
-
-    async def _shake_hands(self, transport: asyncio.Transport, context: ssl.SSLContext) -> None:
-        seconds = self._connections.limits.header_seconds
-        try:
-            protected = await asyncio.get_running_loop().start_tls(
-                transport, self, context, server_side=True, ssl_handshake_timeout=seconds
-            )
-        except (OSError, RuntimeError):  # RuntimeError: it was closed under the handshake
-            protected = None
-        if protected is None:
-            self.abort()
-            self._connections.forget(self)
-        else:
-            self._begin(protected)
-
-    def _begin(self, transport: asyncio.Transport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
         self.inner.connection_made(transport)
-        early, self._early = self._early or [], None
-        for data in early:
-            self.inner.data_received(data)
 
     def data_received(self, data: bytes) -> None:
-        if self._early is not None:
-            self._early.append(data)
-            return
         if self.state is _State.IDLE:
             self.enter(_State.READING)
         self.inner.data_received(data)
 
     def eof_received(self) -> bool | None:
-        return self.inner.eof_received() if self._early is None else None
+        return self.inner.eof_received()
 
     def pause_writing(self) -> None:
-        if self._early is None:
-            self.inner.pause_writing()
+        self.inner.pause_writing()
 
     def resume_writing(self) -> None:
-        if self._early is None:
-            self.inner.resume_writing()
+        self.inner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.forget(self)
-        if self._early is None:
-            self.inner.connection_lost(exc)
+        self.inner.connection_lost(exc)
 
     def enter(self, state: _State) -> None:
         """Wait for the next thing, from now on."""
@@ -131,10 +119,10 @@ class _Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close it at once, whatever is on its way."""
-        if self._handshake is not None:
-            self._handshake.cancel()
-        if self._socket is not None:
-            self._socket.abort()
+        if self._transport is not None:
+            self._transport.abort()
+        elif self._opening is not None:
+            self._opening.cancel()
 
 
 class Connections:
@@ -144,12 +132,12 @@ class Connections:
         self, make_protocol: Callable[[], asyncio.Protocol], *, limits: Limits, tls: ssl.SSLContext | None = None
     ) -> None:
         """make_protocol: called for each connection."""
-        self._make_protocol = make_protocol
+        self.make_protocol = make_protocol
         self.limits = limits
         self.tls = tls
         self._open: dict[asyncio.Protocol, _Connection] = {}
-        self._server: asyncio.Server | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._listeners: list[socket.socket] = []
+        self._tasks: list[asyncio.Task[None]] = []
 
     def __len__(self) -> int:
         """How many are open."""
@@ -158,24 +146,49 @@ class Connections:
     async def listen(self, host: str | None, port: int) -> int:
         """Accept from now on; return the port. Raises OSError when the address cannot be had."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: _Connection(self, self._make_protocol()), host, port, backlog=BACKLOG
-        )
-        self._looking = loop.create_task(self._end_overdue(), name="overdue connections")
-        return int(self._server.sockets[0].getsockname()[1])
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, _, _, _, address in dict.fromkeys(found):
+            try:
+                self._listeners.append(_make_listener(family, (address[0], port or self._find_port())))
+            except OSError as error:
+                if error.errno == errno.EAFNOSUPPORT and host is None:
+                    continue  # a machine without IPv6, say
+                self._close_listeners()
+                raise
+        self._tasks = [loop.create_task(self._accept(listener), name="accept") for listener in self._listeners]
+        self._tasks.append(loop.create_task(self._end_overdue(), name="overdue connections"))
+        return self._find_port()
 
-    def stop_listening(self) -> None:
+    def _find_port(self) -> int:
+        """Return the port that the first listener got; 0 before there is one."""
+        return int(self._listeners[0].getsockname()[1]) if self._listeners else 0
+
+    async def stop_listening(self) -> None:
         """Accept nothing more; what is open stays."""
-        if self._server is not None:
-            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._close_listeners()
 
-    def close(self) -> None:
-        """Close everything at once."""
-        self.stop_listening()
-        if self._looking is not None:
-            self._looking.cancel()
+    def _close_listeners(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+
+    def close_all(self) -> None:
+        """Close what is open at once."""
         for connection in list(self._open.values()):
             connection.abort()
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, address = await loop.sock_accept(listener)
+            except OSError:  # no more open files are allowed, or the newcomer has gone
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            self._admit(_Connection(self, accepted, address[0]))
 
     def begin_answer(self, protocol: asyncio.BaseProtocol) -> None:
         """Note that the header of a request is complete. protocol: who speaks HTTP on the connection."""
@@ -187,13 +200,12 @@ class Connections:
         if (connection := self._open.get(cast("asyncio.Protocol", protocol))) is not None:
             connection.enter(_State.IDLE)
 
-    # --- what a connection calls ---
-
-    def admit(self, newcomer: _Connection) -> None:
+    def _admit(self, newcomer: _Connection) -> None:
         """Take a connection in, for another's place if need be."""
         others = list(self._open.values())
         newcomer.enter(_State.READING)
         self._open[newcomer.inner] = newcomer
+        newcomer.open()
         counts = Counter(connection.address for connection in self._open.values())
         if counts[newcomer.address] > self.limits.per_address:
             self._displace([connection for connection in others if connection.address == newcomer.address])
@@ -220,3 +232,18 @@ class Connections:
                 if now >= connection.ends_at:
                     self.forget(connection)
                     connection.abort()
+
+
+def _make_listener(family: int, address: tuple[str, int]) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)
+        made.listen(BACKLOG)
+        made.setblocking(False)
+    except BaseException:
+        made.close()
+        raise
+    return made

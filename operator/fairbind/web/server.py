@@ -131,10 +131,10 @@ class WebServer:
     async def stop(self) -> None:
         """Close the listening socket and the connections."""
         if self._connections is not None:
-            self._connections.stop_listening()
+            await self._connections.stop_listening()
         await self._runner.cleanup()
         if self._connections is not None:
-            self._connections.close()
+            self._connections.close_all()
 
     @web.middleware
     async def _answer_in_time(self, request: web.Request, handler: Handler) -> web.StreamResponse:
