@@ -113,6 +113,7 @@ class TestRendering:
             ("policy.serverClassTolerance=0.9", "/policy/serverClassTolerance"),
             ("policy.serverClassTolerance=a little", "/policy/serverClassTolerance"),
             ("policy.serverClassTolerance=1", "/policy/serverClassTolerance"),
+            ("policy.unclaimedNamespaces=nobody", "/policy/unclaimedNamespaces"),
             ("policy.nmae=fifo", "'/policy'"),
             ("replicaCount=two", "/replicaCount"),
             ("replicaCount=-1", "/replicaCount"),
@@ -209,6 +210,7 @@ class TestRendering:
         values = {
             "name": "ps-dsf",
             "serverClassTolerance": 0,
+            "unclaimedNamespaces": "refuse",
             "fairnessResources": ["cpu"],
             "nodeSelector": {"pool": "shared"},
         }
@@ -397,10 +399,15 @@ class TestLifecycle:
         install(fresh)
 
         upgrade(fresh, "--set=policy.name=ps-dsf", "--set=policy.serverClassTolerance=0.1")
-        assert fresh.api.get(f"{POLICIES}/default")["spec"] == {"policy": "ps-dsf", "serverClassTolerance": 0.1}
+        spec = {"policy": "ps-dsf", "serverClassTolerance": 0.1, "unclaimedNamespaces": "tenant"}
+        assert fresh.api.get(f"{POLICIES}/default")["spec"] == spec
 
         fresh.helm("rollback", "fairbind", "1", f"--namespace={HOME}")
-        assert fresh.api.get(f"{POLICIES}/default")["spec"] == {"policy": "best-fit-drfh", "serverClassTolerance": 0.02}
+        assert fresh.api.get(f"{POLICIES}/default")["spec"] == {
+            **spec,
+            "policy": "best-fit-drfh",
+            "serverClassTolerance": 0.02,
+        }
 
     def test_a_policy_that_was_edited_by_hand_is_not_overwritten_silently(self, fresh: Cluster) -> None:
         install(fresh)

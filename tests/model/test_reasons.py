@@ -22,6 +22,7 @@ ONE_MORE_SERVER_COULD_HELP = {
     RejectionKind.NOT_READY: True,
     RejectionKind.NOT_SUPPORTED: False,
     RejectionKind.UNREADABLE: False,
+    RejectionKind.UNCLAIMED: False,
 }
 COUNTS_AS = {
     RejectionKind.INSUFFICIENT: "insufficient",
@@ -34,6 +35,7 @@ COUNTS_AS = {
     RejectionKind.NOT_READY: "ineligible",
     RejectionKind.NOT_SUPPORTED: "unsupported",
     RejectionKind.UNREADABLE: "unsupported",
+    RejectionKind.UNCLAIMED: "ineligible",
 }
 
 

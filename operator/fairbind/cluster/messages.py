@@ -26,6 +26,7 @@ _WORDS: Mapping[RejectionKind, str] = {
     RejectionKind.NOT_READY: "node(s) were not ready",
     RejectionKind.NOT_SUPPORTED: "{}",
     RejectionKind.UNREADABLE: "unreadable fields",
+    RejectionKind.UNCLAIMED: "a namespace that no Tenant claims",
 }
 
 _BLOCKED_REASONS: Mapping[RejectionKind, str] = {
@@ -104,7 +105,13 @@ def compute_gist(message: str) -> str:
 
 def _format_blocked(blocked: Rejection, detail: str | None) -> str:
     trouble = f"pod has {detail or word_rejection(blocked)}"
-    return trouble if blocked.kind == RejectionKind.UNREADABLE else f"{trouble}, which fairbind does not honour yet"
+    match blocked.kind:
+        case RejectionKind.UNREADABLE:
+            return trouble
+        case RejectionKind.UNCLAIMED:
+            return f"{trouble}, which the SchedulingPolicy refuses (unclaimedNamespaces)"
+        case _:
+            return f"{trouble}, which fairbind does not honour yet"
 
 
 def _format_fairness(tenant: str, reason: FairnessReason) -> str:

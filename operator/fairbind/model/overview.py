@@ -78,6 +78,7 @@ PENDING_REASON_OF: Mapping[RejectionKind, str] = {
     RejectionKind.NOT_READY: INELIGIBLE,
     RejectionKind.NOT_SUPPORTED: UNSUPPORTED,
     RejectionKind.UNREADABLE: UNSUPPORTED,
+    RejectionKind.UNCLAIMED: INELIGIBLE,
 }
 """What a task counts as that waits for nothing but this kind of reason."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fairbind.cluster.cache.pending import QueueKey
 from fairbind.cluster.filters.anti_affinity import AntiAffinity
 from fairbind.cluster.objects.facts import AntiAffinityTerm, Constraints, Demand, PodFacts
-from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX, Directory
+from fairbind.cluster.tenancy.tenants import Directory
 from fairbind.model import Task
 
 
@@ -83,12 +83,9 @@ class PodRecord:
 
 def find_tenant(facts: PodFacts, directory: Directory, scheduler_name: str) -> str | None:
     """Return whose pod it is: its namespace decides. None: nobody's (a system pod)."""
-    claimer = directory.owner_of(facts.namespace)
-    if claimer is not None:
-        return claimer
     if facts.scheduler != scheduler_name and directory.is_system(facts.namespace):
         return None
-    return IMPLICIT_PREFIX + facts.namespace
+    return directory.tenant_of(facts.namespace)
 
 
 def locate(entry: PodEntry, directory: Directory, anti_affinity: AntiAffinity, scheduler_name: str) -> Position | None:
@@ -106,5 +103,6 @@ def locate(entry: PodEntry, directory: Directory, anti_affinity: AntiAffinity, s
     if facts.gated or entry.postponed:
         return Idle(tenant, facts.gated)
     repelled = anti_affinity.find_terms(facts.namespace, facts.labels)
-    key = QueueKey(tenant, facts.demand, facts.constraints, facts.unsupported, repelled)
+    blocked = facts.unsupported or directory.find_refusal(facts.namespace)
+    key = QueueKey(tenant, facts.demand, facts.constraints, blocked, repelled)
     return Waiting(key, Task(facts.uid, f"{facts.namespace}/{facts.name}", facts.priority, facts.created))
