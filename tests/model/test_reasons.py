@@ -20,9 +20,9 @@ ONE_MORE_SERVER_COULD_HELP = {
     RejectionKind.OUTSIDE: True,
     RejectionKind.CORDONED: True,
     RejectionKind.NOT_READY: True,
+    RejectionKind.UNCLAIMED: False,
     RejectionKind.NOT_SUPPORTED: False,
     RejectionKind.UNREADABLE: False,
-    RejectionKind.UNCLAIMED: False,
 }
 COUNTS_AS = {
     RejectionKind.INSUFFICIENT: "insufficient",
@@ -33,9 +33,9 @@ COUNTS_AS = {
     RejectionKind.OUTSIDE: "ineligible",
     RejectionKind.CORDONED: "ineligible",
     RejectionKind.NOT_READY: "ineligible",
+    RejectionKind.UNCLAIMED: "ineligible",
     RejectionKind.NOT_SUPPORTED: "unsupported",
     RejectionKind.UNREADABLE: "unsupported",
-    RejectionKind.UNCLAIMED: "ineligible",
 }
 
 

@@ -24,12 +24,13 @@ _WORDS: Mapping[RejectionKind, str] = {
     RejectionKind.OUTSIDE: "node(s) didn't match the scheduler's node selector",
     RejectionKind.CORDONED: "node(s) were unschedulable",
     RejectionKind.NOT_READY: "node(s) were not ready",
+    RejectionKind.UNCLAIMED: "a namespace that no Tenant claims",
     RejectionKind.NOT_SUPPORTED: "{}",
     RejectionKind.UNREADABLE: "unreadable fields",
-    RejectionKind.UNCLAIMED: "a namespace that no Tenant claims",
 }
 
 _BLOCKED_REASONS: Mapping[RejectionKind, str] = {
+    RejectionKind.UNCLAIMED: "UnclaimedNamespace",
     RejectionKind.NOT_SUPPORTED: "NotSupported",
     RejectionKind.UNREADABLE: "InvalidSpec",
 }

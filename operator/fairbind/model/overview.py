@@ -76,9 +76,9 @@ PENDING_REASON_OF: Mapping[RejectionKind, str] = {
     RejectionKind.OUTSIDE: INELIGIBLE,
     RejectionKind.CORDONED: INELIGIBLE,
     RejectionKind.NOT_READY: INELIGIBLE,
+    RejectionKind.UNCLAIMED: INELIGIBLE,
     RejectionKind.NOT_SUPPORTED: UNSUPPORTED,
     RejectionKind.UNREADABLE: UNSUPPORTED,
-    RejectionKind.UNCLAIMED: INELIGIBLE,
 }
 """What a task counts as that waits for nothing but this kind of reason."""
 
