@@ -88,6 +88,7 @@ def test_where_it_is_not_served_helm_says_what_to_do(render: Render) -> None:
         ({"protectedLabels": "team"}, "/admission/protectedLabels"),
         ({"mutate": {"enabled": True}}, "/admission"),
         ({"protect": True}, "/admission/protect"),
+        ({"constraintBudget": {"nodeTerms": 1}}, "/admission/constraintBudget"),
         ({"protect": {"lookupPods": True}}, "/admission/protect"),
     ],
     ids=str,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from e2e.members import check_refused, wait_allowed, wait_refused
+from e2e.members import check_compiled, check_refused, wait_allowed, wait_refused
 from e2e.objects import make_name, make_pod
 from e2e.waiting import wait_for
 from e2e.workloads import SMALL, count_bound, create_pods
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from e2e.clusters import Cluster
     from e2e.conftest import MakeNamespace, MakeNodes, StartOperator
 
-POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 WAITS = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available"}
 CONTAINER = {"name": "main", "image": "x", "imageID": "", "ready": True, "restartCount": 0}
 HOLDER = "example.com/hold"
@@ -237,10 +236,4 @@ def test_the_danger_is_real(thief: Api, waiting: Json, protect: Callable[..., No
 
 def test_the_policies_compile_without_a_warning(api: Api, protect: Callable[..., None]) -> None:
     protect(lookUpPods=True)
-    for name in ("own-status", "own-bindings", "own-pods"):
-        path = f"{POLICIES}/fairbind-{name}"
-        wait_for(
-            lambda path=path: "typeChecking" in api.get(path).get("status", {}),  # type: ignore[misc]
-            describe=f"the expressions of {name} to be checked",
-        )
-        assert api.get(path)["status"]["typeChecking"].get("expressionWarnings", []) == [], name
+    check_compiled(api, "fairbind-own-status", "fairbind-own-bindings", "fairbind-own-pods")
