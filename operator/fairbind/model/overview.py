@@ -78,6 +78,7 @@ PENDING_REASON_OF: Mapping[RejectionKind, str] = {
     RejectionKind.OUTSIDE: INELIGIBLE,
     RejectionKind.CORDONED: INELIGIBLE,
     RejectionKind.NOT_READY: INELIGIBLE,
+    RejectionKind.UNCLAIMED: INELIGIBLE,
     RejectionKind.NOT_SUPPORTED: UNSUPPORTED,
     RejectionKind.UNREADABLE: UNSUPPORTED,
     RejectionKind.LATER: QUEUED,

@@ -26,9 +26,9 @@ class Books:
     """See the module.
 
     directory: whose namespace is whose. entries: pods by UID. by_namespace: their UIDs. queues: who waits, by class.
-    queues_by_tenant: the same. changed_queues: those that changed since the last snapshot. usage: by tenant. wanted: pods
-    that hold or may be placed, the latter as of the last snapshot. nominations: room that is promised to pods that
-    wait. running: pod by pod. eligibility, anti_affinity: the filters. servers: the nodes. settings, targets: the
+    queues_by_tenant: the same. changed_queues: those that changed since the last snapshot. usage: by tenant. wanted:
+    pods that hold or may be placed, the latter as of the last snapshot. nominations: room that is promised to pods
+    that wait. running: pod by pod. eligibility, anti_affinity: the filters. servers: the nodes. settings, targets: the
     policy's. noted_waits: why classes wait, as the last cycle saw it.
     """
 

@@ -76,6 +76,7 @@ class ClusterCache:
         if settings != self.books.settings:
             self.books.settings = settings
             self.books.servers.set_selector(settings.server_selector)
+            self.books.directory.set_unclaimed(settings.unclaimed)
             self._touch()
 
     def set_targets(self, targets: Targets | None) -> None:
