@@ -88,6 +88,11 @@ faults: install ## seeded faults against a whole system (N=how many, SEED=number
 	@exec $(VENV)/python tests/faults/faults.py --count "$(N)" $(if $(SEED),--seed "$(SEED)") $(if $(SHORT),--short) \
 	  $(if $(OTHER),--other "$(OTHER)") $(if $(OUTPUT),--output "$(OUTPUT)",--page)
 
+.PHONY: adversary
+adversary: install ## attacks and thefts against a whole system (NODES=1000 is a good number, SMALL=1: as CI has them, ONLY=text: some)
+	@exec $(VENV)/python tests/adversary/adversary.py $(if $(SMALL),--small,--nodes "$(NODES)") $(if $(ONLY),--only "$(ONLY)") \
+	  $(if $(TENANTS),--tenants "$(TENANTS)") $(if $(OUTPUT),--output "$(OUTPUT)",--page)
+
 .PHONY: docs
 docs: install ## write the generated documents anew
 	$(VENV)/python deploy/tools/chart.py
