@@ -175,6 +175,7 @@ def operator(
 
 @commands.command(short_help="Say who envies whom in a cluster, and who would do better alone.")
 @kubeconfig_option
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig; without it the current one.")
 @click.option(
     "--namespace",
     callback=check_namespace,
@@ -194,19 +195,27 @@ def operator(
     help="Pods wait for fairbind when their spec.schedulerName is this.",
 )
 @click.option(
-    "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="What is printed."
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="What is printed.",
 )
 @debug_option
-def audit(kubeconfig: Path | None, namespace: str, scheduler_name: str, output: str) -> None:
+def audit(*, kubeconfig: Path | None, context: str | None, namespace: str, scheduler_name: str, output: str) -> None:
     """Say who envies whom in a cluster, and who would do better in a cluster of their own, as things stand now.
 
-    It only looks: it needs to list pods, nodes, namespaces, Tenants and SchedulingPolicies, and the operator need not
-    run. Each finding says what it comes from: tasks that cannot be divided, pods that run on, a demand that is missing,
-    or the policy's own idea of fairness.
+    It only looks: it needs to list pods, nodes, namespaces, Tenants and SchedulingPolicies. The operator and its CRDs
+    need not be installed: with --scheduler-name default-scheduler it audits any cluster. Each finding says what it
+    comes from: tasks that cannot be divided, pods that run on, a demand that is missing, or the policy's own idea of
+    fairness.
     """
     from fairbind.cli.audit import print_audit  # noqa: PLC0415 - imports what speaks to clusters
 
-    print_audit(kubeconfig=kubeconfig, namespace=namespace, scheduler_name=scheduler_name, output=output)
+    print_audit(
+        kubeconfig=kubeconfig, context=context, namespace=namespace, scheduler_name=scheduler_name, output=output
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
