@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fairbind.cluster.messages import (
+    MAX_CHARACTERS,
     compute_condition_reason,
     compute_gist,
     compute_signature,
@@ -26,6 +27,7 @@ WORDS = {
     RejectionKind.UNCLAIMED: "a namespace that no Tenant claims",
     RejectionKind.NOT_SUPPORTED: "{a}",
     RejectionKind.UNREADABLE: "unreadable fields",
+    RejectionKind.LATER: "other pods of its tenant, with too many different constraints, come first",
 }
 
 
@@ -74,6 +76,24 @@ def test_the_words_are_those_of_kube_scheduler(
     rejections: list[tuple[Rejection, int]], nodes: int, message: str
 ) -> None:
     assert format_unschedulable(make_wait(TASKS, *rejections), nodes) == message
+
+
+def test_a_message_names_the_reasons_of_most_nodes_and_counts_the_rest() -> None:
+    lacks = [(lack(f"a.io/{n:02}"), 1) for n in range(40)]
+    message = format_unschedulable(make_wait(TASKS, *lacks, (lack("cpu"), 7)), 9)
+    assert message.startswith("0/9 nodes are available: 1 Insufficient a.io/00, ")
+    assert message.endswith(", 1 Insufficient a.io/14, 7 Insufficient cpu and 25 more.")
+
+
+@pytest.mark.parametrize("count", [1, 2, 64, 5_000])
+def test_no_message_is_longer_than_what_an_event_takes(count: int) -> None:
+    lacks = [(lack(f"{n:05}{'a' * 240}/{'x' * 63}"), 1) for n in range(count)]
+    fairness = FairnessReason(0.3, "t" * 253, 0.1)
+    message = format_unschedulable(make_wait(TASKS, *lacks, fairness=fairness), 15_000)
+    assert len(message) <= MAX_CHARACTERS
+    assert message.endswith("takes the next free room.")
+    blocked = make_wait(TASKS, blocked=unsupported("it"))
+    assert len(format_unschedulable(blocked, 9, blocked_detail="d" * 5_000)) == MAX_CHARACTERS
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ ONE_MORE_SERVER_COULD_HELP = {
     RejectionKind.UNCLAIMED: False,
     RejectionKind.NOT_SUPPORTED: False,
     RejectionKind.UNREADABLE: False,
+    RejectionKind.LATER: False,
 }
 COUNTS_AS = {
     RejectionKind.INSUFFICIENT: "insufficient",
@@ -36,6 +37,7 @@ COUNTS_AS = {
     RejectionKind.UNCLAIMED: "ineligible",
     RejectionKind.NOT_SUPPORTED: "unsupported",
     RejectionKind.UNREADABLE: "unsupported",
+    RejectionKind.LATER: "queued",
 }
 
 

@@ -128,6 +128,12 @@ class Histories(RuleBasedStateMachine):
         if uid:
             self.server.change(uid, lambda pod: pod["spec"].update(nodeName=node))
 
+    @rule(data=st.data(), node=st.sampled_from((*some.NODE_NAMES, "")))
+    def nominate_pod(self, data: st.DataObject, node: str) -> None:
+        uid = self.pick_pod(data, lambda pod: "nodeName" not in pod["spec"])
+        if uid:
+            self.server.change(uid, lambda pod: pod["status"].update(nominatedNodeName=node))
+
     @rule(data=st.data(), phase=st.sampled_from(("Running", "Succeeded", "Failed")))
     def set_phase(self, data: st.DataObject, phase: str) -> None:
         uid = self.pick_pod(data, lambda pod: pod["status"]["phase"] not in {"Succeeded", "Failed"})
@@ -358,6 +364,10 @@ class Histories(RuleBasedStateMachine):
             elif is_ours_to_place(facts) and uid not in self.postponed:
                 assert tenant is not None
                 expected.waiting[uid] = tenant
+                if facts.unsupported is None:
+                    expected.node_cpu[facts.nominated_node] += dict(facts.demand.real).get("cpu", 0)
+            elif facts.scheduler != SCHEDULER and not facts.terminating and not facts.gated:
+                expected.node_cpu[facts.nominated_node] += dict(facts.demand.real).get("cpu", 0)
         return expected
 
     def find_tenant(self, facts: PodFacts) -> str | None:
@@ -382,7 +392,7 @@ class Expected:
     def __init__(self) -> None:
         self.running: Counter[str] = Counter()
         self.tenant_cpu: Counter[str] = Counter()
-        self.node_cpu: Counter[str] = Counter()
+        self.node_cpu: Counter[str | None] = Counter()
         self.waiting: dict[str, str] = {}
         self.held: dict[str, tuple[Any, ...]] = {}
 

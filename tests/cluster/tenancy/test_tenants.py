@@ -192,7 +192,10 @@ def test_states_say_what_has_no_effect() -> None:
     assert states["nothing"].claims_nothing
     assert not states["odd"].claims_nothing
     assert states["odd"].missing == ("not-there",)
-    assert states["odd"].unknown_resources == ("moon", "pods")
+    # slots count whenever they are scarce, so a weight of theirs is not without effect
+    assert states["odd"].unknown_resources == ("moon",)
+    cluster.cache.set_policy(PolicySettings(fairness_resources=("cpu",)))
+    assert cluster.cache.queries.tenant_states()["odd"].unknown_resources == ("moon", "pods")
 
 
 def test_a_namespace_that_goes_takes_its_claims_by_label_along() -> None:
