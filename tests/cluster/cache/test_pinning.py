@@ -193,8 +193,9 @@ def test_a_pin_decides_as_the_affinity_that_it_was_read_from(
         for n, pod in enumerate(pods):
             spec = {key: value for key, value in pod.items() if key not in {"pinned_to", "asks", "requests", "ports"}}
             container = {"name": "main", "resources": {"requests": pod["requests"]}, "ports": pod["ports"]}
-            where = {} if pod["pinned_to"] is None else {"affinity": affinity(pod["pinned_to"], **pod["asks"])}
-            cluster.add_pods(make_pod(f"p{n}", containers=[container], **spec, **where))
+            if pod["pinned_to"] is not None:
+                spec["affinity"] = affinity(pod["pinned_to"], **pod["asks"])
+            cluster.add_pods(make_pod(f"p{n}", containers=[container], **spec))
         cluster.cache.check_consistent()
         reports.append(run(cluster))
     note(describe(reports[1]))

@@ -7,10 +7,11 @@ Its tasks stay sorted while pods come and go, and what a snapshot needs of it is
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from fairbind.cluster.cache.nodes import Axes
-from fairbind.cluster.cache.pinning import lack
+from fairbind.cluster.cache.pinning import lack, make_pin
 from fairbind.cluster.filters.anti_affinity import AntiAffinity
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.objects.facts import Amounts, AntiAffinityTerm, Constraints, Demand
@@ -57,7 +58,9 @@ class TaskQueue:
     __slots__ = (
         "_axes",
         "_base",
+        "_found_pin",
         "_pin",
+        "_pin_made_of",
         "_placement",
         "_restricted",
         "_task_class",
@@ -75,6 +78,8 @@ class TaskQueue:
         self._axes: Axes = ()
         self._base: Placement | None = None
         self._pin: Pin | None = None
+        self._found_pin: Pin | None = None
+        self._pin_made_of: tuple[Placement, Placement, Mapping[str, int]] | None = None
         self._placement: Placement | None = None
         self._restricted: tuple[tuple[Placement, int, int], Placement] | None = None
         self._task_class: TaskClass | None = None
@@ -92,16 +97,19 @@ class TaskQueue:
         del self.tasks[index]
         self._task_class = None
 
-    def build_task_class(self, axes: Axes, base: Placement, pin: Pin | None = None) -> TaskClass:
+    def build_task_class(
+        self, axes: Axes, base: Placement, eligibility: Eligibility, pin: Pin | None = None
+    ) -> TaskClass:
         """Return the class as it is now; the same object as before when nothing changed.
 
-        base: where its constraints let it go, by `Eligibility`. pin: the only server of these, for a key that has one.
+        base: where its constraints let it go, by `Eligibility`, which shares placements. pin: the only server of these,
+        for a key that has one.
         """
         missing = tuple(resource for resource, _ in self.key.demand.real if resource not in axes)
         pin = None if pin is None else lack(pin, missing)
         if axes != self._axes or base is not self._base or pin != self._pin:
             self._axes, self._base, self._pin, self.missing = axes, base, pin, missing
-            self._placement = exclude_all(base, missing) if missing and pin is None else base
+            self._placement = eligibility.share(exclude_all(base, missing)) if missing and pin is None else base
             self._task_class = None
         if self._task_class is None:
             assert self._placement is not None
@@ -117,11 +125,29 @@ class TaskQueue:
             self.is_eligible = self._task_class.is_eligible
         return self._task_class
 
+    def find_pin(self, base: Placement, allowed: Placement, index: Mapping[str, int]) -> Pin:
+        """Return the server of a key that has a pin, and why it may be none; the same while nothing changes.
+
+        base, allowed, index: see `make_pin`.
+        """
+        assert self.key.pin is not None
+        known = self._pin_made_of
+        if known is None or known[0] is not base or known[1] is not allowed or known[2] is not index:
+            self._pin_made_of = base, allowed, index
+            self._found_pin = make_pin(self.key.pin, base, allowed, index)
+        assert self._found_pin is not None
+        return self._found_pin
+
+    def follow(self, other: TaskQueue) -> None:
+        """Take over where the tasks may go from a queue of equal demand and placement."""
+        self.missing, self.is_eligible = other.missing, other.is_eligible
+
     def restrict(self, base: Placement, anti_affinity: AntiAffinity, eligibility: Eligibility) -> Placement:
         """Return the placement without the nodes that placed pods close; remembered until something changes."""
         made_of = base, anti_affinity.version, eligibility.version
         if self._restricted is None or self._restricted[0] != made_of:
-            self._restricted = made_of, anti_affinity.restrict(base, self.key.repelled, eligibility)
+            restricted = eligibility.share(anti_affinity.restrict(base, self.key.repelled, eligibility))
+            self._restricted = made_of, restricted
         return self._restricted[1]
 
     @property

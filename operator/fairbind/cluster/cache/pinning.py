@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from fairbind.cluster.filters.anti_affinity import REPELLED
-from fairbind.cluster.filters.node_eligibility import MISMATCH
+from fairbind.cluster.filters.refusals import MISMATCH
 from fairbind.model import Pin, Placement, Rejection, RejectionKind, Rejections
 
 _SHARED_ANSWERS = 256

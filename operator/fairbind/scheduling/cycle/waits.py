@@ -100,7 +100,7 @@ class Refusals:
 
     def _split(self, placement: Placement) -> _Clear:
         """Return which servers refuse for other reasons than resources, and what the others have left."""
-        clear_k = placement.eligible_k & self._snapshot.servers.usable_k
+        clear_k = placement.eligible_k & self._snapshot.servers.accepting_k
         eligible = int(np.count_nonzero(clear_k))
         conflicting = placement.exclusive_keys.conflicting
         if conflicting:
@@ -211,7 +211,7 @@ class Rivals:
             return 0 if server is None else compute_bit(server, len(placement.eligible_k))
         bits = self._bits.get(id(placement))
         if bits is None:
-            bits = self._bits[id(placement)] = compute_bits(placement.eligible_k & self._snapshot.servers.usable_k)
+            bits = self._bits[id(placement)] = compute_bits(placement.eligible_k & self._snapshot.servers.accepting_k)
         return bits
 
     def _get_pools(self, task_class: TaskClass) -> IndexArray:
@@ -221,7 +221,7 @@ class Rivals:
             return np.array([] if server is None else [self._pools.get_pool(server)], dtype=np.intp)
         pools = self._pools_of.get(id(placement))
         if pools is None:
-            eligible_k = placement.eligible_k & self._snapshot.servers.usable_k
+            eligible_k = placement.eligible_k & self._snapshot.servers.accepting_k
             pool_k = self._pools.pool_k
             pools = np.zeros(int(eligible_k.any()), dtype=np.intp) if pool_k is None else np.unique(pool_k[eligible_k])
             self._pools_of[id(placement)] = pools
@@ -248,7 +248,7 @@ class Rivals:
 def find_pinned(pin: Pin, snapshot: Snapshot) -> int | None:
     """Return the server of a pin if tasks may go there."""
     server = pin.server
-    return server if server is not None and snapshot.servers.usable_k[server] else None
+    return server if server is not None and snapshot.servers.accepting_k[server] else None
 
 
 def identify_reach(task_class: TaskClass) -> tuple[int, str | None]:
