@@ -32,6 +32,7 @@ _WORDS: Mapping[RejectionKind, str] = {
 _BLOCKED_REASONS: Mapping[RejectionKind, str] = {
     RejectionKind.NOT_SUPPORTED: "NotSupported",
     RejectionKind.UNREADABLE: "InvalidSpec",
+    RejectionKind.LATER: "Queued",
 }
 
 
