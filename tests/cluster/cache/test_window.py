@@ -174,7 +174,7 @@ def make_sprawl(tenants: int, pods: int) -> Cluster:
     cluster = make_cluster(0)
     for t in range(tenants):
         for n in range(pods):
-            cluster.add_pods(make_pod(f"s{t}-{n}", namespace=f"sprawl{t}", affinity=pin((5 * t + n) % NODES)))
+            cluster.add_pods(make_pod(f"s{t}-{n}", namespace=f"sprawl{t}", affinity=pin((8 * t + n) % NODES)))
     cluster.add_pods(make_pod("honest", namespace="honest"))
     return cluster
 

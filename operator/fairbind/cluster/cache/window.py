@@ -23,8 +23,8 @@ from fairbind.cluster.objects.facts import AntiAffinityTerm, Constraints, Demand
 from fairbind.model import Rejection, RejectionKind, Task, TaskClass
 from fairbind.scheduling.cycle.task_queues import compute_turn
 
-MAX_TENANT_PLACEMENTS = 256
-"""As many as a cycle may decide tasks: where all of them fit, the limit delays nobody."""
+MAX_TENANT_PLACEMENTS = 128
+"""Half of what a cycle may decide: where all of them fit, the next cycle goes on with the rest."""
 
 ROTATING_PART = 4
 """One in so many of them goes round among the placements beyond."""
@@ -179,7 +179,7 @@ def compute_limit(counts: Iterable[int]) -> int:
     counts: how many each tenant has now, or more.
 
     >>> compute_limit([3, 5_000, 5_000]), compute_limit([9] * 5_000)
-    (256, 4)
+    (128, 4)
     """
     left, limit = MAX_PLACEMENTS, MAX_TENANT_PLACEMENTS
     ascending = sorted(counts)
