@@ -101,8 +101,14 @@ class World:
         if task_class.placement.exclusive_keys.conflicting & self.taken_keys[k]:
             return False
         return all(
-            demand == 0 or demand <= free for demand, free in zip(task_class.demand_r, self.free[k], strict=True)
+            demand == 0 or demand <= free
+            for demand, free in zip(task_class.demand_r, self.find_room(task_class, k), strict=True)
         )
+
+    def find_room(self, task_class: TaskClass, k: int) -> list[int]:
+        """What is free on a server for tasks of the class."""
+        reserved = task_class.placement.reserved.get(k)
+        return self.free[k] if reserved is None else [a + b for a, b in zip(self.free[k], reserved, strict=True)]
 
     def fitting(self, task_class: TaskClass, pool: int | None) -> list[int]:
         """Servers of the pool (None: of the cluster) on which a task of the class fits."""
@@ -255,7 +261,8 @@ class World:
     def distance(self, task_class: TaskClass, k: int) -> tuple[Fraction, ...]:
         """Signed terms of H of DRFH, eq. 9, by resource name; for a task without a direction those of the mean load."""
         snapshot = self.snapshot
-        demand, total, free = task_class.demand_r, snapshot.total_r, [max(amount, 0) for amount in self.free[k]]
+        demand, total = task_class.demand_r, snapshot.total_r
+        free = [max(amount, 0) for amount in self.find_room(task_class, k)]
         axes = sorted((snapshot.resources[r], r) for r in range(len(total)) if snapshot.counts_r[r] and total[r] > 0)
         shares = [(Fraction(demand[r], total[r]), r) for _, r in axes]
         reference = next((r for share, r in shares if share > 0 and share == max(shares)[0]), None)
@@ -353,9 +360,11 @@ def check_step(world: World, bind: Bind) -> None:
 
 
 def check_capacity(world: World) -> None:
-    """No placement may have made a resource negative that was not before."""
-    for before, after in zip(world.snapshot.servers.free_kr.tolist(), world.free, strict=True):
-        assert all(b >= 0 or b == a for a, b in zip(before, after, strict=True))
+    """No placement may have made a resource negative that was not before, unless it was reserved for it."""
+    for k, (before, after) in enumerate(zip(world.snapshot.servers.free_kr.tolist(), world.free, strict=True)):
+        reserved = [c.placement.reserved[k] for c in world.snapshot.task_classes if k in c.placement.reserved]
+        most = [max(amounts) for amounts in zip(*reserved, strict=True)] or [0] * len(before)
+        assert all(b >= -more or b == a for a, b, more in zip(before, after, most, strict=True))
 
 
 def check_shares(world: World, report: CycleReport) -> None:
@@ -404,7 +413,7 @@ def count_rejections(world: World, task_class: TaskClass) -> Rejections:
         reasons = [
             Rejection(RejectionKind.INSUFFICIENT, world.snapshot.resources[r])
             for r, demand in enumerate(task_class.demand_r)
-            if demand > 0 and world.free[k][r] < demand
+            if demand > 0 and world.find_room(task_class, k)[r] < demand
         ]
         if task_class.placement.exclusive_keys.conflicting & world.taken_keys[k]:
             reasons = [Rejection(RejectionKind.PORT_CONFLICT)]

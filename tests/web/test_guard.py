@@ -35,7 +35,7 @@ async def serving(find_refusal: FindRefusal | None = None, tls: ssl.SSLContext |
     await server.stop()
 
 
-async def only_good(token: str) -> tuple[int, str] | None:
+async def only_good(token: str, _address: str) -> tuple[int, str] | None:
     if not token:
         return 401, "a bearer token is needed"
     return None if token == "good" else (403, "not for you")

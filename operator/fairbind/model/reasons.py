@@ -35,6 +35,8 @@ class RejectionKind(StrEnum):
     """The server takes no new tasks for now."""
     NOT_READY = "not ready", True
     """The server does not work."""
+    UNCLAIMED = "unclaimed", False
+    """No tenant claims the task's namespace, and the policy refuses such tasks; blocks the task."""
     NOT_SUPPORTED = "not supported", False
     """The task asks for something that the scheduler does not honour; blocks the task. Subject: the feature."""
     UNREADABLE = "unreadable", False

@@ -10,9 +10,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from fairbind.cluster.cache.nodes import Servers
+from fairbind.cluster.cache.nominations import Nomination, Nominations
 from fairbind.cluster.cache.pending import QueueKey, TaskQueue
-from fairbind.cluster.cache.pods import Held, Idle, PodEntry, Position, Waiting, locate
+from fairbind.cluster.cache.pods import Held, Idle, PodEntry, Position, Promised, Waiting, locate
 from fairbind.cluster.cache.running import RunningTasks
+from fairbind.cluster.cache.slots import WantedPods
 from fairbind.cluster.cache.usage import Usage
 from fairbind.cluster.filters.anti_affinity import AntiAffinity
 from fairbind.cluster.filters.node_eligibility import Eligibility
@@ -26,8 +28,10 @@ class Books:
 
     directory: whose namespace is whose. entries: pods by UID. by_namespace: their UIDs. queues: who waits, by class.
     queues_by_tenant: the same. waiting_constraints: how many queues have which. changed_queues: those that changed
-    since the last snapshot. usage: by tenant. running: pod by pod. eligibility, anti_affinity: the filters. servers:
-    the nodes. settings, targets: the policy's. noted_waits: why classes wait, as the last cycle saw it.
+    since the last snapshot. usage: by tenant. wanted: pods that hold or may be placed, the latter as of the last
+    snapshot. nominations: room that is promised to pods that wait. running: pod by pod. eligibility, anti_affinity: the
+    filters. servers: the nodes. settings, targets: the policy's. noted_waits: why classes wait, as the last cycle saw
+    it.
     """
 
     def __init__(self, scheduler_name: str, directory: Directory) -> None:
@@ -40,6 +44,8 @@ class Books:
         self.waiting_constraints: Counter[Constraints] = Counter()
         self.changed_queues: dict[QueueKey, None] = {}
         self.usage = Usage()
+        self.wanted = WantedPods()
+        self.nominations = Nominations()
         self.running = RunningTasks()
         self.eligibility = Eligibility()
         self.anti_affinity = AntiAffinity(lambda namespace: self.directory.namespaces.get(namespace, {}))
@@ -71,7 +77,7 @@ class Books:
 
     def move(self, entry: PodEntry) -> bool:
         """Bring a pod's books up to date; False when it stays where it is."""
-        now = locate(entry, self.directory, self.anti_affinity, self.scheduler_name)
+        now = locate(entry, self.directory, self.anti_affinity, self.nominations, self.scheduler_name)
         before, entry.position = entry.position, now
         if now == before:
             return False
@@ -89,9 +95,12 @@ class Books:
                 self.servers.hold(node, facts.uid, demand.real, exclusive_keys, system=tenant is None)
                 if tenant is not None:
                     self.usage.hold(tenant, node, (demand, constraints))
+                    self.wanted.hold(tenant, demand)
                     self.running.hold(tenant, node, facts)
                     self.usage.note_pod(tenant, facts.created)
-            case Waiting(key, task, labels):
+            case Waiting(key, task, labels, nomination):
+                if nomination is not None:
+                    self._promise(nomination)
                 queue = self.queues.get(key)
                 if queue is None:
                     queue = self.queues[key] = TaskQueue(key)
@@ -105,6 +114,8 @@ class Books:
             case Idle(tenant, gated):
                 self.usage.idle(tenant, gated=gated)
                 self.usage.note_pod(tenant, facts.created)
+            case Promised(nomination):
+                self._promise(nomination)
 
     def _leave(self, facts: PodFacts, position: Position) -> None:
         match position:
@@ -113,17 +124,31 @@ class Books:
                 self.servers.release(node, facts.uid, demand.real, system=tenant is None)
                 if tenant is not None:
                     self.usage.hold(tenant, node, (demand, constraints), -1)
+                    self.wanted.hold(tenant, demand, -1)
                     self.running.release(node, facts.uid)
-            case Waiting(key, task, labels):
+            case Waiting(key, task, labels, nomination):
+                if nomination is not None:
+                    self._withdraw(nomination)
                 queue = self.queues[key]
                 queue.remove(task)
                 self.changed_queues[key] = None
                 self.anti_affinity.stop_waiting(facts.uid, facts.namespace, labels)
                 if not queue.tasks:
                     self._drop_queue(key)
+                    self.wanted.set_waiting(key, 0)
                 self.usage.wait(key.tenant, -1)
             case Idle(tenant, gated):
                 self.usage.idle(tenant, -1, gated=gated)
+            case Promised(nomination):
+                self._withdraw(nomination)
+
+    def _promise(self, nomination: Nomination) -> None:
+        self.nominations.add(nomination)
+        self.servers.reserve(nomination.node, nomination.demand.real)
+
+    def _withdraw(self, nomination: Nomination) -> None:
+        self.nominations.remove(nomination)
+        self.servers.reserve(nomination.node, nomination.demand.real, -1)
 
     def _drop_queue(self, key: QueueKey) -> None:
         del self.queues[key]
@@ -139,6 +164,7 @@ class Books:
         """Bring every pod to where namespaces, Tenants and labels as of now put it."""
         self._resolve_tenants()
         self._resolve_anti_affinity()
+        self._resolve_nominations()
 
     def _resolve_tenants(self) -> None:
         for namespace in self.directory.resolve():
@@ -149,6 +175,14 @@ class Books:
     def _resolve_anti_affinity(self) -> None:
         for uid in self.anti_affinity.take_stale():
             self.move(self.entries[uid])
+
+    def _resolve_nominations(self) -> None:
+        least = self.nominations.take_least_changed()
+        if least is None:
+            return
+        for queue in [queue for queue in self.queues.values() if queue.tasks[0].priority > least]:
+            for task in tuple(queue.tasks):
+                self.move(self.entries[task.uid])
 
     def find_queue(self, uid: str) -> QueueKey | None:
         """Return where a pod waits for its turn."""

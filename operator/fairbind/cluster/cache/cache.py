@@ -76,6 +76,7 @@ class ClusterCache:
         if settings != self.books.settings:
             self.books.settings = settings
             self.books.servers.set_selector(settings.server_selector)
+            self.books.directory.set_unclaimed(settings.unclaimed)
             self._touch()
 
     def set_targets(self, targets: Targets | None) -> None:
@@ -183,6 +184,7 @@ class ClusterCache:
             describe(self.build_snapshot(), self.books.usage, self.books.servers),
             describe(anew.build_snapshot(), anew.books.usage, anew.books.servers),
         )
+        check_same({"wanted": self.books.wanted.describe()}, {"wanted": anew.books.wanted.describe()})
 
     def _make_anew(self) -> ClusterCache:
         anew = ClusterCache(self.books.scheduler_name, lambda: None)

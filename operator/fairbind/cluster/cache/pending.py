@@ -21,7 +21,8 @@ class QueueKey(NamedTuple):
     """What makes a class.
 
     unsupported: why its pods may not be placed at all, or None. repelled: the terms of placed pods that keep its pods
-    away from somewhere.
+    away from somewhere. overtaken: the highest priority of nominated pods that its pods are above, or None. nominee:
+    the UID of its only pod, when that one is nominated itself.
     """
 
     tenant: str
@@ -29,6 +30,13 @@ class QueueKey(NamedTuple):
     constraints: Constraints
     unsupported: Rejection | None
     repelled: frozenset[AntiAffinityTerm] = frozenset()
+    overtaken: int | None = None
+    nominee: str | None = None
+
+    @property
+    def has_reserved(self) -> bool:
+        """Whether its pods may use what is kept from others for a nominated pod."""
+        return self.overtaken is not None or self.nominee is not None
 
 
 def compute_vector(amounts: Amounts, axes: Axes) -> tuple[int, ...]:

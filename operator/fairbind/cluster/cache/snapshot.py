@@ -12,16 +12,17 @@ from fairbind.cluster.cache.pending import QueueKey, TaskQueue
 from fairbind.cluster.cache.server_classes import ServerGrouping
 from fairbind.cluster.cache.window import Choice, Window
 from fairbind.cluster.objects.constraints import NO_CONSTRAINTS
-from fairbind.cluster.objects.facts import Constraints
+from fairbind.cluster.objects.facts import EPHEMERAL_STORAGE, PODS, Constraints
 from fairbind.model import Placement, ServerTable, Snapshot, Targets, TaskClass
 from fairbind.scheduling import POLICIES
 
-NOT_COUNTED = frozenset({"pods", "ephemeral-storage"})
-"""By default these do not count for shares."""
+NOT_FITTED = frozenset({PODS, EPHEMERAL_STORAGE})
+"""By default these do not say how well a pod suits a node. Most pods ask for one slot and for no storage, so a node of
+which much is used would look as if it had too much of both, and best fit would spread pods instead of packing them."""
 
 MAX_HELD_PLACEMENTS = 64
-"""Of so many different constraints of held pods it is found out where such pods could run, the most frequent first: a
-DaemonSet's pods have as many as there are nodes, and each pair of them would set two nodes apart."""
+"""Of so many different constraints of held pods it is found out where such pods could run, the most frequent first:
+each pair of them may set two nodes apart."""
 
 
 class SnapshotBuilder:
@@ -37,6 +38,7 @@ class SnapshotBuilder:
         self._classes_valid_for: tuple[Axes, int] | None = None
         self._closings_valid_for: tuple[int, int] | None = None
         self._crowded: frozenset[str] = frozenset()
+        self._nominations_version = 0
         self.window = Window(books.eligibility)
 
     def build(self) -> Snapshot:
@@ -67,6 +69,7 @@ class SnapshotBuilder:
         return Snapshot(
             resources=axes,
             counts_r=self._compute_counts(axes),
+            fits_r=None if self._find_chosen(axes) else tuple(r not in NOT_FITTED for r in axes),
             total_r=self._books.servers.total_r,
             servers=servers,
             tenants=self._books.usage.build_tenants(axes, detailed=POLICIES[self._books.settings.policy].needs_detail),
@@ -95,12 +98,17 @@ class SnapshotBuilder:
                 self._task_classes.pop(key, None)
             else:
                 self._task_classes[key] = self._build_task_class(queue)
+            if queue is not None:
+                self._count_wanted(queue)
         books.changed_queues.clear()
         crowd = [task_class for tenant, choice in choices.items() for task_class in self._build_crowd(tenant, choice)]
         if len(books.eligibility) > 2 * (MAX_HELD_PLACEMENTS + len(self._task_classes) + len(crowd)):
             shown = (group.queues[0].key for choice in choices.values() for group in choice.groups)
             books.eligibility.keep_only(key.constraints for key in (*self._task_classes, *shown))
         return (*self._task_classes.values(), *crowd)
+
+    def _count_wanted(self, queue: TaskQueue) -> None:
+        self._books.wanted.set_waiting(queue.key, len(queue.tasks) if queue.is_placeable else 0)
 
     def _build_task_class(self, queue: TaskQueue) -> TaskClass:
         return queue.build_task_class(self._books.servers.axes, self._get_placement(queue), self._books.eligibility)
@@ -112,8 +120,9 @@ class SnapshotBuilder:
             if template is not group.template:
                 group.template = template
                 group.task_class = template if len(group.queues) == 1 else replace(template, tasks=group.tasks)
-                for queue in group.queues[1:]:
+                for queue in group.queues:
                     queue.follow(group.queues[0])
+                    self._count_wanted(queue)
             assert group.task_class is not None
             yield group.task_class
         nothing_r = (0,) * len(self._books.servers.axes)
@@ -131,17 +140,31 @@ class SnapshotBuilder:
             books.changed_queues.update(dict.fromkeys(books.queues))
         elif closings_valid_for != self._closings_valid_for:
             books.changed_queues.update((key, None) for key in books.queues if key.repelled)
+        if books.nominations.version != self._nominations_version:
+            books.changed_queues.update((key, None) for key in books.queues if key.has_reserved)
         self._classes_valid_for, self._closings_valid_for = valid_for, closings_valid_for
+        self._nominations_version = books.nominations.version
 
     def _get_placement(self, queue: TaskQueue) -> Placement:
-        base = self._books.eligibility.get_placement(queue.key.constraints)
-        if not queue.key.repelled:
-            return base
-        return queue.restrict(base, self._books.anti_affinity, self._books.eligibility)
+        placement = self._books.eligibility.get_placement(queue.key.constraints)
+        if queue.key.repelled:
+            placement = queue.restrict(placement, self._books.anti_affinity, self._books.eligibility)
+        servers = self._books.servers
+        return self._books.nominations.reserve(placement, queue.key, servers.axes, servers.index)
 
     def _compute_counts(self, axes: tuple[str, ...]) -> tuple[bool, ...]:
-        chosen = [r for r in self._books.settings.fairness_resources or () if r in axes]
-        return tuple(r in chosen if chosen else r not in NOT_COUNTED for r in axes)
+        chosen = self._find_chosen(axes)
+        if chosen:
+            return tuple(r in chosen for r in axes)
+        others_r = tuple(r != PODS for r in axes)
+        specs = self._books.directory.specs
+        if not self._books.wanted.are_slots_scarce(axes, self._books.servers.total_r, others_r, specs):
+            return others_r
+        return (True,) * len(axes)
+
+    def _find_chosen(self, axes: Axes) -> frozenset[str]:
+        """Return the fairness resources that the administrator chose and some node has."""
+        return frozenset(self._books.settings.fairness_resources or ()).intersection(axes)
 
     def add_detail(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot of now with what each tenant holds task by task and server by server."""

@@ -37,8 +37,9 @@ MIN_TENANT_PLACEMENTS = 4
 
 LATER = Rejection(RejectionKind.LATER)
 
-_Look = tuple[Constraints, frozenset[AntiAffinityTerm]]
-"""What decides a placement: constraints without what does not matter now, and the terms that keep the pods away."""
+_Look = tuple[Constraints, frozenset[AntiAffinityTerm], int | None, str | None]
+"""What decides a placement: constraints without what does not matter now, the terms that keep the pods away, and which
+reserved room they may use (`QueueKey.overtaken`, `QueueKey.nominee`)."""
 
 
 class Group:
@@ -136,7 +137,8 @@ class Window:
         for queue in sorted(queues, key=lambda queue: compute_turn(queue.tasks[0])):
             key = queue.key
             if key.unsupported is None:
-                by_demand = looks.setdefault((self._eligibility.simplify(key.constraints), key.repelled), {})
+                look = self._eligibility.simplify(key.constraints), key.repelled, key.overtaken, key.nominee
+                by_demand = looks.setdefault(look, {})
                 group = by_demand.get(key.demand) or by_demand.setdefault(key.demand, Group())
             else:
                 group = unsupported.get(key.unsupported) or unsupported.setdefault(key.unsupported, Group())

@@ -18,6 +18,7 @@ from functools import cache
 from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.budget import MAX_PLACED_HOST_PORTS, Excess, take_repelling_terms
 from fairbind.cluster.objects.facts import AntiAffinityTerm, Constraints, Interner, Toleration
+from fairbind.cluster.objects.pins import split_pin
 from fairbind.cluster.objects.selectors import LabelSelector, NodeTerm, make_label_selector, make_term
 from fairbind.model import NO_EXCLUSIVE_KEYS, ExclusiveKeys, Rejection, RejectionKind
 
@@ -48,11 +49,17 @@ _TERMS: Interner[_TermKey, AntiAffinityTerm] = Interner(lambda key: AntiAffinity
 
 
 def make_constraints(spec: wire.PodSpec) -> Constraints:
-    """Return the shared constraints of this spec, which must be within the budget."""
+    """Return the shared constraints of this spec, which must be within the budget.
+
+    A pod that is on its node already is pinned to it in any case.
+    """
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    required = _make_required(affinity) if affinity is not None else None
+    if spec.node_name:
+        required, _ = split_pin(required)
     return share_constraints(
         selector=tuple(sorted(spec.node_selector.items())) if spec.node_selector else (),
-        required=_make_required(affinity) if affinity is not None else None,
+        required=required,
         preferred=_make_preferred(affinity) if affinity is not None else (),
         tolerations=tuple(sorted({_make_toleration(toleration) for toleration in spec.tolerations or ()})),
         exclusive_keys=_make_exclusive_keys(_find_host_ports(spec)),

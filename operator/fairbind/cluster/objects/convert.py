@@ -17,11 +17,12 @@ from fairbind.cluster.objects.constraints import (
     reject_excess,
 )
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts, Taint
-from fairbind.cluster.objects.requests import DemandReader, compute_demand
+from fairbind.cluster.objects.requests import MAX_RESOURCES, DemandReader, compute_demand
 from fairbind.model import MAX_AMOUNT, Rejection, RejectionKind
 
 DEFAULT_SCHEDULER = "default-scheduler"
 UNREADABLE = Rejection(RejectionKind.UNREADABLE)
+TOO_MANY_RESOURCES = Rejection(RejectionKind.NOT_SUPPORTED, f"requests for more than {MAX_RESOURCES} resources")
 MAX_SHARED_MESSAGES = 4096
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 """The label of the coscheduling plugin and of others that followed it."""
@@ -49,9 +50,12 @@ def _sort_labels(labels: wire.Labels | None) -> tuple[tuple[str, str], ...]:
 def convert_pod(pod: wire.Pod) -> PodFacts:
     """Return what matters of a pod. One that could not be read in full carries its fault as unsupported."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
-    demand, nonsense = compute_demand(pod)
+    demand, nonsense, is_over = compute_demand(pod)
     excess = find_excess(spec, meta.labels)
-    unsupported = find_unsupported(spec) if excess is None else reject_excess(excess)
+    if is_over:
+        unsupported: tuple[Rejection, str] | None = TOO_MANY_RESOURCES, TOO_MANY_RESOURCES.subject
+    else:
+        unsupported = find_unsupported(spec) if excess is None else reject_excess(excess)
     fault = pod.fault or nonsense
     if fault is not None:
         unsupported = (UNREADABLE, f"a field that makes no sense: {fault}")
@@ -83,6 +87,7 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         rejection=_find_rejection(status),
         start=_parse_time(status.start_time) or created,
         group=_find_group(pod),
+        nominated_node=status.nominated_node_name or None,
     )
 
 

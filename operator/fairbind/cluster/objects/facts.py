@@ -121,7 +121,7 @@ class PodFacts(Struct, frozen=True, gc=False):
     scheduled_message: what its condition PodScheduled=False says, or None.
     rejection: for what its kubelet refused it (resources, ports, node, other); None when it did not.
     start: when its kubelet took it, seconds since the epoch; `created` before that. group: the name of the pod group in
-    its namespace that it belongs to; None: to none.
+    its namespace that it belongs to; None: to none. nominated_node: where room is promised to it until it is bound.
     """
 
     uid: str
@@ -145,6 +145,7 @@ class PodFacts(Struct, frozen=True, gc=False):
     rejection: str | None = None
     start: float = 0.0
     group: str | None = None
+    nominated_node: str | None = None
 
 
 class NodeFacts(Struct, frozen=True, gc=False):

@@ -156,7 +156,7 @@ class Draft:
             return False
         if not placement.exclusive_keys.conflicting.isdisjoint(self.room.taken_keys.get(server, ())):
             return False
-        free_r = self.room.get_row(server)
+        free_r = self.room.get_row_for(placement, server)
         return all(demand == 0 or demand <= free for demand, free in zip(task_class.demand_r, free_r, strict=True))
 
     # --- changing what decisions are made of ---

@@ -107,8 +107,11 @@ class UnschedulableCache:
         grown = self._find_grown(servers, room)
         left_rn = room.left_rk[:, grown]
         for waits in self._by_placement.values():
-            allowed_n = waits[0].task_class.placement.eligible_k[grown]
-            if allowed_n.any():
+            placement = waits[0].task_class.placement
+            allowed_n = placement.eligible_k[grown]
+            if placement.reserved:
+                yield from waits  # of what is reserved nothing is remembered
+            elif allowed_n.any():
                 most_r: list[float] = left_rn[:, allowed_n].max(axis=1).tolist()
                 yield from (wait for wait in waits if not any(map(gt, wait.task_class.demand_r, most_r)))
 

@@ -90,7 +90,16 @@ class Refusals:
                 clear_k[server] &= conflicting.isdisjoint(taken)
         refused = Counter(dict(placement.rejections))
         refused[PORT_CONFLICT] += eligible - int(np.count_nonzero(clear_k))
-        return _Clear(dict(+refused), self._room.left_rk[:, clear_k])
+        return _Clear(dict(+refused), self._find_left(placement, clear_k))
+
+    def _find_left(self, placement: Placement, clear_k: BoolArray) -> FloatArray:
+        """Return what these servers have left for tasks of a placement, shape (R, n)."""
+        left_rn: FloatArray = self._room.left_rk[:, clear_k]
+        for server in placement.reserved:
+            if clear_k[server]:
+                row = self._room.get_row_for(placement, server)
+                left_rn[:, np.count_nonzero(clear_k[:server])] = np.maximum(row, 0)
+        return left_rn
 
 
 class _Clear:

@@ -35,10 +35,13 @@ class LevelPools:
     inverse_rp: FloatArray = field(init=False)
     kind_p: list[int] = field(init=False)
     _kinds: dict[tuple[int, ...], int] = field(init=False, default_factory=dict)
+    _left_pr: list[list[int]] = field(init=False)
 
     def __post_init__(self) -> None:
         count = len(self.amount_pr)
         self.version_p, self.kind_p = [0] * count, [0] * count
+        # Below zero where tasks took what was reserved for them: the pool has nothing left then.
+        self._left_pr = [list(amount_r) for amount_r in self.amount_pr] if self.residual else []
         self.inverse_rp = np.zeros((len(self.amount_pr[0]) if count else 0, count))
         for pool in range(count):
             self._follow(pool)
@@ -47,25 +50,25 @@ class LevelPools:
         """Take a task's demand from a residual pool; other pools stay as they are."""
         if self.residual:
             self.version_p[pool] += 1
-            amount_r = self.amount_pr[pool]
-            for r, demand in enumerate(demand_r):
-                if demand > 0 and amount_r[r] > 0:
-                    amount_r[r] -= demand
-            self._follow(pool)
+            self._shift(pool, [-demand for demand in demand_r])
 
     def give(self, pool: int, gained_r: Sequence[int]) -> None:
         """Give back to a residual pool what is left more on one of its servers; other pools stay as they are."""
         if self.residual:
             self.version_p[pool] += 1
-            amount_r = self.amount_pr[pool]
-            for r, gained in enumerate(gained_r):
-                if amount_r[r] >= 0:
-                    amount_r[r] += gained
-            self._follow(pool)
+            self._shift(pool, gained_r)
 
     def get_pool(self, server: int) -> int:
         """Return the pool of a server."""
         return 0 if self.pool_k is None else int(self.pool_k[server])
+
+    def _shift(self, pool: int, gained_r: Sequence[int]) -> None:
+        amount_r, left_r = self.amount_pr[pool], self._left_pr[pool]
+        for r, gained in enumerate(gained_r):
+            if amount_r[r] != ABSENT:
+                left_r[r] += gained
+                amount_r[r] = max(left_r[r], 0)
+        self._follow(pool)
 
     def _follow(self, pool: int) -> None:
         """Let inverse and kind follow the amounts."""
