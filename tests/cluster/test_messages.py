@@ -12,7 +12,7 @@ from fairbind.cluster.messages import (
 )
 from fairbind.model import FairnessReason, Rejection, RejectionKind
 from kube.writers.waiting import make_tasks, make_wait
-from rejections import NOT_READY, PORT_CONFLICT, UNREADABLE, lack, taint, unsupported
+from rejections import NOT_READY, PORT_CONFLICT, UNCLAIMED, UNREADABLE, lack, taint, unsupported
 
 TASKS = make_tasks(1)
 WORDS = {
@@ -24,8 +24,10 @@ WORDS = {
     RejectionKind.OUTSIDE: "node(s) didn't match the scheduler's node selector",
     RejectionKind.CORDONED: "node(s) were unschedulable",
     RejectionKind.NOT_READY: "node(s) were not ready",
+    RejectionKind.UNCLAIMED: "a namespace that no Tenant claims",
     RejectionKind.NOT_SUPPORTED: "{a}",
     RejectionKind.UNREADABLE: "unreadable fields",
+    RejectionKind.LATER: "other pods of its tenant, with too many different constraints, come first",
 }
 
 
@@ -121,6 +123,10 @@ def test_what_is_not_honoured_is_named_and_the_very_thing_where_it_is_known() ->
     nonsense = make_wait(TASKS, blocked=UNREADABLE)
     assert format_unschedulable(nonsense, 3, blocked_detail="a field that makes no sense: cpu '1z'") == (
         "0/3 nodes are available: pod has a field that makes no sense: cpu '1z'."
+    )
+    assert format_unschedulable(make_wait(TASKS, blocked=UNCLAIMED), 3) == (
+        "0/3 nodes are available: pod has a namespace that no Tenant claims, which the SchedulingPolicy refuses "
+        "(unclaimedNamespaces)."
     )
 
 

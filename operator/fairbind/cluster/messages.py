@@ -29,13 +29,17 @@ _WORDS: Mapping[RejectionKind, str] = {
     RejectionKind.OUTSIDE: "node(s) didn't match the scheduler's node selector",
     RejectionKind.CORDONED: "node(s) were unschedulable",
     RejectionKind.NOT_READY: "node(s) were not ready",
+    RejectionKind.UNCLAIMED: "a namespace that no Tenant claims",
     RejectionKind.NOT_SUPPORTED: "{}",
     RejectionKind.UNREADABLE: "unreadable fields",
+    RejectionKind.LATER: "other pods of its tenant, with too many different constraints, come first",
 }
 
 _BLOCKED_REASONS: Mapping[RejectionKind, str] = {
+    RejectionKind.UNCLAIMED: "UnclaimedNamespace",
     RejectionKind.NOT_SUPPORTED: "NotSupported",
     RejectionKind.UNREADABLE: "InvalidSpec",
+    RejectionKind.LATER: "Queued",
 }
 
 
@@ -132,8 +136,16 @@ def _shorten(message: str) -> str:
 
 
 def _format_blocked(blocked: Rejection, detail: str | None) -> str:
+    if blocked.kind == RejectionKind.LATER:
+        return f"pod waits: {word_rejection(blocked)}"
     trouble = f"pod has {detail or word_rejection(blocked)}"
-    return trouble if blocked.kind == RejectionKind.UNREADABLE else f"{trouble}, which fairbind does not honour yet"
+    match blocked.kind:
+        case RejectionKind.UNREADABLE:
+            return trouble
+        case RejectionKind.UNCLAIMED:
+            return f"{trouble}, which the SchedulingPolicy refuses (unclaimedNamespaces)"
+        case _:
+            return f"{trouble}, which fairbind does not honour yet"
 
 
 def _format_fairness(tenant: str, reason: FairnessReason) -> str:

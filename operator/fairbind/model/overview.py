@@ -78,8 +78,10 @@ PENDING_REASON_OF: Mapping[RejectionKind, str] = {
     RejectionKind.OUTSIDE: INELIGIBLE,
     RejectionKind.CORDONED: INELIGIBLE,
     RejectionKind.NOT_READY: INELIGIBLE,
+    RejectionKind.UNCLAIMED: INELIGIBLE,
     RejectionKind.NOT_SUPPORTED: UNSUPPORTED,
     RejectionKind.UNREADABLE: UNSUPPORTED,
+    RejectionKind.LATER: QUEUED,
 }
 """What a task counts as that waits for nothing but this kind of reason."""
 

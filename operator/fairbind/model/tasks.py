@@ -45,7 +45,7 @@ NO_EXCLUSIVE_KEYS = ExclusiveKeys()
 class Placement:
     """Where a task may go, whatever room there is. Shared by all classes with equal constraints.
 
-    eligible_k: shape (K,), aligned with the server table; False on every server that is not usable.
+    eligible_k: shape (K,), aligned with the server table.
     preference_k: soft wishes as a score, more is better, shape (K,), int64; None when there are none. Ranks before fit.
     rejections: why servers are not eligible, as (reason, how many servers), counted once a server; sorted.
     exclusive_keys: keys of which a server has one.

@@ -34,7 +34,7 @@ from cluster.builders import (
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.objects.facts import PodFacts
 from fairbind.cluster.tenancy.tenants import TenantSpec, parse_tenant
-from fairbind.model import MAX_AMOUNT, PolicySettings, Wait
+from fairbind.model import MAX_AMOUNT, PolicySettings, Unclaimed, Wait
 
 ResourceType = Literal["pods", "nodes", "namespaces"]
 KINDS: tuple[ResourceType, ...] = ("pods", "nodes", "namespaces")
@@ -92,6 +92,7 @@ class Histories(RuleBasedStateMachine):
         self.assumed: dict[str, str] = {}
         self.postponed: set[str] = set()
         self.tenants: dict[str, TenantSpec] = {}
+        self.unclaimed = Unclaimed.TENANT
         self.created = 0
         self.pace = 1
         self.steps = 0
@@ -212,10 +213,17 @@ class Histories(RuleBasedStateMachine):
         selector=st.sampled_from(((), (("zone", "1"),))),
         tolerance=st.sampled_from((0.0, 0.5)),
         resources=st.sampled_from((None, ("memory",))),
+        unclaimed=st.sampled_from(Unclaimed),
     )
-    def set_policy(self, selector: Any, tolerance: float, resources: Any) -> None:
+    def set_policy(self, selector: Any, tolerance: float, resources: Any, unclaimed: Unclaimed) -> None:
+        self.unclaimed = unclaimed
         self.cache.set_policy(
-            PolicySettings(server_selector=selector, server_class_tolerance=tolerance, fairness_resources=resources)
+            PolicySettings(
+                server_selector=selector,
+                server_class_tolerance=tolerance,
+                fairness_resources=resources,
+                unclaimed=unclaimed,
+            )
         )
 
     # --- what we decide ---
@@ -371,7 +379,7 @@ class Histories(RuleBasedStateMachine):
                 return spec.name
         if namespace == SYSTEM and facts.scheduler != SCHEDULER:
             return None
-        return f"ns/{namespace}"
+        return "ns/*" if self.unclaimed == Unclaimed.TOGETHER else f"ns/{namespace}"
 
 
 def is_ours_to_place(facts: PodFacts) -> bool:

@@ -11,14 +11,8 @@ from hypothesis import strategies as st
 
 from cluster import strategies as some
 from cluster.builders import Json, make_node, make_pod, read_node, read_pod
-from fairbind.cluster.filters.node_eligibility import (
-    MANY_REASONS,
-    OUTSIDE,
-    Eligibility,
-    compute_liking,
-    count_disliked,
-    find_refusal,
-)
+from fairbind.cluster.filters.node_eligibility import MANY_REASONS, Eligibility
+from fairbind.cluster.filters.refusals import OUTSIDE, AskedNode, find_refusal
 from fairbind.cluster.objects.facts import Constraints, NodeFacts
 
 SELECTORS = ((), (("zone", "1"),))
@@ -63,13 +57,13 @@ def check(eligibility: Eligibility, constraints: Constraints, known: list[NodeFa
 
 def compute_score(node: NodeFacts, constraints: Constraints, eligible: list[NodeFacts]) -> int:
     """As kube-scheduler's default plugins score: affinity twice, soft taints three times."""
-    most_liked = max(compute_liking(other, constraints) for other in eligible)
-    most_disliked = max(count_disliked(other.taints, constraints.tolerations) for other in eligible)
+    most_liked = max(AskedNode(other, ()).compute_liking(constraints) for other in eligible)
+    most_disliked = max(AskedNode(other, ()).count_disliked(constraints) for other in eligible)
     score = 0
     if most_liked:
-        score += 2 * (100 * compute_liking(node, constraints) // most_liked)
+        score += 2 * (100 * AskedNode(node, ()).compute_liking(constraints) // most_liked)
     if most_disliked:
-        score += 3 * (100 - 100 * count_disliked(node.taints, constraints.tolerations) // most_disliked)
+        score += 3 * (100 - 100 * AskedNode(node, ()).count_disliked(constraints) // most_disliked)
     return score
 
 
@@ -174,7 +168,7 @@ def test_columns_go_with_the_verdicts() -> None:
     most = 0
     for n in range(300):
         eligibility.get_placement(read_constraints({"nodeSelector": {"host": str(n), f"key-{n}": "x"}}))
-        assert eligibility.match_domains("host", [str(n % 9), str(n % 7)]).sum() == len({n % 9, n % 7})
+        assert eligibility.match_values("host", [str(n % 9), str(n % 7)]).sum() == len({n % 9, n % 7})
         if len(eligibility) > 10:
             eligibility.keep_only([])
         columns = eligibility._get_columns()

@@ -26,10 +26,10 @@ class Books:
     """See the module.
 
     directory: whose namespace is whose. entries: pods by UID. by_namespace: their UIDs. queues: who waits, by class.
-    changed_queues: those that changed since the last snapshot. usage: by tenant. wanted: pods that hold or may be
-    placed, the latter as of the last snapshot. nominations: room that is promised to pods that wait. running: pod by
-    pod. eligibility, anti_affinity: the filters. servers: the nodes. settings, targets: the policy's. noted_waits: why
-    classes wait, as the last cycle saw it.
+    queues_by_tenant: the same. changed_queues: those that changed since the last snapshot. usage: by tenant. wanted:
+    pods that hold or may be placed, the latter as of the last snapshot. nominations: room that is promised to pods
+    that wait. running: pod by pod. eligibility, anti_affinity: the filters. servers: the nodes. settings, targets: the
+    policy's. noted_waits: why classes wait, as the last cycle saw it.
     """
 
     def __init__(self, scheduler_name: str, directory: Directory) -> None:
@@ -38,6 +38,7 @@ class Books:
         self.entries: dict[str, PodEntry] = {}
         self.by_namespace: dict[str, set[str]] = {}
         self.queues: dict[QueueKey, TaskQueue] = {}
+        self.queues_by_tenant: dict[str, dict[QueueKey, TaskQueue]] = {}
         self.changed_queues: dict[QueueKey, None] = {}
         self.usage = Usage()
         self.wanted = WantedPods()
@@ -74,11 +75,11 @@ class Books:
     def move(self, entry: PodEntry) -> bool:
         """Bring a pod's books up to date; False when it stays where it is."""
         now = locate(entry, self.directory, self.anti_affinity, self.nominations, self.scheduler_name)
-        if now == entry.position:
+        before, entry.position = entry.position, now
+        if now == before:
             return False
-        if entry.position is not None:
-            self._leave(entry.facts, entry.position)
-        entry.position = now
+        if before is not None:
+            self._leave(entry.facts, before)
         if now is not None:
             self._enter(entry.facts, now)
         return True
@@ -94,14 +95,16 @@ class Books:
                     self.wanted.hold(tenant, demand)
                     self.running.hold(tenant, node, facts)
                     self.usage.note_pod(tenant, facts.created)
-            case Waiting(key, task, nomination):
+            case Waiting(key, task, labels, nomination):
                 if nomination is not None:
                     self._promise(nomination)
                 queue = self.queues.get(key)
                 if queue is None:
                     queue = self.queues[key] = TaskQueue(key)
+                    self.queues_by_tenant.setdefault(key.tenant, {})[key] = queue
                 queue.add(task)
                 self.changed_queues[key] = None
+                self.anti_affinity.wait(facts.uid, facts.namespace, labels)
                 self.usage.wait(key.tenant)
                 self.usage.note_pod(key.tenant, facts.created)
             case Idle(tenant, gated):
@@ -119,14 +122,15 @@ class Books:
                     self.usage.hold(tenant, node, (demand, constraints), -1)
                     self.wanted.hold(tenant, demand, -1)
                     self.running.release(node, facts.uid)
-            case Waiting(key, task, nomination):
+            case Waiting(key, task, labels, nomination):
                 if nomination is not None:
                     self._withdraw(nomination)
                 queue = self.queues[key]
                 queue.remove(task)
                 self.changed_queues[key] = None
+                self.anti_affinity.stop_waiting(facts.uid, facts.namespace, labels)
                 if not queue.tasks:
-                    del self.queues[key]
+                    self._drop_queue(key)
                     self.wanted.set_waiting(key, 0)
                 self.usage.wait(key.tenant, -1)
             case Idle(tenant, gated):
@@ -142,6 +146,13 @@ class Books:
         self.nominations.remove(nomination)
         self.servers.reserve(nomination.node, nomination.demand.real, -1)
 
+    def _drop_queue(self, key: QueueKey) -> None:
+        del self.queues[key]
+        siblings = self.queues_by_tenant[key.tenant]
+        del siblings[key]
+        if not siblings:
+            del self.queues_by_tenant[key.tenant]
+
     def resolve(self) -> None:
         """Bring every pod to where namespaces, Tenants and labels as of now put it."""
         self._resolve_tenants()
@@ -155,9 +166,8 @@ class Books:
         self.usage.declare(self.directory.specs)
 
     def _resolve_anti_affinity(self) -> None:
-        for namespace in self.anti_affinity.take_stale(self.by_namespace):
-            for uid in sorted(self.by_namespace[namespace]):
-                self.move(self.entries[uid])
+        for uid in self.anti_affinity.take_stale():
+            self.move(self.entries[uid])
 
     def _resolve_nominations(self) -> None:
         least = self.nominations.take_least_changed()

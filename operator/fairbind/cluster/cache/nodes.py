@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fairbind.cluster.filters.node_eligibility import Eligibility, find_refusal, is_usable
+from fairbind.cluster.filters.node_eligibility import Eligibility
+from fairbind.cluster.filters.refusals import find_refusal, is_usable
 from fairbind.cluster.objects.facts import BASE_RESOURCES, Amounts, Constraints, NodeFacts
 from fairbind.model import MAX_AMOUNT
 from fairbind.model.servers import BoolArray, IntArray
@@ -59,8 +60,8 @@ class ServerBook:
 class Servers:
     """All books, and the arrays over the nodes that exist, in name order.
 
-    After `flush`: axes, names, capacity_kr, free_kr, usable_k, claimed, fixed_keys, total_r. Arrays that were handed
-    out are never written again.
+    After `flush`: axes, names, capacity_kr, free_kr, usable_k, open_k, taken_keys, fixed_keys, total_r. Arrays that
+    were handed out are never written again.
     """
 
     def __init__(self, eligibility: Eligibility) -> None:
@@ -72,6 +73,7 @@ class Servers:
         self.capacity_kr: IntArray = np.zeros((0, len(self.axes)), dtype=np.int64)
         self.free_kr: IntArray = self.capacity_kr.copy()
         self.usable_k: BoolArray = np.zeros(0, dtype=np.bool_)
+        self.open_k: BoolArray = self.usable_k
         self.total_r: tuple[int, ...] = (0,) * len(self.axes)
         self.taken_keys: Mapping[int, frozenset[str]] = {}
         self.fixed_keys: Mapping[int, frozenset[str]] = {}
@@ -207,6 +209,7 @@ class Servers:
         both = np.array(rows, dtype=np.int64).reshape(shape)
         self.capacity_kr, self.free_kr = both[:, 0].copy(), both[:, 1].copy()
         self.usable_k = np.array([is_usable(node, self._selector) for node in nodes], dtype=np.bool_)
+        self.open_k = np.ones(len(nodes), dtype=np.bool_)  # whoever tolerates it may go to a cordoned node
         self._note_capacity()
 
     def _rewrite(self) -> None:

@@ -168,9 +168,11 @@ def _compute_virtual_shares(snapshot: Snapshot, usage: Mapping[str, TenantUsage]
 
 def _find_classes(tenant_usage: TenantUsage, class_of: Mapping[str, int]) -> list[int]:
     """Return the numbers of the classes on which a tenant has most of its pods."""
+    # Nodes with as many pods of the tenant are counted together: a DaemonSet has a pod on each of thousands.
+    alike = Counter(zip(map(class_of.get, tenant_usage.nodes), tenant_usage.nodes.values(), strict=True))
     counts: Counter[int] = Counter()
-    for node, pods in tenant_usage.nodes.items():
-        if node in class_of:
-            counts[class_of[node]] += pods
+    for (number, pods), nodes in alike.items():
+        if number is not None:
+            counts[number] += pods * nodes
     most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MOST_CLASSES]
     return [number for number, _ in most]

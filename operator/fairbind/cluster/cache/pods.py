@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from fairbind.cluster.cache.nominations import Nomination, Nominations
 from fairbind.cluster.cache.pending import QueueKey
-from fairbind.cluster.filters.anti_affinity import AntiAffinity
+from fairbind.cluster.filters.anti_affinity import AntiAffinity, Labels
 from fairbind.cluster.objects.facts import AntiAffinityTerm, Constraints, Demand, PodFacts
-from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX, Directory
+from fairbind.cluster.tenancy.tenants import Directory
 from fairbind.model import Task
 
 
@@ -31,10 +31,14 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """It waits for its turn. nomination: the room that is kept for it meanwhile, or None."""
+    """It waits for its turn.
+
+    labels: by which terms of placed pods may select it. nomination: the room that is kept for it meanwhile, or None.
+    """
 
     key: QueueKey
     task: Task
+    labels: Labels
     nomination: Nomination | None = None
 
 
@@ -93,12 +97,9 @@ class PodRecord:
 
 def find_tenant(facts: PodFacts, directory: Directory, scheduler_name: str) -> str | None:
     """Return whose pod it is: its namespace decides. None: nobody's (a system pod)."""
-    claimer = directory.owner_of(facts.namespace)
-    if claimer is not None:
-        return claimer
     if facts.scheduler != scheduler_name and directory.is_system(facts.namespace):
         return None
-    return IMPLICIT_PREFIX + facts.namespace
+    return directory.tenant_of(facts.namespace)
 
 
 def locate(
@@ -124,18 +125,19 @@ def locate(
     assert tenant is not None
     if facts.gated or entry.postponed:
         return Idle(tenant, facts.gated)
-    nomination = find_nomination(facts) if facts.unsupported is None else None
+    blocked = facts.unsupported or directory.find_refusal(facts.namespace)
+    nomination = find_nomination(facts) if blocked is None else None
     key = QueueKey(
         tenant,
         facts.demand,
         facts.constraints,
-        facts.unsupported,
+        blocked,
         repelled=anti_affinity.find_terms(facts.namespace, facts.labels),
         overtaken=nominations.find_overtaken(facts.priority),
         nominee=None if nomination is None else facts.uid,
     )
     task = Task(facts.uid, f"{facts.namespace}/{facts.name}", facts.priority, facts.created)
-    return Waiting(key, task, nomination)
+    return Waiting(key, task, facts.labels, nomination)
 
 
 def find_nomination(facts: PodFacts) -> Nomination | None:

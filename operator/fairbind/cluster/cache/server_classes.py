@@ -42,17 +42,20 @@ class ServerGrouping:
         capacity_version: int,
         placements: Iterable[Placement],
         tolerance: float,
+        usable_k: BoolArray | None = None,
     ) -> Classes:
         """Return each node's class and the classes' names, as `compute_server_classes` does.
 
-        names: ascending. capacity_version: changes whenever names or capacities do. placements: those of the tasks
-        that wait, each once.
+        names: ascending. capacity_version: changes whenever names, capacities or usable servers do. placements: those
+        of the tasks that wait, each once. usable_k: whose capacity counts; who may use the others sets no two servers
+        apart. None: all.
         """
         if (capacity_version, tolerance) != self._valid_for:
             self._valid_for = capacity_version, tolerance
             self._answers.clear()
             self._capacity_number_k = number_rows(capacity_kr)
-        vectors = {np.packbits(each.eligible_k).tobytes(): each.eligible_k for each in placements}
+        eligible_sk = (each.eligible_k if usable_k is None else each.eligible_k & usable_k for each in placements)
+        vectors = {np.packbits(eligible_k).tobytes(): eligible_k for eligible_k in eligible_sk}
         key = frozenset(vectors)
         answer = self._answers.pop(key, None)
         if answer is None:

@@ -96,11 +96,12 @@ class Constraints:
     exclusive_keys: ExclusiveKeys = NO_EXCLUSIVE_KEYS
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class AntiAffinityTerm:
     """A required anti-affinity of a pod that is placed: pods that it selects may not come into its topology domain.
 
-    namespaces: by name. namespace_selector: by label, in addition; None selects none. labels: which pods.
+    Equal ones are one object. namespaces: by name. namespace_selector: by label, in addition; None selects none.
+    labels: which pods.
     """
 
     topology_key: str
@@ -114,7 +115,8 @@ class PodFacts(Struct, frozen=True, gc=False):
 
     created: seconds since the epoch. node: where it is bound, or None. terminating: it is being deleted. finished: it
     ended and holds nothing. gated: it has scheduling gates. unsupported: why it may not be placed at all (what it
-    carries is not honoured yet, or cannot be read), or None; unsupported_detail names the very thing. labels: kept only
+    carries is not honoured yet, or cannot be read), or None; unsupported_detail names the very thing. constraints: of a
+    pod above the budget only what is left of them (`budget`). repels: kept only when it is bound. labels: kept only
     while it waits.
     scheduled_message: what its condition PodScheduled=False says, or None.
     rejection: for what its kubelet refused it (resources, ports, node, other); None when it did not.

@@ -150,7 +150,7 @@ class Draft:
         """Whether a task of a class may go to a server and fits there, as things stand."""
         placement = task_class.placement
         restricted_k = self._shapes.get_arrangement(placement).restricted_k
-        if not (placement.eligible_k[server] and self.snapshot.servers.usable_k[server]) or task_class.blocked:
+        if not (placement.eligible_k[server] and self.snapshot.servers.accepting_k[server]) or task_class.blocked:
             return False
         if restricted_k is not None and restricted_k[server]:
             return False

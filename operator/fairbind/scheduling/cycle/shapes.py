@@ -54,7 +54,7 @@ class Layout:
     def __init__(self, placement: Placement, table: ServerTable, pools: LevelPools) -> None:
         self.placement = placement
         self.slices: Mapping[int, Slices]
-        servers = np.flatnonzero(placement.eligible_k & table.usable_k)
+        servers = np.flatnonzero(placement.eligible_k & table.accepting_k)
         if pools.pool_k is not None or placement.preference_k is not None:
             servers, self.slices = _arrange(servers, placement, pools)
         else:
@@ -97,7 +97,7 @@ class Layouts:
             self._table is not None
             and self._pools is not None
             and len(table.names) == len(self._table.names)
-            and table.usable_k is self._table.usable_k
+            and table.accepting_k is self._table.accepting_k
             and pools.pool_k is self._pools.pool_k
         )
         return Layouts(table, pools, self._known if is_same else _NOTHING)

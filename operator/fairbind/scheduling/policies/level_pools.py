@@ -9,8 +9,8 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from fairbind.model import ServerTable, Snapshot
-from fairbind.model.servers import FloatArray, IntArray
+from fairbind.model import Snapshot
+from fairbind.model.servers import BoolArray, FloatArray, IntArray
 
 ABSENT = -1
 """Stands in a pool for a resource that the pool never had or that does not count."""
@@ -85,21 +85,28 @@ def compute_cluster_pool(snapshot: Snapshot) -> LevelPools:
 def compute_class_pools(snapshot: Snapshot) -> LevelPools:
     """Return a pool for each server class: the capacities of its usable servers together."""
     servers = snapshot.servers
-    amount_pr = _compute_sums(servers.capacity_kr, servers, servers.class_k, len(servers.class_names))
+    amount_pr = _compute_sums(servers.capacity_kr, servers.usable_k, servers.class_k, len(servers.class_names))
     return LevelPools([[a if a > 0 else ABSENT for a in amount_r] for amount_r in amount_pr], servers.class_k)
 
 
 def compute_residual_pools(snapshot: Snapshot) -> LevelPools:
-    """Return a pool for each server class: what its usable servers have left; an overcommitted one has nothing."""
+    """Return a pool for each server class: what its usable servers have left; an overcommitted one has nothing.
+
+    Open servers that are not usable are a pool of their own, the last one: what is placed there is taken from what they
+    have, and from nothing that counts.
+    """
     servers = snapshot.servers
-    count = len(servers.class_names)
-    capacity_pr = _compute_sums(servers.capacity_kr, servers, servers.class_k, count)
-    left_pr = _compute_sums(np.maximum(servers.free_kr, 0), servers, servers.class_k, count)
+    count, pool_k, counted_k = len(servers.class_names), servers.class_k, servers.usable_k
+    if (servers.accepting_k & ~servers.usable_k).any():
+        pool_k = np.where(servers.usable_k, pool_k, count).astype(np.int32)
+        count, counted_k = count + 1, servers.accepting_k
+    capacity_pr = _compute_sums(servers.capacity_kr, counted_k, pool_k, count)
+    left_pr = _compute_sums(np.maximum(servers.free_kr, 0), counted_k, pool_k, count)
     amount_pr = [
         [left if capacity > 0 else ABSENT for left, capacity in zip(left_r, capacity_r, strict=True)]
         for left_r, capacity_r in zip(left_pr, capacity_pr, strict=True)
     ]
-    return LevelPools(amount_pr, servers.class_k, residual=True)
+    return LevelPools(amount_pr, pool_k, residual=True)
 
 
 def compute_target_pools(snapshot: Snapshot) -> LevelPools:
@@ -113,16 +120,16 @@ def compute_target_pools(snapshot: Snapshot) -> LevelPools:
     count = len(targets.class_names) + 1
     class_of = targets.class_of
     pool_k = np.array([class_of.get(name, count - 1) for name in servers.names], dtype=np.int32)
-    amount_pr = _compute_sums(servers.capacity_kr, servers, pool_k, count)
+    amount_pr = _compute_sums(servers.capacity_kr, servers.usable_k, pool_k, count)
     return LevelPools([[a if a > 0 else ABSENT for a in amount_r] for amount_r in amount_pr], pool_k)
 
 
-def _compute_sums(amount_kr: IntArray, servers: ServerTable, pool_k: NDArray[np.int32], count: int) -> list[list[int]]:
-    """Sum over each pool's usable servers, exactly: high and low digits apart, so that float64 holds either sum."""
-    usable_pool_k, usable_rk = pool_k[servers.usable_k], amount_kr[servers.usable_k].T
+def _compute_sums(amount_kr: IntArray, counted_k: BoolArray, pool_k: NDArray[np.int32], count: int) -> list[list[int]]:
+    """Sum over each pool's counted servers, exactly: high and low digits apart, so that float64 holds either sum."""
+    counted_pool_k, counted_rk = pool_k[counted_k], amount_kr[counted_k].T
     sums_rp = []
-    for amount_k in usable_rk:
-        high_p = np.bincount(usable_pool_k, weights=amount_k >> _LOW_BITS, minlength=count).tolist()
-        low_p = np.bincount(usable_pool_k, weights=amount_k & ((1 << _LOW_BITS) - 1), minlength=count).tolist()
+    for amount_k in counted_rk:
+        high_p = np.bincount(counted_pool_k, weights=amount_k >> _LOW_BITS, minlength=count).tolist()
+        low_p = np.bincount(counted_pool_k, weights=amount_k & ((1 << _LOW_BITS) - 1), minlength=count).tolist()
         sums_rp.append([(int(high) << _LOW_BITS) + int(low) for high, low in zip(high_p, low_p, strict=True)])
     return [list(amount_r) for amount_r in zip(*sums_rp, strict=True)] if sums_rp else [[] for _ in range(count)]
