@@ -9,6 +9,7 @@ NOT_READY = Rejection(RejectionKind.NOT_READY)
 OUTSIDE = Rejection(RejectionKind.OUTSIDE)
 PORT_CONFLICT = Rejection(RejectionKind.PORT_CONFLICT)
 REPELLED = Rejection(RejectionKind.ANTI_AFFINITY)
+UNCLAIMED = Rejection(RejectionKind.UNCLAIMED)
 UNREADABLE = Rejection(RejectionKind.UNREADABLE)
 UNWANTED = Rejection(RejectionKind.SELECTOR)
 

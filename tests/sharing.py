@@ -1,7 +1,7 @@
 """Who runs which tests when several workers share them.
 
-A test that starts programs waits half of its time, so two workers can run such tests on two cores, each with a local
-control plane of its own. A third one would not be faster, but for the tests that only compute: they fill the gaps.
+A test that starts programs waits more than half of its time, so three workers can run such tests on two cores: one with
+the kind cluster, the others each with a local control plane of their own.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 KIND, E2E = "tests/kind/", "tests/e2e/"
 NOT_ON_THE_CLUSTER = ("tests/kind/test_demo", "tests/kind/test_image")
 """Tests on kind that need the engine but not the one cluster: beside those that do, one after the other."""
-START_PROGRAMS = (KIND, *NOT_ON_THE_CLUSTER, E2E, "tests/local/", "tests/demo/")
+PROGRAMMES = ("tests/adversary/test_adversary", "tests/faults/test_faults")
+START_PROGRAMS = (KIND, *NOT_ON_THE_CLUSTER, E2E, *PROGRAMMES, "tests/local/", "tests/demo/")
 """Slowest first."""
-MOST_HOSTS = 2
+MOST_HOSTS = 3
 """So many workers at most run tests that start programs."""
 COMPUTE = ("tests/model/", "tests/fairness/", "tests/scheduling/")
 """Nothing is set up for a whole file there, and some files take a third of a minute: workers share them by function."""

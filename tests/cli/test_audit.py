@@ -49,7 +49,7 @@ def test_the_table_is_cut_and_says_so() -> None:
     lines = format_report("tsf", make_overview(), AuditReport((ENVY,) * (MOST_ROWS + 7), (), 2))
 
     assert sum("history" in line for line in lines) == MOST_ROWS
-    assert "and 7 more; --output json has all" in lines
+    assert "and 7 more; -o json has all" in lines
 
 
 def test_json_has_everything_in_full() -> None:
@@ -74,7 +74,7 @@ def test_json_of_a_policy_without_fairness_says_null() -> None:
     ("words", "said"),
     [
         (["--kubeconfig", "/nonexistent/config"], "/nonexistent/config"),
-        (["--output", "yaml"], "yaml"),
+        (["--output", "xml"], "xml"),
         (["--namespace", "No Such Name"], "--namespace"),
         (["more"], "more"),
     ],
@@ -95,10 +95,21 @@ def test_a_cluster_that_is_away_is_one_line(tmp_path: Path, capsys: pytest.Captu
         "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"
         'clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]\nusers: [{name: u, user: {}}]\n'
     )
-    assert main(["audit", "--kubeconfig", str(kubeconfig)]) == 2
+    assert main(["audit", "--kubeconfig", str(kubeconfig)]) == 1
     shown = capsys.readouterr()
     assert shown.out == ""
     assert re.fullmatch(r"fairbind: tenants\.fairbind\.io: [^\n]*127\.0\.0\.1[^\n]*\n", shown.err)
+
+
+def test_a_context_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"
+        'clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]\nusers: [{name: u, user: {}}]\n'
+    )
+
+    assert main(["audit", "--kubeconfig", str(kubeconfig), "--context", "elsewhere"]) == 2
+    assert re.fullmatch(r"fairbind: kubeconfig [^\n]*elsewhere[^\n]*\n", capsys.readouterr().err)
 
 
 def test_it_does_not_load_the_library_that_runs_the_operator() -> None:

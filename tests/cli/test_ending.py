@@ -1,33 +1,38 @@
-"""What the operator says of trouble while it ends."""
+"""What the operator says of trouble that nobody caught."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from typing import Any
 
 import pytest
 
-from fairbind.cli.operator import StopSignals
+from fairbind.cli.operator import judge_trouble
 
-LATE: dict[str, Any] = {"message": "Fatal error on SSL protocol", "exception": RuntimeError("the handler is closed")}
+CLOSED = RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
 
 
 @pytest.mark.parametrize(
-    ("stops", "context", "errors"),
-    [(True, {**LATE, "protocol": object()}, 0), (True, LATE, 1), (False, {**LATE, "protocol": object()}, 1)],
+    ("context", "errors"),
+    [
+        ({"exception": CLOSED, "protocol": object()}, 0),
+        ({"exception": ConnectionResetError("gone"), "protocol": object()}, 0),
+        ({"exception": CLOSED}, 1),
+        ({"exception": RuntimeError("a bug"), "protocol": object()}, 1),
+        ({"exception": ValueError("a bug"), "protocol": object()}, 1),
+        ({"protocol": object()}, 1),
+    ],
 )
-def test_only_connections_that_are_being_closed_fail_in_silence(
-    *, stops: bool, context: dict[str, Any], errors: int, caplog: pytest.LogCaptureFixture
+def test_only_connections_that_are_closed_fail_in_silence(
+    context: dict[str, Any], errors: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def end() -> None:
-        loop = asyncio.get_running_loop()
-        signals = StopSignals(loop)
-        if stops:
-            signals._receive(signal.SIGTERM)
-            assert signals.requested.is_set()
-        loop.call_exception_handler(context)
+    """As when a leader that was frozen thaws: uvloop calls each of its dead connections a fatal error."""
 
-    asyncio.run(end())
+    async def meet_trouble() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(judge_trouble)
+        loop.call_exception_handler({"message": "Fatal error on SSL protocol", **context})
+
+    asyncio.run(meet_trouble())
     assert sum(record.levelno >= logging.ERROR for record in caplog.records) == errors

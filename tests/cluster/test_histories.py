@@ -16,7 +16,8 @@ from cluster.simulated import run_simulated
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "timelines" / "pacing.json").read_text(encoding="utf-8"))
 PARTS = 8
 
-pytestmark = pytest.mark.no_cover  # test_pacing has to reach every branch by itself
+# Not traced: test_pacing has to reach every branch by itself.
+pytestmark = [pytest.mark.no_cover, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("part", range(PARTS))

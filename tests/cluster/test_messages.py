@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fairbind.cluster.messages import (
+    MAX_CHARACTERS,
     compute_condition_reason,
     compute_gist,
     compute_signature,
@@ -11,7 +12,7 @@ from fairbind.cluster.messages import (
 )
 from fairbind.model import FairnessReason, Rejection, RejectionKind
 from kube.writers.waiting import make_tasks, make_wait
-from rejections import NOT_READY, PORT_CONFLICT, UNREADABLE, lack, taint, unsupported
+from rejections import NOT_READY, PORT_CONFLICT, UNCLAIMED, UNREADABLE, lack, taint, unsupported
 
 TASKS = make_tasks(1)
 WORDS = {
@@ -23,8 +24,10 @@ WORDS = {
     RejectionKind.OUTSIDE: "node(s) didn't match the scheduler's node selector",
     RejectionKind.CORDONED: "node(s) were unschedulable",
     RejectionKind.NOT_READY: "node(s) were not ready",
+    RejectionKind.UNCLAIMED: "a namespace that no Tenant claims",
     RejectionKind.NOT_SUPPORTED: "{a}",
     RejectionKind.UNREADABLE: "unreadable fields",
+    RejectionKind.LATER: "other pods of its tenant, with too many different constraints, come first",
 }
 
 
@@ -32,9 +35,17 @@ def test_each_kind_has_its_words() -> None:
     assert {kind: word_rejection(Rejection(kind, "{a}")) for kind in RejectionKind} == WORDS
 
 
-def test_every_wait_gives_the_condition_the_reason_that_autoscalers_look_for() -> None:
-    waits = [make_wait(TASKS, (lack("cpu"), 1)), make_wait(TASKS), make_wait(TASKS, blocked=unsupported("it"))]
-    assert [compute_condition_reason(wait) for wait in waits] == ["Unschedulable"] * 3
+def test_only_a_wait_that_one_more_node_could_end_gives_the_reason_that_autoscalers_look_for() -> None:
+    waits = [make_wait(TASKS, (lack("cpu"), 1)), make_wait(TASKS)]
+    assert [compute_condition_reason(wait) for wait in waits] == ["Unschedulable"] * 2
+
+
+@pytest.mark.parametrize("kind", [kind for kind in RejectionKind if not kind.one_more_server_could_help])
+def test_a_wait_that_no_node_could_end_has_a_reason_of_its_own(kind: RejectionKind) -> None:
+    reason = compute_condition_reason(make_wait(TASKS, blocked=Rejection(kind)))
+
+    assert reason.isalpha()
+    assert reason != "Unschedulable"
 
 
 @pytest.mark.parametrize(
@@ -67,6 +78,24 @@ def test_the_words_are_those_of_kube_scheduler(
     assert format_unschedulable(make_wait(TASKS, *rejections), nodes) == message
 
 
+def test_a_message_names_the_reasons_of_most_nodes_and_counts_the_rest() -> None:
+    lacks = [(lack(f"a.io/{n:02}"), 1) for n in range(40)]
+    message = format_unschedulable(make_wait(TASKS, *lacks, (lack("cpu"), 7)), 9)
+    assert message.startswith("0/9 nodes are available: 1 Insufficient a.io/00, ")
+    assert message.endswith(", 1 Insufficient a.io/14, 7 Insufficient cpu and 25 more.")
+
+
+@pytest.mark.parametrize("count", [1, 2, 64, 5_000])
+def test_no_message_is_longer_than_what_an_event_takes(count: int) -> None:
+    lacks = [(lack(f"{n:05}{'a' * 240}/{'x' * 63}"), 1) for n in range(count)]
+    fairness = FairnessReason(0.3, "t" * 253, 0.1)
+    message = format_unschedulable(make_wait(TASKS, *lacks, fairness=fairness), 15_000)
+    assert len(message) <= MAX_CHARACTERS
+    assert message.endswith("takes the next free room.")
+    blocked = make_wait(TASKS, blocked=unsupported("it"))
+    assert len(format_unschedulable(blocked, 9, blocked_detail="d" * 5_000)) == MAX_CHARACTERS
+
+
 @pytest.mark.parametrize(
     ("share", "next_share", "shown"),
     [(0.31, 0.12, ("0.31", "0.12")), (0.3101, 0.3099, ("0.3101", "0.3099")), (1.5, 0.0, ("1.50", "0.00"))],
@@ -94,6 +123,10 @@ def test_what_is_not_honoured_is_named_and_the_very_thing_where_it_is_known() ->
     nonsense = make_wait(TASKS, blocked=UNREADABLE)
     assert format_unschedulable(nonsense, 3, blocked_detail="a field that makes no sense: cpu '1z'") == (
         "0/3 nodes are available: pod has a field that makes no sense: cpu '1z'."
+    )
+    assert format_unschedulable(make_wait(TASKS, blocked=UNCLAIMED), 3) == (
+        "0/3 nodes are available: pod has a namespace that no Tenant claims, which the SchedulingPolicy refuses "
+        "(unclaimedNamespaces)."
     )
 
 

@@ -306,7 +306,7 @@ def _compare_shares(tenant: str, allocated: Mapping[str, Decimal], metrics: Metr
     shares = {}
     for resource, amount in allocated.items():
         capacity = metrics.value("fairbind_cluster_capacity", resource=resource)
-        if capacity and resource not in {"pods", "ephemeral-storage"}:
+        if capacity and metrics.value("fairbind_fairness_resource", resource=resource):
             shares[resource] = float(amount) / capacity
     dominant = metrics.value("fairbind_tenant_dominant_share", tenant=tenant)
     weight = metrics.value("fairbind_tenant_weight", tenant=tenant)

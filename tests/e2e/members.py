@@ -108,6 +108,15 @@ def try_pod(api: Api, namespace: str, pod: Json) -> Json:
     return admitted
 
 
+def check_compiled(api: Api, *policies: str) -> None:
+    """Wait until the API server has checked the expressions of these policies, and fail when it found anything."""
+    for name in policies:
+        path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{name}"
+        read = functools.partial(api.get, path)
+        wait_for(lambda read=read: "typeChecking" in read().get("status", {}), describe=f"{name} to be checked")  # type: ignore[misc]
+        assert read()["status"]["typeChecking"].get("expressionWarnings", []) == [], name
+
+
 def list_names(things: Sequence[Json]) -> list[str]:
     """Return the names of objects."""
     return [thing["metadata"]["name"] for thing in things]

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     Render = Callable[..., list[Json]]
 
 MUTATING = "admissionregistration.k8s.io/{}/MutatingAdmissionPolicy"
+POLICY = "ValidatingAdmissionPolicy"
+OWN = ("status", "bindings")
 
 
 @pytest.fixture
@@ -36,10 +38,26 @@ def render(tools: Tools, tmp_path: Path) -> Render:
     return render
 
 
-def test_nothing_of_it_is_there_by_default(render: Render) -> None:
-    kinds = {thing["kind"] for thing in render("--api-versions", MUTATING.format("v1"))}
+def test_by_default_only_the_operator_itself_is_confined(render: Render) -> None:
+    found = {(thing["kind"], thing["metadata"]["name"]) for thing in render("--api-versions", MUTATING.format("v1"))}
 
-    assert [kind for kind in kinds if "Admission" in kind or kind == "NetworkPolicy"] == []
+    assert {thing for thing in found if "Admission" in thing[0] or thing[0] == "NetworkPolicy"} == {
+        ("NetworkPolicy", "fairbind"),
+        *((f"ValidatingAdmissionPolicy{part}", f"fairbind-own-{what}") for part in ("", "Binding") for what in OWN),
+    }
+
+
+def test_whose_token_is_held_to_it_follows_the_release(render: Render) -> None:
+    objects = render("--set=admission.protect.lookUpPods=true", "--set=schedulerName=fair")
+    policies = {thing["metadata"]["name"]: thing["spec"] for thing in objects if thing["kind"] == POLICY}
+
+    assert policies.keys() == {f"fairbind-own-{what}" for what in (*OWN, "pods")}
+    for policy in policies.values():
+        (condition,) = policy["matchConditions"]
+        assert condition["expression"] == f"request.userInfo.username == 'system:serviceaccount:{NAMESPACE}:fairbind'"
+        assert policy["failurePolicy"] == "Fail"
+    assert "== 'fair'" in policies["fairbind-own-status"]["validations"][0]["expression"]
+    assert "== 'fair'" in policies["fairbind-own-pods"]["validations"][0]["expression"]
 
 
 @pytest.mark.parametrize(
@@ -69,6 +87,9 @@ def test_where_it_is_not_served_helm_says_what_to_do(render: Render) -> None:
         ({"protectedLabels": ["a'b"]}, "/admission/protectedLabels"),
         ({"protectedLabels": "team"}, "/admission/protectedLabels"),
         ({"mutate": {"enabled": True}}, "/admission"),
+        ({"protect": True}, "/admission/protect"),
+        ({"constraintBudget": {"nodeTerms": 1}}, "/admission/constraintBudget"),
+        ({"protect": {"lookupPods": True}}, "/admission/protect"),
     ],
     ids=str,
 )
@@ -80,10 +101,10 @@ def test_wrong_values_are_refused_by_path(render: Render, values: Json, path: st
 
 
 def test_names_follow_the_release_and_its_own_namespace_is_exempt(render: Render) -> None:
-    values = {"forbid": {"enabled": True}, "protectedLabels": ["team"]}
+    values = {"forbid": {"enabled": True}, "protectedLabels": ["team"], "protect": {"enabled": False}}
     objects = render(f"--set-json=admission={json.dumps(values)}", "--set=schedulerName=fair")
-    policies = [thing for thing in objects if thing["kind"] == "ValidatingAdmissionPolicy"]
-    bindings = [thing for thing in objects if thing["kind"] == "ValidatingAdmissionPolicyBinding"]
+    policies = [thing for thing in objects if thing["kind"] == POLICY]
+    bindings = [thing for thing in objects if thing["kind"] == f"{POLICY}Binding"]
     conditions = [condition["expression"] for condition in policies[0]["spec"]["matchConditions"]]
 
     assert [policy["metadata"]["name"] for policy in policies] == ["fairbind-pods", "fairbind-namespaces"]
@@ -95,10 +116,8 @@ def test_names_follow_the_release_and_its_own_namespace_is_exempt(render: Render
 def test_a_network_policy_closes_the_port_but_for_those_who_are_named(render: Render, api: Api) -> None:
     """Judged by what it says, by whom its selectors and its port mean, and by the API server: kwok has no network."""
     peer = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
-    is_on, peers = "--set=networkPolicy.enabled=true", f"--set-json=networkPolicy.metricsFrom={json.dumps([peer])}"
-
-    closed = {thing["kind"]: thing for thing in render(is_on)}
-    opened = {thing["kind"]: thing for thing in render(is_on, peers)}
+    closed = {thing["kind"]: thing for thing in render()}
+    opened = {thing["kind"]: thing for thing in render(f"--set-json=networkPolicy.metricsFrom={json.dumps([peer])}")}
 
     spec = closed["NetworkPolicy"]["spec"]
     own = {"app.kubernetes.io/name": "fairbind-test", "app.kubernetes.io/instance": "fairbind"}
@@ -120,8 +139,61 @@ def test_a_network_policy_closes_the_port_but_for_those_who_are_named(render: Re
 
 
 def test_authenticated_metrics_need_tls(render: Render) -> None:
-    with pytest.raises(PlaneError, match=r"needs metrics\.tls\.secretName"):
-        render("--set=metrics.authentication.enabled=true")
+    with pytest.raises(PlaneError, match=r"needs metrics\.tls\.enabled"):
+        render("--set=metrics.authentication.enabled=true", "--set=metrics.tls.enabled=false")
+
+
+def find_endpoint(objects: list[Json]) -> Json:
+    (monitor,) = (thing for thing in objects if thing["kind"] == "ServiceMonitor")
+    (endpoint,) = monitor["spec"]["endpoints"]
+    return {key: value for key, value in endpoint.items() if key not in {"port", "path", "interval"}}
+
+
+def find_operator(objects: list[Json]) -> Json:
+    (deployment,) = (thing for thing in objects if thing["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    return dict(container)
+
+
+MONITOR = "--set=serviceMonitor.enabled=true"
+AUTHENTICATED = "--set=metrics.authentication.enabled=true"
+TOKEN_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+
+
+def test_authentication_of_readers_is_one_value(render: Render) -> None:
+    objects = render(AUTHENTICATED, MONITOR)
+    container = find_operator(objects)
+
+    assert container["args"][-3:] == ["--metrics-tls", "self-signed", "--metrics-authentication"]
+    assert [mount["name"] for mount in container["volumeMounts"]] == ["tmp"]
+    unverified = {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}}
+    assert find_endpoint(objects) == {**unverified, "bearerTokenFile": TOKEN_FILE}
+
+
+def test_an_audience_of_its_own_wants_a_token_of_its_own(render: Render) -> None:
+    audiences = '--set-json=metrics.authentication.audiences=["fairbind","metrics"]'
+    objects = render(AUTHENTICATED, MONITOR, audiences)
+
+    audiences_given = ["--metrics-audience", "fairbind", "--metrics-audience", "metrics"]
+    assert find_operator(objects)["args"][-5:] == ["--metrics-authentication", *audiences_given]
+    assert "bearerTokenFile" not in find_endpoint(objects)
+
+
+def test_what_is_said_of_the_endpoint_wins(render: Render) -> None:
+    own = {"tlsConfig": {"ca": {"secret": {"name": "ca", "key": "ca.crt"}}}, "authorization": {"credentials": {}}}
+    objects = render(AUTHENTICATED, MONITOR, f"--set-json=serviceMonitor.endpoint={json.dumps(own)}")
+
+    assert find_endpoint(objects) == {"scheme": "https", **own}
+
+
+def test_https_can_be_left_out(render: Render) -> None:
+    objects = render(MONITOR, "--set=metrics.tls.enabled=false", "--set=metrics.tls.secretName=ignored")
+    container = find_operator(objects)
+
+    assert "--metrics-tls" not in container["args"]
+    assert "scheme" not in container["livenessProbe"]["httpGet"]
+    assert [mount["name"] for mount in container["volumeMounts"]] == ["tmp"]
+    assert find_endpoint(objects) == {}
 
 
 def test_authenticated_metrics_reach_operator_probes_and_monitor(render: Render) -> None:

@@ -69,11 +69,16 @@ ALWAYS = {
     ("PriorityLevelConfiguration", "fairbind"),
     ("FlowSchema", "fairbind"),
     ("FlowSchema", "fairbind-leader-election"),
+    ("ValidatingAdmissionPolicy", "fairbind-own-status"),
+    ("ValidatingAdmissionPolicyBinding", "fairbind-own-status"),
+    ("ValidatingAdmissionPolicy", "fairbind-own-bindings"),
+    ("ValidatingAdmissionPolicyBinding", "fairbind-own-bindings"),
 }
 OPERATOR = {
     ("Deployment", "fairbind"),
     ("Service", "fairbind"),
     ("PodDisruptionBudget", "fairbind"),
+    ("NetworkPolicy", "fairbind"),
     ("Pod", "fairbind-test"),
 }
 
@@ -96,6 +101,8 @@ class TestRendering:
         [
             ("policy.create", {("SchedulingPolicy", "default")}),
             ("podDisruptionBudget.enabled", {("PodDisruptionBudget", "fairbind")}),
+            ("networkPolicy.enabled", {("NetworkPolicy", "fairbind")}),
+            ("admission.protect.enabled", {thing for thing in ALWAYS if "Admission" in thing[0]}),
             ("rbac.aggregateToView", {("ClusterRole", "fairbind-view")}),
             (
                 "flowSchema.enabled",
@@ -113,6 +120,7 @@ class TestRendering:
             ("policy.serverClassTolerance=0.9", "/policy/serverClassTolerance"),
             ("policy.serverClassTolerance=a little", "/policy/serverClassTolerance"),
             ("policy.serverClassTolerance=1", "/policy/serverClassTolerance"),
+            ("policy.unclaimedNamespaces=nobody", "/policy/unclaimedNamespaces"),
             ("policy.nmae=fifo", "'/policy'"),
             ("replicaCount=two", "/replicaCount"),
             ("replicaCount=-1", "/replicaCount"),
@@ -151,8 +159,9 @@ class TestRendering:
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         }
-        assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "metrics"}
-        assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "metrics"}
+        place = {"port": "metrics", "scheme": "HTTPS"}
+        assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", **place}
+        assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", **place}
         assert {"requests", "limits"} == set(container["resources"])
 
     def test_the_operator_takes_its_arguments(self, render: Render) -> None:
@@ -162,7 +171,8 @@ class TestRendering:
         shown = subprocess.run([program, command, "--help"], capture_output=True, text=True, check=True).stdout
 
         options = [argument for argument in arguments if argument.startswith("--")]
-        assert options == ["--namespace", "--metrics-address", "--scheduler-name", "--log-format", "--log-level"]
+        place, log = ["--namespace", "--metrics-address", "--scheduler-name"], ["--log-format", "--log-level"]
+        assert options == [*place, *log, "--metrics-tls"]
         assert [option for option in options if f"{option} " not in shown] == []
 
     def test_values_reach_the_operator(self, render: Render) -> None:
@@ -209,6 +219,7 @@ class TestRendering:
         values = {
             "name": "ps-dsf",
             "serverClassTolerance": 0,
+            "unclaimedNamespaces": "refuse",
             "fairnessResources": ["cpu"],
             "nodeSelector": {"pool": "shared"},
         }
@@ -223,7 +234,8 @@ class TestRendering:
 
         assert find(objects, "PrometheusRule")["spec"] == rules
         assert find(objects, "PrometheusRule")["metadata"]["labels"]["release"] == "prom"
-        assert monitor["spec"]["endpoints"] == [{"port": "metrics", "path": "/metrics", "interval": "30s"}]
+        https = {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}}
+        assert monitor["spec"]["endpoints"] == [{"port": "metrics", "path": "/metrics", "interval": "30s", **https}]
         assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
         assert [port["name"] for port in service["spec"]["ports"]] == ["metrics"]
 
@@ -251,6 +263,8 @@ class TestRendering:
             "blue-fairbind",
             "blue-fairbind-view",
             "blue-fairbind-leader-election",
+            "blue-fairbind-own-bindings",
+            "blue-fairbind-own-status",
             "blue-fairbind-test",
             "default",
         }
@@ -397,10 +411,15 @@ class TestLifecycle:
         install(fresh)
 
         upgrade(fresh, "--set=policy.name=ps-dsf", "--set=policy.serverClassTolerance=0.1")
-        assert fresh.api.get(f"{POLICIES}/default")["spec"] == {"policy": "ps-dsf", "serverClassTolerance": 0.1}
+        spec = {"policy": "ps-dsf", "serverClassTolerance": 0.1, "unclaimedNamespaces": "tenant"}
+        assert fresh.api.get(f"{POLICIES}/default")["spec"] == spec
 
         fresh.helm("rollback", "fairbind", "1", f"--namespace={HOME}")
-        assert fresh.api.get(f"{POLICIES}/default")["spec"] == {"policy": "best-fit-drfh", "serverClassTolerance": 0.02}
+        assert fresh.api.get(f"{POLICIES}/default")["spec"] == {
+            **spec,
+            "policy": "best-fit-drfh",
+            "serverClassTolerance": 0.02,
+        }
 
     def test_a_policy_that_was_edited_by_hand_is_not_overwritten_silently(self, fresh: Cluster) -> None:
         install(fresh)
@@ -436,6 +455,8 @@ class TestLifecycle:
         for path in (
             "/apis/rbac.authorization.k8s.io/v1/clusterroles",
             "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+            "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+            "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
             "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas",
             "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations",
             f"/apis/rbac.authorization.k8s.io/v1/namespaces/{HOME}/roles",

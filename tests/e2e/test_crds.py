@@ -142,6 +142,9 @@ VALID_POLICIES: list[Spec] = [
     {"fairnessResources": ["cpu", "memory", "nvidia.com/gpu", "hugepages-2Mi"]},
     {"serverClassTolerance": 0},
     {"serverClassTolerance": 0.5},
+    {"unclaimedNamespaces": "tenant"},
+    {"unclaimedNamespaces": "together"},
+    {"unclaimedNamespaces": "refuse"},
     {"nodeSelector": {"pool": "shared", "example.com/tier": ""}},
 ]
 
@@ -158,6 +161,7 @@ INVALID_POLICIES: list[tuple[str, Spec]] = [
     ("spec.serverClassTolerance", {"serverClassTolerance": -0.01}),
     ("spec.serverClassTolerance", {"serverClassTolerance": 0.51}),
     ("spec.serverClassTolerance", {"serverClassTolerance": "2%"}),
+    ("spec.unclaimedNamespaces", {"unclaimedNamespaces": "Refuse"}),
     ("spec.nodeSelector", {"nodeSelector": {"a b": "c"}}),
     ("spec.nodeSelector", {"nodeSelector": {"a": "b c"}}),
     ("spec.nodeSelector", {"nodeSelector": {"a": 1}}),
@@ -203,7 +207,8 @@ def test_invalid_tenants_are_refused_by_field(api: Api, field: str, spec: Spec) 
 def test_valid_policies_are_kept_as_they_were_written(api: Api, spec: Spec) -> None:
     made = try_to_make(api, POLICIES, "SchedulingPolicy", spec)
 
-    assert made["spec"] == {"policy": "best-fit-drfh", "serverClassTolerance": 0.02, **spec}
+    defaults = {"policy": "best-fit-drfh", "serverClassTolerance": 0.02, "unclaimedNamespaces": "tenant"}
+    assert made["spec"] == {**defaults, **spec}
 
 
 @pytest.mark.parametrize(("field", "spec"), INVALID_POLICIES, ids=lambda part: json.dumps(part)[:60])

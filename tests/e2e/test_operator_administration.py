@@ -98,6 +98,43 @@ def test_a_change_of_claims_moves_what_is_held(
     assert f'tenant="{claimer}"' not in running.metrics().text
 
 
+def test_unclaimed_namespaces_count_as_the_policy_says(
+    api: Api,
+    nodes: MakeNodes,
+    namespace: MakeNamespace,
+    tenant: MakeTenant,
+    policy: Callable[..., None],
+    operator: StartOperator,
+) -> None:
+    """Refused, then one tenant, then a tenant each: a change moves what waits and what runs, without a restart."""
+    nodes([make_node(make_name("n"), allocatable=FOUR_CORES)])
+    claimed, one, other = namespace(), namespace(), namespace()
+    declared = tenant(namespaces=[claimed])
+    policy(unclaimedNamespaces="refuse")
+    running = operator()
+    for name in (claimed, one, other):
+        create_pods(api, name, [make_pod(SMALL)])
+
+    def count_running(*tenants: str) -> list[float | None]:
+        return [running.metrics().value("fairbind_tenant_running_pods", tenant=name) for name in tenants]
+
+    def read_message(name: str) -> str:
+        (pod,) = api.items(f"/api/v1/namespaces/{name}/pods")
+        return str(find_condition(pod, "PodScheduled").get("message", ""))
+
+    wait_for(lambda: count_bound(api, claimed) == 1, describe="the Tenant's pod to be bound")
+    said = "pod has a namespace that no Tenant claims"
+    wait_for(lambda: all(said in read_message(name) for name in (one, other)), describe="the others to be told why")
+    assert (count_bound(api, one), count_bound(api, other)) == (0, 0)
+
+    policy(unclaimedNamespaces="together")
+    wait_for(lambda: count_running(declared, "ns/*") == [1.0, 2.0], describe="one tenant to hold both")
+    policy(unclaimedNamespaces="tenant")
+    own = [f"ns/{one}", f"ns/{other}"]
+    wait_for(lambda: count_running(*own) == [1.0, 1.0], describe="each namespace to be a tenant of its own")
+    assert count_running("ns/*") == [None]
+
+
 def test_a_new_policy_acts_on_the_next_cycle(
     api: Api,
     nodes: MakeNodes,

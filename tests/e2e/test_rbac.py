@@ -26,20 +26,13 @@ RBAC = "rbac.authorization.k8s.io"
 Question = tuple[str, str, str, str, str]
 
 ALLOWED: list[Question] = [
-    *(
-        (verb, "", resource, "", "")
-        for resource in ("pods", "nodes", "namespaces")
-        for verb in ("get", "list", "watch")
-    ),
+    ("get", "", "pods", "any", "a"),
+    *((verb, "", resource, "", "") for resource in ("pods", "nodes", "namespaces") for verb in ("list", "watch")),
     ("create", "", "pods/binding", "any", "a"),
     ("patch", "", "pods/status", "any", "a"),
     ("create", "events.k8s.io", "events", "any", ""),
     ("patch", "events.k8s.io", "events", "any", "a"),
-    *(
-        (verb, FAIRBIND, resource, "", "")
-        for resource in ("tenants", "schedulingpolicies")
-        for verb in ("get", "list", "watch")
-    ),
+    *((verb, FAIRBIND, kind, "", "") for kind in ("tenants", "schedulingpolicies") for verb in ("list", "watch")),
     ("patch", FAIRBIND, "tenants/status", "", "a"),
     ("patch", FAIRBIND, "schedulingpolicies/status", "", "a"),
     ("create", "coordination.k8s.io", "leases", HOME, ""),
@@ -48,6 +41,10 @@ ALLOWED: list[Question] = [
 ]
 
 DENIED: list[Question] = [
+    ("get", "", "nodes", "", "a"),
+    ("get", "", "namespaces", "", "a"),
+    ("get", FAIRBIND, "tenants", "", "a"),
+    ("get", FAIRBIND, "schedulingpolicies", "", "a"),
     ("get", "", "secrets", HOME, "a"),
     ("list", "", "secrets", "", ""),
     ("watch", "", "secrets", "any", ""),

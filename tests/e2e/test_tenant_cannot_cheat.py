@@ -314,7 +314,7 @@ def test_absurd_pods_harm_nobody(
     assert 0.0 < share <= 0.5
     waiting = len(absurd) - len(expected)
     wait_for(
-        lambda: [find_condition(pod).get("reason") for pod in list_pods(api, mine)].count("Unschedulable") == waiting,
+        lambda: [find_condition(pod).get("status") for pod in list_pods(api, mine)].count("False") == waiting,
         describe="every other one to be told why it waits",
     )
 

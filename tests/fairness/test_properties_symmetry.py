@@ -86,9 +86,16 @@ def split_servers(problem: Problem, generator: np.random.Generator, totals_i: Fl
     """Every entry becomes two entries of half as many servers."""
     del generator
     rows = np.repeat(np.arange(len(problem.server_names)), 2)
-    twice = keep_servers(replace(problem, count_k=problem.count_k / 2), rows)
-    names = tuple(f"{name}{'ab'[n % 2]}" for n, name in enumerate(twice.server_names))
-    return replace(twice, server_names=names), totals_i
+    twice = replace(
+        problem,
+        server_names=tuple(f"{problem.server_names[row]}{'ab'[n % 2]}" for n, row in enumerate(rows)),
+        capacity_kr=problem.capacity_kr[rows],
+        count_k=problem.count_k[rows] / 2,
+        divisible_k=problem.divisible_k[rows],
+        alpha_k=problem.alpha_k[rows],
+        eligible_ik=problem.eligible_ik[:, rows],
+    )
+    return twice, totals_i
 
 
 LISTINGS: dict[str, Listing] = {

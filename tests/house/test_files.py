@@ -161,3 +161,13 @@ def test_package_has_one_licence() -> None:
     licence = (ROOT / "LICENSE").read_text(encoding="utf-8")
     assert "Apache License" in licence
     assert "END OF TERMS AND CONDITIONS" in licence
+
+
+def test_make_knows_each_variable_that_it_uses() -> None:
+    """An unknown one is empty without a word: a target then runs no test, or all of them."""
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    used = set(re.findall(r"\$\((?:if |call )?([A-Z_]+)\b", text))
+    set_here = set(re.findall(r"^(?:define )?([A-Z_]+)(?:\s*[:?]?=|$)", text, re.MULTILINE))
+    asked_for = set(re.findall(r"(?:\(|, | )([A-Z]+)=(?:path|name|number|seconds|[\d./])", text))
+
+    assert used - set_here - asked_for == {"MAKE"}

@@ -28,7 +28,7 @@ little of the CPU, and each look of ours takes seconds."""
 STATUS_DIGITS = 2e-6
 CALM_SECONDS = 300.0
 FAKE_LABEL = "type"
-NOT_COUNTED = {"pods", "ephemeral-storage"}
+NOT_COUNTED = {"pods"}
 REFUSALS = {
     "InvalidNodeInfo",
     "NodeAffinity",

@@ -27,6 +27,8 @@ RESTRICTED = {
 REPLACED_SECONDS = 600.0
 HELM_TIMEOUT_SECONDS = 540
 """Less than a program may take, so that helm can say what it waited for."""
+OPEN = '--set-json=networkPolicy.metricsFrom=[{"ipBlock":{"cidr":"0.0.0.0/0"}}]'
+"""Metrics are read through the API server's proxy, which comes from another node than most operators'."""
 SELECTOR = "app.kubernetes.io/name=fairbind,app.kubernetes.io/component!=test"
 
 
@@ -48,7 +50,7 @@ class Release:
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace, "labels": RESTRICTED}}
         )
         values = "--reset-then-reuse-values" if keep_values else "--reset-values"
-        place = [f"--namespace={self.namespace}", values, "--wait", f"--timeout={HELM_TIMEOUT_SECONDS}s"]
+        place = [f"--namespace={self.namespace}", values, "--wait", f"--timeout={HELM_TIMEOUT_SECONDS}s", OPEN]
         self.cluster.helm("upgrade", "--install", RELEASE, str(chart), *place, *arguments)
         wait_for(lambda: are_crds_served(self.api), describe="the chart's CRDs to be served")
         # helm takes no notice of pods that end, but they hold room, which the next look at the cluster would count
@@ -110,9 +112,12 @@ class Release:
         wait_for(are_apart, REPLACED_SECONDS, "two operators that are ready on two nodes", pause=0.5)
 
     def metrics(self, pod: str | None = None) -> Metrics:
-        """Scrape a pod's metrics (the leader's when None) through the API server's proxy."""
+        """Scrape a pod's metrics (the leader's when None) through the API server's proxy, as its probes ask it."""
+        pods = f"/api/v1/namespaces/{self.namespace}/pods"
         name = pod or self.wait_leader()
-        return Metrics(self.api.get(f"/api/v1/namespaces/{self.namespace}/pods/{name}:8080/proxy/metrics"))
+        probe = self.api.get(f"{pods}/{name}")["spec"]["containers"][0]["livenessProbe"]["httpGet"]
+        scheme = "https:" if probe.get("scheme") == "HTTPS" else ""
+        return Metrics(self.api.get(f"{pods}/{scheme}{name}:8080/proxy/metrics"))
 
     def log(self, pod: str, lines: int = 40) -> str:
         """Return the end of a pod's log."""

@@ -20,8 +20,10 @@ ONE_MORE_SERVER_COULD_HELP = {
     RejectionKind.OUTSIDE: True,
     RejectionKind.CORDONED: True,
     RejectionKind.NOT_READY: True,
+    RejectionKind.UNCLAIMED: False,
     RejectionKind.NOT_SUPPORTED: False,
     RejectionKind.UNREADABLE: False,
+    RejectionKind.LATER: False,
 }
 COUNTS_AS = {
     RejectionKind.INSUFFICIENT: "insufficient",
@@ -32,8 +34,10 @@ COUNTS_AS = {
     RejectionKind.OUTSIDE: "ineligible",
     RejectionKind.CORDONED: "ineligible",
     RejectionKind.NOT_READY: "ineligible",
+    RejectionKind.UNCLAIMED: "ineligible",
     RejectionKind.NOT_SUPPORTED: "unsupported",
     RejectionKind.UNREADABLE: "unsupported",
+    RejectionKind.LATER: "queued",
 }
 
 

@@ -19,7 +19,7 @@ from fairbind.kube.client.errors import ApiError
 from perf.workload import RUN_LABEL, BenchPod, encode_pod, make_namespaces, make_tenants
 
 IN_FLIGHT = 64
-NOT_FOUND, TOO_MANY = 404, 429
+NOT_FOUND, TOO_MANY, TIMED_OUT = 404, 429, 504
 Item = TypeVar("Item")
 
 
@@ -140,7 +140,11 @@ async def delete_pods(api: ApiClient, run: str) -> None:
     async def delete(namespace: dict[str, Any]) -> None:
         path = f"/api/v1/namespaces/{namespace['metadata']['name']}/pods"
         while json.loads(await api.request("GET", path, query={"limit": "1"}))["items"]:
-            await ask(api, "DELETE", path, body=options, timeout_seconds=120)
+            try:
+                await ask(api, "DELETE", path, body=options, timeout_seconds=120)
+            except ApiError as error:
+                if error.status != TIMED_OUT:  # a slow machine does not delete a whole namespace within a minute
+                    raise
 
     await run_many(make_namespaces(run), delete, 8)
 

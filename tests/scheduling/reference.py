@@ -71,7 +71,9 @@ class World:
         """The pool of each server; None: there is one pool."""
         snapshot, targets = self.snapshot, self.snapshot.targets
         if self.policy in BY_CLASS:
-            return [int(pool) for pool in snapshot.servers.class_k]
+            table = snapshot.servers  # open servers that are not usable are together, after all classes
+            pools = zip(table.class_k.tolist(), table.usable_k.tolist(), strict=True)
+            return [pool if usable else len(table.class_names) for pool, usable in pools]
         if self.policy in FOLLOWING and targets is not None and targets.class_names:
             return [targets.class_of.get(name, len(targets.class_names)) for name in snapshot.servers.names]
         return None
@@ -93,14 +95,20 @@ class World:
 
     def eligible(self, task_class: TaskClass) -> list[int]:
         servers = self.snapshot.servers
-        return [k for k in range(len(self.free)) if task_class.placement.eligible_k[k] and servers.usable_k[k]]
+        return [k for k in range(len(self.free)) if task_class.placement.eligible_k[k] and servers.accepting_k[k]]
 
     def fits(self, task_class: TaskClass, k: int) -> bool:
         if task_class.placement.exclusive_keys.conflicting & self.taken_keys[k]:
             return False
         return all(
-            demand == 0 or demand <= free for demand, free in zip(task_class.demand_r, self.free[k], strict=True)
+            demand == 0 or demand <= free
+            for demand, free in zip(task_class.demand_r, self.find_room(task_class, k), strict=True)
         )
+
+    def find_room(self, task_class: TaskClass, k: int) -> list[int]:
+        """What is free on a server for tasks of the class."""
+        reserved = task_class.placement.reserved.get(k)
+        return self.free[k] if reserved is None else [a + b for a, b in zip(self.free[k], reserved, strict=True)]
 
     def fitting(self, task_class: TaskClass, pool: int | None) -> list[int]:
         """Servers of the pool (None: of the cluster) on which a task of the class fits."""
@@ -203,12 +211,13 @@ class World:
         """The tenant's weighted (virtual) dominant share."""
         snapshot, servers = self.snapshot, self.snapshot.servers
         tenant = self.find_tenant(name)
+        counted_k = servers.usable_k if pool is None else servers.accepting_k
         largest = Fraction(0)
         for r, resource in enumerate(snapshot.resources):
             if not snapshot.counts_r[r] or snapshot.total_r[r] == 0 or self.held[name][r] == 0:
                 continue
             weight = tenant.weight * tenant.resource_weights.get(resource, Fraction(1))
-            members = [k for k in range(len(self.free)) if servers.usable_k[k] and self.is_in(k, pool)]
+            members = [k for k in range(len(self.free)) if counted_k[k] and self.is_in(k, pool)]
             capacity = sum(int(servers.capacity_kr[k, r]) for k in members)
             if capacity == 0:
                 continue
@@ -252,7 +261,8 @@ class World:
     def distance(self, task_class: TaskClass, k: int) -> tuple[Fraction, ...]:
         """Signed terms of H of DRFH, eq. 9, by resource name; for a task without a direction those of the mean load."""
         snapshot = self.snapshot
-        demand, total, free = task_class.demand_r, snapshot.total_r, [max(amount, 0) for amount in self.free[k]]
+        demand, total = task_class.demand_r, snapshot.total_r
+        free = [max(amount, 0) for amount in self.find_room(task_class, k)]
         axes = sorted((snapshot.resources[r], r) for r in range(len(total)) if snapshot.counts_r[r] and total[r] > 0)
         shares = [(Fraction(demand[r], total[r]), r) for _, r in axes]
         reference = next((r for share, r in shares if share > 0 and share == max(shares)[0]), None)
@@ -350,9 +360,11 @@ def check_step(world: World, bind: Bind) -> None:
 
 
 def check_capacity(world: World) -> None:
-    """No placement may have made a resource negative that was not before."""
-    for before, after in zip(world.snapshot.servers.free_kr.tolist(), world.free, strict=True):
-        assert all(b >= 0 or b == a for a, b in zip(before, after, strict=True))
+    """No placement may have made a resource negative that was not before, unless it was reserved for it."""
+    for k, (before, after) in enumerate(zip(world.snapshot.servers.free_kr.tolist(), world.free, strict=True)):
+        reserved = [c.placement.reserved[k] for c in world.snapshot.task_classes if k in c.placement.reserved]
+        most = [max(amounts) for amounts in zip(*reserved, strict=True)] or [0] * len(before)
+        assert all(b >= -more or b == a for a, b, more in zip(before, after, most, strict=True))
 
 
 def check_shares(world: World, report: CycleReport) -> None:
@@ -401,7 +413,7 @@ def count_rejections(world: World, task_class: TaskClass) -> Rejections:
         reasons = [
             Rejection(RejectionKind.INSUFFICIENT, world.snapshot.resources[r])
             for r, demand in enumerate(task_class.demand_r)
-            if demand > 0 and world.free[k][r] < demand
+            if demand > 0 and world.find_room(task_class, k)[r] < demand
         ]
         if task_class.placement.exclusive_keys.conflicting & world.taken_keys[k]:
             reasons = [Rejection(RejectionKind.PORT_CONFLICT)]

@@ -32,6 +32,33 @@ def test_every_step_is_what_the_policy_says(snapshot: Snapshot) -> None:
         assert snapshot.servers.taken_keys == taken_keys
 
 
+@st.composite
+def reserved_snapshots(draw: st.DrawFn) -> Snapshot:
+    """Snapshots in which a part of what was free is kept for some classes."""
+    snapshot = draw(snapshots())
+    servers = snapshot.servers
+    parts = draw(st.dictionaries(st.integers(0, len(servers.names) - 1), st.integers(1, 4), max_size=3))
+    free_kr = servers.free_kr.copy()
+    reserved = {}
+    for server, quarters in parts.items():
+        reserved[server] = tuple(max(free, 0) * quarters // 4 for free in free_kr[server].tolist())
+        free_kr[server] -= reserved[server]
+    classes = [
+        replace(task_class, placement=replace(task_class.placement, reserved=draw(st.sampled_from([{}, reserved]))))
+        for task_class in snapshot.task_classes
+    ]
+    return replace(snapshot, servers=replace(servers, free_kr=free_kr), task_classes=tuple(classes))
+
+
+@given(snapshot=reserved_snapshots())
+def test_what_is_reserved_is_used_by_those_for_whom_it_is_and_by_nobody_else(snapshot: Snapshot) -> None:
+    # What is left of a class for rps-dsf is less by what was reserved, until the next snapshot says who took it.
+    for policy in sorted({*POLICY_IDS} - {"rps-dsf"}):
+        note(policy)
+
+        check_report(snapshot, decide(snapshot, policy))
+
+
 @given(policy=policies, snapshot=snapshots(), order=st.randoms(use_true_random=False))
 def test_the_order_of_the_classes_does_not_matter(policy: str, snapshot: Snapshot, order: Random) -> None:
     shuffled = list(snapshot.task_classes)

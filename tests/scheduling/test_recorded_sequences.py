@@ -10,7 +10,8 @@ from scheduling.recorded.cases import CYCLES
 from scheduling.recorded.recording import check_block, read_recorded
 from scheduling.recorded.series import EVOLVING
 
-pytestmark = pytest.mark.no_cover  # other tests say what is covered; to trace these would cost minutes
+# Other tests say what is covered; to trace these would cost minutes.
+pytestmark = [pytest.mark.no_cover, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("start", EVOLVING.blocks)

@@ -22,6 +22,7 @@ FULL_NAMES = {
     "fairbind_tenant_pending_pods": {"tenant", "reason"},
     "fairbind_cluster_capacity": {"resource"},
     "fairbind_cluster_allocated": {"resource"},
+    "fairbind_fairness_resource": {"resource"},
     "fairbind_server_classes": set(),
     "fairbind_fairness_jain_index": set(),
     "fairbind_fairness_share_error": set(),
@@ -63,7 +64,8 @@ def make_tenant(name: str, **changes: object) -> TenantOverview:
 
 
 def make_overview(*tenants: TenantOverview) -> ClusterOverview:
-    return ClusterOverview({"cpu": 8.0}, {"cpu": 1.5}, 2, tenants, 0.9, share_error=0.25, audit=AUDIT)
+    capacity, counting = {"cpu": 8.0, "pods": 110.0}, frozenset({"cpu"})
+    return ClusterOverview(capacity, {"cpu": 1.5}, 2, tenants, 0.9, share_error=0.25, audit=AUDIT, counting=counting)
 
 
 def sample(metrics: Metrics, name: str, **labels: str) -> float | None:
@@ -109,6 +111,8 @@ def test_the_clusters_numbers() -> None:
     assert sample(metrics, "fairbind_cluster_capacity", resource="cpu") == 8.0
     assert sample(metrics, "fairbind_cluster_allocated", resource="cpu") == 1.5
     assert sample(metrics, "fairbind_server_classes") == 2.0
+    assert sample(metrics, "fairbind_fairness_resource", resource="cpu") == 1.0
+    assert sample(metrics, "fairbind_fairness_resource", resource="pods") == 0.0
     assert sample(metrics, "fairbind_fairness_jain_index") == 0.9
     assert sample(metrics, "fairbind_fairness_share_error") == 0.25
     assert sample(metrics, "fairbind_fairness_envy_pairs", cause="history") == 3.0

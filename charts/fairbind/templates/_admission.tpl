@@ -22,3 +22,14 @@ matchLabels:
 {{- fail (printf "admission.assign.enabled: the cluster serves no MutatingAdmissionPolicy (Kubernetes 1.36 does; `helm template` takes --api-versions %s/v1/MutatingAdmissionPolicy). Let pods name their scheduler instead; admission.forbid.enabled refuses those that do not." $group) }}
 {{- end }}
 {{- end }}
+
+{{/* The counts above which the operator leaves a pod waiting (operator/fairbind/cluster/objects/budget.py). A test compares them. */}}
+{{- define "fairbind.constraintBudget" -}}
+selectorLabels: 64
+tolerations: 64
+labels: 256
+nodeTerms: 64
+nodeExpressions: 128
+nodeValues: 512
+hostPorts: 128
+{{- end }}

@@ -26,3 +26,29 @@ app.kubernetes.io/part-of: fairbind
 {{- define "fairbind.upgradesCrds" -}}
 {{- if and .Values.crds.upgrade (semverCompare ">=4.0.0-0" .Capabilities.HelmVersion.Version) }}true{{ end }}
 {{- end }}
+
+{{/* The Secret with the certificate of the operator's port; empty where it speaks HTTP or makes its own. */}}
+{{- define "fairbind.tlsSecret" -}}
+{{- if .Values.metrics.tls.enabled }}{{ .Values.metrics.tls.secretName }}{{ end }}
+{{- end }}
+
+{{/* Fields of the ServiceMonitor's endpoint that follow from the metrics' values, unless serviceMonitor.endpoint has them. */}}
+{{- define "fairbind.monitorEndpoint" -}}
+{{- $fields := dict }}
+{{- $given := .Values.serviceMonitor.endpoint | default dict }}
+{{- if .Values.metrics.tls.enabled }}
+{{- $_ := set $fields "scheme" "https" }}
+{{- if not (include "fairbind.tlsSecret" .) }}
+{{- $_ := set $fields "tlsConfig" (dict "insecureSkipVerify" true) }}
+{{- end }}
+{{- end }}
+{{- if and .Values.metrics.authentication.enabled (not .Values.metrics.authentication.audiences) }}
+{{- if not (or (hasKey $given "authorization") (hasKey $given "bearerTokenSecret")) }}
+{{- $_ := set $fields "bearerTokenFile" "/var/run/secrets/kubernetes.io/serviceaccount/token" }}
+{{- end }}
+{{- end }}
+{{- range $key, $value := $given }}
+{{- $_ := set $fields $key $value }}
+{{- end }}
+{{- with $fields }}{{ toYaml . }}{{ end }}
+{{- end }}

@@ -200,6 +200,9 @@ def install_chart(cluster: Cluster, policy: str, *, replicas: int) -> None:
         "operator": {"enabled": replicas > 0},
         "replicaCount": max(1, replicas),
         "policy": {"name": policy, "nodeSelector": SHARED},
+        # Metrics are read through the API server's proxy, which comes from another node than most operators'.
+        "metrics": {"tls": {"enabled": False}},
+        "networkPolicy": {"enabled": False},
     }
     path = cluster.folder / "values.json"
     path.write_text(json.dumps(values), encoding="utf-8")

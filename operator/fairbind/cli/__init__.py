@@ -93,10 +93,10 @@ kubeconfig_option = click.option(
 @click.option(
     "--metrics-tls",
     metavar="FOLDER",
-    type=click.Path(path_type=Path),
     envvar="FAIRBIND_METRICS_TLS",
     show_envvar=True,
-    help="Serve them by HTTPS with tls.crt and tls.key of this folder, which are read anew when they change.",
+    help="Serve them by HTTPS with tls.crt and tls.key of this folder, which are read anew when they change; the word "
+    "self-signed makes a certificate at each start, which readers cannot verify.",
 )
 @click.option(
     "--metrics-authentication",
@@ -104,6 +104,16 @@ kubeconfig_option = click.option(
     envvar="FAIRBIND_METRICS_AUTHENTICATION",
     show_envvar=True,
     help="Show /metrics only for a bearer token whose owner may `get` the path /metrics, as the API server says.",
+)
+@click.option(
+    "--metrics-audience",
+    "metrics_audiences",
+    metavar="NAME",
+    multiple=True,
+    envvar="FAIRBIND_METRICS_AUDIENCE",
+    show_default="that of the API server",
+    show_envvar=True,
+    help="Take only tokens that are made for this audience: a stolen one is worth nothing elsewhere. May be repeated.",
 )
 @click.option(
     "--scheduler-name",
@@ -146,8 +156,9 @@ def operator(
     kubeconfig: Path | None,
     namespace: str,
     metrics_address: str,
-    metrics_tls: Path | None,
+    metrics_tls: str | None,
     metrics_authentication: bool,
+    metrics_audiences: tuple[str, ...],
     scheduler_name: str,
     log_format: LogFormat,
     log_level: str,
@@ -166,6 +177,7 @@ def operator(
         metrics_address=metrics_address,
         metrics_tls=metrics_tls,
         metrics_authentication=metrics_authentication,
+        metrics_audiences=metrics_audiences,
         scheduler_name=scheduler_name,
         log_format=log_format,
         log_level=log_level,
@@ -175,6 +187,7 @@ def operator(
 
 @commands.command(short_help="Say who envies whom in a cluster, and who would do better alone.")
 @kubeconfig_option
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig; without it the current one.")
 @click.option(
     "--namespace",
     callback=check_namespace,
@@ -194,19 +207,27 @@ def operator(
     help="Pods wait for fairbind when their spec.schedulerName is this.",
 )
 @click.option(
-    "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="What is printed."
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="What is printed.",
 )
 @debug_option
-def audit(kubeconfig: Path | None, namespace: str, scheduler_name: str, output: str) -> None:
+def audit(*, kubeconfig: Path | None, context: str | None, namespace: str, scheduler_name: str, output: str) -> None:
     """Say who envies whom in a cluster, and who would do better in a cluster of their own, as things stand now.
 
-    It only looks: it needs to list pods, nodes, namespaces, Tenants and SchedulingPolicies, and the operator need not
-    run. Each finding says what it comes from: tasks that cannot be divided, pods that run on, a demand that is missing,
-    or the policy's own idea of fairness.
+    It only looks: it needs to list pods, nodes, namespaces, Tenants and SchedulingPolicies. The operator and its CRDs
+    need not be installed: with --scheduler-name default-scheduler it audits any cluster. Each finding says what it
+    comes from: tasks that cannot be divided, pods that run on, a demand that is missing, or the policy's own idea of
+    fairness.
     """
     from fairbind.cli.audit import print_audit  # noqa: PLC0415 - imports what speaks to clusters
 
-    print_audit(kubeconfig=kubeconfig, namespace=namespace, scheduler_name=scheduler_name, output=output)
+    print_audit(
+        kubeconfig=kubeconfig, context=context, namespace=namespace, scheduler_name=scheduler_name, output=output
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

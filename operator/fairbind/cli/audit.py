@@ -9,33 +9,43 @@ from pathlib import Path
 from typing import Any
 
 import click
+import yaml
 
 from fairbind import __version__
 from fairbind.cli.mechanisms.tables import lay_out
 from fairbind.kube.client.api import ApiClient
-from fairbind.kube.client.credentials import load_credentials
+from fairbind.kube.client.credentials import Credentials, load_credentials
 from fairbind.kube.operator.list_once import list_cluster_once
 from fairbind.model.overview import ClusterOverview
 from fairbind.scheduling.fair_shares.audit import AuditReport, Finding, audit, make_audit_scene
 from fairbind.scheduling.fair_shares.problem import make_exact_problem, solve_exactly
 
 MOST_ROWS = 20
-"""A table shows so many findings of a kind; JSON has all."""
+"""A table shows so many findings of a kind; JSON and YAML have all."""
 
 
-def print_audit(*, kubeconfig: Path | None, namespace: str, scheduler_name: str, output: str) -> None:
-    """Look at a cluster and print the audit. Raises FairbindError; PermanentClusterError when it cannot be listed."""
-    policy, overview, report = asyncio.run(_look(kubeconfig, namespace, scheduler_name))
-    if output == "json":
-        click.echo(json.dumps(describe_report(policy, overview, report), indent=2, allow_nan=False))
-    else:
-        click.echo("\n".join(format_report(policy, overview, report)))
+def print_audit(
+    *, kubeconfig: Path | None, context: str | None, namespace: str, scheduler_name: str, output: str
+) -> None:
+    """Look at a cluster and print the audit.
+
+    Raises FairbindError when it cannot be listed, PermanentClusterError for a kubeconfig that cannot be meant.
+    """
+    credentials = load_credentials(kubeconfig, context=context)
+    policy, overview, report = asyncio.run(_look(credentials, namespace, scheduler_name))
+    match output:
+        case "json":
+            click.echo(json.dumps(describe_report(policy, overview, report), indent=2, allow_nan=False))
+        case "yaml":
+            click.echo(yaml.safe_dump(describe_report(policy, overview, report), sort_keys=False), nl=False)
+        case _:
+            click.echo("\n".join(format_report(policy, overview, report)))
 
 
 async def _look(
-    kubeconfig: Path | None, namespace: str, scheduler_name: str
+    credentials: Credentials, namespace: str, scheduler_name: str
 ) -> tuple[str, ClusterOverview, AuditReport]:
-    api = ApiClient(load_credentials(kubeconfig), user_agent=f"fairbind-audit/{__version__}")
+    api = ApiClient(credentials, user_agent=f"fairbind-audit/{__version__}")
     try:
         cache = await list_cluster_once(api, scheduler_name, namespace)
     finally:
@@ -103,5 +113,5 @@ def _format_findings(title: str, findings: Sequence[Finding]) -> list[str]:
         for f in findings[:MOST_ROWS]
     ]
     rest = len(findings) - MOST_ROWS
-    more = [f"and {rest} more; --output json has all"] if rest > 0 else []
+    more = [f"and {rest} more; -o json has all"] if rest > 0 else []
     return [f"{title}:", *lay_out(rows, numbers_from=3), *more]

@@ -1,4 +1,8 @@
-"""The command `fairbind operator`: credentials, metrics, probes, signals and the operator itself, put together."""
+"""The command `fairbind operator`: credentials, metrics, probes, signals and the operator itself, put together.
+
+Two threads share the work. The main one decides and binds. The other, the front, renews the lease and answers over
+HTTP, with connections of its own to the API server, so that neither waits for a long cycle.
+"""
 
 from __future__ import annotations
 
@@ -18,27 +22,36 @@ from fairbind.cli.logs import LogFormat, set_up_logging
 from fairbind.kube.client.api import ApiClient
 from fairbind.kube.client.credentials import Credentials, load_credentials
 from fairbind.kube.client.reviews import Reviews
-from fairbind.kube.operator.elector import make_identity
+from fairbind.kube.operator.election import STALLED_SECONDS, OnChange, ThreadedElector
+from fairbind.kube.operator.elector import Elector, make_identity
 from fairbind.kube.operator.health import Health
 from fairbind.kube.operator.journal import JournalWriter
-from fairbind.kube.operator.service import OperatorSettings, run_operator
+from fairbind.kube.operator.loop_thread import LoopThread
+from fairbind.kube.operator.service import OperatorSettings, Surroundings, run_operator
 from fairbind.web.metrics import Metrics
 from fairbind.web.server import Address, WebServer, parse_address
-from fairbind.web.tls import ServingCertificate
+from fairbind.web.tls import Certificate, ServingCertificate
 
 SIGNAL_EXIT_BASE = 128
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SELF_SIGNED = "self-signed"
+USER_AGENT = f"fairbind/{__version__}"
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Pages:
-    """How metrics and probes are served. certificate: None for HTTP. is_guarded: whether readers need a token."""
+    """How metrics and probes are served.
+
+    certificate: None for HTTP. is_guarded: whether readers need a token. audiences: for whom it must be made; empty:
+    for the API server.
+    """
 
     address: Address
-    certificate: ServingCertificate | None
+    certificate: Certificate | None
     is_guarded: bool
+    audiences: tuple[str, ...] = ()
 
 
 def serve(
@@ -46,8 +59,9 @@ def serve(
     kubeconfig: Path | None,
     namespace: str,
     metrics_address: str,
-    metrics_tls: Path | None,
+    metrics_tls: str | None,
     metrics_authentication: bool,
+    metrics_audiences: tuple[str, ...],
     scheduler_name: str,
     log_format: LogFormat,
     log_level: str,
@@ -56,26 +70,65 @@ def serve(
     """Run the operator until it is asked to stop. Raises FairbindError; PermanentClusterError for bad settings."""
     pages = _Pages(
         address=parse_address(metrics_address),
-        certificate=None if metrics_tls is None else ServingCertificate(metrics_tls),
+        certificate=_find_certificate(metrics_tls),
         is_guarded=metrics_authentication,
+        audiences=metrics_audiences,
     )
     settings = OperatorSettings(namespace=namespace, scheduler_name=scheduler_name, identity=make_identity())
     set_up_logging(log_format, log_level)
-    credentials = load_credentials(kubeconfig)
-    with asyncio.Runner(loop_factory=_find_loop_factory()) as runner:
-        runner.run(_serve(credentials, settings, pages, journal))
+    # Credentials belong to one event loop: each thread reads its own.
+    credentials, front_credentials = load_credentials(kubeconfig), load_credentials(kubeconfig)
+    make_loop = _find_loop_factory()
+    front = LoopThread("front", make_loop=make_loop)
+    front.start()
+    try:
+        with asyncio.Runner(loop_factory=make_loop) as runner:
+            runner.run(_serve(credentials, _Front(front, front_credentials), settings, pages, journal))
+    finally:
+        front.stop()
+
+
+def _find_certificate(source: str | None) -> Certificate | None:
+    """source: `SELF_SIGNED`, a folder, or None for no TLS."""
+    if source is None:
+        return None
+    if source != SELF_SIGNED:
+        return ServingCertificate(Path(source))
+    from fairbind.web.self_signed import SelfSignedCertificate  # noqa: PLC0415 - whoever gives one does without
+
+    return SelfSignedCertificate()
+
+
+@dataclass(frozen=True, slots=True)
+class _Front:
+    """The second thread, and with what it reaches the API server."""
+
+    thread: LoopThread
+    credentials: Credentials
 
 
 async def _serve(
-    credentials: Credentials, settings: OperatorSettings, pages: _Pages, journal_path: Path | None
+    credentials: Credentials, front: _Front, settings: OperatorSettings, pages: _Pages, journal_path: Path | None
 ) -> None:
     stopping = StopSignals(asyncio.get_running_loop())
     stopping.install()
+    asyncio.get_running_loop().set_exception_handler(judge_trouble)
+    front.thread.call(_judge_trouble_here)
     metrics, health = Metrics(), Health()
-    api = ApiClient(credentials, user_agent=f"fairbind/{__version__}")
+    api, front_api = (ApiClient(own, user_agent=USER_AGENT) for own in (credentials, front.credentials))
     journal = None if journal_path is None else JournalWriter(journal_path)
+
+    def make_elector(on_change: OnChange) -> Elector:
+        return Elector(
+            front_api,
+            settings.namespace,
+            identity=settings.identity,
+            on_change=on_change,
+            may_stand=lambda: health.stalled_seconds < STALLED_SECONDS,
+        )
+
     try:
-        async with _serving(pages, metrics, health, api) as url:
+        async with front.thread.entered(_serving(pages, metrics, health, front_api)) as url:
             _log.info("fairbind %s as %s; metrics on %s/metrics", __version__, settings.identity, url)
             _log.info("cluster %s by %s", credentials.server, credentials.source)
             await run_operator(
@@ -87,10 +140,14 @@ async def _serve(
                 stop=stopping.requested,
                 reinstall_signals=stopping.install,
                 journal=journal,
+                surroundings=Surroundings(
+                    make_election=lambda on_change: ThreadedElector(make_elector, front.thread, on_change)
+                ),
             )
     finally:
         if journal is not None:
             journal.close()
+        await front.thread.run(front_api.close())
         await api.close()
     _log.info("stopped")
 
@@ -104,7 +161,7 @@ async def _serving(pages: _Pages, metrics: Metrics, health: Health, api: ApiClie
         metrics.render,
         find_dead=health.find_dead,
         find_unready=health.find_unready,
-        find_refusal=Reviews(api, "/metrics").find_refusal if pages.is_guarded else None,
+        find_refusal=Reviews(api, "/metrics", audiences=pages.audiences).find_refusal if pages.is_guarded else None,
         tls=None if certificate is None else certificate.context,
     )
     address = await web.start()
@@ -137,19 +194,24 @@ class StopSignals:
             logging.shutdown()
             os._exit(SIGNAL_EXIT_BASE + number)
         _log.info("%s: finishing the bindings in flight", number.name)
-        self._loop.set_exception_handler(_judge_late_trouble)
         self.requested.set()
 
 
-def _judge_late_trouble(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def judge_trouble(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Report what nobody caught, but not a connection that is closed while something arrives: nobody waits for that.
 
-    uvloop calls it a fatal error of the SSL protocol.
+    uvloop calls it a fatal error of the SSL protocol; a leader that was frozen has several of them when it thaws.
     """
-    if "protocol" in context:
-        _log.debug("a connection at the end: %s: %r", context.get("message"), context.get("exception"))
+    error = context.get("exception")
+    is_closed = isinstance(error, OSError) or (isinstance(error, RuntimeError) and "handler is closed" in str(error))
+    if "protocol" in context and is_closed:
+        _log.debug("a connection that is closed: %s: %r", context.get("message"), error)
     else:
         loop.default_exception_handler(context)
+
+
+def _judge_trouble_here() -> None:
+    asyncio.get_running_loop().set_exception_handler(judge_trouble)
 
 
 def _find_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

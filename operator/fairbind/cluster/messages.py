@@ -10,7 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Mapping
 
-from fairbind.model import FairnessReason, Rejection, RejectionKind, Wait
+from fairbind.model import FairnessReason, Rejection, RejectionKind, Rejections, Wait
+
+MAX_CHARACTERS = 1024
+"""No message is longer: it is stored in each of the pods, and events have no room for more."""
+MAX_REASONS = 16
+"""A message gives at most so many reasons, those of the most nodes, and counts the rest."""
 
 _MAX_SHARE_DIGITS = 6
 _TOO_MANY_PODS = Rejection(RejectionKind.INSUFFICIENT, "pods")
@@ -24,8 +29,17 @@ _WORDS: Mapping[RejectionKind, str] = {
     RejectionKind.OUTSIDE: "node(s) didn't match the scheduler's node selector",
     RejectionKind.CORDONED: "node(s) were unschedulable",
     RejectionKind.NOT_READY: "node(s) were not ready",
+    RejectionKind.UNCLAIMED: "a namespace that no Tenant claims",
     RejectionKind.NOT_SUPPORTED: "{}",
     RejectionKind.UNREADABLE: "unreadable fields",
+    RejectionKind.LATER: "other pods of its tenant, with too many different constraints, come first",
+}
+
+_BLOCKED_REASONS: Mapping[RejectionKind, str] = {
+    RejectionKind.UNCLAIMED: "UnclaimedNamespace",
+    RejectionKind.NOT_SUPPORTED: "NotSupported",
+    RejectionKind.UNREADABLE: "InvalidSpec",
+    RejectionKind.LATER: "Queued",
 }
 
 
@@ -38,8 +52,14 @@ def word_rejection(rejection: Rejection) -> str:
     return "Too many pods" if rejection == _TOO_MANY_PODS else _WORDS[rejection.kind].format(rejection.subject)
 
 
-def compute_condition_reason(_wait: Wait) -> str:
-    """Return the reason of a waiting pod's condition PodScheduled=False, the word that other programs read."""
+def compute_condition_reason(wait: Wait) -> str:
+    """Return the reason of a waiting pod's condition PodScheduled=False, the word that other programs read.
+
+    Autoscalers add a node for each pod that is "Unschedulable", so a pod that no further node could help has another
+    reason.
+    """
+    if wait.blocked is not None and not wait.blocked.kind.one_more_server_could_help:
+        return _BLOCKED_REASONS[wait.blocked.kind]
     return "Unschedulable"
 
 
@@ -61,12 +81,10 @@ def format_unschedulable(wait: Wait, node_count: int, *, blocked_detail: str | N
         return "no nodes available to schedule pods"
     message = f"0/{node_count} nodes are available"
     if wait.blocked is not None:
-        return f"{message}: {_format_blocked(wait.blocked, blocked_detail)}."
-    parts = sorted(f"{count} {word_rejection(rejection)}" for rejection, count in wait.rejections)
-    message = f"{message}: {', '.join(parts)}." if parts else f"{message}."
-    if wait.fairness is not None:
-        message = f"{message} {_format_fairness(wait.task_class.tenant, wait.fairness)}"
-    return message
+        return _shorten(f"{message}: {_format_blocked(wait.blocked, blocked_detail)}.")
+    ending = "" if wait.fairness is None else f" {_format_fairness(wait.task_class.tenant, wait.fairness)}"
+    reasons = _format_rejections(wait.rejections, MAX_CHARACTERS - len(message) - len(": .") - len(ending))
+    return _shorten(f"{message}: {reasons}.{ending}" if reasons else f"{message}.{ending}")
 
 
 def compute_signature(wait: Wait) -> Hashable:
@@ -91,9 +109,43 @@ def compute_gist(message: str) -> str:
     return "; ".join(sorted(re.split(r"[,:] ", re.sub(r"\d+", "#", unfair))))
 
 
+def _format_rejections(rejections: Rejections, most_characters: int) -> str:
+    """Return the reasons of the most nodes, sorted as texts, and how many more there are.
+
+    >>> lacks = [(Rejection(RejectionKind.INSUFFICIENT, f"a.b/{n:02}"), n) for n in range(1, 19)]
+    >>> _format_rejections(tuple(lacks), 50)
+    '17 Insufficient a.b/17, 18 Insufficient a.b/18 and 16 more'
+    """
+    ranked = sorted(rejections, key=lambda pair: (-pair[1], pair[0])) if len(rejections) > 1 else rejections
+    parts: list[str] = []
+    left = most_characters
+    for rejection, count in ranked[:MAX_REASONS]:
+        part = f"{count} {word_rejection(rejection)}"
+        left -= len(part) + len(", ")
+        if left < len(f" and {len(rejections)} more") and len(rejections) > 1:
+            break
+        parts.append(part)
+    rest = len(rejections) - len(parts)
+    if not parts:
+        return f"{rest} reasons" if rest else ""
+    return f"{', '.join(sorted(parts))} and {rest} more" if rest else ", ".join(sorted(parts))
+
+
+def _shorten(message: str) -> str:
+    return message if len(message) <= MAX_CHARACTERS else f"{message[: MAX_CHARACTERS - 3]}..."
+
+
 def _format_blocked(blocked: Rejection, detail: str | None) -> str:
+    if blocked.kind == RejectionKind.LATER:
+        return f"pod waits: {word_rejection(blocked)}"
     trouble = f"pod has {detail or word_rejection(blocked)}"
-    return trouble if blocked.kind == RejectionKind.UNREADABLE else f"{trouble}, which fairbind does not honour yet"
+    match blocked.kind:
+        case RejectionKind.UNREADABLE:
+            return trouble
+        case RejectionKind.UNCLAIMED:
+            return f"{trouble}, which the SchedulingPolicy refuses (unclaimedNamespaces)"
+        case _:
+            return f"{trouble}, which fairbind does not honour yet"
 
 
 def _format_fairness(tenant: str, reason: FairnessReason) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fairbind.model.decisions import Bind, CycleReport, FairnessReason, Wait
 from fairbind.model.errors import FairbindError, InvalidProblemError, InvariantError, SolverError
-from fairbind.model.policy import PolicySettings
+from fairbind.model.policy import PolicySettings, Unclaimed
 from fairbind.model.reasons import Rejection, RejectionKind, Rejections
 from fairbind.model.servers import MAX_AMOUNT, ServerTable
 from fairbind.model.shares import TOLERANCE, compute_dominant_share, compute_share_key, compute_weighted_share
@@ -42,6 +42,7 @@ __all__ = [
     "Task",
     "TaskClass",
     "Tenant",
+    "Unclaimed",
     "Wait",
     "compute_dominant_share",
     "compute_share_key",

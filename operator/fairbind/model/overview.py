@@ -50,7 +50,8 @@ class ClusterOverview:
 
     jain_index: of the weighted shares of backlogged tenants; 1.0 when there are none.
     share_error: how far the worst backlogged tenant is below its fair share, as a dominant share; None without any.
-    audit: how many findings of the last audit come from what; None before the first one.
+    audit: how many findings of the last audit come from what; None before the first one. counting: the resources that
+    count for shares now.
     """
 
     capacity: Mapping[str, float]
@@ -60,6 +61,7 @@ class ClusterOverview:
     jain_index: float
     share_error: float | None = None
     audit: AuditCounts | None = None
+    counting: frozenset[str] = frozenset()
 
 
 PENDING_REASONS = ("queued", "insufficient", "ineligible", "unsupported", "gated")
@@ -76,8 +78,10 @@ PENDING_REASON_OF: Mapping[RejectionKind, str] = {
     RejectionKind.OUTSIDE: INELIGIBLE,
     RejectionKind.CORDONED: INELIGIBLE,
     RejectionKind.NOT_READY: INELIGIBLE,
+    RejectionKind.UNCLAIMED: INELIGIBLE,
     RejectionKind.NOT_SUPPORTED: UNSUPPORTED,
     RejectionKind.UNREADABLE: UNSUPPORTED,
+    RejectionKind.LATER: QUEUED,
 }
 """What a task counts as that waits for nothing but this kind of reason."""
 

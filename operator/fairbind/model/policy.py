@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 DEFAULT_POLICY = "best-fit-drfh"
 DEFAULT_SERVER_CLASS_TOLERANCE = 0.02
 DEFAULT_ALPHA = 2.0
 LEAST_ALPHA = 0.01  # below, tasks can be fewer than numbers hold: shares differ as loads do, to the power 1 / alpha
+
+
+class Unclaimed(StrEnum):
+    """What happens to the tasks of namespaces that no declared tenant claims."""
+
+    TENANT = "tenant"
+    """Each such namespace is a tenant of its own."""
+    TOGETHER = "together"
+    """All such namespaces are one tenant."""
+    REFUSE = "refuse"
+    """Their tasks are not placed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +30,10 @@ class PolicySettings:
     fairness_resources: the resources that count for shares; None means the default of whoever builds the snapshot.
     server_class_tolerance: relative difference up to which two capacities count as equal, from 0 to 0.5.
     server_selector: label pairs that a server must carry for its capacity to count and for tasks to go there.
-    alpha: the exponent of `alpha-pf-vds`, at least 0.2; the larger, the more it counts who has least.
+    alpha: the exponent of `alpha-pf-vds`, at least `LEAST_ALPHA`; the larger, the more it counts who has least.
     expected_tenants: how many tenants `dynamic-drf` expects in the end; None or fewer than there are: those there are.
     seed: what the draws of `two-choices-drfh` start from.
+    unclaimed: what happens to the tasks of namespaces that no declared tenant claims.
     """
 
     policy: str = DEFAULT_POLICY
@@ -30,3 +43,4 @@ class PolicySettings:
     alpha: float = DEFAULT_ALPHA
     expected_tenants: int | None = None
     seed: int = 0
+    unclaimed: Unclaimed = Unclaimed.TENANT

@@ -35,10 +35,14 @@ class RejectionKind(StrEnum):
     """The server takes no new tasks for now."""
     NOT_READY = "not ready", True
     """The server does not work."""
+    UNCLAIMED = "unclaimed", False
+    """No tenant claims the task's namespace, and the policy refuses such tasks; blocks the task."""
     NOT_SUPPORTED = "not supported", False
     """The task asks for something that the scheduler does not honour; blocks the task. Subject: the feature."""
     UNREADABLE = "unreadable", False
     """The task's description makes no sense; blocks the task."""
+    LATER = "later", False
+    """So many other tasks of the tenant, each to be placed in another way, come first; blocks the task for now."""
 
     def __new__(cls, word: str, one_more_server_could_help: bool) -> Self:  # noqa: FBT001  one of a kind's facts
         """Make a kind; one without an answer to whether a server could help cannot be made."""

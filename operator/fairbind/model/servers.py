@@ -26,8 +26,10 @@ class ServerTable:
 
     names: K names, ascending.
     capacity_kr: what tenants' tasks may hold in all, shape (K, R), base units, never negative.
-    free_kr: what is not held now, shape (K, R); below zero where somebody overcommitted the server.
-    usable_k: whether tasks may go there at all; only these count in the totals C. Shape (K,).
+    free_kr: what is neither held nor reserved now, shape (K, R); below zero where somebody overcommitted the server.
+    usable_k: whether they count in the totals C, shape (K,).
+    open_k: whether tasks may go there whose placement allows it, shape (K,); None: to those that are usable, only. A
+    task may tolerate what makes a server unusable.
     class_k: index of each server's class in `class_names`, shape (K,).
     class_names: one name for each server class; ascending.
     taken_keys: for a server's index the exclusive keys (see `ExclusiveKeys`) that are taken there; absent means none.
@@ -42,7 +44,13 @@ class ServerTable:
     class_names: tuple[str, ...]
     taken_keys: Mapping[int, frozenset[str]] = field(default_factory=dict)
     fixed_keys: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    open_k: BoolArray | None = None
 
     def __post_init__(self) -> None:
-        for array in (self.capacity_kr, self.free_kr, self.usable_k, self.class_k):
+        for array in (self.capacity_kr, self.free_kr, self.usable_k, self.class_k, self.accepting_k):
             array.flags.writeable = False
+
+    @property
+    def accepting_k(self) -> BoolArray:
+        """Whether tasks may go there whose placement allows it, shape (K,)."""
+        return self.usable_k if self.open_k is None else self.open_k

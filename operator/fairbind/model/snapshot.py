@@ -17,6 +17,7 @@ class Snapshot:
 
     resources: the R names of the axes; all vectors and the arrays' last axes follow this order.
     counts_r: which of them count for shares ("fairness resources"); feasibility uses all.
+    fits_r: which of them say how well a task suits a server; None: those that count.
     total_r: C, the sum of capacities over usable servers, length R, Python integers.
     servers: all servers. tenants: sorted by name. task_classes: in any order; a class's tenant is in `tenants`.
     targets: what the exact mechanism would give, for policies that follow targets; None before the first answer.
@@ -32,3 +33,4 @@ class Snapshot:
     task_classes: tuple[TaskClass, ...]
     targets: Targets | None = None
     running: Mapping[str, tuple[RunningTask, ...]] = field(default_factory=dict)
+    fits_r: tuple[bool, ...] | None = None

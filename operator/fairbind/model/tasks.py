@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,16 +45,19 @@ NO_EXCLUSIVE_KEYS = ExclusiveKeys()
 class Placement:
     """Where a task may go, whatever room there is. Shared by all classes with equal constraints.
 
-    eligible_k: shape (K,), aligned with the server table; False on every server that is not usable.
+    eligible_k: shape (K,), aligned with the server table.
     preference_k: soft wishes as a score, more is better, shape (K,), int64; None when there are none. Ranks before fit.
     rejections: why servers are not eligible, as (reason, how many servers), counted once a server; sorted.
     exclusive_keys: keys of which a server has one.
+    reserved: what is kept from others on servers and not from these tasks, by the server's index, length R, base units.
+    It is no part of `ServerTable.free_kr`. A server has it once, however many placements may use it.
     """
 
     eligible_k: BoolArray
     preference_k: NDArray[np.int64] | None = None
     rejections: Rejections = ()
     exclusive_keys: ExclusiveKeys = NO_EXCLUSIVE_KEYS
+    reserved: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -116,6 +116,12 @@ CLUSTER_METRICS = (
     MetricSpec(
         "fairbind_cluster_allocated", "gauge", ("resource",), "What all tenants hold, in cores, bytes or counts."
     ),
+    MetricSpec(
+        "fairbind_fairness_resource",
+        "gauge",
+        ("resource",),
+        "1 for a resource that counts for shares now, else 0. By default pods count while slots would run out first.",
+    ),
     MetricSpec("fairbind_server_classes", "gauge", (), "Groups of nodes that are alike for every waiting pod."),
     MetricSpec(
         "fairbind_fairness_jain_index",
@@ -235,6 +241,10 @@ def _cluster_samples(overview: ClusterOverview) -> Iterator[tuple[str, Samples]]
     """Give each cluster metric's labels and values."""
     yield "fairbind_cluster_capacity", [([resource], amount) for resource, amount in overview.capacity.items()]
     yield "fairbind_cluster_allocated", [([resource], amount) for resource, amount in overview.allocated.items()]
+    yield (
+        "fairbind_fairness_resource",
+        [([resource], float(resource in overview.counting)) for resource in overview.capacity],
+    )
     yield "fairbind_server_classes", [([], float(overview.server_classes))]
     yield "fairbind_fairness_jain_index", [([], overview.jain_index)]
     if (audit := overview.audit) is not None:

@@ -289,7 +289,7 @@ def test_resources_of_nodes_become_axes_and_go_with_the_last_of_them(cluster: Cl
     cluster.add_pods(make_pod("p", node="g", requests={"nvidia.com/gpu": "1"}))
     snapshot = cluster.cache.build_snapshot()
     assert snapshot.resources == ("cpu", "memory", "ephemeral-storage", "pods", "hugepages-2Mi", "nvidia.com/gpu")
-    assert snapshot.counts_r == (True, True, False, False, True, True)
+    assert snapshot.counts_r == (True, True, True, False, True, True)
     assert cluster.get_free("g")["nvidia.com/gpu"] == 1
     cluster.cache.nodes.replace([read_node(make_node("a"))])
     assert cluster.cache.build_snapshot().resources == ("cpu", "memory", "ephemeral-storage", "pods")
@@ -301,7 +301,19 @@ def test_the_policy_chooses_what_counts_and_unknown_names_are_ignored(cluster: C
     assert cluster.cache.build_snapshot().counts_r == (False, True, False, False)
     assert cluster.cache.queries.unknown_fairness_resources == ("moon",)
     cluster.cache.set_policy(PolicySettings(fairness_resources=("moon",)))
-    assert cluster.cache.build_snapshot().counts_r == (True, True, False, False)
+    assert cluster.cache.build_snapshot().counts_r == (True, True, True, False)
+
+
+def test_storage_counts_for_shares_and_not_for_fit_unless_the_policy_chooses_it(cluster: Cluster) -> None:
+    storage = {"cpu": "4", "memory": "8Gi", "pods": "110", "ephemeral-storage": "100Gi"}
+    cluster.add_nodes(make_node("a", allocatable=storage))
+    cluster.add_pods(make_pod("p", node="a", requests={"ephemeral-storage": "50Gi"}))
+    (tenant,) = cluster.cache.queries.build_overview().tenants
+    assert (tenant.dominant_resource, tenant.dominant_share) == ("ephemeral-storage", 0.5)
+    assert cluster.cache.build_snapshot().fits_r == (True, True, False, False)
+    cluster.cache.set_policy(PolicySettings(fairness_resources=("ephemeral-storage",)))
+    assert cluster.cache.build_snapshot().counts_r == (False, False, True, False)
+    assert cluster.cache.build_snapshot().fits_r is None
 
 
 def test_targets_of_the_last_policys_mechanism_do_not_count_for_the_next(cluster: Cluster) -> None:

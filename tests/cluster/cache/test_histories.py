@@ -34,7 +34,7 @@ from cluster.builders import (
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.objects.facts import PodFacts
 from fairbind.cluster.tenancy.tenants import TenantSpec, parse_tenant
-from fairbind.model import MAX_AMOUNT, PolicySettings, Wait
+from fairbind.model import MAX_AMOUNT, PolicySettings, Unclaimed, Wait
 
 ResourceType = Literal["pods", "nodes", "namespaces"]
 KINDS: tuple[ResourceType, ...] = ("pods", "nodes", "namespaces")
@@ -92,6 +92,7 @@ class Histories(RuleBasedStateMachine):
         self.assumed: dict[str, str] = {}
         self.postponed: set[str] = set()
         self.tenants: dict[str, TenantSpec] = {}
+        self.unclaimed = Unclaimed.TENANT
         self.created = 0
         self.pace = 1
         self.steps = 0
@@ -126,6 +127,12 @@ class Histories(RuleBasedStateMachine):
         uid = self.pick_pod(data, lambda pod: "nodeName" not in pod["spec"] and not pod["spec"].get("schedulingGates"))
         if uid:
             self.server.change(uid, lambda pod: pod["spec"].update(nodeName=node))
+
+    @rule(data=st.data(), node=st.sampled_from((*some.NODE_NAMES, "")))
+    def nominate_pod(self, data: st.DataObject, node: str) -> None:
+        uid = self.pick_pod(data, lambda pod: "nodeName" not in pod["spec"])
+        if uid:
+            self.server.change(uid, lambda pod: pod["status"].update(nominatedNodeName=node))
 
     @rule(data=st.data(), phase=st.sampled_from(("Running", "Succeeded", "Failed")))
     def set_phase(self, data: st.DataObject, phase: str) -> None:
@@ -206,10 +213,17 @@ class Histories(RuleBasedStateMachine):
         selector=st.sampled_from(((), (("zone", "1"),))),
         tolerance=st.sampled_from((0.0, 0.5)),
         resources=st.sampled_from((None, ("memory",))),
+        unclaimed=st.sampled_from(Unclaimed),
     )
-    def set_policy(self, selector: Any, tolerance: float, resources: Any) -> None:
+    def set_policy(self, selector: Any, tolerance: float, resources: Any, unclaimed: Unclaimed) -> None:
+        self.unclaimed = unclaimed
         self.cache.set_policy(
-            PolicySettings(server_selector=selector, server_class_tolerance=tolerance, fairness_resources=resources)
+            PolicySettings(
+                server_selector=selector,
+                server_class_tolerance=tolerance,
+                fairness_resources=resources,
+                unclaimed=unclaimed,
+            )
         )
 
     # --- what we decide ---
@@ -350,6 +364,10 @@ class Histories(RuleBasedStateMachine):
             elif is_ours_to_place(facts) and uid not in self.postponed:
                 assert tenant is not None
                 expected.waiting[uid] = tenant
+                if facts.unsupported is None:
+                    expected.node_cpu[facts.nominated_node] += dict(facts.demand.real).get("cpu", 0)
+            elif facts.scheduler != SCHEDULER and not facts.terminating and not facts.gated:
+                expected.node_cpu[facts.nominated_node] += dict(facts.demand.real).get("cpu", 0)
         return expected
 
     def find_tenant(self, facts: PodFacts) -> str | None:
@@ -361,7 +379,7 @@ class Histories(RuleBasedStateMachine):
                 return spec.name
         if namespace == SYSTEM and facts.scheduler != SCHEDULER:
             return None
-        return f"ns/{namespace}"
+        return "ns/*" if self.unclaimed == Unclaimed.TOGETHER else f"ns/{namespace}"
 
 
 def is_ours_to_place(facts: PodFacts) -> bool:
@@ -374,7 +392,7 @@ class Expected:
     def __init__(self) -> None:
         self.running: Counter[str] = Counter()
         self.tenant_cpu: Counter[str] = Counter()
-        self.node_cpu: Counter[str] = Counter()
+        self.node_cpu: Counter[str | None] = Counter()
         self.waiting: dict[str, str] = {}
         self.held: dict[str, tuple[Any, ...]] = {}
 

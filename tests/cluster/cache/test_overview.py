@@ -48,6 +48,22 @@ def test_an_overview_that_is_built_again_is_the_same_and_leaves_the_picture_alon
     assert overviews[0].tenants[0].pending == {"queued": 1, "insufficient": 3, "ineligible": 1, "unsupported": 1}
 
 
+def test_names_that_no_node_offers_are_shown_nowhere() -> None:
+    cluster = Cluster()
+    cluster.add_nodes(make_node("a"))
+    cluster.add_pods(
+        make_pod("p", node="a", requests={"cpu": "1", "made.up/thing": "5"}),
+        make_pod("q", node="not-there", requests={"made.up/other": "5"}),
+    )
+    overview = cluster.cache.queries.build_overview()
+    (tenant,) = overview.tenants
+    assert dict(tenant.allocated) == {"cpu": 1.0, "pods": 2.0}
+    assert dict(overview.allocated) == {"cpu": 1.0, "memory": 0.0, "ephemeral-storage": 0.0, "pods": 2.0}
+    cluster.add_nodes(make_node("b", allocatable={"made.up/thing": "8"}))
+    (tenant,) = cluster.cache.queries.build_overview().tenants
+    assert tenant.allocated["made.up/thing"] == 5.0
+
+
 @pytest.mark.parametrize("looks", [True, False], ids=["looked at", "left alone"])
 def test_what_the_last_cycle_saw_stays_true_for_the_pods_that_are_left(looks: bool) -> None:  # noqa: FBT001 - a parameter
     """The first pod of a class, which a wait names, may go at any time."""

@@ -9,6 +9,8 @@ import pytest
 from cluster.recorded.histories import MIRRORED
 from scheduling.recorded.recording import check_block, read_recorded
 
+pytestmark = pytest.mark.slow
+
 # Texts and the number of cycles, pods or tenants at least, in a tenth of the histories, of which they are said.
 PROMISED = {
     "bind ": 150,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from cluster.builders import Json, make_pod, read_pod
-from fairbind.cluster.objects.requests import DEFAULT_SHARE
-from fairbind.model import MAX_AMOUNT
+from fairbind.cluster.objects.requests import DEFAULT_SHARE, MAX_RESOURCES
+from fairbind.model import MAX_AMOUNT, Rejection, RejectionKind
 
 MI = 2**20
 
@@ -149,6 +149,35 @@ def test_missing_requests_count_a_little_in_shares_and_nothing_in_feasibility() 
     facts = read_pod(make_pod(requests={"cpu": "2"}))
     assert dict(facts.demand.real) == {"cpu": 2000, "pods": 1}
     assert dict(facts.demand.share) == {"cpu": 2000, "memory": DEFAULT_SHARE["memory"], "pods": 1}
+
+
+@pytest.mark.parametrize("requests", [{}, {"cpu": "1m", "memory": "1"}, {"cpu": "9m", "memory": "15Mi"}])
+def test_to_ask_for_little_never_counts_less_in_shares_than_to_ask_for_nothing(requests: dict[str, str]) -> None:
+    assert dict(read_pod(make_pod(requests=requests)).demand.share) == {**DEFAULT_SHARE, "pods": 1}
+
+
+def test_a_deferred_resize_counts_in_the_share_of_who_asks_for_it() -> None:
+    """Its room is kept from others: kube-scheduler keeps it too, and the kubelet takes it as soon as it is there."""
+    conditions = [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}]
+    running = {"name": "main", "allocatedResources": {"cpu": "1m"}, "resources": {"requests": {"cpu": "1m"}}}
+    status = {"containerStatuses": [running], "conditions": conditions}
+    demand = read_pod(make_pod(requests={"cpu": "32"}, node="n", phase="Running", status=status)).demand
+    assert dict(demand.real)["cpu"] == dict(demand.share)["cpu"] == 32_000
+
+
+def test_a_pod_that_asks_for_thousands_of_resources_waits_and_little_of_it_is_read() -> None:
+    many = {f"a{n}.io/x": "1" for n in range(5_000)}
+    facts = read_pod(make_pod(requests={**many, "cpu": "2", "memory": "1Gi"}))
+    assert facts.unsupported == Rejection(RejectionKind.NOT_SUPPORTED, "requests for more than 64 resources")
+    real = dict(facts.demand.real)
+    assert len(real) == MAX_RESOURCES
+    assert (real["cpu"], real["memory"], real["pods"]) == (2000, 2**30, 1)
+
+
+def test_resources_are_counted_over_all_containers() -> None:
+    containers = [container(f"c{n}", requests={f"a{n}.io/x": "1"}) for n in range(MAX_RESOURCES)]
+    assert read_pod(make_pod(containers=containers)).unsupported is not None
+    assert read_pod(make_pod(containers=containers[1:])).unsupported is None
 
 
 def test_equal_demands_are_one_object() -> None:

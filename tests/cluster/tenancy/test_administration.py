@@ -103,6 +103,8 @@ def test_the_log_tells_what_applies(world: FakeWorld, caplog: pytest.LogCaptureF
     spec = {"policy": "fifo", "fairnessResources": ["cpu"], "nodeSelector": {"pool": "shared"}}
     world.administration.policies.apply(make("default", 1, **spec))
     assert "policy: fifo; server class tolerance 0.02; shares count cpu; nodes with pool=shared" in caplog.text
-    world.administration.policies.delete(make("default", 2))
+    world.administration.policies.apply(make("default", 2, unclaimedNamespaces="refuse"))
+    assert "server class tolerance 0.02; unclaimed namespaces: refuse" in caplog.text
+    world.administration.policies.delete(make("default", 3))
     assert "policy: best-fit-drfh" in caplog.text
     assert "there is no valid SchedulingPolicy 'default'" in caplog.text

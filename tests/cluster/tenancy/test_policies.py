@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fairbind.cluster.tenancy.policies import parse_policy
-from fairbind.model import InvalidProblemError, PolicySettings
+from fairbind.model import InvalidProblemError, PolicySettings, Unclaimed
 
 
 def make(**spec: Any) -> dict[str, Any]:
@@ -27,10 +27,11 @@ def test_every_field_is_read() -> None:
             alpha=3,
             expectedTenants=7,
             seed=-5,
+            unclaimedNamespaces="together",
         )
     )
     selector = (("arch", "amd64"), ("pool", "b"))
-    assert settings == PolicySettings("ps-dsf", ("cpu", "memory"), 0.0, selector, 3.0, 7, -5)
+    assert settings == PolicySettings("ps-dsf", ("cpu", "memory"), 0.0, selector, 3.0, 7, -5, Unclaimed.TOGETHER)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,9 @@ def test_every_field_is_read() -> None:
         ({"expectedTenants": None}, "spec.expectedTenants"),
         ({"seed": 2**63}, "spec.seed"),
         ({"seed": 0.5}, "spec.seed"),
+        ({"unclaimedNamespaces": "nobody"}, "spec.unclaimedNamespaces must be one of tenant, together, refuse"),
+        ({"unclaimedNamespaces": ["refuse"]}, "spec.unclaimedNamespaces"),
+        ({"unclaimedNamespaces": None}, "spec.unclaimedNamespaces"),
         ({"nodeSelector": ["pool"]}, "spec.nodeSelector"),
         ({"nodeSelector": {"pool": 1}}, "spec.nodeSelector"),
     ],

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
 from typing import Any
 
@@ -7,7 +8,9 @@ import pytest
 
 from cluster.builders import Cluster, make_namespace, make_node, make_pod
 from fairbind.cluster.tenancy.tenants import Directory, TenantSpec, parse_tenant
-from fairbind.model import InvalidProblemError
+from fairbind.model import InvalidProblemError, PolicySettings, Unclaimed
+from fairbind.scheduling import run_cycle
+from rejections import UNCLAIMED, unsupported
 
 
 def make_spec(name: str, created: str = "2026-01-01T00:00:00Z", **spec: Any) -> TenantSpec:
@@ -189,7 +192,10 @@ def test_states_say_what_has_no_effect() -> None:
     assert states["nothing"].claims_nothing
     assert not states["odd"].claims_nothing
     assert states["odd"].missing == ("not-there",)
-    assert states["odd"].unknown_resources == ("moon", "pods")
+    # slots count whenever they are scarce, so a weight of theirs is not without effect
+    assert states["odd"].unknown_resources == ("moon",)
+    cluster.cache.set_policy(PolicySettings(fairness_resources=("cpu",)))
+    assert cluster.cache.queries.tenant_states()["odd"].unknown_resources == ("moon", "pods")
 
 
 def test_a_namespace_that_goes_takes_its_claims_by_label_along() -> None:
@@ -223,3 +229,91 @@ def test_states_are_made_anew_only_when_something_changed() -> None:
     assert directory.compute_states(counting | {"memory"})["a"].unknown_resources == ()
     directory.set_tenants([])
     assert directory.compute_states(counting) == {}
+
+
+def fill(cluster: Cluster) -> Counter[str]:
+    """Place what fits and return how many pods of each tenant were placed."""
+    report = run_cycle(cluster.cache.build_snapshot(), cluster.cache.settings, 0.0)
+    return Counter(bind.tenant for bind in report.bindings)
+
+
+def choose(cluster: Cluster, unclaimed: Unclaimed) -> None:
+    cluster.cache.set_policy(PolicySettings(unclaimed=unclaimed))
+
+
+@pytest.mark.parametrize(
+    ("unclaimed", "expected"),
+    [
+        (Unclaimed.TENANT, {"a": 5, **{f"ns/n{n:02}": 5 for n in range(19)}}),
+        (Unclaimed.TOGETHER, {"a": 50, "ns/*": 50}),
+        (Unclaimed.REFUSE, {"a": 100}),
+    ],
+)
+def test_many_unclaimed_namespaces_share_as_the_policy_says(unclaimed: Unclaimed, expected: dict[str, int]) -> None:
+    """One person with 19 namespaces and a Tenant ask for a hundred cores each."""
+    cluster = make_cluster()
+    choose(cluster, unclaimed)
+    cluster.cache.set_tenant(make_spec("a", namespaces=["mine"]))
+    cluster.add_pods(*(make_pod(f"m{n}", namespace="mine", requests={"cpu": "1"}) for n in range(100)))
+    for n in range(19):
+        cluster.add_pods(*(make_pod(f"{n}-{m}", namespace=f"n{n:02}", requests={"cpu": "1"}) for m in range(6)))
+
+    assert fill(cluster) == expected
+    cluster.cache.check_consistent()
+
+
+def test_a_change_of_what_happens_to_unclaimed_namespaces_moves_their_pods() -> None:
+    cluster = make_cluster("x", "y", "claimed")
+    cluster.cache.set_tenant(make_spec("a", namespaces=["claimed"]))
+    cluster.add_pods(make_pod("waiting", namespace="x", requests={"cpu": "1"}))
+    assert get_cores(cluster) == {"a": 1, "ns/x": 1, "ns/y": 1}
+
+    seen = []
+    for unclaimed in (Unclaimed.TOGETHER, Unclaimed.REFUSE, Unclaimed.TENANT):
+        changes = cluster.changes
+        choose(cluster, unclaimed)
+        assert cluster.changes == changes + 1
+        waiting = cluster.get_class("uid-waiting")
+        seen.append((get_cores(cluster), waiting.tenant, waiting.blocked))
+        cluster.cache.check_consistent()
+
+    own = {"a": 1, "ns/x": 1, "ns/y": 1}
+    assert seen == [({"a": 1, "ns/*": 2}, "ns/*", None), (own, "ns/x", UNCLAIMED), (own, "ns/x", None)]
+
+
+def test_a_claim_lets_pods_of_a_refused_namespace_go_on() -> None:
+    cluster = make_cluster()
+    choose(cluster, Unclaimed.REFUSE)
+    cluster.add_namespaces(make_namespace("x", {"owner": "a"}))
+    cluster.add_pods(make_pod("waiting", namespace="x", requests={"cpu": "1"}))
+    assert fill(cluster) == {}
+
+    cluster.cache.set_tenant(make_spec("a", namespaceSelector={"matchLabels": {"owner": "a"}}))
+    assert fill(cluster) == {"a": 1}
+    cluster.add_namespaces(make_namespace("x"))
+    assert (cluster.get_class("uid-waiting").blocked, fill(cluster)) == (UNCLAIMED, {})
+
+
+def test_what_a_refused_pod_asks_for_in_vain_is_said_first() -> None:
+    """Its message names the very thing, which goes with no other reason."""
+    cluster = make_cluster()
+    choose(cluster, Unclaimed.REFUSE)
+    cluster.add_pods(make_pod("odd", namespace="x", schedulingGroup={"podGroupName": "g"}))
+
+    assert cluster.get_class("uid-odd").blocked == unsupported("gang scheduling")
+
+
+def test_system_pods_of_others_stay_nobodys_whatever_happens_to_unclaimed_namespaces() -> None:
+    cluster = make_cluster("x")
+    cluster.add_pods(
+        make_pod("dns", namespace="kube-system", scheduler="another", node="n", requests={"cpu": "10"}),
+        make_pod("ours", namespace="kube-system", requests={"cpu": "1"}),
+    )
+    choose(cluster, Unclaimed.TOGETHER)
+    assert (get_cores(cluster), cluster.get_class("uid-ours").tenant) == ({"ns/*": 1}, "ns/*")
+    choose(cluster, Unclaimed.REFUSE)
+    assert (get_cores(cluster), cluster.get_class("uid-ours").blocked) == (
+        {"ns/kube-system": 0, "ns/x": 1},
+        UNCLAIMED,
+    )
+    assert cluster.get_capacity("n")["cpu"] == 90_000

@@ -9,6 +9,8 @@ from kube.assembled.processes import run_processes
 
 HISTORIES, BATCH = 200, 20
 
+pytestmark = pytest.mark.slow
+
 
 async def live(seed: int) -> None:
     history = History(seed)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from fairbind.kube.operator.health import DEAD_AFTER_SECONDS, Health
+from fairbind.kube.operator.health import DEAD_AFTER_SECONDS, UNREADY_AFTER_SECONDS, Health
 
 
 def test_it_is_not_ready_before_it_started() -> None:
@@ -37,3 +37,17 @@ def test_a_loop_that_does_not_turn_is_dead() -> None:
     assert "61 s" in found
     health.beat()
     assert health.find_dead() is None
+
+
+def test_an_event_loop_that_does_not_turn_is_not_ready_long_before_it_is_dead() -> None:
+    now = 0.0
+    health = Health(clock=lambda: now)
+    health.clear_problem("operator")
+    now = UNREADY_AFTER_SECONDS
+    assert health.find_unready() is None
+    now = UNREADY_AFTER_SECONDS + 1
+    assert health.stalled_seconds == now
+    assert health.find_unready() == "event loop: has not turned for 5 s"
+    assert health.find_dead() is None
+    health.note_turn()
+    assert health.find_unready() is None

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from cluster.builders import Json, make_namespace, make_node, make_pod
-from fairbind.kube.client.errors import ApiError, PermanentClusterError, TransientClusterError
+from fairbind.kube.client.errors import ApiError, TransientClusterError
 from fairbind.kube.operator.list_once import MAX_PAUSE_SECONDS, MOST_REPEATS, list_cluster_once
+from fairbind.model import FairbindError, PolicySettings
 
 if TYPE_CHECKING:
     from fairbind.cluster.cache.cache import ClusterCache
@@ -68,11 +69,15 @@ async def test_everything_is_seen_by_lists_alone() -> None:
     assert lists.asked.count("/api/v1/pods") == 2  # pages
 
 
-async def test_without_the_crds_it_says_what_to_install() -> None:
-    lists = Lists()
-    lists.items[TENANTS] = ApiError(404, "NotFound", "the server could not find the requested resource")
-    with pytest.raises(PermanentClusterError, match=r"^tenants\.fairbind\.io: the CRD is not installed"):
-        await survey(lists)
+async def test_without_the_crds_there_are_no_tenants_and_the_default_policy_applies() -> None:
+    lists = Lists(bound=make_pod("bound", node="n"))
+    for path in (TENANTS, POLICIES):
+        lists.items[path] = ApiError(404, "NotFound", "the server could not find the requested resource")
+    cache = await survey(lists)
+
+    (tenant,) = cache.queries.build_overview().tenants
+    assert (tenant.name, tenant.running) == ("ns/team", 1)
+    assert cache.settings == PolicySettings()
 
 
 @pytest.mark.parametrize("path", ["/api/v1/pods", "/api/v1/nodes", "/api/v1/namespaces", TENANTS, POLICIES])
@@ -88,7 +93,7 @@ async def test_without_the_crds_it_says_what_to_install() -> None:
 async def test_what_cannot_be_listed_is_named_with_the_reason(path: str, trouble: Exception | bytes) -> None:
     lists = Lists()
     lists.items[path] = trouble
-    with pytest.raises(PermanentClusterError, match=f"^{path.rpartition('/')[2]}") as caught:
+    with pytest.raises(FairbindError, match=f"^{path.rpartition('/')[2]}") as caught:
         await survey(lists)
     assert "\n" not in str(caught.value)
     if isinstance(trouble, ApiError):
@@ -120,6 +125,6 @@ async def test_a_server_that_keeps_saying_too_early_is_named() -> None:
     async def pause(seconds: float) -> None:
         paused.append(seconds)
 
-    with pytest.raises(PermanentClusterError, match=r"schedulingpolicies.*429 TooManyRequests"):
+    with pytest.raises(FairbindError, match=r"schedulingpolicies.*429 TooManyRequests"):
         await list_cluster_once(cast("ApiClient", lists), "fairbind", "fairbind-system", pause=pause)
     assert paused == [MAX_PAUSE_SECONDS] * MOST_REPEATS

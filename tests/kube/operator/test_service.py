@@ -221,11 +221,11 @@ async def test_what_the_parts_wait_for_is_what_readiness_says() -> None:
     operator._report_health()
     assert health.find_unready() is None
     operator.reflectors["nodes"].problem = "connection refused"
-    operator.elector.problem = "lease forbidden"
+    cast("Any", operator.elector).problem = "lease forbidden"
     operator._report_health()
     assert health.find_unready() == "election: lease forbidden; nodes: connection refused"
     operator.reflectors["nodes"].problem = None
-    operator.elector.problem = None
+    cast("Any", operator.elector).problem = None
     operator._report_health()
     assert health.find_unready() is None
 

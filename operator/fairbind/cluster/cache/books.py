@@ -6,16 +6,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from fairbind.cluster.cache.nodes import Servers
+from fairbind.cluster.cache.nominations import Nomination, Nominations
 from fairbind.cluster.cache.pending import QueueKey, TaskQueue
-from fairbind.cluster.cache.pods import Held, Idle, PodEntry, Position, Waiting, locate
+from fairbind.cluster.cache.pods import Held, Idle, PodEntry, Position, Promised, Waiting, locate
 from fairbind.cluster.cache.running import RunningTasks
+from fairbind.cluster.cache.slots import WantedPods
 from fairbind.cluster.cache.usage import Usage
 from fairbind.cluster.filters.anti_affinity import AntiAffinity
 from fairbind.cluster.filters.node_eligibility import Eligibility
-from fairbind.cluster.objects.facts import PodFacts
+from fairbind.cluster.objects.facts import Constraints, PodFacts
 from fairbind.cluster.tenancy.tenants import Directory
 from fairbind.model import PolicySettings, Targets, Wait
 
@@ -24,9 +27,11 @@ class Books:
     """See the module.
 
     directory: whose namespace is whose. entries: pods by UID. by_namespace: their UIDs. queues: who waits, by class.
-    changed_queues: those that changed since the last snapshot. usage: by tenant. running: pod by pod. eligibility,
-    anti_affinity: the filters. servers: the nodes. settings, targets: the policy's. noted_waits: why classes wait, as
-    the last cycle saw it.
+    queues_by_tenant: the same. waiting_constraints: how many queues have which. changed_queues: those that changed
+    since the last snapshot. usage: by tenant. wanted: pods that hold or may be placed, the latter as of the last
+    snapshot. nominations: room that is promised to pods that wait. running: pod by pod. eligibility, anti_affinity: the
+    filters. servers: the nodes. settings, targets: the policy's. noted_waits: why classes wait, as the last cycle saw
+    it.
     """
 
     def __init__(self, scheduler_name: str, directory: Directory) -> None:
@@ -35,8 +40,12 @@ class Books:
         self.entries: dict[str, PodEntry] = {}
         self.by_namespace: dict[str, set[str]] = {}
         self.queues: dict[QueueKey, TaskQueue] = {}
+        self.queues_by_tenant: dict[str, dict[QueueKey, TaskQueue]] = {}
+        self.waiting_constraints: Counter[Constraints] = Counter()
         self.changed_queues: dict[QueueKey, None] = {}
         self.usage = Usage()
+        self.wanted = WantedPods()
+        self.nominations = Nominations()
         self.running = RunningTasks()
         self.eligibility = Eligibility()
         self.anti_affinity = AntiAffinity(lambda namespace: self.directory.namespaces.get(namespace, {}))
@@ -68,12 +77,12 @@ class Books:
 
     def move(self, entry: PodEntry) -> bool:
         """Bring a pod's books up to date; False when it stays where it is."""
-        now = locate(entry, self.directory, self.anti_affinity, self.scheduler_name)
-        if now == entry.position:
+        now = locate(entry, self.directory, self.anti_affinity, self.nominations, self.scheduler_name)
+        before, entry.position = entry.position, now
+        if now == before:
             return False
-        if entry.position is not None:
-            self._leave(entry.facts, entry.position)
-        entry.position = now
+        if before is not None:
+            self._leave(entry.facts, before)
         if now is not None:
             self._enter(entry.facts, now)
         return True
@@ -86,19 +95,27 @@ class Books:
                 self.servers.hold(node, facts.uid, demand.real, exclusive_keys, system=tenant is None)
                 if tenant is not None:
                     self.usage.hold(tenant, node, (demand, constraints))
+                    self.wanted.hold(tenant, demand)
                     self.running.hold(tenant, node, facts)
                     self.usage.note_pod(tenant, facts.created)
-            case Waiting(key, task):
+            case Waiting(key, task, labels, nomination):
+                if nomination is not None:
+                    self._promise(nomination)
                 queue = self.queues.get(key)
                 if queue is None:
                     queue = self.queues[key] = TaskQueue(key)
+                    self.queues_by_tenant.setdefault(key.tenant, {})[key] = queue
+                    self.waiting_constraints[key.constraints] += 1
                 queue.add(task)
                 self.changed_queues[key] = None
+                self.anti_affinity.wait(facts.uid, facts.namespace, labels)
                 self.usage.wait(key.tenant)
                 self.usage.note_pod(key.tenant, facts.created)
             case Idle(tenant, gated):
                 self.usage.idle(tenant, gated=gated)
                 self.usage.note_pod(tenant, facts.created)
+            case Promised(nomination):
+                self._promise(nomination)
 
     def _leave(self, facts: PodFacts, position: Position) -> None:
         match position:
@@ -107,21 +124,47 @@ class Books:
                 self.servers.release(node, facts.uid, demand.real, system=tenant is None)
                 if tenant is not None:
                     self.usage.hold(tenant, node, (demand, constraints), -1)
+                    self.wanted.hold(tenant, demand, -1)
                     self.running.release(node, facts.uid)
-            case Waiting(key, task):
+            case Waiting(key, task, labels, nomination):
+                if nomination is not None:
+                    self._withdraw(nomination)
                 queue = self.queues[key]
                 queue.remove(task)
                 self.changed_queues[key] = None
+                self.anti_affinity.stop_waiting(facts.uid, facts.namespace, labels)
                 if not queue.tasks:
-                    del self.queues[key]
+                    self._drop_queue(key)
+                    self.wanted.set_waiting(key, 0)
                 self.usage.wait(key.tenant, -1)
             case Idle(tenant, gated):
                 self.usage.idle(tenant, -1, gated=gated)
+            case Promised(nomination):
+                self._withdraw(nomination)
+
+    def _promise(self, nomination: Nomination) -> None:
+        self.nominations.add(nomination)
+        self.servers.reserve(nomination.node, nomination.demand.real)
+
+    def _withdraw(self, nomination: Nomination) -> None:
+        self.nominations.remove(nomination)
+        self.servers.reserve(nomination.node, nomination.demand.real, -1)
+
+    def _drop_queue(self, key: QueueKey) -> None:
+        del self.queues[key]
+        self.waiting_constraints[key.constraints] -= 1
+        if not self.waiting_constraints[key.constraints]:
+            del self.waiting_constraints[key.constraints]
+        siblings = self.queues_by_tenant[key.tenant]
+        del siblings[key]
+        if not siblings:
+            del self.queues_by_tenant[key.tenant]
 
     def resolve(self) -> None:
         """Bring every pod to where namespaces, Tenants and labels as of now put it."""
         self._resolve_tenants()
         self._resolve_anti_affinity()
+        self._resolve_nominations()
 
     def _resolve_tenants(self) -> None:
         for namespace in self.directory.resolve():
@@ -130,9 +173,16 @@ class Books:
         self.usage.declare(self.directory.specs)
 
     def _resolve_anti_affinity(self) -> None:
-        for namespace in self.anti_affinity.take_stale(self.by_namespace):
-            for uid in sorted(self.by_namespace[namespace]):
-                self.move(self.entries[uid])
+        for uid in self.anti_affinity.take_stale():
+            self.move(self.entries[uid])
+
+    def _resolve_nominations(self) -> None:
+        least = self.nominations.take_least_changed()
+        if least is None:
+            return
+        for queue in [queue for queue in self.queues.values() if queue.tasks[0].priority > least]:
+            for task in tuple(queue.tasks):
+                self.move(self.entries[task.uid])
 
     def find_queue(self, uid: str) -> QueueKey | None:
         """Return where a pod waits for its turn."""

@@ -76,6 +76,7 @@ class ClusterCache:
         if settings != self.books.settings:
             self.books.settings = settings
             self.books.servers.set_selector(settings.server_selector)
+            self.books.directory.set_unclaimed(settings.unclaimed)
             self._touch()
 
     def set_targets(self, targets: Targets | None) -> None:
@@ -130,9 +131,14 @@ class ClusterCache:
     def note_waits(self, waits: Sequence[Wait]) -> None:
         """Take why classes wait, as the last cycle saw it; those it does not mention have not had their turn yet.
 
-        Cycles come many times a second, and nobody reads the reasons before the next overview.
+        Cycles come many times a second, and nobody reads the reasons before the next overview. Where a tenant has more
+        placements than a snapshot holds, the next cycle looks at others of them.
         """
         self.books.noted_waits = waits
+        self._builder.window.note_cycle()
+        if self._builder.window.has_more:
+            self._snapshot = None
+            self._on_change()
 
     # --- what others ask ---
 
@@ -178,6 +184,7 @@ class ClusterCache:
             describe(self.build_snapshot(), self.books.usage, self.books.servers),
             describe(anew.build_snapshot(), anew.books.usage, anew.books.servers),
         )
+        check_same({"wanted": self.books.wanted.describe()}, {"wanted": anew.books.wanted.describe()})
 
     def _make_anew(self) -> ClusterCache:
         anew = ClusterCache(self.books.scheduler_name, lambda: None)
@@ -227,10 +234,12 @@ class ClusterCache:
 
     def _put_node(self, node: NodeFacts) -> None:
         if self.books.servers.put_node(node):
+            self.books.anti_affinity.set_node(node.name, node)
             self._touch()
 
     def _remove_node(self, name: str) -> None:
         if self.books.servers.remove_node(name):
+            self.books.anti_affinity.set_node(name, None)
             self._touch()
 
     def _find_node_names(self) -> list[str]:
@@ -246,4 +255,5 @@ class ClusterCache:
 
     def _touch(self) -> None:
         self._snapshot = None
+        self._builder.window.note_change()
         self._on_change()

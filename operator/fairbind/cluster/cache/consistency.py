@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from fairbind.cluster.cache.holdings import HeldKind
 from fairbind.cluster.cache.nodes import Servers
-from fairbind.cluster.cache.usage import HeldKind, Usage
+from fairbind.cluster.cache.usage import Usage
 from fairbind.model import InvariantError, Snapshot
 
 Picture = Mapping[str, Any]

@@ -1,9 +1,10 @@
 """The nodes' books: what each can give, what is held there, and the arrays that a cycle reads.
 
-A node's capacity for tenants is its allocatable minus what belongs to nobody (system pods); what tenants' pods hold
-comes off what is free. The books are dicts of Python integers, changed pod by pod; arrays are written only for nodes
-whose books changed since the last snapshot, and all of them only when nodes or resources come or go. A pod may be
-bound to a node that we have not heard of yet: its book exists all the same and waits for the node.
+A node's capacity for tenants is its allocatable minus what belongs to nobody (system pods); what tenants' pods hold,
+and what is promised to pods that are not bound yet, comes off what is free. The books are dicts of Python integers,
+changed pod by pod; arrays are written only for nodes whose books changed since the last snapshot, and all of them only
+when nodes or resources come or go. A pod may be bound to a node that we have not heard of yet: its book exists all the
+same and waits for the node.
 
 The axes are the four resources that every cluster has, and every other that some node offers. A resource that no node
 offers is no axis: nothing can be placed that asks for it, and it would only make every array wider.
@@ -17,7 +18,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fairbind.cluster.filters.node_eligibility import Eligibility, find_refusal, is_usable
+from fairbind.cluster.filters.node_eligibility import Eligibility
+from fairbind.cluster.filters.refusals import find_refusal, is_usable
 from fairbind.cluster.objects.facts import BASE_RESOURCES, Amounts, Constraints, NodeFacts
 from fairbind.model import MAX_AMOUNT
 from fairbind.model.servers import BoolArray, IntArray
@@ -42,7 +44,8 @@ def add_amounts(total: dict[str, int], amounts: Amounts, sign: int = 1) -> None:
 class ServerBook:
     """One node's book. node: None when only pods told us of it. system, held: base units. ports: keys by pod.
 
-    system_ports: the uids of those of them that are system pods.
+    system_ports: the uids of those of them that are system pods. reserved: promised to pods that are not bound yet.
+    pods: how many hold something or are promised something.
     """
 
     node: NodeFacts | None = None
@@ -50,14 +53,15 @@ class ServerBook:
     held: dict[str, int] = field(default_factory=dict)
     ports: dict[str, frozenset[str]] = field(default_factory=dict)
     system_ports: set[str] = field(default_factory=set)
+    reserved: dict[str, int] = field(default_factory=dict)
     pods: int = 0
 
 
 class Servers:
     """All books, and the arrays over the nodes that exist, in name order.
 
-    After `flush`: axes, names, capacity_kr, free_kr, usable_k, claimed, fixed_keys, total_r. Arrays that were handed
-    out are never written again.
+    After `flush`: axes, names, capacity_kr, free_kr, usable_k, open_k, taken_keys, fixed_keys, total_r. Arrays that
+    were handed out are never written again.
     """
 
     def __init__(self, eligibility: Eligibility) -> None:
@@ -69,6 +73,7 @@ class Servers:
         self.capacity_kr: IntArray = np.zeros((0, len(self.axes)), dtype=np.int64)
         self.free_kr: IntArray = self.capacity_kr.copy()
         self.usable_k: BoolArray = np.zeros(0, dtype=np.bool_)
+        self.open_k: BoolArray = self.usable_k
         self.total_r: tuple[int, ...] = (0,) * len(self.axes)
         self.taken_keys: Mapping[int, frozenset[str]] = {}
         self.fixed_keys: Mapping[int, frozenset[str]] = {}
@@ -150,6 +155,14 @@ class Servers:
         self._changed_books.add(name)
         self._drop_if_empty(name)
 
+    def reserve(self, name: str, amounts: Amounts, sign: int = 1) -> None:
+        """Note that room on a node is promised to a pod, or no more."""
+        book = self.books.setdefault(name, ServerBook())
+        book.pods += sign
+        add_amounts(book.reserved, amounts, sign)
+        self._changed_books.add(name)
+        self._drop_if_empty(name)
+
     def flush(self) -> None:
         """Bring the arrays up to date."""
         axes = self._compute_axes()
@@ -196,6 +209,7 @@ class Servers:
         both = np.array(rows, dtype=np.int64).reshape(shape)
         self.capacity_kr, self.free_kr = both[:, 0].copy(), both[:, 1].copy()
         self.usable_k = np.array([is_usable(node, self._selector) for node in nodes], dtype=np.bool_)
+        self.open_k = np.ones(len(nodes), dtype=np.bool_)  # whoever tolerates it may go to a cordoned node
         self._note_capacity()
 
     def _rewrite(self) -> None:
@@ -235,7 +249,7 @@ class Servers:
         for resource in self.axes:
             left = allocatable.get(resource, 0) - book.system.get(resource, 0)
             capacity.append(min(max(left, 0), MAX_AMOUNT))
-            free.append(max(left - book.held.get(resource, 0), -MAX_AMOUNT))
+            free.append(max(left - book.held.get(resource, 0) - book.reserved.get(resource, 0), -MAX_AMOUNT))
         return capacity, free
 
     def _note_capacity(self) -> None:

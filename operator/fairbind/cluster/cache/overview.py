@@ -1,7 +1,8 @@
 """The overview: shares and counts that people read, made from the cache's books.
 
 Shares are the ones that decide: they count a small default where a request is missing, and their totals are the
-capacities of usable nodes. What is shown as allocated is the requests themselves, wherever the pods are.
+capacities of usable nodes. What is shown as allocated is the requests themselves, wherever the pods are; a resource
+that no node offers is left out, for its name is a pod author's free text.
 """
 
 from __future__ import annotations
@@ -101,17 +102,24 @@ def build_overview(
         )
     if fair_shares is not None:
         tenants = [replace(tenant, fair_share=fair_shares.get(tenant.name)) for tenant in tenants]
-    allocated: Counter[str] = Counter()
-    for tenant_usage in usage.values():
-        allocated.update(tenant_usage.real)
+    allocated = {
+        resource: sum(tenant_usage.real.get(resource, 0) for tenant_usage in usage.values())
+        for resource in snapshot.resources
+    }
     return ClusterOverview(
         capacity=_to_people(dict(zip(snapshot.resources, snapshot.total_r, strict=True))),
-        allocated=_to_people({resource: allocated.get(resource, 0) for resource in snapshot.resources} | allocated),
+        allocated=_to_people(allocated),
+        counting=frozenset(find_counting(snapshot)),
         server_classes=len(snapshot.servers.class_names),
         tenants=tuple(tenants),
         jain_index=compute_jain_index(tuple(t.weighted_share for t in tenants if t.backlogged)),
         share_error=compute_share_error(tenants),
     )
+
+
+def find_counting(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the resources that count for shares now."""
+    return tuple(r for r, counts in zip(snapshot.resources, snapshot.counts_r, strict=True) if counts)
 
 
 def _to_people(amounts: Mapping[str, int]) -> dict[str, float]:
@@ -133,7 +141,7 @@ def _describe_tenant(
         dominant_share=min(share, 1.0),
         dominant_resource=None if dominant is None else snapshot.resources[dominant],
         weighted_share=compute_weighted_share(tenant.allocated_r, _compute_denominators(tenant, snapshot)),
-        allocated=_to_people(tenant_usage.real),
+        allocated=_to_people({r: tenant_usage.real[r] for r in snapshot.resources if r in tenant_usage.real}),
         running=tenant_usage.running,
         pending={reason: count for reason, count in pending.items() if count},
         virtual_dominant_shares=virtual,
@@ -160,9 +168,11 @@ def _compute_virtual_shares(snapshot: Snapshot, usage: Mapping[str, TenantUsage]
 
 def _find_classes(tenant_usage: TenantUsage, class_of: Mapping[str, int]) -> list[int]:
     """Return the numbers of the classes on which a tenant has most of its pods."""
+    # Nodes with as many pods of the tenant are counted together: a DaemonSet has a pod on each of thousands.
+    alike = Counter(zip(map(class_of.get, tenant_usage.nodes), tenant_usage.nodes.values(), strict=True))
     counts: Counter[int] = Counter()
-    for node, pods in tenant_usage.nodes.items():
-        if node in class_of:
-            counts[class_of[node]] += pods
+    for (number, pods), nodes in alike.items():
+        if number is not None:
+            counts[number] += pods * nodes
     most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MOST_CLASSES]
     return [number for number, _ in most]

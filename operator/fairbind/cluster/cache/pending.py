@@ -21,7 +21,8 @@ class QueueKey(NamedTuple):
     """What makes a class.
 
     unsupported: why its pods may not be placed at all, or None. repelled: the terms of placed pods that keep its pods
-    away from somewhere.
+    away from somewhere. overtaken: the highest priority of nominated pods that its pods are above, or None. nominee:
+    the UID of its only pod, when that one is nominated itself.
     """
 
     tenant: str
@@ -29,6 +30,13 @@ class QueueKey(NamedTuple):
     constraints: Constraints
     unsupported: Rejection | None
     repelled: frozenset[AntiAffinityTerm] = frozenset()
+    overtaken: int | None = None
+    nominee: str | None = None
+
+    @property
+    def has_reserved(self) -> bool:
+        """Whether its pods may use what is kept from others for a nominated pod."""
+        return self.overtaken is not None or self.nominee is not None
 
 
 def compute_vector(amounts: Amounts, axes: Axes) -> tuple[int, ...]:
@@ -79,15 +87,15 @@ class TaskQueue:
         del self.tasks[index]
         self._task_class = None
 
-    def build_task_class(self, axes: Axes, base: Placement) -> TaskClass:
+    def build_task_class(self, axes: Axes, base: Placement, eligibility: Eligibility) -> TaskClass:
         """Return the class as it is now; the same object as before when nothing changed.
 
-        base: where its constraints let it go, by `Eligibility`.
+        base: where its constraints let it go, by `Eligibility`, which shares placements.
         """
         if axes != self._axes or base is not self._base:
             self._axes, self._base = axes, base
             self.missing = tuple(resource for resource, _ in self.key.demand.real if resource not in axes)
-            self._placement = exclude_all(base, self.missing) if self.missing else base
+            self._placement = eligibility.share(exclude_all(base, self.missing)) if self.missing else base
             self.is_eligible = bool(self._placement.eligible_k.any())
             self._task_class = None
         if self._task_class is None:
@@ -102,11 +110,16 @@ class TaskQueue:
             )
         return self._task_class
 
+    def follow(self, other: TaskQueue) -> None:
+        """Take over where the tasks may go from a queue of equal demand and placement."""
+        self.missing, self.is_eligible = other.missing, other.is_eligible
+
     def restrict(self, base: Placement, anti_affinity: AntiAffinity, eligibility: Eligibility) -> Placement:
         """Return the placement without the nodes that placed pods close; remembered until something changes."""
         made_of = base, anti_affinity.version, eligibility.version
         if self._restricted is None or self._restricted[0] != made_of:
-            self._restricted = made_of, anti_affinity.restrict(base, self.key.repelled, eligibility)
+            restricted = eligibility.share(anti_affinity.restrict(base, self.key.repelled, eligibility))
+            self._restricted = made_of, restricted
         return self._restricted[1]
 
     @property

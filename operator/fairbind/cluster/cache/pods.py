@@ -1,6 +1,7 @@
 """Where a pod stands in the books: it holds something, it waits for its turn, it waits for something else, or nothing.
 
-`locate` decides it from what the API says, from what we have assumed, and from whose namespace it is in. The cache
+`locate` decides it from what the API says, from what we have assumed, and from whose namespace it is in; a pod of
+another scheduler that is not bound yet stands in them only while a node's room is promised to it. The cache
 compares the answer with the one before and moves the pod when it differs; so no sequence of events, however odd, can
 count a pod twice.
 """
@@ -9,10 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fairbind.cluster.cache.nominations import Nomination, Nominations
 from fairbind.cluster.cache.pending import QueueKey
-from fairbind.cluster.filters.anti_affinity import AntiAffinity
+from fairbind.cluster.filters.anti_affinity import AntiAffinity, Labels
 from fairbind.cluster.objects.facts import AntiAffinityTerm, Constraints, Demand, PodFacts
-from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX, Directory
+from fairbind.cluster.tenancy.tenants import Directory
 from fairbind.model import Task
 
 
@@ -29,10 +31,15 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """It waits for its turn."""
+    """It waits for its turn.
+
+    labels: by which terms of placed pods may select it. nomination: the room that is kept for it meanwhile, or None.
+    """
 
     key: QueueKey
     task: Task
+    labels: Labels
+    nomination: Nomination | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +50,14 @@ class Idle:
     gated: bool
 
 
-Position = Held | Waiting | Idle
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """Another scheduler will bind it, and room is kept for it meanwhile."""
+
+    nomination: Nomination
+
+
+Position = Held | Waiting | Idle | Promised
 
 
 class PodEntry:
@@ -83,28 +97,51 @@ class PodRecord:
 
 def find_tenant(facts: PodFacts, directory: Directory, scheduler_name: str) -> str | None:
     """Return whose pod it is: its namespace decides. None: nobody's (a system pod)."""
-    claimer = directory.owner_of(facts.namespace)
-    if claimer is not None:
-        return claimer
     if facts.scheduler != scheduler_name and directory.is_system(facts.namespace):
         return None
-    return IMPLICIT_PREFIX + facts.namespace
+    return directory.tenant_of(facts.namespace)
 
 
-def locate(entry: PodEntry, directory: Directory, anti_affinity: AntiAffinity, scheduler_name: str) -> Position | None:
+def locate(
+    entry: PodEntry,
+    directory: Directory,
+    anti_affinity: AntiAffinity,
+    nominations: Nominations,
+    scheduler_name: str,
+) -> Position | None:
     """Return where the pod stands now; None when it neither holds nor waits for anything of ours."""
     facts = entry.facts
     if facts.finished:
         return None
     node = facts.node or entry.assumed
-    if node is None and (facts.terminating or facts.scheduler != scheduler_name):
+    if node is None and facts.terminating:
         return None
+    if node is None and facts.scheduler != scheduler_name:
+        nomination = find_nomination(facts)
+        return None if nomination is None else Promised(nomination)
     tenant = find_tenant(facts, directory, scheduler_name)
     if node is not None:
         return Held(tenant, node, facts.demand, facts.constraints, facts.repels)
     assert tenant is not None
     if facts.gated or entry.postponed:
         return Idle(tenant, facts.gated)
-    repelled = anti_affinity.find_terms(facts.namespace, facts.labels)
-    key = QueueKey(tenant, facts.demand, facts.constraints, facts.unsupported, repelled)
-    return Waiting(key, Task(facts.uid, f"{facts.namespace}/{facts.name}", facts.priority, facts.created))
+    blocked = facts.unsupported or directory.find_refusal(facts.namespace)
+    nomination = find_nomination(facts) if blocked is None else None
+    key = QueueKey(
+        tenant,
+        facts.demand,
+        facts.constraints,
+        blocked,
+        repelled=anti_affinity.find_terms(facts.namespace, facts.labels),
+        overtaken=nominations.find_overtaken(facts.priority),
+        nominee=None if nomination is None else facts.uid,
+    )
+    task = Task(facts.uid, f"{facts.namespace}/{facts.name}", facts.priority, facts.created)
+    return Waiting(key, task, facts.labels, nomination)
+
+
+def find_nomination(facts: PodFacts) -> Nomination | None:
+    """Return the room that is kept for a pod that is not bound yet, or None."""
+    if facts.nominated_node is None or facts.gated:
+        return None
+    return Nomination(facts.uid, facts.nominated_node, facts.priority, facts.demand)

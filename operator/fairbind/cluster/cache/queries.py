@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from fairbind.cluster.cache.books import Books
-from fairbind.cluster.cache.overview import build_overview, compute_pending_reasons
+from fairbind.cluster.cache.overview import build_overview, compute_pending_reasons, find_counting
 from fairbind.cluster.cache.pending import QueueKey
 from fairbind.cluster.cache.pods import Held
+from fairbind.cluster.objects.facts import PODS
 from fairbind.cluster.tenancy.tenants import TenantState
 from fairbind.model import Snapshot, Wait
 from fairbind.model.overview import ClusterOverview
@@ -58,10 +59,15 @@ class Queries:
         return tuple(r for r in self._books.settings.fairness_resources or () if r not in self._books.servers.axes)
 
     def tenant_states(self) -> dict[str, TenantState]:
-        """Return what only the whole picture shows about each declared tenant, by name."""
+        """Return what only the whole picture shows about each declared tenant, by name.
+
+        A weight of slots has an effect whenever they are scarce, so nobody is told that it has none.
+        """
         snapshot = self._build_snapshot()
-        pairs = zip(snapshot.resources, snapshot.counts_r, strict=True)
-        return self._books.directory.compute_states(frozenset(resource for resource, counts in pairs if counts))
+        counting = find_counting(snapshot)
+        if not self._books.settings.fairness_resources:
+            counting = (*counting, PODS)
+        return self._books.directory.compute_states(frozenset(counting))
 
     def build_overview(self, fair_shares: Mapping[str, float] | None = None) -> ClusterOverview:
         """Return who holds what and who waits; changes nothing. fair_shares: by tenant, as of the last exact solve."""

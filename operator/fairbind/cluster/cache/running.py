@@ -1,12 +1,14 @@
 """What tenants hold, pod by pod and node by node: what an eviction could give back.
 
-Pods come and go one by one, and a snapshot wants all of them at once. So each node's tasks are a tuple that is made
-anew only when one of them changed, tasks are made once, and the vectors of equal demands are shared.
+Pods come and go one by one, and a snapshot tells of all of them at once; who reads it asks for few nodes, or for none.
+So a snapshot gets one entry a node, which is remade only when one of the node's pods changed, and which makes its tasks
+when somebody asks for them: thousands of tasks that nobody reads would cost seconds at a start. The vectors of equal
+demands are shared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from weakref import WeakKeyDictionary
 
 from fairbind.cluster.cache.nodes import Axes
@@ -14,18 +16,67 @@ from fairbind.cluster.cache.pending import compute_vector
 from fairbind.cluster.objects.facts import Demand, PodFacts
 from fairbind.model import RunningTask
 
-_Vectors = tuple[tuple[int, ...], tuple[int, ...]]
-
 
 class _Pod:
-    """A pod that holds something. task: None until a snapshot asks for it."""
+    """A pod that holds something, as it was when it last changed."""
 
-    __slots__ = ("facts", "task", "tenant")
+    __slots__ = ("facts", "tenant")
 
     def __init__(self, tenant: str, facts: PodFacts) -> None:
         self.tenant = tenant
         self.facts = facts
-        self.task: RunningTask | None = None
+
+
+class _Vectors:
+    """The vectors of demands along some axes, made once."""
+
+    def __init__(self, axes: Axes) -> None:
+        self.axes = axes
+        self._known: WeakKeyDictionary[Demand, tuple[tuple[int, ...], tuple[int, ...]]] = WeakKeyDictionary()
+
+    def get(self, demand: Demand) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return what a demand takes from a server, and what it counts in shares."""
+        vectors = self._known.get(demand)
+        if vectors is None:
+            vectors = compute_vector(demand.real, self.axes), compute_vector(demand.share, self.axes)
+            self._known[demand] = vectors
+        return vectors
+
+
+class _NodeTasks:
+    """The tasks of one node at one time. _pods: None as soon as the tasks are made."""
+
+    __slots__ = ("_node", "_pods", "_tasks", "_vectors")
+
+    def __init__(self, node: str, pods: tuple[_Pod, ...], vectors: _Vectors) -> None:
+        self._node = node
+        self._pods: tuple[_Pod, ...] | None = pods
+        self._vectors = vectors
+        self._tasks: tuple[RunningTask, ...] = ()
+
+    def get(self) -> tuple[RunningTask, ...]:
+        """Return the tasks by uid."""
+        if self._pods is not None:
+            pods = sorted(self._pods, key=lambda pod: pod.facts.uid)
+            self._tasks = tuple(_make_task(self._node, pod, self._vectors) for pod in pods)
+            self._pods = None
+        return self._tasks
+
+
+class _TasksByNode(Mapping[str, tuple[RunningTask, ...]]):
+    """What snapshots are told: a mapping that never changes, and makes its values when they are asked for."""
+
+    def __init__(self, nodes: Mapping[str, _NodeTasks]) -> None:
+        self.nodes = nodes
+
+    def __getitem__(self, name: str) -> tuple[RunningTask, ...]:
+        return self.nodes[name].get()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.nodes)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
 
 
 class RunningTasks:
@@ -34,9 +85,8 @@ class RunningTasks:
     def __init__(self) -> None:
         self._pods: dict[str, dict[str, _Pod]] = {}
         self._changed: set[str] = set()
-        self._axes: Axes = ()
-        self._vectors: WeakKeyDictionary[Demand, _Vectors] = WeakKeyDictionary()
-        self._tasks: Mapping[str, tuple[RunningTask, ...]] = {}
+        self._vectors = _Vectors(())
+        self._tasks = _TasksByNode({})
 
     def hold(self, tenant: str, node: str, facts: PodFacts) -> None:
         """Note that a tenant's pod holds something on a node."""
@@ -53,47 +103,35 @@ class RunningTasks:
 
     def follow(self, node: str, facts: PodFacts) -> bool:
         """Take newer facts of a pod that stays where it is; False when a running task is no other by them."""
-        pod = self._pods[node][facts.uid]
-        old, pod.facts = pod.facts, facts
-        if (old.priority, old.start, old.group) == (facts.priority, facts.start, facts.group):
+        pods = self._pods[node]
+        old = pods[facts.uid]
+        if (old.facts.priority, old.facts.start, old.facts.group) == (facts.priority, facts.start, facts.group):
             return False
-        pod.task = None
+        pods[facts.uid] = _Pod(old.tenant, facts)
         self._changed.add(node)
         return True
 
     def build(self, axes: Axes) -> Mapping[str, tuple[RunningTask, ...]]:
         """Return the tasks by node, each node's by uid; what was handed out before never changes."""
-        if axes != self._axes:
-            self._axes = axes
-            self._vectors.clear()
+        if axes != self._vectors.axes:
+            self._vectors = _Vectors(axes)
             self._changed.update(self._pods)
-            for pods in self._pods.values():
-                for pod in pods.values():
-                    pod.task = None
         if self._changed:
-            tasks = dict(self._tasks)
+            nodes = dict(self._tasks.nodes)
             for node in self._changed:
                 held = self._pods.get(node)
                 if held:
-                    tasks[node] = tuple(self._get_task(node, held[uid]) for uid in sorted(held))
+                    nodes[node] = _NodeTasks(node, tuple(held.values()), self._vectors)
                 else:
-                    tasks.pop(node, None)
-            self._tasks = tasks
+                    nodes.pop(node, None)
+            self._tasks = _TasksByNode(nodes)
             self._changed.clear()
         return self._tasks
 
-    def _get_task(self, node: str, pod: _Pod) -> RunningTask:
-        if pod.task is None:
-            facts = pod.facts
-            real, share = self._get_vectors(facts.demand)
-            keys = facts.constraints.exclusive_keys.taken
-            group = f"{facts.namespace}/{facts.group}" if facts.group is not None else None
-            pod.task = RunningTask(facts.uid, pod.tenant, node, facts.priority, facts.start, group, real, share, keys)
-        return pod.task
 
-    def _get_vectors(self, demand: Demand) -> _Vectors:
-        vectors = self._vectors.get(demand)
-        if vectors is None:
-            vectors = compute_vector(demand.real, self._axes), compute_vector(demand.share, self._axes)
-            self._vectors[demand] = vectors
-        return vectors
+def _make_task(node: str, pod: _Pod, vectors: _Vectors) -> RunningTask:
+    facts = pod.facts
+    real, share = vectors.get(facts.demand)
+    keys = facts.constraints.exclusive_keys.taken
+    group = f"{facts.namespace}/{facts.group}" if facts.group is not None else None
+    return RunningTask(facts.uid, pod.tenant, node, facts.priority, facts.start, group, real, share, keys)

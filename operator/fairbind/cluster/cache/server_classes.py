@@ -24,7 +24,7 @@ NumberArray = NDArray[np.int64]
 
 _REMEMBERED = 64
 _MANY_VECTORS = 62
-"""So many bits a number has room for; with more vectors the numbers are made small again after each."""
+"""So many bits a number has room for; with more vectors rows of bits are numbered."""
 
 
 class ServerGrouping:
@@ -42,17 +42,20 @@ class ServerGrouping:
         capacity_version: int,
         placements: Iterable[Placement],
         tolerance: float,
+        usable_k: BoolArray | None = None,
     ) -> Classes:
         """Return each node's class and the classes' names, as `compute_server_classes` does.
 
-        names: ascending. capacity_version: changes whenever names or capacities do. placements: those of the tasks
-        that wait, each once.
+        names: ascending. capacity_version: changes whenever names, capacities or usable servers do. placements: those
+        of the tasks that wait, each once. usable_k: whose capacity counts; who may use the others sets no two servers
+        apart. None: all.
         """
         if (capacity_version, tolerance) != self._valid_for:
             self._valid_for = capacity_version, tolerance
             self._answers.clear()
             self._capacity_number_k = number_rows(capacity_kr)
-        vectors = {np.packbits(each.eligible_k).tobytes(): each.eligible_k for each in placements}
+        eligible_sk = (each.eligible_k if usable_k is None else each.eligible_k & usable_k for each in placements)
+        vectors = {np.packbits(eligible_k).tobytes(): eligible_k for eligible_k in eligible_sk}
         key = frozenset(vectors)
         answer = self._answers.pop(key, None)
         if answer is None:
@@ -98,9 +101,11 @@ def number_signatures(eligible_sk: Sequence[BoolArray], count: int) -> NumberArr
     >>> number_signatures([np.array([True, False, True]), np.array([True, False, False])], 3).tolist()
     [3, 0, 2]
     """
+    if len(eligible_sk) > _MANY_VECTORS:
+        bits_k = np.ascontiguousarray(np.packbits(np.array(eligible_sk), axis=0).T)
+        rows_k = bits_k.view(np.dtype((np.void, bits_k.shape[1]))).reshape(-1)
+        return np.unique(rows_k, return_inverse=True)[1].reshape(-1).astype(np.int64)
     number_k = np.zeros(count, dtype=np.int64)
     for eligible_k in eligible_sk:
         number_k = 2 * number_k + eligible_k
-        if len(eligible_sk) > _MANY_VECTORS:
-            number_k = np.unique(number_k, return_inverse=True)[1].reshape(-1)
     return number_k

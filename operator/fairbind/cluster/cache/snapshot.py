@@ -3,32 +3,43 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 from fairbind.cluster.cache.books import Books
 from fairbind.cluster.cache.nodes import Axes
 from fairbind.cluster.cache.pending import QueueKey, TaskQueue
 from fairbind.cluster.cache.server_classes import ServerGrouping
-from fairbind.cluster.objects.facts import Constraints
+from fairbind.cluster.cache.window import Choice, Window
+from fairbind.cluster.objects.constraints import NO_CONSTRAINTS
+from fairbind.cluster.objects.facts import EPHEMERAL_STORAGE, PODS, Constraints
 from fairbind.model import Placement, ServerTable, Snapshot, Targets, TaskClass
 from fairbind.scheduling import POLICIES
 
-NOT_COUNTED = frozenset({"pods", "ephemeral-storage"})
-"""By default these do not count for shares."""
+NOT_FITTED = frozenset({PODS, EPHEMERAL_STORAGE})
+"""By default these do not say how well a pod suits a node. Most pods ask for one slot and for no storage, so a node of
+which much is used would look as if it had too much of both, and best fit would spread pods instead of packing them."""
 
 MAX_HELD_PLACEMENTS = 64
-"""Of so many different constraints of held pods it is found out where such pods could run, the most frequent first: a
-DaemonSet's pods have as many as there are nodes, and each pair of them would set two nodes apart."""
+"""Of so many different constraints of held pods it is found out where such pods could run, the most frequent first:
+each pair of them may set two nodes apart."""
 
 
 class SnapshotBuilder:
-    """Makes snapshots of one set of books, and keeps what it may use again."""
+    """Makes snapshots of one set of books, and keeps what it may use again.
+
+    window: which queues of tenants with very many of them a snapshot shows.
+    """
 
     def __init__(self, books: Books) -> None:
         self._books = books
         self._grouping = ServerGrouping()
         self._task_classes: dict[QueueKey, TaskClass] = {}
-        self._classes_valid_for: tuple[Axes, int, int] | None = None
+        self._classes_valid_for: tuple[Axes, int] | None = None
+        self._closings_valid_for: tuple[int, int] | None = None
+        self._crowded: frozenset[str] = frozenset()
+        self._nominations_version = 0
+        self.window = Window(books.eligibility)
 
     def build(self) -> Snapshot:
         """Return the world as the books say it is now."""
@@ -42,12 +53,14 @@ class SnapshotBuilder:
             self._books.servers.capacity_version,
             {id(c.placement): c.placement for c in task_classes if c.blocked is None}.values(),
             self._books.settings.server_class_tolerance,
+            self._books.servers.usable_k,
         )
         servers = ServerTable(
             names=self._books.servers.names,
             capacity_kr=self._books.servers.capacity_kr,
             free_kr=self._books.servers.free_kr,
             usable_k=self._books.servers.usable_k,
+            open_k=self._books.servers.open_k,
             class_k=class_k,
             class_names=class_names,
             taken_keys=self._books.servers.taken_keys,
@@ -56,6 +69,7 @@ class SnapshotBuilder:
         return Snapshot(
             resources=axes,
             counts_r=self._compute_counts(axes),
+            fits_r=None if self._find_chosen(axes) else tuple(r not in NOT_FITTED for r in axes),
             total_r=self._books.servers.total_r,
             servers=servers,
             tenants=self._books.usage.build_tenants(axes, detailed=POLICIES[self._books.settings.policy].needs_detail),
@@ -71,31 +85,86 @@ class SnapshotBuilder:
         return targets if targets is not None and targets.mechanism == mechanism else None
 
     def _make_task_classes(self) -> tuple[TaskClass, ...]:
-        if len(self._books.eligibility) > 2 * (MAX_HELD_PLACEMENTS + len(self._books.queues)):
-            self._books.eligibility.keep_only(key.constraints for key in self._books.queues)
-        valid_for = self._books.servers.axes, self._books.eligibility.version, self._books.anti_affinity.version
-        if valid_for != self._classes_valid_for:
-            self._classes_valid_for = valid_for
-            self._task_classes.clear()
-            self._books.changed_queues = dict.fromkeys(self._books.queues)
-        for key in self._books.changed_queues:
-            queue = self._books.queues.get(key)
-            if queue is None:
+        books = self._books
+        self._note_changed_placements()
+        changed = {key.tenant for key in books.changed_queues}
+        choices = self.window.choose(books.queues_by_tenant, len(books.waiting_constraints), changed)
+        for tenant in self._crowded - choices.keys():
+            books.changed_queues.update(dict.fromkeys(books.queues_by_tenant.get(tenant, ())))
+        self._crowded = frozenset(choices)
+        for key in books.changed_queues:
+            queue = books.queues.get(key)
+            if queue is None or key.tenant in choices:
                 self._task_classes.pop(key, None)
             else:
-                self._task_classes[key] = queue.build_task_class(self._books.servers.axes, self._get_placement(queue))
-        self._books.changed_queues.clear()
-        return tuple(self._task_classes.values())
+                self._task_classes[key] = self._build_task_class(queue)
+            if queue is not None:
+                self._count_wanted(queue)
+        books.changed_queues.clear()
+        crowd = [task_class for tenant, choice in choices.items() for task_class in self._build_crowd(tenant, choice)]
+        if len(books.eligibility) > 2 * (MAX_HELD_PLACEMENTS + len(self._task_classes) + len(crowd)):
+            shown = (group.queues[0].key for choice in choices.values() for group in choice.groups)
+            books.eligibility.keep_only(key.constraints for key in (*self._task_classes, *shown))
+        return (*self._task_classes.values(), *crowd)
+
+    def _count_wanted(self, queue: TaskQueue) -> None:
+        self._books.wanted.set_waiting(queue.key, len(queue.tasks) if queue.is_placeable else 0)
+
+    def _build_task_class(self, queue: TaskQueue) -> TaskClass:
+        return queue.build_task_class(self._books.servers.axes, self._get_placement(queue), self._books.eligibility)
+
+    def _build_crowd(self, tenant: str, choice: Choice) -> Iterator[TaskClass]:
+        """Build the classes of a tenant that has very many queues."""
+        for group in choice.groups:
+            template = self._build_task_class(group.queues[0])
+            if template is not group.template:
+                group.template = template
+                group.task_class = template if len(group.queues) == 1 else replace(template, tasks=group.tasks)
+                for queue in group.queues:
+                    queue.follow(group.queues[0])
+                    self._count_wanted(queue)
+            assert group.task_class is not None
+            yield group.task_class
+        nothing_r = (0,) * len(self._books.servers.axes)
+        for reason, group in choice.blocked.items():  # whatever these tasks ask for, none is placed
+            placement = self._books.eligibility.get_placement(NO_CONSTRAINTS)
+            yield TaskClass(tenant, nothing_r, nothing_r, placement, group.tasks, blocked=reason)
+
+    def _note_changed_placements(self) -> None:
+        """Note which queues must be looked at because nodes or placed pods changed."""
+        books = self._books
+        valid_for = books.servers.axes, books.eligibility.answers_version
+        closings_valid_for = books.eligibility.version, books.anti_affinity.version
+        if valid_for != self._classes_valid_for:
+            self._task_classes.clear()
+            books.changed_queues.update(dict.fromkeys(books.queues))
+        elif closings_valid_for != self._closings_valid_for:
+            books.changed_queues.update((key, None) for key in books.queues if key.repelled)
+        if books.nominations.version != self._nominations_version:
+            books.changed_queues.update((key, None) for key in books.queues if key.has_reserved)
+        self._classes_valid_for, self._closings_valid_for = valid_for, closings_valid_for
+        self._nominations_version = books.nominations.version
 
     def _get_placement(self, queue: TaskQueue) -> Placement:
-        base = self._books.eligibility.get_placement(queue.key.constraints)
-        if not queue.key.repelled:
-            return base
-        return queue.restrict(base, self._books.anti_affinity, self._books.eligibility)
+        placement = self._books.eligibility.get_placement(queue.key.constraints)
+        if queue.key.repelled:
+            placement = queue.restrict(placement, self._books.anti_affinity, self._books.eligibility)
+        servers = self._books.servers
+        return self._books.nominations.reserve(placement, queue.key, servers.axes, servers.index)
 
     def _compute_counts(self, axes: tuple[str, ...]) -> tuple[bool, ...]:
-        chosen = [r for r in self._books.settings.fairness_resources or () if r in axes]
-        return tuple(r in chosen if chosen else r not in NOT_COUNTED for r in axes)
+        chosen = self._find_chosen(axes)
+        if chosen:
+            return tuple(r in chosen for r in axes)
+        others_r = tuple(r != PODS for r in axes)
+        specs = self._books.directory.specs
+        if not self._books.wanted.are_slots_scarce(axes, self._books.servers.total_r, others_r, specs):
+            return others_r
+        return (True,) * len(axes)
+
+    def _find_chosen(self, axes: Axes) -> frozenset[str]:
+        """Return the fairness resources that the administrator chose and some node has."""
+        return frozenset(self._books.settings.fairness_resources or ()).intersection(axes)
 
     def add_detail(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot of now with what each tenant holds task by task and server by server."""

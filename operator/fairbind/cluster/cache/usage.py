@@ -7,30 +7,31 @@ hold something or wait for us.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
 
+from fairbind.cluster.cache.holdings import FindPlacement, HeldKind, build_holdings, find_least_count
 from fairbind.cluster.cache.nodes import Axes, add_amounts
 from fairbind.cluster.cache.pending import compute_vector
-from fairbind.cluster.objects.facts import Constraints, Demand
+from fairbind.cluster.objects.facts import Amounts
 from fairbind.cluster.tenancy.tenants import TenantSpec
-from fairbind.model import Placement, Tenant
-from fairbind.model.tenants import Holding
+from fairbind.model import Tenant
 
 _ONE = Fraction(1)
 _NEVER = float("inf")
-
-HeldKind = tuple[Demand, Constraints]
-"""What makes two held pods of a tenant the same to a mechanism."""
+_MANY_SUMS = 16_384
+"""So many sums of amounts are remembered: pods of few kinds come and go on thousands of nodes."""
 
 
 @dataclass(slots=True)
 class TenantUsage:
     """One tenant's book. real: requests. share: what counts in shares. nodes: how many of its pods are on each node.
 
-    kinds: how many of its pods are of each kind. share_by_node: what counts in shares, node by node. since: when the
-    tenant came, seconds since the epoch: its Tenant object, or the oldest pod that it has had since it has one.
+    kinds: how many of its pods are of each kind. share_by_node: what counts in shares, node by node; equal ones are the
+    same object as a rule. since: when the tenant came, seconds since the epoch: its Tenant object, or the oldest pod
+    that it has had since it has one.
     """
 
     name: str
@@ -41,7 +42,7 @@ class TenantUsage:
     share: dict[str, int] = field(default_factory=dict)
     nodes: Counter[str] = field(default_factory=Counter)
     kinds: Counter[HeldKind] = field(default_factory=Counter)
-    share_by_node: dict[str, dict[str, int]] = field(default_factory=dict)
+    share_by_node: dict[str, Amounts] = field(default_factory=dict)
     since: float = _NEVER
     running: int = 0
     waiting: int = 0
@@ -72,7 +73,7 @@ class Usage:
         tenant_usage.running += sign
         tenant_usage.nodes[node] += sign
         tenant_usage.kinds[kind] += sign
-        add_amounts(tenant_usage.share_by_node.setdefault(node, {}), demand.share, sign)
+        tenant_usage.share_by_node[node] = _add(tenant_usage.share_by_node.get(node, ()), demand.share, sign)
         if not tenant_usage.nodes[node]:
             del tenant_usage.nodes[node], tenant_usage.share_by_node[node]
         if not tenant_usage.kinds[kind]:
@@ -131,16 +132,15 @@ class Usage:
             if tenant_usage.tenant is None or not is_known:
                 tenant_usage.tenant = _make_tenant(tenant_usage, axes)
                 if detailed:
-                    tenant_usage.tenant = _add_detail(tenant_usage.tenant, tenant_usage, axes, lambda _: None)
+                    tenant_usage.tenant = _add_detail(tenant_usage.tenant, tenant_usage, axes, lambda _: None, 1)
             tenants.append(tenant_usage.tenant)
         return tuple(tenants)
 
-    def build_detailed_tenants(
-        self, axes: Axes, get_placement: Callable[[Constraints], Placement | None]
-    ) -> tuple[Tenant, ...]:
+    def build_detailed_tenants(self, axes: Axes, get_placement: FindPlacement) -> tuple[Tenant, ...]:
         """Return all tenants by name with what they hold, and where such tasks could run."""
+        least_count = find_least_count(tenant_usage.kinds for tenant_usage in self.by_name.values())
         return tuple(
-            _add_detail(_make_tenant(tenant_usage, axes), tenant_usage, axes, get_placement)
+            _add_detail(_make_tenant(tenant_usage, axes), tenant_usage, axes, get_placement, least_count)
             for _, tenant_usage in sorted(self.by_name.items())
         )
 
@@ -163,17 +163,20 @@ def _make_tenant(tenant_usage: TenantUsage, axes: Axes) -> Tenant:
 
 
 def _add_detail(
-    tenant: Tenant, tenant_usage: TenantUsage, axes: Axes, get_placement: Callable[[Constraints], Placement | None]
+    tenant: Tenant, tenant_usage: TenantUsage, axes: Axes, get_placement: FindPlacement, least_count: int
 ) -> Tenant:
+    share_by_node = tenant_usage.share_by_node
+    vector_of = {share: compute_vector(share, axes) for share in set(share_by_node.values())}
     return replace(
         tenant,
-        holdings=tuple(
-            Holding(
-                compute_vector(demand.real, axes), compute_vector(demand.share, axes), count, get_placement(constraints)
-            )
-            for (demand, constraints), count in tenant_usage.kinds.items()
-        ),
-        allocated_by_server={
-            node: compute_vector(tuple(share.items()), axes) for node, share in tenant_usage.share_by_node.items()
-        },
+        holdings=build_holdings(tenant_usage.kinds, axes, get_placement, least_count),
+        allocated_by_server={node: vector_of[share] for node, share in share_by_node.items()},
     )
+
+
+@lru_cache(_MANY_SUMS)
+def _add(total: Amounts, amounts: Amounts, sign: int) -> Amounts:
+    """Return a sum or a difference; the nodes on which a tenant has the same share one object."""
+    changed = dict(total)
+    add_amounts(changed, amounts, sign)
+    return tuple(sorted(changed.items()))

@@ -4,21 +4,26 @@ A pod with required anti-affinity does not only choose its own place. Once it is
 may come into the same topology domain, whoever schedules that pod. Pods that carry such terms wait here (they are not
 honoured yet), but others may have placed some, and what they keep away must stay away.
 
-So the terms of placed pods are counted by node. A waiting pod's class knows which terms select it; from where the
-term's pods are follows which nodes are closed to the class. Terms are looked up by namespace, because almost all of
-them speak about their own.
+A term closes domains: the values that its topology key has on the nodes where its pods are. On a node that does not
+exist, or that lacks the key, it closes nothing; such a term is only noted, and nothing is compared with it.
+
+Both sides are indexed, because one tenant writes the terms and all tenants' pods wait. Waiting pods are kept in groups
+of one namespace and equal labels, and each group knows the terms that select it. A term that comes or goes asks only
+the groups that have a label pair without which it selects nothing. A new group asks only the terms that wait for one
+of its label pairs, and those few that wait for none, of its own namespace and of those that choose namespaces by label.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
 from fairbind.cluster.filters.node_eligibility import Eligibility
-from fairbind.cluster.objects.facts import AntiAffinityTerm
+from fairbind.cluster.objects.facts import AntiAffinityTerm, NodeFacts
 from fairbind.model import Placement, Rejection, RejectionKind
 from fairbind.model.servers import BoolArray
 
@@ -26,70 +31,183 @@ REPELLED = Rejection(RejectionKind.ANTI_AFFINITY)
 NO_TERMS: frozenset[AntiAffinityTerm] = frozenset()
 
 Labels = tuple[tuple[str, str], ...]
+_Pair = tuple[str, str]
+_ANY_PAIR = ("", "")
+"""Stands for the label pair of terms that none can be looked up by; no label has an empty key."""
+_WIDE = ""
+"""Stands for the namespace of terms that select namespaces by label; none has an empty name."""
+
+
+class _Group:
+    """Waiting pods of one namespace with equal labels. terms: of the open ones those that select them."""
+
+    __slots__ = ("labels", "namespace", "terms", "uids")
+
+    def __init__(self, namespace: str, labels: Labels, terms: frozenset[AntiAffinityTerm]) -> None:
+        self.namespace = namespace
+        self.labels = labels
+        self.terms = terms
+        self.uids: set[str] = set()
+
+
+def find_pairs(term: AntiAffinityTerm) -> tuple[_Pair, ...]:
+    """Return label pairs of which each pod that the term selects has one; `_ANY_PAIR` when none can be named."""
+    listing = [requirement for requirement in term.labels.requirements if requirement.operator == "In"]
+    if not listing:
+        return (_ANY_PAIR,)
+    shortest = min(listing, key=lambda requirement: (len(requirement.values), requirement.key))
+    return tuple((shortest.key, value) for value in shortest.values)
 
 
 class AntiAffinity:
-    """The terms of placed pods. version: grows when the nodes of any term change."""
+    """The terms of placed pods, and the waiting pods that they may select.
+
+    find_namespace_labels: of a namespace by its name. version: grows when the domains that any term closes change.
+    """
 
     def __init__(self, find_namespace_labels: Callable[[str], Mapping[str, str]]) -> None:
         self._find_namespace_labels = find_namespace_labels
-        self._nodes: dict[AntiAffinityTerm, Counter[str]] = {}
-        self._by_namespace: dict[str, dict[AntiAffinityTerm, None]] = {}
-        self._wide: dict[AntiAffinityTerm, None] = {}
-        self._stale: set[str] = set()
-        self._is_all_stale = False
+        self._nodes: dict[str, NodeFacts] = {}
+        self._noted: dict[str, Counter[AntiAffinityTerm]] = {}
+        self._domains: dict[AntiAffinityTerm, Counter[str]] = {}
+        self._terms: dict[str, dict[_Pair, dict[AntiAffinityTerm, None]]] = {}
+        self._groups: dict[str, dict[Labels, _Group]] = {}
+        self._groups_by_pair: dict[_Pair, dict[_Group, None]] = {}
+        self._stale: dict[_Group, None] = {}
         self.version = 0
+
+    # --- placed pods and their nodes ---
 
     def hold(self, terms: Iterable[AntiAffinityTerm], node: str) -> None:
         """Note that a pod with these terms is on a node."""
-        for term in terms:
-            self.version += 1
-            if term not in self._nodes:
-                self._nodes[term] = Counter()
-                self._index(term)
-            self._nodes[term][node] += 1
+        terms = tuple(terms)
+        if terms:
+            self._noted.setdefault(node, Counter()).update(terms)
+            self._index([term for term in terms if self._open(term, self._find_domain(term, node))])
 
     def release(self, terms: Iterable[AntiAffinityTerm], node: str) -> None:
         """Take back what `hold` noted."""
+        noted = self._noted.get(node, Counter())
+        closed = []
         for term in terms:
+            noted[term] -= 1
+            if not noted[term]:
+                del noted[term]
+            if self._close(term, self._find_domain(term, node)):
+                closed.append(term)
+        if not noted:
+            self._noted.pop(node, None)
+        self._unindex(closed)
+
+    def set_node(self, name: str, node: NodeFacts | None) -> None:
+        """Take a node, new or changed; None: it is gone."""
+        noted = self._noted.get(name, Counter())
+        before = {term: self._find_domain(term, name) for term in noted}
+        if node is None:
+            self._nodes.pop(name, None)
+        else:
+            self._nodes[name] = node
+        moved = [(term, domain, self._find_domain(term, name)) for term, domain in before.items()]
+        moved = [(term, old, new) for term, old, new in moved if old != new]
+        self._index([term for term, _, new in moved if self._open(term, new, noted[term])])
+        self._unindex([term for term, old, _ in moved if self._close(term, old, noted[term])])
+
+    def _find_domain(self, term: AntiAffinityTerm, name: str) -> str | None:
+        """Return the value of the term's topology key on a node; None when there is none."""
+        node = self._nodes.get(name)
+        return dict(node.labels).get(term.topology_key) if node is not None else None
+
+    def _open(self, term: AntiAffinityTerm, domain: str | None, pods: int = 1) -> bool:
+        """Count more pods in a domain; True when the term closed none before."""
+        if domain is None:
+            return False
+        is_new = term not in self._domains
+        domains = self._domains.setdefault(term, Counter())
+        self.version += not domains[domain]
+        domains[domain] += pods
+        return is_new
+
+    def _close(self, term: AntiAffinityTerm, domain: str | None, pods: int = 1) -> bool:
+        """Count fewer pods in a domain; True when the term closes none any more."""
+        if domain is None:
+            return False
+        domains = self._domains[term]
+        domains[domain] -= pods
+        if not domains[domain]:
+            del domains[domain]
             self.version += 1
-            nodes = self._nodes[term]
-            nodes[node] -= 1
-            if not nodes[node]:
-                del nodes[node]
-            if not nodes:
-                del self._nodes[term]
-                self._unindex(term)
+        if domains:
+            return False
+        del self._domains[term]
+        return True
+
+    # --- waiting pods ---
+
+    def wait(self, uid: str, namespace: str, labels: Labels) -> None:
+        """Note that a pod waits."""
+        group = self._groups.get(namespace, {}).get(labels)
+        if group is None:
+            group = _Group(namespace, labels, self._select_terms(namespace, labels))
+            self._groups.setdefault(namespace, {})[labels] = group
+            for pair in _list_pairs(labels):
+                self._groups_by_pair.setdefault(pair, {})[group] = None
+        group.uids.add(uid)
+
+    def stop_waiting(self, uid: str, namespace: str, labels: Labels) -> None:
+        """Take back what `wait` noted."""
+        group = self._groups[namespace][labels]
+        group.uids.discard(uid)
+        if group.uids:
+            return
+        del self._groups[namespace][labels]
+        if not self._groups[namespace]:
+            del self._groups[namespace]
+        for pair in _list_pairs(labels):
+            del self._groups_by_pair[pair][group]
+            if not self._groups_by_pair[pair]:
+                del self._groups_by_pair[pair]
+        self._stale.pop(group, None)
 
     def note_labels(self, namespace: str) -> None:
         """A namespace's labels changed; terms that select namespaces by label may see it differently."""
-        if self._wide:
-            self._stale.add(namespace)
+        if _WIDE in self._terms:
+            for group in self._groups.get(namespace, {}).values():
+                self._set_terms(group, self._select_terms(namespace, group.labels))
 
     def find_terms(self, namespace: str, labels: Labels) -> frozenset[AntiAffinityTerm]:
         """Return the terms that select a pod."""
-        near = self._by_namespace.get(namespace)
-        if near is None and not self._wide:
+        group = self._groups.get(namespace, {}).get(labels)
+        return self._select_terms(namespace, labels) if group is None else group.terms
+
+    def take_stale(self) -> list[str]:
+        """Return the waiting pods that other terms select than before, sorted; asked again, there are none."""
+        stale = sorted(uid for group in self._stale for uid in group.uids)
+        self._stale.clear()
+        return stale
+
+    def _select_terms(self, namespace: str, labels: Labels) -> frozenset[AntiAffinityTerm]:
+        indexes = [index for index in (self._terms.get(namespace), self._terms.get(_WIDE)) if index is not None]
+        if not indexes:
             return NO_TERMS
         pod_labels = dict(labels)
         return frozenset(
             term
-            for term in (*(near or ()), *self._wide)
+            for index in indexes
+            for pair in _list_pairs(labels)
+            for term in index.get(pair, ())
             if term.labels.is_met_by(pod_labels) and self._covers(term, namespace)
         )
 
-    def take_stale(self, namespaces: Iterable[str]) -> list[str]:
-        """Return which of these namespaces have pods that must be looked at again; asked again, none have."""
-        stale = sorted(namespace for namespace in namespaces if self._is_all_stale or namespace in self._stale)
-        self._stale.clear()
-        self._is_all_stale = False
-        return stale
+    # --- both ---
 
     def restrict(self, base: Placement, terms: frozenset[AntiAffinityTerm], eligibility: Eligibility) -> Placement:
         """Return a placement without the nodes that the terms close."""
-        closed_k: BoolArray = np.zeros_like(base.eligible_k)
+        closed: dict[str, set[str]] = {}
         for term in terms:
-            closed_k |= eligibility.match_domains(term.topology_key, self._nodes.get(term, ()))
+            closed.setdefault(term.topology_key, set()).update(self._domains.get(term, ()))
+        closed_k: BoolArray = np.zeros_like(base.eligible_k)
+        for topology_key, domains in closed.items():
+            closed_k |= eligibility.match_values(topology_key, domains)
         refused = int(np.count_nonzero(base.eligible_k & closed_k))
         if not refused:
             return base
@@ -103,23 +221,65 @@ class AntiAffinity:
         selector = term.namespace_selector
         return selector is not None and selector.is_met_by(self._find_namespace_labels(namespace))
 
-    def _index(self, term: AntiAffinityTerm) -> None:
-        if term.namespace_selector is not None:
-            self._wide[term] = None
-            self._is_all_stale = True
-            return
-        for namespace in term.namespaces:
-            self._by_namespace.setdefault(namespace, {})[term] = None
-            self._stale.add(namespace)
+    def _index(self, terms: Iterable[AntiAffinityTerm]) -> None:
+        """Let terms that close a domain now be found, and note which groups they select."""
+        candidates: dict[_Group, list[AntiAffinityTerm]] = {}
+        for term in terms:
+            for namespace, pair in _find_places(term):
+                self._terms.setdefault(namespace, {}).setdefault(pair, {})[term] = None
+            for group in self._find_candidates(term):
+                candidates.setdefault(group, []).append(term)
+        unions: dict[tuple[frozenset[AntiAffinityTerm], tuple[AntiAffinityTerm, ...]], frozenset[AntiAffinityTerm]] = {}
+        for group, found in candidates.items():
+            labels = dict(group.labels)
+            selecting = tuple(term for term in found if term.labels.is_met_by(labels))
+            if selecting:  # thousands of groups get the same terms, and share one set
+                union = unions.get((group.terms, selecting))
+                if union is None:
+                    union = unions[group.terms, selecting] = group.terms.union(selecting)
+                self._set_terms(group, union)
 
-    def _unindex(self, term: AntiAffinityTerm) -> None:
-        if term.namespace_selector is not None:
-            del self._wide[term]
-            self._is_all_stale = True
-            return
-        for namespace in term.namespaces:
-            near = self._by_namespace[namespace]
-            del near[term]
-            if not near:
-                del self._by_namespace[namespace]
-            self._stale.add(namespace)
+    def _unindex(self, terms: Iterable[AntiAffinityTerm]) -> None:
+        """Take back what `_index` did."""
+        candidates: dict[_Group, list[AntiAffinityTerm]] = {}
+        for term in terms:
+            for namespace, pair in _find_places(term):
+                index = self._terms[namespace]
+                del index[pair][term]
+                if not index[pair]:
+                    del index[pair]
+                if not index:
+                    del self._terms[namespace]
+            for pair in find_pairs(term):
+                for group in self._groups_by_pair.get(pair, ()):
+                    candidates.setdefault(group, []).append(term)
+        for group, found in candidates.items():
+            self._set_terms(group, group.terms.difference(found))
+
+    def _find_candidates(self, term: AntiAffinityTerm) -> Iterator[_Group]:
+        """Find the groups that a term may select: by label pair, or by namespace where those are fewer."""
+        groups = [group for pair in find_pairs(term) for group in self._groups_by_pair.get(pair, ())]
+        if term.namespace_selector is None:
+            near = [self._groups.get(namespace, {}) for namespace in term.namespaces]
+            if sum(map(len, near)) < len(groups):
+                return (group for found in near for group in found.values())
+        covered: dict[str, bool] = {}
+        for group in groups:
+            if group.namespace not in covered:
+                covered[group.namespace] = self._covers(term, group.namespace)
+        return (group for group in groups if covered[group.namespace])
+
+    def _set_terms(self, group: _Group, terms: frozenset[AntiAffinityTerm]) -> None:
+        if terms != group.terms:
+            group.terms = terms
+            self._stale[group] = None
+
+
+def _list_pairs(labels: Labels) -> Iterable[_Pair]:
+    return dict.fromkeys((*labels, _ANY_PAIR))
+
+
+def _find_places(term: AntiAffinityTerm) -> Iterator[tuple[str, _Pair]]:
+    """Find where a term is in the index: none for one that selects nothing."""
+    namespaces = term.namespaces if term.namespace_selector is None else (_WIDE,)
+    return product(namespaces, find_pairs(term))

@@ -1,193 +1,65 @@
 """Which nodes a task may use, for all tasks with equal constraints at once.
 
 A node is refused for the first of these that holds, in the order in which kube-scheduler asks them, and counts once
-under that reason: cordoned; outside the scheduler's node selector; a taint that is not tolerated; not ready; not what
-the task's selector or required affinity asks for.
+under that reason: cordoned; outside the scheduler's node selector; a taint that is not tolerated; not ready, where no
+taint says so; not what the task's selector or required affinity asks for. Cordons and readiness are taints, too, which
+a task may tolerate (`refusals`).
 
 Soft wishes become one score, as kube-scheduler ranks by default: twice the preferred affinity's weights plus three
 times the absence of untolerated PreferNoSchedule taints, each scaled to 0..100 over the eligible nodes.
 
-The answers for all nodes are computed by columns: the values of one label key over all nodes, as codes. An expression
-is asked once for each different value, not for each node. When few nodes changed, only they are asked, one by one, by
-`find_refusal`, which says the same in plain words.
+The answers for all nodes are computed by columns (`node_columns`). When few nodes changed, only they are asked, one by
+one, by `AskedNode`, which says the same in plain words.
 
-What is remembered stays in proportion to what is asked: autoscalers put times into taints, and each of them is another
-reason; pods come with selectors that nobody else has. So reasons that no verdict gives any more are forgotten now and
-then, and columns go with the verdicts that were computed from them.
+What is remembered stays in proportion to what differs. Constraints are asked without the parts that cannot matter on
+the nodes of now (`relevance`), and verdicts that allow the same nodes for the same reasons share one placement.
+Autoscalers put times into taints, and each of them is another reason; pods come with selectors that nobody else has. So
+reasons that no verdict gives any more are forgotten now and then, and columns go with the verdicts that were computed
+from them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairbind.cluster.objects.facts import Constraints, NodeFacts, Taint, Toleration
-from fairbind.cluster.objects.selectors import NodeTerm, Requirement, is_field_met
-from fairbind.model import Placement, Rejection, RejectionKind, Rejections
+from fairbind.cluster.filters.node_columns import CodeArray, NodeColumns
+from fairbind.cluster.filters.refusals import (
+    CORDONED,
+    MISMATCH,
+    OUTSIDE,
+    AskedNode,
+    Standing,
+    count_disliked,
+    find_standing_refusal,
+)
+from fairbind.cluster.filters.relevance import NodeFeatures
+from fairbind.cluster.objects.facts import Constraints, NodeFacts
+from fairbind.model import ExclusiveKeys, Placement, Rejection, Rejections
 from fairbind.model.servers import BoolArray
 
-CodeArray = NDArray[np.int32]
 Scalar = TypeVar("Scalar", bound=np.generic)
-
-CORDONED = Rejection(RejectionKind.CORDONED)
-OUTSIDE = Rejection(RejectionKind.OUTSIDE)
-NOT_READY = Rejection(RejectionKind.NOT_READY)
-MISMATCH = Rejection(RejectionKind.SELECTOR)
 
 AFFINITY_WEIGHT = 2
 TAINT_WEIGHT = 3
 FULL_SCORE = 100
 
 _ABSENT = -1
-_HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
-_SOFT_EFFECT = "PreferNoSchedule"
-
 MANY_REASONS = 64
 """Below so many it is not worth looking for reasons that nobody needs."""
 
+MANY_PLACEMENTS = 256
+"""Below so many it is not worth looking for shared placements that nobody uses."""
 
-def reject_taint(taint: Taint) -> Rejection:
-    """Return the refusal of a node with this taint; which effect it has does not matter."""
-    return Rejection(RejectionKind.TAINT, f"{taint.key}: {taint.value}")
+_UNKNOWN = Constraints()
+"""Stands for constraints that were not simplified yet."""
 
-
-def is_usable(node: NodeFacts, server_selector: Sequence[tuple[str, str]]) -> bool:
-    """Whether the node's capacity counts and tasks may go there at all."""
-    if node.unschedulable or not node.ready:
-        return False
-    return not server_selector or set(server_selector) <= set(node.labels)
-
-
-def find_untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> Taint | None:
-    """Return the first taint that keeps a task away."""
-    for taint in taints:
-        if taint.effect in _HARD_EFFECTS and not any(toleration.tolerates(taint) for toleration in tolerations):
-            return taint
-    return None
-
-
-def count_disliked(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> int:
-    """Return how many PreferNoSchedule taints are not tolerated."""
-    return sum(
-        taint.effect == _SOFT_EFFECT and not any(toleration.tolerates(taint) for toleration in tolerations)
-        for taint in taints
-    )
-
-
-def find_refusal(
-    node: NodeFacts, constraints: Constraints, server_selector: Sequence[tuple[str, str]] = ()
-) -> Rejection | None:
-    """Return why this node refuses tasks with these constraints, or None."""
-    if node.unschedulable:
-        return CORDONED
-    if not set(server_selector) <= set(node.labels):
-        return OUTSIDE
-    taint = find_untolerated(node.taints, constraints.tolerations)
-    if taint is not None:
-        return reject_taint(taint)
-    if not node.ready:
-        return NOT_READY
-    return None if is_wanted(node, constraints) else MISMATCH
-
-
-def is_wanted(node: NodeFacts, constraints: Constraints) -> bool:
-    """Whether the node is what selector and required affinity ask for."""
-    labels = dict(node.labels)
-    if any(labels.get(key) != value for key, value in constraints.selector):
-        return False
-    return constraints.required is None or any(term.is_met_by(labels, node.name) for term in constraints.required)
-
-
-def compute_liking(node: NodeFacts, constraints: Constraints) -> int:
-    """Return the sum of the weights of the preferred terms that the node meets."""
-    labels = dict(node.labels)
-    return sum(weight for weight, term in constraints.preferred if term.is_met_by(labels, node.name))
-
-
-class NodeColumns:
-    """The nodes of one moment by columns. Columns are made when they are first asked for."""
-
-    def __init__(self, nodes: Sequence[NodeFacts], server_selector: Sequence[tuple[str, str]]) -> None:
-        self._nodes = nodes
-        self._labels = [dict(node.labels) for node in nodes]
-        self._columns: dict[str, tuple[CodeArray, dict[str, int]]] = {}
-        self._masks: dict[Requirement, BoolArray] = {}
-        self._selector = server_selector
-        self._taint_sets: list[tuple[Taint, ...]] = []
-        self.code_k = self._make_taint_codes()
-        self.unschedulable_k = np.fromiter((node.unschedulable for node in nodes), np.bool_, len(nodes))
-        self.ready_k = np.fromiter((node.ready for node in nodes), np.bool_, len(nodes))
-        self.outside_k = ~self.match_pairs(server_selector)
-
-    def _make_taint_codes(self) -> CodeArray:
-        codes: dict[tuple[Taint, ...], int] = {}
-        code_k = np.fromiter((codes.setdefault(node.taints, len(codes)) for node in self._nodes), np.int32)
-        self._taint_sets = list(codes)
-        return code_k
-
-    def map_taints(self, ask: Callable[[tuple[Taint, ...]], int]) -> CodeArray:
-        """Return ask's answer for each node's taints, shape (K,)."""
-        return np.array([ask(taints) for taints in self._taint_sets] or [0], dtype=np.int32)[self.code_k]
-
-    def match_pairs(self, pairs: Iterable[tuple[str, str]]) -> BoolArray:
-        """Return which nodes carry all these labels, shape (K,)."""
-        return self._match_all(Requirement(key, "In", (value,)) for key, value in pairs)
-
-    def match_term(self, term: NodeTerm) -> BoolArray:
-        """Return which nodes meet a term, shape (K,)."""
-        if not term.labels and not term.fields:
-            return np.zeros(len(self._nodes), dtype=np.bool_)
-        match_k = self._match_all(term.labels)
-        for requirement in term.fields:
-            match_k &= np.fromiter((is_field_met(requirement, node.name) for node in self._nodes), np.bool_)
-        return match_k
-
-    def match_values(self, key: str, values: Iterable[str]) -> BoolArray:
-        """Return which nodes have one of these values of a label, shape (K,).
-
-        Not remembered: the values are those of nodes on which some pods are just now, and will be others.
-        """
-        code_k, codes = self._get_column(key)
-        return _find_listed(codes, values)[code_k]
-
-    def _match_all(self, requirements: Iterable[Requirement]) -> BoolArray:
-        everywhere = np.ones(len(self._nodes), dtype=np.bool_)
-        return reduce(np.logical_and, (self._match(requirement) for requirement in requirements), everywhere)
-
-    def _match(self, requirement: Requirement) -> BoolArray:
-        mask_k = self._masks.get(requirement)
-        if mask_k is None:
-            code_k, codes = self._get_column(requirement.key)
-            if requirement.operator == "In":  # by far the most frequent, and host names have a value for each node
-                answers = _find_listed(codes, requirement.values)
-            else:
-                answers = np.array([*map(requirement.is_met_by, codes), requirement.is_met_by(None)], dtype=np.bool_)
-            mask_k = self._masks[requirement] = answers[code_k]
-        return mask_k
-
-    def _get_column(self, key: str) -> tuple[CodeArray, dict[str, int]]:
-        column = self._columns.get(key)
-        if column is None:
-            codes: dict[str, int] = {}
-            found = (labels.get(key) for labels in self._labels)
-            code_k = np.fromiter(
-                (_ABSENT if value is None else codes.setdefault(value, len(codes)) for value in found),
-                np.int32,
-                len(self._labels),
-            )
-            column = self._columns[key] = (code_k, codes)
-        return column
-
-
-def _find_listed(codes: Mapping[str, int], values: Iterable[str]) -> BoolArray:
-    """Return for each code whether its value is among these; the last entry answers for absent keys."""
-    listed = np.zeros(len(codes) + 1, dtype=np.bool_)
-    listed[[codes[value] for value in values if value in codes]] = True
-    return listed
+_Content = tuple[bytes, bytes | None, Rejections, ExclusiveKeys]
 
 
 class Reasons:
@@ -232,14 +104,14 @@ class Reasons:
 class Verdict:
     """The answer for one set of constraints on all nodes.
 
-    reason_k: numbers of `Reasons`. liking_k, disliked_k: raw soft scores, None where no wish is said. placement: what
-    the cycle gets; the same object until something in it changes.
+    reason_k: numbers of `Reasons`. liking_k, disliked_k: raw soft scores; None where there is no wish, or no taint that
+    is disliked. placement: what the cycle gets; the same object until something in it changes.
     """
 
     __slots__ = ("constraints", "disliked_k", "liking_k", "placement", "reason_k")
 
     def __init__(
-        self, constraints: Constraints, reason_k: CodeArray, liking_k: CodeArray | None, disliked_k: CodeArray
+        self, constraints: Constraints, reason_k: CodeArray, liking_k: CodeArray | None, disliked_k: CodeArray | None
     ) -> None:
         self.constraints = constraints
         self.reason_k = reason_k
@@ -247,21 +119,44 @@ class Verdict:
         self.disliked_k = disliked_k
         self.placement: Placement | None = None
 
+    def ask(self, index: int, node: AskedNode, reasons: Reasons) -> bool:
+        """Ask one node again; True when the answer changed."""
+        constraints = self.constraints
+        reason, disliked = reasons.get_number(node.find_refusal(constraints)), node.count_disliked(constraints)
+        changed = bool(reason != self.reason_k[index])
+        self.reason_k[index] = reason
+        if disliked and self.disliked_k is None:
+            self.disliked_k = np.zeros_like(self.reason_k)
+        if self.disliked_k is not None:
+            changed |= bool(disliked != self.disliked_k[index])
+            self.disliked_k[index] = disliked
+        if self.liking_k is not None:
+            liking = node.compute_liking(constraints)
+            changed |= bool(liking != self.liking_k[index])
+            self.liking_k[index] = liking
+        return changed
+
 
 class Eligibility:
     """Verdicts for all constraints that were asked for, kept up to date node by node.
 
-    version: grows with every change of the nodes.
+    version: grows with every change of the nodes. answers_version: grows when any answer may be another one.
     """
 
     def __init__(self) -> None:
         self.reasons = Reasons()
         self.version = 0
+        self.answers_version = 0
         self._nodes: list[NodeFacts] = []
+        self._index: dict[str, int] = {}
         self._selector: tuple[tuple[str, str], ...] = ()
         self._columns: NodeColumns | None = None
+        self._features = NodeFeatures()
+        self._simplified: WeakKeyDictionary[Constraints, Constraints | None] = WeakKeyDictionary()
         self._verdicts: dict[Constraints, Verdict] = {}
+        self._placements: dict[_Content, Placement] = {}
         self._most_reasons = MANY_REASONS
+        self._most_placements = MANY_PLACEMENTS
 
     def set_nodes(
         self, nodes: Sequence[NodeFacts], kept: NDArray[np.int64] | None, selector: tuple[tuple[str, str], ...]
@@ -271,66 +166,119 @@ class Eligibility:
         kept: for each node its index in the list before, or -1 for one that is new or changed, shape (K,); None when
         nothing may be kept.
         """
-        self._nodes, self._columns = list(nodes), None
+        old, self._nodes, self._columns = self._nodes, list(nodes), None
+        self._index = {node.name: index for index, node in enumerate(nodes)}
+        self._placements.clear()
         self.version += 1
+        self.answers_version += 1
         if kept is None or selector != self._selector:
+            self._follow_features(old, self._nodes)
             self._selector = selector
             self._verdicts.clear()
             self._forget_reasons()
             return
-        fresh = np.flatnonzero(kept < 0)
+        fresh = np.flatnonzero(kept < 0).tolist()
+        stays = set(kept.tolist())
+        self._follow_features(
+            [node for index, node in enumerate(old) if index not in stays], [self._nodes[index] for index in fresh]
+        )
+        asked = self._prepare(fresh)
         for constraints, verdict in list(self._verdicts.items()):
             moved = Verdict(
                 constraints,
-                verdict.reason_k[kept] if len(verdict.reason_k) else np.zeros(len(kept), np.int32),
+                _take(verdict.reason_k, kept),
                 None if verdict.liking_k is None else _take(verdict.liking_k, kept),
-                _take(verdict.disliked_k, kept),
+                None if verdict.disliked_k is None else _take(verdict.disliked_k, kept),
             )
-            self._ask_again(moved, fresh.tolist())
+            for index, node in asked:
+                moved.ask(index, node, self.reasons)
             self._verdicts[constraints] = moved
         self._forget_reasons()
 
     def change_nodes(self, changed: Mapping[int, NodeFacts]) -> None:
         """Take nodes that changed, by index; the list stays as long as it is."""
+        self._follow_features([self._nodes[index] for index in changed], changed.values())
         for index, node in changed.items():
             self._nodes[index] = node
         self._columns = None
         self.version += 1
+        asked = self._prepare(changed)
+        before = self.answers_version
         for verdict in self._verdicts.values():
-            if self._ask_again(verdict, list(changed)):
+            answers = [verdict.ask(index, node, self.reasons) for index, node in asked]
+            if any(answers):
                 verdict.placement = None
+                self.answers_version += 1
+        if self.answers_version != before:
+            self._forget_placements()
         self._forget_reasons()
 
     def keep_only(self, used: Iterable[Constraints]) -> None:
         """Drop the verdicts of all other constraints."""
-        used = set(used)
-        for constraints in [constraints for constraints in self._verdicts if constraints not in used]:
+        kept = {self.simplify(constraints) for constraints in used}
+        for constraints in [constraints for constraints in self._verdicts if constraints not in kept]:
             del self._verdicts[constraints]
         self._columns = None  # most of what was looked up there is of no use any more
 
     def __len__(self) -> int:
         return len(self._verdicts)
 
+    @property
+    def features_version(self) -> int:
+        """Grows when constraints may be simplified in another way."""
+        return self._features.version
+
+    def simplify(self, constraints: Constraints) -> Constraints:
+        """Return constraints with the same answer on the nodes of now, the same object for as many as can be."""
+        known = self._simplified.get(constraints, _UNKNOWN)
+        if known is _UNKNOWN:
+            simple = self._features.simplify(constraints)
+            known = None if simple is constraints else simple  # a key that its value keeps alive stays for ever
+            self._simplified[constraints] = known
+        return known or constraints
+
     def get_placement(self, constraints: Constraints) -> Placement:
         """Return where tasks with these constraints may go."""
+        constraints = self.simplify(constraints)
         verdict = self._verdicts.get(constraints)
         if verdict is None:
             verdict = self._verdicts[constraints] = self._compute_verdict(constraints)
         if verdict.placement is None:
-            verdict.placement = self._make_placement(verdict)
+            verdict.placement = self.share(self._make_placement(verdict))
         return verdict.placement
 
-    def match_domains(self, topology_key: str, nodes: Iterable[str]) -> BoolArray:
-        """Return which nodes share a value of the key with any of these nodes, shape (K,)."""
-        wanted = set(nodes)
-        labels = (dict(node.labels) for node in self._nodes if node.name in wanted)
-        values = {found[topology_key] for found in labels if topology_key in found}
-        return self._get_columns().match_values(topology_key, values)
+    def share(self, placement: Placement) -> Placement:
+        """Return the one placement that says the same; after a change that may have to do with it, it is a new one."""
+        if len(self._placements) >= self._most_placements:
+            self._forget_placements()
+        return self._placements.setdefault(_describe(placement), placement)
+
+    def match_values(self, key: str, values: Iterable[str]) -> BoolArray:
+        """Return which nodes have one of these values of a label, shape (K,)."""
+        return self._get_columns().match_values(key, values)
 
     def _get_columns(self) -> NodeColumns:
         if self._columns is None:
-            self._columns = NodeColumns(self._nodes, self._selector)
+            self._columns = NodeColumns(self._nodes, self._index, self._selector)
         return self._columns
+
+    def _prepare(self, indexes: Iterable[int]) -> list[tuple[int, AskedNode]]:
+        if not self._verdicts:
+            return []
+        return [(index, AskedNode(self._nodes[index], self._selector)) for index in indexes]
+
+    def _follow_features(self, old: Iterable[NodeFacts], new: Iterable[NodeFacts]) -> None:
+        before = self._features.version
+        self._features.replace(old, new)
+        if self._features.version != before:
+            self._simplified.clear()
+            self.answers_version += 1
+
+    def _forget_placements(self) -> None:
+        """Forget the placements that no verdict gives any more."""
+        given = (verdict.placement for verdict in self._verdicts.values())
+        self._placements = {_describe(placement): placement for placement in given if placement is not None}
+        self._most_placements = max(MANY_PLACEMENTS, 2 * len(self._placements))
 
     def _forget_reasons(self) -> None:
         """Forget the reasons that no verdict gives any more, when there may be many."""
@@ -339,21 +287,6 @@ class Eligibility:
             self.reasons.keep_only({number for counts in counts_of for number in np.flatnonzero(counts).tolist()})
             self._most_reasons = max(MANY_REASONS, 2 * len(self.reasons))
 
-    def _ask_again(self, verdict: Verdict, indexes: Sequence[int]) -> bool:
-        """Ask single nodes; True when any answer changed."""
-        constraints, changed = verdict.constraints, False
-        for index in indexes:
-            node = self._nodes[index]
-            reason = self.reasons.get_number(find_refusal(node, constraints, self._selector))
-            disliked = count_disliked(node.taints, constraints.tolerations)
-            changed |= reason != verdict.reason_k[index] or disliked != verdict.disliked_k[index]
-            verdict.reason_k[index], verdict.disliked_k[index] = reason, disliked
-            if verdict.liking_k is not None:
-                liking = compute_liking(node, constraints)
-                changed |= liking != verdict.liking_k[index]
-                verdict.liking_k[index] = liking
-        return changed
-
     def _compute_verdict(self, constraints: Constraints) -> Verdict:
         columns = self._get_columns()
         match_k = columns.match_pairs(constraints.selector)
@@ -361,22 +294,20 @@ class Eligibility:
             nowhere = np.zeros(len(self._nodes), dtype=np.bool_)
             match_k &= reduce(np.logical_or, (columns.match_term(term) for term in constraints.required), nowhere)
         reason_k = np.where(match_k, 0, self.reasons.get_number(MISMATCH)).astype(np.int32)
-        reason_k[~columns.ready_k] = self.reasons.get_number(NOT_READY)
-        taint_k = columns.map_taints(lambda taints: self._number_taints(taints, constraints))
-        reason_k = np.where(taint_k > 0, taint_k, reason_k)
-        reason_k[columns.outside_k] = self.reasons.get_number(OUTSIDE)
-        reason_k[columns.unschedulable_k] = self.reasons.get_number(CORDONED)
+        standing_k = columns.map_standings(lambda standing: self._number_refusal(standing, constraints))
+        reason_k = np.where(standing_k > 0, standing_k, reason_k)
+        cordoned = self.reasons.get_number(CORDONED)
+        reason_k[columns.outside_k & (reason_k != cordoned)] = self.reasons.get_number(OUTSIDE)
         liking_k: CodeArray | None = None
         if constraints.preferred:
             liking_k = np.zeros(len(self._nodes), dtype=np.int32)
             for weight, term in constraints.preferred:
                 liking_k[columns.match_term(term)] += weight
-        disliked_k = columns.map_taints(lambda taints: count_disliked(taints, constraints.tolerations))
-        return Verdict(constraints, reason_k, liking_k, disliked_k)
+        disliked_k = columns.map_standings(lambda standing: count_disliked(standing.taints, constraints.tolerations))
+        return Verdict(constraints, reason_k, liking_k, disliked_k if disliked_k.any() else None)
 
-    def _number_taints(self, taints: tuple[Taint, ...], constraints: Constraints) -> int:
-        taint = find_untolerated(taints, constraints.tolerations)
-        return 0 if taint is None else self.reasons.get_number(reject_taint(taint))
+    def _number_refusal(self, standing: Standing, constraints: Constraints) -> int:
+        return self.reasons.get_number(find_standing_refusal(standing, constraints.tolerations))
 
     def _make_placement(self, verdict: Verdict) -> Placement:
         eligible_k = verdict.reason_k == 0
@@ -388,12 +319,19 @@ class Eligibility:
         )
 
 
+def _describe(placement: Placement) -> _Content:
+    """Return what two placements must have in common to be the same."""
+    preference = None if placement.preference_k is None else placement.preference_k.tobytes()
+    return np.packbits(placement.eligible_k).tobytes(), preference, placement.rejections, placement.exclusive_keys
+
+
 def _compute_preference(verdict: Verdict, eligible_k: BoolArray) -> NDArray[np.int64] | None:
     """Return the score of soft wishes, shape (K,), or None when it is the same for all eligible nodes."""
     score_k = np.zeros(len(eligible_k), dtype=np.int64)
-    most = int(verdict.disliked_k[eligible_k].max(initial=0))
-    if most:
-        score_k += TAINT_WEIGHT * (FULL_SCORE - FULL_SCORE * verdict.disliked_k.astype(np.int64) // most)
+    if verdict.disliked_k is not None:
+        most = int(verdict.disliked_k[eligible_k].max(initial=0))
+        if most:
+            score_k += TAINT_WEIGHT * (FULL_SCORE - FULL_SCORE * verdict.disliked_k.astype(np.int64) // most)
     if verdict.liking_k is not None:
         best = int(verdict.liking_k[eligible_k].max(initial=0))
         if best:

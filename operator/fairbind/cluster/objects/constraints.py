@@ -3,7 +3,8 @@
 Honoured: nodeSelector, node affinity (required and preferred), tolerations, host ports. Soft wishes about other pods
 and about spreading are not read: without them a pod is placed, only less well. Hard ones are never placed wrongly: a
 pod with required pod affinity or anti-affinity, a spread constraint that forbids scheduling, a claim of any kind (we
-watch none, so we cannot tell which nodes can reach it) or a gang waits, with a reason that names what it is.
+watch none, so we cannot tell which nodes can reach it) or a gang waits, with a reason that names what it is. So does a
+pod whose constraints cost too much (`budget`).
 
 A host port is a `ExclusiveKeys` key per (protocol, port). A port on all addresses conflicts with the same port on any
 address, a port on one address only with the same address or with all; see `_make_exclusive_keys`.
@@ -15,7 +16,9 @@ from collections.abc import Iterable
 from functools import cache
 
 from fairbind.cluster.objects import wire
+from fairbind.cluster.objects.budget import MAX_PLACED_HOST_PORTS, Excess, take_repelling_terms
 from fairbind.cluster.objects.facts import AntiAffinityTerm, Constraints, Interner, Toleration
+from fairbind.cluster.objects.pins import split_pin
 from fairbind.cluster.objects.selectors import LabelSelector, NodeTerm, make_label_selector, make_term
 from fairbind.model import NO_EXCLUSIVE_KEYS, ExclusiveKeys, Rejection, RejectionKind
 
@@ -24,8 +27,9 @@ _ConstraintsKey = tuple[
     tuple[NodeTerm, ...] | None,
     tuple[tuple[int, NodeTerm], ...],
     tuple[Toleration, ...],
-    tuple[tuple[str, str, int], ...],
+    ExclusiveKeys,
 ]
+_TermKey = tuple[str, tuple[str, ...], LabelSelector | None, LabelSelector]
 
 _ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104  addresses that mean all addresses; nothing listens here
 _DISKS = (
@@ -40,25 +44,47 @@ _DISKS = (
 )
 
 
-def _make_constraints(key: _ConstraintsKey) -> Constraints:
-    selector, required, preferred, tolerations, ports = key
-    return Constraints(selector, required, preferred, tolerations, _make_exclusive_keys(ports))
-
-
-_CONSTRAINTS: Interner[_ConstraintsKey, Constraints] = Interner(_make_constraints)
+_CONSTRAINTS: Interner[_ConstraintsKey, Constraints] = Interner(lambda key: Constraints(*key))
+_TERMS: Interner[_TermKey, AntiAffinityTerm] = Interner(lambda key: AntiAffinityTerm(*key))
 
 
 def make_constraints(spec: wire.PodSpec) -> Constraints:
-    """Return the shared constraints of this spec."""
+    """Return the shared constraints of this spec, which must be within the budget.
+
+    A pod that is on its node already is pinned to it in any case.
+    """
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
-    key: _ConstraintsKey = (
-        tuple(sorted(spec.node_selector.items())) if spec.node_selector else (),
-        _make_required(affinity) if affinity is not None else None,
-        _make_preferred(affinity) if affinity is not None else (),
-        tuple(sorted({_make_toleration(toleration) for toleration in spec.tolerations or ()})),
-        _find_host_ports(spec),
+    required = _make_required(affinity) if affinity is not None else None
+    if spec.node_name:
+        required, _ = split_pin(required)
+    return share_constraints(
+        selector=tuple(sorted(spec.node_selector.items())) if spec.node_selector else (),
+        required=required,
+        preferred=_make_preferred(affinity) if affinity is not None else (),
+        tolerations=tuple(sorted({_make_toleration(toleration) for toleration in spec.tolerations or ()})),
+        exclusive_keys=_make_exclusive_keys(_find_host_ports(spec)),
     )
-    return _CONSTRAINTS.get(key)
+
+
+def share_constraints(
+    *,
+    selector: tuple[tuple[str, str], ...] = (),
+    required: tuple[NodeTerm, ...] | None = None,
+    preferred: tuple[tuple[int, NodeTerm], ...] = (),
+    tolerations: tuple[Toleration, ...] = (),
+    exclusive_keys: ExclusiveKeys = NO_EXCLUSIVE_KEYS,
+) -> Constraints:
+    """Return the one object of constraints that say this."""
+    return _CONSTRAINTS.get((selector, required, preferred, tolerations, exclusive_keys))
+
+
+NO_CONSTRAINTS = share_constraints()
+
+
+def make_placed_constraints(spec: wire.PodSpec) -> Constraints:
+    """Return what is kept of the constraints of a placed pod that is above the budget: its host ports."""
+    ports = _find_host_ports(spec)[:MAX_PLACED_HOST_PORTS]
+    return share_constraints(exclusive_keys=_make_exclusive_keys(ports))
 
 
 def _make_required(affinity: wire.NodeAffinity) -> tuple[NodeTerm, ...] | None:
@@ -111,9 +137,14 @@ def _make_exclusive_keys(ports: tuple[tuple[str, str, int], ...]) -> ExclusiveKe
     return ExclusiveKeys(frozenset(taken), frozenset(conflicting))
 
 
-@cache  # thousands of pods share one object; there are as many as texts below
+@cache  # thousands of pods share one object; there are as many as texts below and limits in the budget
 def _reject(feature: str) -> Rejection:
     return Rejection(RejectionKind.NOT_SUPPORTED, feature)
+
+
+def reject_excess(excess: Excess) -> tuple[Rejection, str]:
+    """Return why a pod above the budget waits, as (reason, with its own count)."""
+    return _reject(excess.kind), excess.detail
 
 
 def find_unsupported(spec: wire.PodSpec) -> tuple[Rejection, str] | None:
@@ -155,19 +186,20 @@ def _find_unsupported_volume(volume: wire.Volume) -> tuple[Rejection, str] | Non
 
 
 def find_repelling_terms(spec: wire.PodSpec, namespace: str) -> tuple[AntiAffinityTerm, ...]:
-    """Return the required anti-affinity of a pod: once it is placed, it keeps others away."""
+    """Return the required anti-affinity of a placed pod, as far as the budget goes: it keeps others away."""
     anti = spec.affinity.pod_anti_affinity if spec.affinity is not None else None
     if anti is None or not anti.required_during_scheduling_ignored_during_execution:
         return ()
     return tuple(
-        AntiAffinityTerm(
-            term.topology_key,
-            _find_namespaces(term, namespace),
-            make_label_selector(term.namespace_selector),
-            _make_pod_selector(term.label_selector),
+        _TERMS.get(
+            (
+                term.topology_key,
+                _find_namespaces(term, namespace),
+                make_label_selector(term.namespace_selector),
+                _make_pod_selector(term.label_selector),
+            )
         )
-        for term in anti.required_during_scheduling_ignored_during_execution
-        if term.label_selector is not None  # selects no pod at all
+        for term in take_repelling_terms(anti.required_during_scheduling_ignored_during_execution)
     )
 
 

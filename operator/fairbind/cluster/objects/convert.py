@@ -7,13 +7,22 @@ from datetime import datetime
 from functools import lru_cache
 
 from fairbind.cluster.objects import wire
-from fairbind.cluster.objects.constraints import find_repelling_terms, find_unsupported, make_constraints
+from fairbind.cluster.objects.budget import find_excess
+from fairbind.cluster.objects.constraints import (
+    NO_CONSTRAINTS,
+    find_repelling_terms,
+    find_unsupported,
+    make_constraints,
+    make_placed_constraints,
+    reject_excess,
+)
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts, Taint
-from fairbind.cluster.objects.requests import DemandReader, compute_demand
+from fairbind.cluster.objects.requests import MAX_RESOURCES, DemandReader, compute_demand
 from fairbind.model import MAX_AMOUNT, Rejection, RejectionKind
 
 DEFAULT_SCHEDULER = "default-scheduler"
 UNREADABLE = Rejection(RejectionKind.UNREADABLE)
+TOO_MANY_RESOURCES = Rejection(RejectionKind.NOT_SUPPORTED, f"requests for more than {MAX_RESOURCES} resources")
 MAX_SHARED_MESSAGES = 4096
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 """The label of the coscheduling plugin and of others that followed it."""
@@ -41,12 +50,20 @@ def _sort_labels(labels: wire.Labels | None) -> tuple[tuple[str, str], ...]:
 def convert_pod(pod: wire.Pod) -> PodFacts:
     """Return what matters of a pod. One that could not be read in full carries its fault as unsupported."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
-    demand, nonsense = compute_demand(pod)
-    unsupported = find_unsupported(spec)
+    demand, nonsense, is_over = compute_demand(pod)
+    excess = find_excess(spec, meta.labels)
+    if is_over:
+        unsupported: tuple[Rejection, str] | None = TOO_MANY_RESOURCES, TOO_MANY_RESOURCES.subject
+    else:
+        unsupported = find_unsupported(spec) if excess is None else reject_excess(excess)
     fault = pod.fault or nonsense
     if fault is not None:
         unsupported = (UNREADABLE, f"a field that makes no sense: {fault}")
     node = spec.node_name or None
+    if excess is None:
+        constraints = make_constraints(spec)
+    else:
+        constraints = make_placed_constraints(spec) if node else NO_CONSTRAINTS
     created = _parse_time(meta.creation_timestamp)
     return PodFacts(
         uid=meta.uid,
@@ -61,15 +78,16 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         finished=status.phase in _FINISHED_PHASES,
         gated=bool(spec.scheduling_gates),
         demand=demand,
-        constraints=make_constraints(spec),
+        constraints=constraints,
         unsupported=unsupported[0] if unsupported else None,
         unsupported_detail=unsupported[1] if unsupported else None,
-        repels=find_repelling_terms(spec, meta.namespace),
-        labels=() if node else _sort_labels(meta.labels),
+        repels=find_repelling_terms(spec, meta.namespace) if node else (),
+        labels=() if node or excess is not None else _sort_labels(meta.labels),
         scheduled_message=_find_scheduled_message(status),
         rejection=_find_rejection(status),
         start=_parse_time(status.start_time) or created,
         group=_find_group(pod),
+        nominated_node=status.nominated_node_name or None,
     )
 
 

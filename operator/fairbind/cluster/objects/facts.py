@@ -96,11 +96,12 @@ class Constraints:
     exclusive_keys: ExclusiveKeys = NO_EXCLUSIVE_KEYS
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class AntiAffinityTerm:
     """A required anti-affinity of a pod that is placed: pods that it selects may not come into its topology domain.
 
-    namespaces: by name. namespace_selector: by label, in addition; None selects none. labels: which pods.
+    Equal ones are one object. namespaces: by name. namespace_selector: by label, in addition; None selects none.
+    labels: which pods.
     """
 
     topology_key: str
@@ -114,12 +115,13 @@ class PodFacts(Struct, frozen=True, gc=False):
 
     created: seconds since the epoch. node: where it is bound, or None. terminating: it is being deleted. finished: it
     ended and holds nothing. gated: it has scheduling gates. unsupported: why it may not be placed at all (what it
-    carries is not honoured yet, or cannot be read), or None; unsupported_detail names the very thing. labels: kept only
+    carries is not honoured yet, or cannot be read), or None; unsupported_detail names the very thing. constraints: of a
+    pod above the budget only what is left of them (`budget`). repels: kept only when it is bound. labels: kept only
     while it waits.
     scheduled_message: what its condition PodScheduled=False says, or None.
     rejection: for what its kubelet refused it (resources, ports, node, other); None when it did not.
     start: when its kubelet took it, seconds since the epoch; `created` before that. group: the name of the pod group in
-    its namespace that it belongs to; None: to none.
+    its namespace that it belongs to; None: to none. nominated_node: where room is promised to it until it is bound.
     """
 
     uid: str
@@ -143,6 +145,7 @@ class PodFacts(Struct, frozen=True, gc=False):
     rejection: str | None = None
     start: float = 0.0
     group: str | None = None
+    nominated_node: str | None = None
 
 
 class NodeFacts(Struct, frozen=True, gc=False):

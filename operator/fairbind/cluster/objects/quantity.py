@@ -54,7 +54,6 @@ def parse_quantity(text: str) -> Fraction:
     return -value if sign == "-" else value
 
 
-@lru_cache(maxsize=65_536)
 def to_base_units(resource: str, text: str) -> int:
     """Return a quantity in base units: milli-CPU for `cpu`, whole units otherwise, rounded up, within +-MAX_AMOUNT.
 
@@ -63,8 +62,12 @@ def to_base_units(resource: str, text: str) -> int:
     >>> to_base_units("cpu", "0.1"), to_base_units("memory", "1Ki"), to_base_units("memory", "100m")
     (100, 1024, 1)
     """
-    value = parse_quantity(text) * (MILLI if resource == CPU else 1)
-    return max(-MAX_AMOUNT, min(MAX_AMOUNT, math.ceil(value)))
+    return _to_integer(text, MILLI if resource == CPU else 1)
+
+
+@lru_cache(maxsize=65_536)  # by the text alone: resources' names are as many and as long as pods' authors like
+def _to_integer(text: str, scale: int) -> int:
+    return max(-MAX_AMOUNT, min(MAX_AMOUNT, math.ceil(parse_quantity(text) * scale)))
 
 
 def format_quantity(resource: str, amount: int) -> str:

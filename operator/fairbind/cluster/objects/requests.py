@@ -10,27 +10,42 @@ the spec drops out when the node has declared the resize infeasible. (Kubernetes
 sums, earlier ones the sum of the maxima; they differ only when two containers of a pod are resized in opposite
 directions at the same time, and then the sum of the maxima, taken here, is the one that never promises too much.)
 
-For shares, not for feasibility, a pod without a request for cpu or memory counts as `DEFAULT_SHARE`: a tenant of
-thousands of such pods would otherwise hold nothing.
+A resize that its node has deferred is no exception: kube-scheduler keeps the room for it, and so do we, for the
+kubelet takes it the moment that it is there. So it counts in the share of who asks for it from the moment of the wish.
+
+For shares, not for feasibility, a pod counts with `DEFAULT_SHARE` of cpu and memory at least, whether it asks for less
+or for nothing: a tenant of thousands of such pods would otherwise hold nothing, and a request of 1m would pay.
+
+Names of resources are free text, so a pod may carry thousands of them. Beyond `MAX_RESOURCES` such a pod is not placed,
+and only so many of its amounts are read: those of every node's resources first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
 from fairbind.cluster.objects import wire
-from fairbind.cluster.objects.facts import CPU, MEMORY, PODS, Amounts, Demand, Interner
+from fairbind.cluster.objects.facts import BASE_RESOURCES, CPU, MEMORY, PODS, Amounts, Demand, Interner
 from fairbind.cluster.objects.quantity import QuantityError, to_base_units
 from fairbind.model import MAX_AMOUNT
 
 DEFAULT_SHARE: Mapping[str, int] = {CPU: 10, MEMORY: 16 * 2**20}
 """10 milli-CPU and 16 MiB."""
 
+MAX_RESOURCES = 64
+"""So many resources a pod may ask for; no node offers as many."""
+
+Amount = TypeVar("Amount", int, str)
+
 _POD_LEVEL = (CPU, MEMORY)
 
 
 def _make_demand(real: Amounts) -> Demand:
-    share = tuple(sorted({**DEFAULT_SHARE, **dict(real)}.items()))
+    stated = dict(real)
+    least = {resource: max(amount, stated.get(resource, 0)) for resource, amount in DEFAULT_SHARE.items()}
+    share = tuple(sorted((stated | least).items()))
     return Demand(real, real if share == real else share)
 
 
@@ -44,15 +59,23 @@ def make_demand(amounts: Mapping[str, int]) -> Demand:
 
 
 class DemandReader:
-    """Reads the amounts of one pod and remembers the first quantity that made no sense (it counts as nothing)."""
+    """Reads the amounts of one pod and remembers the first quantity that made no sense (it counts as nothing).
 
-    def __init__(self) -> None:
+    most: so many resources are read of anything that names more; is_over says that something did. None: all.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
         self.fault: str | None = None
+        self.is_over = False
+        self._most = most
 
     def read(self, amounts: wire.Amounts | None, where: str) -> dict[str, int]:
         """Return amounts in base units. where: the field's path, for the fault."""
         result: dict[str, int] = {}
-        for resource, text in (amounts or {}).items():
+        amounts = amounts or {}
+        if self._most is not None and len(amounts) > self._most:
+            self.is_over, amounts = True, _keep_first(amounts, self._most)
+        for resource, text in amounts.items():
             try:
                 amount = to_base_units(resource, text)
             except QuantityError as error:
@@ -79,9 +102,20 @@ class DemandReader:
         self.fault = self.fault or fault
 
 
-def compute_demand(pod: wire.Pod) -> tuple[Demand, str | None]:
-    """Return what the pod holds or asks for, and the first quantity that made no sense, if any."""
-    reader = DemandReader()
+class PodDemand(NamedTuple):
+    """What a pod holds or asks for.
+
+    fault: the first quantity that made no sense, if any. is_over: whether it names more than `MAX_RESOURCES` resources.
+    """
+
+    demand: Demand
+    fault: str | None
+    is_over: bool
+
+
+def compute_demand(pod: wire.Pod) -> PodDemand:
+    """Return what the pod holds or asks for."""
+    reader = DemandReader(MAX_RESOURCES)
     spec = pod.spec
     total = _compute_containers_total(pod, reader)
     if spec.resources is not None:
@@ -89,7 +123,14 @@ def compute_demand(pod: wire.Pod) -> tuple[Demand, str | None]:
     for resource, amount in reader.read(spec.overhead, "spec.overhead").items():
         total[resource] = total.get(resource, 0) + amount
     total[PODS] = 1
-    return make_demand(total), reader.fault
+    is_over = reader.is_over or len(total) > MAX_RESOURCES
+    return PodDemand(make_demand(_keep_first(total, MAX_RESOURCES) if is_over else total), reader.fault, is_over)
+
+
+def _keep_first(amounts: Mapping[str, Amount], count: int) -> dict[str, Amount]:
+    """Return so many of the amounts: of the resources that every node has, then the first others as they come."""
+    base: list[str] = [resource for resource in BASE_RESOURCES if resource in amounts]
+    return {resource: amounts[resource] for resource in islice(dict.fromkeys([*base, *amounts]), count)}
 
 
 def _compute_containers_total(pod: wire.Pod, reader: DemandReader) -> dict[str, int]:

@@ -221,6 +221,7 @@ class PodStatus(Wire):
     phase: str | None = None
     reason: str | None = None
     start_time: str | None = None
+    nominated_node_name: str | None = None
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None

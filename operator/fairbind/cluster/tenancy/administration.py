@@ -15,7 +15,7 @@ from fairbind.cluster.tenancy.policies import APPLIED_NAME, parse_policy
 from fairbind.cluster.tenancy.tenants import TenantSpec, parse_tenant
 from fairbind.fairness.mechanisms.mechanism import Option
 from fairbind.fairness.mechanisms.registry import MECHANISMS
-from fairbind.model import InvalidProblemError, PolicySettings
+from fairbind.model import InvalidProblemError, PolicySettings, Unclaimed
 from fairbind.scheduling import POLICIES
 
 
@@ -104,4 +104,6 @@ def _describe(settings: PolicySettings | None) -> str:
         parts.append(f"alpha {settings.alpha:g}")
     if settings.expected_tenants is not None:
         parts.append(f"{settings.expected_tenants} tenants expected")
+    if settings.unclaimed != Unclaimed.TENANT:
+        parts.append(f"unclaimed namespaces: {settings.unclaimed}")
     return "; ".join(parts)

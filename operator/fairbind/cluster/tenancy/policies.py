@@ -17,6 +17,7 @@ from fairbind.model.policy import (
     DEFAULT_SERVER_CLASS_TOLERANCE,
     LEAST_ALPHA,
     PolicySettings,
+    Unclaimed,
 )
 from fairbind.scheduling import POLICIES
 
@@ -50,6 +51,7 @@ def parse_policy(policy_object: Mapping[str, Any]) -> PolicySettings:
         alpha=float(_read_number(spec, "alpha", ALPHAS, DEFAULT_ALPHA)),
         expected_tenants=_read_whole(spec, "expectedTenants", (1, MAX_EXPECTED_TENANTS), None),
         seed=_read_whole(spec, "seed", SEEDS, 0) or 0,
+        unclaimed=_read_unclaimed(spec),
     )
 
 
@@ -70,6 +72,13 @@ def _read_whole(spec: Mapping[str, Any], field: str, limits: tuple[int, int], de
     if not isinstance(value, int):
         raise InvalidProblemError(f"spec.{field} must be a whole number, not {value!r}")
     return value
+
+
+def _read_unclaimed(spec: Mapping[str, Any]) -> Unclaimed:
+    value = spec.get("unclaimedNamespaces", Unclaimed.TENANT)
+    if value not in list(Unclaimed):
+        raise InvalidProblemError(f"spec.unclaimedNamespaces must be one of {', '.join(Unclaimed)}, not {value!r}")
+    return Unclaimed(value)
 
 
 def _is_list_of_names(value: object) -> bool:

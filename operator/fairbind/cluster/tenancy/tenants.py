@@ -1,8 +1,10 @@
 """Tenants as the cluster declares them, and whose namespace is whose.
 
 A Tenant claims namespaces by name or by a selector over their labels. When two claim the same, the older object keeps
-it (then the name decides, so that the answer never depends on the order in which we hear of them). A namespace that
-nobody claims is a tenant of its own, of weight 1, called `ns/NAME`: no Tenant can have a name with a slash.
+it (then the name decides, so that the answer never depends on the order in which we hear of them). A namespace that no
+Tenant claims belongs to an implicit tenant of weight 1: to one of its own, called `ns/NAME`, or with the setting
+`together` to the one of all such namespaces, called `ns/*`. No Tenant can have a name with a slash, and no namespace
+can have one with a star.
 
 System namespaces are different: unless a Tenant claims them by name, what runs there belongs to nobody and reduces
 what nodes can give to tenants. A selector never claims them, however wide it is. A pod there that asks for our
@@ -22,12 +24,16 @@ import msgspec
 from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.quantity import QuantityError, parse_quantity
 from fairbind.cluster.objects.selectors import LabelSelector, make_label_selector
-from fairbind.model import InvalidProblemError
+from fairbind.model import InvalidProblemError, Rejection, RejectionKind, Unclaimed
 
 IMPLICIT_PREFIX = "ns/"
+TOGETHER_NAME = "ns/*"
+"""The tenant of all namespaces that no Tenant claims, where the policy puts them together."""
 SYSTEM_NAMESPACES = frozenset({"kube-system", "kube-public", "kube-node-lease"})
 LEAST_WEIGHT = Fraction(1, 1000)
 LARGEST_WEIGHT = Fraction(1000)
+
+_UNCLAIMED = Rejection(RejectionKind.UNCLAIMED)
 
 _NO_LABELS: Mapping[str, str] = {}
 
@@ -145,6 +151,8 @@ class Directory:
         self._owners: dict[str, str | None] = {}
         self._stale: set[str] = set()
         self._is_all_stale = False
+        self._unclaimed = Unclaimed.TENANT
+        self._is_unclaimed_stale = False
         self._states: tuple[frozenset[str], dict[str, TenantState]] | None = None
 
     @property
@@ -168,6 +176,12 @@ class Directory:
         self._is_all_stale = True
         self._states = None
 
+    def set_unclaimed(self, unclaimed: Unclaimed) -> None:
+        """Choose what happens to pods of namespaces that no Tenant claims."""
+        if unclaimed != self._unclaimed:
+            self._unclaimed = unclaimed
+            self._is_unclaimed_stale = True
+
     def set_labels(self, namespace: str, labels: Mapping[str, str] | None) -> None:
         """Note a namespace's labels; None: it is gone."""
         if labels is None:
@@ -183,19 +197,33 @@ class Directory:
             self._owners[namespace] = self._compute_claimer(namespace)
         return self._owners[namespace]
 
+    def tenant_of(self, namespace: str) -> str:
+        """Return the tenant that has this namespace, declared or implicit."""
+        owner = self.owner_of(namespace)
+        if owner is not None:
+            return owner
+        return TOGETHER_NAME if self._unclaimed == Unclaimed.TOGETHER else IMPLICIT_PREFIX + namespace
+
+    def find_refusal(self, namespace: str) -> Rejection | None:
+        """Return why no pod of this namespace may be placed, or None."""
+        is_refused = self._unclaimed == Unclaimed.REFUSE and self.owner_of(namespace) is None
+        return _UNCLAIMED if is_refused else None
+
     def is_system(self, namespace: str) -> bool:
         """Whether what runs there belongs to nobody."""
         return namespace in self._system and self.owner_of(namespace) is None
 
     def resolve(self) -> list[str]:
-        """Bring all answers up to date and return the namespaces whose answer changed."""
+        """Bring all answers up to date and return the namespaces whose pods may belong elsewhere now."""
         suspects = self._owners if self._is_all_stale else self._stale & self._owners.keys()
         now = {namespace: self._compute_claimer(namespace) for namespace in suspects}
-        changed = sorted(namespace for namespace, claimer in now.items() if claimer != self._owners[namespace])
+        changed = {namespace for namespace, claimer in now.items() if claimer != self._owners[namespace]}
         self._owners.update(now)
+        if self._is_unclaimed_stale:
+            changed |= {namespace for namespace, owner in self._owners.items() if owner is None}
         self._stale.clear()
-        self._is_all_stale = False
-        return changed
+        self._is_all_stale = self._is_unclaimed_stale = False
+        return sorted(changed)
 
     def forget(self, namespace: str) -> None:
         """Drop the remembered answer of a namespace that has no pods any more."""
@@ -229,6 +257,7 @@ class Directory:
         """Return a directory with the same tenants and namespaces that remembers no answer."""
         anew = Directory(self._system)
         anew.set_tenants(self._specs.values())
+        anew.set_unclaimed(self._unclaimed)
         for namespace, labels in self._labels.items():
             anew.set_labels(namespace, labels)
         return anew

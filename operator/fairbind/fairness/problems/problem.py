@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from fairbind.fairness.problems.validate import check_values
+from fairbind.model.errors import InvalidProblemError
+
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
@@ -23,7 +26,7 @@ POOL_NAME = "pool"
 class Problem:
     """Servers, tenants and what they want. All arrays are read-only; K entries, I tenants, R resources.
 
-    capacity_kr: what ONE server of entry k has, shape (K, R), >= 0. count_k: servers in the entry, >= 1.
+    capacity_kr: what ONE server of entry k has, shape (K, R), >= 0. count_k: servers in the entry, > 0.
     divisible_k: False where a server's time, not its resources, is shared (paper of PS-DSF, equation 17).
     alpha_k: the exponent of alpha-pf-vds on entry k; NaN where the call's own counts.
     demand_ir: what one task needs, shape (I, R), >= 0, never all zero. weight_i: > 0. tasks_i: how many tasks the
@@ -48,7 +51,10 @@ class Problem:
     is_pooled: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse shapes that do not belong together, and freeze the arrays."""
+        """Refuse shapes that do not belong together and values that cannot be meant, and freeze the arrays.
+
+        Raises InvalidProblemError, which is a ValueError.
+        """
         servers, tenants, resources = len(self.server_names), len(self.tenant_names), len(self.resources)
         shapes = {
             "capacity_kr": (servers, resources),
@@ -64,8 +70,9 @@ class Problem:
         for field, shape in shapes.items():
             array = getattr(self, field)
             if array.shape != shape:
-                raise ValueError(f"{field} has shape {array.shape}, not {shape}")
+                raise InvalidProblemError(f"{field} has shape {array.shape}, not {shape}")
             array.setflags(write=False)
+        check_values(self)
 
     @property
     def total_r(self) -> FloatArray:

@@ -121,40 +121,43 @@ class Credentials:
             self._reloading = None
 
 
-def load_credentials(kubeconfig: Path | None = None) -> Credentials:
+def load_credentials(kubeconfig: Path | None = None, *, context: str | None = None) -> Credentials:
     """Find and read the credentials: the given kubeconfig, else $KUBECONFIG, else the pod's own, else ~/.kube/config.
 
+    context: the name of a context of the kubeconfig; None: its current one. With a name the pod's own are left out.
     Raises PermanentClusterError, one line with the file and what is wrong with it.
     """
     if kubeconfig is not None:
-        return Credentials(KubeconfigSource((kubeconfig,)))
+        return Credentials(KubeconfigSource((kubeconfig,), context=context))
     if merged := os.environ.get("KUBECONFIG"):
         paths = tuple(Path(name).expanduser() for name in merged.split(os.pathsep) if name)
         found = tuple(path for path in paths if path.exists())
         if not found:
             raise PermanentClusterError(f"kubeconfig {merged}: no such file (from the environment variable KUBECONFIG)")
-        return Credentials(KubeconfigSource(found))
-    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return Credentials(KubeconfigSource(found, context=context))
+    if context is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
         return Credentials(ServiceAccountSource())
     default = Path("~/.kube/config").expanduser()
     if not default.exists():
         raise PermanentClusterError(
             f"no cluster: not in a pod, no --kubeconfig, KUBECONFIG is not set, and {default} does not exist"
         )
-    return Credentials(KubeconfigSource((default,)))
+    return Credentials(KubeconfigSource((default,), context=context))
 
 
 class KubeconfigSource:
     """One kubeconfig, or several that are merged as kubectl does."""
 
-    def __init__(self, paths: tuple[Path, ...]) -> None:
+    def __init__(self, paths: tuple[Path, ...], *, context: str | None = None) -> None:
+        """context: None takes the current one."""
         self._paths = paths
+        self._context = context
         self.name = "kubeconfig " + os.pathsep.join(str(path) for path in paths)
         self._settings: Any = None
         self._uses_plugin = False
 
     def load(self, *, anew: bool) -> ClusterAccess:
-        """Return the access of the current context."""
+        """Return the access of the context."""
         if anew or self._settings is None or not self._uses_plugin:
             self._load_anew()
         else:
@@ -170,7 +173,9 @@ class KubeconfigSource:
         settings = client.Configuration()
         names = os.pathsep.join(str(path) for path in self._paths)
         with _reported_by_loader(self.name):
-            config.load_kube_config(config_file=names, client_configuration=settings, persist_config=False)
+            config.load_kube_config(
+                config_file=names, context=self._context, client_configuration=settings, persist_config=False
+            )
         self._settings = settings
 
 

@@ -58,5 +58,5 @@ def explain_failure(kind: str, error: ApiError | TransientClusterError | msgspec
     if isinstance(error, ApiError) and error.status == NOT_FOUND:
         return "the CRD is not installed; apply crds/ or install the chart"
     if isinstance(error, ApiError) and error.status == FORBIDDEN:
-        return f"forbidden: {error.message}; the chart's ClusterRole grants get, list and watch on {kind}.{GROUP}"
+        return f"forbidden: {error.message}; the chart's ClusterRole grants list and watch on {kind}.{GROUP}"
     return str(error)

@@ -8,6 +8,7 @@ its ten seconds from before it sent its last successful renewal, all others from
 The fence: `may_bind` says yes only while so much is left of the ten seconds that what is sent now will have ended, one
 way or the other, before anybody else can lead. It reads the clock each time, so nobody has to wake up and close it: a
 process that was frozen, swapped out or cut off finds it closed. The clock goes on while the machine is suspended.
+`may_bind` may be asked from any thread: it reads one value, which is exchanged as a whole.
 
 On exit the lease is given back, after the last binding has ended, and another takes it within a second. Writes carry
 the resourceVersion that was read, so that of two who try at the same time one fails.
@@ -95,13 +96,17 @@ class Elector:
         name: str = "fairbind",
         identity: str,
         on_change: Callable[[bool], None] = lambda _leading: None,
+        may_stand: Callable[[], bool] = lambda: True,
         lease_seconds: float = LEASE_SECONDS,
         margin_seconds: float = MARGIN_SECONDS,
         clock: Callable[[], float] = read_steady_clock,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         randomness: random.Random | None = None,
     ) -> None:
-        """on_change: called with whether we lead, whenever that changes; must not raise."""
+        """on_change: called with whether we lead, whenever that changes; must not raise.
+
+        may_stand: whether whoever we stand for can act; while not, the lease is neither taken nor renewed.
+        """
         self.identity = identity
         self.problem: str | None = None
         """Why the election does not go on, in one line that says what to do; None while it does."""
@@ -111,7 +116,10 @@ class Elector:
         self._path = f"{self._collection}/{quote(name)}"
         self._namespace = namespace
         self._name = name
+        self.term = 0
+        """Counts how often leadership was lost: two moments with the same term have no loss between them."""
         self._on_change = on_change
+        self._may_stand = may_stand
         self._lease_seconds = lease_seconds
         self._margin_seconds = margin_seconds
         self._clock = clock
@@ -131,7 +139,8 @@ class Elector:
     def may_bind(self, margin_seconds: float | None = None) -> bool:
         """Say whether more than the margin is left of our lease. This is the fence: ask right before sending."""
         margin = self._margin_seconds if margin_seconds is None else margin_seconds
-        return self._holds_until is not None and self._clock() < self._holds_until - margin
+        holds_until = self._holds_until
+        return holds_until is not None and self._clock() < holds_until - margin
 
     async def run(self) -> None:
         """Stand for election again and again, until cancelled."""
@@ -171,6 +180,9 @@ class Elector:
 
     async def _try_to_hold(self) -> bool:
         """Renew or take the lease if we may. Returns whether it is ours now, with its full time."""
+        if not self._may_stand():
+            self._complain(f"Lease {self._label} is not renewed: the scheduling loop does not turn.")
+            return False
         try:
             for _attempt in range(2):
                 started = self._clock()
@@ -190,8 +202,9 @@ class Elector:
         except (ApiError, TransientClusterError, msgspec.MsgspecError) as error:
             self._lease = None  # it may have been written all the same
             if isinstance(error, ApiError) and error.status == HTTPStatus.NOT_FOUND:
+                self._note_missing()
                 self._holds_until = None  # deleted: anybody may make a new one now
-            self._complain(error)
+            self._complain(self._describe(error))
         return False
 
     async def _hold(self) -> bool:
@@ -208,9 +221,7 @@ class Elector:
     def _may_take(self, lease: dict[str, Any] | None) -> bool:
         now = self._clock()
         if lease is None:
-            # Deleted, if somebody held it: it may have been renewed up to this moment, and its holder may not know yet.
-            if self._foreign is not None and self._foreign.version != _ABSENT:
-                self._foreign = _Sighting(_ABSENT, now, self._foreign.lease_seconds)
+            self._note_missing()
             return self._foreign is None or now >= self._foreign.ends_at
         if _holder(lease) in {"", self.identity}:
             return True
@@ -218,6 +229,17 @@ class Elector:
         if self._foreign is None or self._foreign.version != version:
             self._foreign = _Sighting(version, now, self._read_duration(lease))
         return now >= self._foreign.ends_at
+
+    def _note_missing(self) -> None:
+        """Note that there is no lease: deleted, if anybody else held it, and then its holder may not know it yet.
+
+        It may have been renewed up to this moment. Somebody else may have held it also when it was ours last and our
+        fence has closed since: another may have led in between without our seeing it.
+        """
+        if self._foreign is not None and self._foreign.version != _ABSENT:
+            self._foreign = _Sighting(_ABSENT, self._clock(), self._foreign.lease_seconds)
+        elif self._foreign is None and self._holds_until is not None and not self.may_bind():
+            self._foreign = _Sighting(_ABSENT, self._clock(), self._lease_seconds)
 
     def _read_duration(self, lease: dict[str, Any]) -> float:
         claimed = lease["spec"].get("leaseDurationSeconds")
@@ -279,6 +301,7 @@ class Elector:
         if leading:
             _log.info("Leading: %s holds the lease %s.", self.identity, self._label)
         else:
+            self.term += 1
             _log.info("Not leading any more (lease %s).", self._label)
         self._on_change(leading)
 
@@ -288,8 +311,7 @@ class Elector:
         self.problem = None
         self._complained_at = -COMPLAINT_SECONDS
 
-    def _complain(self, error: Exception) -> None:
-        problem = self._describe(error)
+    def _complain(self, problem: str) -> None:
         now = self._clock()
         if problem != self.problem or now - self._complained_at >= COMPLAINT_SECONDS:
             self._complained_at = now

@@ -1,6 +1,7 @@
 """The cluster listed once, as the operator would see it, for commands that look and do not act.
 
-Everything is listed once and nothing is watched, so the right to list is enough.
+Everything is listed once and nothing is watched, so the right to list is enough. A cluster without our CRDs is looked
+at, too: it has no Tenants, and the default policy applies.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from fairbind.cluster.objects.decode import NAMESPACES, NODES, PODS
 from fairbind.cluster.tenancy.administration import Administration
 from fairbind.kube.client.api import Api
 from fairbind.kube.client.custom_objects import GROUP, POLICIES, TENANTS, explain_failure, list_objects
-from fairbind.kube.client.errors import ApiError, PermanentClusterError, TransientClusterError
+from fairbind.kube.client.errors import ApiError, TransientClusterError
 from fairbind.kube.client.reflector import Reflector
 from fairbind.kube.operator.administration_log import AdministrationLog
+from fairbind.model.errors import FairbindError
 
 MOST_REPEATS = 5
 MAX_PAUSE_SECONDS = 5.0
@@ -48,19 +50,21 @@ async def list_cluster_once(
     *,
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> ClusterCache:
-    """Return a cache of the cluster as it is now. PermanentClusterError says what could not be listed, and why."""
+    """Return a cache of the cluster as it is now. FairbindError says what could not be listed, and why."""
     cache = ClusterCache(scheduler_name, lambda: None, operator_namespace=operator_namespace)
     administration = Administration(cache, lambda: None, AdministrationLog())
     for kind, table in ((TENANTS, administration.tenants), (POLICIES, administration.policies)):
         try:
             table.replace(*await _list_patiently(api, kind, pause))
         except (ApiError, TransientClusterError, msgspec.MsgspecError) as error:
-            raise PermanentClusterError(f"{kind}.{GROUP}: {explain_failure(kind, error)}") from error
+            if isinstance(error, ApiError) and error.status == HTTPStatus.NOT_FOUND:
+                continue  # the CRD is not installed, so there are none
+            raise FairbindError(f"{kind}.{GROUP}: {explain_failure(kind, error)}") from error
     for name, reflector in make_reflectors(api, cache, lambda *_: None).items():
         try:
             await reflector.list_once()
         except (ApiError, TransientClusterError, msgspec.MsgspecError) as error:
-            raise PermanentClusterError(f"{name} cannot be listed: {error}") from error
+            raise FairbindError(f"{name} cannot be listed: {error}") from error
     return cache
 
 

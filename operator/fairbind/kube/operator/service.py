@@ -32,6 +32,7 @@ from fairbind.kube.observer import Observer
 from fairbind.kube.operator.administration_log import AdministrationLog
 from fairbind.kube.operator.clocks import Clocks
 from fairbind.kube.operator.custom_resources import CustomResources
+from fairbind.kube.operator.election import Election, OnChange
 from fairbind.kube.operator.elector import Elector
 from fairbind.kube.operator.health import Health
 from fairbind.kube.operator.list_once import make_reflectors
@@ -101,14 +102,15 @@ def _freeze_heap() -> None:
 class Surroundings:
     """What a replica finds around it; the defaults are those of a process of its own.
 
-    randomness: spreads what many would do at the same moment. make_follower: None follows through kopf. on_listed:
-    called once, before the first decision.
+    randomness: spreads what many would do at the same moment. make_follower: None follows through kopf.
+    make_election: None holds the election on the same loop. on_listed: called once, before the first decision.
     """
 
     clocks: Clocks = field(default_factory=Clocks)
     randomness: random.Random = field(default_factory=random.Random)
     make_solver: Callable[[], Solver] = ExactSolver
     make_follower: MakeFollower | None = None
+    make_election: Callable[[OnChange], Election] | None = None
     on_listed: Callable[[], None] = _freeze_heap
 
 
@@ -122,9 +124,12 @@ async def run_operator(
     stop: asyncio.Event,
     reinstall_signals: Callable[[], None],
     journal: Journal | None = None,
+    surroundings: Surroundings | None = None,
 ) -> None:
     """Run until `stop` is set and then end in order. FairbindError when a part of it came to an end by itself."""
-    operator = Operator(settings, credentials, api, observer, health, reinstall_signals, journal=journal)
+    operator = Operator(
+        settings, credentials, api, observer, health, reinstall_signals, journal=journal, surroundings=surroundings
+    )
     await operator.run(stop)
 
 
@@ -198,7 +203,9 @@ class Operator:
         )
         self.status = self._make_status_writer(clocks)
 
-    def _make_elector(self, settings: OperatorSettings, surroundings: Surroundings) -> Elector:
+    def _make_elector(self, settings: OperatorSettings, surroundings: Surroundings) -> Election:
+        if surroundings.make_election is not None:
+            return surroundings.make_election(self._lead)
         return Elector(
             self._api,
             settings.namespace,
@@ -382,6 +389,7 @@ class Operator:
     async def _watch_health(self) -> None:
         might_decide = False
         while True:
+            self._health.note_turn()
             self._report_health()
             may_decide = self.may_decide()
             if may_decide and (self._is_put_off or not might_decide):

@@ -20,6 +20,8 @@ def check_snapshot(snapshot: Snapshot, checked: Container[int] = (), checked_ten
         raise InvalidProblemError(
             f"counts_r and total_r must have {axes} entries, one for each of {snapshot.resources}"
         )
+    if snapshot.fits_r is not None and len(snapshot.fits_r) != axes:
+        raise InvalidProblemError(f"fits_r must have {axes} entries, one for each of {snapshot.resources}")
     if snapshot.servers.free_kr.shape != (count, axes) or snapshot.servers.capacity_kr.shape != (count, axes):
         raise InvalidProblemError(f"free_kr and capacity_kr must have the shape {(count, axes)}")
     if max(snapshot.servers.free_kr.max(initial=0), snapshot.servers.capacity_kr.max(initial=0)) > MAX_AMOUNT:

@@ -150,13 +150,13 @@ class Draft:
         """Whether a task of a class may go to a server and fits there, as things stand."""
         placement = task_class.placement
         restricted_k = self._shapes.get_arrangement(placement).restricted_k
-        if not (placement.eligible_k[server] and self.snapshot.servers.usable_k[server]) or task_class.blocked:
+        if not (placement.eligible_k[server] and self.snapshot.servers.accepting_k[server]) or task_class.blocked:
             return False
         if restricted_k is not None and restricted_k[server]:
             return False
         if not placement.exclusive_keys.conflicting.isdisjoint(self.room.taken_keys.get(server, ())):
             return False
-        free_r = self.room.get_row(server)
+        free_r = self.room.get_row_for(placement, server)
         return all(demand == 0 or demand <= free for demand, free in zip(task_class.demand_r, free_r, strict=True))
 
     # --- changing what decisions are made of ---
@@ -176,7 +176,7 @@ class Draft:
         if server is not None:
             pool = self.measure.pools.get_pool(server)
             left_r = self.room.release(server, running.demand_r, self._find_freed_keys(server, running))
-            gained_r = left_r if self.snapshot.servers.usable_k[server] else gained_r
+            gained_r = left_r if self.snapshot.servers.accepting_k[server] else gained_r
         undo_measure = self.measure.evict(progress, running, pool, gained_r)
         self._evicted.add(running.uid)
         self._is_reopened = True

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fairbind.model import ExclusiveKeys, ServerTable
+from fairbind.model import ExclusiveKeys, Placement, ServerTable
 from fairbind.model.servers import FloatArray, IndexArray, IntArray
 
 
@@ -52,13 +52,19 @@ class Room:
             row = self._rows[server] = self._free_kr[server].tolist()
         return row
 
+    def get_row_for(self, placement: Placement, server: int) -> list[int]:
+        """Return what is free on one server for tasks of a placement, with what is reserved. Not to be changed."""
+        row, reserved_r = self.get_row(server), placement.reserved.get(server)
+        return row if reserved_r is None else [free + reserved for free, reserved in zip(row, reserved_r, strict=True)]
+
     def take(self, server: int, demand_r: Sequence[int], exclusive_keys: ExclusiveKeys) -> None:
         """Place one task, which must fit, on a server."""
         row = self.get_row(server)
         left_rk = self.left_rk
         for r, demand in enumerate(demand_r):
             if demand > 0:
-                row[r] = left_rk[r, server] = row[r] - demand
+                row[r] -= demand
+                left_rk[r, server] = max(row[r], 0)  # below zero: the task took what is reserved for it
         if exclusive_keys.taken:
             self._claim(server, self.taken_keys.get(server, frozenset()) | exclusive_keys.taken)
         self.note_change(server)

@@ -54,7 +54,7 @@ class Layout:
     def __init__(self, placement: Placement, table: ServerTable, pools: LevelPools) -> None:
         self.placement = placement
         self.slices: Mapping[int, Slices]
-        servers = np.flatnonzero(placement.eligible_k & table.usable_k)
+        servers = np.flatnonzero(placement.eligible_k & table.accepting_k)
         if pools.pool_k is not None or placement.preference_k is not None:
             servers, self.slices = _arrange(servers, placement, pools)
         else:
@@ -97,7 +97,7 @@ class Layouts:
             self._table is not None
             and self._pools is not None
             and len(table.names) == len(self._table.names)
-            and table.usable_k is self._table.usable_k
+            and table.accepting_k is self._table.accepting_k
             and pools.pool_k is self._pools.pool_k
         )
         return Layouts(table, pools, self._known if is_same else _NOTHING)
@@ -254,6 +254,7 @@ class Shape:
         "_left",
         "_minima",
         "_open_p",
+        "_placement",
         "_room",
         "_score",
         "_scores",
@@ -270,6 +271,7 @@ class Shape:
     ) -> None:
         self._arrangement = arrangement
         self._demand_r = task_class.demand_r
+        self._placement = task_class.placement
         self._conflicting = task_class.placement.exclusive_keys.conflicting
         self._fit = fit
         self._choices = choices
@@ -284,7 +286,7 @@ class Shape:
         """Score all servers, unless none of them has enough: then no pool is open, and nobody asks for more."""
         arrangement, demand_r = self._arrangement, self._demand_r
         arrangement.follow_gains()
-        if any(map(gt, demand_r, arrangement.most_left_r)):
+        if any(map(gt, demand_r, arrangement.most_left_r)) and not self._placement.reserved:
             return
         self._demanded = [(r, demand) for r, demand in enumerate(demand_r) if demand > 0]
         self._demand_r1 = np.array(demand_r, dtype=np.float64)[:, None]
@@ -383,7 +385,7 @@ class Shape:
         left_rn = room.left_rk if is_whole else room.left_rk.take(servers, axis=1)
         # What is left is never below zero, so a resource that is not asked for is never lacking.
         lacks = np.logical_or.reduce(left_rn < self._demand_r1)
-        if np.logical_and.reduce(lacks):
+        if np.logical_and.reduce(lacks) and not self._placement.reserved:
             return np.full(len(servers), inf)
         scores = self._score.score_many(servers, left_rn)
         np.putmask(scores, lacks, inf)
@@ -393,12 +395,14 @@ class Shape:
             for n, server in enumerate(servers.tolist()):
                 if not self._conflicting.isdisjoint(room.taken_keys.get(server, ())):
                     scores[n] = inf
+        for server in self._placement.reserved:
+            scores[servers == server] = self._score_one(server)
         return scores
 
     def _score_one(self, server: int) -> float:
         """Return the score of one server; infinity where a task does not fit."""
         room = self._room
-        row = room.get_row(server)
+        row = room.get_row_for(self._placement, server)
         for r, demand in self._demanded:
             if row[r] < demand:
                 return inf

@@ -28,6 +28,7 @@ class UnschedulableCache:
     """
 
     __slots__ = (
+        "_accepting_k",
         "_by_placement",
         "_left_rk",
         "_names",
@@ -35,14 +36,13 @@ class UnschedulableCache:
         "_rule",
         "_taken_keys",
         "_tenants",
-        "_usable_k",
         "_waits",
     )
 
     def __init__(self) -> None:
         self._resources: tuple[str, ...] = ()
         self._names: tuple[str, ...] = ()
-        self._usable_k: BoolArray = np.zeros(0, dtype=np.bool_)
+        self._accepting_k: BoolArray = np.zeros(0, dtype=np.bool_)
         self._left_rk: FloatArray = np.zeros((0, 0))
         self._taken_keys: dict[int, frozenset[str]] = {}
         self._rule: TurnRule | None = None
@@ -61,7 +61,7 @@ class UnschedulableCache:
         no others.
         """
         self._resources, self._names = snapshot.resources, snapshot.servers.names
-        self._usable_k = snapshot.servers.usable_k
+        self._accepting_k = snapshot.servers.accepting_k
         self._left_rk, self._taken_keys, self._rule = room.left_rk, room.taken_keys, rule
         if waits is not None:
             whole = (wait for wait in waits if wait.blocked is None and wait.waiting == len(wait.task_class.tasks))
@@ -107,15 +107,18 @@ class UnschedulableCache:
         grown = self._find_grown(servers, room)
         left_rn = room.left_rk[:, grown]
         for waits in self._by_placement.values():
-            allowed_n = waits[0].task_class.placement.eligible_k[grown]
-            if allowed_n.any():
+            placement = waits[0].task_class.placement
+            allowed_n = placement.eligible_k[grown]
+            if placement.reserved:
+                yield from waits  # of what is reserved nothing is remembered
+            elif allowed_n.any():
                 most_r: list[float] = left_rn[:, allowed_n].max(axis=1).tolist()
                 yield from (wait for wait in waits if not any(map(gt, wait.task_class.demand_r, most_r)))
 
     def _find_grown(self, servers: ServerTable, room: Room) -> IndexArray:
-        """Return the usable servers on which something may fit that did not."""
-        grown_k = (room.left_rk > self._left_rk).any(axis=0) | ~self._usable_k
+        """Return the servers on which something may fit that did not."""
+        grown_k = (room.left_rk > self._left_rk).any(axis=0) | ~self._accepting_k
         for server, keys in self._taken_keys.items():
             if not keys <= room.taken_keys.get(server, frozenset()):
                 grown_k[server] = True
-        return np.flatnonzero(grown_k & servers.usable_k)
+        return np.flatnonzero(grown_k & servers.accepting_k)

@@ -82,7 +82,7 @@ class Refusals:
 
     def _split(self, placement: Placement) -> _Clear:
         """Return which servers refuse for other reasons than resources, and what the others have left."""
-        clear_k = placement.eligible_k & self._snapshot.servers.usable_k
+        clear_k = placement.eligible_k & self._snapshot.servers.accepting_k
         eligible = int(np.count_nonzero(clear_k))
         conflicting = placement.exclusive_keys.conflicting
         if conflicting:
@@ -90,7 +90,16 @@ class Refusals:
                 clear_k[server] &= conflicting.isdisjoint(taken)
         refused = Counter(dict(placement.rejections))
         refused[PORT_CONFLICT] += eligible - int(np.count_nonzero(clear_k))
-        return _Clear(dict(+refused), self._room.left_rk[:, clear_k])
+        return _Clear(dict(+refused), self._find_left(placement, clear_k))
+
+    def _find_left(self, placement: Placement, clear_k: BoolArray) -> FloatArray:
+        """Return what these servers have left for tasks of a placement, shape (R, n)."""
+        left_rn: FloatArray = self._room.left_rk[:, clear_k]
+        for server in placement.reserved:
+            if clear_k[server]:
+                row = self._room.get_row_for(placement, server)
+                left_rn[:, np.count_nonzero(clear_k[:server])] = np.maximum(row, 0)
+        return left_rn
 
 
 class _Clear:
@@ -170,13 +179,13 @@ class Rivals:
     def _get_bits(self, placement: Placement) -> int:
         bits = self._bits.get(id(placement))
         if bits is None:
-            bits = self._bits[id(placement)] = compute_bits(placement.eligible_k & self._snapshot.servers.usable_k)
+            bits = self._bits[id(placement)] = compute_bits(placement.eligible_k & self._snapshot.servers.accepting_k)
         return bits
 
     def _get_pools(self, placement: Placement) -> IndexArray:
         pools = self._pools_of.get(id(placement))
         if pools is None:
-            eligible_k = placement.eligible_k & self._snapshot.servers.usable_k
+            eligible_k = placement.eligible_k & self._snapshot.servers.accepting_k
             pool_k = self._pools.pool_k
             pools = np.zeros(int(eligible_k.any()), dtype=np.intp) if pool_k is None else np.unique(pool_k[eligible_k])
             self._pools_of[id(placement)] = pools

@@ -170,13 +170,14 @@ def _sum_free(snapshot: Snapshot, groups: ServerGroups) -> FloatArray:
 
 
 def _sum_bundles(snapshot: Snapshot, groups: ServerGroups, tenants: Sequence[int]) -> FloatArray:
-    index_of = {name: k for k, name in enumerate(snapshot.servers.names)}
     bundle_npr = np.zeros((len(tenants), *groups.capacity_pr.shape))
     for n, tenant in enumerate(tenants):
-        for server, amount_r in snapshot.tenants[tenant].allocated_by_server.items():
-            k = index_of.get(server)
-            if k is not None and groups.group_k[k] >= 0:
-                bundle_npr[n, groups.group_k[k]] += amount_r
+        held = snapshot.tenants[tenant].allocated_by_server
+        # Servers of a class on which as much is held are counted together: thousands differ in their names only.
+        alike = Counter(zip(map(groups.group_of.get, held), held.values(), strict=True))
+        for (group, amount_r), servers in alike.items():
+            if group is not None:
+                bundle_npr[n, group] += [servers * amount for amount in amount_r]
     return bundle_npr
 
 

@@ -15,7 +15,7 @@ A class counts for a task when one server of it could run the task if it was emp
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -35,11 +35,13 @@ class ServerGroups:
     """The server classes, P of them, in the order of their first servers' names.
 
     names: of the classes, after their first server. group_k: class of each server, -1 for one that is not usable.
-    count_p: servers in each. capacity_pr: of all its servers, base units, shape (P, R). most_pr: of its largest one.
+    group_of: the class of each usable server by its name. count_p: servers in each. capacity_pr: of all its servers,
+    base units, shape (P, R). most_pr: of its largest one.
     """
 
     names: tuple[str, ...]
     group_k: NDArray[np.intp]
+    group_of: Mapping[str, int]
     count_p: FloatArray
     capacity_pr: FloatArray
     most_pr: FloatArray
@@ -88,7 +90,8 @@ def group_servers(snapshot: Snapshot) -> ServerGroups:
     np.maximum.at(most_pr, group_k[usable], capacity_kr)
     names = tuple(servers.names[usable[n]] for n in np.sort(first).tolist())
     count_p = np.bincount(group_k[usable], minlength=len(first)).astype(np.float64)
-    return ServerGroups(names, group_k, count_p, capacity_pr, most_pr)
+    group_of = {servers.names[k]: p for k, p in zip(usable.tolist(), group_k[usable].tolist(), strict=True)}
+    return ServerGroups(names, group_k, group_of, count_p, capacity_pr, most_pr)
 
 
 def _find_placements(snapshot: Snapshot) -> Iterator[Placement]:
@@ -125,7 +128,7 @@ def find_demand_groups(snapshot: Snapshot, groups: ServerGroups, axes: Sequence[
             by_tenant.setdefault(task_class.tenant, []).append(demand_group)
     for i, tenant in enumerate(snapshot.tenants):
         demand_groups = by_tenant.setdefault(tenant.name, [])
-        anywhere_p = _find_known_places(tenant, demand_groups, snapshot, groups)
+        anywhere_p = _find_known_places(tenant, demand_groups, groups)
         for holding in tenant.holdings:
             usable_p = anywhere_p
             if holding.placement is not None:
@@ -157,16 +160,13 @@ def _compute_rest(tenant: Tenant) -> list[int]:
     return rest_r
 
 
-def _find_known_places(
-    tenant: Tenant, demand_groups: Sequence[DemandGroup], snapshot: Snapshot, groups: ServerGroups
-) -> BoolArray:
+def _find_known_places(tenant: Tenant, demand_groups: Sequence[DemandGroup], groups: ServerGroups) -> BoolArray:
     """Return where a task of the tenant could run of which nobody knows: where it has tasks or may place some."""
     known_p = np.zeros(len(groups.names), dtype=np.bool_)
     for demand_group in demand_groups:
         known_p |= demand_group.usable_p
-    if tenant.allocated_by_server:
-        held_k = np.array([name in tenant.allocated_by_server for name in snapshot.servers.names], dtype=np.bool_)
-        known_p |= groups.find_reached(held_k)
+    held = set(map(groups.group_of.get, tenant.allocated_by_server))
+    known_p[[group for group in held if group is not None]] = True
     return known_p if known_p.any() else ~known_p
 
 

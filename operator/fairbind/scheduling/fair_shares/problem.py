@@ -126,7 +126,6 @@ def make_exact_problem(
     problem, left_out = _leave_out(problem, parts, options)
     if Option.EXPECTED_TENANTS in options:
         problem = replace(problem, expected_tenants=max(settings.expected_tenants or 0, len(parts)))
-    group_of = dict(zip(snapshot.servers.names, groups.group_k.tolist(), strict=True))
     exact = ExactProblem(
         problem=problem,
         mechanism=mechanism_id,
@@ -135,7 +134,7 @@ def make_exact_problem(
         tenant_i=np.array([part.tenant for part in parts], dtype=np.intp),
         wanted_i=np.array([part.count for part in parts]),
         weight_n=np.array([float(tenant.weight) for tenant in snapshot.tenants]),
-        class_of={} if is_pooled else {name: group for name, group in group_of.items() if group >= 0},
+        class_of={} if is_pooled else groups.group_of,
         left_out=left_out,
     )
     weight_i = compute_part_weights(exact, mechanism, _run_alone(exact))

@@ -4,9 +4,10 @@ Best fit is the heuristic H(i, l) of DRFH (TPDS 2015, eq. 9): the L1 distance be
 server's vector of what is left, both divided by their entry of a reference resource. The paper takes resource 1, which
 is undefined for a task that asks nothing of it and depends on the order of the resources. Here the reference is the
 task's dominant resource: the task asks for it and fits, so neither divisor is zero. Vectors are in parts of the
-cluster's totals, otherwise bytes would drown the rest. Only fairness resources that the cluster has take part.
+cluster's totals, otherwise bytes would drown the rest. Only resources that the cluster has and that the snapshot names
+for it (`Snapshot.fits_r`) take part; as a rule these are the fairness resources.
 
-A task that asks for no fairness resource has no direction to compare. It goes to the server that is least loaded: the
+A task that asks for none of them has no direction to compare. It goes to the server that is least loaded: the
 mean over all resources of the server, fairness resource or not, of the part in use. A server of nothing counts as full.
 
 Each score is written twice, for many servers and for one, with the same operations in the same order, so both give
@@ -144,8 +145,9 @@ class BestFit:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
+        fits_r = snapshot.counts_r if snapshot.fits_r is None else snapshot.fits_r
         named = sorted((name, r) for r, name in enumerate(snapshot.resources))
-        self._axes = [r for _, r in named if snapshot.counts_r[r] and snapshot.total_r[r] > 0]
+        self._axes = [r for _, r in named if fits_r[r] and snapshot.total_r[r] > 0]
         self._load: MeanLoad | None = None
 
     def build_score(self, demand_r: Sequence[int]) -> Score:

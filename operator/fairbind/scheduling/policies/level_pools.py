@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairbind.model import ServerTable, Snapshot
-from fairbind.model.servers import FloatArray, IntArray
+from fairbind.model.servers import BoolArray, FloatArray, IntArray
 
 ABSENT = -1
 """Stands in a pool for a resource that the pool never had or that does not count."""
@@ -35,10 +35,13 @@ class LevelPools:
     inverse_rp: FloatArray = field(init=False)
     kind_p: list[int] = field(init=False)
     _kinds: dict[tuple[int, ...], int] = field(init=False, default_factory=dict)
+    _left_pr: list[list[int]] = field(init=False)
 
     def __post_init__(self) -> None:
         count = len(self.amount_pr)
         self.version_p, self.kind_p = [0] * count, [0] * count
+        # Below zero where tasks took what was reserved for them: the pool has nothing left then.
+        self._left_pr = [list(amount_r) for amount_r in self.amount_pr] if self.residual else []
         self.inverse_rp = np.zeros((len(self.amount_pr[0]) if count else 0, count))
         for pool in range(count):
             self._follow(pool)
@@ -47,25 +50,25 @@ class LevelPools:
         """Take a task's demand from a residual pool; other pools stay as they are."""
         if self.residual:
             self.version_p[pool] += 1
-            amount_r = self.amount_pr[pool]
-            for r, demand in enumerate(demand_r):
-                if demand > 0 and amount_r[r] > 0:
-                    amount_r[r] -= demand
-            self._follow(pool)
+            self._shift(pool, [-demand for demand in demand_r])
 
     def give(self, pool: int, gained_r: Sequence[int]) -> None:
         """Give back to a residual pool what is left more on one of its servers; other pools stay as they are."""
         if self.residual:
             self.version_p[pool] += 1
-            amount_r = self.amount_pr[pool]
-            for r, gained in enumerate(gained_r):
-                if amount_r[r] >= 0:
-                    amount_r[r] += gained
-            self._follow(pool)
+            self._shift(pool, gained_r)
 
     def get_pool(self, server: int) -> int:
         """Return the pool of a server."""
         return 0 if self.pool_k is None else int(self.pool_k[server])
+
+    def _shift(self, pool: int, gained_r: Sequence[int]) -> None:
+        amount_r, left_r = self.amount_pr[pool], self._left_pr[pool]
+        for r, gained in enumerate(gained_r):
+            if amount_r[r] != ABSENT:
+                left_r[r] += gained
+                amount_r[r] = max(left_r[r], 0)
+        self._follow(pool)
 
     def _follow(self, pool: int) -> None:
         """Let inverse and kind follow the amounts."""
@@ -82,21 +85,41 @@ def compute_cluster_pool(snapshot: Snapshot) -> LevelPools:
 def compute_class_pools(snapshot: Snapshot) -> LevelPools:
     """Return a pool for each server class: the capacities of its usable servers together."""
     servers = snapshot.servers
-    amount_pr = _compute_sums(servers.capacity_kr, servers, servers.class_k, len(servers.class_names))
-    return LevelPools([[a if a > 0 else ABSENT for a in amount_r] for amount_r in amount_pr], servers.class_k)
+    return _make_class_pools(servers, servers.usable_k, servers.class_k, len(servers.class_names))
+
+
+def compute_open_class_pools(snapshot: Snapshot) -> LevelPools:
+    """Return the same with one more pool, the last one, if there are open servers that are not usable: all of these.
+
+    Their capacity counts for the levels there, and nowhere else.
+    """
+    return _make_class_pools(snapshot.servers, *_set_unusable_apart(snapshot.servers))
 
 
 def compute_residual_pools(snapshot: Snapshot) -> LevelPools:
-    """Return a pool for each server class: what its usable servers have left; an overcommitted one has nothing."""
+    """Return the same pools with what their servers have left; an overcommitted one has nothing."""
     servers = snapshot.servers
-    count = len(servers.class_names)
-    capacity_pr = _compute_sums(servers.capacity_kr, servers, servers.class_k, count)
-    left_pr = _compute_sums(np.maximum(servers.free_kr, 0), servers, servers.class_k, count)
+    counted_k, pool_k, count = _set_unusable_apart(servers)
+    capacity_pr = _compute_sums(servers.capacity_kr, counted_k, pool_k, count)
+    left_pr = _compute_sums(np.maximum(servers.free_kr, 0), counted_k, pool_k, count)
     amount_pr = [
         [left if capacity > 0 else ABSENT for left, capacity in zip(left_r, capacity_r, strict=True)]
         for left_r, capacity_r in zip(left_pr, capacity_pr, strict=True)
     ]
-    return LevelPools(amount_pr, servers.class_k, residual=True)
+    return LevelPools(amount_pr, pool_k, residual=True)
+
+
+def _set_unusable_apart(servers: ServerTable) -> tuple[BoolArray, NDArray[np.int32], int]:
+    """Return which servers count for levels, the pool of each server, and how many pools there are."""
+    count = len(servers.class_names)
+    if not (servers.accepting_k & ~servers.usable_k).any():
+        return servers.usable_k, servers.class_k, count
+    return servers.accepting_k, np.where(servers.usable_k, servers.class_k, count).astype(np.int32), count + 1
+
+
+def _make_class_pools(servers: ServerTable, counted_k: BoolArray, pool_k: NDArray[np.int32], count: int) -> LevelPools:
+    amount_pr = _compute_sums(servers.capacity_kr, counted_k, pool_k, count)
+    return LevelPools([[a if a > 0 else ABSENT for a in amount_r] for amount_r in amount_pr], pool_k)
 
 
 def compute_target_pools(snapshot: Snapshot) -> LevelPools:
@@ -110,16 +133,16 @@ def compute_target_pools(snapshot: Snapshot) -> LevelPools:
     count = len(targets.class_names) + 1
     class_of = targets.class_of
     pool_k = np.array([class_of.get(name, count - 1) for name in servers.names], dtype=np.int32)
-    amount_pr = _compute_sums(servers.capacity_kr, servers, pool_k, count)
+    amount_pr = _compute_sums(servers.capacity_kr, servers.usable_k, pool_k, count)
     return LevelPools([[a if a > 0 else ABSENT for a in amount_r] for amount_r in amount_pr], pool_k)
 
 
-def _compute_sums(amount_kr: IntArray, servers: ServerTable, pool_k: NDArray[np.int32], count: int) -> list[list[int]]:
-    """Sum over each pool's usable servers, exactly: high and low digits apart, so that float64 holds either sum."""
-    usable_pool_k, usable_rk = pool_k[servers.usable_k], amount_kr[servers.usable_k].T
+def _compute_sums(amount_kr: IntArray, counted_k: BoolArray, pool_k: NDArray[np.int32], count: int) -> list[list[int]]:
+    """Sum over each pool's counted servers, exactly: high and low digits apart, so that float64 holds either sum."""
+    counted_pool_k, counted_rk = pool_k[counted_k], amount_kr[counted_k].T
     sums_rp = []
-    for amount_k in usable_rk:
-        high_p = np.bincount(usable_pool_k, weights=amount_k >> _LOW_BITS, minlength=count).tolist()
-        low_p = np.bincount(usable_pool_k, weights=amount_k & ((1 << _LOW_BITS) - 1), minlength=count).tolist()
+    for amount_k in counted_rk:
+        high_p = np.bincount(counted_pool_k, weights=amount_k >> _LOW_BITS, minlength=count).tolist()
+        low_p = np.bincount(counted_pool_k, weights=amount_k & ((1 << _LOW_BITS) - 1), minlength=count).tolist()
         sums_rp.append([(int(high) << _LOW_BITS) + int(low) for high, low in zip(high_p, low_p, strict=True)])
     return [list(amount_r) for amount_r in zip(*sums_rp, strict=True)] if sums_rp else [[] for _ in range(count)]

@@ -1,0 +1,76 @@
+"""Holdings: what a tenant holds, as the exact mechanisms and the audit are told of it.
+
+They are told kind by kind: how many pods of equal demand and equal constraints there are. To pose their questions costs
+some ten microseconds a kind, during which nothing is decided, and a tenant can make each of its pods another kind. So
+no more than some thousands of kinds are told apart, those with most pods; of the rest of its kinds a tenant tells one
+for each set of resources that they ask for, with the average demand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
+
+from fairbind.cluster.cache.nodes import Axes, add_amounts
+from fairbind.cluster.cache.pending import compute_vector
+from fairbind.cluster.objects.facts import Constraints, Demand
+from fairbind.model import Placement
+from fairbind.model.tenants import Holding
+
+HeldKind = tuple[Demand, Constraints]
+"""What makes two held pods of a tenant the same to a mechanism. Where a pod is pinned to is no part of it."""
+
+MAX_KINDS = 4_000
+"""So many kinds are told apart at most, in all tenants together."""
+
+FindPlacement = Callable[[Constraints], Placement | None]
+
+
+def find_least_count(kinds: Iterable[Mapping[HeldKind, int]], most: int = MAX_KINDS) -> int:
+    """Return how many pods a kind must have to be told apart, so that at most so many kinds are. kinds: by tenant.
+
+    >>> find_least_count([{"a": 5, "b": 1}, {"c": 2}], most=2)
+    2
+    """
+    counts = sorted(chain.from_iterable(each.values() for each in kinds), reverse=True)
+    return counts[most] + 1 if len(counts) > most else 1
+
+
+def build_holdings(
+    kinds: Mapping[HeldKind, int], axes: Axes, get_placement: FindPlacement, least_count: int = 1
+) -> tuple[Holding, ...]:
+    """Return a tenant's holdings. least_count: kinds with fewer pods are told as averages."""
+    told = [
+        Holding(compute_vector(demand.real, axes), compute_vector(demand.share, axes), count, get_placement(place))
+        for (demand, place), count in kinds.items()
+        if count >= least_count
+    ]
+    if len(told) < len(kinds):
+        told.extend(_average({kind: count for kind, count in kinds.items() if count < least_count}, axes))
+    return tuple(told)
+
+
+class _Sum:
+    """What several kinds ask for together. real, share: of all their pods."""
+
+    def __init__(self) -> None:
+        self.real: dict[str, int] = {}
+        self.share: dict[str, int] = {}
+        self.count = 0
+
+
+def _average(kinds: Mapping[HeldKind, int], axes: Axes) -> Iterable[Holding]:
+    """Return a holding for each set of resources that the kinds ask for; nobody knows where such a task could run."""
+    sums: dict[tuple[str, ...], _Sum] = {}
+    for (demand, _), count in kinds.items():
+        total = sums.setdefault(tuple(resource for resource, _ in demand.share), _Sum())
+        add_amounts(total.real, demand.real, count)
+        add_amounts(total.share, demand.share, count)
+        total.count += count
+    for _, total in sorted(sums.items()):
+        # Rounded up, so that nothing is left that would look like one more task.
+        real_r, share_r = (
+            tuple(-(-amount // total.count) for amount in compute_vector(tuple(amounts.items()), axes))
+            for amounts in (total.real, total.share)
+        )
+        yield Holding(real_r, share_r, total.count)

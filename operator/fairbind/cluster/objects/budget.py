@@ -1,0 +1,151 @@
+"""What the constraints of one pod may cost: how much of each kind is honoured, counted before anything is made of it.
+
+Whoever may create pods writes their constraints, up to the 1.5 MiB of an object in etcd, and every snapshot of every
+replica pays for them. Kubernetes itself has no limits here. The limits below are far above what workloads use: a node
+selector has a few labels, a node affinity a few terms, a list of host names some hundred values.
+
+A waiting pod above one of them is not supported: it waits with a reason that says what was counted, how much there is,
+and the limit. Its constraints and labels are not kept, so it costs its decoding and nothing else.
+
+A pod that somebody else has placed is never refused. Its host ports count up to `MAX_PLACED_HOST_PORTS`; where it might
+run otherwise is not kept when it is above a limit. Of its required anti-affinity the first terms count, as far as
+`MAX_REPELLING_TERMS` and `MAX_REPELLING_PARTS` go. What is beyond them keeps nobody away. The other choice would be to
+keep away more pods than the terms select, and then a tenant could close nodes to others in a way that Kubernetes does
+not offer. So whoever writes too many terms loses what he asked for, and nobody else does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from fairbind.cluster.objects import wire
+
+MAX_NODE_TERMS = 64
+"""Terms of node affinity, required and preferred together."""
+
+MAX_NODE_EXPRESSIONS = 128
+"""Expressions in these terms, over labels and fields together."""
+
+MAX_NODE_VALUES = 512
+"""Values in these expressions together."""
+
+MAX_SELECTOR_LABELS = 64
+"""Labels of `nodeSelector`."""
+
+MAX_TOLERATIONS = 64
+"""Tolerations."""
+
+MAX_HOST_PORTS = 128
+"""Ports of the host, of all containers together."""
+
+MAX_LABELS = 256
+"""Labels of the pod itself: anti-affinity of placed pods selects by them."""
+
+MAX_CHARACTERS = 32_768
+"""Characters in all of these together."""
+
+MAX_PLACED_HOST_PORTS = 4_096
+"""So many ports of a placed pod are known; a pod that meets another one is refused by its kubelet."""
+
+MAX_REPELLING_TERMS = 32
+"""So many terms of a placed pod's required anti-affinity keep others away."""
+
+MAX_REPELLING_PARTS = 512
+"""So many namespaces, labels, expressions and values are read in these terms together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """A count that is above its limit. what: in the plural, of a few kinds."""
+
+    what: str
+    count: int
+    limit: int
+
+    @property
+    def kind(self) -> str:
+        """What all pods with this excess have in common.
+
+        >>> Excess("node affinity terms", 15_000, 64).kind
+        'more than 64 node affinity terms'
+        """
+        return f"more than {self.limit:,} {self.what}"
+
+    @property
+    def detail(self) -> str:
+        """The same with the count of this pod.
+
+        >>> Excess("node affinity terms", 15_000, 64).detail
+        'more than 64 node affinity terms (15,000)'
+        """
+        return f"{self.kind} ({self.count:,})"
+
+
+def find_excess(spec: wire.PodSpec, labels: wire.Labels | None) -> Excess | None:
+    """Return the first count of a pod that is above its limit, or None.
+
+    Each count is cheap once those before it are within their limits, so this takes microseconds for any pod.
+    """
+    for what, count, limit in _count_parts(spec, labels or {}):
+        if count > limit:
+            return Excess(what, count, limit)
+    return None
+
+
+def _count_parts(spec: wire.PodSpec, labels: wire.Labels) -> Iterator[tuple[str, int, int]]:
+    selector, tolerations = spec.node_selector or {}, spec.tolerations or ()
+    yield "node selector labels", len(selector), MAX_SELECTOR_LABELS
+    yield "tolerations", len(tolerations), MAX_TOLERATIONS
+    yield "labels", len(labels), MAX_LABELS
+    required, preferred = _get_terms(spec)
+    yield "node affinity terms", len(required) + len(preferred), MAX_NODE_TERMS
+    terms = [*required, *(wish.preference for wish in preferred if wish.preference is not None)]
+    parts = [part for term in terms for part in (term.match_expressions, term.match_fields) if part]
+    yield "node affinity expressions", sum(map(len, parts)), MAX_NODE_EXPRESSIONS
+    expressions = [expression for part in parts for expression in part]
+    yield "node affinity values", sum(len(each.values or ()) for each in expressions), MAX_NODE_VALUES
+    yield "host ports", _count_host_ports(spec), MAX_HOST_PORTS
+    texts: list[Iterable[str | None]] = [selector, selector.values(), labels, labels.values()]
+    texts.extend((each.key, each.operator, *(each.values or ())) for each in expressions)
+    texts.extend((each.key, each.operator, each.value, each.effect) for each in tolerations)
+    yield "characters in its constraints", sum(len(text or "") for part in texts for text in part), MAX_CHARACTERS
+
+
+def _get_terms(
+    spec: wire.PodSpec,
+) -> tuple[list[wire.NodeSelectorTerm], list[wire.PreferredTerm]]:
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    if affinity is None:
+        return [], []
+    required = affinity.required_during_scheduling_ignored_during_execution
+    terms = required.node_selector_terms if required is not None else None
+    return terms or [], affinity.preferred_during_scheduling_ignored_during_execution or []
+
+
+def _count_host_ports(spec: wire.PodSpec) -> int:
+    containers = (*(spec.containers or ()), *(spec.init_containers or ()))
+    return sum(1 for container in containers for port in container.ports or () if port.host_port)
+
+
+def take_repelling_terms(terms: Iterable[wire.PodAffinityTerm]) -> list[wire.PodAffinityTerm]:
+    """Return the terms of a placed pod's anti-affinity that count: the first ones, as far as the limits go."""
+    taken: list[wire.PodAffinityTerm] = []
+    parts = 0
+    for term in terms:
+        if term.label_selector is None:
+            continue  # selects no pod at all
+        parts += len(term.namespaces or ()) + sum(
+            _count_selector_parts(selector) for selector in (term.label_selector, term.namespace_selector)
+        )
+        if len(taken) == MAX_REPELLING_TERMS or parts > MAX_REPELLING_PARTS:
+            break
+        taken.append(term)
+    return taken
+
+
+def _count_selector_parts(selector: wire.LabelSelector | None) -> int:
+    if selector is None:
+        return 0
+    expressions = selector.match_expressions or ()
+    return len(selector.match_labels or ()) + sum(1 + len(each.values or ()) for each in expressions)
