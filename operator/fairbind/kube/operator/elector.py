@@ -202,6 +202,7 @@ class Elector:
         except (ApiError, TransientClusterError, msgspec.MsgspecError) as error:
             self._lease = None  # it may have been written all the same
             if isinstance(error, ApiError) and error.status == HTTPStatus.NOT_FOUND:
+                self._note_missing()
                 self._holds_until = None  # deleted: anybody may make a new one now
             self._complain(self._describe(error))
         return False
@@ -220,9 +221,7 @@ class Elector:
     def _may_take(self, lease: dict[str, Any] | None) -> bool:
         now = self._clock()
         if lease is None:
-            # Deleted, if somebody held it: it may have been renewed up to this moment, and its holder may not know yet.
-            if self._foreign is not None and self._foreign.version != _ABSENT:
-                self._foreign = _Sighting(_ABSENT, now, self._foreign.lease_seconds)
+            self._note_missing()
             return self._foreign is None or now >= self._foreign.ends_at
         if _holder(lease) in {"", self.identity}:
             return True
@@ -230,6 +229,17 @@ class Elector:
         if self._foreign is None or self._foreign.version != version:
             self._foreign = _Sighting(version, now, self._read_duration(lease))
         return now >= self._foreign.ends_at
+
+    def _note_missing(self) -> None:
+        """Note that there is no lease: deleted, if anybody else held it, and then its holder may not know it yet.
+
+        It may have been renewed up to this moment. Somebody else may have held it also when it was ours last and our
+        fence has closed since: another may have led in between without our seeing it.
+        """
+        if self._foreign is not None and self._foreign.version != _ABSENT:
+            self._foreign = _Sighting(_ABSENT, self._clock(), self._foreign.lease_seconds)
+        elif self._foreign is None and self._holds_until is not None and not self.may_bind():
+            self._foreign = _Sighting(_ABSENT, self._clock(), self._lease_seconds)
 
     def _read_duration(self, lease: dict[str, Any]) -> float:
         claimed = lease["spec"].get("leaseDurationSeconds")
