@@ -249,12 +249,17 @@ class _Refuse(http.server.BaseHTTPRequestHandler):
         """Say nothing: it answers thousands of times."""
 
 
+class _SilentServer(http.server.ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """The API server ends connections as it likes."""
+
+
 @contextlib.contextmanager
 def failing_webhook() -> Iterator[tuple[str, str]]:
     """Serve 500 by HTTPS on loopback; the URL and the authority's certificate, as base64."""
     authority = Authority("webhook")
     pair = authority.issue_server("the-webhook", ("127.0.0.1",))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Refuse)
+    server = _SilentServer(("127.0.0.1", 0), _Refuse)
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     with tempfile.NamedTemporaryFile() as joined:  # the ssl module takes certificates from files only
         joined.write(pair.certificate + b"\n" + pair.key)

@@ -21,7 +21,7 @@ from e2e.operators import LEASE
 from e2e.stalls import Stalls
 from faults.plan import draw
 from faults.report import write_page
-from faults.world import NAMESPACES, World
+from faults.world import NAMESPACES, WATCHED, World
 from localplane.tools import DEFAULT, ensure_tools
 
 if TYPE_CHECKING:
@@ -165,17 +165,19 @@ def restart_ended(world: World, drawn: Draw) -> list[str]:
 
 
 def wait_steady(world: World) -> float | None:
-    """Return after how many seconds pods are bound in each namespace, and no pod waits that has room; None: never.
+    """Return after how many seconds all is as ever; None: never.
 
-    The churn stands still meanwhile: else there would always be a pod whose room has just come to be.
+    Then pods are bound in each namespace, no pod waits that has room, and new weights and settings are heeded. The
+    churn stands still meanwhile: else there would always be a pod whose room has just come to be.
     """
     began_at = time.monotonic()
     world.churn.pause()
     probes: dict[str, str] = {}
+    changed: set[str] = set()
     try:
         while time.monotonic() - began_at < PATIENCE_SECONDS:
             try:
-                if is_steady(world, probes):
+                if is_steady(world, probes, changed):
                     return time.monotonic() - began_at
             except (ApiError, urllib3.exceptions.HTTPError):
                 pass
@@ -187,14 +189,18 @@ def wait_steady(world: World) -> float | None:
         world.churn.go_on()
 
 
-def is_steady(world: World, probes: dict[str, str]) -> bool:
-    """Look once. probes: the paths of the pods made for it, by namespace."""
+def is_steady(world: World, probes: dict[str, str], changed: set[str]) -> bool:
+    """Look once. probes: the paths of the pods made for it, by namespace. changed: what has a new spec already."""
     for namespace in NAMESPACES:
         if namespace not in probes:
             probes[namespace] = world.make_probe(namespace)
+    for path in WATCHED:
+        if path not in changed:
+            world.change_spec(path)
+            changed.add(path)
     if not all(world.api.get(path)["spec"].get("nodeName") for path in probes.values()):
         return False
-    return not View.take(world.api).find_forgotten()
+    return all(map(world.is_heeded, WATCHED)) and not View.take(world.api).find_forgotten()
 
 
 def start_anew(world: World) -> None:

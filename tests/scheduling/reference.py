@@ -71,7 +71,9 @@ class World:
         """The pool of each server; None: there is one pool."""
         snapshot, targets = self.snapshot, self.snapshot.targets
         if self.policy in BY_CLASS:
-            return [int(pool) for pool in snapshot.servers.class_k]
+            table = snapshot.servers  # open servers that are not usable are together, after all classes
+            pools = zip(table.class_k.tolist(), table.usable_k.tolist(), strict=True)
+            return [pool if usable else len(table.class_names) for pool, usable in pools]
         if self.policy in FOLLOWING and targets is not None and targets.class_names:
             return [targets.class_of.get(name, len(targets.class_names)) for name in snapshot.servers.names]
         return None
@@ -93,7 +95,7 @@ class World:
 
     def eligible(self, task_class: TaskClass) -> list[int]:
         servers = self.snapshot.servers
-        return [k for k in range(len(self.free)) if task_class.placement.eligible_k[k] and servers.usable_k[k]]
+        return [k for k in range(len(self.free)) if task_class.placement.eligible_k[k] and servers.accepting_k[k]]
 
     def fits(self, task_class: TaskClass, k: int) -> bool:
         if task_class.placement.exclusive_keys.conflicting & self.taken_keys[k]:
@@ -209,12 +211,13 @@ class World:
         """The tenant's weighted (virtual) dominant share."""
         snapshot, servers = self.snapshot, self.snapshot.servers
         tenant = self.find_tenant(name)
+        counted_k = servers.usable_k if pool is None else servers.accepting_k
         largest = Fraction(0)
         for r, resource in enumerate(snapshot.resources):
             if not snapshot.counts_r[r] or snapshot.total_r[r] == 0 or self.held[name][r] == 0:
                 continue
             weight = tenant.weight * tenant.resource_weights.get(resource, Fraction(1))
-            members = [k for k in range(len(self.free)) if servers.usable_k[k] and self.is_in(k, pool)]
+            members = [k for k in range(len(self.free)) if counted_k[k] and self.is_in(k, pool)]
             capacity = sum(int(servers.capacity_kr[k, r]) for k in members)
             if capacity == 0:
                 continue

@@ -50,7 +50,8 @@ def server_tables(draw: st.DrawFn, axes: int, unit_r: list[int]) -> ServerTable:
     )
     usable_k = np.array(draw(st.lists(st.sampled_from([True, True, True, False]), min_size=count, max_size=count)))
     taken_keys = draw(st.dictionaries(st.integers(0, count - 1), st.frozensets(st.sampled_from(KEYS)), max_size=2))
-    return ServerTable(names, capacity_kr, free_kr, usable_k, class_k, class_names, taken_keys)
+    open_k = draw(st.sampled_from([None, np.ones(count, dtype=np.bool_)]))
+    return ServerTable(names, capacity_kr, free_kr, usable_k, class_k, class_names, taken_keys, open_k=open_k)
 
 
 @st.composite
@@ -62,7 +63,7 @@ def placements(draw: st.DrawFn, servers: ServerTable) -> Placement:
         st.sampled_from([NO_EXCLUSIVE_KEYS, NO_EXCLUSIVE_KEYS])
         | st.builds(ExclusiveKeys, st.frozensets(st.sampled_from(KEYS)), st.frozensets(st.sampled_from(KEYS)))
     )
-    eligible_k = np.array(eligible) & servers.usable_k
+    eligible_k = np.array(eligible) & servers.accepting_k
     missing = count - int(eligible_k.sum())
     rejections = ((Rejection(RejectionKind.SELECTOR, "not allowed"), missing),) if missing else ()
     return Placement(

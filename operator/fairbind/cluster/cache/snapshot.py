@@ -87,7 +87,8 @@ class SnapshotBuilder:
     def _make_task_classes(self) -> tuple[TaskClass, ...]:
         books = self._books
         self._note_changed_placements()
-        choices = self.window.choose(books.queues_by_tenant, {key.tenant for key in books.changed_queues})
+        changed = {key.tenant for key in books.changed_queues}
+        choices = self.window.choose(books.queues_by_tenant, len(books.waiting_constraints), changed)
         for tenant in self._crowded - choices.keys():
             books.changed_queues.update(dict.fromkeys(books.queues_by_tenant.get(tenant, ())))
         self._crowded = frozenset(choices)

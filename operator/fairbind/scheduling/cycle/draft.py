@@ -176,7 +176,7 @@ class Draft:
         if server is not None:
             pool = self.measure.pools.get_pool(server)
             left_r = self.room.release(server, running.demand_r, self._find_freed_keys(server, running))
-            gained_r = left_r if self.snapshot.servers.usable_k[server] else gained_r
+            gained_r = left_r if self.snapshot.servers.accepting_k[server] else gained_r
         undo_measure = self.measure.evict(progress, running, pool, gained_r)
         self._evicted.add(running.uid)
         self._is_reopened = True
