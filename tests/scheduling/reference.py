@@ -94,8 +94,9 @@ class World:
                 yield n, task_class
 
     def eligible(self, task_class: TaskClass) -> list[int]:
-        servers = self.snapshot.servers
-        return [k for k in range(len(self.free)) if task_class.placement.eligible_k[k] and servers.accepting_k[k]]
+        servers, pin = self.snapshot.servers, task_class.pin
+        among = range(len(self.free)) if pin is None else [k for k in range(len(self.free)) if k == pin.server]
+        return [k for k in among if task_class.placement.eligible_k[k] and servers.accepting_k[k]]
 
     def fits(self, task_class: TaskClass, k: int) -> bool:
         if task_class.placement.exclusive_keys.conflicting & self.taken_keys[k]:
@@ -407,7 +408,7 @@ def check_wait(world: World, n: int, wait: Wait) -> None:
 
 def count_rejections(world: World, task_class: TaskClass) -> Rejections:
     counts: dict[Rejection, int] = {}
-    for reason, count in task_class.placement.rejections:
+    for reason, count in (task_class.pin or task_class.placement).rejections:
         counts[reason] = counts.get(reason, 0) + count
     for k in world.eligible(task_class):
         reasons = [

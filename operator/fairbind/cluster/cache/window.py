@@ -42,6 +42,10 @@ _Look = tuple[Constraints, frozenset[AntiAffinityTerm], int | None, str | None]
 reserved room they may use (`QueueKey.overtaken`, `QueueKey.nominee`)."""
 
 
+_Kind = tuple[Demand, str | None]
+"""What a class of such a placement is told by: the demand, and the only node that the pods may use (a DaemonSet's)."""
+
+
 class Group:
     """Queues that are one task class. queues: in turn. template: what `task_class` was made of, for who makes it."""
 
@@ -75,7 +79,7 @@ class _Sorted:
     """All queues of a tenant, sorted as of a version of the nodes' features. looks: in turn, each by demand."""
 
     features_version: int
-    looks: Mapping[_Look, Mapping[Demand, Group]]
+    looks: Mapping[_Look, Mapping[_Kind, Group]]
     unsupported: Mapping[Rejection, Group]
 
 
@@ -132,14 +136,15 @@ class Window:
         return choices
 
     def _sort(self, queues: Iterable[TaskQueue]) -> _Sorted:
-        looks: dict[_Look, dict[Demand, Group]] = {}
+        looks: dict[_Look, dict[_Kind, Group]] = {}
         unsupported: dict[Rejection, Group] = {}
         for queue in sorted(queues, key=lambda queue: compute_turn(queue.tasks[0])):
             key = queue.key
             if key.unsupported is None:
                 look = self._eligibility.simplify(key.constraints), key.repelled, key.overtaken, key.nominee
                 by_demand = looks.setdefault(look, {})
-                group = by_demand.get(key.demand) or by_demand.setdefault(key.demand, Group())
+                kind = key.demand, key.pin
+                group = by_demand.get(kind) or by_demand.setdefault(kind, Group())
             else:
                 group = unsupported.get(key.unsupported) or unsupported.setdefault(key.unsupported, Group())
             group.queues.append(queue)

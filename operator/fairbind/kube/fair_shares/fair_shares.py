@@ -31,9 +31,8 @@ from fairbind.scheduling.policies.registry import get_policy
 INTERVAL_SECONDS = 2.0
 AUDIT_SECONDS = 10.0
 POSING_PART = 0.05
-"""What posing the questions may take of the time, at most: with thousands of kinds of pods on many thousands of nodes
-it takes a third of a second, in which nothing is decided. Then they are asked less often, but every `RETRY_SECONDS` at
-least."""
+"""What posing the questions may take of the time, at most: with thousands of kinds of pods it takes a third of a
+second, in which nothing is decided. Then they are asked less often, but every `RETRY_SECONDS` at least."""
 RETRY_SECONDS = 30.0
 """A problem whose solve failed is tried again after so long, or as soon as it is another problem."""
 

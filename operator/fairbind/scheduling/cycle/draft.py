@@ -154,6 +154,8 @@ class Draft:
             return False
         if restricted_k is not None and restricted_k[server]:
             return False
+        if task_class.pin is not None and task_class.pin.server != server:
+            return False
         if not placement.exclusive_keys.conflicting.isdisjoint(self.room.taken_keys.get(server, ())):
             return False
         free_r = self.room.get_row_for(placement, server)
