@@ -84,9 +84,9 @@ bench-exact: install ## measure the exact mechanisms beside the textbook's linea
 	$(VENV)/python tests/perf/exact.py
 
 .PHONY: faults
-faults: install ## seeded faults against a whole system (N=how many, SEED=number repeats a run, SHORT=1: as CI has them)
+faults: install ## seeded faults against a whole system (N=how many, SEED=number repeats a run, ONLY=text: some, SHORT=1: as CI has them)
 	@exec $(VENV)/python tests/faults/faults.py --count "$(N)" $(if $(SEED),--seed "$(SEED)") $(if $(SHORT),--short) \
-	  $(if $(OTHER),--other "$(OTHER)") $(if $(OUTPUT),--output "$(OUTPUT)",--page)
+	  $(if $(ONLY),--only "$(ONLY)") $(if $(OTHER),--other "$(OTHER)") $(if $(OUTPUT),--output "$(OUTPUT)",--page)
 
 .PHONY: adversary
 adversary: install ## attacks and thefts against a whole system (NODES=1000 is a good number, SMALL=1: as CI has them, ONLY=text: some)

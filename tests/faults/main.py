@@ -19,6 +19,7 @@ from e2e.api import ApiError
 from e2e.checks import View
 from e2e.operators import LEASE
 from e2e.stalls import Stalls
+from faults.kinds import KINDS
 from faults.plan import draw
 from faults.report import write_page
 from faults.world import NAMESPACES, WATCHED, World
@@ -72,6 +73,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="what they are drawn from; drawn itself when not given")
     parser.add_argument("--first", type=int, default=0, help="the number of the first one, to repeat some of a seed")
     parser.add_argument("--short", action="store_true", help="faults of few seconds, as CI has them")
+    parser.add_argument("--only", metavar="TEXT", default="", help="kinds that have this in their name")
     parser.add_argument("--other", metavar="PATH", help="where the packages of another version are, for both at once")
     parser.add_argument("--minutes", type=float, default=None, help="begin no further fault after so long")
     parser.add_argument("--output", type=Path, help="where the lines go; docs/reliability/results by default")
@@ -99,6 +101,7 @@ def run(arguments: argparse.Namespace, seed: int, output: Path) -> list[Outcome]
         without = find_impossible(world)
         for name in sorted(without):
             print(f"cannot be had here: {name}", flush=True)
+        without |= {kind.name for kind in KINDS if arguments.only not in kind.name}
         wait_steady(world)
         for number in range(arguments.first, arguments.first + arguments.count):
             if arguments.minutes is not None and time.monotonic() - begin > arguments.minutes * 60:

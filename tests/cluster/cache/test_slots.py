@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -94,6 +95,25 @@ def test_some_large_pods_among_tiny_ones_hide_nothing() -> None:
     large = [make_pod(f"large-{n}", namespace="thief", requests={"cpu": "100"}) for n in range(300)]
     cluster.add_pods(*large)
     assert get_counts(cluster)[-1]
+
+
+def test_pods_that_are_not_looked_at_yet_because_they_all_differ_are_wanted_too() -> None:
+    cluster = Cluster()
+    names = [f"node-{n}" for n in range(40)]
+    allocatable = {"cpu": "64", "memory": "1Ti", "pods": "20"}
+    cluster.add_nodes(*(make_node(name, allocatable=allocatable, labels={"name": name}) for name in names))
+    cluster.add_pods(*(make_pod(f"victim-{n}", namespace="victim", requests={"cpu": "1"}) for n in range(300)))
+    for number, pair in enumerate(combinations(names, 2)):
+        terms = [{"matchExpressions": [{"key": "name", "operator": "NotIn", "values": [*pair]}]}]
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        pod = make_pod(
+            f"thief-{number}", namespace="thief", requests={"cpu": "1m"}, affinity={"nodeAffinity": required}
+        )
+        cluster.add_pods(pod)
+        if number == 499:  # 800 pods for as many slots
+            assert get_counts(cluster) == COUNTS_BY_DEFAULT
+    assert get_counts(cluster) == (True,) * 4
+    cluster.cache.check_consistent()
 
 
 @pytest.mark.parametrize(

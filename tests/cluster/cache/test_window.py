@@ -25,13 +25,13 @@ def pin(node: int) -> Json:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
 
 
-def make_cluster(pods: int, cpu: str = "1", **spec: Json) -> Cluster:
+def make_cluster(pods: int, cpu: str = "1") -> Cluster:
     """Pods that each may go to one node, the older ones first."""
     cluster = Cluster()
     cluster.add_nodes(*(make_node(f"n{n:02}") for n in range(NODES)))
     for n in range(pods):
         created = f"2026-01-01T00:{n // 60:02}:{n % 60:02}Z"
-        cluster.add_pods(make_pod(f"p{n:02}", requests={"cpu": cpu}, created=created, affinity=pin(n), **spec))
+        cluster.add_pods(make_pod(f"p{n:02}", requests={"cpu": cpu}, created=created, affinity=pin(n)))
     return cluster
 
 

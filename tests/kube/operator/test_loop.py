@@ -130,6 +130,10 @@ class CountingObserver(SilentObserver):
         self.cycles = 0
         self.failures = 0
         self.pods: list[float] = []
+        self.failed_parts: list[str] = []
+
+    def part_failed(self, part: str) -> None:
+        self.failed_parts.append(part)
 
     def cycle_finished(self, seconds: float) -> None:
         assert seconds >= 0
@@ -432,3 +436,26 @@ async def test_a_change_before_it_runs_counts() -> None:
     await bench.until(lambda: bench.recorder.bound == ["ns/a a only"])
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_errors_of_who_only_tells_stop_no_decision(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        def scheduled(self, *_: object) -> None:
+            raise KeyError("a bug")
+
+        def note_waits(self, *_: object) -> None:
+            raise KeyError("a bug")
+
+        def record(self, _: object) -> None:
+            raise ZeroDivisionError("another bug")
+
+    async with running() as bench:
+        bench.loop._announcer = bench.loop._journal = Broken()
+        bench.add("a")
+        await bench.until(lambda: bench.world.held == {"a": "only"})
+        bench.add("b")
+        await bench.until(lambda: bench.world.held == {"a": "only", "b": "only"})
+        await bench.until(lambda: len(bench.observer.pods) == 2)
+        assert bench.observer.failures == 0
+        assert set(bench.observer.failed_parts) == {"recorder", "journal"}
+    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 2

@@ -91,7 +91,7 @@ class SnapshotBuilder:
         self._note_changed_placements()
         changed = {key.tenant for key in books.changed_queues}
         choices = self.window.choose(books.queues_by_tenant, len(books.waiting_constraints), changed)
-        for tenant in self._crowded - choices.keys():
+        for tenant in self._crowded ^ choices.keys():
             books.changed_queues.update(dict.fromkeys(books.queues_by_tenant.get(tenant, ())))
         self._crowded = frozenset(choices)
         for key in books.changed_queues:
@@ -101,7 +101,7 @@ class SnapshotBuilder:
             else:
                 self._task_classes[key] = self._build_task_class(queue)
             if queue is not None:
-                self._count_wanted(queue)
+                self._count_wanted(queue, is_crowded=key.tenant in choices)
         books.changed_queues.clear()
         crowd = [task_class for tenant, choice in choices.items() for task_class in self._build_crowd(tenant, choice)]
         if len(books.eligibility) > 2 * (MAX_HELD_PLACEMENTS + len(self._task_classes) + len(crowd)):
@@ -109,8 +109,10 @@ class SnapshotBuilder:
             books.eligibility.keep_only(key.constraints for key in (*self._task_classes, *shown))
         return (*self._task_classes.values(), *crowd)
 
-    def _count_wanted(self, queue: TaskQueue) -> None:
-        self._books.wanted.set_waiting(queue.key, len(queue.tasks) if queue.is_placeable else 0)
+    def _count_wanted(self, queue: TaskQueue, *, is_crowded: bool) -> None:
+        """Note how many tasks may be placed. Where many are not looked at yet, none is known to be in vain."""
+        may_be_placed = queue.key.unsupported is None if is_crowded else queue.is_placeable
+        self._books.wanted.set_waiting(queue.key, len(queue.tasks) if may_be_placed else 0)
 
     def _build_crowd(self, tenant: str, choice: Choice) -> Iterator[TaskClass]:
         """Build the classes of a tenant that has very many queues."""
@@ -121,7 +123,6 @@ class SnapshotBuilder:
                 group.task_class = template if len(group.queues) == 1 else replace(template, tasks=group.tasks)
                 for queue in group.queues:
                     queue.follow(group.queues[0])
-                    self._count_wanted(queue)
             assert group.task_class is not None
             yield group.task_class
         nothing_r = (0,) * len(self._books.servers.axes)

@@ -43,6 +43,7 @@ from fairbind.cluster.pacing import (
 )
 from fairbind.kube.observer import Observer
 from fairbind.kube.operator.health import Health
+from fairbind.kube.part_failures import PartFailures
 from fairbind.model import Bind, CycleReport, PolicySettings, Snapshot, Wait
 from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
 
@@ -109,8 +110,13 @@ class SchedulingLoop:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
         journal: Journal | None = None,
+        failures: PartFailures | None = None,
+        on_bound: Callable[[str], None] = lambda _uid: None,
     ) -> None:
-        """wall_clock: seconds since the epoch, as pods' creation times are. clock: monotonic."""
+        """wall_clock: seconds since the epoch, as pods' creation times are. clock: monotonic.
+
+        on_bound: called with the UID of each pod whose binding the API server has accepted.
+        """
         self._world = world
         self._binder = binder
         self._announcer = announcer
@@ -120,6 +126,8 @@ class SchedulingLoop:
         self._clock = clock
         self._wall_clock = wall_clock
         self._journal = journal
+        self._on_bound = on_bound
+        self._failures = failures or PartFailures(observer)
         self._pacing = Pacing()
         self._wake_at = -inf
         self._earlier = asyncio.Event()
@@ -216,7 +224,8 @@ class SchedulingLoop:
             seconds * 1000,
         )
         if self._journal is not None:
-            self._journal.record(make_record(self._cycles, order, before, snapshot, report, seconds))
+            with self._failures.contain("journal"):
+                self._journal.record(make_record(self._cycles, order, before, snapshot, report, seconds))
         return self._pacing.handle(CycleEnded(seconds), self._clock())
 
     def _decide(self, snapshot: Snapshot, order: RunCycle) -> CycleReport:
@@ -235,11 +244,13 @@ class SchedulingLoop:
     def _note_nothing_waits(self, node_count: int) -> None:
         self._noted = ()
         self._world.note_waits(())
-        self._announcer.note_waits((), node_count)
+        with self._failures.contain("recorder"):
+            self._announcer.note_waits((), node_count)
 
     def _note_waits(self, report: CycleReport, node_count: int) -> None:
         if report.complete:
-            self._announcer.note_waits(report.waits, node_count)
+            with self._failures.contain("recorder"):
+                self._announcer.note_waits(report.waits, node_count)
         if report.waits != self._noted:
             self._world.note_waits(report.waits)
             self._noted = report.waits
@@ -277,8 +288,10 @@ class SchedulingLoop:
             result = BindResult.FAILED
         for instruction in self._pacing.handle(BindEnded(uid, result), self._clock()):
             if isinstance(instruction, Announce):
+                self._on_bound(uid)
                 self._observer.pod_scheduled(self._wall_clock() - pod.created)
-                self._announcer.scheduled(pod.namespace, pod.name, uid, bind.server)
+                with self._failures.contain("recorder"):
+                    self._announcer.scheduled(pod.namespace, pod.name, uid, bind.server)
             else:
                 self._obey((instruction,))
         _log.debug("%s/%s -> %s: %s", pod.namespace, pod.name, bind.server, result.value)
