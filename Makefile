@@ -89,12 +89,12 @@ bench-exact: install ## measure the exact mechanisms beside the textbook's linea
 	$(VENV)/python tests/perf/exact.py
 
 .PHONY: faults
-faults: install ## seeded faults against a whole system (N=how many, SEED=number repeats a run, ONLY=text: some, SHORT=1: as CI has them)
+faults: install ## seeded faults against a whole system (N=number of them, SEED=number repeats a run, ONLY=name of some, SHORT=1: as CI has them, OTHER=path of another version's packages, OUTPUT=path)
 	@exec $(VENV)/python tests/faults/faults.py --count "$(N)" $(if $(SEED),--seed "$(SEED)") $(if $(SHORT),--short) \
 	  $(if $(ONLY),--only "$(ONLY)") $(if $(OTHER),--other "$(OTHER)") $(if $(OUTPUT),--output "$(OUTPUT)",--page)
 
 .PHONY: adversary
-adversary: install ## attacks and thefts against a whole system (NODES=1000 is a good number, SMALL=1: as CI has them, ONLY=text: some)
+adversary: install ## attacks and thefts against a whole system (NODES=number, TENANTS=number, ONLY=name of some, SMALL=1: as CI has them, OUTPUT=path)
 	@exec $(VENV)/python tests/adversary/adversary.py $(if $(SMALL),--small,--nodes "$(NODES)") $(if $(ONLY),--only "$(ONLY)") \
 	  $(if $(TENANTS),--tenants "$(TENANTS)") $(if $(OUTPUT),--output "$(OUTPUT)",--page)
 

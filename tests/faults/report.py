@@ -39,7 +39,7 @@ def make_page(heads: list[Line], faults: list[Line], link: str) -> str:
     filled = {
         "results": link,
         "day": heads[-1]["day"],
-        "seeds": " and ".join(f"{head['seed']}" for head in heads),
+        "seeds": " and ".join(describe_run(head) for head in heads),
         "count": f"{len(faults):,}",
         "minutes": f"{sum(head['seconds'] for head in heads) / 60:.0f}",
         "binds": f"{sum(line['binds'] for line in faults):,}",
@@ -52,6 +52,11 @@ def make_page(heads: list[Line], faults: list[Line], link: str) -> str:
     for name, value in filled.items():
         text = text.replace("{" + name + "}", value)
     return text
+
+
+def describe_run(head: Line) -> str:
+    """Return a run's seed, and what somebody has noted of it, such as that a fault was mended since."""
+    return f"{head['seed']} ({head['note']})" if head.get("note") else f"{head['seed']}"
 
 
 def describe_verdicts(faults: list[Line]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -202,6 +203,10 @@ class World:
         self.judge.owners[read_token_id(token)] = owner
         return token, name
 
+    def is_gone(self, path: str) -> bool:
+        """Tell whether there is nothing there."""
+        return not self.api.exists(path)
+
     def remove(self, path: str) -> None:
         """Delete an object if it is there."""
         with contextlib.suppress(ApiError):
@@ -260,7 +265,7 @@ class World:
         for name in NAMESPACES:
             self.api.post("/api/v1/namespaces", {"metadata": {"name": name}})
             account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
-            wait_for(lambda account=account: self.api.exists(account), describe=account)  # type: ignore[misc]
+            wait_for(functools.partial(self.api.exists, account), describe=account)
         for name, weight in TENANT_WEIGHTS.items():
             self.api.post(TENANTS, make_tenant(name, namespaces=[name], weight=weight))
 
