@@ -37,6 +37,8 @@ HUGE = {"cpu": "1000", "memory": "1Gi"}
 SMALL = {"cpu": "100m", "memory": "64Mi"}
 WEBHOOK = "attacker.example.com"
 PAGE_SECONDS = 60.0
+ELSEWHERE = ("127.0.0.2", 0)
+"""From where strangers connect: another pod has another address than Prometheus and the kubelet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,7 @@ def many_readers(stage: Stage) -> Iterator[Repeated]:
     operator = stage.operator
     assert operator is not None
     address = operator.address
-    pool = urllib3.PoolManager(maxsize=50, retries=False)
+    pool = urllib3.PoolManager(maxsize=50, retries=False, source_address=ELSEWHERE)
 
     def read(_: int) -> None:
         with contextlib.suppress(urllib3.exceptions.HTTPError):
@@ -187,7 +189,7 @@ def half_open(stage: Stage) -> Iterator[Repeated]:
 
     def open_one(_: int) -> None:
         with contextlib.suppress(OSError):
-            made = socket.create_connection((host, int(port)), timeout=5.0)
+            made = socket.create_connection((host, int(port)), timeout=5.0, source_address=ELSEWHERE)
             opened.append(made)
             made.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: ")
 
@@ -202,7 +204,7 @@ def junk_tokens(stage: Stage) -> Iterator[Repeated]:
     """Each is another one; whoever has a good one is asked about apart."""
     assert stage.operator is not None
     address = stage.operator.address
-    pool = urllib3.PoolManager(maxsize=16, retries=False)
+    pool = urllib3.PoolManager(maxsize=16, retries=False, source_address=ELSEWHERE)
     numbers = itertools.count()
 
     def knock(_: int) -> None:
@@ -249,12 +251,17 @@ class _Refuse(http.server.BaseHTTPRequestHandler):
         """Say nothing: it answers thousands of times."""
 
 
+class _SilentServer(http.server.ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """The API server ends connections as it likes."""
+
+
 @contextlib.contextmanager
 def failing_webhook() -> Iterator[tuple[str, str]]:
     """Serve 500 by HTTPS on loopback; the URL and the authority's certificate, as base64."""
     authority = Authority("webhook")
     pair = authority.issue_server("the-webhook", ("127.0.0.1",))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Refuse)
+    server = _SilentServer(("127.0.0.1", 0), _Refuse)
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     with tempfile.NamedTemporaryFile() as joined:  # the ssl module takes certificates from files only
         joined.write(pair.certificate + b"\n" + pair.key)

@@ -8,6 +8,7 @@ import json
 import sys
 import tempfile
 import time
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from adversary.report import write_page
 from adversary.stage import WITHOUT_OPERATOR, Memory, Size, Stage
 from adversary.thefts import THEFTS, Theft, clean_up
 from e2e.api import ApiError
+from e2e.waiting import wait_for
 from faults.judge import LEASE_SECONDS
 from localplane.tools import DEFAULT, ensure_tools
 
@@ -29,7 +31,7 @@ MOST_TIMES_LONGER = 2.0
 LIMIT_MEBIBYTES = 1024.0
 MOST_MEMORY = 0.8 * LIMIT_MEBIBYTES
 """Of the memory limit that the chart gives the container."""
-LEAST_SCRAPES = 0.95
+SCRAPES, LEAST_SCRAPES = 20, 0.95
 REPEAT_SECONDS = 0.5
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "reliability" / "results"
 AUTHENTICATED = {"authentication": {"enabled": True}, "tls": {"secretName": "unused-without-the-operator"}}
@@ -126,11 +128,12 @@ def try_attack(stage: Stage, attack: Attack) -> Outcome:
         try:
             stage.time_probe()  # connections, caches
             before = stage.measure()
+            reader = find_reader(stage) if is_guarded else None
             with attack.apply(stage) as repeated, Repeater(repeated, REPEAT_SECONDS) as repeater:
                 stage.time_probe()
                 outcome.during = stage.measure()
-                if is_guarded:
-                    outcome.found += find_refused_scrapes(stage, outcome)
+                if reader is not None:
+                    outcome.found += find_refused_scrapes(stage, reader, outcome)
             outcome.figures |= {"repeated": repeater.done, "refused": repeater.failed}
             outcome.without = max(before, stage.measure())
         except (ApiError, AssertionError) as error:
@@ -160,16 +163,28 @@ def find_broken(outcome: Outcome) -> list[str]:
     return found
 
 
-def find_refused_scrapes(stage: Stage, outcome: Outcome) -> list[str]:
+def find_refused_scrapes(stage: Stage, token: str, outcome: Outcome) -> list[str]:
     """Scrape as Prometheus does, with a good token, while others knock with bad ones."""
     assert stage.operator is not None
-    token = make_reader(stage)
-    served = []
-    for _ in range(20):
-        served.append(stage.operator.fetch("/metrics", Authorization=f"Bearer {token}")[0] == 200)
+    answers: Counter[int] = Counter()
+    for _ in range(SCRAPES):
+        answers[stage.operator.fetch("/metrics", Authorization=f"Bearer {token}")[0]] += 1
         time.sleep(0.5)
-    outcome.figures["scrapes served"] = f"{sum(served)} of {len(served)}"
-    return [f"{served.count(False)} of {len(served)} scrapes refused"] if sum(served) < LEAST_SCRAPES * 20 else []
+    outcome.figures["scrapes"] = ", ".join(f"{count} x {status}" for status, count in answers.items())
+    refused = SCRAPES - answers[200]
+    return [f"{refused} of {SCRAPES} scrapes refused"] if answers[200] < LEAST_SCRAPES * SCRAPES else []
+
+
+def find_reader(stage: Stage) -> str:
+    """Return the token of somebody who may read the metrics, once that is known to the operator."""
+    token, operator = make_reader(stage), stage.operator
+    assert operator is not None
+    wait_for(
+        lambda: operator.fetch("/metrics", Authorization=f"Bearer {token}")[0] == 200,
+        120.0,
+        lambda: f"the reader to be let in: {operator.fetch('/metrics', Authorization=f'Bearer {token}')}"[:300],
+    )
+    return token
 
 
 def make_reader(stage: Stage) -> str:

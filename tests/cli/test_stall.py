@@ -75,7 +75,7 @@ def keep_looking(host: str, ends_at: float) -> list[Look]:
 
 def be_busy(seconds: float, count: Callable[[], None]) -> list[float]:
     """Hold the loop up, as a long cycle does; return when something was counted."""
-    counted = []
+    counted: list[float] = []
     ends_at = time.monotonic() + seconds
     while time.monotonic() < ends_at:
         if not counted or time.monotonic() - counted[-1] > 0.5:

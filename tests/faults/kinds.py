@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import functools
 import random
 import resource
 import signal
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from e2e.objects import POLICIES, TENANTS
 from e2e.waiting import wait_for
+from e2e.workloads import create_object
 from faults.wire import Mood, mooded
 from localplane.plane import are_crds_served
 
@@ -400,14 +402,14 @@ def definitions_deleted(world: World, settings: Settings) -> Iterator[None]:
     for path in paths:
         world.api.delete(path)
     for path in paths:
-        wait_for(lambda path=path: not world.api.exists(path), describe=f"{path} to go")  # type: ignore[misc]
+        wait_for(functools.partial(world.is_gone, path), describe=f"{path} to go")
     yield
     for definition in definitions:
         world.api.post(DEFINITIONS, strip(definition))
     wait_for(lambda: are_crds_served(world.api), describe="the CRDs to be served")
     for collection, items in kept.items():
         for item in items:
-            wait_for(lambda c=collection, i=item: world.api.post(c, strip(i)), describe=collection)  # type: ignore[misc]
+            wait_for(functools.partial(create_object, world.api, collection, strip(item)), describe=collection)
 
 
 def strip(thing: Json) -> Json:

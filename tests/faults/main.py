@@ -19,9 +19,10 @@ from e2e.api import ApiError
 from e2e.checks import View
 from e2e.operators import LEASE
 from e2e.stalls import Stalls
+from faults.kinds import KINDS
 from faults.plan import draw
 from faults.report import write_page
-from faults.world import NAMESPACES, World
+from faults.world import NAMESPACES, WATCHED, World
 from localplane.tools import DEFAULT, ensure_tools
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="what they are drawn from; drawn itself when not given")
     parser.add_argument("--first", type=int, default=0, help="the number of the first one, to repeat some of a seed")
     parser.add_argument("--short", action="store_true", help="faults of few seconds, as CI has them")
+    parser.add_argument("--only", metavar="TEXT", default="", help="kinds that have this in their name")
     parser.add_argument("--other", metavar="PATH", help="where the packages of another version are, for both at once")
     parser.add_argument("--minutes", type=float, default=None, help="begin no further fault after so long")
     parser.add_argument("--output", type=Path, help="where the lines go; docs/reliability/results by default")
@@ -99,6 +101,7 @@ def run(arguments: argparse.Namespace, seed: int, output: Path) -> list[Outcome]
         without = find_impossible(world)
         for name in sorted(without):
             print(f"cannot be had here: {name}", flush=True)
+        without |= {kind.name for kind in KINDS if arguments.only not in kind.name}
         wait_steady(world)
         for number in range(arguments.first, arguments.first + arguments.count):
             if arguments.minutes is not None and time.monotonic() - begin > arguments.minutes * 60:
@@ -165,17 +168,19 @@ def restart_ended(world: World, drawn: Draw) -> list[str]:
 
 
 def wait_steady(world: World) -> float | None:
-    """Return after how many seconds pods are bound in each namespace, and no pod waits that has room; None: never.
+    """Return after how many seconds all is as ever; None: never.
 
-    The churn stands still meanwhile: else there would always be a pod whose room has just come to be.
+    Then pods are bound in each namespace, no pod waits that has room, and new weights and settings are heeded. The
+    churn stands still meanwhile: else there would always be a pod whose room has just come to be.
     """
     began_at = time.monotonic()
     world.churn.pause()
     probes: dict[str, str] = {}
+    changed: set[str] = set()
     try:
         while time.monotonic() - began_at < PATIENCE_SECONDS:
             try:
-                if is_steady(world, probes):
+                if is_steady(world, probes, changed):
                     return time.monotonic() - began_at
             except (ApiError, urllib3.exceptions.HTTPError):
                 pass
@@ -187,14 +192,18 @@ def wait_steady(world: World) -> float | None:
         world.churn.go_on()
 
 
-def is_steady(world: World, probes: dict[str, str]) -> bool:
-    """Look once. probes: the paths of the pods made for it, by namespace."""
+def is_steady(world: World, probes: dict[str, str], changed: set[str]) -> bool:
+    """Look once. probes: the paths of the pods made for it, by namespace. changed: what has a new spec already."""
     for namespace in NAMESPACES:
         if namespace not in probes:
             probes[namespace] = world.make_probe(namespace)
+    for path in WATCHED:
+        if path not in changed:
+            world.change_spec(path)
+            changed.add(path)
     if not all(world.api.get(path)["spec"].get("nodeName") for path in probes.values()):
         return False
-    return not View.take(world.api).find_forgotten()
+    return all(map(world.is_heeded, WATCHED)) and not View.take(world.api).find_forgotten()
 
 
 def start_anew(world: World) -> None:

@@ -16,29 +16,32 @@ TEMPLATE = Path(__file__).with_name("page.template")
 Line = dict[str, Any]
 
 
-def read_lines(results: Path) -> tuple[Line, list[Line]]:
-    """Return what is said of the run and its faults."""
-    head, *faults = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
-    return head, faults
+def read_lines(results: Path) -> tuple[list[Line], list[Line]]:
+    """Return what is said of the runs, and their faults: those of a file, and of others beside it, named NAME-*."""
+    heads, faults = [], []
+    for path in (results, *sorted(results.parent.glob(f"{results.stem}-*{results.suffix}"))):
+        head, *lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        last = lines[-1]
+        head["seconds"] = last["at"] + last["seconds"] + (last["steady"] or 0.0)
+        heads.append(head)
+        faults += [{**line, "seed": head["seed"]} for line in lines]
+    return heads, faults
 
 
 def write_page(results: Path, page: Path = PAGE) -> None:
     """Write the page."""
-    head, faults = read_lines(results)
-    page.write_text(make_page(head, faults, f"results/{results.name}"), encoding="utf-8")
+    page.write_text(make_page(*read_lines(results), f"results/{results.name}"), encoding="utf-8")
 
 
-def make_page(head: Line, faults: list[Line], link: str) -> str:
+def make_page(heads: list[Line], faults: list[Line], link: str) -> str:
     """Return the page."""
-    last = faults[-1]
-    minutes = (last["at"] + last["seconds"] + (last["steady"] or 0.0)) / 60
     text = TEMPLATE.read_text(encoding="utf-8")
     filled = {
         "results": link,
-        "day": head["day"],
-        "seed": head["seed"],
+        "day": heads[-1]["day"],
+        "seeds": " and ".join(describe_run(head) for head in heads),
         "count": f"{len(faults):,}",
-        "minutes": f"{minutes:.0f}",
+        "minutes": f"{sum(head['seconds'] for head in heads) / 60:.0f}",
         "binds": f"{sum(line['binds'] for line in faults):,}",
         "changes": f"{sum(line['changes'] for line in faults):,}",
         "twice": f"{sum('bound twice' in what for line in faults for what in line['found']):,}",
@@ -47,8 +50,13 @@ def make_page(head: Line, faults: list[Line], link: str) -> str:
         "broken": make_list(faults),
     }
     for name, value in filled.items():
-        text = text.replace("{" + name + "}", str(value))
+        text = text.replace("{" + name + "}", value)
     return text
+
+
+def describe_run(head: Line) -> str:
+    """Return a run's seed, and what somebody has noted of it, such as that a fault was mended since."""
+    return f"{head['seed']} ({head['note']})" if head.get("note") else f"{head['seed']}"
 
 
 def describe_verdicts(faults: list[Line]) -> str:
@@ -80,7 +88,8 @@ def make_table(faults: Iterable[Line]) -> str:
 def make_list(faults: Iterable[Line]) -> str:
     """Return what did not hold, one by one."""
     items = [
-        f"- {line['number']}, {line['kind']}: {'; '.join(line['found'][:2]) or describe_wait(line)}"
+        f"- {line['number']} of seed {line['seed']}, {line['kind']}: "
+        + ("; ".join(line["found"][:2]) or describe_wait(line))
         for line in faults
         if line["verdict"] != "held"
     ]

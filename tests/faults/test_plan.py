@@ -63,8 +63,8 @@ def test_the_page_counts_each_kind_and_lists_what_did_not_hold(tmp_path: Path) -
 
     assert "| latency | 2 | 1 | 1 | 0 | 0 | 20.5 | 40.0 |" in page
     assert "| frozen | 2 | 1 | 0 | 0 | 1 | 1.0 | 1.0 |" in page
-    assert "- 2, killed: not steady after three minutes" in page
-    assert "- 3, frozen: red/p was bound twice" in page
+    assert "- 2 of seed 5, killed: not steady after three minutes" in page
+    assert "- 3 of seed 5, frozen: red/p was bound twice" in page
     assert "seed 5: 4 faults in 1 minutes, with 16 bindings" in page
     assert "Pods bound twice: 1." in page
     assert "{" not in make_table(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -16,7 +17,7 @@ import yaml
 
 from e2e.api import ApiError
 from e2e.clusters import Cluster
-from e2e.objects import TENANTS, make_pod, make_tenant
+from e2e.objects import POLICIES, TENANTS, make_pod, make_tenant
 from e2e.operators import NAMESPACE, SERVICE_ACCOUNT, Operator, start_operator
 from e2e.relay import Relay
 from e2e.waiting import wait_for
@@ -29,6 +30,7 @@ from localplane.plane import ControlPlane
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from localplane.client import Json
     from localplane.tools import Tools
 
 CLOCK_STEP = Path(__file__).with_name("clock_step.c")
@@ -40,6 +42,8 @@ PROBE_KEY = "probe"
 PROBE = {"cpu": "10m", "memory": "16Mi"}
 TENANT_WEIGHTS = {"red": 1, "blue": 2}
 NAMESPACES = (*TENANT_WEIGHTS, "green")
+WATCHED = (*(f"{TENANTS}/{name}" for name in TENANT_WEIGHTS), f"{POLICIES}/default")
+"""What is changed after each fault, to see that it is heeded."""
 TOKEN_SECONDS = 86400
 
 
@@ -199,6 +203,10 @@ class World:
         self.judge.owners[read_token_id(token)] = owner
         return token, name
 
+    def is_gone(self, path: str) -> bool:
+        """Tell whether there is nothing there."""
+        return not self.api.exists(path)
+
     def remove(self, path: str) -> None:
         """Delete an object if it is there."""
         with contextlib.suppress(ApiError):
@@ -211,6 +219,17 @@ class World:
         path = f"/api/v1/namespaces/{namespace}/pods"
         self.api.post(path, pod)
         return f"{path}/{pod['metadata']['name']}"
+
+    def change_spec(self, path: str) -> None:
+        """Give a Tenant another weight, or the policy another tolerance, from which nothing else follows here."""
+        spec = self.api.get(path)["spec"]
+        change = {"weight": 3 - spec["weight"]} if "weight" in spec else {"serverClassTolerance": draw_tolerance(spec)}
+        self.api.patch(path, {"spec": change})
+
+    def is_heeded(self, path: str) -> bool:
+        """Tell whether somebody who leads has seen the present spec, by what it says in the object's own status."""
+        seen = self.api.get(path)
+        return bool((seen.get("status") or {}).get("observedGeneration") == seen["metadata"]["generation"])
 
     def copy_etcd(self, target: Path) -> None:
         """Copy etcd's files as they are at one moment, as a power cut would leave them."""
@@ -246,7 +265,7 @@ class World:
         for name in NAMESPACES:
             self.api.post("/api/v1/namespaces", {"metadata": {"name": name}})
             account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
-            wait_for(lambda account=account: self.api.exists(account), describe=account)  # type: ignore[misc]
+            wait_for(functools.partial(self.api.exists, account), describe=account)
         for name, weight in TENANT_WEIGHTS.items():
             self.api.post(TENANTS, make_tenant(name, namespaces=[name], weight=weight))
 
@@ -268,3 +287,8 @@ class World:
         clock.write_bytes(bytes(8))
         preload = {} if library is None else {"LD_PRELOAD": str(library), "CLOCK_STEP_FILE": str(clock)}
         return Replica(name, self, folder, wire, relay, preload=preload)
+
+
+def draw_tolerance(spec: Json) -> float:
+    """Return another tolerance than it has."""
+    return 0.01 if spec.get("serverClassTolerance") != 0.01 else 0.02

@@ -14,9 +14,10 @@ import pytest
 from cryptography import x509
 
 from fairbind.model.errors import InvalidProblemError
-from fairbind.web import tls as web_tls
+from fairbind.web import self_signed
+from fairbind.web.self_signed import LIFETIME, RENEW_AFTER, SelfSignedCertificate
 from fairbind.web.server import Address, FindRefusal, WebServer, find_token
-from fairbind.web.tls import CERTIFICATE, KEY, LIFETIME, RENEW_AFTER, SelfSignedCertificate, ServingCertificate
+from fairbind.web.tls import CERTIFICATE, KEY, ServingCertificate
 from localplane.certificates import Authority
 
 
@@ -218,7 +219,7 @@ async def test_a_certificate_that_it_made_is_made_again_long_before_its_end(monk
         first = await asyncio.to_thread(read_presented, url)
         assert not own.renew_if_old()
         later = dt.datetime.now(dt.UTC) + RENEW_AFTER
-        monkeypatch.setattr(web_tls, "_now", lambda: later)
+        monkeypatch.setattr(self_signed, "_now", lambda: later)
         assert own.renew_if_old()
         assert not own.renew_if_old()
         second = await asyncio.to_thread(read_presented, url)
@@ -227,7 +228,7 @@ async def test_a_certificate_that_it_made_is_made_again_long_before_its_end(monk
 
 
 def test_two_replicas_have_no_key_in_common() -> None:
-    made = [web_tls._make_pair(dt.datetime.now(dt.UTC), b"password") for _ in range(2)]
+    made = [self_signed.make_pair(dt.datetime.now(dt.UTC), b"password") for _ in range(2)]
     assert all(b"ENCRYPTED PRIVATE KEY" in pair for pair in made)
     keys = [x509.load_pem_x509_certificate(pair).public_key() for pair in made]
     assert keys[0] != keys[1]

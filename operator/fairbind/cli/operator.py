@@ -30,7 +30,7 @@ from fairbind.kube.operator.loop_thread import LoopThread
 from fairbind.kube.operator.service import OperatorSettings, Surroundings, run_operator
 from fairbind.web.metrics import Metrics
 from fairbind.web.server import Address, WebServer, parse_address
-from fairbind.web.tls import Certificate, SelfSignedCertificate, ServingCertificate
+from fairbind.web.tls import Certificate, ServingCertificate
 
 SIGNAL_EXIT_BASE = 128
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -92,7 +92,11 @@ def _find_certificate(source: str | None) -> Certificate | None:
     """source: `SELF_SIGNED`, a folder, or None for no TLS."""
     if source is None:
         return None
-    return SelfSignedCertificate() if source == SELF_SIGNED else ServingCertificate(Path(source))
+    if source != SELF_SIGNED:
+        return ServingCertificate(Path(source))
+    from fairbind.web.self_signed import SelfSignedCertificate  # noqa: PLC0415 - whoever gives one does without
+
+    return SelfSignedCertificate()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,15 @@
-"""The certificate with which pages are served by HTTPS: given as files, or made here.
+"""The certificate with which pages are served by HTTPS, read again when it changes.
 
-Files come as a folder with `tls.crt` and `tls.key`, as a Secret of type kubernetes.io/tls is mounted. Whoever renews
+It comes as a folder with `tls.crt` and `tls.key`, as a Secret of type kubernetes.io/tls is mounted. Whoever renews
 the Secret changes the files under us; new connections then get the new certificate and old ones go on. A pair that
 cannot be used is reported, and the one before stays.
-
-Where none is given, a certificate that signs itself keeps tokens and numbers from everybody who can only listen. Nobody
-can know that it is ours, so it does not help against one who stands in between. It is made anew at each start and long
-before its end, and its key is never written down as it is.
 """
 
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import logging
-import secrets
 import ssl
-import tempfile
 from pathlib import Path
 from typing import Protocol
 
@@ -25,9 +18,6 @@ from fairbind.model.errors import InvalidProblemError
 CERTIFICATE = "tls.crt"
 KEY = "tls.key"
 LOOK_SECONDS = 10.0
-LIFETIME = dt.timedelta(days=90)
-CLOCK_SKEW = dt.timedelta(hours=1)
-RENEW_AFTER = dt.timedelta(days=60)
 
 _log = logging.getLogger(__name__)
 
@@ -45,74 +35,8 @@ class Certificate(Protocol):
         """Renew what the context holds, for ever."""
 
 
-class SelfSignedCertificate:
-    """A TLS context for a server with a certificate that is made here."""
-
-    def __init__(self) -> None:
-        self.context = _make_empty_context()
-        self._made_at = _now()
-        self._load()
-
-    def renew_if_old(self) -> bool:
-        """Make another certificate when the present one is old; True when it was."""
-        if _now() - self._made_at < RENEW_AFTER:
-            return False
-        self._load()
-        return True
-
-    async def keep_fresh(self) -> None:
-        """Look at the time for ever."""
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            self.renew_if_old()
-
-    def _load(self) -> None:
-        """Let new connections get a new certificate.
-
-        Python's ssl reads files only. The key in the file is encrypted, by a password that nobody else ever has.
-        """
-        self._made_at = _now()
-        password = secrets.token_bytes(32).hex().encode("ascii")
-        with tempfile.TemporaryDirectory(prefix="fairbind-") as folder:
-            path = Path(folder) / "pair.pem"
-            path.touch(mode=0o600)
-            path.write_bytes(_make_pair(self._made_at, password))
-            self.context.load_cert_chain(path, password=password)
-
-
-def _now() -> dt.datetime:
-    return dt.datetime.now(dt.UTC)
-
-
-def _make_pair(now: dt.datetime, password: bytes) -> bytes:
-    """Return a certificate and its encrypted key as PEM text."""
-    # Imported here: whoever gives a certificate does without.
-    from cryptography import x509  # noqa: PLC0415
-    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
-    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
-    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID  # noqa: PLC0415
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fairbind")])
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - CLOCK_SKEW)
-        .not_valid_after(now + LIFETIME)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("fairbind")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    encryption = serialization.BestAvailableEncryption(password)
-    encoded = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
-    return certificate.public_bytes(serialization.Encoding.PEM) + encoded
-
-
-def _make_empty_context() -> ssl.SSLContext:
+def make_context() -> ssl.SSLContext:
+    """Return a TLS context for a server, without a certificate yet."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
@@ -152,7 +76,7 @@ class ServingCertificate:
             self.reload_if_changed()
 
     def _make_context(self) -> ssl.SSLContext:
-        context = _make_empty_context()
+        context = make_context()
         context.load_cert_chain(self._certificate, self._key)
         return context
 

@@ -313,6 +313,20 @@ async def test_a_token_after_a_rotation_is_asked_about_while_strangers_wait() ->
     await asyncio.gather(*junk)
 
 
+async def test_a_token_that_was_good_is_asked_about_again_while_strangers_wait_wherever_it_comes_from() -> None:
+    server, clock = FakeServer(), Clock()
+    reviews = Reviews(server, "/metrics", clock=clock)
+    assert await reviews.find_refusal("good", HERE) is None
+    clock.now += 2 * ALLOWED_SECONDS
+    server.gate = asyncio.Event()
+    junk = await flood(reviews, 400, addresses=200)
+    reader = asyncio.create_task(reviews.find_refusal("good", "10.0.0.99"))
+    await asyncio.sleep(0)
+    server.gate.set()
+    assert await reader is None
+    await asyncio.gather(*junk)
+
+
 async def test_the_same_token_many_times_at_once_is_asked_about_once_a_turn() -> None:
     server = FakeServer()
     reviews = Reviews(server, "/metrics")

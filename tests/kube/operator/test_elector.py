@@ -524,7 +524,7 @@ def test_the_fence_reads_its_value_once() -> None:
 
     class Changing(Elector):
         @property
-        def _holds_until(self) -> float | None:  # type: ignore[override]
+        def _holds_until(self) -> float | None:
             return values.pop(0)
 
         @_holds_until.setter
