@@ -7,6 +7,7 @@ import pytest
 
 from cluster.builders import Json, make_pod, read_pod
 from fairbind.cluster.objects import requests
+from fairbind.cluster.objects.quantity import to_base_units
 from fairbind.cluster.objects.requests import DEFAULT_SHARE, MAX_RESOURCES
 from fairbind.model import MAX_AMOUNT, Rejection, RejectionKind
 
@@ -170,8 +171,12 @@ def test_a_pod_that_asks_for_thousands_of_resources_waits_and_little_of_it_is_re
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read: list[str] = []
-    to_base_units = requests.to_base_units
-    monkeypatch.setattr(requests, "to_base_units", lambda *given: (read.append(given[0]), to_base_units(*given))[1])
+
+    def note(resource: str, text: str) -> int:
+        read.append(resource)
+        return to_base_units(resource, text)
+
+    monkeypatch.setattr(requests, "to_base_units", note)
     many = {f"a{n}.io/x": "1" for n in range(5_000)}
     facts = read_pod(make_pod(requests={**many, "cpu": "2", "memory": "1Gi"}))
     assert facts.unsupported == Rejection(RejectionKind.NOT_SUPPORTED, "requests for more than 64 resources")
