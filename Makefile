@@ -9,6 +9,7 @@ PYTEST := $(VENV)/python -m pytest
 QUICK := $(wildcard $(addprefix tests/,model fairness scheduling cluster kube web))
 UNIT := tests $(addprefix --ignore=tests/,e2e local kind demo perf)
 NODES ?= 60
+N ?= 50
 export KEEP POLICY DURATION CLUSTER
 
 # The first interpreter that really runs and is new enough: a name in PATH may be a shim that only fails.
@@ -90,6 +91,16 @@ bench: install ## measure fairbind, kube-scheduler and the machine's limit (take
 .PHONY: bench-exact
 bench-exact: install ## measure the exact mechanisms beside the textbook's linear programs (writes docs/benchmarks/exact.md)
 	$(VENV)/python tests/perf/exact.py
+
+.PHONY: faults
+faults: install ## seeded faults against a whole system (N=number of them, SEED=number repeats a run, ONLY=name of some, SHORT=1: as CI has them, OTHER=path of another version's packages, OUTPUT=path)
+	@exec $(VENV)/python tests/faults/faults.py --count "$(N)" $(if $(SEED),--seed "$(SEED)") $(if $(SHORT),--short) \
+	  $(if $(ONLY),--only "$(ONLY)") $(if $(OTHER),--other "$(OTHER)") $(if $(OUTPUT),--output "$(OUTPUT)",--page)
+
+.PHONY: adversary
+adversary: install ## attacks and thefts against a whole system (NODES=number, TENANTS=number, ONLY=name of some, SMALL=1: as CI has them, OUTPUT=path)
+	@exec $(VENV)/python tests/adversary/adversary.py $(if $(SMALL),--small,--nodes "$(NODES)") $(if $(ONLY),--only "$(ONLY)") \
+	  $(if $(TENANTS),--tenants "$(TENANTS)") $(if $(OUTPUT),--output "$(OUTPUT)",--page)
 
 .PHONY: docs
 docs: install ## write the generated documents anew

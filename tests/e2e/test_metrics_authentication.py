@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from e2e.operators import Operator
 
 WITHOUT_OPERATOR = {"operator": {"enabled": False}}
-AUTHENTICATED = {"authentication": {"enabled": True}, "tls": {"secretName": "unused-without-the-operator"}}
+AUTHENTICATED = {"authentication": {"enabled": True}}
+AUDIENCE = "fairbind.example.com"
 
 
 @pytest.fixture
@@ -41,6 +42,13 @@ def make_reader(cluster: Cluster, namespace: str) -> tuple[str, str]:
     kubeconfig = cluster.service_account_kubeconfig(namespace, name)
     token: str = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))["users"][0]["user"]["token"]
     return name, token
+
+
+def make_token(api: Api, namespace: str, reader: str, *audiences: str) -> str:
+    """Return a token of a ServiceAccount for these audiences."""
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": audiences}}
+    answer = api.post(f"/api/v1/namespaces/{namespace}/serviceaccounts/{reader}/token", request)
+    return str(answer["status"]["token"])
 
 
 def let_read(api: Api, namespace: str, reader: str) -> None:
@@ -139,5 +147,35 @@ def test_by_https_with_the_certificate_of_a_folder(
 
             wait_for(is_let_in, describe="the reader to be let in")
         assert running.fetch("/metrics", Authorization=bearer["Authorization"])[0] == 0
+    finally:
+        cluster.api.delete(f"/apis/{RBAC}/v1/clusterrolebindings/{reader}")
+
+
+@pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
+@pytest.mark.usefixtures("allowed")
+def test_with_a_certificate_and_an_audience_of_its_own(
+    cluster: Cluster, namespace: MakeNamespace, operator: StartOperator
+) -> None:
+    """A token for the API server is not one for the metrics, nor the other way round."""
+    home = namespace()
+    reader, ordinary = make_reader(cluster, home)
+    own = make_token(cluster.api, home, reader, "another", AUDIENCE)
+    let_read(cluster.api, home, reader)
+    try:
+        running = operator(
+            "--metrics-authentication", "--metrics-tls=self-signed", f"--metrics-audience={AUDIENCE}", wait=False
+        )
+        pages = f"https://{running.address}"
+        with urllib3.PoolManager(cert_reqs="CERT_NONE", retries=False) as pool:
+
+            def read_as(token: str) -> int:
+                answer = pool.request("GET", f"{pages}/metrics", headers={"Authorization": f"Bearer {token}"})
+                return int(answer.status)
+
+            wait_for(lambda: pool.request("GET", f"{pages}/readyz").status == 200, describe="it to be ready")
+            wait_for(lambda: read_as(own) == 200, describe="the reader to be let in")
+            wait_for(lambda: read_as(ordinary) == 401, describe="a token for another audience to be refused")
+        with urllib3.PoolManager(retries=False) as strict, pytest.raises(urllib3.exceptions.SSLError):
+            strict.request("GET", f"{pages}/readyz")
     finally:
         cluster.api.delete(f"/apis/{RBAC}/v1/clusterrolebindings/{reader}")

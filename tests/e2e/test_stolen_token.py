@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from e2e.clusters import Cluster
     from e2e.conftest import MakeNamespace, MakeNodes, StartOperator
 
+pytestmark = pytest.mark.oldest_kubernetes
+
 WAITS = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available"}
 CONTAINER = {"name": "main", "image": "x", "imageID": "", "ready": True, "restartCount": 0}
 HOLDER = "example.com/hold"

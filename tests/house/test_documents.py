@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -172,3 +173,44 @@ def test_the_oldest_kubernetes_that_is_promised_is_the_one_that_is_tested() -> N
     for page in ("README.md", "docs/install.md", "charts/fairbind/README.md"):
         assert f"Kubernetes {oldest} or newer" in read(ROOT / page), page
     assert f"KUBERNETES={oldest}" in read(ROOT / "Makefile")
+
+
+def find_missing_tests(text: str) -> set[str]:
+    """Return the tests that a text names as pytest does, by file, class and function, and that are not there."""
+    named = set(re.findall(r"\btests/[\w/]+\.py(?:::\w+)*", text))
+    return {name for name in named if not is_there(*name.split("::"))}
+
+
+def is_there(file: str, *parts: str) -> bool:
+    if not (ROOT / file).exists():
+        return False
+    nodes: list[ast.stmt] = ast.parse(read(ROOT / file)).body
+    for part in parts:
+        found = next((node for node in nodes if getattr(node, "name", None) == part), None)
+        if found is None:
+            return False
+        nodes = getattr(found, "body", [])
+    return True
+
+
+def test_missing_tests_are_found() -> None:
+    here = "tests/house/test_documents.py"
+    text = f"`{here}::test_missing_tests_are_found`, {here}, `{here}::TestGone`, `tests/house/test_gone.py::test_a`"
+
+    assert find_missing_tests(text) == {f"{here}::TestGone", "tests/house/test_gone.py::test_a"}
+
+
+def test_documents_name_tests_that_there_are() -> None:
+    pages = find_files("*.md")
+
+    assert {(name_of(page), test) for page in pages for test in find_missing_tests(read(page))} == set()
+
+
+def test_every_claim_of_the_security_page_names_its_test() -> None:
+    page = read(ROOT / "docs" / "security.md")
+    tables = re.findall(r"^\|[^\n]*\| shown by \|\n\| --- .*?(?=\n\n)", page, re.MULTILINE | re.DOTALL)
+    rows = [row for table in tables for row in table.splitlines()[2:]]
+
+    assert len(tables) == 3
+    assert len(rows) > 15
+    assert [row for row in rows if "tests/" not in row.split(" | ")[-1] and "| the same |" not in row] == []

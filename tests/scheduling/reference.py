@@ -71,7 +71,9 @@ class World:
         """The pool of each server; None: there is one pool."""
         snapshot, targets = self.snapshot, self.snapshot.targets
         if self.policy in BY_CLASS:
-            return [int(pool) for pool in snapshot.servers.class_k]
+            table = snapshot.servers  # open servers that are not usable are together, after all classes
+            pools = zip(table.class_k.tolist(), table.usable_k.tolist(), strict=True)
+            return [pool if usable else len(table.class_names) for pool, usable in pools]
         if self.policy in FOLLOWING and targets is not None and targets.class_names:
             return [targets.class_of.get(name, len(targets.class_names)) for name in snapshot.servers.names]
         return None
@@ -92,8 +94,9 @@ class World:
                 yield n, task_class
 
     def eligible(self, task_class: TaskClass) -> list[int]:
-        servers = self.snapshot.servers
-        return [k for k in range(len(self.free)) if task_class.placement.eligible_k[k] and servers.usable_k[k]]
+        servers, pin = self.snapshot.servers, task_class.pin
+        among = range(len(self.free)) if pin is None else [k for k in range(len(self.free)) if k == pin.server]
+        return [k for k in among if task_class.placement.eligible_k[k] and servers.accepting_k[k]]
 
     def fits(self, task_class: TaskClass, k: int) -> bool:
         if task_class.placement.exclusive_keys.conflicting & self.taken_keys[k]:
@@ -209,12 +212,13 @@ class World:
         """The tenant's weighted (virtual) dominant share."""
         snapshot, servers = self.snapshot, self.snapshot.servers
         tenant = self.find_tenant(name)
+        counted_k = servers.usable_k if pool is None else servers.accepting_k
         largest = Fraction(0)
         for r, resource in enumerate(snapshot.resources):
             if not snapshot.counts_r[r] or snapshot.total_r[r] == 0 or self.held[name][r] == 0:
                 continue
             weight = tenant.weight * tenant.resource_weights.get(resource, Fraction(1))
-            members = [k for k in range(len(self.free)) if servers.usable_k[k] and self.is_in(k, pool)]
+            members = [k for k in range(len(self.free)) if counted_k[k] and self.is_in(k, pool)]
             capacity = sum(int(servers.capacity_kr[k, r]) for k in members)
             if capacity == 0:
                 continue
@@ -404,7 +408,7 @@ def check_wait(world: World, n: int, wait: Wait) -> None:
 
 def count_rejections(world: World, task_class: TaskClass) -> Rejections:
     counts: dict[Rejection, int] = {}
-    for reason, count in task_class.placement.rejections:
+    for reason, count in (task_class.pin or task_class.placement).rejections:
         counts[reason] = counts.get(reason, 0) + count
     for k in world.eligible(task_class):
         reasons = [

@@ -12,6 +12,7 @@ from fairbind.model import (
     NO_EXCLUSIVE_KEYS,
     ExclusiveKeys,
     Holding,
+    Pin,
     Placement,
     Rejection,
     RejectionKind,
@@ -50,7 +51,8 @@ def server_tables(draw: st.DrawFn, axes: int, unit_r: list[int]) -> ServerTable:
     )
     usable_k = np.array(draw(st.lists(st.sampled_from([True, True, True, False]), min_size=count, max_size=count)))
     taken_keys = draw(st.dictionaries(st.integers(0, count - 1), st.frozensets(st.sampled_from(KEYS)), max_size=2))
-    return ServerTable(names, capacity_kr, free_kr, usable_k, class_k, class_names, taken_keys)
+    open_k = draw(st.sampled_from([None, np.ones(count, dtype=np.bool_)]))
+    return ServerTable(names, capacity_kr, free_kr, usable_k, class_k, class_names, taken_keys, open_k=open_k)
 
 
 @st.composite
@@ -62,7 +64,7 @@ def placements(draw: st.DrawFn, servers: ServerTable) -> Placement:
         st.sampled_from([NO_EXCLUSIVE_KEYS, NO_EXCLUSIVE_KEYS])
         | st.builds(ExclusiveKeys, st.frozensets(st.sampled_from(KEYS)), st.frozensets(st.sampled_from(KEYS)))
     )
-    eligible_k = np.array(eligible) & servers.usable_k
+    eligible_k = np.array(eligible) & servers.accepting_k
     missing = count - int(eligible_k.sum())
     rejections = ((Rejection(RejectionKind.SELECTOR, "not allowed"), missing),) if missing else ()
     return Placement(
@@ -115,8 +117,20 @@ def task_classes(
         tasks.sort(key=lambda task: (-task.priority, task.queue_time, task.uid))
         blocked = draw(st.sampled_from([None] * 9 + [unsupported("not honoured")]))
         tenant, placement = draw(st.sampled_from(names)), draw(st.sampled_from(choices))
-        made.append(TaskClass(tenant, demand_r, share_r, placement, tuple(tasks), blocked))
+        pin = draw(st.none() | st.none() | pins(placement))
+        made.append(TaskClass(tenant, demand_r, share_r, placement, tuple(tasks), blocked, pin))
     return tuple(made)
+
+
+@st.composite
+def pins(draw: st.DrawFn, placement: Placement) -> Pin:
+    """One of the servers that the placement allows; or none: another one is named then, or one that is gone."""
+    count = len(placement.eligible_k)
+    named = draw(st.integers(0, count))
+    server = named if named < count and placement.eligible_k[named] else None
+    others = count - int(placement.eligible_k.sum()), int(placement.eligible_k.sum()) - (server is not None)
+    reasons = Rejection(RejectionKind.SELECTOR, "not allowed"), Rejection(RejectionKind.SELECTOR, "pinned")
+    return Pin(f"s{named}", server, tuple((reason, n) for reason, n in zip(reasons, others, strict=True) if n))
 
 
 def amounts(axes: int) -> st.SearchStrategy[list[int]]:

@@ -6,10 +6,11 @@ from dataclasses import replace
 from fractions import Fraction
 from random import Random
 
+import numpy as np
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from fairbind.model import Snapshot
+from fairbind.model import Snapshot, TaskClass
 from scheduling.reference import check_report
 from scheduling.strategies import POLICY_IDS, snapshots
 from scheduling.worlds import apply_report, decide, describe
@@ -57,6 +58,26 @@ def test_what_is_reserved_is_used_by_those_for_whom_it_is_and_by_nobody_else(sna
         note(policy)
 
         check_report(snapshot, decide(snapshot, policy))
+
+
+def spell_out(task_class: TaskClass) -> TaskClass:
+    """Return a class with a pin as one whose placement says all."""
+    pin, placement = task_class.pin, task_class.placement
+    if pin is None:
+        return task_class
+    eligible_k = np.zeros_like(placement.eligible_k)
+    eligible_k[[] if pin.server is None else [pin.server]] = True
+    spelt_out = replace(placement, eligible_k=eligible_k, preference_k=None, rejections=pin.rejections)
+    return replace(task_class, placement=spelt_out, pin=None)
+
+
+@given(snapshot=reserved_snapshots() | snapshots(), limit=st.none() | st.integers(0, 12))
+def test_a_pin_decides_as_a_placement_that_says_the_same(snapshot: Snapshot, limit: int | None) -> None:
+    spelt_out = replace(snapshot, task_classes=tuple(map(spell_out, snapshot.task_classes)))
+
+    for policy in POLICY_IDS:
+        note(policy)
+        assert describe(decide(snapshot, policy, limit=limit)) == describe(decide(spelt_out, policy, limit=limit))
 
 
 @given(policy=policies, snapshot=snapshots(), order=st.randoms(use_true_random=False))

@@ -12,6 +12,7 @@ from fairbind.model import (
     CycleReport,
     ExclusiveKeys,
     InvalidProblemError,
+    Pin,
     PolicySettings,
     ServerTable,
     Snapshot,
@@ -58,7 +59,15 @@ def build_world(draw: np.random.Generator) -> Snapshot:
         )
         for n in range(10)
     ]
+    classes = [pin(draw, each, names) if draw.random() < 0.3 else each for each in classes]
     return build_snapshot(servers, classes)
+
+
+def pin(draw: np.random.Generator, task_class: TaskClass, names: list[str]) -> TaskClass:
+    """Let a class use only one of its servers, or none of them."""
+    server = int(draw.integers(len(names)))
+    may_use = bool(task_class.placement.eligible_k[server])
+    return replace(task_class, pin=Pin(names[server], server if may_use else None))
 
 
 def change(draw: np.random.Generator, snapshot: Snapshot) -> Snapshot:

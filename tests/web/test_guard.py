@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,8 +11,11 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from cryptography import x509
 
 from fairbind.model.errors import InvalidProblemError
+from fairbind.web import self_signed
+from fairbind.web.self_signed import LIFETIME, RENEW_AFTER, SelfSignedCertificate
 from fairbind.web.server import Address, FindRefusal, WebServer, find_token
 from fairbind.web.tls import CERTIFICATE, KEY, ServingCertificate
 from localplane.certificates import Authority
@@ -180,3 +184,51 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidProblemError, match=r"no usable pair") as caught:
         ServingCertificate(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def read_presented(url: str) -> x509.Certificate:
+    """Return the certificate that a new connection gets, whoever signed it."""
+    host, _, port = url.removeprefix("https://").partition(":")
+    return x509.load_pem_x509_certificate(ssl.get_server_certificate((host, int(port))).encode())
+
+
+def list_folder(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+async def test_without_a_certificate_of_its_own_it_makes_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    own = SelfSignedCertificate()
+    assert list_folder(tmp_path) == []  # nothing stays on the disk
+    async with serving(tls=own.context) as url, aiohttp.ClientSession() as session:
+        async with session.get(f"{url}/metrics", ssl=False) as answer:
+            assert await answer.text() == "secret_shares 1\n"
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await session.get(f"{url}/metrics")
+        presented = await asyncio.to_thread(read_presented, url)
+    presented.verify_directly_issued_by(presented)
+    now = dt.datetime.now(dt.UTC)
+    assert presented.not_valid_before_utc < now < presented.not_valid_after_utc < now + LIFETIME
+    constraints = presented.extensions.get_extension_for_class(x509.BasicConstraints).value
+    assert not constraints.ca
+
+
+async def test_a_certificate_that_it_made_is_made_again_long_before_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = SelfSignedCertificate()
+    async with serving(tls=own.context) as url:
+        first = await asyncio.to_thread(read_presented, url)
+        assert not own.renew_if_old()
+        later = dt.datetime.now(dt.UTC) + RENEW_AFTER
+        monkeypatch.setattr(self_signed, "_now", lambda: later)
+        assert own.renew_if_old()
+        assert not own.renew_if_old()
+        second = await asyncio.to_thread(read_presented, url)
+    assert first.serial_number != second.serial_number
+    assert second.not_valid_after_utc > first.not_valid_after_utc > later
+
+
+def test_two_replicas_have_no_key_in_common() -> None:
+    made = [self_signed.make_pair(dt.datetime.now(dt.UTC), b"password") for _ in range(2)]
+    assert all(b"ENCRYPTED PRIVATE KEY" in pair for pair in made)
+    keys = [x509.load_pem_x509_certificate(pair).public_key() for pair in made]
+    assert keys[0] != keys[1]

@@ -35,6 +35,8 @@ FULL_NAMES = {
     "fairbind_bindings_total": {"result"},
     "fairbind_rejected_pods_total": {"reason"},
     "fairbind_watch_restarts_total": {"resource", "reason"},
+    "fairbind_watch_age_seconds": {"resource"},
+    "fairbind_part_failures_total": {"part"},
     "fairbind_cycle_errors_total": set(),
     "fairbind_exact_solve_duration_seconds": set(),
     "fairbind_exact_solves_total": {"result"},

@@ -93,10 +93,10 @@ kubeconfig_option = click.option(
 @click.option(
     "--metrics-tls",
     metavar="FOLDER",
-    type=click.Path(path_type=Path),
     envvar="FAIRBIND_METRICS_TLS",
     show_envvar=True,
-    help="Serve them by HTTPS with tls.crt and tls.key of this folder, which are read anew when they change.",
+    help="Serve them by HTTPS with tls.crt and tls.key of this folder, which are read anew when they change; the word "
+    "self-signed makes a certificate at each start, which readers cannot verify.",
 )
 @click.option(
     "--metrics-authentication",
@@ -104,6 +104,16 @@ kubeconfig_option = click.option(
     envvar="FAIRBIND_METRICS_AUTHENTICATION",
     show_envvar=True,
     help="Show /metrics only for a bearer token whose owner may `get` the path /metrics, as the API server says.",
+)
+@click.option(
+    "--metrics-audience",
+    "metrics_audiences",
+    metavar="NAME",
+    multiple=True,
+    envvar="FAIRBIND_METRICS_AUDIENCE",
+    show_default="that of the API server",
+    show_envvar=True,
+    help="Take only tokens that are made for this audience: a stolen one is worth nothing elsewhere. May be repeated.",
 )
 @click.option(
     "--scheduler-name",
@@ -146,8 +156,9 @@ def operator(
     kubeconfig: Path | None,
     namespace: str,
     metrics_address: str,
-    metrics_tls: Path | None,
+    metrics_tls: str | None,
     metrics_authentication: bool,
+    metrics_audiences: tuple[str, ...],
     scheduler_name: str,
     log_format: LogFormat,
     log_level: str,
@@ -166,6 +177,7 @@ def operator(
         metrics_address=metrics_address,
         metrics_tls=metrics_tls,
         metrics_authentication=metrics_authentication,
+        metrics_audiences=metrics_audiences,
         scheduler_name=scheduler_name,
         log_format=log_format,
         log_level=log_level,

@@ -30,10 +30,11 @@ from fairbind.kube.operator.loop_thread import LoopThread
 from fairbind.kube.operator.service import OperatorSettings, Surroundings, run_operator
 from fairbind.web.metrics import Metrics
 from fairbind.web.server import Address, WebServer, parse_address
-from fairbind.web.tls import ServingCertificate
+from fairbind.web.tls import Certificate, ServingCertificate
 
 SIGNAL_EXIT_BASE = 128
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SELF_SIGNED = "self-signed"
 USER_AGENT = f"fairbind/{__version__}"
 
 _log = logging.getLogger(__name__)
@@ -41,11 +42,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Pages:
-    """How metrics and probes are served. certificate: None for HTTP. is_guarded: whether readers need a token."""
+    """How metrics and probes are served.
+
+    certificate: None for HTTP. is_guarded: whether readers need a token. audiences: for whom it must be made; empty:
+    for the API server.
+    """
 
     address: Address
-    certificate: ServingCertificate | None
+    certificate: Certificate | None
     is_guarded: bool
+    audiences: tuple[str, ...] = ()
 
 
 def serve(
@@ -53,8 +59,9 @@ def serve(
     kubeconfig: Path | None,
     namespace: str,
     metrics_address: str,
-    metrics_tls: Path | None,
+    metrics_tls: str | None,
     metrics_authentication: bool,
+    metrics_audiences: tuple[str, ...],
     scheduler_name: str,
     log_format: LogFormat,
     log_level: str,
@@ -63,8 +70,9 @@ def serve(
     """Run the operator until it is asked to stop. Raises FairbindError; PermanentClusterError for bad settings."""
     pages = _Pages(
         address=parse_address(metrics_address),
-        certificate=None if metrics_tls is None else ServingCertificate(metrics_tls),
+        certificate=_find_certificate(metrics_tls),
         is_guarded=metrics_authentication,
+        audiences=metrics_audiences,
     )
     settings = OperatorSettings(namespace=namespace, scheduler_name=scheduler_name, identity=make_identity())
     set_up_logging(log_format, log_level)
@@ -78,6 +86,17 @@ def serve(
             runner.run(_serve(credentials, _Front(front, front_credentials), settings, pages, journal))
     finally:
         front.stop()
+
+
+def _find_certificate(source: str | None) -> Certificate | None:
+    """source: `SELF_SIGNED`, a folder, or None for no TLS."""
+    if source is None:
+        return None
+    if source != SELF_SIGNED:
+        return ServingCertificate(Path(source))
+    from fairbind.web.self_signed import SelfSignedCertificate  # noqa: PLC0415 - whoever gives one does without
+
+    return SelfSignedCertificate()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +161,7 @@ async def _serving(pages: _Pages, metrics: Metrics, health: Health, api: ApiClie
         metrics.render,
         find_dead=health.find_dead,
         find_unready=health.find_unready,
-        find_refusal=Reviews(api, "/metrics").find_refusal if pages.is_guarded else None,
+        find_refusal=Reviews(api, "/metrics", audiences=pages.audiences).find_refusal if pages.is_guarded else None,
         tls=None if certificate is None else certificate.context,
     )
     address = await web.start()

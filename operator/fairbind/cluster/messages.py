@@ -39,6 +39,7 @@ _BLOCKED_REASONS: Mapping[RejectionKind, str] = {
     RejectionKind.UNCLAIMED: "UnclaimedNamespace",
     RejectionKind.NOT_SUPPORTED: "NotSupported",
     RejectionKind.UNREADABLE: "InvalidSpec",
+    RejectionKind.LATER: "Queued",
 }
 
 

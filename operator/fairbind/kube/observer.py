@@ -35,6 +35,12 @@ class Observer(Protocol):
     def watch_restarted(self, resource: str, reason: str) -> None:
         """The watch of a resource had to begin anew."""
 
+    def watch_aged(self, resource: str, seconds: float) -> None:
+        """The API server last showed this long ago that it tells us everything about this resource."""
+
+    def part_failed(self, part: str) -> None:
+        """A part that only reports raised an error: recorder, status, overview, fair shares or journal."""
+
     def leadership_changed(self, leading: bool) -> None:  # noqa: FBT001 - the one thing that the call says
         """This replica now leads, or no longer does."""
 
@@ -64,6 +70,12 @@ class SilentObserver:
         """Count nothing."""
 
     def watch_restarted(self, resource: str, reason: str) -> None:
+        """Count nothing."""
+
+    def watch_aged(self, resource: str, seconds: float) -> None:
+        """Show nothing."""
+
+    def part_failed(self, part: str) -> None:
         """Count nothing."""
 
     def leadership_changed(self, leading: bool) -> None:  # noqa: FBT001 - as in the protocol

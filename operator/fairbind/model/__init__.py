@@ -14,7 +14,7 @@ from fairbind.model.servers import MAX_AMOUNT, ServerTable
 from fairbind.model.shares import TOLERANCE, compute_dominant_share, compute_share_key, compute_weighted_share
 from fairbind.model.snapshot import Snapshot
 from fairbind.model.targets import Targets
-from fairbind.model.tasks import NO_EXCLUSIVE_KEYS, ExclusiveKeys, Placement, RunningTask, Task, TaskClass
+from fairbind.model.tasks import NO_EXCLUSIVE_KEYS, ExclusiveKeys, Pin, Placement, RunningTask, Task, TaskClass
 from fairbind.model.tenants import Holding, Tenant
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Holding",
     "InvalidProblemError",
     "InvariantError",
+    "Pin",
     "Placement",
     "PolicySettings",
     "Rejection",

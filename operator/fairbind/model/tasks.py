@@ -60,6 +60,19 @@ class Placement:
     reserved: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """The one server, of all that a placement allows, to which tasks may go: a thousand pins share one placement.
+
+    name: of the server. server: its index, of an eligible one; None: the tasks may not go there, or it does not exist.
+    rejections: why servers are not eligible for these tasks, in place of the placement's; sorted.
+    """
+
+    name: str
+    server: int | None
+    rejections: Rejections = ()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskClass:
     """A tenant's waiting tasks with equal demand and equal constraints.
@@ -67,7 +80,7 @@ class TaskClass:
     tenant: the tenant's name, one of the snapshot's.
     demand_r: what one task takes from a server, length R, base units. Decides whether it fits.
     share_demand_r: what one task counts in shares; differs from demand_r only where a request is missing.
-    placement: where it may go.
+    placement: where it may go. pin: the only server of these where it may; None: all of them.
     tasks: in their turn (priority descending, queue time, uid); never empty.
     blocked: why no task of this class may be placed at all, or None.
     """
@@ -78,6 +91,12 @@ class TaskClass:
     placement: Placement
     tasks: tuple[Task, ...]
     blocked: Rejection | None = None
+    pin: Pin | None = None
+
+    @property
+    def is_eligible(self) -> bool:
+        """Whether there is a server to which its tasks may go, however full it is."""
+        return bool(self.placement.eligible_k.any()) if self.pin is None else self.pin.server is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,7 @@ class Connections:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, _, _, _, address in dict.fromkeys(found):
             try:
-                self._listeners.append(_make_listener(family, (address[0], port or self._find_port())))
+                self._listeners.append(_make_listener(family, (str(address[0]), port or self._find_port())))
             except OSError as error:
                 if error.errno == errno.EAFNOSUPPORT and host is None:
                     continue  # a machine without IPv6, say

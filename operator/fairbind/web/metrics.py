@@ -33,8 +33,9 @@ from fairbind.model.overview import PENDING_REASONS, ClusterOverview, TenantOver
 BINDING_RESULTS = ("bound", "conflict", "gone", "invalid", "fenced", "stale", "crowded", "failed")
 WATCHED_RESOURCES = ("pods", "nodes", "namespaces", "tenants", "schedulingpolicies")
 SOLVE_RESULTS = ("solved", "failed", "timeout")
-RESTART_REASONS = ("expired", "connection", "unreadable")
+RESTART_REASONS = ("expired", "connection", "unreadable", "unconfirmed")
 REJECTIONS = ("resources", "ports", "node", "other")
+REPORTING_PARTS = ("recorder", "status", "overview", "fair shares", "journal")
 
 CYCLE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 SOLVE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -175,10 +176,24 @@ OWN_METRICS = (
         "fairbind_watch_restarts_total",
         "counter",
         ("resource", "reason"),
-        "Watches that began anew: expired means that history was lost and everything was listed again.",
+        "Watches that began anew: expired means that history was lost and everything was listed again; unconfirmed, "
+        "that accepted bindings did not show.",
+    ),
+    MetricSpec(
+        "fairbind_watch_age_seconds",
+        "gauge",
+        ("resource",),
+        "How long ago the API server last showed that it tells this replica everything about a resource. Above 75 s "
+        "nothing is decided. Absent before the first list.",
     ),
     MetricSpec(
         "fairbind_cycle_errors_total", "counter", (), "Scheduling cycles that failed; nothing of them was done."
+    ),
+    MetricSpec(
+        "fairbind_part_failures_total",
+        "counter",
+        ("part",),
+        "Errors in parts that only report what was decided. Scheduling goes on without them; the log has the error.",
     ),
     MetricSpec(
         "fairbind_exact_solve_duration_seconds", "histogram", (), "How long an exact solve of the fair shares took."
@@ -282,6 +297,8 @@ class Metrics:
         self._rejections = self._counter("fairbind_rejected_pods_total")
         self._restarts = self._counter("fairbind_watch_restarts_total")
         self._cycle_errors = self._counter("fairbind_cycle_errors_total")
+        self._watch_ages = self._gauge("fairbind_watch_age_seconds")
+        self._part_failures = self._counter("fairbind_part_failures_total")
         self._solve_seconds = self._histogram("fairbind_exact_solve_duration_seconds", SOLVE_BUCKETS)
         self._solves = self._counter("fairbind_exact_solves_total")
         # A counter that appears with its first event hides this event from rate(): start them all at 0.
@@ -291,6 +308,8 @@ class Metrics:
             self._rejections.labels(rejection)
         for result in SOLVE_RESULTS:
             self._solves.labels(result)
+        for part in REPORTING_PARTS:
+            self._part_failures.labels(part)
         for resource in WATCHED_RESOURCES:
             for reason in RESTART_REASONS:
                 self._restarts.labels(resource, reason)
@@ -337,6 +356,14 @@ class Metrics:
     def watch_restarted(self, resource: str, reason: str) -> None:
         """Count a watch that began anew."""
         self._restarts.labels(resource, reason).inc()
+
+    def watch_aged(self, resource: str, seconds: float) -> None:
+        """Show how old what is known about a resource may be."""
+        self._watch_ages.labels(resource).set(seconds)
+
+    def part_failed(self, part: str) -> None:
+        """Count an error of a part that only reports."""
+        self._part_failures.labels(part).inc()
 
     def leadership_changed(self, leading: bool) -> None:  # noqa: FBT001 - the one thing that the call says
         """Show whether this replica leads."""

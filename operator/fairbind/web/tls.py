@@ -1,8 +1,8 @@
-"""The certificate with which pages are served by HTTPS, read anew when it changes.
+"""The certificate with which pages are served by HTTPS, read again when it changes.
 
-It comes as a folder with `tls.crt` and `tls.key`, as a Secret of type kubernetes.io/tls is mounted. Whoever renews the
-Secret changes the files under us; new connections then get the new certificate and old ones go on. A pair that cannot
-be used is reported, and the one before stays.
+It comes as a folder with `tls.crt` and `tls.key`, as a Secret of type kubernetes.io/tls is mounted. Whoever renews
+the Secret changes the files under us; new connections then get the new certificate and old ones go on. A pair that
+cannot be used is reported, and the one before stays.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import logging
 import ssl
 from pathlib import Path
+from typing import Protocol
 
 from fairbind.model.errors import InvalidProblemError
 
@@ -21,6 +22,24 @@ LOOK_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 
 _Stamp = tuple[tuple[int, int, int], ...]
+
+
+class Certificate(Protocol):
+    """What pages are served with."""
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The TLS context for a server; new connections get what it holds at the time."""
+
+    async def keep_fresh(self) -> None:
+        """Renew what the context holds, for ever."""
+
+
+def make_context() -> ssl.SSLContext:
+    """Return a TLS context for a server, without a certificate yet."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
 
 
 class ServingCertificate:
@@ -57,8 +76,7 @@ class ServingCertificate:
             self.reload_if_changed()
 
     def _make_context(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context = make_context()
         context.load_cert_chain(self._certificate, self._key)
         return context
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod, read_node, read_pod
+from fairbind.cluster.cache.window import MAX_TENANT_PLACEMENTS
 from fairbind.cluster.objects.requests import DEFAULT_SHARE
 from fairbind.model import MAX_AMOUNT, InvariantError, PolicySettings, Targets
 from fairbind.scheduling import run_cycle
@@ -325,6 +326,24 @@ def test_targets_of_the_last_policys_mechanism_do_not_count_for_the_next(cluster
     assert cluster.cache.build_snapshot().targets is None
     cluster.cache.set_policy(PolicySettings("ceei"))
     assert cluster.cache.build_snapshot().targets is targets
+
+
+def test_no_task_is_there_twice_when_a_tenant_comes_to_have_very_many_queues_or_to_have_fewer(cluster: Cluster) -> None:
+    count = MAX_TENANT_PLACEMENTS + 2
+    cluster.add_nodes(*(make_node(f"n{n}", labels={"x": str(n)}) for n in range(count)))
+    pods = [make_pod(f"p{n}", nodeSelector={"x": str(n)}) for n in range(count)]
+    for n, pod in enumerate(pods, 1):
+        cluster.add_pods(pod)
+        if n >= MAX_TENANT_PLACEMENTS:
+            assert list_tasks(cluster) == sorted(f"uid-p{i}" for i in range(n))
+    for n in reversed(range(MAX_TENANT_PLACEMENTS - 2, count)):
+        cluster.delete_pod(pods[n])
+        assert list_tasks(cluster) == sorted(f"uid-p{i}" for i in range(n))
+    cluster.cache.check_consistent()
+
+
+def list_tasks(cluster: Cluster) -> list[str]:
+    return sorted(task.uid for task_class in cluster.cache.build_snapshot().task_classes for task in task_class.tasks)
 
 
 def test_nothing_is_remade_that_did_not_change(cluster: Cluster) -> None:

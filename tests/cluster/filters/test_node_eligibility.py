@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,108 @@ def test_a_placement_stays_the_same_object_while_no_answer_changes() -> None:
     assert eligibility.get_placement(constraints) is not before
     eligibility.keep_only([])
     assert len(eligibility) == 0
+
+
+TOLERATION = {"key": "gpu", "operator": "Exists"}
+SAME = {
+    "a toleration that meets no taint": {"tolerations": [{"key": "none", "operator": "Exists"}]},
+    "a label that no node has": {
+        "affinity": {
+            "nodeAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 1, "preference": {"matchExpressions": [{"key": "x", "operator": "In", "values": ["y"]}]}}
+                ]
+            }
+        }
+    },
+    "a soft wish that all nodes meet": {
+        "affinity": {
+            "nodeAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 1, "preference": {"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]}}
+                ]
+            }
+        }
+    },
+    "a term that all nodes meet": {
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [
+                        {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["z"]}]}
+                    ]
+                }
+            }
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("spec", SAME.values(), ids=list(SAME))
+def test_constraints_with_the_same_outcome_on_all_nodes_share_one_placement(spec: Json) -> None:
+    eligibility = Eligibility()
+    eligibility.set_nodes([read_node(make_node("a")), read_node(make_node("b", unschedulable=True))], None, ())
+
+    placement = eligibility.get_placement(read_constraints(spec))
+    assert placement is eligibility.get_placement(read_constraints({}))
+    assert placement.eligible_k.tolist() == [True, False]
+
+
+def test_what_no_node_meets_is_one_placement_and_one_verdict() -> None:
+    eligibility = Eligibility()
+    eligibility.set_nodes([read_node(make_node("a", labels={"disk": "hdd"}))], None, ())
+    other = {"key": "metadata.name", "operator": "NotIn", "values": ["b"]}  # without it the name would be a pin
+    names = [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [f"n{n}"]}, other]} for n in range(9)
+    ]
+    required = [{"nodeSelectorTerms": [name]} for name in names]
+    wanted = [
+        *(read_constraints({"nodeSelector": {"disk": f"d{n}"}}) for n in range(9)),
+        *(
+            read_constraints({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": each}}})
+            for each in required
+        ),
+    ]
+
+    assert len({id(eligibility.get_placement(constraints)) for constraints in wanted}) == 1
+    assert len(eligibility) == 1
+
+
+def test_a_taint_that_comes_sets_those_apart_that_tolerate_it() -> None:
+    known = [read_node(make_node("a")), read_node(make_node("b"))]
+    eligibility = Eligibility()
+    eligibility.set_nodes(known, None, ())
+    tolerating, plain = read_constraints({"tolerations": [TOLERATION]}), read_constraints({})
+    assert eligibility.get_placement(tolerating) is eligibility.get_placement(plain)
+
+    eligibility.change_nodes({0: read_node(make_node("a", taints=[{"key": "gpu", "effect": "NoSchedule"}]))})
+    assert eligibility.get_placement(tolerating).eligible_k.tolist() == [True, True]
+    assert eligibility.get_placement(plain).eligible_k.tolist() == [False, True]
+
+    eligibility.change_nodes({0: known[0]})
+    assert eligibility.get_placement(tolerating) is eligibility.get_placement(plain)
+
+
+def test_a_change_that_changes_no_answer_is_none_to_those_who_keep_answers() -> None:
+    eligibility = Eligibility()
+    eligibility.set_nodes([read_node(make_node("a"))], None, ())
+    eligibility.get_placement(read_constraints({}))
+    before = eligibility.answers_version
+    eligibility.change_nodes({0: read_node(make_node("a", allocatable={"cpu": "9", "pods": "1"}))})
+    assert eligibility.answers_version == before
+    eligibility.change_nodes({0: read_node(make_node("a", unschedulable=True))})
+    assert eligibility.answers_version > before
+
+
+def test_names_are_looked_up_among_the_nodes() -> None:
+    known = [read_node(make_node(name)) for name in "abcd"]
+    eligibility = Eligibility()
+    eligibility.set_nodes(known, None, ())
+    for operator, values in itertools.product(("In", "NotIn", "Exists"), (["b"], ["z"], ["a", "b"], [], [""])):
+        fields = [{"key": "metadata.name", "operator": operator, "values": values}]
+        term = {"nodeSelectorTerms": [{"matchFields": fields}]}
+        spec = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}}}
+        check(eligibility, read_constraints(spec), known, ())
 
 
 def is_as_if_made_anew(eligibility: Eligibility, constraints: Constraints, known: list[NodeFacts]) -> bool:

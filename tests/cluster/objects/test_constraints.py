@@ -8,6 +8,7 @@ import pytest
 
 from cluster.builders import Cluster, Json, make_namespace, make_node, make_pod, read_namespace
 from fairbind.model import PolicySettings, Rejection, RejectionKind
+from fairbind.scheduling import run_cycle
 from rejections import CORDONED, NOT_READY, OUTSIDE, REPELLED, UNWANTED, lack, taint
 
 GPU = {"key": "gpu", "value": "true", "effect": "NoSchedule"}
@@ -32,6 +33,76 @@ def test_cordoned_and_unready_nodes_take_nothing() -> None:
     nodes = make_node("a"), make_node("b", unschedulable=True), make_node("c", ready=False)
     assert find_eligible(*nodes) == {"a"}
     assert find_rejections(*nodes) == {CORDONED: 1, NOT_READY: 1}
+
+
+CORDON = "node.kubernetes.io/unschedulable"
+UNREADY = "node.kubernetes.io/not-ready"
+UNREACHABLE = "node.kubernetes.io/unreachable"
+
+
+@pytest.mark.parametrize(
+    ("toleration", "tolerated"),
+    [
+        ({"key": CORDON, "operator": "Exists", "effect": "NoSchedule"}, True),
+        ({"key": CORDON, "operator": "Exists"}, True),
+        ({"operator": "Exists"}, True),
+        ({"key": CORDON, "effect": "NoSchedule"}, True),
+        ({"key": CORDON, "operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": UNREADY, "operator": "Exists"}, False),
+    ],
+)
+def test_a_cordoned_node_takes_pods_that_tolerate_it_as_kube_scheduler_does(
+    toleration: Json,
+    tolerated: bool,  # noqa: FBT001
+) -> None:
+    node = make_node("a", unschedulable=True)
+    assert find_eligible(node, tolerations=[toleration]) == ({"a"} if tolerated else set())
+    assert find_rejections(node, tolerations=[toleration]) == ({} if tolerated else {CORDONED: 1})
+    tainted = make_node("a", unschedulable=True, taints=[{"key": CORDON, "effect": "NoSchedule"}])
+    assert find_eligible(tainted, tolerations=[toleration]) == ({"a"} if tolerated else set())
+
+
+@pytest.mark.parametrize(
+    ("taints", "refusal"),
+    [
+        ([], NOT_READY),
+        ([{"key": UNREADY, "effect": "NoSchedule"}], taint(f"{UNREADY}: ")),
+        ([{"key": UNREACHABLE, "effect": "NoExecute"}], taint(f"{UNREACHABLE}: ")),
+    ],
+)
+def test_a_node_that_is_not_ready_refuses_by_its_taints_and_before_it_has_them_as_if_it_had(
+    taints: list[Json], refusal: Rejection
+) -> None:
+    node = make_node("a", ready=False, taints=taints)
+    assert find_rejections(node) == {refusal: 1}
+    key = taints[0]["key"] if taints else UNREADY
+    assert find_eligible(node, tolerations=[{"key": key, "operator": "Exists"}]) == {"a"}
+    assert find_eligible(node, tolerations=[{"key": "other", "operator": "Exists"}]) == set()
+
+
+def test_a_tolerated_cordon_gives_a_place_and_no_capacity() -> None:
+    cluster = make_cluster(
+        make_node("a"),
+        make_node("b", unschedulable=True),
+        nodeSelector={},
+        affinity=require({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}),
+        tolerations=[{"key": CORDON, "operator": "Exists"}],
+        requests={"cpu": "1"},
+    )
+    snapshot = cluster.cache.build_snapshot()
+    assert snapshot.total_r[0] == 4000
+    report = run_cycle(snapshot, PolicySettings(), 0.0)
+    assert [(bind.task.uid, bind.server) for bind in report.bindings] == [("uid-pod", "b")]
+    assert cluster.cache.queries.may_use("uid-pod", "b")
+
+
+def test_who_may_use_cordoned_nodes_sets_no_two_nodes_apart() -> None:
+    cluster = make_cluster(make_node("a"), *(make_node(name, unschedulable=True) for name in "bc"))
+    before = cluster.cache.build_snapshot().servers.class_names
+    only_b = require({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]})
+    cluster.add_pods(make_pod("other", tolerations=[{"operator": "Exists"}], affinity=only_b))
+    assert cluster.find_eligible("uid-other") == {"b"}
+    assert cluster.cache.build_snapshot().servers.class_names == before
 
 
 @pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])

@@ -119,3 +119,24 @@ def test_an_object_made_anew_under_its_name_is_a_change(watcher: Watcher) -> Non
     watcher.table.apply(make("a", 1, uid="old"))
     watcher.table.apply(make("a", 2, uid="new"))
     assert watcher.changes == 2
+
+
+def test_a_cluster_that_was_restored_from_a_backup_is_taken_as_it_is(watcher: Watcher) -> None:
+    """What was newer than the backup would be kept for ever."""
+    watcher.table.replace([make("a", 1)], "5")
+    watcher.table.apply(make("b", 90))
+    known = watcher.table.version
+    assert known == 90
+    assert watcher.table.replace([make("a", 1)], "50", known_before=known)
+    assert watcher.names() == {"a": 1}
+    watcher.table.apply(make("c", 51))
+    assert watcher.names() == {"a": 1, "c": 1}
+    assert not watcher.table.replace([make("a", 1)], "60", known_before=watcher.table.version)
+    assert watcher.names() == {"a": 1}
+
+
+def test_a_list_that_was_asked_for_before_an_event_is_only_late(watcher: Watcher) -> None:
+    known = watcher.table.version
+    watcher.table.apply(make("a", 9))
+    assert not watcher.table.replace([], "8", known_before=known)
+    assert watcher.names() == {"a": 1}

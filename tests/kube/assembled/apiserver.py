@@ -82,6 +82,7 @@ class ApiServer:
         """When, by whom, which pod, to which node."""
         self.broken: list[str] = []
         self.breaks = 0
+        self._backed_up = 0
         self._began = asyncio.get_running_loop().time()
         self._context = contextvars.copy_context()
         self._pages: dict[str, tuple[int, list[Json]]] = {}
@@ -137,6 +138,19 @@ class ApiServer:
         self.breaks += 1
         for kind in self.kinds.values():
             kind.wake()
+
+    def back_up(self) -> dict[str, dict[str, Json]]:
+        """Return what is kept now, for `restore`."""
+        self._backed_up = self.version
+        return {name: {key: _copy(item) for key, item in kind.objects.items()} for name, kind in self.kinds.items()}
+
+    def restore(self, backup: dict[str, dict[str, Json]]) -> None:
+        """Go back in time, as an etcd that is restored from a snapshot: the versions too."""
+        self.version = self._backed_up
+        for name, objects in backup.items():
+            self.kinds[name].objects = {key: _copy(item) for key, item in objects.items()}
+            self.kinds[name].history.clear()
+        self.break_watches()
 
     # --- what is looked at ---
 

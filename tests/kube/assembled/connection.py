@@ -32,6 +32,11 @@ class Connection:
         self.latency = latency
         self.lag_seconds = 0.0
         self.is_cut = False
+        self._swallows_before = -1.0
+
+    def swallow_watches(self) -> None:
+        """Let the watches that are open now bring nothing any more and never end, as on a flow that died silently."""
+        self._swallows_before = self.server.now
 
     async def request(
         self,
@@ -69,9 +74,12 @@ class Connection:
             raise ApiError(410, "Expired", "too old resource version")
         ends_at = self.server.now + float(query["timeoutSeconds"])
         position = next((n for n, entry in enumerate(kind.history) if entry.version > version), len(kind.history))
-        breaks = self.server.breaks
+        began, breaks = self.server.now, self.server.breaks
         bookmark_at = self.server.now + BOOKMARK_SECONDS
-        while self.server.now < ends_at:
+        while self.server.now < ends_at or began <= self._swallows_before:
+            if began <= self._swallows_before:
+                await asyncio.sleep(idle_timeout_seconds)
+                raise TransientClusterError("timed out")
             if self.server.breaks != breaks or self.is_cut:
                 raise TransientClusterError("the watch broke")
             if position < len(kind.history):

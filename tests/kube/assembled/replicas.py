@@ -88,7 +88,12 @@ class ApiFollower:
         self._api = api
         self._tables = tables
         self._health = health
+        self._alive_at: dict[str, float] = {}
         self.listed = asyncio.Event()
+
+    def find_ages(self) -> dict[str, float]:
+        now = asyncio.get_running_loop().time()
+        return {kind: now - at for kind, at in self._alive_at.items()}
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -103,15 +108,18 @@ class ApiFollower:
         path = f"/apis/{GROUP}/{VERSION}/{kind}"
         while True:
             try:
+                known = table.version
                 found = json.loads(await self._api.request("GET", path))
                 version = found["metadata"]["resourceVersion"]
-                table.replace(found["items"] or [], version)
+                table.replace(found["items"] or [], version, known_before=known)
+                self._alive_at[kind] = asyncio.get_running_loop().time()
                 self._health.clear_problem(kind)
                 seen.set()
                 query = {"resourceVersion": version, "timeoutSeconds": "300"}
                 async with contextlib.aclosing(self._api.watch_lines(path, query, idle_timeout_seconds=130.0)) as lines:
                     async for line in lines:
                         _take(table, json.loads(line))
+                        self._alive_at[kind] = asyncio.get_running_loop().time()
             except (ApiError, TransientClusterError):
                 await asyncio.sleep(1.0)
 
@@ -132,9 +140,13 @@ class Watching(SilentObserver):
         self.failed_cycles = 0
         self.overview: ClusterOverview | None = None
         self.changes: list[tuple[float, bool]] = []
+        self.watch_ages: dict[str, float] = {}
 
     def binding_finished(self, result: str) -> None:
         self.results.append((self._server.now, result))
+
+    def watch_aged(self, resource: str, seconds: float) -> None:
+        self.watch_ages[resource] = seconds
 
     def cycle_failed(self) -> None:
         self.failed_cycles += 1

@@ -99,7 +99,7 @@ class Server:
         self, path: str, query: Mapping[str, str], *, idle_timeout_seconds: float
     ) -> AsyncGenerator[bytes, None]:
         assert path == "/api/v1/pods"
-        assert idle_timeout_seconds > 60
+        assert idle_timeout_seconds > int(query["timeoutSeconds"])
         self.watches.append(dict(query))
         await asyncio.sleep(0)
         if self.faults:

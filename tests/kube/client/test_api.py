@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import socket
 import struct
 import time
@@ -11,7 +12,13 @@ import pytest
 from aiohttp import web
 
 from fairbind.kube.client import api as api_module
-from fairbind.kube.client.api import UNACKNOWLEDGED_MILLISECONDS, ApiClient, NotAllowedError, parse_refusal
+from fairbind.kube.client.api import (
+    DEAD_FLOW_SECONDS,
+    UNACKNOWLEDGED_MILLISECONDS,
+    ApiClient,
+    NotAllowedError,
+    parse_refusal,
+)
 from fairbind.kube.client.credentials import Credentials
 from fairbind.kube.client.errors import ApiError, NotSentError, TransientClusterError
 from kube.fakes import Answer, FixedSource, connected, refuse, serving
@@ -66,6 +73,9 @@ async def test_a_server_below_a_path_is_asked_below_it() -> None:
         (Answer(403, "{}"), (403, "Forbidden", "Forbidden", None)),
         (Answer(302, "", {"Location": "/elsewhere"}), (302, "Found", "Found", None)),
         (refuse(429, headers={"Retry-After": "Fri, 31 Dec 1999"}), (429, *["Too Many Requests"] * 2, None)),
+        (refuse(429, "r", "slow", headers={"Retry-After": "86400"}), (429, "r", "slow", 30.0)),
+        (refuse(429, "r", "slow", details={"retryAfterSeconds": -5}), (429, "r", "slow", None)),
+        (refuse(429, "r", "slow", details={"retryAfterSeconds": 1e300}), (429, "r", "slow", 30.0)),
     ],
 )
 async def test_an_answer_that_is_no_success_is_an_api_error(response: Answer, expected: tuple[Any, ...]) -> None:
@@ -233,6 +243,21 @@ async def test_the_kernel_does_not_go_on_with_what_nobody_acknowledges() -> None
     assert options == (UNACKNOWLEDGED_MILLISECONDS, struct.pack("ii", 1, 0))
 
 
+async def test_the_kernel_asks_a_silent_connection_whether_it_is_still_there() -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(text="{}")
+
+    async with connected(answer) as api:
+        await api.request("GET", "/x")
+        [made] = [transport.get_extra_info("socket") for transport in _find_transports(api)]
+        assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        idle, interval, probes = (
+            made.getsockopt(socket.IPPROTO_TCP, option)
+            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        )
+        assert 0 < idle + interval * probes == DEAD_FLOW_SECONDS <= 30
+
+
 def _find_transports(api: ApiClient) -> list[Any]:
     assert api._session is not None
     assert api._session.connector is not None
@@ -283,3 +308,8 @@ async def test_the_kernel_gives_up_a_peer_that_takes_nothing(monkeypatch: pytest
             await request
         assert time.monotonic() - started < 30.0
         await api.close()
+
+
+def test_no_wait_is_asked_for_by_what_is_no_number() -> None:
+    assert ApiError(429, "r", "slow", math.nan).retry_after is None
+    assert ApiError(429, "r", "slow", math.inf).retry_after == 30.0

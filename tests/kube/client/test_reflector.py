@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -10,9 +11,10 @@ import pytest
 
 from fairbind.cluster.objects.decode import PODS
 from fairbind.cluster.objects.facts import PodFacts
-from fairbind.kube.client.errors import ApiError, NotSentError, TransientClusterError
-from fairbind.kube.client.reflector import MAX_BACKOFF_SECONDS, Reflector
+from fairbind.kube.client.errors import MAX_RETRY_AFTER_SECONDS, ApiError, NotSentError, TransientClusterError
+from fairbind.kube.client.reflector import MAX_BACKOFF_SECONDS, MAX_RELIST_SECONDS, Reflector
 from kube.client.server import LOST, Collected, Server, wait_until
+from kube.operator.simulation import run_virtual
 from rejections import UNREADABLE
 
 GONE = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"}
@@ -109,7 +111,7 @@ async def test_the_watch_brings_what_happens_after_the_list() -> None:
         await wait_until(lambda: setting.sink.pods["b"].node == "n")
         assert version == "102"
         assert setting.server.watches[0]["allowWatchBookmarks"] == "true"
-        assert 300 <= int(setting.server.watches[0]["timeoutSeconds"]) <= 600
+        assert 15 <= int(setting.server.watches[0]["timeoutSeconds"]) <= 24
     assert setting.restarts == []
 
 
@@ -288,3 +290,60 @@ async def test_relist_before_the_first_list_returns_with_it() -> None:
     async with running(setting), asyncio.timeout(20):
         await setting.reflector.relist()
         assert setting.names == {"a"}
+
+
+def test_a_history_that_is_lost_again_and_again_makes_ever_fewer_lists() -> None:
+    """Each watch is refused with 410 right after its list, as by an API server whose cache lags behind."""
+
+    async def main() -> None:
+        server, sink = Server(), Collected()
+        reflector = Reflector(server, PODS, sink, on_restart=lambda *_: None, jitter=lambda: 0.0)
+        server.oldest = server.version + 1_000
+        task = asyncio.create_task(reflector.run())
+        await asyncio.sleep(2.5)
+        assert sink.lists == 2
+        await asyncio.sleep(120.0)
+        assert 5 <= sink.lists <= 10
+        assert "listing again" in str(reflector.problem)
+        server.oldest = 0
+        await asyncio.sleep(MAX_RELIST_SECONDS)
+        assert reflector.problem is None
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run_virtual(main())
+
+
+async def test_a_day_that_the_server_asks_for_is_half_a_minute() -> None:
+    setting = make_setting()
+    setting.server.faults = [ApiError(429, "TooManyRequests", "slow down", 86_400.0)]
+    async with running(setting):
+        await wait_until(setting.reflector.synced.is_set)
+    assert setting.slept[0] == MAX_RETRY_AFTER_SECONDS
+
+
+def test_watches_that_bring_nothing_and_never_end_make_what_is_known_old_although_requests_are_answered() -> None:
+    """As behind a proxy that holds streams back."""
+
+    async def main() -> None:
+        server, restarts = Server(), 0
+
+        def count(*_: str) -> None:
+            nonlocal restarts
+            restarts += 1
+
+        reflector = Reflector(server, PODS, Collected(), on_restart=count, jitter=lambda: 0.0)
+        assert reflector.age == math.inf
+        task = asyncio.create_task(reflector.run())
+        await asyncio.sleep(30.0)
+        assert restarts == 1
+        assert reflector.age < 31.0
+        await asyncio.sleep(60.0)
+        assert reflector.age > 75.0
+        await server.put("a")
+        await asyncio.sleep(1.0)
+        assert reflector.age < 5.0
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run_virtual(main())

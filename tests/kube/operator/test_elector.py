@@ -475,3 +475,62 @@ def test_a_new_elector_does_not_lead() -> None:
         assert isinstance(process.elector, Elector)
 
     run_virtual(main())
+
+
+def test_nobody_leads_for_ever_because_he_renews_for_a_deciding_side_that_is_dead() -> None:
+    """The elector runs in a thread of its own: its life says nothing about that of the scheduling loop."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await start_in_turn(cluster)
+        dead = cluster.processes[0].elector
+        dead._may_stand = lambda: False
+        await cluster.pass_time(LEASE_SECONDS - MARGIN_SECONDS + RENEW_SECONDS)
+        assert not dead.may_bind()
+        assert dead.problem is not None
+        assert "does not turn" in dead.problem
+        await cluster.pass_time(LEASE_SECONDS)
+        assert cluster.leaders == [1]
+        assert [leading for _, leading in cluster.processes[0].changes] == [True, False]
+        await cluster.processes[1].stop()
+        await cluster.pass_time(LEASE_SECONDS)
+        assert cluster.leaders == []  # who cannot act does not take it either
+        dead._may_stand = lambda: True
+        await cluster.pass_time(2 * RENEW_SECONDS)
+        assert cluster.leaders == [0]
+        assert dead.problem is None
+
+    play(scenario)
+
+
+def test_each_loss_begins_a_term() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        start_all(cluster)
+        await cluster.find_next_leader()
+        elector = cluster.processes[0].elector
+        assert elector.term == 0
+        cluster.server.is_down = True
+        await cluster.pass_time(LEASE_SECONDS)
+        assert (elector.term, elector.may_bind()) == (1, False)
+        cluster.server.is_down = False
+        await cluster.pass_time(LEASE_SECONDS)
+        assert (elector.term, elector.may_bind()) == (1, True)
+
+    play(scenario, processes=1)
+
+
+def test_the_fence_reads_its_value_once() -> None:
+    """Another thread may exchange it at any moment."""
+    values: list[float | None] = [1e12, None]
+
+    class Changing(Elector):
+        @property
+        def _holds_until(self) -> float | None:
+            return values.pop(0)
+
+        @_holds_until.setter
+        def _holds_until(self, value: float | None) -> None:
+            pass
+
+    server: Any = None
+    assert Changing(server, "fairbind-system", identity="me").may_bind()
+    assert values == [None]

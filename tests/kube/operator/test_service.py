@@ -10,6 +10,7 @@ import pytest
 
 from cluster.builders import make_node, make_pod
 from fairbind.cluster.objects.decode import NODES, PODS
+from fairbind.kube import part_failures
 from fairbind.kube.client.errors import ApiError
 from fairbind.kube.fair_shares.solver_process import ExactSolver
 from fairbind.kube.observer import Observer, SilentObserver
@@ -51,6 +52,7 @@ class Relists:
 
     def __init__(self) -> None:
         self.asked: list[asyncio.Future[None]] = []
+        self.synced = asyncio.Event()
 
     async def relist(self) -> None:
         self.asked.append(asyncio.get_running_loop().create_future())
@@ -276,3 +278,49 @@ async def test_what_kubelets_refuse_every_replica_sees_and_the_leader_counts() -
     begin_to_lead(operator)
     refuse("while we lead")
     assert observer.rejections == ["resources"]
+
+
+async def test_a_part_that_only_reports_is_started_again_after_an_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(part_failures, "RESTART_SECONDS", 0.0)
+    runs = 0
+
+    async def break_down() -> None:
+        nonlocal runs
+        runs += 1
+        raise RuntimeError("broken")
+
+    operator = make_operator()
+    operator._start_reporting("recorder", break_down)
+    stopping = asyncio.create_task(asyncio.Event().wait())
+    waiting = asyncio.create_task(operator._run_until(stopping))
+    await eventually(lambda: runs > 3)
+    assert not waiting.done()
+    (error,) = (record for record in caplog.records if record.levelname == "ERROR")
+    assert error.exc_info is not None
+    for task in (waiting, stopping, operator._tasks["recorder"]):
+        task.cancel()
+    await asyncio.gather(waiting, stopping, return_exceptions=True)
+
+
+async def test_an_error_in_an_overview_is_not_the_last_overview(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "OVERVIEW_SECONDS", 0.005)
+    observer = WatchingObserver()
+    operator = make_operator(observer)
+    usual, calls = operator.cache.queries.build_overview, 0
+
+    def fail_once(*shares: Any) -> ClusterOverview:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise KeyError("a bug")
+        return usual(*shares)
+
+    monkeypatch.setattr(operator.cache.queries, "build_overview", fail_once)
+    operator.cache.pods.apply(PODS.decode_item(_encode(make_pod("p"))))
+    publishing = asyncio.create_task(operator._publish_overviews())
+    await eventually(lambda: observer.counts == [(0, 1)])
+    assert calls > 1
+    publishing.cancel()
+    await asyncio.gather(publishing, return_exceptions=True)

@@ -3,14 +3,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
 
 from fairbind.kube.client.api import NotAllowedError
-from fairbind.kube.client.errors import ApiError, TransientClusterError
-from fairbind.kube.writers.pod_messages import UNCHANGED_SECONDS
+from fairbind.kube.client.errors import MAX_RETRY_AFTER_SECONDS, ApiError, TransientClusterError
+from fairbind.kube.writers.pod_messages import UNCHANGED_SECONDS, Notice, PodMessages
 from fairbind.kube.writers.recorder import (
     FAST_PER_SECOND,
     MANY_BINDS,
@@ -412,5 +412,41 @@ def test_names_and_notes_fit_into_an_event() -> None:
         [event] = desk.find("Scheduled")
         assert len(event["metadata"]["name"]) <= 253
         assert len(event["note"]) == 1024
+
+    play(scenario)
+
+
+def test_an_error_in_a_scan_stops_neither_the_scans_nor_the_events(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(desk: Desk) -> None:
+        usual, scans = PodMessages.find_due, 0
+
+        def fail_twice(messages: PodMessages) -> Iterator[Notice | None]:
+            nonlocal scans
+            scans += 1
+            if scans <= 2:
+                raise KeyError("a bug")
+            return usual(messages)
+
+        monkeypatch.setattr(PodMessages, "find_due", fail_twice)
+        desk.wait(make_wait(make_tasks(1), CPU))
+        desk.recorder.scheduled("ns", "bound", "uid-bound", "n1")
+        await asyncio.sleep(20.0)
+        assert len(desk.find("Scheduled")) == 1
+        assert len(desk.conditions) == 1
+
+    play(scenario)
+    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1
+
+
+def test_a_retry_after_of_a_day_costs_half_a_minute_at_most() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.failures = [ApiError(429, "TooManyRequests", "slow", 86_400.0)]
+        desk.recorder.scheduled("ns", "p0", "uid-p0", "n1")
+        await asyncio.sleep(1.0)
+        desk.recorder.scheduled("ns", "p1", "uid-p1", "n1")
+        await asyncio.sleep(MAX_RETRY_AFTER_SECONDS)
+        assert [event["regarding"]["name"] for event in desk.find("Scheduled")] == ["p0", "p1"]
 
     play(scenario)

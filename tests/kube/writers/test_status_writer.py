@@ -9,14 +9,14 @@ import pytest
 from fairbind.cluster.tenancy.administration import Administration
 from fairbind.cluster.tenancy.tenants import TenantSpec, TenantState
 from fairbind.kube.client.api import NotAllowedError
-from fairbind.kube.client.errors import ApiError, TransientClusterError
+from fairbind.kube.client.errors import MAX_RETRY_AFTER_SECONDS, ApiError, TransientClusterError
 from fairbind.kube.operator.administration_log import AdministrationLog
+from fairbind.kube.writers import status
 from fairbind.kube.writers.status import (
     BUSY_BINDINGS,
     BUSY_INTERVAL_SECONDS,
     FIRST_ANSWER_SECONDS,
     INTERVAL_SECONDS,
-    MAX_PAUSE_SECONDS,
     PAUSE_SECONDS,
     StatusWriter,
 )
@@ -211,7 +211,7 @@ async def test_an_edit_by_somebody_else_is_put_right(bench: Bench) -> None:
         (ApiError(409, "Conflict", "another uid"), "DEBUG", INTERVAL_SECONDS),
         (ApiError(403, "Forbidden", "not you"), "WARNING", PAUSE_SECONDS),
         (ApiError(429, "TooManyRequests", "slow", retry_after=20.0), "WARNING", 20.0),
-        (ApiError(429, "TooManyRequests", "slow", retry_after=86400.0), "WARNING", MAX_PAUSE_SECONDS),
+        (ApiError(429, "TooManyRequests", "slow", retry_after=86400.0), "WARNING", MAX_RETRY_AFTER_SECONDS),
         (TransientClusterError("away"), "WARNING", PAUSE_SECONDS),
     ],
 )
@@ -243,3 +243,24 @@ async def test_a_new_leader_waits_for_its_first_fair_shares_and_not_for_ever(ben
     assert await bench.write() == 1
     assert await bench.write(after=FIRST_ANSWER_SECONDS) == 2
     assert "fairShare" not in bench.server.item["status"]
+
+
+async def test_an_error_over_one_object_leaves_the_others_their_statuses(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    usual = status.compute_tenant_status
+
+    def fail_for_one(item: Any, *rest: Any) -> dict[str, Any]:
+        if item["metadata"]["name"] == "0":
+            raise ZeroDivisionError("a bug")
+        return usual(item, *rest)
+
+    monkeypatch.setattr(status, "compute_tenant_status", fail_for_one)
+    odd = {"metadata": {"name": "0", "uid": "v", "generation": 1, "resourceVersion": "1"}, "spec": {}}
+    bench.administration.tenants.apply(odd)
+    assert await bench.write() == 1
+    bench.share = 0.75
+    assert await bench.write(after=INTERVAL_SECONDS) == 2
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
+        "status: an error in a part that only reports; it goes on without it"
+    ]

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from fairbind.cluster.cache.nodes import Servers
@@ -17,7 +18,7 @@ from fairbind.cluster.cache.slots import WantedPods
 from fairbind.cluster.cache.usage import Usage
 from fairbind.cluster.filters.anti_affinity import AntiAffinity
 from fairbind.cluster.filters.node_eligibility import Eligibility
-from fairbind.cluster.objects.facts import PodFacts
+from fairbind.cluster.objects.facts import Constraints, PodFacts
 from fairbind.cluster.tenancy.tenants import Directory
 from fairbind.model import PolicySettings, Targets, Wait
 
@@ -26,10 +27,11 @@ class Books:
     """See the module.
 
     directory: whose namespace is whose. entries: pods by UID. by_namespace: their UIDs. queues: who waits, by class.
-    queues_by_tenant: the same. changed_queues: those that changed since the last snapshot. usage: by tenant. wanted:
-    pods that hold or may be placed, the latter as of the last snapshot. nominations: room that is promised to pods
-    that wait. running: pod by pod. eligibility, anti_affinity: the filters. servers: the nodes. settings, targets: the
-    policy's. noted_waits: why classes wait, as the last cycle saw it.
+    queues_by_tenant: the same. waiting_constraints: how many queues have which. changed_queues: those that changed
+    since the last snapshot. usage: by tenant. wanted: pods that hold or may be placed, the latter as of the last
+    snapshot. nominations: room that is promised to pods that wait. running: pod by pod. eligibility, anti_affinity: the
+    filters. servers: the nodes. settings, targets: the policy's. noted_waits: why classes wait, as the last cycle saw
+    it.
     """
 
     def __init__(self, scheduler_name: str, directory: Directory) -> None:
@@ -39,6 +41,7 @@ class Books:
         self.by_namespace: dict[str, set[str]] = {}
         self.queues: dict[QueueKey, TaskQueue] = {}
         self.queues_by_tenant: dict[str, dict[QueueKey, TaskQueue]] = {}
+        self.waiting_constraints: Counter[Constraints] = Counter()
         self.changed_queues: dict[QueueKey, None] = {}
         self.usage = Usage()
         self.wanted = WantedPods()
@@ -102,6 +105,7 @@ class Books:
                 if queue is None:
                     queue = self.queues[key] = TaskQueue(key)
                     self.queues_by_tenant.setdefault(key.tenant, {})[key] = queue
+                    self.waiting_constraints[key.constraints] += 1
                 queue.add(task)
                 self.changed_queues[key] = None
                 self.anti_affinity.wait(facts.uid, facts.namespace, labels)
@@ -148,6 +152,9 @@ class Books:
 
     def _drop_queue(self, key: QueueKey) -> None:
         del self.queues[key]
+        self.waiting_constraints[key.constraints] -= 1
+        if not self.waiting_constraints[key.constraints]:
+            del self.waiting_constraints[key.constraints]
         siblings = self.queues_by_tenant[key.tenant]
         del siblings[key]
         if not siblings:

@@ -69,6 +69,7 @@ def _describe_classes(snapshot: Snapshot) -> list[Any]:
             None if task_class.placement.preference_k is None else task_class.placement.preference_k.tolist(),
             task_class.placement.rejections,
             sorted(task_class.placement.exclusive_keys.conflicting),
+            task_class.pin and (task_class.pin.name, task_class.pin.server, task_class.pin.rejections),
         )
         for task_class in snapshot.task_classes
     )

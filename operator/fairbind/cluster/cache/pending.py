@@ -7,28 +7,32 @@ Its tasks stay sorted while pods come and go, and what a snapshot needs of it is
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from fairbind.cluster.cache.nodes import Axes
+from fairbind.cluster.cache.pinning import lack, make_pin
 from fairbind.cluster.filters.anti_affinity import AntiAffinity
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.objects.facts import Amounts, AntiAffinityTerm, Constraints, Demand
-from fairbind.model import Placement, Rejection, RejectionKind, Task, TaskClass
+from fairbind.model import Pin, Placement, Rejection, RejectionKind, Task, TaskClass
 from fairbind.scheduling.cycle.task_queues import compute_turn
 
 
 class QueueKey(NamedTuple):
     """What makes a class.
 
-    unsupported: why its pods may not be placed at all, or None. repelled: the terms of placed pods that keep its pods
-    away from somewhere. overtaken: the highest priority of nominated pods that its pods are above, or None. nominee:
-    the UID of its only pod, when that one is nominated itself.
+    unsupported: why its pods may not be placed at all, or None. pin: the name of the only node that they may use, or
+    None. repelled: the terms of placed pods that keep its pods away from somewhere. overtaken: the highest priority of
+    nominated pods that its pods are above, or None. nominee: the UID of its only pod, when that one is nominated
+    itself.
     """
 
     tenant: str
     demand: Demand
     constraints: Constraints
     unsupported: Rejection | None
+    pin: str | None = None
     repelled: frozenset[AntiAffinityTerm] = frozenset()
     overtaken: int | None = None
     nominee: str | None = None
@@ -54,6 +58,9 @@ class TaskQueue:
     __slots__ = (
         "_axes",
         "_base",
+        "_found_pin",
+        "_pin",
+        "_pin_made_of",
         "_placement",
         "_restricted",
         "_task_class",
@@ -70,6 +77,9 @@ class TaskQueue:
         self.is_eligible = False
         self._axes: Axes = ()
         self._base: Placement | None = None
+        self._pin: Pin | None = None
+        self._found_pin: Pin | None = None
+        self._pin_made_of: tuple[Placement, Placement, Mapping[str, int]] | None = None
         self._placement: Placement | None = None
         self._restricted: tuple[tuple[Placement, int, int], Placement] | None = None
         self._task_class: TaskClass | None = None
@@ -87,16 +97,19 @@ class TaskQueue:
         del self.tasks[index]
         self._task_class = None
 
-    def build_task_class(self, axes: Axes, base: Placement, eligibility: Eligibility) -> TaskClass:
+    def build_task_class(
+        self, axes: Axes, base: Placement, eligibility: Eligibility, pin: Pin | None = None
+    ) -> TaskClass:
         """Return the class as it is now; the same object as before when nothing changed.
 
-        base: where its constraints let it go, by `Eligibility`, which shares placements.
+        base: where its constraints let it go, by `Eligibility`, which shares placements. pin: the only server of these,
+        for a key that has one.
         """
-        if axes != self._axes or base is not self._base:
-            self._axes, self._base = axes, base
-            self.missing = tuple(resource for resource, _ in self.key.demand.real if resource not in axes)
-            self._placement = eligibility.share(exclude_all(base, self.missing)) if self.missing else base
-            self.is_eligible = bool(self._placement.eligible_k.any())
+        missing = tuple(resource for resource, _ in self.key.demand.real if resource not in axes)
+        pin = None if pin is None else lack(pin, missing)
+        if axes != self._axes or base is not self._base or pin != self._pin:
+            self._axes, self._base, self._pin, self.missing = axes, base, pin, missing
+            self._placement = eligibility.share(exclude_all(base, missing)) if missing and pin is None else base
             self._task_class = None
         if self._task_class is None:
             assert self._placement is not None
@@ -107,8 +120,23 @@ class TaskQueue:
                 placement=self._placement,
                 tasks=tuple(self.tasks),
                 blocked=self.key.unsupported,
+                pin=self._pin,
             )
+            self.is_eligible = self._task_class.is_eligible
         return self._task_class
+
+    def find_pin(self, base: Placement, allowed: Placement, index: Mapping[str, int]) -> Pin:
+        """Return the server of a key that has a pin, and why it may be none; the same while nothing changes.
+
+        base, allowed, index: see `make_pin`.
+        """
+        assert self.key.pin is not None
+        known = self._pin_made_of
+        if known is None or known[0] is not base or known[1] is not allowed or known[2] is not index:
+            self._pin_made_of = base, allowed, index
+            self._found_pin = make_pin(self.key.pin, base, allowed, index)
+        assert self._found_pin is not None
+        return self._found_pin
 
     def follow(self, other: TaskQueue) -> None:
         """Take over where the tasks may go from a queue of equal demand and placement."""

@@ -132,6 +132,7 @@ def locate(
         facts.demand,
         facts.constraints,
         blocked,
+        pin=facts.pin,
         repelled=anti_affinity.find_terms(facts.namespace, facts.labels),
         overtaken=nominations.find_overtaken(facts.priority),
         nominee=None if nomination is None else facts.uid,

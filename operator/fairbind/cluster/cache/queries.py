@@ -30,6 +30,8 @@ class Queries:
         entry = self._books.entries.get(uid)
         if entry is None:
             return True  # the API server will say what became of it
+        if entry.facts.pin not in {None, node}:
+            return False
         return self._books.servers.may_use(node, entry.facts.constraints)
 
     def has_room(self, uid: str, node: str) -> bool:

@@ -24,7 +24,7 @@ NumberArray = NDArray[np.int64]
 
 _REMEMBERED = 64
 _MANY_VECTORS = 62
-"""So many bits a number has room for; with more vectors the numbers are made small again after each."""
+"""So many bits a number has room for; with more vectors rows of bits are numbered."""
 
 
 class ServerGrouping:
@@ -101,9 +101,11 @@ def number_signatures(eligible_sk: Sequence[BoolArray], count: int) -> NumberArr
     >>> number_signatures([np.array([True, False, True]), np.array([True, False, False])], 3).tolist()
     [3, 0, 2]
     """
+    if len(eligible_sk) > _MANY_VECTORS:
+        bits_k = np.ascontiguousarray(np.packbits(np.array(eligible_sk), axis=0).T)
+        rows_k = bits_k.view(np.dtype((np.void, bits_k.shape[1]))).reshape(-1)
+        return np.unique(rows_k, return_inverse=True)[1].reshape(-1).astype(np.int64)
     number_k = np.zeros(count, dtype=np.int64)
     for eligible_k in eligible_sk:
         number_k = 2 * number_k + eligible_k
-        if len(eligible_sk) > _MANY_VECTORS:
-            number_k = np.unique(number_k, return_inverse=True)[1].reshape(-1)
     return number_k

@@ -12,7 +12,7 @@ from fairbind.cluster.cache.pending import QueueKey, TaskQueue
 from fairbind.cluster.cache.server_classes import ServerGrouping
 from fairbind.cluster.cache.window import Choice, Window
 from fairbind.cluster.objects.constraints import NO_CONSTRAINTS
-from fairbind.cluster.objects.facts import EPHEMERAL_STORAGE, PODS, Constraints
+from fairbind.cluster.objects.facts import EPHEMERAL_STORAGE, PODS, AntiAffinityTerm, Constraints
 from fairbind.model import Placement, ServerTable, Snapshot, Targets, TaskClass
 from fairbind.scheduling import POLICIES
 
@@ -39,6 +39,8 @@ class SnapshotBuilder:
         self._closings_valid_for: tuple[int, int] | None = None
         self._crowded: frozenset[str] = frozenset()
         self._nominations_version = 0
+        self._restricted: dict[tuple[int, frozenset[AntiAffinityTerm]], tuple[Placement, Placement]] = {}
+        self._restricted_valid_for = 0, 0
         self.window = Window(books.eligibility)
 
     def build(self) -> Snapshot:
@@ -87,8 +89,9 @@ class SnapshotBuilder:
     def _make_task_classes(self) -> tuple[TaskClass, ...]:
         books = self._books
         self._note_changed_placements()
-        choices = self.window.choose(books.queues_by_tenant, {key.tenant for key in books.changed_queues})
-        for tenant in self._crowded - choices.keys():
+        changed = {key.tenant for key in books.changed_queues}
+        choices = self.window.choose(books.queues_by_tenant, len(books.waiting_constraints), changed)
+        for tenant in self._crowded ^ choices.keys():
             books.changed_queues.update(dict.fromkeys(books.queues_by_tenant.get(tenant, ())))
         self._crowded = frozenset(choices)
         for key in books.changed_queues:
@@ -98,7 +101,7 @@ class SnapshotBuilder:
             else:
                 self._task_classes[key] = self._build_task_class(queue)
             if queue is not None:
-                self._count_wanted(queue)
+                self._count_wanted(queue, is_crowded=key.tenant in choices)
         books.changed_queues.clear()
         crowd = [task_class for tenant, choice in choices.items() for task_class in self._build_crowd(tenant, choice)]
         if len(books.eligibility) > 2 * (MAX_HELD_PLACEMENTS + len(self._task_classes) + len(crowd)):
@@ -106,11 +109,10 @@ class SnapshotBuilder:
             books.eligibility.keep_only(key.constraints for key in (*self._task_classes, *shown))
         return (*self._task_classes.values(), *crowd)
 
-    def _count_wanted(self, queue: TaskQueue) -> None:
-        self._books.wanted.set_waiting(queue.key, len(queue.tasks) if queue.is_placeable else 0)
-
-    def _build_task_class(self, queue: TaskQueue) -> TaskClass:
-        return queue.build_task_class(self._books.servers.axes, self._get_placement(queue), self._books.eligibility)
+    def _count_wanted(self, queue: TaskQueue, *, is_crowded: bool) -> None:
+        """Note how many tasks may be placed. Where many are not looked at yet, none is known to be in vain."""
+        may_be_placed = queue.key.unsupported is None if is_crowded else queue.is_placeable
+        self._books.wanted.set_waiting(queue.key, len(queue.tasks) if may_be_placed else 0)
 
     def _build_crowd(self, tenant: str, choice: Choice) -> Iterator[TaskClass]:
         """Build the classes of a tenant that has very many queues."""
@@ -121,7 +123,6 @@ class SnapshotBuilder:
                 group.task_class = template if len(group.queues) == 1 else replace(template, tasks=group.tasks)
                 for queue in group.queues:
                     queue.follow(group.queues[0])
-                    self._count_wanted(queue)
             assert group.task_class is not None
             yield group.task_class
         nothing_r = (0,) * len(self._books.servers.axes)
@@ -144,12 +145,29 @@ class SnapshotBuilder:
         self._classes_valid_for, self._closings_valid_for = valid_for, closings_valid_for
         self._nominations_version = books.nominations.version
 
-    def _get_placement(self, queue: TaskQueue) -> Placement:
-        placement = self._books.eligibility.get_placement(queue.key.constraints)
-        if queue.key.repelled:
-            placement = queue.restrict(placement, self._books.anti_affinity, self._books.eligibility)
-        servers = self._books.servers
-        return self._books.nominations.reserve(placement, queue.key, servers.axes, servers.index)
+    def _build_task_class(self, queue: TaskQueue) -> TaskClass:
+        servers, eligibility, key = self._books.servers, self._books.eligibility, queue.key
+        placement, pin = eligibility.get_placement(key.constraints), None
+        if key.pin is not None:
+            pin = queue.find_pin(placement, self._restrict(placement, key.repelled), servers.index)
+        elif key.repelled:
+            placement = queue.restrict(placement, self._books.anti_affinity, eligibility)
+        placement = self._books.nominations.reserve(placement, key, servers.axes, servers.index)
+        return queue.build_task_class(servers.axes, placement, eligibility, pin)
+
+    def _restrict(self, base: Placement, repelled: frozenset[AntiAffinityTerm]) -> Placement:
+        """Return a placement without the nodes that placed pods close: one for pods pinned to thousands of nodes."""
+        if not repelled:
+            return base
+        anti_affinity, eligibility = self._books.anti_affinity, self._books.eligibility
+        versions = anti_affinity.version, eligibility.version
+        if versions != self._restricted_valid_for or len(self._restricted) > MAX_HELD_PLACEMENTS:
+            self._restricted_valid_for = versions
+            self._restricted.clear()
+        known = self._restricted.get((id(base), repelled))
+        if known is None:
+            known = self._restricted[id(base), repelled] = base, anti_affinity.restrict(base, repelled, eligibility)
+        return known[1]
 
     def _compute_counts(self, axes: tuple[str, ...]) -> tuple[bool, ...]:
         chosen = self._find_chosen(axes)

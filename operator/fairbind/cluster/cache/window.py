@@ -1,9 +1,10 @@
 """How many different placements of one tenant a snapshot holds: the rest of its pods wait in turn.
 
 Each placement costs memory and time for every node, in every replica, and a tenant may have thousands of pods that
-each may go elsewhere. So a snapshot holds `MAX_TENANT_PLACEMENTS` of a tenant at most. Most of them are those of the
-pods whose turn comes first. `ROTATING` of them go round among all others, so that pods that fit nowhere do not keep
-those behind them from being looked at. When all have been looked at once since the last change, the round is over.
+each may go elsewhere. So a snapshot holds `MAX_TENANT_PLACEMENTS` of a tenant at most, and fewer when there would be
+more than `MAX_PLACEMENTS` in all. Most of them are those of the pods whose turn comes first. A part of them goes round
+among all others, so that pods that fit nowhere do not keep those behind them from being looked at. When all have been
+looked at once since the last change, the round is over.
 
 Placements are counted as they are on the nodes of now: a thousand pods that differ in what no node has count as one.
 Queues of such a tenant that have the demand and the placement in common are one task class, which costs a cycle what
@@ -22,17 +23,27 @@ from fairbind.cluster.objects.facts import AntiAffinityTerm, Constraints, Demand
 from fairbind.model import Rejection, RejectionKind, Task, TaskClass
 from fairbind.scheduling.cycle.task_queues import compute_turn
 
-MAX_TENANT_PLACEMENTS = 256
-"""As many as a cycle may decide tasks: where all of them fit, the limit delays nobody."""
+MAX_TENANT_PLACEMENTS = 128
+"""Half of what a cycle may decide: where all of them fit, the next cycle goes on with the rest."""
 
-ROTATING = 64
-"""So many of them go round among the placements beyond."""
+ROTATING_PART = 4
+"""One in so many of them goes round among the placements beyond."""
+
+MAX_PLACEMENTS = 2_048
+"""Placements of all tenants: whoever has many namespaces is many tenants."""
+
+MIN_TENANT_PLACEMENTS = 4
+"""Each tenant has so many, however many tenants there are."""
 
 LATER = Rejection(RejectionKind.LATER)
 
 _Look = tuple[Constraints, frozenset[AntiAffinityTerm], int | None, str | None]
 """What decides a placement: constraints without what does not matter now, the terms that keep the pods away, and which
 reserved room they may use (`QueueKey.overtaken`, `QueueKey.nominee`)."""
+
+
+_Kind = tuple[Demand, str | None]
+"""What a class of such a placement is told by: the demand, and the only node that the pods may use (a DaemonSet's)."""
 
 
 class Group:
@@ -68,7 +79,7 @@ class _Sorted:
     """All queues of a tenant, sorted as of a version of the nodes' features. looks: in turn, each by demand."""
 
     features_version: int
-    looks: Mapping[_Look, Mapping[Demand, Group]]
+    looks: Mapping[_Look, Mapping[_Kind, Group]]
     unsupported: Mapping[Rejection, Group]
 
 
@@ -89,6 +100,7 @@ class Window:
         self._rounds: dict[str, _Round] = {}
         self._sorted: dict[str, _Sorted] = {}
         self._changes = 0
+        self._limit = MAX_TENANT_PLACEMENTS
         self.has_more = False
 
     def note_change(self) -> None:
@@ -101,16 +113,20 @@ class Window:
             each.seen.update(each.rotating)
 
     def choose(
-        self, queues_by_tenant: Mapping[str, Mapping[QueueKey, TaskQueue]], changed: Collection[str]
+        self, queues_by_tenant: Mapping[str, Mapping[QueueKey, TaskQueue]], different: int, changed: Collection[str]
     ) -> dict[str, Choice]:
         """Return what is shown of each tenant that has more queues than placements are allowed.
 
-        changed: the tenants of whose queues any has changed since the last time.
+        different: how many constraints all queues have. changed: the tenants of whose queues any has changed since the
+        last time.
         """
         choices = {}
         self.has_more = False
+        self._limit = MAX_TENANT_PLACEMENTS
+        if different > MAX_PLACEMENTS:
+            self._limit = compute_limit(map(len, queues_by_tenant.values()))
         for tenant, queues in queues_by_tenant.items():
-            if len(queues) > MAX_TENANT_PLACEMENTS:
+            if len(queues) > self._limit:
                 known = self._sorted.get(tenant)
                 if known is None or tenant in changed or known.features_version != self._eligibility.features_version:
                     known = self._sorted[tenant] = self._sort(queues.values())
@@ -120,14 +136,15 @@ class Window:
         return choices
 
     def _sort(self, queues: Iterable[TaskQueue]) -> _Sorted:
-        looks: dict[_Look, dict[Demand, Group]] = {}
+        looks: dict[_Look, dict[_Kind, Group]] = {}
         unsupported: dict[Rejection, Group] = {}
         for queue in sorted(queues, key=lambda queue: compute_turn(queue.tasks[0])):
             key = queue.key
             if key.unsupported is None:
                 look = self._eligibility.simplify(key.constraints), key.repelled, key.overtaken, key.nominee
                 by_demand = looks.setdefault(look, {})
-                group = by_demand.get(key.demand) or by_demand.setdefault(key.demand, Group())
+                kind = key.demand, key.pin
+                group = by_demand.get(kind) or by_demand.setdefault(kind, Group())
             else:
                 group = unsupported.get(key.unsupported) or unsupported.setdefault(key.unsupported, Group())
             group.queues.append(queue)
@@ -144,19 +161,39 @@ class Window:
 
     def _pick(self, tenant: str, looks: list[_Look]) -> Iterator[_Look]:
         """Pick which placements are shown. looks: in turn."""
-        if len(looks) <= MAX_TENANT_PLACEMENTS:
+        if len(looks) <= self._limit:
             self._rounds.pop(tenant, None)
             yield from looks
             return
         now = self._rounds.setdefault(tenant, _Round(began=self._changes))
-        first, rest = looks[: MAX_TENANT_PLACEMENTS - ROTATING], looks[MAX_TENANT_PLACEMENTS - ROTATING :]
+        rotating = max(1, self._limit // ROTATING_PART)
+        first, rest = looks[: self._limit - rotating], looks[self._limit - rotating :]
         unseen = [look for look in rest if look not in now.seen]
         if not unseen and now.began != self._changes:
             now.seen.clear()
             now.began = self._changes
             unseen = rest
         now.seen.intersection_update(rest)
-        now.rotating = (unseen or rest)[:ROTATING]
-        self.has_more |= len(unseen) > ROTATING
+        now.rotating = (unseen or rest)[:rotating]
+        self.has_more |= len(unseen) > rotating
         yield from first
         yield from now.rotating
+
+
+def compute_limit(counts: Iterable[int]) -> int:
+    """Return how many placements each tenant may have so that all have `MAX_PLACEMENTS`, as far as that can be had.
+
+    counts: how many each tenant has now, or more.
+
+    >>> compute_limit([3, 5_000, 5_000]), compute_limit([9] * 5_000)
+    (128, 4)
+    """
+    left, limit = MAX_PLACEMENTS, MAX_TENANT_PLACEMENTS
+    ascending = sorted(counts)
+    for index, count in enumerate(ascending):
+        part = left // (len(ascending) - index)
+        if count > part:
+            limit = min(limit, part)
+            break
+        left -= count
+    return max(limit, MIN_TENANT_PLACEMENTS)

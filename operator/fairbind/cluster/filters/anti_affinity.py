@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
@@ -224,10 +225,8 @@ class AntiAffinity:
         """Let terms that close a domain now be found, and note which groups they select."""
         candidates: dict[_Group, list[AntiAffinityTerm]] = {}
         for term in terms:
-            for namespace in _find_indexes(term):
-                index = self._terms.setdefault(namespace, {})
-                for pair in find_pairs(term):
-                    index.setdefault(pair, {})[term] = None
+            for namespace, pair in _find_places(term):
+                self._terms.setdefault(namespace, {}).setdefault(pair, {})[term] = None
             for group in self._find_candidates(term):
                 candidates.setdefault(group, []).append(term)
         unions: dict[tuple[frozenset[AntiAffinityTerm], tuple[AntiAffinityTerm, ...]], frozenset[AntiAffinityTerm]] = {}
@@ -244,12 +243,11 @@ class AntiAffinity:
         """Take back what `_index` did."""
         candidates: dict[_Group, list[AntiAffinityTerm]] = {}
         for term in terms:
-            for namespace in _find_indexes(term):
+            for namespace, pair in _find_places(term):
                 index = self._terms[namespace]
-                for pair in find_pairs(term):
-                    del index[pair][term]
-                    if not index[pair]:
-                        del index[pair]
+                del index[pair][term]
+                if not index[pair]:
+                    del index[pair]
                 if not index:
                     del self._terms[namespace]
             for pair in find_pairs(term):
@@ -281,5 +279,7 @@ def _list_pairs(labels: Labels) -> Iterable[_Pair]:
     return dict.fromkeys((*labels, _ANY_PAIR))
 
 
-def _find_indexes(term: AntiAffinityTerm) -> tuple[str, ...]:
-    return term.namespaces if term.namespace_selector is None else (_WIDE,)
+def _find_places(term: AntiAffinityTerm) -> Iterator[tuple[str, _Pair]]:
+    """Find where a term is in the index: none for one that selects nothing."""
+    namespaces = term.namespaces if term.namespace_selector is None else (_WIDE,)
+    return product(namespaces, find_pairs(term))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairbind.cluster.filters.refusals import Standing, find_standing
-from fairbind.cluster.objects.facts import NodeFacts
+from fairbind.cluster.objects.facts import NodeFacts, Toleration
 from fairbind.cluster.objects.selectors import NAME_FIELD, NodeTerm, Requirement, is_field_met
 from fairbind.model.servers import BoolArray
 
@@ -22,11 +22,16 @@ _ABSENT = -1
 
 
 class NodeColumns:
-    """Columns are made when they are first asked for. index: of each node, by its name."""
+    """Columns are made when they are first asked for.
+
+    answers: what was asked of the standings, by tolerations, for who asks.
+    """
 
     def __init__(
         self, nodes: Sequence[NodeFacts], index: Mapping[str, int], server_selector: Sequence[tuple[str, str]]
     ) -> None:
+        """Take nodes. index: of each, by its name."""
+        self.answers: dict[tuple[Toleration, ...], tuple[CodeArray, CodeArray | None]] = {}
         self._count = len(nodes)
         self._index = index
         self._labels = [dict(node.labels) for node in nodes]

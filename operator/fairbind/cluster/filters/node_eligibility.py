@@ -34,12 +34,11 @@ from fairbind.cluster.filters.refusals import (
     MISMATCH,
     OUTSIDE,
     AskedNode,
-    Standing,
     count_disliked,
     find_standing_refusal,
 )
 from fairbind.cluster.filters.relevance import NodeFeatures
-from fairbind.cluster.objects.facts import Constraints, NodeFacts
+from fairbind.cluster.objects.facts import Constraints, NodeFacts, Toleration
 from fairbind.model import ExclusiveKeys, Placement, Rejection, Rejections
 from fairbind.model.servers import BoolArray
 
@@ -294,8 +293,8 @@ class Eligibility:
             nowhere = np.zeros(len(self._nodes), dtype=np.bool_)
             match_k &= reduce(np.logical_or, (columns.match_term(term) for term in constraints.required), nowhere)
         reason_k = np.where(match_k, 0, self.reasons.get_number(MISMATCH)).astype(np.int32)
-        standing_k = columns.map_standings(lambda standing: self._number_refusal(standing, constraints))
-        reason_k = np.where(standing_k > 0, standing_k, reason_k)
+        refused_k, disliked_k = self._ask_standings(columns, constraints.tolerations)
+        reason_k = np.where(refused_k > 0, refused_k, reason_k)
         cordoned = self.reasons.get_number(CORDONED)
         reason_k[columns.outside_k & (reason_k != cordoned)] = self.reasons.get_number(OUTSIDE)
         liking_k: CodeArray | None = None
@@ -303,11 +302,20 @@ class Eligibility:
             liking_k = np.zeros(len(self._nodes), dtype=np.int32)
             for weight, term in constraints.preferred:
                 liking_k[columns.match_term(term)] += weight
-        disliked_k = columns.map_standings(lambda standing: count_disliked(standing.taints, constraints.tolerations))
-        return Verdict(constraints, reason_k, liking_k, disliked_k if disliked_k.any() else None)
+        return Verdict(constraints, reason_k, liking_k, None if disliked_k is None else disliked_k.copy())
 
-    def _number_refusal(self, standing: Standing, constraints: Constraints) -> int:
-        return self.reasons.get_number(find_standing_refusal(standing, constraints.tolerations))
+    def _ask_standings(
+        self, columns: NodeColumns, tolerations: tuple[Toleration, ...]
+    ) -> tuple[CodeArray, CodeArray | None]:
+        """Return what tolerations decide: the number of the refusal, and of disliked taints; not to be written to."""
+        known = columns.answers.get(tolerations)
+        if known is None:
+            refused_k = columns.map_standings(
+                lambda standing: self.reasons.get_number(find_standing_refusal(standing, tolerations))
+            )
+            disliked_k = columns.map_standings(lambda standing: count_disliked(standing.taints, tolerations))
+            known = columns.answers[tolerations] = refused_k, disliked_k if disliked_k.any() else None
+        return known
 
     def _make_placement(self, verdict: Verdict) -> Placement:
         eligible_k = verdict.reason_k == 0

@@ -49,14 +49,9 @@ _TERMS: Interner[_TermKey, AntiAffinityTerm] = Interner(lambda key: AntiAffinity
 
 
 def make_constraints(spec: wire.PodSpec) -> Constraints:
-    """Return the shared constraints of this spec, which must be within the budget.
-
-    A pod that is on its node already is pinned to it in any case.
-    """
+    """Return the shared constraints of this spec, which must be within the budget, but for what `find_pin` names."""
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
-    required = _make_required(affinity) if affinity is not None else None
-    if spec.node_name:
-        required, _ = split_pin(required)
+    required, _ = split_pin(_make_required(affinity) if affinity is not None else None)
     return share_constraints(
         selector=tuple(sorted(spec.node_selector.items())) if spec.node_selector else (),
         required=required,
@@ -85,6 +80,12 @@ def make_placed_constraints(spec: wire.PodSpec) -> Constraints:
     """Return what is kept of the constraints of a placed pod that is above the budget: its host ports."""
     ports = _find_host_ports(spec)[:MAX_PLACED_HOST_PORTS]
     return share_constraints(exclusive_keys=_make_exclusive_keys(ports))
+
+
+def find_pin(spec: wire.PodSpec) -> str | None:
+    """Return the name of the one node that required affinity asks for in each of its terms, or None."""
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    return split_pin(_make_required(affinity))[1] if affinity is not None else None
 
 
 def _make_required(affinity: wire.NodeAffinity) -> tuple[NodeTerm, ...] | None:

@@ -10,6 +10,7 @@ from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.budget import find_excess
 from fairbind.cluster.objects.constraints import (
     NO_CONSTRAINTS,
+    find_pin,
     find_repelling_terms,
     find_unsupported,
     make_constraints,
@@ -79,6 +80,7 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         gated=bool(spec.scheduling_gates),
         demand=demand,
         constraints=constraints,
+        pin=find_pin(spec) if node is None and excess is None else None,
         unsupported=unsupported[0] if unsupported else None,
         unsupported_detail=unsupported[1] if unsupported else None,
         repels=find_repelling_terms(spec, meta.namespace) if node else (),

@@ -116,8 +116,8 @@ class PodFacts(Struct, frozen=True, gc=False):
     created: seconds since the epoch. node: where it is bound, or None. terminating: it is being deleted. finished: it
     ended and holds nothing. gated: it has scheduling gates. unsupported: why it may not be placed at all (what it
     carries is not honoured yet, or cannot be read), or None; unsupported_detail names the very thing. constraints: of a
-    pod above the budget only what is left of them (`budget`). repels: kept only when it is bound. labels: kept only
-    while it waits.
+    pod above the budget only what is left of them (`budget`). pin: the name of the only node of those that they allow,
+    kept only while it waits; None: all of them. repels: kept only when it is bound. labels: kept only while it waits.
     scheduled_message: what its condition PodScheduled=False says, or None.
     rejection: for what its kubelet refused it (resources, ports, node, other); None when it did not.
     start: when its kubelet took it, seconds since the epoch; `created` before that. group: the name of the pod group in
@@ -142,6 +142,7 @@ class PodFacts(Struct, frozen=True, gc=False):
     repels: tuple[AntiAffinityTerm, ...]
     labels: tuple[tuple[str, str], ...]
     scheduled_message: str | None
+    pin: str | None = None
     rejection: str | None = None
     start: float = 0.0
     group: str | None = None

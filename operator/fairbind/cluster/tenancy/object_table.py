@@ -4,6 +4,10 @@ Two sources feed a table: a watch, and a list now and then that finds what the w
 every version is compared with the newest one seen: an old event changes nothing, and a list that is older than the
 newest event is not compared at all (it could bring back an object whose deletion was seen). Resource versions are
 numbers that grow over all objects of a kind, which Kubernetes promises since 1.35 and always kept.
+
+Except when the cluster is restored from a backup: then they go back. A list is as new as the moment in which it was
+asked for. So one that is older than what was known before it was asked for can only come from such a cluster, and
+counts as it is; otherwise everything newer than the backup would be kept for ever.
 """
 
 from __future__ import annotations
@@ -29,11 +33,22 @@ class ObjectTable:
         """The present objects by name; a view, not a copy."""
         return MappingProxyType(self._objects)
 
-    def replace(self, objects: Iterable[KubeObject], list_version: str) -> None:
-        """Take a whole list, unless events have told of something newer."""
+    @property
+    def version(self) -> int:
+        """The newest version that was seen."""
+        return max(self._event_version, self._list_version)
+
+    def replace(self, objects: Iterable[KubeObject], list_version: str, *, known_before: int = 0) -> bool:
+        """Take a whole list, unless events have told of something newer; True when the cluster went back in time.
+
+        known_before: what `version` was before the list was asked for.
+        """
         version = _version_number(list_version)
-        if version < max(self._event_version, self._list_version):
-            return
+        is_restored = 0 < version < known_before
+        if is_restored:
+            self._event_version = 0
+        elif version < self.version:
+            return False
         found = {item["metadata"]["name"]: item for item in objects}
         is_changed = found.keys() != self._objects.keys() or any(
             _says_something_new(self._objects[name], item) for name, item in found.items()
@@ -42,6 +57,7 @@ class ObjectTable:
         self._list_version = version
         if is_changed:
             self._on_change()
+        return is_restored
 
     def apply(self, item: KubeObject) -> None:
         """Take one created or changed object, unless this version of it, or a newer one, is known."""

@@ -10,6 +10,9 @@ A leader fences its writes with this: asked any earlier, the answer could be as 
 What was handed over must not linger either. Left alone, the kernel goes on for minutes to repeat bytes that a broken
 network swallowed, also after we gave the request up and closed the connection. So it gives a connection up when its
 bytes were not acknowledged for `UNACKNOWLEDGED_MILLISECONDS`, and closing throws away what was not delivered.
+
+A watch sends nothing, so nothing of it can stay unacknowledged. The kernel asks the other end of a silent connection
+whether it is still there, and gives the connection up `DEAD_FLOW_SECONDS` after the last sign of it.
 """
 
 from __future__ import annotations
@@ -39,6 +42,16 @@ KEEP_ALIVE_SECONDS = 45.0
 WATCH_BUFFER_BYTES = 1 << 20
 UNACKNOWLEDGED_MILLISECONDS = 3000
 """As long as a binding may take; the kernel of Linux keeps to it, others know no such limit."""
+KEEPALIVE_IDLE_SECONDS = 10
+KEEPALIVE_INTERVAL_SECONDS = 5
+KEEPALIVE_PROBES = 3
+DEAD_FLOW_SECONDS = KEEPALIVE_IDLE_SECONDS + KEEPALIVE_PROBES * KEEPALIVE_INTERVAL_SECONDS
+"""At most; where the kernel knows the limit for unacknowledged bytes, that one ends it at the second probe."""
+_KEEPALIVE_OPTIONS = {
+    "TCP_KEEPIDLE": KEEPALIVE_IDLE_SECONDS,
+    "TCP_KEEPINTVL": KEEPALIVE_INTERVAL_SECONDS,
+    "TCP_KEEPCNT": KEEPALIVE_PROBES,
+}
 
 _NO_TIMEOUT_ROUNDING = math.inf
 """aiohttp rounds time limits above its threshold up to whole seconds; a lease can end within that second."""
@@ -162,7 +175,7 @@ class ApiClient:
     ) -> aiohttp.ClientResponse:
         if self._session is None:
             # No limit on connections here: every caller bounds what it has in flight.
-            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, socket_factory=_make_socket)
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, socket_factory=make_socket)
             self._session = aiohttp.ClientSession(
                 connector=connector, headers=self._headers, read_bufsize=WATCH_BUFFER_BYTES, auto_decompress=True
             )
@@ -196,14 +209,18 @@ class ApiClient:
         return parse_refusal(response.status, answer, response.headers.get("Retry-After"))
 
 
-def _make_socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """Make a socket that delivers soon or not at all; see the module."""
+def make_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """Make a socket that delivers soon or not at all, and notices a dead connection; see the module."""
     family, kind, protocol, _, _ = address
     made = socket.socket(family, kind, protocol)
     # On, for 0 seconds: to close is to reset. All answers have been read by then, or nobody wants them any more.
     made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MILLISECONDS)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE_OPTIONS.items():
+        if (known := getattr(socket, option, None)) is not None:  # not all systems know all of them
+            made.setsockopt(socket.IPPROTO_TCP, known, value)
     return made
 
 

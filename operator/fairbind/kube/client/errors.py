@@ -24,6 +24,9 @@ _RETRYABLE = frozenset(
     }
 )
 
+MAX_RETRY_AFTER_SECONDS = 30.0
+"""No server makes anyone wait longer at once, whatever it asks for: a mistyped header must not cost a day."""
+
 _RIGHT_MISSING = re.compile(r'User "[^"]*" cannot \S+ resource ')
 
 
@@ -44,7 +47,7 @@ class ApiError(FairbindError):
 
     status: the HTTP status. reason: the machine-readable word of the Status object ("Conflict", "Expired"), or the
     HTTP phrase when the body was something else. message: for people. retry_after: seconds that the server asks us to
-    wait, or None.
+    wait, at most `MAX_RETRY_AFTER_SECONDS`; None when it asks for nothing, or for no positive number.
     """
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
@@ -52,7 +55,7 @@ class ApiError(FairbindError):
         self.status = status
         self.reason = reason
         self.message = message
-        self.retry_after = retry_after
+        self.retry_after = min(retry_after, MAX_RETRY_AFTER_SECONDS) if retry_after and retry_after > 0 else None
 
     @property
     def is_retryable(self) -> bool:
@@ -63,6 +66,11 @@ class ApiError(FairbindError):
 def is_namespace_ending(error: ApiError) -> bool:
     """Tell whether something could not be made because its namespace is being deleted; only the message says so."""
     return error.status == HTTPStatus.FORBIDDEN and "is being terminated" in error.message
+
+
+def is_webhook_refusing(error: ApiError) -> bool:
+    """Tell whether an admission webhook gave this answer, which may have any status; it is about this object only."""
+    return "admission webhook" in error.message
 
 
 def is_namespace_refusing(error: ApiError) -> bool:

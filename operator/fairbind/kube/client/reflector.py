@@ -5,10 +5,18 @@ asks for bookmarks, so that after a broken connection it can go on where it was 
 Only when the server has forgotten that version (410, in the answer or as an event) everything is listed again; the sink
 finds the difference, deletions included.
 
+A watch can be dead without a word: its connection is lost and nobody tells, or something in between holds it open. So
+every watch is asked for `WATCH_SECONDS` only. The server ends it then, which shows that it is alive, and the next one
+goes on at the same place, after one small request that shows how new the server is. A watch that is silent beyond its
+time is given up. `age` says how long ago the server last showed that it tells us everything.
+
 A server that is away, overloaded or refuses us is asked again, ever less often up to `MAX_BACKOFF_SECONDS`, with
-jitter, so that many clients do not come back at the same moment. `problem` says what is wrong meanwhile. Before the
-watch goes on after such a break, one small request asks whether the server is back, because a watch on which nothing
-happens does not tell; its answer also shows a cluster that was restored from a backup and has gone back in time.
+jitter, so that many clients do not come back at the same moment. `problem` says what is wrong meanwhile. The small
+request before each watch tells whether the server is back, because a watch on which nothing happens does not tell. Its
+answer also shows a cluster that was restored from a backup and has gone back in time.
+
+A list can be as long as the cluster is large. So when histories are lost again and again, lists begin at least a second
+apart, and ever further up to `MAX_RELIST_SECONDS`.
 """
 
 from __future__ import annotations
@@ -16,6 +24,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from http import HTTPStatus
@@ -31,10 +40,15 @@ PAGE_SIZE = 500
 LIST_TIMEOUT_SECONDS = 60.0
 FIRST_BACKOFF_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 5.0
-IDLE_TIMEOUT_SECONDS = 130.0
-"""Bookmarks come about once a minute; two that are missing mean that the connection is dead."""
-WATCH_SECONDS = (300, 600)
+FIRST_RELIST_SECONDS = 1.0
+MAX_RELIST_SECONDS = 30.0
+CALM_SECONDS = 60.0
+"""After a history that lasted this long, the next loss counts as the first."""
+WATCH_SECONDS = (15, 24)
 """The server ends a watch after a time from this range; spread, so that watches do not end together."""
+OVERDUE_SECONDS = 4.0
+"""A watch that says nothing for so long after it should have ended is dead. With it, one is noticed within 30 s."""
+CHECK_TIMEOUT_SECONDS = 5.0
 
 REMIND_AFTER_FAILURES = 20
 """A problem that lasts is logged again after so many attempts, which is about every minute and a half."""
@@ -107,6 +121,10 @@ class Reflector(Generic[Item]):
         self._jitter = jitter
         self._version = ""
         self._failures = 0
+        self._losses = 0
+        self._listed_at = 0.0
+        self._alive_at: float | None = None
+        self._is_silent = False
         self._waiters: list[asyncio.Future[None]] = []
         self._is_relist_wanted = asyncio.Event()
         self.synced = asyncio.Event()
@@ -126,6 +144,12 @@ class Reflector(Generic[Item]):
                 await asyncio.gather(following, wanted, return_exceptions=True)
             if not following.cancelled():
                 self._note_loss(following)
+                await self._pause_before_relist()
+
+    @property
+    def age(self) -> float:
+        """How many seconds ago the server last showed that it tells us everything; infinite before the first list."""
+        return math.inf if self._alive_at is None else asyncio.get_running_loop().time() - self._alive_at
 
     async def relist(self) -> None:
         """List everything again; return when a list that was begun after this call has reached the sink."""
@@ -140,6 +164,15 @@ class Reflector(Generic[Item]):
             raise error or RuntimeError("a watch ended by itself")
         _log.info("%s: listing everything again (%s)", self._resource_type.name, error.reason)
         self._on_restart(self._resource_type.name, error.reason)
+
+    async def _pause_before_relist(self) -> None:
+        """Keep lists apart that follow one another because histories are lost."""
+        lasted = asyncio.get_running_loop().time() - self._listed_at
+        self._losses = 1 if lasted > CALM_SECONDS else self._losses + 1
+        longest = min(FIRST_RELIST_SECONDS * 2 ** min(self._losses - 1, 16), MAX_RELIST_SECONDS)
+        if (pause := longest * (1.0 + 0.5 * self._jitter()) - lasted) > 0:
+            self.problem = "history was lost again right after a list; listing again in some seconds"
+            await self._sleep(pause)
 
     # --- the list ---
 
@@ -162,6 +195,7 @@ class Reflector(Generic[Item]):
 
     async def list_once(self) -> None:
         """List everything into the sink. Raises ApiError, TransientClusterError or DecodeError."""
+        self._listed_at = asyncio.get_running_loop().time()
         query = {"limit": str(self._page_size)}
         items: list[Item] = []
         while True:
@@ -175,17 +209,20 @@ class Reflector(Generic[Item]):
             query["continue"] = page.next_page
         self._sink.replace(items, page.version)
         self._version = page.version
+        self._alive_at, self._is_silent = self._listed_at, False
         _log.debug("%s: listed %d at version %s", self._resource_type.name, len(items), page.version)
 
     # --- the watch ---
 
     async def _follow(self) -> None:
         """Follow the watch for ever. Raises _HistoryLostError when everything must be listed again."""
+        is_listed_just_now = True
         while True:
             begun = asyncio.get_running_loop().time()
             try:
-                if self.problem is not None:
+                if not is_listed_just_now:
                     await self._check_server()
+                is_listed_just_now = False
                 await self._watch()
             except msgspec.DecodeError as error:
                 await self._back_off(error)
@@ -201,16 +238,29 @@ class Reflector(Generic[Item]):
                     await self._sleep(self._jitter())  # a server that ends every watch at once must not be hammered
 
     async def _watch(self) -> None:
+        seconds = int(WATCH_SECONDS[0] + self._jitter() * (WATCH_SECONDS[1] - WATCH_SECONDS[0]))
         query = {
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version,
-            "timeoutSeconds": str(int(WATCH_SECONDS[0] + self._jitter() * (WATCH_SECONDS[1] - WATCH_SECONDS[0]))),
+            "timeoutSeconds": str(seconds),
         }
-        lines = self._api.watch_lines(self._resource_type.path, query, idle_timeout_seconds=IDLE_TIMEOUT_SECONDS)
-        async with contextlib.aclosing(lines) as stream:
-            async for line in stream:
-                self._take(line)
+        overdue_at = asyncio.get_running_loop().time() + seconds + OVERDUE_SECONDS
+        lines = self._api.watch_lines(
+            self._resource_type.path, query, idle_timeout_seconds=seconds + 2 * OVERDUE_SECONDS
+        )
+        try:
+            async with asyncio.timeout_at(overdue_at) as limit, contextlib.aclosing(lines) as stream:
+                async for line in stream:
+                    self._take(line)
+                    limit.reschedule(max(overdue_at, asyncio.get_running_loop().time() + OVERDUE_SECONDS))
+        except TimeoutError:
+            self._is_silent = True
+            raise TransientClusterError("the watch did not end in its time; its connection is dead") from None
+        self._note_life()
+
+    def _note_life(self) -> None:
+        self._alive_at, self._is_silent = asyncio.get_running_loop().time(), False
 
     def _take(self, line: bytes) -> None:
         event = self._resource_type.decode_event(line)
@@ -222,13 +272,18 @@ class Reflector(Generic[Item]):
             else:
                 self._sink.apply(event.item)
         self._version = event.version or self._version
+        self._note_life()
         self._note_success()
 
     async def _check_server(self) -> None:
-        body = await self._api.request("GET", self._resource_type.path, query={"limit": "1"})
+        body = await self._api.request(
+            "GET", self._resource_type.path, query={"limit": "1"}, timeout_seconds=CHECK_TIMEOUT_SECONDS
+        )
         now, known = parse_version(self._resource_type.decode_page(body).version), parse_version(self._version)
         if now is not None and known is not None and now < known:
             raise _HistoryLostError(EXPIRED)
+        if not self._is_silent:  # otherwise requests come through, but watches may not
+            self._note_life()
         self._note_success()
 
     # --- trouble ---

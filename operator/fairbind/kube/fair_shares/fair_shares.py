@@ -21,6 +21,7 @@ import numpy as np
 
 from fairbind.kube.fair_shares.solver_process import AuditQuestion, ExactSolveError
 from fairbind.kube.observer import Observer
+from fairbind.kube.part_failures import PartFailures
 from fairbind.model import FairbindError, PolicySettings, Snapshot, Targets
 from fairbind.model.overview import AuditCounts
 from fairbind.scheduling.fair_shares.audit import AuditReport, make_audit_scene
@@ -30,9 +31,8 @@ from fairbind.scheduling.policies.registry import get_policy
 INTERVAL_SECONDS = 2.0
 AUDIT_SECONDS = 10.0
 POSING_PART = 0.05
-"""What posing the questions may take of the time, at most: with thousands of kinds of pods on many thousands of nodes
-it takes a third of a second, in which nothing is decided. Then they are asked less often, but every `RETRY_SECONDS` at
-least."""
+"""What posing the questions may take of the time, at most: with thousands of kinds of pods it takes a third of a
+second, in which nothing is decided. Then they are asked less often, but every `RETRY_SECONDS` at least."""
 RETRY_SECONDS = 30.0
 """A problem whose solve failed is tried again after so long, or as soon as it is another problem."""
 
@@ -68,11 +68,18 @@ class FairShares:
     """
 
     def __init__(
-        self, world: World, solver: Solver, observer: Observer, *, clock: Callable[[], float] = time.monotonic
+        self,
+        world: World,
+        solver: Solver,
+        observer: Observer,
+        *,
+        failures: PartFailures | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._world = world
         self._solver = solver
         self._observer = observer
+        self._failures = failures or PartFailures(observer)
         self._clock = clock
         self._seen: tuple[Snapshot, PolicySettings] | None = None
         self._solved: ExactProblem | None = None
@@ -103,8 +110,10 @@ class FairShares:
         """Look and solve until cancelled."""
         try:
             while True:
-                await self.refresh()
-                await self.refresh_audit()
+                with self._failures.contain("fair shares"):
+                    await self.refresh()
+                with self._failures.contain("fair shares"):
+                    await self.refresh_audit()
                 await asyncio.sleep(self._compute_pause(INTERVAL_SECONDS))
         finally:
             await self._solver.close()

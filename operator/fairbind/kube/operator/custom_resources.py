@@ -5,8 +5,9 @@ are ours, because a scheduler must not miss a weight:
 
 1. Before kopf starts, both kinds are listed once, and nothing is decided until that worked. A CRD that is missing or a
    verb that is forbidden is said here, with what to do, and tried again until it is there.
-2. kopf does not tell of objects that were deleted while its watch was broken, so both kinds are listed again every
-   ten seconds and compared; that costs two requests that the API server answers from memory.
+2. kopf does not tell of objects that were deleted while its watch was broken, nor of a watch that is dead without a
+   word or of a cluster that was restored from a backup. So both kinds are listed again every ten seconds and compared;
+   that costs two requests that the API server answers from memory. `find_ages` says how old the last lists are.
 3. kopf ends when something happens that it was not made for (its CRD is deleted); then it is started again from step 1.
 
 kopf gets handlers for raw events only. It then never writes to an object: no finalizer, no annotation, no event.
@@ -26,7 +27,7 @@ import kopf
 import msgspec
 
 from fairbind.cluster.tenancy.object_table import ObjectTable
-from fairbind.kube.client.api import Api
+from fairbind.kube.client.api import Api, make_socket
 from fairbind.kube.client.credentials import Credentials
 from fairbind.kube.client.custom_objects import (
     FORBIDDEN,
@@ -75,7 +76,13 @@ class CustomResources:
         self._reminded_at: dict[str, float] = {}
         self._is_missing = dict.fromkeys(KINDS, False)
         self._sessions: list[aiohttp.ClientSession] = []
+        self._listed_at: dict[str, float] = {}
         self.listed = asyncio.Event()
+
+    def find_ages(self) -> dict[str, float]:
+        """Return for each kind that was listed how many seconds ago its last list was begun."""
+        now = asyncio.get_running_loop().time()
+        return {kind: now - at for kind, at in self._listed_at.items()}
 
     async def run(self) -> None:
         """Follow both kinds until cancelled."""
@@ -100,6 +107,8 @@ class CustomResources:
         return all(outcomes)
 
     async def _list_kind(self, kind: str) -> bool:
+        asked_at = asyncio.get_running_loop().time()
+        known = self._tables[kind].version
         try:
             objects, version = await list_objects(self._api, kind)
         except (ApiError, TransientClusterError, msgspec.MsgspecError) as error:
@@ -107,7 +116,9 @@ class CustomResources:
             self._report(kind, explain_failure(kind, error))
             return False
         self._is_missing[kind] = False
-        self._tables[kind].replace(objects, version)
+        self._listed_at[kind] = asked_at
+        if self._tables[kind].replace(objects, version, known_before=known):
+            _log.warning("%s.%s: the cluster went back in time; everything is read again", kind, GROUP)
         if self._health.clear_problem(kind):
             _log.info("%s.%s: listed", kind, GROUP)
         self._reminded_at.pop(kind, None)
@@ -172,7 +183,7 @@ class CustomResources:
 
         context = self._credentials.ssl_context
         session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=context if context is not None else True),
+            connector=aiohttp.TCPConnector(ssl=context if context is not None else True, socket_factory=make_socket),
             middlewares=[authorize],
             proxy=access.proxy,
         )

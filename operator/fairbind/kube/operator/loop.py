@@ -24,6 +24,7 @@ from fairbind.cluster.pacing import (
     Beat,
     BindEnded,
     BindResult,
+    BindStalled,
     BindWithdrawn,
     Changed,
     CycleEnded,
@@ -39,10 +40,12 @@ from fairbind.cluster.pacing import (
     RunCycle,
     Tick,
     WakeAt,
+    Withhold,
     is_recalling,
 )
 from fairbind.kube.observer import Observer
 from fairbind.kube.operator.health import Health
+from fairbind.kube.part_failures import PartFailures
 from fairbind.model import Bind, CycleReport, PolicySettings, Snapshot, Wait
 from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
 
@@ -70,6 +73,7 @@ class World(Protocol):
     def build_snapshot(self) -> Snapshot: ...  # noqa: D102
     def assume(self, uid: str, node: str) -> bool: ...  # noqa: D102
     def forget(self, uid: str, *, postponed: bool = False) -> None: ...  # noqa: D102
+    def withhold(self, uid: str) -> None: ...  # noqa: D102
     def resume(self, uid: str) -> None: ...  # noqa: D102
     def find_pod(self, uid: str) -> PodToBind | None: ...  # noqa: D102
     def note_waits(self, waits: Sequence[Wait]) -> None: ...  # noqa: D102
@@ -78,7 +82,9 @@ class World(Protocol):
 class BindCarrier(Protocol):
     """The binder, as the loop sees it."""
 
-    async def bind(self, namespace: str, name: str, uid: str, node: str) -> BindResult: ...  # noqa: D102
+    async def bind(  # noqa: D102
+        self, namespace: str, name: str, uid: str, node: str, on_stall: Callable[[bool], None]
+    ) -> BindResult: ...
 
 
 class Announcer(Protocol):
@@ -109,8 +115,13 @@ class SchedulingLoop:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
         journal: Journal | None = None,
+        failures: PartFailures | None = None,
+        on_bound: Callable[[str], None] = lambda _uid: None,
     ) -> None:
-        """wall_clock: seconds since the epoch, as pods' creation times are. clock: monotonic."""
+        """wall_clock: seconds since the epoch, as pods' creation times are. clock: monotonic.
+
+        on_bound: called with the UID of each pod whose binding the API server has accepted.
+        """
         self._world = world
         self._binder = binder
         self._announcer = announcer
@@ -120,6 +131,8 @@ class SchedulingLoop:
         self._clock = clock
         self._wall_clock = wall_clock
         self._journal = journal
+        self._on_bound = on_bound
+        self._failures = failures or PartFailures(observer)
         self._pacing = Pacing()
         self._wake_at = -inf
         self._earlier = asyncio.Event()
@@ -216,7 +229,8 @@ class SchedulingLoop:
             seconds * 1000,
         )
         if self._journal is not None:
-            self._journal.record(make_record(self._cycles, order, before, snapshot, report, seconds))
+            with self._failures.contain("journal"):
+                self._journal.record(make_record(self._cycles, order, before, snapshot, report, seconds))
         return self._pacing.handle(CycleEnded(seconds), self._clock())
 
     def _decide(self, snapshot: Snapshot, order: RunCycle) -> CycleReport:
@@ -235,11 +249,13 @@ class SchedulingLoop:
     def _note_nothing_waits(self, node_count: int) -> None:
         self._noted = ()
         self._world.note_waits(())
-        self._announcer.note_waits((), node_count)
+        with self._failures.contain("recorder"):
+            self._announcer.note_waits((), node_count)
 
     def _note_waits(self, report: CycleReport, node_count: int) -> None:
         if report.complete:
-            self._announcer.note_waits(report.waits, node_count)
+            with self._failures.contain("recorder"):
+                self._announcer.note_waits(report.waits, node_count)
         if report.waits != self._noted:
             self._world.note_waits(report.waits)
             self._noted = report.waits
@@ -248,6 +264,7 @@ class SchedulingLoop:
 
     def _begin(self, instructions: Iterable[Instruction]) -> None:
         """Begin the bindings; those that cannot begin are withdrawn, also the rest when an error ends it amid them."""
+        instructions = list(instructions)
         binds = (bind for bind in instructions if isinstance(bind, Bind))
         for bind in binds:
             uid = bind.task.uid
@@ -264,21 +281,30 @@ class SchedulingLoop:
             task = asyncio.get_running_loop().create_task(self._carry_out(bind, pod), name=f"bind {bind.task.name}")
             self._outstanding.add(task)
             task.add_done_callback(self._outstanding.discard)
+        for instruction in instructions:
+            if isinstance(instruction, Withhold):
+                self._world.withhold(instruction.uid)
 
     def _withdraw(self, bind: Bind) -> None:
         self._obey(self._pacing.handle(BindWithdrawn(bind.task.uid), self._clock()))
 
     async def _carry_out(self, bind: Bind, pod: PodToBind) -> None:
         uid = bind.task.uid
+
+        def note_stall(failed: bool) -> None:  # noqa: FBT001 - the one thing that the call says
+            self._obey(self._pacing.handle(BindStalled(uid, failed), self._clock()))
+
         try:
-            result = await self._binder.bind(pod.namespace, pod.name, uid, bind.server)
+            result = await self._binder.bind(pod.namespace, pod.name, uid, bind.server, note_stall)
         except Exception:  # noqa: BLE001 - a bug; the pod must not hold its room for ever because of it
             _log.exception("binding %s/%s to %s failed", pod.namespace, pod.name, bind.server)
             result = BindResult.FAILED
         for instruction in self._pacing.handle(BindEnded(uid, result), self._clock()):
             if isinstance(instruction, Announce):
+                self._on_bound(uid)
                 self._observer.pod_scheduled(self._wall_clock() - pod.created)
-                self._announcer.scheduled(pod.namespace, pod.name, uid, bind.server)
+                with self._failures.contain("recorder"):
+                    self._announcer.scheduled(pod.namespace, pod.name, uid, bind.server)
             else:
                 self._obey((instruction,))
         _log.debug("%s/%s -> %s: %s", pod.namespace, pod.name, bind.server, result.value)

@@ -37,6 +37,8 @@ from fairbind.kube.operator.elector import Elector
 from fairbind.kube.operator.health import Health
 from fairbind.kube.operator.list_once import make_reflectors
 from fairbind.kube.operator.loop import Journal, SchedulingLoop
+from fairbind.kube.operator.unconfirmed import UnconfirmedBindings
+from fairbind.kube.part_failures import PartFailures
 from fairbind.kube.writers.binder import Binder
 from fairbind.kube.writers.recorder import Recorder, WaitingPod
 from fairbind.kube.writers.status import StatusWriter
@@ -48,9 +50,13 @@ STOP_SECONDS = 8.0
 FLUSH_SECONDS = 1.0
 OVERVIEW_SECONDS = 1.0
 WATCH_SECONDS = 1.0
+PASSING = frozenset({"catch up", "unconfirmed bindings"})
+"""Tasks that may come to their end while everything goes on."""
 DECISIVE = ("pods", "nodes")
 BLIND_SECONDS = 3.0
 """When pods or nodes are out of sight for longer, nothing is decided: their room may be gone, or they themselves."""
+MAX_WATCH_AGE_SECONDS = 75.0
+"""When the API server did not show for longer that a watch is alive, nothing is decided, whatever the watch is of."""
 YOUNG_OBJECTS = 20_000
 """How many new containers wake Python's cycle collector. Its default, 700, makes it run hundreds of times a second
 during a backlog, while hardly anything here forms cycles."""
@@ -73,6 +79,9 @@ class Follower(Protocol):
     @property
     def listed(self) -> asyncio.Event:
         """Set when both kinds were listed once."""
+
+    def find_ages(self) -> Mapping[str, float]:
+        """Return for each kind that was listed how many seconds old what is known about it may be."""
 
     async def run(self) -> None:
         """Follow both kinds until cancelled."""
@@ -145,6 +154,7 @@ class Operator:
         self._observer = observer
         self._health = health
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._failures = PartFailures(observer)
         self._is_caught_up = False
         self._is_ending = False
         self._is_put_off = False
@@ -174,7 +184,10 @@ class Operator:
         self.elector = self._make_elector(settings, surroundings)
         self.binder = self._make_binder(surroundings)
         self.recorder = self._make_recorder(settings, clocks)
-        self.fair_shares = FairShares(self.cache, surroundings.make_solver(), observer, clock=clocks.monotonic)
+        self.fair_shares = FairShares(
+            self.cache, surroundings.make_solver(), observer, failures=self._failures, clock=clocks.monotonic
+        )
+        self.unconfirmed = UnconfirmedBindings(self.cache, self.reflectors["pods"].relist, clock=clocks.monotonic)
         self.loop = SchedulingLoop(
             self.cache,
             self.binder,
@@ -185,6 +198,8 @@ class Operator:
             clock=clocks.monotonic,
             wall_clock=clocks.wall,
             journal=journal,
+            failures=self._failures,
+            on_bound=self.unconfirmed.accepted,
         )
         self.status = self._make_status_writer(clocks)
 
@@ -219,6 +234,7 @@ class Operator:
             is_leading=self.elector.may_bind,
             binds_in_flight=lambda: self.binder.in_flight,
             find_waiting=self._find_waiting,
+            failures=self._failures,
             clock=clocks.monotonic,
         )
 
@@ -232,6 +248,7 @@ class Operator:
             describe_fair_shares=self.fair_shares.describe,
             may_write=self.elector.may_bind,
             count_bindings=lambda: self.binder.in_flight,
+            failures=self._failures,
             clock=clocks.monotonic,
         )
 
@@ -270,10 +287,10 @@ class Operator:
         _log.info("everything is listed: %s", self.cache)
         self._health.clear_problem("operator")
         self._report_health()
-        self._start("overview", self._publish_overviews())
-        self._start("fair shares", self.fair_shares.run())
-        self._start("recorder", self.recorder.run())
-        self._start("status", self.status.run())
+        self._start_reporting("overview", self._publish_overviews)
+        self._start_reporting("fair shares", self.fair_shares.run)
+        self._start_reporting("recorder", self.recorder.run)
+        self._start_reporting("status", self.status.run)
         self._start("elector", self.elector.run())
 
     async def _end(self) -> None:
@@ -309,9 +326,18 @@ class Operator:
         return may_decide
 
     def _is_blind(self) -> bool:
-        """Whether pods or nodes have been out of sight for longer than an exchange of connections takes."""
+        """Whether pods or nodes have been out of sight for longer than an exchange of connections takes.
+
+        Or whether anything else on which decisions depend may be too old.
+        """
         now = self._clock()
-        return any(now - since > BLIND_SECONDS for since in self._broken_since.values())
+        return any(now - since > BLIND_SECONDS for since in self._broken_since.values()) or any(
+            age > MAX_WATCH_AGE_SECONDS for age in self._find_watch_ages().values()
+        )
+
+    def _find_watch_ages(self) -> dict[str, float]:
+        ages = {name: reflector.age for name, reflector in self.reflectors.items() if reflector.synced.is_set()}
+        return ages | dict(self.custom_resources.find_ages())
 
     def _note_change(self) -> None:
         """Something in the cache changed."""
@@ -349,12 +375,16 @@ class Operator:
             # A decision changes the snapshot too, although it wakes nobody; reasons change while somebody waits.
             if any(new is not old for new, old in zip(now, shown, strict=True)) or self.cache.queries.has_waiting:
                 shown = now
-                self._overview = replace(
-                    self.cache.queries.build_overview(self.fair_shares.shares), audit=self.fair_shares.audit
-                )
-                self._states = self.cache.queries.tenant_states()
-                self._observer.overview_changed(self._overview)
+                with self._failures.contain("overview"):
+                    self._publish_overview()
             await asyncio.sleep(OVERVIEW_SECONDS)
+
+    def _publish_overview(self) -> None:
+        self._overview = replace(
+            self.cache.queries.build_overview(self.fair_shares.shares), audit=self.fair_shares.audit
+        )
+        self._states = self.cache.queries.tenant_states()
+        self._observer.overview_changed(self._overview)
 
     async def _watch_health(self) -> None:
         might_decide = False
@@ -365,6 +395,9 @@ class Operator:
             if may_decide and (self._is_put_off or not might_decide):
                 self.loop.wake()  # whatever happened meanwhile woke it in vain
             might_decide = may_decide
+            if self.unconfirmed.is_list_due() and "unconfirmed bindings" not in self._tasks:
+                self._observer.watch_restarted("pods", "unconfirmed")
+                self._start("unconfirmed bindings", self.unconfirmed.check())
             await asyncio.sleep(WATCH_SECONDS)
 
     def _report_health(self) -> None:
@@ -375,6 +408,10 @@ class Operator:
                 self._broken_since.pop(name, None)
             else:
                 self._broken_since.setdefault(name, self._clock())
+        for name, age in self._find_watch_ages().items():
+            self._observer.watch_aged(name, age)
+            if age > MAX_WATCH_AGE_SECONDS and problems.get(name) is None:
+                problems[name] = f"no sign of life of the watch for {age:.0f} s; nothing is decided"
         problems["election"] = self.elector.problem
         problems["bindings"] = self.binder.problem if self.elector.leading else None
         for part, problem in problems.items():
@@ -385,6 +422,10 @@ class Operator:
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         self._tasks[name] = asyncio.get_running_loop().create_task(work, name=name)
+
+    def _start_reporting(self, part: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Start a part that only reports: its errors end nothing."""
+        self._start(part, self._failures.keep_running(part, run))
 
     async def _run_until(self, stopping: asyncio.Task[Any], work: Coroutine[Any, Any, None] | None = None) -> bool:
         """Wait for the work (or for ever); False when the stop came first. Raises when a part has ended by itself."""
@@ -403,7 +444,7 @@ class Operator:
             if not task.done():
                 continue
             error = None if task.cancelled() else task.exception()
-            if name == "catch up" and error is None:
+            if name in PASSING and error is None:
                 del self._tasks[name]
                 continue
             raise FairbindError(f"{name} has ended: {error or 'for no known reason'}") from error

@@ -182,7 +182,12 @@ class PodMessages:
         visits: dict[Hashable, _ClassVisit] = {}
         for wait in self._waits:
             task_class = wait.task_class
-            key = task_class.tenant, task_class.demand_r, id(task_class.placement)
+            key = (
+                task_class.tenant,
+                task_class.demand_r,
+                id(task_class.placement),
+                task_class.pin and task_class.pin.name,
+            )
             visit = self._visits.get(key)
             if visit is not None and visit.wait is wait and now - visit.at < UNCHANGED_SECONDS:
                 visits[key] = visit

@@ -30,6 +30,8 @@ import msgspec
 from fairbind.cluster.messages import compute_condition_reason, format_unschedulable
 from fairbind.kube.client.api import NotAllowedError
 from fairbind.kube.client.errors import ApiError, TransientClusterError, is_namespace_ending, is_namespace_refusing
+from fairbind.kube.observer import SilentObserver
+from fairbind.kube.part_failures import PartFailures
 from fairbind.kube.writers.fair_queue import FairQueue
 from fairbind.kube.writers.pod_messages import Announced, Notice, PodMessages, WaitingPod
 from fairbind.model import Wait
@@ -91,6 +93,7 @@ class Recorder:
         is_leading: Callable[[], bool],
         binds_in_flight: Callable[[], int],
         find_waiting: Callable[[str], WaitingPod | None],
+        failures: PartFailures | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -101,6 +104,7 @@ class Recorder:
         self._is_leading = is_leading
         self._binds_in_flight = binds_in_flight
         self._find_waiting = find_waiting
+        self._failures = failures or PartFailures(SilentObserver())
         self._clock = clock
         self._sleep = sleep
         self._notices = FairQueue()
@@ -152,12 +156,16 @@ class Recorder:
                 self._notices.clear()
                 self._pod_messages.clear()
                 continue
-            for looked_at, notice in enumerate(self._pod_messages.find_due(), 1):
-                if notice is not None:
-                    self._notices.add(notice)
-                    self._work.set()
-                if looked_at % SCAN_CHUNK == 0:
-                    await asyncio.sleep(0)
+            with self._failures.contain("recorder"):
+                await self._scan()
+
+    async def _scan(self) -> None:
+        for looked_at, notice in enumerate(self._pod_messages.find_due(), 1):
+            if notice is not None:
+                self._notices.add(notice)
+                self._work.set()
+            if looked_at % SCAN_CHUNK == 0:
+                await asyncio.sleep(0)
 
     async def _write_for_ever(self) -> None:
         while True:
@@ -173,9 +181,8 @@ class Recorder:
                 pass
             except (ApiError, TransientClusterError) as error:
                 self._judge(error)
-            except Exception:  # noqa: BLE001 - see below
-                # Nobody should lose a scheduler over an event.
-                _log.exception("An event or a pod's condition could not be written.")
+            except Exception as error:  # noqa: BLE001 - nobody should lose a scheduler over an event
+                self._failures.note("recorder", error)
             finally:
                 self._writing -= 1
 

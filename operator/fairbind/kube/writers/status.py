@@ -28,6 +28,8 @@ from fairbind.kube.client.api import Api, NotAllowedError
 from fairbind.kube.client.custom_objects import GROUP, POLICIES, TENANTS, VERSION
 from fairbind.kube.client.errors import ApiError, TransientClusterError
 from fairbind.kube.fair_shares.fair_shares import NOT_SOLVED_YET
+from fairbind.kube.observer import SilentObserver
+from fairbind.kube.part_failures import PartFailures
 from fairbind.model.overview import ClusterOverview, TenantOverview
 
 INTERVAL_SECONDS = 2.0
@@ -37,7 +39,8 @@ BUSY_BINDINGS = 8
 WRITE_TIMEOUT_SECONDS = 5.0
 PAUSE_SECONDS = 5.0
 """After a refusal or a lost answer no status of that kind is written for so long, or as long as the server asks for."""
-MAX_PAUSE_SECONDS = 60.0
+LATE_SECONDS = 60.0
+"""How long our own write may take to come back."""
 COMPLAINT_SECONDS = 60.0
 FIRST_ANSWER_SECONDS = 10.0
 """A new leader waits so long at most for the first fair shares before it writes."""
@@ -64,6 +67,7 @@ class StatusWriter:
         describe_fair_shares: Callable[[], tuple[str, str, str]],
         may_write: Callable[[], bool],
         count_bindings: Callable[[], int],
+        failures: PartFailures | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
@@ -74,6 +78,7 @@ class StatusWriter:
         self._describe_fair_shares = describe_fair_shares
         self._may_write = may_write
         self._count_bindings = count_bindings
+        self._failures = failures or PartFailures(SilentObserver())
         self._clock = clock
         self._written: dict[tuple[str, str], tuple[dict[str, Any], float]] = {}
         self._not_before: dict[str, float] = {}
@@ -84,10 +89,8 @@ class StatusWriter:
         """Write until cancelled."""
         while True:
             await asyncio.sleep(INTERVAL_SECONDS / 4)
-            try:
+            with self._failures.contain("status"):
                 await self.write_changes()
-            except Exception:  # noqa: BLE001 - whatever it was, other statuses can still be written
-                _log.exception("the statuses could not be compared")
 
     async def write_changes(self) -> None:
         """Compare every status once and write what is due."""
@@ -99,16 +102,19 @@ class StatusWriter:
         invalid = self._administration.invalid_tenants
         wanted: dict[tuple[str, str], tuple[KubeObject, dict[str, Any]]] = {}
         for name, item in self._administration.tenants.objects.items():
-            status = compute_tenant_status(item, tenants.get(name), states.get(name), invalid.get(name))
-            wanted[TENANTS, name] = (item, status)
+            with self._failures.contain("status"):  # of this object; others can still be written
+                status = compute_tenant_status(item, tenants.get(name), states.get(name), invalid.get(name))
+                wanted[TENANTS, name] = (item, status)
         for name, item in self._administration.policies.objects.items():
-            problem = self._administration.invalid_policies.get(name)
-            status = compute_policy_status(item, problem, unknown, self._describe_fair_shares())
-            wanted[POLICIES, name] = (item, status)
+            with self._failures.contain("status"):
+                problem = self._administration.invalid_policies.get(name)
+                status = compute_policy_status(item, problem, unknown, self._describe_fair_shares())
+                wanted[POLICIES, name] = (item, status)
         self._written = {key: entry for key, entry in self._written.items() if key in wanted}
         for (kind, name), (item, status) in wanted.items():
             if self._may_write():
-                await self._write_if_changed(kind, name, item, status)
+                with self._failures.contain("status"):
+                    await self._write_if_changed(kind, name, item, status)
 
     def _is_waiting_for_fair_shares(self, overview: ClusterOverview) -> bool:
         """Whether the first answer is still to come: a new leader would take fair shares out and put them in again."""
@@ -128,7 +134,8 @@ class StatusWriter:
         if now - written_at < interval:
             return
         present = item.get("status") or {}
-        if written is not None and _is_older(item, written):
+        is_recent = now - written_at < LATE_SECONDS  # later, the cluster may have been restored from a backup
+        if written is not None and is_recent and _is_older(item, written):
             present = written["status"]  # our own write has not come back yet
         complete = keep_transition_times(status, present, _format_now())
         patch = compute_merge_patch(present, complete)
@@ -158,7 +165,7 @@ class StatusWriter:
         level, now, hint = logging.DEBUG, self._clock(), ""
         if not isinstance(error, ApiError) or error.status not in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}:
             asked = error.retry_after or 0.0 if isinstance(error, ApiError) else 0.0
-            self._not_before[kind] = now + min(max(asked, PAUSE_SECONDS), MAX_PAUSE_SECONDS)
+            self._not_before[kind] = now + max(asked, PAUSE_SECONDS)
             if now - self._complained_at >= COMPLAINT_SECONDS:
                 self._complained_at = now
                 level = logging.WARNING

@@ -83,8 +83,11 @@ def check_task_class(task_class: TaskClass, axes: int, count: int) -> None:
     for field, demand_r in (("demand_r", task_class.demand_r), ("share_demand_r", task_class.share_demand_r)):
         if len(demand_r) != axes or min(demand_r, default=0) < 0 or max(demand_r, default=0) > MAX_AMOUNT:
             raise InvalidProblemError(f"{where}: {field} is {demand_r}; it needs {axes} entries from 0 to {MAX_AMOUNT}")
-    placement = task_class.placement
+    placement, pin = task_class.placement, task_class.pin
     if placement.eligible_k.shape != (count,):
         raise InvalidProblemError(f"{where}: eligible_k must have the shape {(count,)}")
     if placement.preference_k is not None and placement.preference_k.shape != (count,):
         raise InvalidProblemError(f"{where}: preference_k must have the shape {(count,)}")
+    server = None if pin is None else pin.server
+    if pin is not None and server is not None and not (0 <= server < count and placement.eligible_k[server]):
+        raise InvalidProblemError(f"{where}: it is pinned to {pin.name!r}, which is no eligible server")

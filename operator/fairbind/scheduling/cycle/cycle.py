@@ -19,7 +19,7 @@ from fairbind.scheduling.cycle.draft import Draft, expect_undefined_scores
 from fairbind.scheduling.cycle.state import CycleState
 from fairbind.scheduling.cycle.task_queues import ClassQueue, Turn, compute_arrival, compute_turn
 from fairbind.scheduling.cycle.unschedulable_cache import UnschedulableCache
-from fairbind.scheduling.cycle.waits import Refusals, Rivals, explain_waits
+from fairbind.scheduling.cycle.waits import Refusals, Rivals, explain_waits, identify_reach
 from fairbind.scheduling.policies.registry import get_policy
 
 FEW_PART = 16
@@ -91,8 +91,8 @@ class _Cycle:
         """Return those who wait, each once for all servers that are the same to it."""
         classes = [queue.task_class for queue in waiting]
         classes.extend(wait.task_class for wait in self.draft.remembered.values())
-        kinds = {(each.tenant, id(each.placement)): each.placement for each in classes}
-        pairs = [(self.draft.progress_of[tenant], placement) for (tenant, _), placement in kinds.items()]
+        kinds = {(each.tenant, *identify_reach(each)): each for each in classes}
+        pairs = [(self.draft.progress_of[each.tenant], each) for each in kinds.values()]
         return Rivals(pairs, self.draft.measure, self.snapshot)
 
     def _compute_shares(self) -> tuple[tuple[str, float], ...]:

@@ -154,6 +154,8 @@ class Draft:
             return False
         if restricted_k is not None and restricted_k[server]:
             return False
+        if task_class.pin is not None and task_class.pin.server != server:
+            return False
         if not placement.exclusive_keys.conflicting.isdisjoint(self.room.taken_keys.get(server, ())):
             return False
         free_r = self.room.get_row_for(placement, server)
@@ -176,7 +178,7 @@ class Draft:
         if server is not None:
             pool = self.measure.pools.get_pool(server)
             left_r = self.room.release(server, running.demand_r, self._find_freed_keys(server, running))
-            gained_r = left_r if self.snapshot.servers.usable_k[server] else gained_r
+            gained_r = left_r if self.snapshot.servers.accepting_k[server] else gained_r
         undo_measure = self.measure.evict(progress, running, pool, gained_r)
         self._evicted.add(running.uid)
         self._is_reopened = True

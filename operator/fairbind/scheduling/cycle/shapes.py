@@ -8,6 +8,8 @@ The positions of that array are the eligible servers in the order of an arrangem
 wanted first), then by name. So a question about a pool is a question about a slice, wishes rank before fit, and the
 first least score of a slice is the one whose server's name comes first. One more position, the last, takes the scores
 of all servers that are not eligible, so that nobody has to pick them out; no slice reaches it.
+
+Tasks that may go to one server only need none of that: to look at it is the answer (`PinnedShape`).
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from operator import gt
 import numpy as np
 from numpy.typing import NDArray
 
-from fairbind.model import Placement, ServerTable, Task, TaskClass
+from fairbind.model import Pin, Placement, ServerTable, Task, TaskClass
 from fairbind.model.servers import BoolArray, FloatArray, IndexArray
 from fairbind.scheduling.cycle.minima import BlockMinima
 from fairbind.scheduling.cycle.random_choices import RandomChoices
@@ -171,6 +173,11 @@ class Arrangement:
         restricted_k[changed] = False
         return changed
 
+    def find_pinned(self, pin: Pin) -> int | None:
+        """Return the server of a pin, if it is one of these."""
+        server = pin.server
+        return server if server is not None and self.position_k[server] < len(self.servers) else None
+
     def get_slices(self, pool: int) -> Slices:
         """Return the pool's slices as (start, stop), the most wanted first; empty ones are left out."""
         return self._slices[pool]
@@ -195,7 +202,7 @@ def _arrange(servers: IndexArray, placement: Placement, pools: LevelPools) -> tu
 class Shapes:
     """All shapes and arrangements of a cycle, made when they are needed first."""
 
-    __slots__ = ("_arrangements", "_choices", "_fit", "_layouts", "_pools", "_room", "_shapes")
+    __slots__ = ("_arrangements", "_choices", "_fit", "_layouts", "_pinned", "_pools", "_room", "_shapes")
 
     def __init__(
         self, layouts: Layouts, pools: LevelPools, room: Room, fit: FitRule, choices: RandomChoices | None
@@ -208,6 +215,7 @@ class Shapes:
         self._choices = choices
         self._arrangements: dict[int, Arrangement] = {}
         self._shapes: dict[tuple[tuple[int, ...], int], Shape] = {}
+        self._pinned: dict[tuple[tuple[int, ...], int, int], PinnedShape] = {}
 
     def get_arrangement(self, placement: Placement) -> Arrangement:
         """Return the arrangement of a placement."""
@@ -217,8 +225,18 @@ class Shapes:
             self._arrangements[id(placement)] = arrangement
         return arrangement
 
-    def get_shape(self, task_class: TaskClass) -> Shape:
+    def find_pools(self, task_class: TaskClass) -> Sequence[int]:
+        """Return the pools in which a class may use a server."""
+        arrangement = self.get_arrangement(task_class.placement)
+        if task_class.pin is None:
+            return arrangement.pools
+        server = arrangement.find_pinned(task_class.pin)
+        return () if server is None else (self._pools.get_pool(server),)
+
+    def get_shape(self, task_class: TaskClass) -> Shape | PinnedShape:
         """Return the shape of a class."""
+        if task_class.pin is not None:
+            return self._get_pinned(task_class, task_class.pin)
         placement = task_class.placement
         key = task_class.demand_r, id(placement)
         shape = self._shapes.get(key)
@@ -226,6 +244,16 @@ class Shapes:
             pools = len(self._pools.amount_pr)
             shape = Shape(task_class, self.get_arrangement(placement), self._fit, self._room, pools, self._choices)
             self._shapes[key] = shape
+        return shape
+
+    def _get_pinned(self, task_class: TaskClass, pin: Pin) -> PinnedShape:
+        placement, arrangement = task_class.placement, self.get_arrangement(task_class.placement)
+        server = arrangement.find_pinned(pin)
+        key = task_class.demand_r, id(placement), -1 if server is None else server
+        shape = self._pinned.get(key)
+        if shape is None:
+            pool = None if server is None else self._pools.get_pool(server)
+            shape = self._pinned[key] = PinnedShape(task_class, server, pool, arrangement, self._room)
         return shape
 
     def lift(self, servers: Sequence[int]) -> list[tuple[Arrangement, list[int]]]:
@@ -298,7 +326,19 @@ class Shape:
             self._open_p[arrangement.pools] = np.minimum.reduceat(scores, arrangement.starts) < inf
         self._scores = np.append(scores, inf)
 
-    def get_open(self) -> BoolArray:
+    def has_open(self) -> bool:
+        """Whether a task of this shape may fit somewhere; False is certain."""
+        return bool(self._get_open().any())
+
+    def add_open(self, open_p: BoolArray) -> None:
+        """Mark the pools in which a task of this shape may fit. open_p: shape (P,)."""
+        open_p |= self._get_open()
+
+    def choose_open(self, pools: IndexArray) -> IndexArray:
+        """Return those of some pools in which a task of this shape may fit."""
+        return pools[self._get_open()[pools]]
+
+    def _get_open(self) -> BoolArray:
         """Return for each pool whether a task of this shape may fit there; False is certain. Shape (P,)."""
         if self._gains_seen != len(self._room.gains):
             self._follow_gains()
@@ -412,3 +452,70 @@ class Shape:
         if restricted_k is not None and restricted_k[server]:
             return inf
         return self._score.score_one(server, row)
+
+
+class PinnedShape:
+    """Tasks of one demand that may go to one server: it has room for them or not. See `Shape`.
+
+    server, pool: None when there is no server to which they may go.
+    """
+
+    __slots__ = (
+        "_arrangement",
+        "_conflicting",
+        "_demanded",
+        "_gains_seen",
+        "_is_open",
+        "_placement",
+        "_room",
+        "pool",
+        "server",
+    )
+
+    def __init__(
+        self, task_class: TaskClass, server: int | None, pool: int | None, arrangement: Arrangement, room: Room
+    ) -> None:
+        self.server = server
+        self.pool = pool
+        self._arrangement = arrangement
+        self._placement = task_class.placement
+        self._conflicting = task_class.placement.exclusive_keys.conflicting
+        self._demanded = [(r, demand) for r, demand in enumerate(task_class.demand_r) if demand > 0]
+        self._room = room
+        self._gains_seen = len(room.gains)
+        self._is_open = self._fits()
+
+    def has_open(self) -> bool:
+        """Whether a task of this shape may fit on its server; False is certain."""
+        if self._gains_seen != len(self._room.gains):
+            self._gains_seen = len(self._room.gains)
+            self._is_open = self._fits()
+        return self._is_open
+
+    def add_open(self, open_p: BoolArray) -> None:
+        """Mark the pool in which a task of this shape may fit. open_p: shape (P,)."""
+        if self.pool is not None and self.has_open():
+            open_p[self.pool] = True
+
+    def choose_open(self, pools: IndexArray) -> IndexArray:
+        """Return those of some pools in which a task of this shape may fit."""
+        return pools[pools == self.pool] if self.has_open() else pools[:0]
+
+    def find_server(self, pool: int, task: Task) -> int | None:  # noqa: ARG002 (nobody draws between one server)
+        """Return the server, if it is in this pool and a task of this shape fits there."""
+        if pool != self.pool or not self.has_open():
+            return None
+        self._is_open = self._fits()
+        return self.server if self._is_open else None
+
+    def _fits(self) -> bool:
+        server, room = self.server, self._room
+        if server is None:
+            return False
+        row = room.get_row_for(self._placement, server)
+        if any(row[r] < demand for r, demand in self._demanded):
+            return False
+        if self._conflicting and not self._conflicting.isdisjoint(room.taken_keys.get(server, ())):
+            return False
+        restricted_k = self._arrangement.restricted_k
+        return restricted_k is None or not restricted_k[server]

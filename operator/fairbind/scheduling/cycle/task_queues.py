@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fairbind.model import InvariantError, Task, TaskClass
-from fairbind.model.servers import BoolArray, IndexArray
-from fairbind.scheduling.cycle.shapes import Shape, Shapes
+from fairbind.model.servers import IndexArray
+from fairbind.scheduling.cycle.shapes import PinnedShape, Shape, Shapes
 from fairbind.scheduling.policies.levels import Progress, find_least_level, find_zero_levels
 from fairbind.scheduling.policies.measures import Measure
 
@@ -47,7 +47,7 @@ class ClassQueue:
         self.task_class = task_class
         self.progress = progress
         self._shapes = shapes
-        self._shape: Shape | None = None
+        self._shape: Shape | PinnedShape | None = None
         self._rule = rule
         self._tasks = tasks
         self._next = 0
@@ -66,24 +66,28 @@ class ClassQueue:
     @property
     def fits_nowhere(self) -> bool:
         """Whether it has been seen that no task of the class fits."""
-        return self._shape is not None and not self._shape.get_open().any()
+        return self._shape is not None and not self._shape.has_open()
 
     @property
     def reach(self) -> Sequence[int]:
         """The pools in which it may use a server."""
-        return self._shapes.get_arrangement(self.task_class.placement).pools
+        return self._shapes.find_pools(self.task_class)
 
-    def get_open(self) -> BoolArray:
-        """Return for each pool whether a task of the class may fit there; False is certain."""
+    @property
+    def shape(self) -> Shape | PinnedShape:
+        """What its tasks share, and knows where they fit."""
         if self._shape is None:
             self._shape = self._shapes.get_shape(self.task_class)
-        return self._shape.get_open()
+        return self._shape
+
+    @property
+    def may_fit(self) -> bool:
+        """Whether it has tasks left, and one of them may fit somewhere; False is certain."""
+        return self.turn is not None and self.shape.has_open()
 
     def find_server(self, pool: int) -> int | None:
         """Return the best server of the pool for the next task, or None."""
-        if self._shape is None:
-            self._shape = self._shapes.get_shape(self.task_class)
-        return self._shape.find_server(pool, self._tasks[self._next])
+        return self.shape.find_server(pool, self._tasks[self._next])
 
     def pop(self) -> Task:
         """Take the first task out."""
@@ -111,15 +115,18 @@ class TenantQueue:
 
     progress: whose level decides when the queue is served; None: it has no level. open_pools: indices, ascending.
     _levels: a heap of (level, pool, version) for a few open pools; what is not of the current version is a lower bound.
+    _pinned: classes that may use one server, by its pool, as far as they may fit; None: not looked at yet.
     """
 
-    __slots__ = ("_heads", "_levels", "_measure", "_queues", "_reaching", "open_pools", "progress")
+    __slots__ = ("_heads", "_levels", "_measure", "_pinned", "_queues", "_reaching", "_wide", "open_pools", "progress")
 
     def __init__(self, queues: Sequence[ClassQueue], progress: Progress | None, measure: Measure) -> None:
         self.progress = progress
         self.open_pools: IndexArray = np.arange(len(measure.pools.amount_pr))
         self._measure = measure
         self._queues = queues
+        self._wide = [queue for queue in queues if queue.task_class.pin is None]
+        self._pinned: dict[int, list[ClassQueue]] | None = None
         self._levels: list[tuple[int, int, int]] = []
         self._reaching: dict[int, list[int]] | None = None
         self._heads: dict[int, list[tuple[Turn, int]]] = {}
@@ -129,6 +136,7 @@ class TenantQueue:
         self.open_pools = np.arange(len(self._measure.pools.amount_pr))
         self._levels.clear()
         self._heads.clear()
+        self._pinned = None
 
     def find_pool(self) -> tuple[int, int] | None:
         """Return the least level on an open pool and that pool, the first of equals; None without open pools."""
@@ -175,13 +183,33 @@ class TenantQueue:
         seen: a pool in which nothing fitted. Raises InvariantError if it would stay open: the filling would never end.
         """
         open_p = np.zeros(len(self._measure.pools.amount_pr), dtype=np.bool_)
-        for queue in self._queues:
+        for queue in self._wide:
             if queue.turn is not None:
-                open_p |= queue.get_open()
+                queue.shape.add_open(open_p)
+        open_p[self._find_pinned_pools(seen)] = True
         if open_p[seen]:
             raise InvariantError(f"pool {seen} stays open for a queue in which nothing fits there")
         self.open_pools = np.flatnonzero(open_p)
         self._levels.clear()
+
+    def _find_pinned_pools(self, seen: int) -> list[int]:
+        """Return the pools in which a class that may use one server may still fit.
+
+        There may be as many such classes as servers, so after a first look at all only those of the pool that was seen
+        are looked at again.
+        """
+        if self._pinned is None:
+            self._pinned = {}
+            for queue in self._queues:
+                if queue.task_class.pin is not None and queue.may_fit:
+                    for pool in queue.reach:
+                        self._pinned.setdefault(pool, []).append(queue)
+        left = self._pinned.get(seen)
+        while left and not left[-1].may_fit:
+            left.pop()
+        if not left:
+            self._pinned.pop(seen, None)
+        return list(self._pinned)
 
     def _collect_heads(self, pool: int) -> list[tuple[Turn, int]]:
         """Return a heap of the classes that can use a server of the pool, by the turn of their next task."""
@@ -205,7 +233,7 @@ class TenantQueue:
         waiting = [(queue.turn, n) for n, queue in enumerate(self._queues) if queue.turn is not None]
         for _, n in sorted(waiting):
             queue = self._queues[n]
-            among = zero_pools[queue.get_open()[zero_pools]]
+            among = queue.shape.choose_open(zero_pools)
             while len(among) > 0:
                 _, pool = find_least_level(progress, pools, among, queue.task_class.share_demand_r)
                 server = queue.find_server(pool)

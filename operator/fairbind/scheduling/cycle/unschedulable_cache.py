@@ -29,6 +29,7 @@ class UnschedulableCache:
 
     __slots__ = (
         "_accepting_k",
+        "_by_pin",
         "_by_placement",
         "_left_rk",
         "_names",
@@ -49,6 +50,7 @@ class UnschedulableCache:
         self._waits: dict[int, Wait] = {}
         self._tenants: frozenset[str] = frozenset()
         self._by_placement: dict[int, list[Wait]] = {}
+        self._by_pin: dict[int, list[Wait]] = {}
 
     def forget(self) -> None:
         """Have the next cycle look at everything."""
@@ -97,10 +99,14 @@ class UnschedulableCache:
         return self._waits, [*others, *fitting.values()]
 
     def _set_waits(self, waits: dict[int, Wait]) -> None:
-        self._waits, self._by_placement = waits, {}
+        self._waits, self._by_placement, self._by_pin = waits, {}, {}
         self._tenants = frozenset(wait.task_class.tenant for wait in waits.values())
         for wait in waits.values():
-            self._by_placement.setdefault(id(wait.task_class.placement), []).append(wait)
+            task_class = wait.task_class
+            if task_class.pin is None or task_class.placement.reserved:
+                self._by_placement.setdefault(id(task_class.placement), []).append(wait)
+            elif task_class.pin.server is not None:
+                self._by_pin.setdefault(task_class.pin.server, []).append(wait)
 
     def _find_fitting(self, servers: ServerTable, room: Room) -> Iterator[Wait]:
         """Find of what is remembered all that may fit on one of the servers that have gained room."""
@@ -114,6 +120,10 @@ class UnschedulableCache:
             elif allowed_n.any():
                 most_r: list[float] = left_rn[:, allowed_n].max(axis=1).tolist()
                 yield from (wait for wait in waits if not any(map(gt, wait.task_class.demand_r, most_r)))
+        for server in grown.tolist() if self._by_pin else ():
+            left_r: list[float] = room.left_rk[:, server].tolist()
+            waits = self._by_pin.get(server, [])
+            yield from (wait for wait in waits if not any(map(gt, wait.task_class.demand_r, left_r)))
 
     def _find_grown(self, servers: ServerTable, room: Room) -> IndexArray:
         """Return the servers on which something may fit that did not."""

@@ -10,11 +10,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from fairbind.model import (
     FairnessReason,
+    Pin,
     Placement,
     Rejection,
     RejectionKind,
@@ -33,6 +35,8 @@ PORT_CONFLICT = Rejection(RejectionKind.PORT_CONFLICT)
 
 MANY_ASKS = 32
 """After so many questions about the same servers what they have left is sorted: each later answer is a bisection."""
+
+SHARED_ANSWERS = 256
 
 
 def explain_waits(
@@ -64,11 +68,25 @@ class Refusals:
 
     def compute_rejections(self, task_class: TaskClass) -> Rejections:
         """Return (rejection, servers) pairs, sorted."""
+        if task_class.pin is not None:
+            return self._count_pinned(task_class, task_class.pin)
         key = task_class.demand_r, id(task_class.placement)
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._count(task_class.demand_r, task_class.placement)
         return known
+
+    def _count_pinned(self, task_class: TaskClass, pin: Pin) -> Rejections:
+        """Return the pin's rejections and why its server has no room; thousands of pins share one answer."""
+        placement, server = task_class.placement, find_pinned(pin, self._snapshot)
+        if server is None:
+            return pin.rejections
+        if not placement.exclusive_keys.conflicting.isdisjoint(self._room.taken_keys.get(server, ())):
+            return _add_one_each(pin.rejections, (PORT_CONFLICT,))
+        row = self._room.get_row_for(placement, server)
+        asked = zip(self._insufficient_r, task_class.demand_r, row, strict=True)
+        lacking = tuple(rejection for rejection, demand, free in asked if demand > max(free, 0))
+        return _add_one_each(pin.rejections, lacking)
 
     def _count(self, demand_r: Sequence[int], placement: Placement) -> Rejections:
         clear = self._clear.get(id(placement))
@@ -102,6 +120,15 @@ class Refusals:
         return left_rn
 
 
+@lru_cache(SHARED_ANSWERS)
+def _add_one_each(rejections: Rejections, more: tuple[Rejection, ...]) -> Rejections:
+    """Return the rejections of one server more for each of these reasons, sorted."""
+    counts = dict(rejections)
+    for rejection in more:
+        counts[rejection] = counts.get(rejection, 0) + 1
+    return tuple(sorted(counts.items()))
+
+
 class _Clear:
     """What the servers have left that only a lack of resources can refuse. refused: how many others, by rejection."""
 
@@ -130,38 +157,39 @@ class Rivals:
     Sets of servers are bits of integers, so that asking a thousand tenants for a common server takes microseconds.
     """
 
-    def __init__(self, waiting: Iterable[tuple[Progress, Placement]], measure: Measure, snapshot: Snapshot) -> None:
-        """waiting: who waits for what may go where."""
+    def __init__(self, waiting: Iterable[tuple[Progress, TaskClass]], measure: Measure, snapshot: Snapshot) -> None:
+        """waiting: who waits for what."""
         self._measure = measure
         self._pools = measure.pools
         self._snapshot = snapshot
         self._bits: dict[int, int] = {}
         self._pools_of: dict[int, IndexArray] = {}
-        self._reasons: dict[tuple[str, int], FairnessReason | None] = {}
+        self._reasons: dict[tuple[str, int, str | None], FairnessReason | None] = {}
         self._rankings: dict[int, list[tuple[int, str, Progress]]] = {}
         self._pool_bits: dict[int, int] = {}
         self._progress_of: dict[str, Progress] = {}
         self._reach: dict[str, int] = {}
         self._shares: dict[tuple[str, int], float] = {}
-        for progress, placement in waiting:
+        for progress, task_class in waiting:
             self._progress_of[progress.name] = progress
-            self._reach[progress.name] = self._reach.get(progress.name, 0) | self._get_bits(placement)
+            self._reach[progress.name] = self._reach.get(progress.name, 0) | self._get_bits(task_class)
 
     def find_reason(self, queue: ClassQueue) -> FairnessReason | None:
         """Return who is next on the pool where this class is least behind, when that is somebody else further below."""
-        key = queue.progress.name, id(queue.task_class.placement)
+        task_class = queue.task_class
+        key = queue.progress.name, *identify_reach(task_class)
         if key not in self._reasons:
-            self._reasons[key] = self._find_reason(queue.progress, queue.task_class.placement)
+            self._reasons[key] = self._find_reason(queue.progress, task_class)
         return self._reasons[key]
 
-    def _find_reason(self, progress: Progress, placement: Placement) -> FairnessReason | None:
-        pools = self._get_pools(placement)
+    def _find_reason(self, progress: Progress, task_class: TaskClass) -> FairnessReason | None:
+        pools = self._get_pools(task_class)
         if len(pools) == 0:
             return None
         level, pool = self._measure.find_least_level(progress, pools)
         if level >= INFINITE_LEVEL:
             return None
-        common = self._get_bits(placement) & self._get_pool_bits(pool)
+        common = self._get_bits(task_class) & self._get_pool_bits(pool)
         for rival_level, name, rival in self._get_ranking(pool):
             if rival_level >= level:
                 break
@@ -176,13 +204,21 @@ class Rivals:
             share = self._shares[progress.name, pool] = self._measure.compute_share(progress, pool)
         return share
 
-    def _get_bits(self, placement: Placement) -> int:
+    def _get_bits(self, task_class: TaskClass) -> int:
+        placement, pin = task_class.placement, task_class.pin
+        if pin is not None:
+            server = find_pinned(pin, self._snapshot)
+            return 0 if server is None else compute_bit(server, len(placement.eligible_k))
         bits = self._bits.get(id(placement))
         if bits is None:
             bits = self._bits[id(placement)] = compute_bits(placement.eligible_k & self._snapshot.servers.accepting_k)
         return bits
 
-    def _get_pools(self, placement: Placement) -> IndexArray:
+    def _get_pools(self, task_class: TaskClass) -> IndexArray:
+        placement, pin = task_class.placement, task_class.pin
+        if pin is not None:
+            server = find_pinned(pin, self._snapshot)
+            return np.array([] if server is None else [self._pools.get_pool(server)], dtype=np.intp)
         pools = self._pools_of.get(id(placement))
         if pools is None:
             eligible_k = placement.eligible_k & self._snapshot.servers.accepting_k
@@ -209,6 +245,17 @@ class Rivals:
         return ranking
 
 
+def find_pinned(pin: Pin, snapshot: Snapshot) -> int | None:
+    """Return the server of a pin if tasks may go there."""
+    server = pin.server
+    return server if server is not None and snapshot.servers.accepting_k[server] else None
+
+
+def identify_reach(task_class: TaskClass) -> tuple[int, str | None]:
+    """Return what is the same for classes that may use the same servers, while they live."""
+    return id(task_class.placement), None if task_class.pin is None else task_class.pin.name
+
+
 def compute_bits(member_k: BoolArray) -> int:
     """Return the set as an integer with a bit for each server.
 
@@ -216,3 +263,12 @@ def compute_bits(member_k: BoolArray) -> int:
     0
     """
     return int.from_bytes(np.packbits(member_k).tobytes(), "big")
+
+
+def compute_bit(server: int, count: int) -> int:
+    """Return the set of one server of so many, as `compute_bits` does.
+
+    >>> compute_bit(2, 3) == compute_bits(np.array([False, False, True]))
+    True
+    """
+    return 1 << (-(-count // 8) * 8 - 1 - server)

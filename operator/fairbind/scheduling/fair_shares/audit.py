@@ -144,7 +144,7 @@ def make_audit_scene(snapshot: Snapshot) -> AuditScene:
     largest = dict.fromkeys((demand_group.tenant for demand_group in demand_groups), 0.0)
     for demand_group in every:
         largest[demand_group.tenant] = max(largest[demand_group.tenant], float((demand_group.demand_r / total_r).max()))
-    waiting = {c.tenant for c in snapshot.task_classes if c.blocked is None and c.placement.eligible_k.any()}
+    waiting = {c.tenant for c in snapshot.task_classes if c.blocked is None and c.is_eligible}
     return AuditScene(
         names=tuple(tenant.name for tenant in tenants),
         demand_groups=demand_groups,

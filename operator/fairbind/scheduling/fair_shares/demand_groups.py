@@ -10,18 +10,21 @@ know one demand vector a tenant, so a tenant whose tasks differ becomes several 
   that stops when the CPUs are used up. Only mechanisms to which a tenant is one bidder take one average of all.
 
 Server classes are those of the snapshot, split further where a task that runs now could use only some of their servers.
-A class counts for a task when one server of it could run the task if it was empty.
+A class counts for a task when one server of it could run the task if it was empty. A task that is pinned to one server,
+as a DaemonSet's are, counts as it would without that: each would have a server class of its own, and what is asked is
+how much of such work there is and where its template lets it run.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairbind.model import Placement, Snapshot, Tenant
+from fairbind.model import Placement, Snapshot, TaskClass, Tenant
 from fairbind.model.servers import BoolArray, FloatArray
 
 MAX_PARTS = 2_000
@@ -120,12 +123,11 @@ def find_demand_groups(snapshot: Snapshot, groups: ServerGroups, axes: Sequence[
         fits_p: BoolArray = known & (np.array(demand_r, dtype=np.float64) <= groups.most_pr).all(axis=1)
         return fits_p
 
-    for task_class in snapshot.task_classes:
-        if task_class.blocked is None:
-            usable_p = find_usable(task_class.placement, task_class.demand_r)
-            demand_r = _pick(task_class.share_demand_r, axes)
-            demand_group = DemandGroup(index_of[task_class.tenant], demand_r, float(len(task_class.tasks)), usable_p)
-            by_tenant.setdefault(task_class.tenant, []).append(demand_group)
+    for task_class, count in _count_alike(snapshot):
+        usable_p = find_usable(task_class.placement, task_class.demand_r)
+        demand_r = _pick(task_class.share_demand_r, axes)
+        demand_group = DemandGroup(index_of[task_class.tenant], demand_r, float(count), usable_p)
+        by_tenant.setdefault(task_class.tenant, []).append(demand_group)
     for i, tenant in enumerate(snapshot.tenants):
         demand_groups = by_tenant.setdefault(tenant.name, [])
         anywhere_p = _find_known_places(tenant, demand_groups, groups)
@@ -146,6 +148,21 @@ def find_demand_groups(snapshot: Snapshot, groups: ServerGroups, axes: Sequence[
     for demand_group in found:
         demand_group.limit = min(demand_group.count, float(_compute_tasks_alone(groups, demand_group, axes).sum()))
     return [demand_group for demand_group in found if demand_group.limit > 0]
+
+
+def _count_alike(snapshot: Snapshot) -> Iterator[tuple[TaskClass, int]]:
+    """Yield what may be placed, and how many tasks: classes that only differ in the server they are pinned to once."""
+    counts: Counter[tuple[str, tuple[int, ...], tuple[int, ...], int]] = Counter()
+    pinned: dict[tuple[str, tuple[int, ...], tuple[int, ...], int], TaskClass] = {}
+    for each in snapshot.task_classes:
+        if each.blocked is None and each.pin is None:
+            yield each, len(each.tasks)
+        elif each.blocked is None and each.is_eligible:
+            key = each.tenant, each.demand_r, each.share_demand_r, id(each.placement)
+            pinned.setdefault(key, each)
+            counts[key] += len(each.tasks)
+    for key, task_class in pinned.items():
+        yield task_class, counts[key]
 
 
 def _pick(amount_r: Sequence[int], axes: Sequence[int]) -> FloatArray:

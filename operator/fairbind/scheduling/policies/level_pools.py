@@ -9,7 +9,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from fairbind.model import Snapshot
+from fairbind.model import ServerTable, Snapshot
 from fairbind.model.servers import BoolArray, FloatArray, IntArray
 
 ABSENT = -1
@@ -85,21 +85,21 @@ def compute_cluster_pool(snapshot: Snapshot) -> LevelPools:
 def compute_class_pools(snapshot: Snapshot) -> LevelPools:
     """Return a pool for each server class: the capacities of its usable servers together."""
     servers = snapshot.servers
-    amount_pr = _compute_sums(servers.capacity_kr, servers.usable_k, servers.class_k, len(servers.class_names))
-    return LevelPools([[a if a > 0 else ABSENT for a in amount_r] for amount_r in amount_pr], servers.class_k)
+    return _make_class_pools(servers, servers.usable_k, servers.class_k, len(servers.class_names))
+
+
+def compute_open_class_pools(snapshot: Snapshot) -> LevelPools:
+    """Return the same with one more pool, the last one, if there are open servers that are not usable: all of these.
+
+    Their capacity counts for the levels there, and nowhere else.
+    """
+    return _make_class_pools(snapshot.servers, *_set_unusable_apart(snapshot.servers))
 
 
 def compute_residual_pools(snapshot: Snapshot) -> LevelPools:
-    """Return a pool for each server class: what its usable servers have left; an overcommitted one has nothing.
-
-    Open servers that are not usable are a pool of their own, the last one: what is placed there is taken from what they
-    have, and from nothing that counts.
-    """
+    """Return the same pools with what their servers have left; an overcommitted one has nothing."""
     servers = snapshot.servers
-    count, pool_k, counted_k = len(servers.class_names), servers.class_k, servers.usable_k
-    if (servers.accepting_k & ~servers.usable_k).any():
-        pool_k = np.where(servers.usable_k, pool_k, count).astype(np.int32)
-        count, counted_k = count + 1, servers.accepting_k
+    counted_k, pool_k, count = _set_unusable_apart(servers)
     capacity_pr = _compute_sums(servers.capacity_kr, counted_k, pool_k, count)
     left_pr = _compute_sums(np.maximum(servers.free_kr, 0), counted_k, pool_k, count)
     amount_pr = [
@@ -107,6 +107,19 @@ def compute_residual_pools(snapshot: Snapshot) -> LevelPools:
         for left_r, capacity_r in zip(left_pr, capacity_pr, strict=True)
     ]
     return LevelPools(amount_pr, pool_k, residual=True)
+
+
+def _set_unusable_apart(servers: ServerTable) -> tuple[BoolArray, NDArray[np.int32], int]:
+    """Return which servers count for levels, the pool of each server, and how many pools there are."""
+    count = len(servers.class_names)
+    if not (servers.accepting_k & ~servers.usable_k).any():
+        return servers.usable_k, servers.class_k, count
+    return servers.accepting_k, np.where(servers.usable_k, servers.class_k, count).astype(np.int32), count + 1
+
+
+def _make_class_pools(servers: ServerTable, counted_k: BoolArray, pool_k: NDArray[np.int32], count: int) -> LevelPools:
+    amount_pr = _compute_sums(servers.capacity_kr, counted_k, pool_k, count)
+    return LevelPools([[a if a > 0 else ABSENT for a in amount_r] for amount_r in amount_pr], pool_k)
 
 
 def compute_target_pools(snapshot: Snapshot) -> LevelPools:

@@ -168,7 +168,11 @@ def _compute_classes_in_reach(snapshot: Snapshot) -> dict[str, set[str]]:
     names_of: dict[int, list[str]] = {}
     reach: dict[str, set[str]] = {}
     for task_class in snapshot.task_classes:
-        if task_class.blocked is None:
+        if task_class.blocked is None and task_class.pin is not None:
+            server = task_class.pin.server
+            found = [] if server is None else [servers.class_names[servers.class_k[server]]]
+            reach.setdefault(task_class.tenant, set()).update(found)
+        elif task_class.blocked is None:
             eligible_k = task_class.placement.eligible_k
             key = id(eligible_k)
             if key not in names_of:

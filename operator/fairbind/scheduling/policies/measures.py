@@ -68,7 +68,7 @@ class Measure(Protocol):
     def evict(self, progress: Progress, running: RunningTask, pool: int | None, gained_r: Sequence[int]) -> Undo:
         """Count one running task less, and return what takes that back.
 
-        pool: of its server; None when that is not in the table. gained_r: by how much more is left on usable servers.
+        pool: of its server; None when that is not in the table. gained_r: by how much more is left on open servers.
         """
         ...
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from fairbind.model import InvalidProblemError, Snapshot
 from fairbind.scheduling.policies.fit import BestFit, FirstFit, FitRule
-from fairbind.scheduling.policies.level_pools import compute_class_pools, compute_residual_pools
+from fairbind.scheduling.policies.level_pools import compute_open_class_pools, compute_residual_pools
 from fairbind.scheduling.policies.measures import (
     DominantShares,
     Measure,
@@ -112,7 +112,7 @@ _ENTRIES = (
         paper="Khamse-Ashari et al., An Efficient and Fair Multi-Resource Allocation Mechanism, definition 4",
         turn="the tenant and server class with the least weighted virtual dominant share",
         server="inside that class the one whose free resources are most like the task's demand",
-        build_measure=lambda snapshot: DominantShares(compute_class_pools(snapshot)),
+        build_measure=lambda snapshot: DominantShares(compute_open_class_pools(snapshot)),
         build_fit=BestFit,
         mechanism="ps-dsf",
     ),

@@ -1,0 +1,306 @@
+"""The attacks: what somebody makes or sends, and what he repeats while a quiet tenant is timed.
+
+Each is a generator that makes what it needs, yields what is to be repeated (nothing, or a function), and takes all
+of it away again. Numbers are those of the whole form; `Size.of` makes them small.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.server
+import itertools
+import socket
+import ssl
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import urllib3
+
+from adversary.stage import ATTACKER
+from e2e.api import ApiError, call_many
+from e2e.objects import make_pod
+from localplane.certificates import Authority
+
+if TYPE_CHECKING:
+    from adversary.stage import Stage
+    from localplane.client import Json
+
+Repeated = Callable[[], object] | None
+HUGE = {"cpu": "1000", "memory": "1Gi"}
+"""No node has that: such a pod waits for ever."""
+SMALL = {"cpu": "100m", "memory": "64Mi"}
+WEBHOOK = "attacker.example.com"
+PAGE_SECONDS = 60.0
+ELSEWHERE = ("127.0.0.2", 0)
+"""From where strangers connect: another pod has another address than Prometheus and the kubelet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """row: of the issue's table. arguments: what the operator is started with."""
+
+    row: str
+    name: str
+    apply: Callable[[Stage], AbstractContextManager[Repeated]]
+    arguments: tuple[str, ...] = ()
+
+
+ATTACKS: list[Attack] = []
+
+
+def attack(row: str, name: str, *arguments: str) -> Callable[[Callable[[Stage], Iterator[Repeated]]], None]:
+    """Register a generator as an attack."""
+
+    def register(apply: Callable[[Stage], Iterator[Repeated]]) -> None:
+        ATTACKS.append(Attack(row, name, contextlib.contextmanager(apply), arguments))
+
+    return register
+
+
+def with_affinity(**node_affinity: Any) -> Json:
+    """Return a pod that waits for ever and wants nodes so and so."""
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": node_affinity["terms"]}}
+    return make_pod(HUGE, affinity={"nodeAffinity": required})
+
+
+def touch_pod(stage: Stage, pod: Json) -> Callable[[], object]:
+    """Return what changes a pod a little each time: everything about it may be computed anew."""
+    numbers = itertools.count()
+    path = f"/api/v1/namespaces/{ATTACKER}/pods/{pod['metadata']['name']}"
+    return lambda: stage.api.patch(path, {"metadata": {"annotations": {"touched": str(next(numbers))}}})
+
+
+@attack("1", "one pod with 15,000 matchFields terms, changed again and again")
+def many_terms(stage: Stage) -> Iterator[Repeated]:
+    """Each term names one node that is not there."""
+    count = stage.size.of(15_000)
+    terms = [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [f"x{number}"]}]}
+        for number in range(count)
+    ]
+    pod = with_affinity(terms=terms)
+    stage.make_pods(ATTACKER, [pod])
+    yield touch_pod(stage, pod)
+    stage.remove_pods(ATTACKER)
+
+
+@attack("1", "one pod with NotIn of 120,000 values, changed again and again")
+def many_values(stage: Stage) -> Iterator[Repeated]:
+    """About a mebibyte of them."""
+    values = [f"{number:x}" for number in range(stage.size.of(120_000))]
+    pod = with_affinity(terms=[{"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": values}]}])
+    stage.make_pods(ATTACKER, [pod])
+    yield touch_pod(stage, pod)
+    stage.remove_pods(ATTACKER)
+
+
+@attack("2", "one placed pod with 2,000 anti-affinity terms across namespaces, beside 3,000 waiting pods")
+def placed_terms(stage: Stage) -> Iterator[Repeated]:
+    """It is placed by its own author, so no scheduler has looked at it."""
+    terms = [
+        {
+            "topologyKey": "kubernetes.io/hostname",
+            "namespaceSelector": {},
+            "labelSelector": {"matchExpressions": [{"key": f"k{number}", "operator": "In", "values": ["a", "b"]}]},
+        }
+        for number in range(stage.size.of(2_000))
+    ]
+    anti_affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    placed = make_pod(SMALL, nodeName="n00000", affinity=anti_affinity)
+    waiting = [make_pod(HUGE, labels={f"k{number}": "c"}) for number in range(stage.size.of(3_000))]
+    stage.make_pods(ATTACKER, [placed, *waiting])
+    yield touch_pod(stage, placed)
+    stage.remove_pods(ATTACKER)
+
+
+@attack("3", "5,000 waiting pods that differ in one toleration each")
+def many_tolerations(stage: Stage) -> Iterator[Repeated]:
+    """No taint has any of these keys."""
+    stage.make_pods(
+        ATTACKER,
+        [
+            make_pod(HUGE, tolerations=[{"key": f"t{number}", "operator": "Exists"}])
+            for number in range(stage.size.of(5_000))
+        ],
+    )
+    yield None
+    stage.remove_pods(ATTACKER)
+
+
+def make_daemons(stage: Stage, requests: dict[str, str], *, scheduler_name: str, placed: bool) -> list[Json]:
+    """Return a pod for each node, as the controller of DaemonSets writes it."""
+    pods = []
+    for number in range(stage.size.nodes):
+        node = f"n{number:05d}"
+        field = {"key": "metadata.name", "operator": "In", "values": [node]}
+        terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+        place: dict[str, Any] = {"nodeName": node} if placed else {}
+        pods.append(make_pod(requests, scheduler_name=scheduler_name, affinity=affinity, **place))
+    return pods
+
+
+@attack("4", "five DaemonSets bound by another scheduler")
+def foreign_daemons(stage: Stage) -> Iterator[Repeated]:
+    """A pod of each on each node."""
+    for _ in range(5):
+        stage.make_pods(ATTACKER, make_daemons(stage, SMALL, scheduler_name="default-scheduler", placed=True))
+    yield None
+    stage.remove_pods(ATTACKER)
+
+
+@attack("5", "a DaemonSet of our own, a pod for each node")
+def own_daemons(stage: Stage) -> Iterator[Repeated]:
+    """They wait, so that they are looked at again and again."""
+    stage.make_pods(ATTACKER, make_daemons(stage, HUGE, scheduler_name="fairbind", placed=False))
+    yield None
+    stage.remove_pods(ATTACKER)
+
+
+@attack("6", "50 readers of /metrics at a time")
+def many_readers(stage: Stage) -> Iterator[Repeated]:
+    """Each of them at once, again and again."""
+    operator = stage.operator
+    assert operator is not None
+    address = operator.address
+    pool = urllib3.PoolManager(maxsize=50, retries=False, source_address=ELSEWHERE)
+
+    def read(_: int) -> None:
+        with contextlib.suppress(urllib3.exceptions.HTTPError):
+            pool.request("GET", f"http://{address}/metrics", timeout=PAGE_SECONDS)
+
+    with ThreadPoolExecutor(50) as executor:
+        yield lambda: list(executor.map(read, range(50)))
+    pool.clear()
+
+
+@attack("7", "5,000 requests that are never ended")
+def half_open(stage: Stage) -> Iterator[Repeated]:
+    """The rest of their headers does not come."""
+    assert stage.operator is not None
+    host, _, port = stage.operator.address.rpartition(":")
+    opened: list[socket.socket] = []
+
+    def open_one(_: int) -> None:
+        with contextlib.suppress(OSError):
+            made = socket.create_connection((host, int(port)), timeout=5.0, source_address=ELSEWHERE)
+            opened.append(made)
+            made.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+
+    call_many(range(stage.size.of(5_000)), open_one)
+    yield None
+    for one in opened:
+        one.close()
+
+
+@attack("8", "junk tokens without end", "--metrics-authentication")
+def junk_tokens(stage: Stage) -> Iterator[Repeated]:
+    """Each is another one; whoever has a good one is asked about apart."""
+    assert stage.operator is not None
+    address = stage.operator.address
+    pool = urllib3.PoolManager(maxsize=16, retries=False, source_address=ELSEWHERE)
+    numbers = itertools.count()
+
+    def knock(_: int) -> None:
+        headers = {"Authorization": f"Bearer junk-{next(numbers)}"}
+        with contextlib.suppress(urllib3.exceptions.HTTPError):
+            pool.request("GET", f"http://{address}/metrics", headers=headers, timeout=PAGE_SECONDS)
+
+    with ThreadPoolExecutor(16) as executor:
+        yield lambda: list(executor.map(knock, range(200)))
+    pool.clear()
+
+
+@attack("9", "a namespace whose bindings are answered with 500")
+def failing_binds(stage: Stage) -> Iterator[Repeated]:
+    """By a webhook of its own; 3,000 pods that have room everywhere."""
+    with failing_webhook() as (url, authority):
+        rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/binding"]}
+        hook = {
+            "name": WEBHOOK,
+            "clientConfig": {"url": url, "caBundle": authority},
+            "rules": [rule],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": ATTACKER}},
+            "failurePolicy": "Fail",
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            "timeoutSeconds": 5,
+        }
+        path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+        stage.api.post(path, {"metadata": {"name": ATTACKER}, "webhooks": [hook]})
+        try:
+            stage.make_pods(ATTACKER, [make_pod(SMALL) for _ in range(stage.size.of(3_000))])
+            yield None
+        finally:
+            stage.api.delete(f"{path}/{ATTACKER}")
+            stage.remove_pods(ATTACKER)
+
+
+class _Refuse(http.server.BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_error(500)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing: it answers thousands of times."""
+
+
+class _SilentServer(http.server.ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """The API server ends connections as it likes."""
+
+
+@contextlib.contextmanager
+def failing_webhook() -> Iterator[tuple[str, str]]:
+    """Serve 500 by HTTPS on loopback; the URL and the authority's certificate, as base64."""
+    authority = Authority("webhook")
+    pair = authority.issue_server("the-webhook", ("127.0.0.1",))
+    server = _SilentServer(("127.0.0.1", 0), _Refuse)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    with tempfile.NamedTemporaryFile() as joined:  # the ssl module takes certificates from files only
+        joined.write(pair.certificate + b"\n" + pair.key)
+        joined.flush()
+        tls.load_cert_chain(joined.name)
+    server.socket = tls.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"https://127.0.0.1:{server.server_port}/", base64.b64encode(authority.certificate).decode()
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class Repeater:
+    """Calls something again and again, with pauses, while the context lasts. failed: how often it was refused."""
+
+    def __init__(self, repeated: Repeated, pause_seconds: float) -> None:
+        self.done = 0
+        self.failed = 0
+        self._repeated = repeated
+        self._pause_seconds = pause_seconds
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="repeater", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while self._repeated is not None and not self._ended.wait(self._pause_seconds):
+            try:
+                self._repeated()
+                self.done += 1
+            except (ApiError, urllib3.exceptions.HTTPError):
+                self.failed += 1

@@ -1,0 +1,215 @@
+"""Tries the thefts, then the attacks, one after the other, and writes a line of JSON about each."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from adversary.attacks import ATTACKS, Attack, Repeater
+from adversary.report import write_page
+from adversary.stage import WITHOUT_OPERATOR, Memory, Size, Stage
+from adversary.thefts import THEFTS, Theft, clean_up
+from e2e.api import ApiError
+from e2e.waiting import wait_for
+from faults.judge import LEASE_SECONDS
+from localplane.tools import DEFAULT, ensure_tools
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MOST_TIMES_LONGER = 2.0
+LIMIT_MEBIBYTES = 1024.0
+MOST_MEMORY = 0.8 * LIMIT_MEBIBYTES
+"""Of the memory limit that the chart gives the container."""
+SCRAPES, LEAST_SCRAPES = 20, 0.95
+REPEAT_SECONDS = 0.5
+RESULTS = Path(__file__).resolve().parents[2] / "docs" / "reliability" / "results"
+AUTHENTICATED = {"authentication": {"enabled": True}, "tls": {"secretName": "unused-without-the-operator"}}
+SMALL = Size(nodes=200, tenants=20, probes=25, rounds=2, scale=0.1)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of an attack or a theft. without, during: p99 in seconds from creation to binding of a quiet tenant.
+
+    pause: the longest time between two renewals of the lease. memory: the most that the operator had, in MiB.
+    """
+
+    row: str
+    name: str
+    without: float | None = None
+    during: float | None = None
+    pause: float | None = None
+    memory: float | None = None
+    figures: dict[str, Any] = field(default_factory=dict)
+    found: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def main() -> int:
+    """Do what the command line says; return the exit status: 1 when something did not hold."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--small", action="store_true", help="200 nodes and a tenth of each attack, as CI has them")
+    parser.add_argument("--nodes", type=int, default=1000, help="how many nodes (1000)")
+    parser.add_argument("--tenants", type=int, default=1000, help="how many other tenants (1000)")
+    parser.add_argument("--scale", type=float, default=1.0, help="the part of what each attack makes in full (1.0)")
+    parser.add_argument("--only", metavar="TEXT", default="", help="what has this in its name or row")
+    parser.add_argument("--output", type=Path, default=RESULTS / "adversary.jsonl", help="where the lines go")
+    parser.add_argument("--page", action="store_true", help="write docs/reliability/adversary.md of the lines, too")
+    arguments = parser.parse_args()
+    whole = Size(nodes=arguments.nodes, tenants=arguments.tenants, probes=40, rounds=2, scale=arguments.scale)
+    outcomes = run(SMALL if arguments.small else whole, arguments.only, arguments.output)
+    if arguments.page:
+        write_page(arguments.output)
+    failed = [outcome for outcome in outcomes if outcome.found]
+    print(f"{len(outcomes)} tried, {len(failed)} did not hold", flush=True)
+    return 1 if failed or not outcomes else 0
+
+
+def run(size: Size, only: str, output: Path) -> list[Outcome]:
+    """Try everything and return what became of it."""
+    outcomes: list[Outcome] = []
+    output.parent.mkdir(parents=True, exist_ok=True)
+    thefts = [one for one in THEFTS if only in f"theft {one.name}"]
+    attacks = [one for one in ATTACKS if only in f"row {one.row}: {one.name}"]
+    tools = ensure_tools(DEFAULT)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Stage(tools, size, Path(folder)) as stage,
+        output.open("w", encoding="utf-8") as lines,
+    ):
+
+        def note(outcome: Outcome) -> None:
+            outcomes.append(outcome)
+            lines.write(json.dumps(asdict(outcome)) + "\n")
+            lines.flush()
+            print(describe(outcome), flush=True)
+
+        lines.write(json.dumps({"day": f"{dt.datetime.now(dt.UTC):%Y-%m-%d}", **asdict(size)}) + "\n")
+        for theft in thefts:
+            note(try_theft(stage, theft))
+        if attacks:
+            stage.fill()
+        for attack in attacks:
+            note(try_attack(stage, attack))
+    return outcomes
+
+
+def try_theft(stage: Stage, theft: Theft) -> Outcome:
+    """Try one and take away what it made."""
+    outcome, began_at = Outcome("theft", theft.name), time.monotonic()
+    try:
+        outcome.found, outcome.figures = theft.attempt(stage)
+    except (ApiError, AssertionError) as error:
+        outcome.found = [f"it could not be judged: {error}"]
+    clean_up(stage)
+    outcome.seconds = round(time.monotonic() - began_at, 1)
+    return outcome
+
+
+def try_attack(stage: Stage, attack: Attack) -> Outcome:
+    """Time a quiet tenant before, during and after, with an operator that has seen nothing yet."""
+    outcome, began_at = Outcome(attack.row, attack.name), time.monotonic()
+    is_guarded = "--metrics-authentication" in attack.arguments
+    stage.cluster.install_chart({**WITHOUT_OPERATOR, "metrics": AUTHENTICATED} if is_guarded else WITHOUT_OPERATOR)
+    operator = stage.start_operator(*attack.arguments)
+    leases_before, starts = len(stage.judge.leases), stage.starts
+    with Memory(operator.pid) as memory:
+        try:
+            stage.time_probe()  # connections, caches
+            before = stage.measure()
+            reader = find_reader(stage) if is_guarded else None
+            with attack.apply(stage) as repeated, Repeater(repeated, REPEAT_SECONDS) as repeater:
+                stage.time_probe()
+                outcome.during = stage.measure()
+                if reader is not None:
+                    outcome.found += find_refused_scrapes(stage, reader, outcome)
+            outcome.figures |= {"repeated": repeater.done, "refused": repeater.failed}
+            outcome.without = max(before, stage.measure())
+        except (ApiError, AssertionError) as error:
+            outcome.found.append(f"it could not be judged: {error}")
+    outcome.memory = round(memory.peak, 1)
+    outcome.pause = round(stage.find_longest_pause(leases_before), 2)
+    outcome.found += find_broken(outcome)
+    if not operator.is_running:
+        outcome.found.append(f"the operator ended with {operator.process.returncode}")
+    others = {write.owner for write in stage.judge.leases[leases_before:]} - {f"operator {starts}"}
+    outcome.found += [f"{other} took the lease" for other in sorted(others)]
+    outcome.seconds = round(time.monotonic() - began_at, 1)
+    return outcome
+
+
+def find_broken(outcome: Outcome) -> list[str]:
+    """Return what is beyond a bound."""
+    found = []
+    if outcome.during is not None and outcome.without is not None:
+        ratio = outcome.during / outcome.without
+        if ratio > MOST_TIMES_LONGER:
+            found.append(f"the quiet tenant's p99 is {ratio:.1f} times as long")
+    if outcome.pause is not None and outcome.pause > LEASE_SECONDS:
+        found.append(f"the lease was not renewed for {outcome.pause:.1f} s")
+    if outcome.memory is not None and outcome.memory > MOST_MEMORY:
+        found.append(f"the operator took {outcome.memory:.0f} MiB")
+    return found
+
+
+def find_refused_scrapes(stage: Stage, token: str, outcome: Outcome) -> list[str]:
+    """Scrape as Prometheus does, with a good token, while others knock with bad ones."""
+    assert stage.operator is not None
+    answers: Counter[int] = Counter()
+    for _ in range(SCRAPES):
+        answers[stage.operator.fetch("/metrics", Authorization=f"Bearer {token}")[0]] += 1
+        time.sleep(0.5)
+    outcome.figures["scrapes"] = ", ".join(f"{count} x {status}" for status, count in answers.items())
+    refused = SCRAPES - answers[200]
+    return [f"{refused} of {SCRAPES} scrapes refused"] if answers[200] < LEAST_SCRAPES * SCRAPES else []
+
+
+def find_reader(stage: Stage) -> str:
+    """Return the token of somebody who may read the metrics, once that is known to the operator."""
+    token, operator = make_reader(stage), stage.operator
+    assert operator is not None
+    wait_for(
+        lambda: operator.fetch("/metrics", Authorization=f"Bearer {token}")[0] == 200,
+        120.0,
+        lambda: f"the reader to be let in: {operator.fetch('/metrics', Authorization=f'Bearer {token}')}"[:300],
+    )
+    return token
+
+
+def make_reader(stage: Stage) -> str:
+    """Return the token of somebody who may read the metrics."""
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "fairbind-metrics-reader"}
+    subject = {"kind": "ServiceAccount", "name": "prometheus", "namespace": "default"}
+    if not stage.api.exists(f"{accounts}/prometheus"):
+        stage.api.post(accounts, {"metadata": {"name": "prometheus"}})
+        stage.api.post(bindings, {"metadata": {"name": "prometheus"}, "roleRef": role, "subjects": [subject]})
+    kubeconfig = stage.cluster.service_account_kubeconfig("default", "prometheus")
+    token: str = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))["users"][0]["user"]["token"]
+    return token
+
+
+def describe(outcome: Outcome) -> str:
+    """Return a line for people."""
+    parts: Sequence[str] = [f"{name} {value}" for name, value in outcome.figures.items()]
+    if outcome.during is not None and outcome.without is not None:
+        times = f"p99 {outcome.without * 1000:.0f} ms without, {outcome.during * 1000:.0f} ms with"
+        parts = [times, f"longest pause {outcome.pause} s", f"{outcome.memory} MiB", *parts]
+    verdict = "; ".join(outcome.found) if outcome.found else "held"
+    return f"{outcome.row:6} {outcome.name}: {verdict} ({', '.join(parts)}; {outcome.seconds:.0f} s)"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""The page of a run of attacks, made from its lines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability" / "adversary.md"
+TEMPLATE = Path(__file__).with_name("page.template")
+Line = dict[str, Any]
+
+
+def write_page(results: Path, page: Path = PAGE) -> None:
+    """Write the page of one run, and of others whose lines stand beside it under its name and a number of nodes."""
+    others = sorted(results.parent.glob(f"{results.stem}-*.jsonl"))
+    runs = [[json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] for path in (results, *others)]
+    links = [f"results/{path.name}" for path in (results, *others)]
+    parts = [make_part(lines[0], lines[1:], link) for lines, link in zip(runs, links, strict=True)]
+    page.write_text(TEMPLATE.read_text(encoding="utf-8").replace("{runs}", "\n\n".join(parts)), encoding="utf-8")
+
+
+def make_part(head: Line, lines: list[Line], link: str) -> str:
+    """Return what the page says of one run."""
+    scale = "" if head["scale"] == 1 else f", each attack at {head['scale']:.0%} of its whole size"
+    title = f"## {head['nodes']:,} nodes, {head['tenants']:,} tenants{scale}"
+    failed = sum(bool(line["found"]) for line in lines)
+    text = f"On {head['day']}: {len(lines)} tried, {len(lines) - failed} held, {failed} did not ([lines]({link}))."
+    return "\n\n".join([title, text, make_table(lines)])
+
+
+def make_table(lines: list[Line]) -> str:
+    """Return a row for each."""
+    rows = [
+        "| row | what | p99 without (ms) | with (ms) | longest pause of the lease (s) | memory (MiB) | verdict |",
+        "| --- | --- | ---: | ---: | ---: | ---: | --- |",
+    ]
+    for line in lines:
+        times = [f"{line[name] * 1000:.0f}" if line[name] is not None else "" for name in ("without", "during")]
+        rest = [f"{line[name]:.1f}" if line[name] is not None else "" for name in ("pause", "memory")]
+        figures = (
+            ", ".join(f"{name} {value}" for name, value in line["figures"].items()) if line["row"] == "theft" else ""
+        )
+        verdict = "; ".join(line["found"]) or "held"
+        verdict += f" ({figures})" if figures else ""
+        rows.append(f"| {' | '.join([line['row'], line['name'], *times, *rest, verdict])} |")
+    return "\n".join(rows)

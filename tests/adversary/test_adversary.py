@@ -1,0 +1,23 @@
+"""The small form of `make adversary`: 200 nodes, and each attack at a tenth of its size."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ADVERSARY = Path(__file__).with_name("adversary.py")
+LONGEST_SECONDS = 2400
+
+
+@pytest.mark.local_plane
+@pytest.mark.slow
+@pytest.mark.timeout(LONGEST_SECONDS)
+def test_no_theft_pays_and_no_attack_makes_others_wait(tmp_path: Path) -> None:
+    arguments = ["--small", f"--output={tmp_path / 'adversary.jsonl'}"]
+
+    outcome = subprocess.run([sys.executable, str(ADVERSARY), *arguments], capture_output=True, text=True, check=False)
+
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr[-5000:]

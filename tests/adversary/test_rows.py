@@ -1,0 +1,82 @@
+"""What is judged as broken, what is taken away afterwards, and what the page says of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from adversary.attacks import ATTACKS
+from adversary.main import Outcome, find_broken
+from adversary.report import make_part
+from adversary.stage import Size, compute_p99, read_group_memory
+from adversary.thefts import THEFTS, find_unequal
+
+ROWS_THAT_ARE_FAULTS = {"10", "11", "12", "13"}
+
+
+def test_every_row_and_every_theft_is_there() -> None:
+    assert {attack.row for attack in ATTACKS} | ROWS_THAT_ARE_FAULTS == {str(number) for number in range(1, 14)}
+    assert len(THEFTS) == 5
+
+
+@pytest.mark.parametrize(
+    ("outcome", "complaint"),
+    [
+        (Outcome("1", "x", without=0.1, during=0.19, pause=3.0, memory=200.0), None),
+        (Outcome("1", "x", without=0.1, during=0.25, pause=3.0, memory=200.0), "2.5 times as long"),
+        (Outcome("1", "x", without=0.1, during=0.1, pause=11.0, memory=200.0), "not renewed for 11.0 s"),
+        (Outcome("1", "x", without=0.1, during=0.1, pause=3.0, memory=900.0), "took 900 MiB"),
+    ],
+)
+def test_each_bound_is_judged(outcome: Outcome, complaint: str | None) -> None:
+    found = find_broken(outcome)
+
+    assert len(found) == (complaint is not None)
+    assert complaint is None or complaint in found[0]
+
+
+@pytest.mark.parametrize(
+    ("parts", "unequal"),
+    [
+        ({"a": 105, "b": 95}, 0),
+        ({"a": 106, "b": 94}, 2),
+        ({"a": 11, "b": 9}, 0),
+    ],
+)
+def test_halves_are_equal_within_five_in_a_hundred_or_one_pod(parts: dict[str, int], unequal: int) -> None:
+    assert len(find_unequal(parts, sum(parts.values()) / 2)) == unequal
+
+
+def test_of_a_hundred_times_the_longest_but_one_counts() -> None:
+    assert compute_p99([float(number) for number in range(1, 101)]) == 99.0
+    assert compute_p99([3.0, 1.0, 2.0]) == 3.0
+
+
+def test_memory_is_that_of_all_processes_of_a_group() -> None:
+    hold = "import time; held = bytearray(64 << 20); print('ready', flush=True); time.sleep(60)"
+    child = subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert 64.0 < read_group_memory(child.pid) < 256.0
+    finally:
+        child.kill()
+        child.communicate()
+    assert read_group_memory(os.getpgid(0)) > 1.0
+
+
+def test_the_page_says_what_did_not_hold() -> None:
+    head = {"day": "2026-01-01", "nodes": 200, "tenants": 20, "probes": 1, "rounds": 1, "scale": 0.1}
+    line = {"row": "3", "name": "x", "without": 0.1, "during": 0.25, "pause": 2.0, "memory": 100.0, "figures": {}}
+    theft = {**line, "row": "theft", "without": None, "during": None, "pause": None, "memory": None}
+
+    part = make_part(head, [line | {"found": ["slow"]}, theft | {"found": [], "figures": {"slots": 4}}], "r.jsonl")
+
+    assert "## 200 nodes, 20 tenants, each attack at 10% of its whole size" in part
+    assert "2 tried, 1 held, 1 did not ([lines](r.jsonl))." in part
+    assert "| 3 | x | 100 | 250 | 2.0 | 100.0 | slow |" in part
+    assert "| theft | x |  |  |  |  | held (slots 4) |" in part
+    assert Size(nodes=1, tenants=1, probes=1, rounds=1, scale=0.1).of(5) == 1

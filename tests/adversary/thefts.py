@@ -1,0 +1,207 @@
+"""The thefts: what a tenant takes that is another's, judged by who has how many pods in the API's state.
+
+Each has a few servers of its own, tenants that want all of them, and an operator that starts when everybody waits, so
+that nobody was there first. A theft returns what is wrong, nothing when it brought nothing, and the figures.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from e2e.checks import is_held
+from e2e.objects import POLICIES, TENANTS, make_name, make_pod
+from e2e.waiting import wait_for
+from localplane.nodes import make_node
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from adversary.stage import Stage
+    from localplane.client import Json
+
+TOLERANCE = 0.05
+MOST_MESSAGE, MOST_STATUS = 4096, 16384
+"""Characters of a condition, and of a Tenant's status: names that somebody makes up must not fill them."""
+QUIET_SECONDS = 5.0
+SETTLE_SECONDS = 120.0
+Found = tuple[list[str], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Theft:
+    """What is tried."""
+
+    name: str
+    attempt: Callable[[Stage], Found]
+
+
+THEFTS: list[Theft] = []
+
+
+def theft(name: str) -> Callable[[Callable[[Stage], Found]], Callable[[Stage], Found]]:
+    """Register a function as a theft."""
+
+    def register(attempt: Callable[[Stage], Found]) -> Callable[[Stage], Found]:
+        THEFTS.append(Theft(name, attempt))
+        return attempt
+
+    return register
+
+
+def make_servers(stage: Stage, count: int, allocatable: Mapping[str, str]) -> list[str]:
+    """Make servers and wait until they are ready."""
+    names = [make_name("server") for _ in range(count)]
+    stage.plane.add_nodes([make_node(name, allocatable=allocatable, taints=[]) for name in names])
+    stage.plane.wait_nodes_ready(names)
+    return names
+
+
+def count_held(stage: Stage, namespaces: Sequence[str]) -> dict[str, int]:
+    """Return how many pods of each namespace are on some node."""
+    pods = stage.api.items("/api/v1/pods")
+    return {name: sum(is_held(pod) and pod["metadata"]["namespace"] == name for pod in pods) for name in namespaces}
+
+
+def wait_calm(stage: Stage, namespaces: Sequence[str]) -> dict[str, int]:
+    """Return how many pods of each are held once that has not changed for a while."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    seen, since = count_held(stage, namespaces), time.monotonic()
+    while time.monotonic() - since < QUIET_SECONDS and time.monotonic() < deadline:
+        time.sleep(0.5)
+        now = count_held(stage, namespaces)
+        if now != seen:
+            seen, since = now, time.monotonic()
+    return seen
+
+
+def find_unequal(parts: Mapping[str, int], expected: float) -> list[str]:
+    """Return who has less or more than expected, but for five in a hundred and one pod."""
+    most = max(1.0, TOLERANCE * expected)
+    return [f"{name} has {held} of {expected:.0f}" for name, held in parts.items() if abs(held - expected) > most]
+
+
+@theft("slots by pods that ask for next to nothing")
+def steal_slots(stage: Stage) -> Found:
+    """Pods of 1m against pods of 100m, on servers whose slots are scarce and whose CPUs are not."""
+    slots = max(20, stage.size.of(110))
+    servers = make_servers(stage, 10, {"cpu": "64", "memory": "256Gi", "pods": str(slots)})
+    room = slots * len(servers)
+    thief, honest = stage.make_namespace(make_name("thief")), stage.make_namespace(make_name("honest"))
+    stage.make_pods(thief, [make_pod({"cpu": "1m", "memory": "1Mi"}) for _ in range(room)])
+    stage.make_pods(honest, [make_pod({"cpu": "100m", "memory": "128Mi"}) for _ in range(room)])
+    stage.start_operator()
+    held = wait_calm(stage, [thief, honest])
+    return find_unequal(held, room / 2), {"slots": room, "thief": held[thief], "honest": held[honest]}
+
+
+@theft("labels, status and conditions filled with names that nobody offers")
+def fill_names(stage: Stage) -> Found:
+    """Twenty new names a pod; one pod with thousands."""
+    make_servers(stage, 2, {"cpu": "8", "memory": "32Gi", "pods": "20"})
+    thief = stage.make_namespace(make_name("thief"))
+    names = (f"example.com/made-up-{number}" for number in range(10_000))
+    pods = [make_pod({next(names): "1" for _ in range(20)}) for _ in range(stage.size.of(200))]
+    pods.append(make_pod({next(names): "1" for _ in range(stage.size.of(4_000))}))
+    stage.make_pods(thief, pods)
+    operator = stage.start_operator()
+    wait_calm(stage, [thief])
+    seen = stage.api.items(f"/api/v1/namespaces/{thief}/pods")
+    messages = [len(one.get("message") or "") for pod in seen for one in pod["status"].get("conditions") or []]
+    status = len(json.dumps(stage.api.get(f"{TENANTS}/{thief}").get("status") or {}))
+    page = sum("made-up" in line for line in operator.metrics().text.splitlines())
+    longest = max(messages, default=0)
+    found = [f"a condition of {longest} characters"] if longest > MOST_MESSAGE else []
+    found += [f"a Tenant's status of {status} characters"] if status > MOST_STATUS else []
+    found += [f"{page} lines of the metrics name what nobody offers"] if page else []
+    return found, {"condition": longest, "status": status, "metric lines": page}
+
+
+@theft("room that a Deferred resize asks for, without a turn")
+def resize_deferred(stage: Stage) -> Found:
+    """Small pods are resized to whole servers, which their kubelets put off; then both tenants want more."""
+    servers = make_servers(stage, 8, {"cpu": "16", "memory": "64Gi", "pods": "110"})
+    thief, honest = stage.make_namespace(make_name("thief")), stage.make_namespace(make_name("honest"))
+    for server in servers[:4]:
+        pod = make_pod({"cpu": "1m", "memory": "1Mi"}, nodeName=server)
+        stage.make_pods(thief, [pod])
+        defer_resize(stage, thief, pod, {"cpu": "15", "memory": "1Mi"})
+    for name in (thief, honest):
+        stage.make_pods(name, [make_pod({"cpu": "2", "memory": "1Gi"}) for _ in range(64)])
+    stage.start_operator()
+    held = wait_calm(stage, [thief, honest])
+    cores = {thief: 4 * 15 + 2 * (held[thief] - 4), honest: 2 * held[honest]}
+    most = cores[thief] > cores[honest] * (1 + TOLERANCE) + 2
+    found = [f"with what its resizes hold the thief has {cores[thief]} cores of {cores[honest]}"] if most else []
+    return found, {"thief's cores": cores[thief], "honest cores": cores[honest]}
+
+
+def defer_resize(stage: Stage, namespace: str, pod: Json, requests: dict[str, str]) -> None:
+    """Ask for an in-place resize, and say in the kubelet's place that it must wait."""
+    path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}"
+    wait_for(lambda: stage.api.get(path)["status"].get("phase") == "Running", describe=f"{path} to run")
+    allocated = pod["spec"]["containers"][0]["resources"]["requests"]
+    can_resize = {"name": "main", "resources": {"requests": allocated}, "allocatedResources": allocated}
+    stage.api.patch(f"{path}/status", {"status": {"containerStatuses": [can_resize]}}, kind="strategic")
+    container = {"name": "main", "resources": {"requests": requests}}
+    stage.api.patch(f"{path}/resize", {"spec": {"containers": [container]}}, kind="strategic")
+    condition = {"type": "PodResizePending", "status": "True", "reason": "Deferred"}
+    stage.api.patch(f"{path}/status", {"status": {"conditions": [condition]}}, kind="strategic")
+
+
+@theft("a share for each namespace that nobody claims")
+def many_namespaces(stage: Stage) -> Found:
+    """One person's namespaces against one tenant's, with unclaimedNamespaces: together."""
+    servers = make_servers(stage, 4, {"cpu": "16", "memory": "64Gi", "pods": "110"})
+    room = 16 * len(servers)
+    honest = stage.make_namespace(make_name("honest"))
+    own = [stage.make_namespace(make_name("own"), claimed=False) for _ in range(stage.size.of(99))]
+    stage.api.patch(f"{POLICIES}/default", {"spec": {"unclaimedNamespaces": "together"}})
+    try:
+        for name in own:
+            stage.make_pods(name, [make_pod({"cpu": "1", "memory": "1Gi"}) for _ in range(-(-room // len(own)) + 1)])
+        stage.make_pods(honest, [make_pod({"cpu": "1", "memory": "1Gi"}) for _ in range(room)])
+        stage.start_operator()
+        held = wait_calm(stage, [honest, *own])
+    finally:
+        stage.api.patch(f"{POLICIES}/default", {"spec": {"unclaimedNamespaces": None}})
+    parts = {"honest": held[honest], "all others": sum(held[name] for name in own)}
+    return find_unequal(parts, room / 2), {"room": room, **parts}
+
+
+@theft("the room that a preemptor of kube-scheduler is nominated to")
+def take_nominated(stage: Stage) -> Found:
+    """A critical pod is to have a server that was emptied for it; our pods want it too."""
+    server, other = make_servers(stage, 2, {"cpu": "4", "memory": "8Gi", "pods": "20"})
+    name = stage.make_namespace(make_name("critical"))
+    thief = stage.make_namespace(make_name("thief"))
+    whole = {"cpu": "4", "memory": "6Gi"}
+    critical = make_pod(whole, scheduler_name="default-scheduler", priorityClassName="system-cluster-critical")
+    stage.make_pods(name, [critical])
+    path = f"/api/v1/namespaces/{name}/pods/{critical['metadata']['name']}"
+    stage.api.patch(f"{path}/status", {"status": {"nominatedNodeName": server}})
+    stage.make_pods(thief, [make_pod({"cpu": "1", "memory": "1Gi"}) for _ in range(8)])
+    stage.start_operator()
+    wait_calm(stage, [thief])
+    placed = [pod["spec"].get("nodeName") for pod in stage.api.items(f"/api/v1/namespaces/{thief}/pods")]
+    taken, rest = placed.count(server), placed.count(other)
+    found = [f"{taken} pods are on the server that another was nominated to"] if taken else []
+    found += [f"only {rest} of 4 pods are on the other server"] if rest < 4 else []
+    return found, {"on the nominated server": taken, "on the other": rest}
+
+
+def clean_up(stage: Stage) -> None:
+    """Take away what a theft has made: its pods, tenants and servers."""
+    stage.end_operator()
+    spaces = [space["metadata"]["name"] for space in stage.api.items("/api/v1/namespaces")]
+    for name in spaces:
+        if name.partition("-")[0] in {"thief", "honest", "own", "critical"}:
+            stage.remove_pods(name)
+            stage.api.delete(f"/api/v1/namespaces/{name}")
+    for tenant in stage.api.items(TENANTS):
+        stage.api.delete(f"{TENANTS}/{tenant['metadata']['name']}")
+    for node in stage.api.items("/api/v1/nodes"):
+        stage.api.delete(f"/api/v1/nodes/{node['metadata']['name']}")

@@ -1,0 +1,222 @@
+"""Of a tenant with very many placements a snapshot holds a few, and all have their turn."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.builders import Cluster, Json, make_node, make_pod
+from fairbind.cluster.cache import window
+from fairbind.cluster.messages import format_unschedulable
+from fairbind.model import CycleReport, PolicySettings, RejectionKind, TaskClass
+from fairbind.scheduling import run_cycle
+
+MOST, ROTATING, MOST_OF_ALL = 8, 2, 30
+NODES = 40
+NOBODY = {"key": "metadata.name", "operator": "NotIn", "values": ["nobody"]}
+
+
+@pytest.fixture(autouse=True)
+def _small_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(window, "MAX_TENANT_PLACEMENTS", MOST)
+    monkeypatch.setattr(window, "MAX_PLACEMENTS", MOST_OF_ALL)
+
+
+def pin(node: int) -> Json:
+    """Ask for one node in a way that is not taken for a pin, so that each node is another placement."""
+    return ask_for({"key": "metadata.name", "operator": "In", "values": [f"n{node:02}"]}, NOBODY)
+
+
+def ask_for(*fields: Json) -> Json:
+    term = {"matchFields": list(fields)}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+
+
+def make_cluster(pods: int, cpu: str = "1") -> Cluster:
+    """Pods that each may go to one node, the older ones first."""
+    cluster = Cluster()
+    cluster.add_nodes(*(make_node(f"n{n:02}") for n in range(NODES)))
+    for n in range(pods):
+        created = f"2026-01-01T00:{n // 60:02}:{n % 60:02}Z"
+        cluster.add_pods(make_pod(f"p{n:02}", requests={"cpu": cpu}, created=created, affinity=pin(n)))
+    return cluster
+
+
+def split(cluster: Cluster) -> tuple[list[TaskClass], list[TaskClass]]:
+    classes = cluster.cache.build_snapshot().task_classes
+    return [c for c in classes if c.blocked is None], [c for c in classes if c.blocked is not None]
+
+
+def name_tasks(classes: list[TaskClass]) -> list[str]:
+    return sorted(task.uid for each in classes for task in each.tasks)
+
+
+def decide(cluster: Cluster) -> CycleReport:
+    report = run_cycle(cluster.cache.build_snapshot(), PolicySettings(), 0.0)
+    for bind in report.bindings:
+        assert cluster.cache.assume(bind.task.uid, bind.server)
+    cluster.cache.note_waits(report.waits)
+    return report
+
+
+def test_a_tenant_at_the_limit_is_shown_in_full() -> None:
+    shown, blocked = split(make_cluster(MOST))
+    assert len(shown) == MOST
+    assert blocked == []
+
+
+def test_a_daemonset_is_shown_in_full_and_each_pod_goes_to_its_node() -> None:
+    cluster = make_cluster(0)
+    for n in range(NODES):
+        affinity = ask_for({"key": "metadata.name", "operator": "In", "values": [f"n{n:02}"]})
+        cluster.add_pods(make_pod(f"d{n:02}", requests={"cpu": "1"}, affinity=affinity))
+    shown, blocked = split(cluster)
+
+    assert (len(shown), blocked) == (NODES, [])
+    assert {bind.task.uid[-2:]: bind.server[-2:] for bind in decide(cluster).bindings} == {
+        f"{n:02}": f"{n:02}" for n in range(NODES)
+    }
+    cluster.cache.check_consistent()
+
+
+def test_beyond_the_limit_those_wait_whose_turn_comes_last_with_a_reason() -> None:
+    cluster = make_cluster(MOST + 5)
+    shown, (later,) = split(cluster)
+    assert name_tasks(shown) == [f"uid-p{n:02}" for n in range(MOST)]
+    assert [task.uid for task in later.tasks] == [f"uid-p{n:02}" for n in range(MOST, MOST + 5)]
+    assert later.blocked is not None
+    assert later.blocked.kind == RejectionKind.LATER
+
+    report = run_cycle(cluster.cache.build_snapshot(), PolicySettings(), 0.0)
+    (wait,) = report.waits
+    said = "pod waits: other pods of its tenant, with too many different constraints, come first."
+    assert format_unschedulable(wait, NODES) == f"0/40 nodes are available: {said}"
+    cluster.cache.note_waits(report.waits)
+    (tenant,) = cluster.cache.queries.build_overview().tenants
+    assert tenant.pending == {"queued": MOST + 5}
+
+
+def test_the_rest_comes_as_earlier_ones_leave_and_each_of_them_is_placed() -> None:
+    cluster = make_cluster(NODES)
+    order: list[str] = []
+    while cluster.cache.queries.has_waiting:
+        bindings = decide(cluster).bindings
+        assert 0 < len(bindings) <= MOST
+        order.extend(bind.task.uid for bind in bindings)
+    assert order == [f"uid-p{n:02}" for n in range(NODES)]
+    cluster.cache.check_consistent()
+
+
+def test_pods_that_fit_nowhere_do_not_keep_those_behind_them_from_being_placed() -> None:
+    cluster = make_cluster(NODES - 1, cpu="9")
+    cluster.add_pods(make_pod("last", requests={"cpu": "1"}, created="2026-02-01T00:00:00Z", affinity=pin(NODES - 1)))
+    placed: list[str] = []
+    for _ in range(NODES // ROTATING):
+        changes = cluster.changes
+        placed.extend(bind.task.uid for bind in decide(cluster).bindings)
+        if placed:
+            break
+        assert cluster.changes > changes, "nobody looks on"
+    assert placed == ["uid-last"]
+
+
+def test_a_round_ends_when_all_were_looked_at_and_the_next_begins_with_a_change() -> None:
+    cluster = make_cluster(NODES, cpu="9")
+    for _ in range(2):
+        seen: set[str] = set()
+        rounds = 0
+        while True:
+            changes = cluster.changes
+            seen.update(name_tasks(split(cluster)[0]))
+            decide(cluster)
+            rounds += 1
+            assert rounds <= NODES
+            if cluster.changes == changes:
+                break
+        assert seen == {f"uid-p{n:02}" for n in range(NODES)}
+        cluster.add_nodes(make_node("n00", allocatable={"cpu": "5", "pods": "9"}))
+
+
+def test_a_higher_priority_comes_first_also_when_it_comes_late() -> None:
+    cluster = make_cluster(NODES)
+    cluster.add_pods(make_pod("urgent", priority=9, created="2026-03-01T00:00:00Z", affinity=pin(3)))
+    assert "uid-urgent" in name_tasks(split(cluster)[0])
+
+
+def test_pods_that_differ_in_what_no_node_has_are_one_class() -> None:
+    cluster = make_cluster(0)
+    for n in range(5 * MOST):
+        toleration = {"key": f"k{n}", "operator": "Exists"}
+        cluster.add_pods(make_pod(f"t{n:02}", requests={"cpu": "1"}, tolerations=[toleration]))
+    (one,), blocked = split(cluster)
+    assert blocked == []
+    assert [task.uid for task in one.tasks] == sorted(task.uid for task in one.tasks)
+    assert len(one.tasks) == 5 * MOST
+
+    cluster.add_nodes(make_node("n00", taints=[{"key": "k7", "effect": "NoSchedule"}]))
+    shown, _ = split(cluster)
+    assert sorted(len(each.tasks) for each in shown) == [1, 5 * MOST - 1]
+    cluster.cache.check_consistent()
+
+
+def test_unsupported_pods_of_such_a_tenant_are_one_class_a_reason() -> None:
+    claim = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    cluster = make_cluster(2)
+    for n in range(MOST):
+        cluster.add_pods(make_pod(f"u{n}", requests={"cpu": f"{n + 1}m"}, volumes=claim))
+    shown, (unsupported,) = split(cluster)
+    assert len(shown) == 2
+    assert len(unsupported.tasks) == MOST
+    assert unsupported.blocked is not None
+    assert unsupported.blocked.kind == RejectionKind.NOT_SUPPORTED
+
+
+def test_the_other_tenants_are_shown_as_ever() -> None:
+    cluster = make_cluster(MOST + 5)
+    for n in range(3):
+        cluster.add_pods(make_pod(f"other{n}", namespace="elsewhere", affinity=pin(n)))
+    shown, _ = split(cluster)
+    assert len([each for each in shown if each.tenant == "ns/elsewhere"]) == 3
+
+
+def test_a_tenant_whose_pods_leave_has_a_class_for_each_queue_again() -> None:
+    cluster = make_cluster(MOST + 1)
+    kept = cluster.cache.build_snapshot()
+    assert len(kept.task_classes) == MOST + 1
+    cluster.delete_pod(make_pod("p00"))
+    shown, blocked = split(cluster)
+    assert len(shown) == MOST
+    assert blocked == []
+    cluster.cache.check_consistent()
+
+
+def make_sprawl(tenants: int, pods: int) -> Cluster:
+    """One person's namespaces, each with pods that each may go to one node, and one of somebody else."""
+    cluster = make_cluster(0)
+    for t in range(tenants):
+        for n in range(pods):
+            cluster.add_pods(make_pod(f"s{t}-{n}", namespace=f"sprawl{t}", affinity=pin((8 * t + n) % NODES)))
+    cluster.add_pods(make_pod("honest", namespace="honest"))
+    return cluster
+
+
+def count_placements(cluster: Cluster) -> int:
+    return len({id(each.placement) for each in split(cluster)[0]})
+
+
+@pytest.mark.parametrize(("tenants", "each"), [(3, MOST), (5, (MOST_OF_ALL - 1) // 5), (20, 4)])
+def test_many_tenants_together_have_fewer_each(tenants: int, each: int) -> None:
+    cluster = make_sprawl(tenants, MOST)
+    shown, _ = split(cluster)
+    of_tenant = [len([c for c in shown if c.tenant == f"ns/sprawl{t}"]) for t in range(tenants)]
+    assert of_tenant == [each] * tenants
+    assert name_tasks([c for c in shown if c.tenant == "ns/honest"]) == ["uid-honest"]
+
+
+def test_tenants_with_the_same_constraints_are_not_many_placements() -> None:
+    cluster = make_cluster(0)
+    for t in range(20):
+        for n in range(MOST):
+            cluster.add_pods(make_pod(f"a{t}-{n}", namespace=f"alike{t}", affinity=pin(n)))
+    shown, blocked = split(cluster)
+    assert (len(shown), blocked) == (20 * MOST, [])
+    assert count_placements(cluster) == MOST

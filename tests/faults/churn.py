@@ -1,0 +1,101 @@
+"""Pods that come, run and go without end, a little more of them than there is room for."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import urllib3
+
+from e2e.api import Api, ApiError
+from e2e.objects import make_pod
+from e2e.waiting import PATIENCE_SECONDS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from e2e.api import Json
+
+SIZES = (
+    {"cpu": "500m", "memory": "512Mi"},
+    {"cpu": "1", "memory": "256Mi"},
+    {"cpu": "250m", "memory": "1Gi"},
+    {"cpu": "750m", "memory": "768Mi"},
+)
+SHORT_LIVES = 0.2
+"""The part of the pods that end by themselves."""
+RELIST_STEPS = 50
+TIMEOUT_SECONDS = 5.0
+
+
+class Churn:
+    """Creates and deletes pods in these namespaces from a thread of its own, while it is not paused."""
+
+    def __init__(self, kubeconfig: Path, namespaces: list[str], target: int, seed: int, per_second: float) -> None:
+        """target: about so many pods there are."""
+        self._api = Api.connect(kubeconfig, timeout_seconds=TIMEOUT_SECONDS)
+        self._namespaces = namespaces
+        self._target = target
+        self._random = random.Random(seed)
+        self._pause_seconds = 1.0 / per_second
+        self._alive: list[tuple[str, str]] = []
+        self._step = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="churn", daemon=True)
+        self.created = 0
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def pause(self) -> None:
+        """Return once nothing is on its way; nothing more is done until `go_on`."""
+        self._step.acquire()
+
+    def go_on(self) -> None:
+        """Go on after a pause, with the pods that there are: a fault may have taken some of them back."""
+        with contextlib.suppress(ApiError, urllib3.exceptions.HTTPError):
+            self._relist()
+        self._step.release()
+
+    def stop(self) -> None:
+        """End; not while it is paused."""
+        self._ended.set()
+        self._thread.join(PATIENCE_SECONDS)
+        self._api.close()
+
+    def _run(self) -> None:
+        steps = 0
+        while not self._ended.is_set():
+            with self._step, contextlib.suppress(ApiError, urllib3.exceptions.HTTPError):
+                steps += 1
+                if steps % RELIST_STEPS == 0:
+                    self._relist()
+                self._do_one()
+            time.sleep(self._pause_seconds * self._random.uniform(0.5, 1.5))
+
+    def _do_one(self) -> None:
+        is_short = len(self._alive) < self._target * self._random.uniform(0.9, 1.1)
+        if is_short:
+            namespace = self._random.choice(self._namespaces)
+            pod = self._draw_pod()
+            self._api.post(f"/api/v1/namespaces/{namespace}/pods", pod)
+            self._alive.append((namespace, pod["metadata"]["name"]))
+            self.created += 1
+        else:
+            namespace, name = self._alive.pop(self._random.randrange(len(self._alive)))
+            self._api.delete(f"/api/v1/namespaces/{namespace}/pods/{name}", {"gracePeriodSeconds": 0})
+
+    def _draw_pod(self) -> Json:
+        run_seconds = self._random.randint(1, 20) if self._random.random() < SHORT_LIVES else None
+        return make_pod(self._random.choice(SIZES), run_seconds=run_seconds)
+
+    def _relist(self) -> None:
+        self._alive = [
+            (namespace, pod["metadata"]["name"])
+            for namespace in self._namespaces
+            for pod in self._api.items(f"/api/v1/namespaces/{namespace}/pods", resourceVersion="0")
+        ]

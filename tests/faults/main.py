@@ -1,0 +1,234 @@
+"""Draws faults, applies them one after the other, and writes a line of JSON about each."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime as dt
+import json
+import random
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import urllib3
+
+from e2e.api import ApiError
+from e2e.checks import View
+from e2e.operators import LEASE
+from e2e.stalls import Stalls
+from faults.kinds import KINDS
+from faults.plan import draw
+from faults.report import write_page
+from faults.world import NAMESPACES, WATCHED, World
+from localplane.tools import DEFAULT, ensure_tools
+
+if TYPE_CHECKING:
+    from faults.plan import Draw
+
+STEADY_SECONDS = 30.0
+"""Everything must be as ever so long after a fault, and the machine's own stalls."""
+PATIENCE_SECONDS = 180.0
+LOOK_SECONDS = 0.2
+SHORT = 50
+RESULTS = Path(__file__).resolve().parents[2] / "docs" / "reliability" / "results"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a fault. at: seconds since the first one began. seconds: for how long it lasted, its end included.
+
+    steady: seconds from its end until all was as ever, None when that never came; stalls: those of the machine in
+    between. found: what must not be. changes: how often the lease changed hands.
+    """
+
+    number: int
+    kind: str
+    settings: list[dict[str, object]]
+    at: float
+    seconds: float
+    steady: float | None
+    stalls: float
+    binds: int
+    changes: int
+    found: list[str]
+    verdict: str = ""
+
+    def judge(self) -> None:
+        """Say it in a word."""
+        if self.found:
+            self.verdict = "broken"
+        elif self.steady is None:
+            self.verdict = "never steady"
+        else:
+            self.verdict = "held" if self.steady <= STEADY_SECONDS + self.stalls else "late"
+
+
+def main() -> int:
+    """Do what the command line says; return the exit status: 1 when something did not hold."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=SHORT, help=f"how many faults ({SHORT})")
+    parser.add_argument("--seed", type=int, default=None, help="what they are drawn from; drawn itself when not given")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first one, to repeat some of a seed")
+    parser.add_argument("--short", action="store_true", help="faults of few seconds, as CI has them")
+    parser.add_argument("--only", metavar="TEXT", default="", help="kinds that have this in their name")
+    parser.add_argument("--other", metavar="PATH", help="where the packages of another version are, for both at once")
+    parser.add_argument("--minutes", type=float, default=None, help="begin no further fault after so long")
+    parser.add_argument("--output", type=Path, help="where the lines go; docs/reliability/results by default")
+    parser.add_argument("--page", action="store_true", help="write docs/reliability/faults.md of the lines, too")
+    arguments = parser.parse_args()
+    seed = random.SystemRandom().randrange(1 << 31) if arguments.seed is None else arguments.seed
+    output = arguments.output or RESULTS / "faults.jsonl"
+    print(f"to try the same once more: make faults N={arguments.count} SEED={seed}", flush=True)
+    outcomes = run(arguments, seed, output)
+    if arguments.page:
+        write_page(output)
+    failed = [outcome for outcome in outcomes if outcome.verdict != "held"]
+    print(f"{len(outcomes)} faults, {len(failed)} did not hold", flush=True)
+    return 1 if failed or not outcomes else 0
+
+
+def run(arguments: argparse.Namespace, seed: int, output: Path) -> list[Outcome]:
+    """Apply the faults and return what became of them."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    outcomes: list[Outcome] = []
+    begin = time.monotonic()
+    with World(ensure_tools(DEFAULT), seed, code=arguments.other) as world, output.open("w", encoding="utf-8") as lines:
+        head = {"seed": seed, "day": f"{dt.datetime.now(dt.UTC):%Y-%m-%d}", "short": arguments.short}
+        lines.write(json.dumps(head) + "\n")
+        without = find_impossible(world)
+        for name in sorted(without):
+            print(f"cannot be had here: {name}", flush=True)
+        without |= {kind.name for kind in KINDS if arguments.only not in kind.name}
+        wait_steady(world)
+        for number in range(arguments.first, arguments.first + arguments.count):
+            if arguments.minutes is not None and time.monotonic() - begin > arguments.minutes * 60:
+                break
+            drawn = draw(seed, number, is_short=arguments.short, without=without)
+            outcome = try_fault(world, drawn, begin)
+            outcomes.append(outcome)
+            lines.write(json.dumps(asdict(outcome)) + "\n")
+            lines.flush()
+            print(describe(outcome), flush=True)
+            if outcome.verdict != "held":
+                keep_logs(world, output, number)
+            if outcome.steady is None:
+                start_anew(world)
+    return outcomes
+
+
+def find_impossible(world: World) -> set[str]:
+    """Return the kinds of faults that this machine cannot bring about."""
+    impossible = set() if world.has_clock_steps else {"clock stepped"}
+    return impossible if world.code else impossible | {"two versions at once"}
+
+
+def try_fault(world: World, drawn: Draw, begin: float) -> Outcome:
+    """Apply a fault, wait until all is as ever, and judge what happened meanwhile."""
+    began_at = time.monotonic()
+    binds_before, leases_before = len(world.judge.binds), len(world.judge.leases)
+    with contextlib.ExitStack() as stack:
+        for fault in drawn.faults:
+            stack.enter_context(fault.kind.apply(world, fault.settings))
+        time.sleep(drawn.seconds)
+    lasted = time.monotonic() - began_at
+    with Stalls(lambda: world.api.exists(LEASE)) as stalls:
+        found = restart_ended(world, drawn)
+        steady = wait_steady(world)
+    found += world.judge.judge()
+    found += View.take(world.api).find_overcommitted()
+    outcome = Outcome(
+        number=drawn.number,
+        kind=drawn.name,
+        settings=[fault.settings for fault in drawn.faults],
+        at=round(began_at - begin, 1),
+        seconds=round(lasted, 2),
+        steady=None if steady is None else round(steady, 2),
+        stalls=round(stalls.seconds, 2),
+        binds=len(world.judge.binds) - binds_before,
+        changes=world.judge.count_changes(leases_before),
+        found=found,
+    )
+    outcome.judge()
+    return outcome
+
+
+def restart_ended(world: World, drawn: Draw) -> list[str]:
+    """Start again who ended although nobody ended it, as its kubelet would, and say so."""
+    found = []
+    for replica in world.replicas:
+        if not replica.is_running:
+            status = replica.operator.process.returncode if replica.operator is not None else None
+            found.append(f"operator {replica.name} ended with {status} during {drawn.name}")
+            replica.end()
+            replica.start()
+    return found
+
+
+def wait_steady(world: World) -> float | None:
+    """Return after how many seconds all is as ever; None: never.
+
+    Then pods are bound in each namespace, no pod waits that has room, and new weights and settings are heeded. The
+    churn stands still meanwhile: else there would always be a pod whose room has just come to be.
+    """
+    began_at = time.monotonic()
+    world.churn.pause()
+    probes: dict[str, str] = {}
+    changed: set[str] = set()
+    try:
+        while time.monotonic() - began_at < PATIENCE_SECONDS:
+            try:
+                if is_steady(world, probes, changed):
+                    return time.monotonic() - began_at
+            except (ApiError, urllib3.exceptions.HTTPError):
+                pass
+            time.sleep(LOOK_SECONDS)
+        return None
+    finally:
+        for path in probes.values():
+            world.remove(path)
+        world.churn.go_on()
+
+
+def is_steady(world: World, probes: dict[str, str], changed: set[str]) -> bool:
+    """Look once. probes: the paths of the pods made for it, by namespace. changed: what has a new spec already."""
+    for namespace in NAMESPACES:
+        if namespace not in probes:
+            probes[namespace] = world.make_probe(namespace)
+    for path in WATCHED:
+        if path not in changed:
+            world.change_spec(path)
+            changed.add(path)
+    if not all(world.api.get(path)["spec"].get("nodeName") for path in probes.values()):
+        return False
+    return all(map(world.is_heeded, WATCHED)) and not View.take(world.api).find_forgotten()
+
+
+def start_anew(world: World) -> None:
+    """Give the next fault a system that works."""
+    for replica in world.replicas:
+        replica.end()
+        replica.start()
+    wait_steady(world)
+
+
+def keep_logs(world: World, output: Path, number: int) -> None:
+    """Keep the ends of the operators' logs beside the lines."""
+    for replica in world.replicas:
+        if replica.operator is not None:
+            target = output.with_name(f"{output.stem}-{number}-{replica.name}.log")
+            target.write_text(replica.operator.read_log(400) + "\n", encoding="utf-8")
+
+
+def describe(outcome: Outcome) -> str:
+    """Return a line for people."""
+    steady = "-" if outcome.steady is None else f"{outcome.steady:.1f}"
+    line = f"{outcome.number:5} {outcome.verdict:12} {outcome.kind}: {outcome.seconds:.1f} s, steady after {steady} s"
+    line += f" (stalls {outcome.stalls:.1f} s), {outcome.binds} bound, {outcome.changes} changes of the lead"
+    return "\n".join([line, *(f"      {what}" for what in outcome.found[:5])])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""The page of a run of faults, made from its lines."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability" / "faults.md"
+TEMPLATE = Path(__file__).with_name("page.template")
+Line = dict[str, Any]
+
+
+def read_lines(results: Path) -> tuple[list[Line], list[Line]]:
+    """Return what is said of the runs, and their faults: those of a file, and of others beside it, named NAME-*."""
+    heads, faults = [], []
+    for path in (results, *sorted(results.parent.glob(f"{results.stem}-*{results.suffix}"))):
+        head, *lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        last = lines[-1]
+        head["seconds"] = last["at"] + last["seconds"] + (last["steady"] or 0.0)
+        heads.append(head)
+        faults += [{**line, "seed": head["seed"]} for line in lines]
+    return heads, faults
+
+
+def write_page(results: Path, page: Path = PAGE) -> None:
+    """Write the page."""
+    page.write_text(make_page(*read_lines(results), f"results/{results.name}"), encoding="utf-8")
+
+
+def make_page(heads: list[Line], faults: list[Line], link: str) -> str:
+    """Return the page."""
+    text = TEMPLATE.read_text(encoding="utf-8")
+    filled = {
+        "results": link,
+        "day": heads[-1]["day"],
+        "seeds": " and ".join(describe_run(head) for head in heads),
+        "count": f"{len(faults):,}",
+        "minutes": f"{sum(head['seconds'] for head in heads) / 60:.0f}",
+        "binds": f"{sum(line['binds'] for line in faults):,}",
+        "changes": f"{sum(line['changes'] for line in faults):,}",
+        "twice": f"{sum('bound twice' in what for line in faults for what in line['found']):,}",
+        "verdicts": describe_verdicts(faults),
+        "table": make_table(faults),
+        "broken": make_list(faults),
+    }
+    for name, value in filled.items():
+        text = text.replace("{" + name + "}", value)
+    return text
+
+
+def describe_run(head: Line) -> str:
+    """Return a run's seed, and what somebody has noted of it, such as that a fault was mended since."""
+    return f"{head['seed']} ({head['note']})" if head.get("note") else f"{head['seed']}"
+
+
+def describe_verdicts(faults: list[Line]) -> str:
+    """Return how many came to which verdict."""
+    counts: dict[str, int] = defaultdict(int)
+    for line in faults:
+        counts[line["verdict"]] += 1
+    return ", ".join(f"{count:,} {verdict}" for verdict, count in sorted(counts.items(), key=lambda pair: -pair[1]))
+
+
+def make_table(faults: Iterable[Line]) -> str:
+    """Return a row for each kind; two that overlapped count for both."""
+    by_kind: dict[str, list[Line]] = defaultdict(list)
+    for line in faults:
+        for name in line["kind"].split(" + "):
+            by_kind[name].append(line)
+    head = "| fault | times | held | late | never steady | broken | median (s) | longest (s) |"
+    rows = [head, "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    for name, lines in sorted(by_kind.items()):
+        verdicts = [line["verdict"] for line in lines]
+        steady = [line["steady"] for line in lines if line["steady"] is not None]
+        counts = [verdicts.count(verdict) for verdict in ("held", "late", "never steady", "broken")]
+        median = f"{statistics.median(steady):.1f}" if steady else ""
+        longest = f"{max(steady):.1f}" if steady else ""
+        rows.append(f"| {name} | {len(lines)} | {' | '.join(map(str, counts))} | {median} | {longest} |")
+    return "\n".join(rows)
+
+
+def make_list(faults: Iterable[Line]) -> str:
+    """Return what did not hold, one by one."""
+    items = [
+        f"- {line['number']} of seed {line['seed']}, {line['kind']}: "
+        + ("; ".join(line["found"][:2]) or describe_wait(line))
+        for line in faults
+        if line["verdict"] != "held"
+    ]
+    return "\n".join(items) if items else "Nothing."
+
+
+def describe_wait(line: Line) -> str:
+    """Return how long one took that held otherwise."""
+    if line["steady"] is None:
+        return "not steady after three minutes"
+    return f"steady after {line['steady']:.1f} s, {line['stalls']:.1f} s of them stalls"

@@ -1,0 +1,116 @@
+"""The judge sees what it is there for: each test writes an audit log in which one thing is wrong, or nothing."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from e2e.audit import CREDENTIAL
+from faults.judge import Judge, add_lease_bodies
+from localplane.components import AUDIT_POLICY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+
+
+def at(seconds: float) -> str:
+    return (START + dt.timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+
+
+def make_event(seconds: float, owner: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "stage": "ResponseComplete",
+        "requestReceivedTimestamp": at(seconds),
+        "stageTimestamp": at(seconds + 0.01),
+        "user": {"username": "fairbind", "extra": {CREDENTIAL: [f"JTI={owner}"]}},
+        "responseStatus": {"code": 201},
+        **fields,
+    }
+
+
+def make_lease(seconds: float, owner: str, *, holder: str | None = None, code: int = 200) -> dict[str, Any]:
+    target = {"resource": "leases", "namespace": "fairbind-system", "name": "fairbind"}
+    body = {"spec": {"holderIdentity": owner if holder is None else holder}}
+    status = {"code": code}
+    return make_event(seconds, owner, verb="update", objectRef=target, requestObject=body, responseStatus=status)
+
+
+def make_binding(seconds: float, owner: str, pod: str = "p", *, code: int = 201) -> dict[str, Any]:
+    target = {"resource": "pods", "subresource": "binding", "namespace": "red", "name": pod}
+    body = {"metadata": {"uid": f"uid-{pod}"}, "target": {"name": "n"}}
+    status = {"code": code}
+    return make_event(seconds, owner, verb="create", objectRef=target, requestObject=body, responseStatus=status)
+
+
+def judge(folder: Path, events: Sequence[dict[str, Any]]) -> Judge:
+    log = folder / "audit.log"
+    log.write_text("".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events), encoding="utf-8")
+    return Judge(log, owners={"JTI=a": "a", "JTI=b": "b", "JTI=a-renewed": "a"})
+
+
+@pytest.mark.parametrize(
+    ("events", "complaint"),
+    [
+        ([make_lease(0, "a"), make_binding(1, "a")], None),
+        ([make_lease(0, "a"), make_binding(1, "a-renewed")], None),
+        ([make_lease(0, "a"), make_lease(8, "a"), make_binding(17, "a")], None),
+        ([make_lease(0, "a"), make_lease(8, "a", code=500), make_binding(17, "a")], "17.0 s after its last renewal"),
+        ([make_lease(0, "a"), make_binding(11, "a")], "11.0 s after its last renewal"),
+        ([make_lease(0, "a"), make_lease(5, "b"), make_binding(6, "a")], "in the term of b"),
+        ([make_lease(0, "a"), make_lease(5, "b", code=409), make_binding(6, "a")], None),
+        ([make_lease(0, "a"), make_lease(5, "a", holder=""), make_binding(6, "a")], "given the lease back"),
+        ([make_binding(1, "a")], "before anybody had led"),
+        ([make_lease(0, "a"), make_binding(1, "a"), make_binding(2, "a")], "red/p was bound twice"),
+        ([make_lease(0, "a"), make_binding(1, "a", code=409), make_binding(2, "a")], None),
+        ([make_lease(0, "a"), make_binding(1, "a", "p"), make_binding(2, "a", "q")], None),
+    ],
+)
+def test_what_a_binding_is_judged_by(tmp_path: Path, events: list[dict[str, Any]], complaint: str | None) -> None:
+    found = judge(tmp_path, events).judge()
+
+    assert len(found) == (complaint is not None), found
+    assert complaint is None or complaint in found[0]
+
+
+def test_what_a_restore_has_undone_may_be_done_again(tmp_path: Path) -> None:
+    judging = judge(tmp_path, [make_lease(0, "a"), make_binding(1, "a", "old"), make_binding(3, "a", "new")])
+    assert judging.judge() == []
+
+    judging.forget_since(START + dt.timedelta(seconds=2))
+    with judging.audit_log.open("a", encoding="utf-8") as log:
+        for event in (make_lease(4, "a"), make_binding(5, "a", "new"), make_binding(6, "a", "old")):
+            log.write(json.dumps(event, separators=(",", ":")) + "\n")
+
+    assert judging.judge() == ["red/old was bound twice"]
+
+
+def test_a_line_that_is_half_written_is_read_once_it_is_whole(tmp_path: Path) -> None:
+    judging = judge(tmp_path, [make_lease(0, "a")])
+    line = json.dumps(make_binding(1, "b"), separators=(",", ":")) + "\n"
+    with judging.audit_log.open("a", encoding="utf-8") as log:
+        log.write(line[:40])
+    assert judging.judge() == []
+    with judging.audit_log.open("a", encoding="utf-8") as log:
+        log.write(line[40:])
+
+    assert len(judging.judge()) == 1
+
+
+def test_changes_of_the_lead_are_counted(tmp_path: Path) -> None:
+    judging = judge(tmp_path, [make_lease(0, "a"), make_lease(2, "a"), make_lease(4, "b"), make_lease(6, "a")])
+    judging.read_on()
+
+    assert judging.count_changes(0) == 2
+    assert judging.count_changes(3) == 1
+
+
+def test_the_audit_policy_notes_the_lease_before_it_notes_everything() -> None:
+    policy = add_lease_bodies(AUDIT_POLICY)
+
+    assert policy.index("resources: [leases]") < policy.index("level: Metadata")

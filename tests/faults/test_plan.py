@@ -1,0 +1,70 @@
+"""The same seed gives the same faults, all kinds come, and the page says what became of them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from faults.kinds import KINDS
+from faults.plan import LONGEST_IN_CI_SECONDS, NEVER_TOGETHER, draw
+from faults.report import make_page, make_table, read_lines
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+COUNT = 600
+
+
+def test_a_fault_depends_on_the_seed_and_its_number_alone() -> None:
+    backwards = [draw(7, number, is_short=False) for number in reversed(range(20))]
+
+    assert [draw(7, number, is_short=False) for number in range(20)] == backwards[::-1]
+    assert draw(7, 0, is_short=False) != draw(8, 0, is_short=False)
+
+
+def test_every_kind_comes_and_none_lasts_too_long() -> None:
+    drawn = [draw(1, number, is_short=False) for number in range(COUNT)]
+    counts = Counter(fault.kind.name for one in drawn for fault in one.faults)
+
+    assert counts.keys() == {kind.name for kind in KINDS}
+    assert min(counts.values()) >= 5
+    assert all(one.seconds <= fault.kind.longest for one in drawn for fault in one.faults)
+    assert all({fault.kind.group for fault in one.faults} != NEVER_TOGETHER for one in drawn)
+    assert {len(one.faults) for one in drawn} == {1, 2}
+
+
+def test_short_ones_are_short_and_leave_out_what_cannot_be() -> None:
+    drawn = [draw(1, number, is_short=True, without={"latency"}) for number in range(50)]
+    names = {fault.kind.name for one in drawn for fault in one.faults}
+
+    assert max(one.seconds for one in drawn) <= LONGEST_IN_CI_SECONDS
+    assert names == {kind.name for kind in KINDS if kind.weights[1]} - {"latency"}
+
+
+def make_line(number: int, kind: str, verdict: str, **fields: Any) -> dict[str, Any]:
+    line = {"number": number, "kind": kind, "settings": [{}], "at": 10.0 * number, "seconds": 2.0, "steady": 1.0}
+    return {**line, "stalls": 0.5, "binds": 4, "changes": 1, "found": [], "verdict": verdict, **fields}
+
+
+def test_the_page_counts_each_kind_and_lists_what_did_not_hold(tmp_path: Path) -> None:
+    lines = [
+        make_line(0, "latency + frozen", "held"),
+        make_line(1, "latency", "late", steady=40.0),
+        make_line(2, "killed", "never steady", steady=None),
+        make_line(3, "frozen", "broken", found=["red/p was bound twice"]),
+    ]
+    results = tmp_path / "faults.jsonl"
+    head = {"seed": 5, "day": "2026-01-01", "short": False}
+    results.write_text("".join(json.dumps(line) + "\n" for line in (head, *lines)), encoding="utf-8")
+
+    page = make_page(*read_lines(results), "results/faults.jsonl")
+
+    assert "| latency | 2 | 1 | 1 | 0 | 0 | 20.5 | 40.0 |" in page
+    assert "| frozen | 2 | 1 | 0 | 0 | 1 | 1.0 | 1.0 |" in page
+    assert "- 2 of seed 5, killed: not steady after three minutes" in page
+    assert "- 3 of seed 5, frozen: red/p was bound twice" in page
+    assert "seed 5: 4 faults in 1 minutes, with 16 bindings" in page
+    assert "Pods bound twice: 1." in page
+    assert "{" not in make_table(lines)
