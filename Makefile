@@ -63,6 +63,10 @@ nightly: install ## the unit tests with new seeds and many examples, then fuzz-c
 fuzz-cost: install ## look for objects that cost too much time or memory (SECONDS=600 SEED=number; cases go to tests/fuzz/corpus)
 	@PYTHONPATH=tests exec $(VENV)/python tests/fuzz/main.py --seconds "$(or $(SECONDS),600)" --seed "$${SEED:-$$(date +%s)}"
 
+.PHONY: soak
+soak: install ## let a million pods and 10,000 tenants come and go, and judge what stays in memory (LIVES=number)
+	@PYTHONPATH=tests exec $(VENV)/python tests/soak/soak.py --lives "$(or $(LIVES),1000000)"
+
 .PHONY: e2e
 e2e: install ## the tests on a real control plane (FAIRBIND_KUBECONFIG=path: on that cluster; KUBERNETES=1.34: some, on that version)
 	@FAIRBIND_KUBERNETES="$(KUBERNETES)" exec $(PYTEST) $(if $(KUBERNETES),-m oldest_kubernetes tests/e2e,tests/e2e tests/local)

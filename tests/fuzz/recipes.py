@@ -61,6 +61,11 @@ def _fields(count: int, values: int, operator: str) -> list[Json]:
 # --- pods ---
 
 
+def _with_spec(pod: Json, field: str, value: object) -> Json:
+    pod["spec"][field] = value
+    return pod
+
+
 def _place(pod: Json, *, placed: bool) -> Json:
     if placed:
         pod["spec"]["nodeName"] = "node-7"
@@ -176,7 +181,7 @@ def make_unsupported_pod(field: str, count: int, *, placed: bool = False) -> Jso
         "resourceClaims": [{"name": name} for name in names],
         "schedulingGates": [{"name": name} for name in names],
     }
-    return _place(make_pod("odd", **{field: values[field]}), placed=placed)
+    return _place(_with_spec(make_pod("odd"), field, values[field]), placed=placed)
 
 
 def make_conditioned_pod(count: int, length: int, *, placed: bool = False) -> Json:
@@ -317,7 +322,8 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "length": _LENGTHS, "addresses": (1, 200, 5000), "namespaces": (0, 1, 50, 1000), "amount": ODD_QUANTITIES,
     "containers": _COUNTS, "inits": (0, 1, 50, 2000), "resources": (2, 10, 64), "labels": (0, 5, 30),
     "depth": (1, 50, 400), "field": ("volumes", "topologySpreadConstraints", "resourceClaims", "schedulingGates"),
-    "quantity": range(len(ODD_QUANTITIES)), "text": range(len(ODD_TEXTS)), "number": range(len(ODD_NUMBERS)),
+    "quantity": (*range(len(ODD_QUANTITIES)),), "text": (*range(len(ODD_TEXTS)),),
+    "number": (*range(len(ODD_NUMBERS)),),
     "taints": (0, 1, 100, 10_000), "effect": ("NoSchedule", "PreferNoSchedule", "Odd"), "weights": (0, 5, 64),
     "policy": _POLICIES, "placed": (False, True), "preferred": (False, True), "wide": (False, True),
 }  # fmt: skip

@@ -46,7 +46,7 @@ def test_a_step_that_is_slow_is_found_and_made_smaller(world: World, monkeypatch
         ends = time.process_time() + (0.15 if len(tolerations) > 100 else 0.0)
         while time.process_time() < ends:
             pass
-        return convert(pod)  # type: ignore[arg-type]
+        return convert(pod)
 
     monkeypatch.setattr(decode.PODS, "_convert", convert_slowly)
     monkeypatch.setattr(cost, "REPEATS", 0)
@@ -61,7 +61,7 @@ def test_what_stays_in_memory_is_found(world: World, monkeypatch: pytest.MonkeyP
 
     def convert_and_keep(pod: object) -> object:
         kept.append(pod)
-        return convert(pod)  # type: ignore[arg-type]
+        return convert(pod)
 
     monkeypatch.setattr(decode.PODS, "_convert", convert_and_keep)
     _, excess = judge(world, Recipe("pod", "tolerations", {"count": 3000}), with_memory=True)
