@@ -52,11 +52,16 @@ unit: install ## the tests that need no control plane and no Go program, on the 
 	@exec $(PYTEST) -n auto -m "not needs_tools" $(UNIT)
 
 .PHONY: nightly
-nightly: install ## the unit tests with new seeds and many examples, then e2e on the oldest Kubernetes (SEED=number repeats a night)
+nightly: install ## the unit tests with new seeds and many examples, then fuzz-cost and e2e on the oldest Kubernetes (SEED=number repeats a night)
 	@seed="$${SEED:-$$(date +%s)}"; echo "to try the same once more: make nightly SEED=$$seed"; status=0; \
 	HYPOTHESIS_PROFILE=nightly $(PYTEST) -n auto -m "not needs_tools" --timeout=3600 --hypothesis-seed="$$seed" \
 	  --randomly-seed="$$seed" $(UNIT) || status=1; \
+	$(MAKE) --no-print-directory fuzz-cost SEED="$$seed" || status=1; \
 	$(MAKE) --no-print-directory e2e KUBERNETES=1.34 || status=1; exit $$status
+
+.PHONY: fuzz-cost
+fuzz-cost: install ## look for objects that cost too much time or memory (SECONDS=600 SEED=number; cases go to tests/fuzz/corpus)
+	@PYTHONPATH=tests exec $(VENV)/python tests/fuzz/main.py --seconds "$(or $(SECONDS),600)" --seed "$${SEED:-$$(date +%s)}"
 
 .PHONY: e2e
 e2e: install ## the tests on a real control plane (FAIRBIND_KUBECONFIG=path: on that cluster; KUBERNETES=1.34: some, on that version)

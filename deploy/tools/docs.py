@@ -69,6 +69,7 @@ REASONS = {
     "expired": "the API server had forgotten where the watch was (410 Gone), so everything was listed again",
     "connection": "the connection broke and the watch went on where it was",
     "unreadable": "something on the watch was no JSON, so everything was listed again",
+    "unconfirmed": "an accepted binding did not show on the watch within 10 s, so all pods were listed again",
 }
 SOLVES = {
     "solved": "there is an answer, and its certificate holds",

@@ -146,7 +146,10 @@ class Cluster:
     def find_eligible(self, uid: str) -> set[str]:
         """The nodes that a waiting pod may use."""
         servers = self.cache.build_snapshot().servers
-        eligible_k = self.get_class(uid).placement.eligible_k
+        task_class = self.get_class(uid)
+        if task_class.pin is not None:
+            return set() if task_class.pin.server is None else {servers.names[task_class.pin.server]}
+        eligible_k = task_class.placement.eligible_k
         return {name for name, eligible in zip(servers.names, eligible_k.tolist(), strict=True) if eligible}
 
     def get_free(self, node: str) -> dict[str, int]:

@@ -204,6 +204,9 @@ class HistoricWorld:
                 self._postponed.add(uid)
             self.on_change()
 
+    def withhold(self, uid: str) -> None:
+        self._postponed.add(uid)
+
     def resume(self, uid: str) -> None:
         if not self.is_over:
             self.timeline.note("resume", uid)

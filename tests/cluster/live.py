@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, cast
 
@@ -36,8 +37,10 @@ class HistoricBinder:
         self._world = world
         self.moment = asyncio.Lock()
 
-    async def bind(self, namespace: str, name: str, uid: str, node: str) -> BindResult:
-        assert (namespace, name, node) == ("ns", uid, "only")
+    async def bind(
+        self, namespace: str, name: str, uid: str, node: str, on_stall: Callable[[bool], None]
+    ) -> BindResult:
+        assert (namespace, name, node, on_stall is None) == ("ns", uid, "only", False)
         seconds, result = self._world.draw_binding(uid)
         await asyncio.sleep(seconds)
         async with self.moment:

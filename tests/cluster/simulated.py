@@ -31,6 +31,7 @@ from fairbind.cluster.pacing import (
     RunCycle,
     Tick,
     WakeAt,
+    Withhold,
     is_recalling,
 )
 from fairbind.model import Bind, CycleReport, Snapshot
@@ -99,6 +100,8 @@ class Simulation:
                     self._wake_at = inf if self._world.is_over else at
                 case Beat():
                     self._world.beat()
+                case Withhold(uid):
+                    self._world.withhold(uid)
                 case Resume(uid):
                     self._world.resume(uid)
                 case Forget(uid, postponed):

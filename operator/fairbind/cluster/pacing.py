@@ -17,6 +17,8 @@ The rules:
   again after `EXPLAIN_SECONDS`, or later when they are very many, and once more after the last change.
 * **Failed bindings.** A binding that was not sent gives its capacity back, and its pod waits on as before. After any
   other failure the pod is postponed for 1 to 10 seconds, twice as long each time until it is bound.
+* **Limits of a namespace.** A binding that failed once or takes long leaves its place to others. A namespace whose
+  bindings fail has few under way, and the rest of its pods is withheld for a while; see `bind_limits`.
 * **Failed cycles.** The next cycle is tried after `FAILED_CYCLE_SECONDS`, followed by the pause for batches.
 * **Sweeps.** When nothing changes, the driver reports a beat every `BEAT_SECONDS`, and a cycle runs at the first beat
   that comes `SWEEP_SECONDS` after the sweep before it.
@@ -32,6 +34,7 @@ from math import inf
 
 import msgspec
 
+from fairbind.cluster.bind_limits import BindLimits
 from fairbind.model import Bind
 from fairbind.scheduling import MANY_CLASSES
 
@@ -73,6 +76,7 @@ class BindResult(enum.StrEnum):
     FAILED = "failed"
 
 
+_FAILURES = frozenset({BindResult.FAILED, BindResult.INVALID})
 _NOT_SENT = frozenset({BindResult.FENCED, BindResult.STALE, BindResult.CROWDED})
 
 # --- events; msgspec's structs are made in a fraction of a dataclass's time, and two come with each binding ---
@@ -127,6 +131,13 @@ class CycleFailed(msgspec.Struct, frozen=True):
     classes: int | None
 
 
+class BindStalled(msgspec.Struct, frozen=True):
+    """A binding that began has failed once, or takes long; it goes on. failed: whether an attempt failed."""
+
+    uid: str
+    failed: bool
+
+
 class BindEnded(msgspec.Struct, frozen=True):
     """A binding that began has ended."""
 
@@ -134,7 +145,18 @@ class BindEnded(msgspec.Struct, frozen=True):
     result: BindResult
 
 
-Event = Changed | Tick | CycleSkipped | NothingWaits | Decided | BindWithdrawn | CycleEnded | CycleFailed | BindEnded
+Event = (
+    Changed
+    | Tick
+    | CycleSkipped
+    | NothingWaits
+    | Decided
+    | BindWithdrawn
+    | CycleEnded
+    | CycleFailed
+    | BindStalled
+    | BindEnded
+)
 
 # --- instructions ---
 
@@ -173,13 +195,19 @@ class Forget(msgspec.Struct, frozen=True):
     postponed: bool
 
 
+class Withhold(msgspec.Struct, frozen=True):
+    """Do not carry the decision out: the pod waits for its `Resume`, because bindings of its namespace fail."""
+
+    uid: str
+
+
 class Resume(msgspec.Struct, frozen=True):
     """Let a postponed pod wait for its turn again."""
 
     uid: str
 
 
-Instruction = WakeAt | Beat | RunCycle | Bind | Announce | Forget | Resume
+Instruction = WakeAt | Beat | RunCycle | Bind | Announce | Forget | Withhold | Resume
 _NOTHING: Sequence[Instruction] = ()
 
 
@@ -248,6 +276,7 @@ class Pacing:
         self._postponed_seconds: dict[str, float] = {}
         self._resumes: list[tuple[float, int, str]] = []
         self._postponements = 0
+        self._limits = BindLimits()
 
     def get_state(self) -> PacingState:
         """Return what the limit of the next cycle comes from."""
@@ -257,6 +286,8 @@ class Pacing:
         """Return what is to be done after the event, in this order. now: the time of the event."""
         if isinstance(event, BindEnded):
             return self._end_bind(event.uid, event.result, now)
+        if isinstance(event, BindStalled):
+            return self._stall_bind(event, now)
         if isinstance(event, Changed):
             if self._is_woken:
                 return _NOTHING
@@ -265,7 +296,7 @@ class Pacing:
         elif isinstance(event, Tick):
             instructions = self._turn(now)
         elif isinstance(event, Decided):
-            return self._begin_bindings(event)
+            return self._begin_bindings(event, now)
         else:
             instructions = self._take_answer(event, now)
         self._plan(now, instructions)
@@ -307,6 +338,7 @@ class Pacing:
         resumes: list[Instruction] = []
         while self._resumes and self._resumes[0][0] <= now:
             resumes.append(Resume(heapq.heappop(self._resumes)[2]))
+        resumes += [Resume(uid) for uid in self._limits.release(now)]
         return resumes
 
     def _plan(self, now: float, instructions: list[Instruction]) -> None:
@@ -319,6 +351,7 @@ class Pacing:
             wake_at = min(self._phase_ends, self._explain_wake_at)
             if self._resumes:
                 wake_at = min(wake_at, self._resumes[0][0])
+            wake_at = min(wake_at, self._limits.find_next_release())
         if wake_at != self._announced:
             self._announced = wake_at
             instructions.insert(0, WakeAt(wake_at))
@@ -345,11 +378,18 @@ class Pacing:
         self._decides_since = now
         return [RunCycle(limit, now >= self._explain_at)]
 
-    def _begin_bindings(self, event: Decided) -> Sequence[Instruction]:
-        self._outstanding += len(event.bindings)
+    def _begin_bindings(self, event: Decided, now: float) -> Sequence[Instruction]:
         self._is_complete = event.complete
         self._note_classes(event.classes)
-        return event.bindings
+        instructions: list[Instruction] = []
+        for bind in event.bindings:
+            namespace = bind.task.name.partition("/")[0]
+            if self._limits.begin(bind.task.uid, namespace, now):
+                self._outstanding += 1
+                instructions.append(bind)
+            else:
+                instructions.append(Withhold(bind.task.uid))
+        return instructions
 
     def _take_answer(
         self,
@@ -357,8 +397,8 @@ class Pacing:
         now: float,
     ) -> list[Instruction]:
         match event:
-            case BindWithdrawn():
-                self._outstanding -= 1
+            case BindWithdrawn(uid):
+                self._outstanding -= self._limits.end(uid, now)
                 return []
             case CycleFailed(classes):
                 if classes is not None:
@@ -390,8 +430,17 @@ class Pacing:
 
     # --- bindings ---
 
+    def _stall_bind(self, event: BindStalled, now: float) -> list[Instruction]:
+        self._outstanding -= self._limits.stall(event.uid, failed=event.failed)
+        self._wake_at_low_water()
+        instructions: list[Instruction] = []
+        if self._is_woken:
+            self._plan(now, instructions)
+        return instructions
+
     def _end_bind(self, uid: str, result: BindResult, now: float) -> list[Instruction]:
-        self._outstanding -= 1
+        is_bound = result is BindResult.BOUND
+        self._outstanding -= self._limits.end(uid, now, bound=is_bound, failed=result in _FAILURES)
         self._wake_at_low_water()
         if result is BindResult.BOUND:
             self._postponed_seconds.pop(uid, None)
@@ -402,7 +451,7 @@ class Pacing:
             self._postpone(uid, now)
             instructions = [Forget(uid, postponed=True)]
             self._plan(now, instructions)
-        if self._is_woken:
+        if self._is_woken or self._limits.find_next_release() <= now:
             self._plan(now, instructions)
         return instructions
 

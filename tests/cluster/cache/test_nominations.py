@@ -9,7 +9,7 @@ import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod
 from fairbind.model import PolicySettings
-from fairbind.scheduling import run_cycle
+from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
 
 POLICIES = ("best-fit-drfh", "first-fit-drfh", "ps-dsf", "rps-dsf", "two-choices-drfh", "fifo")
 
@@ -102,6 +102,18 @@ def test_while_the_evicted_pods_are_still_there_nobody_gets_their_room(cluster: 
     assert decide(cluster) == {}
     cluster.delete_pod(victim)
     assert decide(cluster) == {}
+
+
+def test_who_waits_for_its_own_room_is_looked_at_again_when_the_evicted_pods_have_gone(cluster: Cluster) -> None:
+    """What is left for others stays at nothing all the time, so nothing seems to have changed on the node."""
+    victim = make_pod("victim", node="a", requests={"cpu": "4"})
+    cluster.add_pods(victim, nominate("ours", cpu="4", scheduler="fairbind"))
+    unschedulable = UnschedulableCache()
+    for expected in ([], ["uid-ours"]):
+        snapshot = cluster.cache.build_snapshot()
+        report = run_cycle(snapshot, PolicySettings(), 0.0, unschedulable=unschedulable, state=CycleState())
+        assert [each.task.uid for each in report.bindings] == expected
+        cluster.delete_pod(victim)
 
 
 def bind(pod: Json) -> None:

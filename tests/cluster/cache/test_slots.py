@@ -18,7 +18,7 @@ from fairbind.cluster.cache.slots import WantedPods
 from fairbind.cluster.objects.facts import BASE_RESOURCES, Demand
 from fairbind.cluster.objects.requests import make_demand
 from fairbind.cluster.tenancy.tenants import TenantSpec
-from fairbind.model import PolicySettings
+from fairbind.model import MAX_AMOUNT, PolicySettings
 from fairbind.scheduling import run_cycle
 from fairbind.scheduling.fair_shares.problem import make_exact_problem, solve_exactly
 
@@ -91,7 +91,7 @@ def test_an_administrators_list_wins() -> None:
 
 
 def test_some_large_pods_among_tiny_ones_hide_nothing() -> None:
-    cluster = make_cluster(("thief", "1m", 600), ("thief-too", "1", 600), cpu="256", nodes=3)
+    cluster = make_cluster(("thief", "1m", 600), ("victim", "4", 200), cpu="256", nodes=3)
     large = [make_pod(f"large-{n}", namespace="thief", requests={"cpu": "100"}) for n in range(300)]
     cluster.add_pods(*large)
     assert get_counts(cluster)[-1]
@@ -114,6 +114,15 @@ def test_pods_that_are_not_looked_at_yet_because_they_all_differ_are_wanted_too(
             assert get_counts(cluster) == COUNTS_BY_DEFAULT
     assert get_counts(cluster) == (True,) * 4
     cluster.cache.check_consistent()
+
+
+def test_weights_say_how_many_pods_a_share_pays_for() -> None:
+    cluster = make_cluster(("a", "1", 400), ("b", "4", 200), cpu="256", nodes=3)
+    assert get_counts(cluster) == (True,) * 4
+    cluster.cache.set_tenant(TenantSpec("light", weight=Fraction(1, 10), namespaces=frozenset("a")))
+    assert get_counts(cluster) == COUNTS_BY_DEFAULT
+    cluster.cache.set_tenant(TenantSpec("light", weight=Fraction(1), namespaces=frozenset("a")))
+    assert get_counts(cluster) == (True,) * 4
 
 
 @pytest.mark.parametrize(
@@ -202,7 +211,7 @@ TOTAL_R = (8_000, 2**33, 0, 40)
 OTHERS_R = (True, True, True, False)
 demands = st.builds(
     lambda cpu, memory: make_demand({"cpu": cpu, "memory": memory, "pods": 1}),
-    st.sampled_from((1, 100, 300, 2_000, 9_000)),
+    st.sampled_from((1, 100, 300, 2_000, 9_000, MAX_AMOUNT)),
     st.sampled_from((0, 2**20, 2**28, 2**31)),
 )
 wants = st.dictionaries(st.tuples(st.sampled_from("abc"), demands), st.integers(1, 60), min_size=1, max_size=8)

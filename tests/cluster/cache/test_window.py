@@ -12,6 +12,7 @@ from fairbind.scheduling import run_cycle
 
 MOST, ROTATING, MOST_OF_ALL = 8, 2, 30
 NODES = 40
+NOBODY = {"key": "metadata.name", "operator": "NotIn", "values": ["nobody"]}
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +22,12 @@ def _small_window(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pin(node: int) -> Json:
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [f"n{node:02}"]}]}
+    """Ask for one node in a way that is not taken for a pin, so that each node is another placement."""
+    return ask_for({"key": "metadata.name", "operator": "In", "values": [f"n{node:02}"]}, NOBODY)
+
+
+def ask_for(*fields: Json) -> Json:
+    term = {"matchFields": list(fields)}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
 
 
@@ -56,6 +62,20 @@ def test_a_tenant_at_the_limit_is_shown_in_full() -> None:
     shown, blocked = split(make_cluster(MOST))
     assert len(shown) == MOST
     assert blocked == []
+
+
+def test_a_daemonset_is_shown_in_full_and_each_pod_goes_to_its_node() -> None:
+    cluster = make_cluster(0)
+    for n in range(NODES):
+        affinity = ask_for({"key": "metadata.name", "operator": "In", "values": [f"n{n:02}"]})
+        cluster.add_pods(make_pod(f"d{n:02}", requests={"cpu": "1"}, affinity=affinity))
+    shown, blocked = split(cluster)
+
+    assert (len(shown), blocked) == (NODES, [])
+    assert {bind.task.uid[-2:]: bind.server[-2:] for bind in decide(cluster).bindings} == {
+        f"{n:02}": f"{n:02}" for n in range(NODES)
+    }
+    cluster.cache.check_consistent()
 
 
 def test_beyond_the_limit_those_wait_whose_turn_comes_last_with_a_reason() -> None:

@@ -169,7 +169,10 @@ def test_constraints_with_the_same_outcome_on_all_nodes_share_one_placement(spec
 def test_what_no_node_meets_is_one_placement_and_one_verdict() -> None:
     eligibility = Eligibility()
     eligibility.set_nodes([read_node(make_node("a", labels={"disk": "hdd"}))], None, ())
-    names = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [f"n{n}"]}]} for n in range(9)]
+    other = {"key": "metadata.name", "operator": "NotIn", "values": ["b"]}  # without it the name would be a pin
+    names = [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [f"n{n}"]}, other]} for n in range(9)
+    ]
     required = [{"nodeSelectorTerms": [name]} for name in names]
     wanted = [
         *(read_constraints({"nodeSelector": {"disk": f"d{n}"}}) for n in range(9)),

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from cluster.builders import Json, make_pod, read_pod
+from fairbind.cluster.objects import requests
+from fairbind.cluster.objects.quantity import to_base_units
 from fairbind.cluster.objects.requests import DEFAULT_SHARE, MAX_RESOURCES
 from fairbind.model import MAX_AMOUNT, Rejection, RejectionKind
 
@@ -151,9 +153,9 @@ def test_missing_requests_count_a_little_in_shares_and_nothing_in_feasibility() 
     assert dict(facts.demand.share) == {"cpu": 2000, "memory": DEFAULT_SHARE["memory"], "pods": 1}
 
 
-@pytest.mark.parametrize("requests", [{}, {"cpu": "1m", "memory": "1"}, {"cpu": "9m", "memory": "15Mi"}])
-def test_to_ask_for_little_never_counts_less_in_shares_than_to_ask_for_nothing(requests: dict[str, str]) -> None:
-    assert dict(read_pod(make_pod(requests=requests)).demand.share) == {**DEFAULT_SHARE, "pods": 1}
+@pytest.mark.parametrize("asked", [{}, {"cpu": "1m", "memory": "1"}, {"cpu": "9m", "memory": "15Mi"}])
+def test_to_ask_for_little_never_counts_less_in_shares_than_to_ask_for_nothing(asked: dict[str, str]) -> None:
+    assert dict(read_pod(make_pod(requests=asked)).demand.share) == {**DEFAULT_SHARE, "pods": 1}
 
 
 def test_a_deferred_resize_counts_in_the_share_of_who_asks_for_it() -> None:
@@ -165,13 +167,23 @@ def test_a_deferred_resize_counts_in_the_share_of_who_asks_for_it() -> None:
     assert dict(demand.real)["cpu"] == dict(demand.share)["cpu"] == 32_000
 
 
-def test_a_pod_that_asks_for_thousands_of_resources_waits_and_little_of_it_is_read() -> None:
+def test_a_pod_that_asks_for_thousands_of_resources_waits_and_little_of_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[str] = []
+
+    def note(resource: str, text: str) -> int:
+        read.append(resource)
+        return to_base_units(resource, text)
+
+    monkeypatch.setattr(requests, "to_base_units", note)
     many = {f"a{n}.io/x": "1" for n in range(5_000)}
     facts = read_pod(make_pod(requests={**many, "cpu": "2", "memory": "1Gi"}))
     assert facts.unsupported == Rejection(RejectionKind.NOT_SUPPORTED, "requests for more than 64 resources")
     real = dict(facts.demand.real)
     assert len(real) == MAX_RESOURCES
     assert (real["cpu"], real["memory"], real["pods"]) == (2000, 2**30, 1)
+    assert len(read) == MAX_RESOURCES
 
 
 def test_resources_are_counted_over_all_containers() -> None:

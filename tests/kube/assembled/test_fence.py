@@ -30,7 +30,7 @@ async def test_a_binding_that_was_being_repeated_ends_with_the_lease() -> None:
         sent = [request.at for request in scene.server.find_requests("/binding", who=leader.name)]
         assert len(sent) > 2
         assert max(sent) < lost_at
-        assert [result for _, result in leader.observer.results] == ["fenced"]
+        assert {result for _, result in leader.observer.results} <= {"failed", "fenced"}  # given back between attempts
         assert [who for _, who, _, _ in scene.server.bound] == [other.name]
 
 

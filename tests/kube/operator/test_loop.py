@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fairbind.cluster import pacing
+from fairbind.cluster.bind_limits import FAILURES_IN_A_ROW
 from fairbind.cluster.pacing import BindResult
 from fairbind.kube.observer import SilentObserver
 from fairbind.kube.operator.health import Health
@@ -81,6 +82,9 @@ class FakeWorld:
             self.postponed.add(uid)
         self.on_change()
 
+    def withhold(self, uid: str) -> None:
+        self.postponed.add(uid)
+
     def resume(self, uid: str) -> None:
         self.postponed.discard(uid)
         self.on_change()
@@ -98,12 +102,16 @@ class FakeBinder:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.asked_at: list[float] = []
+        self.stalls: dict[str, Callable[[bool], None]] = {}
         self.answers: dict[str, list[BindResult]] = {}
         self.open = asyncio.Event()
         self.open.set()
 
-    async def bind(self, namespace: str, name: str, uid: str, node: str) -> BindResult:
+    async def bind(
+        self, namespace: str, name: str, uid: str, node: str, on_stall: Callable[[bool], None]
+    ) -> BindResult:
         assert (namespace, node) == ("ns", "only")
+        self.stalls[uid] = on_stall
         assert name == uid
         self.asked.append(uid)
         self.asked_at.append(asyncio.get_running_loop().time())
@@ -459,3 +467,18 @@ async def test_errors_of_who_only_tells_stop_no_decision(caplog: pytest.LogCaptu
         assert bench.observer.failures == 0
         assert set(bench.observer.failed_parts) == {"recorder", "journal"}
     assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 2
+
+
+async def test_when_bindings_fail_few_go_on_and_the_first_success_lets_all_others_follow() -> None:
+    async with running(slots=100) as bench:
+        bench.binder.open.clear()
+        bench.add(*(f"p{number}" for number in range(FAILURES_IN_A_ROW)))
+        await bench.until(lambda: len(bench.binder.asked) == FAILURES_IN_A_ROW)
+        for stall in bench.binder.stalls.values():
+            stall(True)
+        bench.add(*(f"q{number}" for number in range(20)))
+        await bench.until(lambda: len(bench.world.postponed) == 20)
+        assert len(bench.binder.asked) == FAILURES_IN_A_ROW
+        bench.binder.open.set()
+        await bench.until(lambda: len(bench.recorder.bound) == FAILURES_IN_A_ROW + 20)
+        assert not bench.world.postponed

@@ -462,3 +462,10 @@ async def test_a_lost_binding_to_a_node_without_room_is_looked_at_before_its_roo
     harness.server.tricks = [DROPPED_AFTER]
     assert await harness.bind() is BindResult.BOUND
     assert [seen.method for seen in harness.server.seen] == ["POST", "GET"]
+
+
+async def test_a_webhook_that_says_too_many_requests_holds_nobody_else_back(harness: Harness) -> None:
+    message = 'admission webhook "x.example.com" denied the request: slow down'
+    harness.server.tricks = [Trick(happens=False, answer=refuse(429, "TooManyRequests", message))]
+    assert await harness.bind() is BindResult.BOUND
+    assert harness.binder._not_before == 0.0

@@ -120,6 +120,14 @@ class ClusterCache:
             if self.books.move(entry):
                 self._touch()
 
+    def withhold(self, uid: str) -> None:
+        """Take a waiting pod out of the scheduling order until `resume`; nobody is woken, as nothing becomes free."""
+        entry = self.books.entries.get(uid)
+        if entry is not None and isinstance(entry.position, Waiting):
+            entry.postponed = True
+            self.books.move(entry)
+            self._snapshot = None
+
     def resume(self, uid: str) -> None:
         """Give a postponed pod its turn again."""
         entry = self.books.entries.get(uid)

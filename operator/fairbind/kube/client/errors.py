@@ -68,6 +68,11 @@ def is_namespace_ending(error: ApiError) -> bool:
     return error.status == HTTPStatus.FORBIDDEN and "is being terminated" in error.message
 
 
+def is_webhook_refusing(error: ApiError) -> bool:
+    """Tell whether an admission webhook gave this answer, which may have any status; it is about this object only."""
+    return "admission webhook" in error.message
+
+
 def is_namespace_refusing(error: ApiError) -> bool:
     """Tell whether an object was refused for what holds in its namespace: a quota, an admission policy.
 

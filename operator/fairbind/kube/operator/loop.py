@@ -24,6 +24,7 @@ from fairbind.cluster.pacing import (
     Beat,
     BindEnded,
     BindResult,
+    BindStalled,
     BindWithdrawn,
     Changed,
     CycleEnded,
@@ -39,6 +40,7 @@ from fairbind.cluster.pacing import (
     RunCycle,
     Tick,
     WakeAt,
+    Withhold,
     is_recalling,
 )
 from fairbind.kube.observer import Observer
@@ -71,6 +73,7 @@ class World(Protocol):
     def build_snapshot(self) -> Snapshot: ...  # noqa: D102
     def assume(self, uid: str, node: str) -> bool: ...  # noqa: D102
     def forget(self, uid: str, *, postponed: bool = False) -> None: ...  # noqa: D102
+    def withhold(self, uid: str) -> None: ...  # noqa: D102
     def resume(self, uid: str) -> None: ...  # noqa: D102
     def find_pod(self, uid: str) -> PodToBind | None: ...  # noqa: D102
     def note_waits(self, waits: Sequence[Wait]) -> None: ...  # noqa: D102
@@ -79,7 +82,9 @@ class World(Protocol):
 class BindCarrier(Protocol):
     """The binder, as the loop sees it."""
 
-    async def bind(self, namespace: str, name: str, uid: str, node: str) -> BindResult: ...  # noqa: D102
+    async def bind(  # noqa: D102
+        self, namespace: str, name: str, uid: str, node: str, on_stall: Callable[[bool], None]
+    ) -> BindResult: ...
 
 
 class Announcer(Protocol):
@@ -259,6 +264,7 @@ class SchedulingLoop:
 
     def _begin(self, instructions: Iterable[Instruction]) -> None:
         """Begin the bindings; those that cannot begin are withdrawn, also the rest when an error ends it amid them."""
+        instructions = list(instructions)
         binds = (bind for bind in instructions if isinstance(bind, Bind))
         for bind in binds:
             uid = bind.task.uid
@@ -275,14 +281,21 @@ class SchedulingLoop:
             task = asyncio.get_running_loop().create_task(self._carry_out(bind, pod), name=f"bind {bind.task.name}")
             self._outstanding.add(task)
             task.add_done_callback(self._outstanding.discard)
+        for instruction in instructions:
+            if isinstance(instruction, Withhold):
+                self._world.withhold(instruction.uid)
 
     def _withdraw(self, bind: Bind) -> None:
         self._obey(self._pacing.handle(BindWithdrawn(bind.task.uid), self._clock()))
 
     async def _carry_out(self, bind: Bind, pod: PodToBind) -> None:
         uid = bind.task.uid
+
+        def note_stall(failed: bool) -> None:  # noqa: FBT001 - the one thing that the call says
+            self._obey(self._pacing.handle(BindStalled(uid, failed), self._clock()))
+
         try:
-            result = await self._binder.bind(pod.namespace, pod.name, uid, bind.server)
+            result = await self._binder.bind(pod.namespace, pod.name, uid, bind.server, note_stall)
         except Exception:  # noqa: BLE001 - a bug; the pod must not hold its room for ever because of it
             _log.exception("binding %s/%s to %s failed", pod.namespace, pod.name, bind.server)
             result = BindResult.FAILED

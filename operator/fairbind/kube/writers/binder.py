@@ -16,7 +16,12 @@ pods that we believe were not bound. So:
   the API server's machine, which then froze for seconds before it read it and had not heard of the reset. Such a
   straggler still binds its pod at most once, to the node that was free then; the room may be given away twice.
 
-At most `in_flight` requests are open, far below what API priority and fairness refuses; where it refuses all the same,
+At most `in_flight` requests are open, not counting those that take longer than `SLOW_SECONDS`; a pause between two
+attempts holds no slot. A binding that failed once or takes long says so (`on_stall`), and pacing bounds how many of one
+namespace may. One of which nothing is known after `MOST_ATTEMPTS` is looked at and given back. So a namespace whose
+admission webhook fails does not stop the others.
+
+The requests are far below what API priority and fairness refuses; where it refuses all the same,
 its Retry-After holds back every binding, not only the refused one. While nobody may bind at all (the right is missing),
 one binding in `FORBIDDEN_SECONDS` finds out whether that has changed, and `problem` says what is missing.
 """
@@ -24,10 +29,12 @@ one binding in `FORBIDDEN_SECONDS` finds out whether that has changed, and `prob
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Protocol
 from urllib.parse import quote
@@ -36,11 +43,20 @@ import msgspec
 
 from fairbind.cluster.pacing import BindResult
 from fairbind.kube.client.api import Api, NotAllowedError
-from fairbind.kube.client.errors import ApiError, NotSentError, TransientClusterError, is_namespace_ending
+from fairbind.kube.client.errors import (
+    ApiError,
+    NotSentError,
+    TransientClusterError,
+    is_namespace_ending,
+    is_webhook_refusing,
+)
 
 BIND_TIMEOUT_SECONDS = 3.0
 """Our own time limit for one request and the server's. The elector's margin is larger than this."""
 LOOK_TIMEOUT_SECONDS = 5.0
+SLOW_SECONDS = 1.0
+MOST_ATTEMPTS = 4
+"""So often a binding is sent whose requests end without a certain answer."""
 GIVE_UP_SECONDS = 30.0
 """A pod whose binding is only ever refused for now goes back to its queue after this."""
 FIRST_BACKOFF_SECONDS = 0.1
@@ -113,20 +129,52 @@ class Binder:
         """How many decisions are being carried out or wait for a free place."""
         return self._open
 
-    async def bind(self, namespace: str, name: str, uid: str, node: str) -> BindResult:
-        """Bind one pod to a node and say what became of it. Raises nothing but CancelledError."""
+    async def bind(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        node: str,
+        on_stall: Callable[[bool], None] = lambda _failed: None,
+    ) -> BindResult:
+        """Bind one pod to a node and say what became of it. Raises nothing but CancelledError.
+
+        on_stall: called when the binding takes long (False), and after each attempt that failed (True).
+        """
         self._open += 1
         self._idle.clear()
         result = BindResult.FAILED
         try:
-            async with self._slots:
-                result = await _Binding(self, namespace, name, uid, node).carry_out()
+            result = await _Binding(self, namespace, name, uid, node, on_stall).carry_out()
         finally:
             self._open -= 1
             if self._open == 0:
                 self._idle.set()
             self._observer.binding_finished(result.value)
         return result
+
+    @contextlib.asynccontextmanager
+    async def take_slot(self, on_slow: Callable[[], None]) -> AsyncIterator[None]:
+        """Hold a slot for one request, or until it is slow."""
+        await self._slots.acquire()
+        is_held = True
+
+        def give_back() -> None:
+            nonlocal is_held
+            if is_held:
+                is_held = False
+                self._slots.release()
+
+        def note_slowness() -> None:
+            give_back()
+            on_slow()
+
+        timer = asyncio.get_running_loop().call_later(SLOW_SECONDS, note_slowness)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            give_back()
 
     async def drain(self, timeout_seconds: float) -> bool:
         """Send nothing more and wait for what is in flight. Returns whether all of it has ended in time."""
@@ -168,8 +216,12 @@ class Binder:
 
     async def wait_turn(self) -> None:
         """Wait while the API server has asked for patience."""
-        while (delay := self._not_before - self.clock()) > 0 and self.is_open():
-            await self.sleep(min(delay, 1.0) * self._random.uniform(1.0, 1.5))
+        while self.must_wait():
+            await self.sleep(min(self._not_before - self.clock(), 1.0) * self._random.uniform(1.0, 1.5))
+
+    def must_wait(self) -> bool:
+        """Whether the API server has asked for patience, and a binding may be sent at all."""
+        return self.clock() < self._not_before and self.is_open()
 
     async def back_off(self, attempt: int) -> None:
         """Wait longer after each attempt, by chance more or less, so that many do not come back at once."""
@@ -207,14 +259,25 @@ class _Pod(msgspec.Struct):
 _pod_decoder = msgspec.json.Decoder(_Pod)
 
 
+@dataclass(frozen=True, slots=True)
+class _Unresolved:
+    """What became of the pod unless an earlier request did more. has_ended: whether none of them can act any more."""
+
+    otherwise: BindResult
+    has_ended: bool = False
+
+
 class _Binding:
     """One decision on its way.
 
     uncertain_until: set once a request was sent of which we do not know what became; when the server gives it up.
     """
 
-    def __init__(self, binder: Binder, namespace: str, name: str, uid: str, node: str) -> None:
+    def __init__(
+        self, binder: Binder, namespace: str, name: str, uid: str, node: str, on_stall: Callable[[bool], None]
+    ) -> None:
         self._binder = binder
+        self._on_stall = on_stall
         self._api = binder.api
         self._clock = binder.clock
         self._name = f"{namespace}/{name}"
@@ -244,24 +307,39 @@ class _Binding:
         attempt = 0
         while True:
             await self._binder.wait_turn()
-            if not self._binder.is_open():
-                return BindResult.FENCED
-            if not self._binder.may_use(self._uid, self._node):
-                return await self._conclude(BindResult.STALE)
-            if not self._binder.has_room(self._uid, self._node):
-                return await self._conclude(BindResult.CROWDED)
-            if not self._binder.take_probe():
-                return await self._conclude()
-            result = await self._send()
-            if result is not None:
-                return result
-            if self._clock() > give_up_at:
-                return await self._conclude()
-            await self._binder.back_off(attempt)
+            async with self._binder.take_slot(lambda: self._on_stall(False)):
+                if self._binder.must_wait():
+                    continue  # the API server asked for patience while this waited for its slot
+                outcome = await self._attempt()
+            if isinstance(outcome, BindResult):
+                return outcome
+            if isinstance(outcome, _Unresolved):
+                return await self._resolve(outcome)
+            self._on_stall(True)
             attempt += 1
+            if self._clock() > give_up_at or (self._uncertain_until is not None and attempt >= MOST_ATTEMPTS):
+                return await self._conclude()
+            await self._binder.back_off(attempt - 1)
 
-    async def _send(self) -> BindResult | None:
-        """Send the binding once; None when it must be sent again to know more."""
+    async def _attempt(self) -> BindResult | _Unresolved | None:
+        """Send the binding once, if it may be sent; None when it must be sent again to know more."""
+        if not self._binder.is_open():
+            return BindResult.FENCED
+        if not self._binder.may_use(self._uid, self._node):
+            return _Unresolved(BindResult.STALE)
+        if not self._binder.has_room(self._uid, self._node):
+            return _Unresolved(BindResult.CROWDED)
+        if not self._binder.take_probe():
+            return _Unresolved(BindResult.FAILED)
+        return await self._send()
+
+    async def _resolve(self, outcome: _Unresolved) -> BindResult:
+        if not outcome.has_ended:
+            return await self._conclude(outcome.otherwise)
+        found = None if self._uncertain_until is None else await self._look()
+        return found or outcome.otherwise
+
+    async def _send(self) -> BindResult | _Unresolved | None:
         try:
             await self._api.request(
                 "POST",
@@ -281,20 +359,19 @@ class _Binding:
             self._note_uncertainty()
             return None
         except ApiError as error:
-            return await self._judge(error)
+            return self._judge(error)
         self._binder.note_allowed()
         return BindResult.BOUND
 
-    async def _judge(self, error: ApiError) -> BindResult | None:
+    def _judge(self, error: ApiError) -> BindResult | _Unresolved | None:
         if error.status == HTTPStatus.CONFLICT:
             # An earlier attempt of ours may be what it conflicts with.
             self._binder.note_allowed()
-            found = None if self._uncertain_until is None else await self._look()
-            return found or BindResult.CONFLICT
+            return _Unresolved(BindResult.CONFLICT, has_ended=True)
         if error.status == HTTPStatus.NOT_FOUND or is_namespace_ending(error):
             return BindResult.GONE
         if error.status in _NOT_NOW:
-            if error.status == HTTPStatus.TOO_MANY_REQUESTS:
+            if error.status == HTTPStatus.TOO_MANY_REQUESTS and not is_webhook_refusing(error):
                 self._binder.hold_back(error)
             self._binder.complain(str(error.status), f"Binding {self._name} has to wait: {error}")
             return None
@@ -308,7 +385,7 @@ class _Binding:
             self._binder.complain(str(error.status), f"Binding {self._name} to {self._node} was refused: {error}")
         if error.status in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}:
             return BindResult.INVALID
-        return await self._conclude()
+        return _Unresolved(BindResult.FAILED)
 
     def _note_uncertainty(self) -> None:
         self._uncertain_until = self._clock() + self._binder.timeout_seconds

@@ -1,0 +1,118 @@
+"""How many bindings of a namespace may be under way when they fail or take long."""
+
+from __future__ import annotations
+
+from math import inf
+
+from fairbind.cluster.bind_limits import (
+    FAILURES_IN_A_ROW,
+    FIRST_HOLD_SECONDS,
+    MAX_HOLD_SECONDS,
+    MAX_STALLED,
+    MAX_STALLED_IN_NAMESPACE,
+    PROBES,
+    BindLimits,
+)
+
+
+def make_failing(count: int = FAILURES_IN_A_ROW) -> BindLimits:
+    """A namespace whose last bindings all failed and ended."""
+    limits = BindLimits()
+    for n in range(count):
+        assert limits.begin(f"f{n}", "bad", 0.0)
+    for n in range(count):
+        assert limits.end(f"f{n}", 0.0, failed=True)
+    return limits
+
+
+def begin(limits: BindLimits, count: int, namespace: str = "bad", now: float = 0.0) -> list[str]:
+    """Return which of so many pods were withheld."""
+    return [f"p{n}" for n in range(count) if not limits.begin(f"p{n}", namespace, now)]
+
+
+def test_what_does_not_fail_is_not_limited() -> None:
+    limits = make_failing(FAILURES_IN_A_ROW - 1)
+    assert begin(limits, 1_000) == []
+    assert limits.find_next_release() == inf
+
+
+def test_a_namespace_that_fails_has_few_bindings_and_others_as_many_as_ever() -> None:
+    limits = make_failing()
+    assert begin(limits, 10) == [f"p{n}" for n in range(PROBES, 10)]
+    assert all(limits.begin(f"o{n}", "other", 0.0) for n in range(1_000))
+
+
+def test_a_success_ends_the_limit_and_returns_what_was_withheld_in_order() -> None:
+    limits = make_failing()
+    withheld = begin(limits, 600)
+    assert limits.release(0.5) == []
+    assert limits.end("p0", 0.6, bound=True)
+    assert limits.find_next_release() == 0.6
+    released: list[str] = []
+    now = 0.6
+    while limits.find_next_release() < inf:
+        now = max(now, limits.find_next_release())
+        group = limits.release(now)
+        assert len(group) <= 256
+        released += group
+    assert released == withheld
+    assert now < 1.0
+    assert begin(limits, 50, now=now) == []
+
+
+def test_while_it_fails_a_few_return_after_ever_longer_holds() -> None:
+    limits = make_failing()
+    begin(limits, 100)
+    for n in range(PROBES):
+        limits.end(f"p{n}", 0.0, failed=True)
+    at, pauses = 0.0, []
+    for _ in range(6):
+        pauses.append(limits.find_next_release() - at)
+        at = limits.find_next_release()
+        group = limits.release(at)
+        assert len(group) == PROBES
+        for uid in group:
+            assert limits.begin(uid, "bad", at)
+            limits.end(uid, at, failed=True)
+    assert pauses == [FIRST_HOLD_SECONDS, 1.0, 2.0, 4.0, MAX_HOLD_SECONDS, MAX_HOLD_SECONDS]
+
+
+def test_withheld_pods_that_are_gone_do_not_stand_in_the_way_of_the_others() -> None:
+    limits = make_failing()
+    begin(limits, 10_000)
+    for n in range(PROBES):
+        limits.end(f"p{n}", 0.0, failed=True)
+    now = 0.0
+    while limits.find_next_release() < inf:  # nothing of what returns begins
+        now = limits.find_next_release()
+        limits.release(now)
+    assert now < 300.0
+
+
+def test_a_stalled_binding_leaves_its_place_once() -> None:
+    limits = BindLimits()
+    assert limits.begin("a", "ns", 0.0)
+    assert limits.stall("a", failed=False)
+    assert not limits.stall("a", failed=True)
+    assert not limits.end("a", 1.0, bound=True)
+    assert not limits.stall("a", failed=True)  # it is over
+
+
+def test_a_namespace_with_many_slow_bindings_begins_none() -> None:
+    limits = BindLimits()
+    for n in range(MAX_STALLED_IN_NAMESPACE):
+        assert limits.begin(f"s{n}", "slow", 0.0)
+        assert limits.stall(f"s{n}", failed=False)
+    assert not limits.begin("more", "slow", 0.0)
+    assert limits.begin("other", "other", 0.0)
+    limits.end("s0", 0.5, bound=True)
+    assert limits.release(0.5) == ["more"]
+
+
+def test_the_places_that_stalled_bindings_leave_are_bounded() -> None:
+    limits = BindLimits()
+    for n in range(MAX_STALLED + 1):
+        assert limits.begin(f"s{n}", f"ns{n}", 0.0)
+    left = [limits.stall(f"s{n}", failed=False) for n in range(MAX_STALLED + 1)]
+    assert left == [True] * MAX_STALLED + [False]
+    assert limits.end(f"s{MAX_STALLED}", 1.0, bound=True)  # it kept its place to the end
