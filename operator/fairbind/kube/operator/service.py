@@ -173,14 +173,7 @@ class Operator:
         self.reflectors = make_reflectors(
             api, self.cache, observer.watch_restarted, jitter=surroundings.randomness.random
         )
-        tables = {TENANTS: self.administration.tenants, POLICIES: self.administration.policies}
-        self.custom_resources: Follower = (
-            surroundings.make_follower(tables)
-            if surroundings.make_follower is not None
-            else CustomResources(
-                api, credentials, tables, observer=observer, health=health, reinstall_signals=reinstall_signals
-            )
-        )
+        self.custom_resources = self._make_follower(credentials, surroundings, reinstall_signals)
         self.elector = self._make_elector(settings, surroundings)
         self.binder = self._make_binder(surroundings)
         self.recorder = self._make_recorder(settings, clocks)
@@ -188,12 +181,31 @@ class Operator:
             self.cache, surroundings.make_solver(), observer, failures=self._failures, clock=clocks.monotonic
         )
         self.unconfirmed = UnconfirmedBindings(self.cache, self.reflectors["pods"].relist, clock=clocks.monotonic)
-        self.loop = SchedulingLoop(
+        self.loop = self._make_loop(clocks, journal)
+        self.status = self._make_status_writer(clocks)
+
+    def _make_follower(
+        self, credentials: Credentials, surroundings: Surroundings, reinstall_signals: Callable[[], None]
+    ) -> Follower:
+        tables = {TENANTS: self.administration.tenants, POLICIES: self.administration.policies}
+        if surroundings.make_follower is not None:
+            return surroundings.make_follower(tables)
+        return CustomResources(
+            self._api,
+            credentials,
+            tables,
+            observer=self._observer,
+            health=self._health,
+            reinstall_signals=reinstall_signals,
+        )
+
+    def _make_loop(self, clocks: Clocks, journal: Journal | None) -> SchedulingLoop:
+        return SchedulingLoop(
             self.cache,
             self.binder,
             self.recorder,
-            observer=observer,
-            health=health,
+            observer=self._observer,
+            health=self._health,
             may_decide=self._answer_loop,
             clock=clocks.monotonic,
             wall_clock=clocks.wall,
@@ -201,7 +213,6 @@ class Operator:
             failures=self._failures,
             on_bound=self.unconfirmed.accepted,
         )
-        self.status = self._make_status_writer(clocks)
 
     def _make_elector(self, settings: OperatorSettings, surroundings: Surroundings) -> Election:
         if surroundings.make_election is not None:

@@ -35,9 +35,10 @@ from fairbind.model import (
     Wait,
 )
 from fairbind.scheduling.cycle.filling import Filling
+from fairbind.scheduling.cycle.layouts import Arrangement, Layouts
 from fairbind.scheduling.cycle.random_choices import RandomChoices
 from fairbind.scheduling.cycle.room import Room
-from fairbind.scheduling.cycle.shapes import Arrangement, Layouts, Shapes
+from fairbind.scheduling.cycle.shapes import Shapes
 from fairbind.scheduling.cycle.state import CycleState
 from fairbind.scheduling.cycle.task_queues import (
     Choice,

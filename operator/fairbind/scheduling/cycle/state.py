@@ -14,8 +14,8 @@ import numpy as np
 
 from fairbind.model import ServerTable, Snapshot, Tenant
 from fairbind.model.servers import FloatArray, IntArray
+from fairbind.scheduling.cycle.layouts import Layouts
 from fairbind.scheduling.cycle.room import compute_left
-from fairbind.scheduling.cycle.shapes import Layouts
 from fairbind.scheduling.policies.level_pools import LevelPools
 from fairbind.scheduling.policies.levels import Progress, compute_progress
 from fairbind.scheduling.policies.measures import DominantShares, Measure

@@ -1,0 +1,180 @@
+"""Layouts and arrangements: the servers that a placement allows, in the order in which shapes look at them.
+
+The order is by pool, then by preference (most wanted first), then by name. A layout stays the same for cycles to come;
+an arrangement is a layout during one draft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairbind.model import Pin, Placement, ServerTable
+from fairbind.model.servers import BoolArray, IndexArray
+from fairbind.scheduling.cycle.room import Room
+from fairbind.scheduling.policies.level_pools import LevelPools
+
+Slices = list[tuple[int, int]]
+_NOTHING: Mapping[int, Layout] = {}
+
+SMALL_PART = 0.5
+"""An arrangement of a smaller part of the servers first leaves out changed servers that are not in it."""
+
+
+class Layout:
+    """The servers that a placement allows, in the order of pool, preference, name, whatever they have left.
+
+    servers: indices, shape (n,). position_k: where each server is in it, n where it is not. slices: by pool, as (start,
+    stop), the most wanted first; empty ones are left out. pools: where it has servers, ascending; starts: the position
+    where each of them starts. is_small: whether most servers are not in it. is_identity: whether it is all by name.
+    """
+
+    __slots__ = ("is_identity", "is_small", "placement", "pools", "position_k", "servers", "slices", "starts")
+
+    def __init__(self, placement: Placement, table: ServerTable, pools: LevelPools) -> None:
+        self.placement = placement
+        self.slices: Mapping[int, Slices]
+        servers = np.flatnonzero(placement.eligible_k & table.accepting_k)
+        if pools.pool_k is not None or placement.preference_k is not None:
+            servers, self.slices = _arrange(servers, placement, pools)
+        else:
+            self.slices = {0: [(0, len(servers))]} if len(servers) > 0 else {}
+        self.servers: IndexArray = servers
+        self.pools = list(self.slices)
+        self.starts = [slices[0][0] for slices in self.slices.values()]
+        count = len(table.names)
+        self.is_small = len(servers) < SMALL_PART * count
+        self.is_identity = len(servers) == count and bool((servers == np.arange(count)).all())
+        self.position_k: NDArray[np.intp] = np.full(count, len(servers), dtype=np.intp)
+        self.position_k[servers] = np.arange(len(servers))
+
+
+class Layouts:
+    """Layouts by placement, which are made once, also for cycles to come. None: of no cycle yet."""
+
+    __slots__ = ("_before", "_known", "_pools", "_table")
+
+    def __init__(
+        self, table: ServerTable | None, pools: LevelPools | None, before: Mapping[int, Layout] = _NOTHING
+    ) -> None:
+        self._table = table
+        self._pools = pools
+        self._before = before
+        self._known: dict[int, Layout] = {}
+
+    def get(self, placement: Placement) -> Layout:
+        """Return the layout of a placement."""
+        layout = self._known.get(id(placement)) or self._before.get(id(placement))
+        if layout is None:
+            assert self._table is not None and self._pools is not None, "of some cycle"  # noqa: PT018 (no test)
+            layout = Layout(placement, self._table, self._pools)
+        self._known[id(placement)] = layout
+        return layout
+
+    def renew(self, table: ServerTable, pools: LevelPools) -> Layouts:
+        """Return those for the next cycle, which knows what this one used if servers and pools are the same."""
+        is_same = (
+            self._table is not None
+            and self._pools is not None
+            and len(table.names) == len(self._table.names)
+            and table.accepting_k is self._table.accepting_k
+            and pools.pool_k is self._pools.pool_k
+        )
+        return Layouts(table, pools, self._known if is_same else _NOTHING)
+
+
+class Arrangement:
+    """A layout during a draft; see there.
+
+    most_left_r: the most that one of its servers has left, or more. restricted_k: servers of it that are closed to
+    tasks of the placement whatever room there is, shape (K,); None: none ever was.
+    """
+
+    __slots__ = (
+        "_gains_seen",
+        "_pools",
+        "_room",
+        "_slices",
+        "is_identity",
+        "is_small",
+        "most_left_r",
+        "pools",
+        "position_k",
+        "restricted_k",
+        "servers",
+        "starts",
+    )
+
+    def __init__(self, layout: Layout, pools: LevelPools, room: Room) -> None:
+        self._slices = layout.slices
+        self.servers = layout.servers
+        self.pools = layout.pools
+        self.starts = layout.starts
+        self.is_small = layout.is_small
+        self.is_identity = layout.is_identity
+        self.position_k = layout.position_k
+        left_rn = room.left_rk if layout.is_identity else room.left_rk[:, layout.servers]
+        self.most_left_r: list[float] = left_rn.max(axis=1, initial=0.0).tolist()
+        self.restricted_k: BoolArray | None = None
+        self._pools = pools
+        self._room = room
+        self._gains_seen = len(room.gains)
+
+    def follow_gains(self) -> None:
+        """Let `most_left_r` follow servers that have gained room."""
+        gains = self._room.gains
+        if self._gains_seen != len(gains):
+            gained_rn = self._room.left_rk[:, gains[self._gains_seen :]]
+            self.most_left_r = np.maximum(self.most_left_r, gained_rn.max(axis=1)).tolist()
+            self._gains_seen = len(gains)
+
+    def find_gained_pools(self, since: int) -> set[int]:
+        """Return the pools in which a server of the arrangement has gained room since `Room.gains` was so long."""
+        gained = {server for server in self._room.gains[since:] if self.position_k[server] < len(self.servers)}
+        return {self._pools.get_pool(server) for server in gained}
+
+    def restrict(self, servers: Iterable[int]) -> list[int]:
+        """Close servers to tasks of the placement, and return those of them that were open."""
+        restricted_k = self.restricted_k
+        if restricted_k is None:
+            restricted_k = self.restricted_k = np.zeros(len(self.position_k), dtype=np.bool_)
+        changed = [server for server in dict.fromkeys(servers) if not restricted_k[server]]
+        restricted_k[changed] = True
+        return changed
+
+    def lift(self, servers: Iterable[int]) -> list[int]:
+        """Open servers again that were closed by `restrict`, and return those of them that were closed."""
+        restricted_k = self.restricted_k
+        if restricted_k is None:
+            return []
+        changed = [server for server in dict.fromkeys(servers) if restricted_k[server]]
+        restricted_k[changed] = False
+        return changed
+
+    def find_pinned(self, pin: Pin) -> int | None:
+        """Return the server of a pin, if it is one of these."""
+        server = pin.server
+        return server if server is not None and self.position_k[server] < len(self.servers) else None
+
+    def get_slices(self, pool: int) -> Slices:
+        """Return the pool's slices as (start, stop), the most wanted first; empty ones are left out."""
+        return self._slices[pool]
+
+
+def _arrange(servers: IndexArray, placement: Placement, pools: LevelPools) -> tuple[IndexArray, dict[int, Slices]]:
+    """Return the servers in the order of pool, preference, name and each pool's slices of equal preference."""
+    zeros = np.zeros(len(servers), dtype=np.int64)
+    pool = zeros if pools.pool_k is None else pools.pool_k[servers].astype(np.int64)
+    wish = zeros if placement.preference_k is None else -placement.preference_k[servers].astype(np.int64)
+    order = np.lexsort((wish, pool))
+    pool, wish = pool[order], wish[order]
+    cuts = np.flatnonzero((np.diff(pool) != 0) | (np.diff(wish) != 0)) + 1
+    edges = [0, *cuts.tolist(), len(servers)]
+    slices: dict[int, Slices] = {}
+    for start, stop in pairwise(edges):
+        if start < stop:
+            slices.setdefault(int(pool[start]), []).append((start, stop))
+    return servers[order], slices
