@@ -41,7 +41,8 @@ WHO = ("leader", "leader", "standby", "both")
 class Kind:
     """draw: what to do, from a seeded generator. group: two of the same group do not overlap. longest: in seconds.
 
-    weight: how often it is drawn in a long run and in a short one.
+    weights: how often it is drawn in a long run and in a short one. notice: for so many seconds longer nobody can know
+    of it: what died without a word has no end until it is noticed.
     """
 
     name: str
@@ -50,20 +51,21 @@ class Kind:
     weights: tuple[int, int]
     draw: Callable[[random.Random], Settings]
     apply: Callable[[World, Settings], Context]
+    notice: float = 0.0
 
 
 KINDS: list[Kind] = []
 
 
 def kind(
-    name: str, group: str, *, longest: float = 15.0, weights: tuple[int, int] = (4, 1)
+    name: str, group: str, *, longest: float = 15.0, weights: tuple[int, int] = (4, 1), notice: float = 0.0
 ) -> Callable[[Callable[[World, Settings], Iterator[None]]], Callable[[World, Settings], Context]]:
     """Register a generator that begins a fault, yields, and ends it; its settings are drawn by `DRAWS`."""
 
     def register(apply: Callable[[World, Settings], Iterator[None]]) -> Callable[[World, Settings], Context]:
         context = contextlib.contextmanager(apply)
         draw = DRAWS.get(name, draw_who)
-        KINDS.append(Kind(name, group, longest, weights, draw, context))
+        KINDS.append(Kind(name, group, longest, weights, draw, context, notice))
         return context
 
     return register
@@ -191,7 +193,7 @@ def silence(world: World, settings: Settings) -> Iterator[None]:
         yield
 
 
-@kind("flows dead without a word", "wire", longest=3.0, weights=(3, 0))
+@kind("flows dead without a word", "wire", longest=3.0, weights=(3, 0), notice=30.0)
 def dead_flows(world: World, settings: Settings) -> Iterator[None]:
     """What flows now never carries anything again; new flows do."""
     for wire in find_wires(world, settings):

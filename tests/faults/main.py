@@ -56,14 +56,14 @@ class Outcome:
     found: list[str]
     verdict: str = ""
 
-    def judge(self) -> None:
-        """Say it in a word."""
+    def judge(self, notice: float) -> None:
+        """Say it in a word. notice: seconds in which nobody can know of the fault."""
         if self.found:
             self.verdict = "broken"
         elif self.steady is None:
             self.verdict = "never steady"
         else:
-            self.verdict = "held" if self.steady <= STEADY_SECONDS + self.stalls else "late"
+            self.verdict = "held" if self.steady <= STEADY_SECONDS + notice + self.stalls else "late"
 
 
 def main() -> int:
@@ -151,7 +151,7 @@ def try_fault(world: World, drawn: Draw, begin: float) -> Outcome:
         changes=world.judge.count_changes(leases_before),
         found=found,
     )
-    outcome.judge()
+    outcome.judge(max(fault.kind.notice for fault in drawn.faults))
     return outcome
 
 

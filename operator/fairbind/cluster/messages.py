@@ -113,7 +113,7 @@ def _format_rejections(rejections: Rejections, most_characters: int) -> str:
     """Return the reasons of the most nodes, sorted as texts, and how many more there are.
 
     >>> lacks = [(Rejection(RejectionKind.INSUFFICIENT, f"a.b/{n:02}"), n) for n in range(1, 19)]
-    >>> _format_rejections(tuple(lacks), 50)
+    >>> _format_rejections(tuple(lacks), 62)
     '17 Insufficient a.b/17, 18 Insufficient a.b/18 and 16 more'
     """
     ranked = sorted(rejections, key=lambda pair: (-pair[1], pair[0])) if len(rejections) > 1 else rejections

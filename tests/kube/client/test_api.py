@@ -152,6 +152,24 @@ async def test_a_401_renews_the_credentials_for_the_next_attempt() -> None:
         await api.close()
 
 
+async def test_a_server_that_is_not_trusted_renews_the_credentials_for_the_next_attempt() -> None:
+    """Its authority was exchanged, perhaps, and the new one is in the file."""
+    times = itertools.count(0.0, 10.0)
+
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(text="welcome")
+
+    async with serving(answer) as url:
+        source = FixedSource(url.replace("http:", "https:"))  # what answers there is no TLS at all
+        api = ApiClient(Credentials(source, clock=lambda: next(times)))
+        source.server = url
+        with pytest.raises(NotSentError):
+            await api.request("GET", "/x")
+        assert await api.request("GET", "/x") == b"welcome"
+        assert source.loads == [True, True]
+        await api.close()
+
+
 async def test_the_guard_is_asked_when_the_connection_stands_and_nothing_is_sent_when_it_refuses() -> None:
     events: list[str] = []
 

@@ -192,15 +192,20 @@ class ApiClient:
             extra["proxy"] = access.proxy
         # Quoted here: a fifth of a request's cost would go into doing it with aiohttp's params.
         url = f"{access.server}{path}?{urlencode(query)}" if query else access.server + path
-        return await self._session.request(
-            method,
-            URL(url, encoded=True),
-            data=payload,
-            headers=headers,
-            timeout=limits,
-            allow_redirects=False,
-            **extra,
-        )
+        try:
+            return await self._session.request(
+                method,
+                URL(url, encoded=True),
+                data=payload,
+                headers=headers,
+                timeout=limits,
+                allow_redirects=False,
+                **extra,
+            )
+        except aiohttp.ClientSSLError:
+            # The server's authority may have been exchanged; the new one is where the credentials are.
+            await self._credentials.renew()
+            raise
 
     async def _refused(self, response: aiohttp.ClientResponse, answer: bytes) -> ApiError:
         if response.status == http.HTTPStatus.UNAUTHORIZED:
