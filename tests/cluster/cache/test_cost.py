@@ -124,7 +124,17 @@ def test_a_new_pod_costs_little_however_many_constraints_wait() -> None:
     assert measure_event(scene, add_pod) < reading / 4
 
 
-@pytest.mark.parametrize("spec", [tolerate, avoid, pin])
+def test_pods_that_are_pinned_to_one_node_each_have_one_placement() -> None:
+    scene = Scene(pin)
+    scene.add_pods()
+    snapshot = scene.cluster.cache.build_snapshot()
+
+    assert len({id(each.placement) for each in snapshot.task_classes}) == 1
+    assert sum(len(each.tasks) for each in snapshot.task_classes) == PODS
+    assert len(scene.cluster.cache.books.eligibility) == 1
+
+
+@pytest.mark.parametrize("spec", [tolerate, avoid])
 def test_verdicts_and_classes_are_no_more_than_a_tenant_may_have(spec: Spec) -> None:
     scene = Scene(spec)
     scene.add_pods()
