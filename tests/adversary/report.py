@@ -21,12 +21,13 @@ def write_page(results: Path, page: Path = PAGE) -> None:
 
 
 def make_part(head: Line, lines: list[Line], link: str) -> str:
-    """Return what the page says of one run."""
+    """Return what the page says of one run. A note in its first line says how it came about."""
     scale = "" if head["scale"] == 1 else f", each attack at {head['scale']:.0%} of its whole size"
     title = f"## {head['nodes']:,} nodes, {head['tenants']:,} tenants{scale}"
     failed = sum(bool(line["found"]) for line in lines)
     text = f"On {head['day']}: {len(lines)} tried, {len(lines) - failed} held, {failed} did not ([lines]({link}))."
-    return "\n\n".join([title, text, make_table(lines)])
+    notes = [head["note"]] if "note" in head else []
+    return "\n\n".join([title, text, *notes, make_table(lines)])
 
 
 def make_table(lines: list[Line]) -> str:
