@@ -53,8 +53,7 @@ TIME_VARIABLE, DEFAULT_SECONDS = "FAIRBIND_TEST_SECONDS", 80 * 60
 INTERRUPT_SECONDS = 30
 # tests/sharing.py says which tests belong to one worker, and who may run which.
 SHARED = ["--dist", "loadscope", "--no-loadscope-reorder", "--durations=10"]
-# Tests that start programs wait more than half of their time.
-COMPUTING_WORKERS, WAITING_WORKERS = "2", "3"
+WORKERS = "2"
 CLOSING_LINE = re.compile(r"\b\d+ (passed|failed|skipped|errors?|deselected)\b.* in \d")
 NOTHING_CHOSEN = 5  # pytest's exit status
 # What follows dies with us, and builds and control planes with it, whatever ends this run.
@@ -139,8 +138,8 @@ def run_stages(python: Path, further: list[str], limit: Limit) -> tuple[Counter[
     traced = ["--cov", "--cov-report=", f"--cov-report=json:{COVERAGE}"]
     counts = Counter[str]()
     for name, marker, options in (
-        ("unit tests", "not needs_tools", ["-n", COMPUTING_WORKERS, *traced]),
-        ("tests with programs", "needs_tools", ["-n", WAITING_WORKERS]),
+        ("unit tests", "not needs_tools", traced),
+        ("tests with programs", "needs_tools", []),
     ):
         failures = counts["failed"] + counts["error"]
         if failures >= MOST_FAILURES or limit.is_over:
@@ -259,7 +258,7 @@ def is_done(command: list[str]) -> bool:
 def run_tests(python: Path, further: list[str], limit: Limit) -> tuple[int, str]:
     """Run pytest, show what it prints and return its exit status and closing line."""
     BUILD.mkdir(exist_ok=True)
-    options = [*SHARED, *further]
+    options = ["-n", WORKERS, *SHARED, *further]
     if sys.stdout.isatty():
         options.append("--color=yes")
     command = [*TIED, str(os.getpid()), str(python), "-m", "pytest", *options]

@@ -74,7 +74,7 @@ class Demo:
         while left := self.find_processes():
             assert time.monotonic() < deadline, f"still running: {left}\n{self.text}"
             time.sleep(0.05)
-        assert list(self.folder.iterdir()) == []
+        assert [str(path) for path in self.folder.rglob("*")] == []
 
 
 @contextmanager

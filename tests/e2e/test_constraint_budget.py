@@ -67,7 +67,7 @@ def make_constrained(count: int, what: str) -> Json:
     return pod
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")
 def constrained(cluster: Cluster) -> Iterator[None]:
     """The policy is there and acts."""
     cluster.install_chart(ON)

@@ -50,8 +50,9 @@ class Release:
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace, "labels": RESTRICTED}}
         )
         values = "--reset-then-reuse-values" if keep_values else "--reset-values"
-        place = [f"--namespace={self.namespace}", values, "--wait", f"--timeout={HELM_TIMEOUT_SECONDS}s", OPEN]
-        self.cluster.helm("upgrade", "--install", RELEASE, str(chart), *place, *arguments)
+        place = [f"--namespace={self.namespace}", values, "--wait", f"--timeout={HELM_TIMEOUT_SECONDS}s"]
+        opened = [OPEN] if chart == CHART else []  # an older chart has no such value
+        self.cluster.helm("upgrade", "--install", RELEASE, str(chart), *place, *opened, *arguments)
         wait_for(lambda: are_crds_served(self.api), describe="the chart's CRDs to be served")
         # helm takes no notice of pods that end, but they hold room, which the next look at the cluster would count
         wait_for(
