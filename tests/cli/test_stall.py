@@ -19,7 +19,7 @@ from fairbind.kube.operator.loop_thread import LoopThread
 from fairbind.web.metrics import Metrics
 from fairbind.web.pages import PAGE_SECONDS
 from fairbind.web.server import Address
-from kube.operator.simulation import LeaseServer
+from kube.operator.simulation import DirectApi, LeaseServer
 
 BUSY_SECONDS = 5.0
 COUNTED = b"fairbind_cycle_errors_total "
@@ -34,20 +34,6 @@ class Look:
     health: int
     readiness: int
     counted: float
-
-
-class Api:
-    """The elector's way to a lease in memory."""
-
-    def __init__(self, server: LeaseServer) -> None:
-        self._server = server
-
-    async def request(
-        self, method: str, path: str, *, body: bytes | None = None, timeout_seconds: float = 0.0
-    ) -> bytes:
-        assert timeout_seconds > 0
-        await asyncio.sleep(0)
-        return self._server.carry_out(method, path, body)
 
 
 def look(host: str) -> Look:
@@ -91,7 +77,9 @@ async def test_five_busy_seconds_cost_neither_lease_nor_probes_nor_pages() -> No
     health.clear_problem("operator")
     changes: list[bool] = []
     election = ThreadedElector(
-        lambda report: Elector(Api(server), "fairbind-system", identity="me", on_change=report, may_stand=lambda: True),
+        lambda report: Elector(
+            DirectApi(server), "fairbind-system", identity="me", on_change=report, may_stand=lambda: True
+        ),
         front,
         changes.append,
     )

@@ -12,7 +12,7 @@ import pytest
 from fairbind.kube.operator.election import OnChange, ThreadedElector
 from fairbind.kube.operator.elector import Elector
 from fairbind.kube.operator.loop_thread import LoopThread
-from kube.operator.simulation import LeaseServer
+from kube.operator.simulation import DirectApi, LeaseServer
 
 
 @pytest.fixture
@@ -21,20 +21,6 @@ def thread() -> Iterator[LoopThread]:
     made.start()
     yield made
     made.stop()
-
-
-class Api:
-    """The elector's way to a lease in memory."""
-
-    def __init__(self, server: LeaseServer) -> None:
-        self._server = server
-
-    async def request(
-        self, method: str, path: str, *, body: bytes | None = None, timeout_seconds: float = 0.0
-    ) -> bytes:
-        assert timeout_seconds > 0
-        await asyncio.sleep(0)
-        return self._server.carry_out(method, path, body)
 
 
 class Played:
@@ -72,7 +58,9 @@ async def eventually(condition: Callable[[], object]) -> None:
 async def test_a_lease_is_taken_renewed_and_given_back_from_the_thread(thread: LoopThread) -> None:
     server, changes = LeaseServer(), list[bool]()
     election = ThreadedElector(
-        lambda report: Elector(Api(server), "fairbind-system", identity="me", on_change=report), thread, changes.append
+        lambda report: Elector(DirectApi(server), "fairbind-system", identity="me", on_change=report),
+        thread,
+        changes.append,
     )
     assert not election.may_bind()
     running = asyncio.create_task(election.run())
