@@ -6,7 +6,6 @@ import contextlib
 import functools
 import itertools
 import math
-import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from e2e.api import Api, ApiError, call_many
 from e2e.clusters import Cluster
 from e2e.objects import TENANTS, make_name, make_pod, make_tenant
 from e2e.operators import Operator, start_operator
+from e2e.sampling import Sampling
 from e2e.waiting import wait_for
 from faults.judge import Judge, read_token_id
 from faults.world import NotingPlane
@@ -60,27 +60,17 @@ class Size:
         return max(1, round(count * self.scale))
 
 
-class Memory:
+class Memory(Sampling):
     """Samples the resident memory of a process and all that it started while the context lasts. peak: in MiB."""
 
     def __init__(self, group: int) -> None:
+        super().__init__("memory")
         self.peak = 0.0
         self._group = group
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._sample, name="memory", daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _sample(self) -> None:
-        while not self._ended.wait(SAMPLE_SECONDS):
+    def sample(self) -> None:
+        """Keep the largest that is seen."""
+        while not self.ended.wait(SAMPLE_SECONDS):
             self.peak = max(self.peak, read_group_memory(self._group))
 
 

@@ -3,48 +3,37 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import urllib3
 
 from e2e.api import ApiError
+from e2e.sampling import Sampling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
 PAUSE_SECONDS = 0.1
 USUAL_SECONDS = 0.5
 """A look that takes no longer, its pause included, has met no stall."""
 
 
-class Stalls:
+class Stalls(Sampling):
     """Measures, as long as the context lasts, how much longer than usual looks at something take: ``seconds``.
 
     look: what takes milliseconds unless the machine, or whom it asks, stands still.
     """
 
     def __init__(self, look: Callable[[], object]) -> None:
+        super().__init__("stalls")
         self.seconds = 0.0
         self._look = look
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._measure, name="stalls")
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _measure(self) -> None:
+    def sample(self) -> None:
+        """Add up what looks take beyond the usual."""
         began = time.monotonic()
-        while not self._ended.wait(PAUSE_SECONDS):
+        while not self.ended.wait(PAUSE_SECONDS):
             with contextlib.suppress(ApiError, urllib3.exceptions.HTTPError, OSError):
                 self._look()
             now = time.monotonic()
