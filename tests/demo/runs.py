@@ -118,7 +118,9 @@ def find_processes(folder: Path) -> dict[int, str]:
 
 def read_shares(text: str) -> dict[str, tuple[float, float, int, int]]:
     """Return weight, weighted share, running and waiting pods from the summary, by tenant."""
-    rows = re.findall(r"^  ([a-z]+) +([\d.]+)  [a-z-]+ +[\d.]+ +[\d.]+ +([\d.]+) +(\d+) +(\d+)$", text, re.MULTILINE)
+    fair = r"(?:[\d.]+|-)"  # it is not known yet of a tenant that has only just come
+    row = rf"^  ([a-z]+) +([\d.]+)  [a-z-]+ +[\d.]+ +{fair} +([\d.]+) +(\d+) +(\d+)$"
+    rows = re.findall(row, text, re.MULTILINE)
     return {name: (float(weight), float(share), int(run), int(wait)) for name, weight, share, run, wait in rows}
 
 

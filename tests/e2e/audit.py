@@ -45,6 +45,8 @@ def read_bindings(audit_log: Path, *, namespace: str | None = None) -> list[Bind
             if '"subresource":"binding"' not in line or not line.endswith("\n"):  # the last line may be half written
                 continue
             event = json.loads(line)
+            if _is_dry_run(event):
+                continue
             target = event["objectRef"]
             if event["stage"] != "ResponseComplete" or (namespace is not None and target["namespace"] != namespace):
                 continue
@@ -85,7 +87,8 @@ def read_writes(audit_log: Path, *, credentials: Collection[str]) -> list[Write]
             event = json.loads(line)
             target, user = event.get("objectRef") or {}, event["user"]
             own = ((user.get("extra") or {}).get(CREDENTIAL) or [""])[0]  # a token's maker names it in the line too
-            if own in credentials and event["stage"] == "ResponseComplete" and _may_be_done(event):
+            is_final = event["stage"] == "ResponseComplete" and not _is_dry_run(event)
+            if own in credentials and is_final and _may_be_done(event):
                 parts = (target.get("resource", ""), target.get("subresource", ""))
                 writes.append(
                     Write(
@@ -97,6 +100,11 @@ def read_writes(audit_log: Path, *, credentials: Collection[str]) -> list[Write]
                     )
                 )
     return sorted(writes, key=lambda write: write.moment)
+
+
+def _is_dry_run(event: Any) -> bool:
+    """Tell whether a request asked to change nothing, whatever its answer says."""
+    return "dryRun=All" in event["requestURI"]
 
 
 def _may_be_done(event: Any) -> bool:
