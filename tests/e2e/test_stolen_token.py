@@ -179,7 +179,7 @@ def set_protection(cluster: Cluster, **values: bool) -> None:
     cluster.install_chart({"operator": {"enabled": False}, "admission": {"protect": values}})
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def protect(cluster: Cluster) -> Iterator[Callable[..., None]]:
     """A function that has the chart installed with these values of `admission.protect`; its defaults come back."""
     yield functools.partial(set_protection, cluster)
