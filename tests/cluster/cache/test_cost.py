@@ -7,14 +7,19 @@ import gc
 import itertools
 import time
 import tracemalloc
+from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod, read_node, read_pod
+from fairbind.cluster.cache import window
+from fairbind.cluster.cache.snapshot import SnapshotBuilder
 from fairbind.cluster.cache.window import MAX_TENANT_PLACEMENTS
 from fairbind.model import PolicySettings
 from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
+from fairbind.scheduling.cycle import checks
 
 PODS, NODES = 2_000, 1_000
 Spec = Callable[[int], Json]
@@ -144,3 +149,36 @@ def test_verdicts_and_classes_are_no_more_than_a_tenant_may_have(spec: Spec) -> 
     assert len({id(each.placement) for each in snapshot.task_classes}) <= MAX_TENANT_PLACEMENTS + 1
     assert sum(len(each.tasks) for each in snapshot.task_classes) == PODS
     assert len(scene.cluster.cache.books.eligibility) <= MAX_TENANT_PLACEMENTS + 1
+
+
+def test_to_place_a_daemonset_costs_what_its_pods_cost_and_not_pods_times_cycles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is done for each waiting pod in each cycle of 25 decisions would be done 20,000 times."""
+    counts: Counter[str] = Counter()
+
+    def count(where: object, name: str) -> None:
+        counted = getattr(where, name)
+
+        def call(*args: Any) -> Any:
+            counts[name] += 1
+            return counted(*args)
+
+        monkeypatch.setattr(where, name, call)
+
+    count(window, "compute_turn")
+    count(SnapshotBuilder, "_build_task_class")
+    count(checks, "check_task_class")
+    scene = Scene(pin)
+    scene.pods = [make_pod(f"p{n}", requests={"cpu": "1"}, **pin(n)) for n in range(NODES)]
+    scene.add_pods()
+    while scene.cluster.cache.queries.has_waiting:
+        snapshot = scene.cluster.cache.build_snapshot()
+        for bind in run_cycle(snapshot, PolicySettings(), 0.0, limit=25, state=scene.state).bindings:
+            assert bind.server == f"n{bind.task.uid.removeprefix('uid-p')}"
+            assert scene.cluster.cache.assume(bind.task.uid, bind.server)
+
+    # Twice the number of pods is what it takes, and as many again those of them that are fewer than a tenant may have.
+    assert 2 * NODES <= counts["compute_turn"] <= 5 * NODES
+    assert NODES <= counts["_build_task_class"] <= 2 * NODES
+    assert NODES <= counts["check_task_class"] <= 2 * NODES
