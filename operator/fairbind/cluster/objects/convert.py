@@ -18,11 +18,12 @@ from fairbind.cluster.objects.constraints import (
     reject_excess,
 )
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts, Taint
-from fairbind.cluster.objects.requests import MAX_RESOURCES, DemandReader, compute_demand
+from fairbind.cluster.objects.requests import MAX_RESOURCES, DemandReader, compute_demand, keep_first
 from fairbind.model import MAX_AMOUNT, Rejection, RejectionKind
 
 DEFAULT_SCHEDULER = "default-scheduler"
 UNREADABLE = Rejection(RejectionKind.UNREADABLE)
+TOO_MANY_OFFERED = f"status.allocatable: more than {MAX_RESOURCES} resources; the first ones by name count"
 TOO_MANY_RESOURCES = Rejection(RejectionKind.NOT_SUPPORTED, f"requests for more than {MAX_RESOURCES} resources")
 MAX_SHARED_MESSAGES = 4096
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
@@ -123,9 +124,16 @@ def _find_rejection(status: wire.PodStatus) -> str | None:
 
 
 def convert_node(node: wire.Node) -> NodeFacts:
-    """Return what matters of a node. Amounts that are absent, negative or nonsense count as none."""
+    """Return what matters of a node. Amounts that are absent, negative or nonsense count as none.
+
+    Device plugins name resources as they like. Beyond `MAX_RESOURCES` those count that every node has, then the first
+    by name, so that all replicas choose the same.
+    """
     reader = DemandReader()
     allocatable = reader.read(node.status.allocatable, "status.allocatable")
+    too_many = TOO_MANY_OFFERED if len(allocatable) > MAX_RESOURCES else None
+    if too_many is not None:
+        allocatable = keep_first(dict(sorted(allocatable.items())), MAX_RESOURCES)
     amounts = ((sys.intern(resource), min(amount, MAX_AMOUNT)) for resource, amount in allocatable.items())
     return NodeFacts(
         name=node.metadata.name,
@@ -135,7 +143,7 @@ def convert_node(node: wire.Node) -> NodeFacts:
         ready=any(c.type == "Ready" and c.status == "True" for c in node.status.conditions or ()),
         unschedulable=bool(node.spec.unschedulable),
         allocatable=tuple(sorted(amounts)),
-        fault=node.fault or reader.fault,
+        fault=node.fault or reader.fault or too_many,
     )
 
 
