@@ -211,8 +211,8 @@ def test_a_node_with_thousands_of_resources_costs_a_snapshot_little() -> None:
 def test_of_all_nodes_resources_those_count_that_most_nodes_offer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nodes, "MAX_AXES", 6)
     cluster = Cluster()
-    cluster.add_nodes(*(make_node(f"n{n}", allocatable={"cpu": "4", "zz.com/gpu": "2"}) for n in range(2)))
     cluster.add_nodes(*(make_node(f"m{n}", allocatable={"cpu": "4", f"aa.com/r{n}": "2"}) for n in range(9)))
+    cluster.add_nodes(*(make_node(f"n{n}", allocatable={"cpu": "4", "zz.com/gpu": "2"}) for n in range(2)))
     cluster.add_pods(make_pod("gpu", requests={"zz.com/gpu": "1"}), make_pod("rare", requests={"aa.com/r5": "1"}))
 
     assert cluster.cache.build_snapshot().resources[4:] == ("aa.com/r0", "zz.com/gpu")

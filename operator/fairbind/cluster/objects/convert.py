@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime
 from functools import lru_cache
 
@@ -26,6 +25,7 @@ UNREADABLE = Rejection(RejectionKind.UNREADABLE)
 TOO_MANY_OFFERED = f"status.allocatable: more than {MAX_RESOURCES} resources; the first ones by name count"
 TOO_MANY_RESOURCES = Rejection(RejectionKind.NOT_SUPPORTED, f"requests for more than {MAX_RESOURCES} resources")
 MAX_SHARED_MESSAGES = 4096
+MAX_SHARED_NAMES = 32_768
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 """The label of the coscheduling plugin and of others that followed it."""
 
@@ -69,13 +69,13 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
     created = _parse_time(meta.creation_timestamp)
     return PodFacts(
         uid=meta.uid,
-        namespace=sys.intern(meta.namespace),
+        namespace=_share_name(meta.namespace),
         name=meta.name,
         version=meta.resource_version,
         created=created,
         priority=spec.priority or 0,
-        scheduler=sys.intern(spec.scheduler_name or DEFAULT_SCHEDULER),
-        node=sys.intern(node) if node else None,
+        scheduler=_share_name(spec.scheduler_name or DEFAULT_SCHEDULER),
+        node=_share_name(node) if node else None,
         terminating=meta.deletion_timestamp is not None,
         finished=status.phase in _FINISHED_PHASES,
         gated=bool(spec.scheduling_gates),
@@ -92,6 +92,15 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         group=_find_group(pod),
         nominated_node=status.nominated_node_name or None,
     )
+
+
+@lru_cache(maxsize=MAX_SHARED_NAMES)
+def _share_name(name: str) -> str:
+    """Return one object for equal names of namespaces, nodes, schedulers and resources, which thousands of pods carry.
+
+    Whoever creates pods writes most of them. So they are not interned either, see `_share`.
+    """
+    return name
 
 
 @lru_cache(maxsize=MAX_SHARED_MESSAGES)
@@ -134,7 +143,7 @@ def convert_node(node: wire.Node) -> NodeFacts:
     too_many = TOO_MANY_OFFERED if len(allocatable) > MAX_RESOURCES else None
     if too_many is not None:
         allocatable = keep_first(dict(sorted(allocatable.items())), MAX_RESOURCES)
-    amounts = ((sys.intern(resource), min(amount, MAX_AMOUNT)) for resource, amount in allocatable.items())
+    amounts = ((_share_name(resource), min(amount, MAX_AMOUNT)) for resource, amount in allocatable.items())
     return NodeFacts(
         name=node.metadata.name,
         version=node.metadata.resource_version,
