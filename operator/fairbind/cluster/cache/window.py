@@ -129,7 +129,7 @@ class _Sorted:
     """
 
     def __init__(self, eligibility: Eligibility, queues: Iterable[TaskQueue]) -> None:
-        self.features_version = eligibility.features_version
+        self._features_version = eligibility.features_version
         self.looks: dict[_Look, dict[_Kind, Group]] = {}
         self.unsupported: dict[Rejection, Group] = {}
         self._eligibility = eligibility
@@ -149,6 +149,26 @@ class _Sorted:
             self._remove(key, place)
         if queue is not None and turn is not None:
             self._add(queue, turn)
+
+    def follow_features(self, queues: Mapping[QueueKey, TaskQueue]) -> None:
+        """Bring the sets that come with another answer on the nodes of now to where they are one with others.
+
+        queues: of now; those that have changed besides are taken by `follow`.
+        """
+        if self._features_version == self._eligibility.features_version:
+            return
+        self._features_version = self._eligibility.features_version
+        simplify = self._eligibility.simplify
+        moved = [
+            (key, place)
+            for key, place in self._places.items()
+            if place.look is not None and simplify(key.constraints) is not place.look[0]
+        ]
+        for key, place in moved:
+            self._remove(key, place)
+            queue = queues.get(key)
+            if queue is not None:
+                self._add(queue, compute_turn(queue.tasks[0]))
 
     def list_looks(self) -> list[_Look]:
         """Return all looks, in turn."""
@@ -237,8 +257,10 @@ class Window:
         """Sort the queues of tenants anew that were not sorted yet; of the others only take over what changed."""
         for tenant, queues in crowded.items():
             known = self._sorted.get(tenant)
-            if known is None or known.features_version != self._eligibility.features_version:
+            if known is None:
                 self._sorted[tenant] = _Sorted(self._eligibility, queues.values())
+            else:
+                known.follow_features(queues)
         for key in changed if crowded else ():
             queues = crowded.get(key.tenant)
             if queues is not None:
