@@ -262,9 +262,8 @@ class Window:
             else:
                 known.follow_features(queues)
         for key in changed if crowded else ():
-            queues = crowded.get(key.tenant)
-            if queues is not None:
-                self._sorted[key.tenant].follow(key, queues.get(key))
+            if key.tenant in crowded:
+                self._sorted[key.tenant].follow(key, crowded[key.tenant].get(key))
 
     def _choose(self, tenant: str, known: _Sorted) -> Choice:
         if len(known.looks) <= self._limit:
