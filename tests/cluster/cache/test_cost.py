@@ -7,14 +7,20 @@ import gc
 import itertools
 import time
 import tracemalloc
+from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod, read_node, read_pod
+from fairbind.cluster.cache import nodes, window
+from fairbind.cluster.cache.snapshot import SnapshotBuilder
 from fairbind.cluster.cache.window import MAX_TENANT_PLACEMENTS
+from fairbind.cluster.objects.requests import MAX_RESOURCES
 from fairbind.model import PolicySettings
 from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
+from fairbind.scheduling.cycle import checks
 
 PODS, NODES = 2_000, 1_000
 Spec = Callable[[int], Json]
@@ -144,3 +150,75 @@ def test_verdicts_and_classes_are_no_more_than_a_tenant_may_have(spec: Spec) -> 
     assert len({id(each.placement) for each in snapshot.task_classes}) <= MAX_TENANT_PLACEMENTS + 1
     assert sum(len(each.tasks) for each in snapshot.task_classes) == PODS
     assert len(scene.cluster.cache.books.eligibility) <= MAX_TENANT_PLACEMENTS + 1
+
+
+def test_to_place_a_daemonset_costs_what_its_pods_cost_and_not_pods_times_cycles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is done for each waiting pod in each cycle of 25 decisions would be done 20,000 times."""
+    counts: Counter[str] = Counter()
+
+    def count(where: object, name: str) -> None:
+        counted = getattr(where, name)
+
+        def call(*args: Any) -> Any:
+            counts[name] += 1
+            return counted(*args)
+
+        monkeypatch.setattr(where, name, call)
+
+    count(window, "compute_turn")
+    count(SnapshotBuilder, "_build_task_class")
+    count(checks, "check_task_class")
+    scene = Scene(pin)
+    scene.pods = [make_pod(f"p{n}", requests={"cpu": "1"}, **pin(n)) for n in range(NODES)]
+    scene.add_pods()
+    while scene.cluster.cache.queries.has_waiting:
+        snapshot = scene.cluster.cache.build_snapshot()
+        for bind in run_cycle(snapshot, PolicySettings(), 0.0, limit=25, state=scene.state).bindings:
+            assert bind.server == f"n{bind.task.uid.removeprefix('uid-p')}"
+            assert scene.cluster.cache.assume(bind.task.uid, bind.server)
+
+    # Twice the number of pods is what it takes, and as many again those of them that are fewer than a tenant may have.
+    assert 2 * NODES <= counts["compute_turn"] <= 5 * NODES
+    assert NODES <= counts["_build_task_class"] <= 2 * NODES
+    assert NODES <= counts["check_task_class"] <= 2 * NODES
+
+
+def time_snapshot(cluster: Cluster) -> float:
+    started = time.process_time()
+    cluster.cache.build_snapshot()
+    return time.process_time() - started
+
+
+def test_a_node_with_thousands_of_resources_costs_a_snapshot_little() -> None:
+    """With a column of all nodes for each of them it takes 200 times as long as without them."""
+    cluster = Cluster()
+    cluster.add_nodes(*(make_node(f"n{k}") for k in range(NODES)))
+    plain = time_snapshot(cluster)
+    resources = {"cpu": "4", "pods": "110"} | {f"example.com/r{n:04}": "4" for n in range(3_000)}
+    node = read_node(make_node("n7", allocatable=resources))
+    cluster.cache.nodes.apply(node)
+
+    assert time_snapshot(cluster) < 20 * plain
+    offered = cluster.cache.build_snapshot().resources
+    assert {"cpu", "pods", "example.com/r0000", "example.com/r0061"} <= set(offered)
+    assert len(node.allocatable) == MAX_RESOURCES
+    assert "example.com/r0062" not in offered
+    assert node.fault == "status.allocatable: more than 64 resources; the first ones by name count"
+
+
+def test_of_all_nodes_resources_those_count_that_most_nodes_offer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodes, "MAX_AXES", 6)
+    cluster = Cluster()
+    cluster.add_nodes(*(make_node(f"m{n}", allocatable={"cpu": "4", f"aa.com/r{n}": "2"}) for n in range(9)))
+    cluster.add_nodes(*(make_node(f"n{n}", allocatable={"cpu": "4", "zz.com/gpu": "2"}) for n in range(2)))
+    cluster.add_pods(make_pod("gpu", requests={"zz.com/gpu": "1"}), make_pod("rare", requests={"aa.com/r5": "1"}))
+
+    assert cluster.cache.build_snapshot().resources[4:] == ("aa.com/r0", "zz.com/gpu")
+    assert cluster.find_eligible("uid-gpu") != set()
+    assert cluster.find_eligible("uid-rare") == set()
+    cluster.add_nodes(*(make_node(f"m{n}", allocatable={"cpu": "4"}) for n in range(5)))
+    assert cluster.cache.build_snapshot().resources[4:] == ("aa.com/r5", "zz.com/gpu")
+    assert cluster.find_eligible("uid-rare") != set()
+    cluster.cache.check_consistent()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod
@@ -220,3 +222,34 @@ def test_tenants_with_the_same_constraints_are_not_many_placements() -> None:
     shown, blocked = split(cluster)
     assert (len(shown), blocked) == (20 * MOST, [])
     assert count_placements(cluster) == MOST
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_kept_sorted_equals_what_is_sorted_anew_whatever_changes(seed: int) -> None:
+    """Pods come, go, are placed and let go again; nodes come with taints that set pods apart."""
+    random = Random(seed)
+    cluster = make_cluster(2 * MOST)
+    pods: dict[str, Json] = {}
+    for step in range(120):
+        name = f"r{random.randrange(30)}"
+        match random.randrange(6):
+            case 0 if name in pods:
+                cluster.delete_pod(pods.pop(name))
+            case 1:
+                cluster.cache.assume(f"uid-{name}", f"n{random.randrange(NODES):02}")
+            case 2:
+                cluster.cache.forget(f"uid-{name}")
+            case 3:
+                taints = [{"key": f"k{random.randrange(4)}", "effect": "NoSchedule"}] if random.random() < 0.5 else []
+                cluster.add_nodes(make_node(f"n{random.randrange(3):02}", taints=taints))
+            case _:
+                tolerations = [{"key": f"k{random.randrange(12)}", "operator": "Exists"}]
+                where = (
+                    {"affinity": pin(random.randrange(5))} if random.random() < 0.3 else {"tolerations": tolerations}
+                )
+                volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}] if random.random() < 0.1 else []
+                requests = {"cpu": str(random.randrange(1, 3))}
+                pods[name] = make_pod(name, requests=requests, priority=random.randrange(3), volumes=volumes, **where)
+                cluster.add_pods(pods[name])
+        if step % random.randrange(1, 4) == 0:
+            cluster.cache.check_consistent()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 from hypothesis import given
@@ -14,6 +14,7 @@ from cluster.builders import Cluster, Json, make_namespace, make_node, make_pod,
 from fairbind.cluster.filters.anti_affinity import AntiAffinity
 from fairbind.cluster.objects.budget import MAX_REPELLING_TERMS
 from fairbind.cluster.objects.facts import AntiAffinityTerm
+from fairbind.cluster.objects.selectors import LabelSelector
 
 KEYS, VALUES, NAMESPACES, NODES = ("app", "tier"), ("a", "b", "c"), ("one", "two"), ("m", "n", "gone")
 NAMESPACE_LABELS = {"one": {"env": "prod"}, "two": {"env": "test"}}
@@ -206,3 +207,42 @@ def test_thousands_of_terms_that_select_thousands_of_pods_cost_a_few_times_what_
     affinity = repel(*({"topologyKey": "host", "namespaceSelector": {}, "labelSelector": each} for each in broad))
 
     assert measure_placing(cluster, affinity, rounds=1) < 8 * reading
+
+
+def test_pods_that_are_the_same_to_the_terms_are_compared_with_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A placed pod with 32 terms that select waiting pods of all namespaces, each with a label of its own."""
+    asked = 0
+    ask = LabelSelector.is_met_by
+
+    def count(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+        nonlocal asked
+        asked += 1
+        return ask(selector, labels)
+
+    monkeypatch.setattr(LabelSelector, "is_met_by", count)
+    cluster = Cluster()
+    cluster.add_nodes(make_node("a", labels={"host": "a"}), make_node("b", labels={"host": "b"}))
+    pods, kinds = 400, 5
+    labels = [{"app": f"a{n % kinds}", "own": str(n)} for n in range(pods)]
+    cluster.add_pods(*(make_pod(f"w{n}", namespace=f"t{n % 9}", labels=labels[n]) for n in range(pods)))
+    terms = [
+        {
+            "topologyKey": "host",
+            "namespaceSelector": {},
+            "labelSelector": {
+                "matchExpressions": [
+                    {"key": "app", "operator": "In", "values": [f"a{n}" for n in range(kinds - 1)]},
+                    {"key": f"absent{number}", "operator": "DoesNotExist"},
+                ]
+            },
+        }
+        for number in range(32)
+    ]
+    anti_affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    cluster.add_pods(make_pod("evil", node="a", affinity=anti_affinity))
+
+    assert cluster.find_eligible("uid-w0") == {"b"}
+    assert cluster.find_eligible(f"uid-w{kinds - 1}") == {"a", "b"}
+    # Once for each namespace's selector, and once for each kind of pod, and not for each pod.
+    assert 32 * (kinds - 1) <= asked <= 32 * (9 + 2 * kinds)
+    cluster.cache.check_consistent()

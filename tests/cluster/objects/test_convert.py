@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import fairbind
 from cluster.builders import Json, make_pod, read_pod
 from fairbind.cluster.objects import convert
 
@@ -40,3 +43,17 @@ def test_messages_whose_numbers_change_for_ever_are_not_kept_for_ever() -> None:
 )
 def test_what_a_kubelet_refused_is_told_from_what_failed(phase: str, reason: str | None, rejection: str | None) -> None:
     assert read_pod(make_pod(node="n1", phase=phase, status={"reason": reason})).rejection == rejection
+
+
+def test_names_are_shared_and_not_kept_for_ever() -> None:
+    """What is interned stays until the process ends in newer Pythons, and tenants write names."""
+    first = read_pod(make_pod("one", namespace="names", scheduler="some"))
+    second = read_pod(make_pod("two", namespace="names", scheduler="some"))
+    assert first.namespace is second.namespace
+    assert first.scheduler is second.scheduler
+
+    for number in range(convert.MAX_SHARED_NAMES + 10):
+        convert._share_name(f"name{number}")
+    assert convert._share_name.cache_info().currsize == convert.MAX_SHARED_NAMES
+    package = Path(fairbind.__file__).parent
+    assert [path.name for path in package.rglob("*.py") if "intern(" in path.read_text(encoding="utf-8")] == []

@@ -71,6 +71,8 @@ class Books:
             del self.by_namespace[namespace]
         if entry.position is not None:
             self._leave(entry.facts, entry.position)
+        if isinstance(entry.position, Waiting):
+            self.anti_affinity.stop_waiting(uid, namespace, entry.position.labels)
         if namespace not in self.by_namespace:
             self.directory.forget(namespace)
         return entry.position is not None
@@ -81,10 +83,16 @@ class Books:
         before, entry.position = entry.position, now
         if now == before:
             return False
+        # A pod that waits elsewhere with the same labels is the same to anti-affinity, whose answer for them is kept.
+        both = isinstance(before, Waiting) and isinstance(now, Waiting) and before.labels == now.labels
         if before is not None:
             self._leave(entry.facts, before)
+        if isinstance(before, Waiting) and not both:
+            self.anti_affinity.stop_waiting(entry.facts.uid, entry.facts.namespace, before.labels)
         if now is not None:
             self._enter(entry.facts, now)
+        if isinstance(now, Waiting) and not both:
+            self.anti_affinity.wait(entry.facts.uid, entry.facts.namespace, now.labels)
         return True
 
     def _enter(self, facts: PodFacts, position: Position) -> None:
@@ -98,7 +106,7 @@ class Books:
                     self.wanted.hold(tenant, demand)
                     self.running.hold(tenant, node, facts)
                     self.usage.note_pod(tenant, facts.created)
-            case Waiting(key, task, labels, nomination):
+            case Waiting(key, task, _, nomination):
                 if nomination is not None:
                     self._promise(nomination)
                 queue = self.queues.get(key)
@@ -108,7 +116,6 @@ class Books:
                     self.waiting_constraints[key.constraints] += 1
                 queue.add(task)
                 self.changed_queues[key] = None
-                self.anti_affinity.wait(facts.uid, facts.namespace, labels)
                 self.usage.wait(key.tenant)
                 self.usage.note_pod(key.tenant, facts.created)
             case Idle(tenant, gated):
@@ -126,13 +133,12 @@ class Books:
                     self.usage.hold(tenant, node, (demand, constraints), -1)
                     self.wanted.hold(tenant, demand, -1)
                     self.running.release(node, facts.uid)
-            case Waiting(key, task, labels, nomination):
+            case Waiting(key, task, _, nomination):
                 if nomination is not None:
                     self._withdraw(nomination)
                 queue = self.queues[key]
                 queue.remove(task)
                 self.changed_queues[key] = None
-                self.anti_affinity.stop_waiting(facts.uid, facts.namespace, labels)
                 if not queue.tasks:
                     self._drop_queue(key)
                     self.wanted.set_waiting(key, 0)

@@ -7,7 +7,8 @@ when nodes or resources come or go. A pod may be bound to a node that we have no
 same and waits for the node.
 
 The axes are the four resources that every cluster has, and every other that some node offers. A resource that no node
-offers is no axis: nothing can be placed that asks for it, and it would only make every array wider.
+offers is no axis: nothing can be placed that asks for it, and it would only make every array wider. There are
+`MAX_AXES` at most: beyond that a resource that fewer nodes offer is none either, and pods that ask for it wait.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from fairbind.model import MAX_AMOUNT
 from fairbind.model.servers import BoolArray, IntArray
 
 Axes = tuple[str, ...]
+
+MAX_AXES = 128
+"""Resources of all nodes together; each takes 16 bytes of each node in every snapshot that something changed in."""
 
 _LOW_BITS = 32
 _NO_PORTS: frozenset[str] = frozenset()
@@ -191,8 +195,14 @@ class Servers:
             del self.books[name]
 
     def _compute_axes(self) -> Axes:
-        others = (resource for resource, nodes in self._offered.items() if nodes > 0 and resource not in BASE_RESOURCES)
-        return BASE_RESOURCES + tuple(sorted(others))
+        others = [
+            (-nodes, resource)
+            for resource, nodes in self._offered.items()
+            if nodes > 0 and resource not in BASE_RESOURCES
+        ]
+        if len(others) > MAX_AXES - len(BASE_RESOURCES):
+            others = sorted(others)[: MAX_AXES - len(BASE_RESOURCES)]
+        return BASE_RESOURCES + tuple(sorted(resource for _, resource in others))
 
     def _rebuild(self, axes: Axes) -> None:
         before = {} if self._is_everything_changed else self.index
@@ -204,10 +214,7 @@ class Servers:
             [-1 if name in self._changed_nodes else before.get(name, -1) for name in self.names], dtype=np.int64
         )
         self.eligibility.set_nodes(nodes, None if self._is_everything_changed else kept, self._selector)
-        rows = [self._compute_row(self.books[name]) for name in self.names]
-        shape = (len(rows), 2, len(axes))
-        both = np.array(rows, dtype=np.int64).reshape(shape)
-        self.capacity_kr, self.free_kr = both[:, 0].copy(), both[:, 1].copy()
+        self.capacity_kr, self.free_kr = self._compute_rows([self.books[name] for name in self.names])
         self.usable_k = np.array([is_usable(node, self._selector) for node in nodes], dtype=np.bool_)
         self.open_k = np.ones(len(nodes), dtype=np.bool_)  # whoever tolerates it may go to a cordoned node
         self._note_capacity()
@@ -226,14 +233,13 @@ class Servers:
             is_usable_changed = False
         if not changed:
             return
-        rows = [self._compute_row(self.books[self.names[index]]) for index in changed]
-        both = np.array(rows, dtype=np.int64)
+        capacity_nr, free_nr = self._compute_rows([self.books[self.names[index]] for index in changed])
         self.free_kr = self.free_kr.copy()
-        self.free_kr[changed] = both[:, 1]
-        is_capacity_changed = bool((self.capacity_kr[changed] != both[:, 0]).any())
+        self.free_kr[changed] = free_nr
+        is_capacity_changed = bool((self.capacity_kr[changed] != capacity_nr).any())
         if is_capacity_changed:
             self.capacity_kr = self.capacity_kr.copy()
-            self.capacity_kr[changed] = both[:, 0]
+            self.capacity_kr[changed] = capacity_nr
         if is_capacity_changed or is_usable_changed:
             self._note_capacity()
 
@@ -243,14 +249,26 @@ class Servers:
             if book is not None and book.node is not None:
                 yield name, book.node
 
-    def _compute_row(self, book: ServerBook) -> tuple[list[int], list[int]]:
-        allocatable = dict(book.node.allocatable) if book.node is not None else {}
-        capacity, free = [], []
-        for resource in self.axes:
-            left = allocatable.get(resource, 0) - book.system.get(resource, 0)
-            capacity.append(min(max(left, 0), MAX_AMOUNT))
-            free.append(max(left - book.held.get(resource, 0) - book.reserved.get(resource, 0), -MAX_AMOUNT))
-        return capacity, free
+    def _compute_rows(self, books: Iterable[ServerBook]) -> tuple[IntArray, IntArray]:
+        """Return the capacity and what is free of nodes, shapes (n, R). Nodes cost what is in their books."""
+        books = list(books)
+        number = {resource: r for r, resource in enumerate(self.axes)}
+        capacity_nr: IntArray = np.zeros((len(books), len(self.axes)), dtype=np.int64)
+        places, capacity, free = [], [], []
+        for n, book in enumerate(books):
+            allocatable = dict(book.node.allocatable) if book.node is not None else {}
+            for resource in allocatable.keys() | book.system.keys() | book.held.keys() | book.reserved.keys():
+                r = number.get(resource)
+                if r is None:
+                    continue
+                left = allocatable.get(resource, 0) - book.system.get(resource, 0)
+                places.append(n * len(self.axes) + r)
+                capacity.append(min(max(left, 0), MAX_AMOUNT))
+                free.append(max(left - book.held.get(resource, 0) - book.reserved.get(resource, 0), -MAX_AMOUNT))
+        free_nr = capacity_nr.copy()
+        capacity_nr.reshape(-1)[places] = capacity
+        free_nr.reshape(-1)[places] = free
+        return capacity_nr, free_nr
 
     def _note_capacity(self) -> None:
         """Sum the capacities, exactly: high and low digits apart, so that no int64 overflows."""

@@ -87,12 +87,24 @@ def number_rows(value_kr: IntArray) -> NumberArray:
     >>> number_rows(np.array([[4, 1], [2, 7], [4, 1]]))
     array([1, 0, 1])
     """
-    number_k = np.zeros(len(value_kr), dtype=np.int64)
-    for value_k in value_kr.T:
-        distinct, code_k = np.unique(value_k, return_inverse=True)
-        # Column by column, numbered anew each time: a product of two counts of rows never overflows.
-        number_k = np.unique(number_k * len(distinct) + code_k.reshape(-1), return_inverse=True)[1].reshape(-1)
-    return number_k
+    rows: dict[bytes, int] = {}
+    first_n: list[int] = []
+    place_k = np.zeros(len(value_kr), dtype=np.int64)
+    for k, row_r in enumerate(np.ascontiguousarray(value_kr)):  # a few kinds as a rule, so that few rows are compared
+        place_k[k] = place = rows.setdefault(row_r.tobytes(), len(rows))
+        if place == len(first_n):
+            first_n.append(k)
+    return _number_distinct_rows(value_kr[first_n])[place_k]
+
+
+def _number_distinct_rows(value_nr: IntArray) -> NumberArray:
+    number_n = np.zeros(len(value_nr), dtype=np.int64)
+    for value_n in value_nr.T:
+        distinct, code_n = np.unique(value_n, return_inverse=True)
+        if len(distinct) > 1:
+            # Column by column, numbered anew each time: a product of two counts of rows never overflows.
+            number_n = np.unique(number_n * len(distinct) + code_n.reshape(-1), return_inverse=True)[1].reshape(-1)
+    return number_n
 
 
 def number_signatures(eligible_sk: Sequence[BoolArray], count: int) -> NumberArray:

@@ -10,7 +10,7 @@ from fairbind.cluster.cache.books import Books
 from fairbind.cluster.cache.nodes import Axes
 from fairbind.cluster.cache.pending import QueueKey, TaskQueue
 from fairbind.cluster.cache.server_classes import ServerGrouping
-from fairbind.cluster.cache.window import Choice, Window
+from fairbind.cluster.cache.window import Choice, Group, Window
 from fairbind.cluster.objects.constraints import NO_CONSTRAINTS
 from fairbind.cluster.objects.facts import EPHEMERAL_STORAGE, PODS, AntiAffinityTerm, Constraints
 from fairbind.model import Placement, ServerTable, Snapshot, Targets, TaskClass
@@ -89,8 +89,7 @@ class SnapshotBuilder:
     def _make_task_classes(self) -> tuple[TaskClass, ...]:
         books = self._books
         self._note_changed_placements()
-        changed = {key.tenant for key in books.changed_queues}
-        choices = self.window.choose(books.queues_by_tenant, len(books.waiting_constraints), changed)
+        choices = self.window.choose(books.queues_by_tenant, len(books.waiting_constraints), books.changed_queues)
         for tenant in self._crowded ^ choices.keys():
             books.changed_queues.update(dict.fromkeys(books.queues_by_tenant.get(tenant, ())))
         self._crowded = frozenset(choices)
@@ -105,7 +104,7 @@ class SnapshotBuilder:
         books.changed_queues.clear()
         crowd = [task_class for tenant, choice in choices.items() for task_class in self._build_crowd(tenant, choice)]
         if len(books.eligibility) > 2 * (MAX_HELD_PLACEMENTS + len(self._task_classes) + len(crowd)):
-            shown = (group.queues[0].key for choice in choices.values() for group in choice.groups)
+            shown = (group.first.key for choice in choices.values() for group in choice.groups)
             books.eligibility.keep_only(key.constraints for key in (*self._task_classes, *shown))
         return (*self._task_classes.values(), *crowd)
 
@@ -117,18 +116,26 @@ class SnapshotBuilder:
     def _build_crowd(self, tenant: str, choice: Choice) -> Iterator[TaskClass]:
         """Build the classes of a tenant that has very many queues."""
         for group in choice.groups:
-            template = self._build_task_class(group.queues[0])
-            if template is not group.template:
-                group.template = template
-                group.task_class = template if len(group.queues) == 1 else replace(template, tasks=group.tasks)
-                for queue in group.queues:
-                    queue.follow(group.queues[0])
+            if group.is_stale:
+                self._rebuild(group)
             assert group.task_class is not None
             yield group.task_class
         nothing_r = (0,) * len(self._books.servers.axes)
         for reason, group in choice.blocked.items():  # whatever these tasks ask for, none is placed
             placement = self._books.eligibility.get_placement(NO_CONSTRAINTS)
             yield TaskClass(tenant, nothing_r, nothing_r, placement, group.tasks, blocked=reason)
+
+    def _rebuild(self, group: Group) -> None:
+        """Build the class of a group; the same object as before when nothing in it changed."""
+        template, before = self._build_task_class(group.first), group.task_class
+        for queue in group:
+            queue.follow(group.first)
+        group.is_stale = False
+        if len(group) == 1:
+            group.task_class = template
+        elif before is None or template is not group.template or before.tasks != group.tasks:
+            group.task_class = replace(template, tasks=group.tasks)
+        group.template = template
 
     def _note_changed_placements(self) -> None:
         """Note which queues must be looked at because nodes or placed pods changed."""

@@ -14,14 +14,17 @@ supported, by reason. Tenants with fewer queues have a class for each of them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import NamedTuple
 
 from fairbind.cluster.cache.pending import QueueKey, TaskQueue
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.objects.facts import AntiAffinityTerm, Constraints, Demand
 from fairbind.model import Rejection, RejectionKind, Task, TaskClass
-from fairbind.scheduling.cycle.task_queues import compute_turn
+from fairbind.scheduling.cycle.task_queues import Turn, compute_turn
 
 MAX_TENANT_PLACEMENTS = 128
 """Half of what a cycle may decide: where all of them fit, the next cycle goes on with the rest."""
@@ -37,6 +40,8 @@ MIN_TENANT_PLACEMENTS = 4
 
 LATER = Rejection(RejectionKind.LATER)
 
+_get_turn = itemgetter(0)
+
 _Look = tuple[Constraints, frozenset[AntiAffinityTerm], int | None, str | None]
 """What decides a placement: constraints without what does not matter now, the terms that keep the pods away, and which
 reserved room they may use (`QueueKey.overtaken`, `QueueKey.nominee`)."""
@@ -47,23 +52,58 @@ _Kind = tuple[Demand, str | None]
 
 
 class Group:
-    """Queues that are one task class. queues: in turn. template: what `task_class` was made of, for who makes it."""
+    """Queues that are one task class. is_stale: whether any of them has changed since the class was made.
 
-    __slots__ = ("_tasks", "queues", "task_class", "template")
+    template: what `task_class` was made of, for who makes it. False when it has no queues.
+    """
+
+    __slots__ = ("_ordered", "_tasks", "is_stale", "task_class", "template")
 
     def __init__(self) -> None:
-        self.queues: list[TaskQueue] = []
+        self._ordered: list[tuple[Turn, TaskQueue]] = []
+        self._tasks: tuple[Task, ...] | None = None
+        self.is_stale = True
         self.template: TaskClass | None = None
         self.task_class: TaskClass | None = None
-        self._tasks: tuple[Task, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self._ordered)
+
+    def __iter__(self) -> Iterator[TaskQueue]:
+        return (queue for _, queue in self._ordered)
+
+    @property
+    def first(self) -> TaskQueue:
+        """The queue whose turn comes first; there must be one."""
+        return self._ordered[0][1]
 
     @property
     def tasks(self) -> tuple[Task, ...]:
         """Their tasks, in turn."""
         if self._tasks is None:
-            tasks = (task for queue in self.queues for task in queue.tasks)
+            tasks = (task for _, queue in self._ordered for task in queue.tasks)
             self._tasks = tuple(sorted(tasks, key=compute_turn))
         return self._tasks
+
+    def note_change(self) -> None:
+        """One of the queues has changed."""
+        self._tasks = None
+        self.is_stale = True
+
+    def add(self, turn: Turn, queue: TaskQueue) -> None:
+        """Take a queue whose first task has this turn, which no other task has."""
+        insort(self._ordered, (turn, queue))
+        self.note_change()
+
+    def extend(self, other: Group) -> None:
+        """Take all queues of another group, which only the order of tasks is asked of from then on."""
+        self._ordered.extend(other._ordered)
+        self.note_change()
+
+    def remove(self, turn: Turn) -> None:
+        """Let the queue go that came with this turn."""
+        del self._ordered[bisect_left(self._ordered, turn, key=_get_turn)]
+        self.note_change()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +114,93 @@ class Choice:
     blocked: Mapping[Rejection, Group]
 
 
-@dataclass(frozen=True, slots=True)
-class _Sorted:
-    """All queues of a tenant, sorted as of a version of the nodes' features. looks: in turn, each by demand."""
+class _Place(NamedTuple):
+    """Where a queue is. look: None for one that is not supported."""
 
-    features_version: int
-    looks: Mapping[_Look, Mapping[_Kind, Group]]
-    unsupported: Mapping[Rejection, Group]
+    turn: Turn
+    look: _Look | None
+    group: Group
+
+
+class _Sorted:
+    """All queues of a tenant, sorted as of a version of the nodes' features, and kept so while queues change.
+
+    looks: the groups of each, by kind. unsupported: by reason. _order: the look of each supported queue, in turn.
+    """
+
+    def __init__(self, eligibility: Eligibility, queues: Iterable[TaskQueue]) -> None:
+        self._features_version = eligibility.features_version
+        self.looks: dict[_Look, dict[_Kind, Group]] = {}
+        self.unsupported: dict[Rejection, Group] = {}
+        self._eligibility = eligibility
+        self._places: dict[QueueKey, _Place] = {}
+        self._order: list[tuple[Turn, _Look]] = []
+        for queue in sorted(queues, key=lambda queue: compute_turn(queue.tasks[0])):
+            self._add(queue, compute_turn(queue.tasks[0]))
+
+    def follow(self, key: QueueKey, queue: TaskQueue | None) -> None:
+        """Take a queue that came or changed; None: it is gone."""
+        place = self._places.get(key)
+        turn = None if queue is None else compute_turn(queue.tasks[0])
+        if place is not None and place.turn == turn:
+            place.group.note_change()
+            return
+        if place is not None:
+            self._remove(key, place)
+        if queue is not None and turn is not None:
+            self._add(queue, turn)
+
+    def follow_features(self, queues: Mapping[QueueKey, TaskQueue]) -> None:
+        """Bring the sets that come with another answer on the nodes of now to where they are one with others.
+
+        queues: of now; those that have changed besides are taken by `follow`.
+        """
+        if self._features_version == self._eligibility.features_version:
+            return
+        self._features_version = self._eligibility.features_version
+        simplify = self._eligibility.simplify
+        moved = [
+            (key, place)
+            for key, place in self._places.items()
+            if place.look is not None and simplify(key.constraints) is not place.look[0]
+        ]
+        for key, place in moved:
+            self._remove(key, place)
+            queue = queues.get(key)
+            if queue is not None:
+                self._add(queue, compute_turn(queue.tasks[0]))
+
+    def list_looks(self) -> list[_Look]:
+        """Return all looks, in turn."""
+        return list(dict.fromkeys(look for _, look in self._order))
+
+    def _add(self, queue: TaskQueue, turn: Turn) -> None:
+        key = queue.key
+        if key.unsupported is None:
+            look = self._eligibility.simplify(key.constraints), key.repelled, key.overtaken, key.nominee
+            groups, kind = self.looks.setdefault(look, {}), (key.demand, key.pin)
+            group = groups.get(kind) or groups.setdefault(kind, Group())
+            insort(self._order, (turn, look))
+            self._places[key] = _Place(turn, look, group)
+        else:
+            group = self.unsupported.get(key.unsupported) or self.unsupported.setdefault(key.unsupported, Group())
+            self._places[key] = _Place(turn, None, group)
+        group.add(turn, queue)
+
+    def _remove(self, key: QueueKey, place: _Place) -> None:
+        del self._places[key]
+        place.group.remove(place.turn)
+        if place.look is not None:
+            del self._order[bisect_left(self._order, place.turn, key=_get_turn)]
+        if place.group:
+            return
+        if key.unsupported is not None:
+            del self.unsupported[key.unsupported]
+        elif place.look is not None:
+            groups = self.looks[place.look]
+            del groups[key.demand, key.pin]
+            if not groups:
+                del self.looks[place.look]
 
 
 @dataclass(slots=True)
@@ -113,58 +233,53 @@ class Window:
             each.seen.update(each.rotating)
 
     def choose(
-        self, queues_by_tenant: Mapping[str, Mapping[QueueKey, TaskQueue]], different: int, changed: Collection[str]
+        self,
+        queues_by_tenant: Mapping[str, Mapping[QueueKey, TaskQueue]],
+        different: int,
+        changed: Iterable[QueueKey],
     ) -> dict[str, Choice]:
         """Return what is shown of each tenant that has more queues than placements are allowed.
 
-        different: how many constraints all queues have. changed: the tenants of whose queues any has changed since the
-        last time.
+        different: how many constraints all queues have. changed: the queues that came, changed or went since the last
+        time.
         """
-        choices = {}
         self.has_more = False
         self._limit = MAX_TENANT_PLACEMENTS
         if different > MAX_PLACEMENTS:
             self._limit = compute_limit(map(len, queues_by_tenant.values()))
-        for tenant, queues in queues_by_tenant.items():
-            if len(queues) > self._limit:
-                known = self._sorted.get(tenant)
-                if known is None or tenant in changed or known.features_version != self._eligibility.features_version:
-                    known = self._sorted[tenant] = self._sort(queues.values())
-                choices[tenant] = self._choose(tenant, known)
-        self._rounds = {tenant: each for tenant, each in self._rounds.items() if tenant in choices}
-        self._sorted = {tenant: each for tenant, each in self._sorted.items() if tenant in choices}
-        return choices
+        crowded = {tenant: queues for tenant, queues in queues_by_tenant.items() if len(queues) > self._limit}
+        self._rounds = {tenant: each for tenant, each in self._rounds.items() if tenant in crowded}
+        self._sorted = {tenant: each for tenant, each in self._sorted.items() if tenant in crowded}
+        self._follow(crowded, changed)
+        return {tenant: self._choose(tenant, self._sorted[tenant]) for tenant in crowded}
 
-    def _sort(self, queues: Iterable[TaskQueue]) -> _Sorted:
-        looks: dict[_Look, dict[_Kind, Group]] = {}
-        unsupported: dict[Rejection, Group] = {}
-        for queue in sorted(queues, key=lambda queue: compute_turn(queue.tasks[0])):
-            key = queue.key
-            if key.unsupported is None:
-                look = self._eligibility.simplify(key.constraints), key.repelled, key.overtaken, key.nominee
-                by_demand = looks.setdefault(look, {})
-                kind = key.demand, key.pin
-                group = by_demand.get(kind) or by_demand.setdefault(kind, Group())
+    def _follow(self, crowded: Mapping[str, Mapping[QueueKey, TaskQueue]], changed: Iterable[QueueKey]) -> None:
+        """Sort the queues of tenants anew that were not sorted yet; of the others only take over what changed."""
+        for tenant, queues in crowded.items():
+            known = self._sorted.get(tenant)
+            if known is None:
+                self._sorted[tenant] = _Sorted(self._eligibility, queues.values())
             else:
-                group = unsupported.get(key.unsupported) or unsupported.setdefault(key.unsupported, Group())
-            group.queues.append(queue)
-        return _Sorted(self._eligibility.features_version, looks, unsupported)
+                known.follow_features(queues)
+        for key in changed if crowded else ():
+            if key.tenant in crowded:
+                self._sorted[key.tenant].follow(key, crowded[key.tenant].get(key))
 
     def _choose(self, tenant: str, known: _Sorted) -> Choice:
-        shown = dict.fromkeys(self._pick(tenant, list(known.looks)))
+        if len(known.looks) <= self._limit:
+            self._rounds.pop(tenant, None)
+            return Choice([group for kinds in known.looks.values() for group in kinds.values()], known.unsupported)
+        shown = dict.fromkeys(self._pick(tenant, known.list_looks()))
         later = Group()
-        for look, by_demand in known.looks.items():
+        for look, kinds in known.looks.items():
             if look not in shown:
-                later.queues.extend(queue for group in by_demand.values() for queue in group.queues)
-        blocked = {**known.unsupported, LATER: later} if later.queues else known.unsupported
-        return Choice([group for look in shown for group in known.looks[look].values()], blocked)
+                for group in kinds.values():
+                    later.extend(group)
+        groups = [group for look in shown for group in known.looks[look].values()]
+        return Choice(groups, {**known.unsupported, LATER: later})
 
     def _pick(self, tenant: str, looks: list[_Look]) -> Iterator[_Look]:
-        """Pick which placements are shown. looks: in turn."""
-        if len(looks) <= self._limit:
-            self._rounds.pop(tenant, None)
-            yield from looks
-            return
+        """Pick which placements are shown. looks: in turn, more than are allowed."""
         now = self._rounds.setdefault(tenant, _Round(began=self._changes))
         rotating = max(1, self._limit // ROTATING_PART)
         first, rest = looks[: self._limit - rotating], looks[self._limit - rotating :]

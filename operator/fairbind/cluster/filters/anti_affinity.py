@@ -16,7 +16,7 @@ of its label pairs, and those few that wait for none, of its own namespace and o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -221,7 +221,7 @@ class AntiAffinity:
         selector = term.namespace_selector
         return selector is not None and selector.is_met_by(self._find_namespace_labels(namespace))
 
-    def _index(self, terms: Iterable[AntiAffinityTerm]) -> None:
+    def _index(self, terms: Sequence[AntiAffinityTerm]) -> None:
         """Let terms that close a domain now be found, and note which groups they select."""
         candidates: dict[_Group, list[AntiAffinityTerm]] = {}
         for term in terms:
@@ -230,9 +230,15 @@ class AntiAffinity:
             for group in self._find_candidates(term):
                 candidates.setdefault(group, []).append(term)
         unions: dict[tuple[frozenset[AntiAffinityTerm], tuple[AntiAffinityTerm, ...]], frozenset[AntiAffinityTerm]] = {}
+        asked = {requirement.key for term in terms for requirement in term.labels.requirements}
+        answers: dict[tuple[tuple[int, ...], Labels], tuple[AntiAffinityTerm, ...]] = {}
         for group, found in candidates.items():
-            labels = dict(group.labels)
-            selecting = tuple(term for term in found if term.labels.is_met_by(labels))
+            labels = tuple(pair for pair in group.labels if pair[0] in asked)
+            question = tuple(map(id, found)), labels  # thousands of groups are the same to the terms
+            selecting = answers.get(question)
+            if selecting is None:
+                pairs = dict(labels)
+                selecting = answers[question] = tuple(term for term in found if term.labels.is_met_by(pairs))
             if selecting:  # thousands of groups get the same terms, and share one set
                 union = unions.get((group.terms, selecting))
                 if union is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime
 from functools import lru_cache
 
@@ -18,13 +17,15 @@ from fairbind.cluster.objects.constraints import (
     reject_excess,
 )
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts, Taint
-from fairbind.cluster.objects.requests import MAX_RESOURCES, DemandReader, compute_demand
+from fairbind.cluster.objects.requests import MAX_RESOURCES, DemandReader, compute_demand, keep_first
 from fairbind.model import MAX_AMOUNT, Rejection, RejectionKind
 
 DEFAULT_SCHEDULER = "default-scheduler"
 UNREADABLE = Rejection(RejectionKind.UNREADABLE)
+TOO_MANY_OFFERED = f"status.allocatable: more than {MAX_RESOURCES} resources; the first ones by name count"
 TOO_MANY_RESOURCES = Rejection(RejectionKind.NOT_SUPPORTED, f"requests for more than {MAX_RESOURCES} resources")
 MAX_SHARED_MESSAGES = 4096
+MAX_SHARED_NAMES = 32_768
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 """The label of the coscheduling plugin and of others that followed it."""
 
@@ -68,13 +69,13 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
     created = _parse_time(meta.creation_timestamp)
     return PodFacts(
         uid=meta.uid,
-        namespace=sys.intern(meta.namespace),
+        namespace=_share_name(meta.namespace),
         name=meta.name,
         version=meta.resource_version,
         created=created,
         priority=spec.priority or 0,
-        scheduler=sys.intern(spec.scheduler_name or DEFAULT_SCHEDULER),
-        node=sys.intern(node) if node else None,
+        scheduler=_share_name(spec.scheduler_name or DEFAULT_SCHEDULER),
+        node=_share_name(node) if node else None,
         terminating=meta.deletion_timestamp is not None,
         finished=status.phase in _FINISHED_PHASES,
         gated=bool(spec.scheduling_gates),
@@ -91,6 +92,15 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         group=_find_group(pod),
         nominated_node=status.nominated_node_name or None,
     )
+
+
+@lru_cache(maxsize=MAX_SHARED_NAMES)
+def _share_name(name: str) -> str:
+    """Return one object for equal names of namespaces, nodes, schedulers and resources, which thousands of pods carry.
+
+    Whoever creates pods writes most of them. So they are not interned either, see `_share`.
+    """
+    return name
 
 
 @lru_cache(maxsize=MAX_SHARED_MESSAGES)
@@ -123,10 +133,17 @@ def _find_rejection(status: wire.PodStatus) -> str | None:
 
 
 def convert_node(node: wire.Node) -> NodeFacts:
-    """Return what matters of a node. Amounts that are absent, negative or nonsense count as none."""
+    """Return what matters of a node. Amounts that are absent, negative or nonsense count as none.
+
+    Device plugins name resources as they like. Beyond `MAX_RESOURCES` those count that every node has, then the first
+    by name, so that all replicas choose the same.
+    """
     reader = DemandReader()
     allocatable = reader.read(node.status.allocatable, "status.allocatable")
-    amounts = ((sys.intern(resource), min(amount, MAX_AMOUNT)) for resource, amount in allocatable.items())
+    too_many = TOO_MANY_OFFERED if len(allocatable) > MAX_RESOURCES else None
+    if too_many is not None:
+        allocatable = keep_first(dict(sorted(allocatable.items())), MAX_RESOURCES)
+    amounts = ((_share_name(resource), min(amount, MAX_AMOUNT)) for resource, amount in allocatable.items())
     return NodeFacts(
         name=node.metadata.name,
         version=node.metadata.resource_version,
@@ -135,7 +152,7 @@ def convert_node(node: wire.Node) -> NodeFacts:
         ready=any(c.type == "Ready" and c.status == "True" for c in node.status.conditions or ()),
         unschedulable=bool(node.spec.unschedulable),
         allocatable=tuple(sorted(amounts)),
-        fault=node.fault or reader.fault,
+        fault=node.fault or reader.fault or too_many,
     )
 
 

@@ -17,7 +17,7 @@ For shares, not for feasibility, a pod counts with `DEFAULT_SHARE` of cpu and me
 or for nothing: a tenant of thousands of such pods would otherwise hold nothing, and a request of 1m would pay.
 
 Names of resources are free text, so a pod may carry thousands of them. Beyond `MAX_RESOURCES` such a pod is not placed,
-and only so many of its amounts are read: those of every node's resources first.
+and only so many of its amounts are read: those of every node's resources first. The same holds for what a node offers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DEFAULT_SHARE: Mapping[str, int] = {CPU: 10, MEMORY: 16 * 2**20}
 """10 milli-CPU and 16 MiB."""
 
 MAX_RESOURCES = 64
-"""So many resources a pod may ask for; no node offers as many."""
+"""So many resources a pod may ask for, and a node may offer; each costs a number for every node."""
 
 Amount = TypeVar("Amount", int, str)
 
@@ -74,7 +74,7 @@ class DemandReader:
         result: dict[str, int] = {}
         amounts = amounts or {}
         if self._most is not None and len(amounts) > self._most:
-            self.is_over, amounts = True, _keep_first(amounts, self._most)
+            self.is_over, amounts = True, keep_first(amounts, self._most)
         for resource, text in amounts.items():
             try:
                 amount = to_base_units(resource, text)
@@ -124,10 +124,10 @@ def compute_demand(pod: wire.Pod) -> PodDemand:
         total[resource] = total.get(resource, 0) + amount
     total[PODS] = 1
     is_over = reader.is_over or len(total) > MAX_RESOURCES
-    return PodDemand(make_demand(_keep_first(total, MAX_RESOURCES) if is_over else total), reader.fault, is_over)
+    return PodDemand(make_demand(keep_first(total, MAX_RESOURCES) if is_over else total), reader.fault, is_over)
 
 
-def _keep_first(amounts: Mapping[str, Amount], count: int) -> dict[str, Amount]:
+def keep_first(amounts: Mapping[str, Amount], count: int) -> dict[str, Amount]:
     """Return so many of the amounts: of the resources that every node has, then the first others as they come."""
     base: list[str] = [resource for resource in BASE_RESOURCES if resource in amounts]
     return {resource: amounts[resource] for resource in islice(dict.fromkeys([*base, *amounts]), count)}

@@ -12,7 +12,7 @@ from fairbind.model import MAX_AMOUNT, InvalidProblemError, Snapshot, Targets, T
 def check_snapshot(snapshot: Snapshot, checked: Container[int] = (), checked_tenants: Container[int] = ()) -> None:
     """Raise InvalidProblemError, naming field and value, when the parts of the snapshot do not belong together.
 
-    checked: identities of task classes that went with just these tenants, servers and resources before.
+    checked: identities of task classes that went with just so many servers and resources before.
     checked_tenants: identities of tenants that went with just these resources before.
     """
     axes, count = len(snapshot.resources), len(snapshot.servers.names)
@@ -28,11 +28,10 @@ def check_snapshot(snapshot: Snapshot, checked: Container[int] = (), checked_ten
         raise InvalidProblemError(f"free_kr and capacity_kr must not exceed {MAX_AMOUNT}")
     known = check_tenants(snapshot.tenants, axes, checked_tenants)
     for task_class in snapshot.task_classes:
-        if id(task_class) in checked:
-            continue
         if task_class.tenant not in known:
             raise InvalidProblemError(f"task_classes: {task_class.tenant!r} is not one of the tenants")
-        check_task_class(task_class, axes, count)
+        if id(task_class) not in checked:
+            check_task_class(task_class, axes, count)
     if snapshot.targets is not None:
         check_targets(snapshot.targets)
 

@@ -50,8 +50,11 @@ def run_cycle(
         raise InvalidProblemError(f"limit is {limit}; it must be 0 or more, or None")
     chosen = get_policy(policy.policy)
     rule = compute_turn if chosen.is_fair else compute_arrival
-    known = () if unschedulable is None else unschedulable.get_known(snapshot, rule)
-    check_snapshot(snapshot, known, () if state is None else state.get_checked(snapshot))
+    if state is None:
+        check_snapshot(snapshot, () if unschedulable is None else unschedulable.get_known(snapshot, rule))
+    else:
+        check_snapshot(snapshot, state.get_checked_classes(snapshot), state.get_checked(snapshot))
+        state.note_checked(snapshot)
     with expect_undefined_scores():
         return _Cycle(
             Draft(snapshot, chosen, seed=policy.seed, unschedulable=unschedulable, state=state), unschedulable

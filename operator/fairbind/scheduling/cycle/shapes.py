@@ -64,7 +64,7 @@ class Shapes:
 
     def find_pools(self, task_class: TaskClass) -> Sequence[int]:
         """Return the pools in which a class may use a server."""
-        arrangement = self.get_arrangement(task_class.placement)
+        arrangement = self._arrangements.get(id(task_class.placement)) or self.get_arrangement(task_class.placement)
         if task_class.pin is None:
             return arrangement.pools
         server = arrangement.find_pinned(task_class.pin)

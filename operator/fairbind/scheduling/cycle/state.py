@@ -12,7 +12,7 @@ from collections.abc import Container
 
 import numpy as np
 
-from fairbind.model import ServerTable, Snapshot, Tenant
+from fairbind.model import ServerTable, Snapshot, TaskClass, Tenant
 from fairbind.model.servers import FloatArray, IntArray
 from fairbind.scheduling.cycle.layouts import Layouts
 from fairbind.scheduling.cycle.room import compute_left
@@ -30,13 +30,26 @@ _Axes = tuple[tuple[str, ...], tuple[bool, ...], tuple[int, ...]]
 class CycleState:
     """For callers of `run_cycle` that make many cycles; one cycle (or draft) at a time may use it.
 
-    It holds on to the last snapshot's tenants and arrays, which must not be written to.
+    It holds on to the last snapshot's tenants, task classes and arrays, which must not be written to.
     """
 
-    __slots__ = ("_axes", "_free_kr", "_layouts", "_left_rk", "_measure", "_measured", "_progress_of", "_tenants")
+    __slots__ = (
+        "_axes",
+        "_classes",
+        "_free_kr",
+        "_layouts",
+        "_left_rk",
+        "_measure",
+        "_measured",
+        "_progress_of",
+        "_sizes",
+        "_tenants",
+    )
 
     def __init__(self) -> None:
         self._axes: _Axes = (), (), ()
+        self._classes: dict[int, TaskClass] = {}
+        self._sizes = 0, 0
         self._tenants: dict[int, Tenant] = {}
         self._progress_of: dict[str, Progress] = {}
         self._measure: DominantShares | None = None
@@ -48,6 +61,15 @@ class CycleState:
     def get_checked(self, snapshot: Snapshot) -> Container[int]:
         """Return the identities of tenants that went with just these resources before."""
         return self._tenants if _get_axes(snapshot) == self._axes else ()
+
+    def get_checked_classes(self, snapshot: Snapshot) -> Container[int]:
+        """Return the identities of task classes that went with so many resources and servers before."""
+        return self._classes if _get_sizes(snapshot) == self._sizes else ()
+
+    def note_checked(self, snapshot: Snapshot) -> None:
+        """Remember that the parts of a snapshot go together."""
+        self._classes = {id(task_class): task_class for task_class in snapshot.task_classes}
+        self._sizes = _get_sizes(snapshot)
 
     def get_progress(self, snapshot: Snapshot) -> dict[str, Progress]:
         """Return each tenant's progress at the beginning of a cycle, in the order of their names.
@@ -105,6 +127,10 @@ class CycleState:
 
 def _get_axes(snapshot: Snapshot) -> _Axes:
     return snapshot.resources, snapshot.counts_r, snapshot.total_r
+
+
+def _get_sizes(snapshot: Snapshot) -> tuple[int, int]:
+    return len(snapshot.resources), len(snapshot.servers.names)
 
 
 def _have_same_capacity(one: ServerTable, other: ServerTable) -> bool:
