@@ -80,7 +80,8 @@ async def test_a_waiting_pod_says_why_in_its_condition_and_its_events(
     def find_waiting(_uid: str) -> WaitingPod:
         known = api.get(place)
         condition = find_condition(known)
-        return WaitingPod(known["metadata"]["resourceVersion"], condition["message"] if condition else None)
+        namespace, name, version = (known["metadata"][key] for key in ("namespace", "name", "resourceVersion"))
+        return WaitingPod(namespace, name, version, condition["message"] if condition else None)
 
     async with recording(cluster, find_waiting) as (recorder, _):
         recorder.note_waits([make_wait(pod)], 3)
@@ -123,7 +124,7 @@ async def test_a_pod_that_is_bound_says_where_and_its_condition_stays_true(
 
     def find_waiting(uid: str) -> WaitingPod:
         asked.append(uid)
-        return WaitingPod(version)  # what we knew before it was bound
+        return WaitingPod(pod["metadata"]["namespace"], name, version)  # what we knew before it was bound
 
     async with recording(cluster, find_waiting) as (recorder, client):
         binder = Binder(client, SilentObserver(), may_bind=lambda: True)
