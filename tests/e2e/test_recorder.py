@@ -101,8 +101,7 @@ async def test_a_waiting_pod_says_why_in_its_condition_and_its_events(
 
         await until(is_described, "the event")
 
-        announced = recorder._pod_messages.find_announced(pod["metadata"]["uid"])
-        assert announced is not None
+        announced = recorder._pod_messages._announced[pod["metadata"]["uid"]]
         await until(lambda: announced.event_count == 1, "the recorder to hear that the event was written")
         announced.event_at -= 1000.0  # as if it had been long ago
         events = f"/apis/events.k8s.io/v1/namespaces/{pod['metadata']['namespace']}/events"

@@ -21,7 +21,7 @@ from fairbind.kube.writers.pod_messages import (
     WaitingPod,
 )
 from fairbind.model import FairnessReason, Wait
-from kube.writers.waiting import CPU, MEMORY, make_pod, make_tasks, make_wait
+from kube.writers.waiting import CPU, MEMORY, make_owner, make_pod, make_tasks, make_wait
 from rejections import lack, unsupported
 
 
@@ -46,8 +46,7 @@ class World:
         """Look, and tell everybody who is due, as the recorder does."""
         notices = self.visit()
         for notice in notices:
-            announced = self.pod_messages.find_announced(notice.uid)
-            assert announced is not None
+            announced = notice.announced
             announced.queued = False
             announced.writes += announced.signature != notice.signature or announced.writes == 0
             announced.signature, announced.written_at = notice.signature, self.now
@@ -72,7 +71,11 @@ def world() -> World:
 
 
 def names(notices: list[Notice]) -> list[str]:
-    return [f"ns/{notice.uid.removeprefix('uid-')}" for notice in notices]
+    return [f"ns/{notice.uid.removeprefix('uid-')}" for notice in notices if notice.owner is None]
+
+
+def owners(notices: list[Notice]) -> list[str]:
+    return [notice.owner.name for notice in notices if notice.owner is not None]
 
 
 def wants_event(notice: Notice) -> bool:
@@ -134,8 +137,7 @@ def test_what_the_first_pods_say_of_fairness_stays_current(world: World) -> None
         world.show(wait)
         refreshed = world.pass_time(REFRESH_SECONDS + UNCHANGED_SECONDS)
         assert [name for name in names(refreshed) if name in {"ns/p0", "ns/p1"}] == ["ns/p0", "ns/p1"]
-        announced = world.pod_messages.find_announced("uid-p0")
-        assert announced is not None
+        announced = world.pod_messages._announced["uid-p0"]
         assert announced.message == format_unschedulable(wait, 3)
     assert "tenant" not in format_unschedulable(wait, 3)
 
@@ -226,7 +228,7 @@ def test_a_class_that_is_settled_is_not_looked_at_until_it_changes(world: World)
     world.now += 0.5
     world.show(make_wait((*tasks, *make_tasks(1, "new")), CPU))
     assert len(list(world.pod_messages.find_due())) == 101
-    assert [announced.queued for announced in [world.pod_messages.find_announced("uid-new0")] if announced] == [True]
+    assert world.pod_messages._announced["uid-new0"].queued
 
 
 def test_what_a_pod_says_already_is_not_told_by_the_next_leader(world: World) -> None:
@@ -284,3 +286,46 @@ def test_twenty_thousand_pods_are_cheap_to_look_at_again(world: World) -> None:
     list(world.pod_messages.find_due())
     world.show(make_wait(tasks, (lack("cpu"), 1)))
     assert list(world.pod_messages.find_due()) == []
+
+
+def test_the_owner_of_many_pods_has_one_event_for_each_class_and_period(world: World) -> None:
+    job = make_owner("job")
+    tasks, others = make_tasks(40), make_tasks(40, "other")
+    for task in (*tasks, *others):
+        world.pods[task.uid] = make_pod(task.uid, owner=job)
+    waits = make_wait(tasks, CPU), make_wait(others, MEMORY, demand=2)
+    world.show(*waits)
+    notices = world.tell()
+    assert owners(notices) == ["job", "job"]
+    assert notices[0].owner == job  # before the pods: of thousands it would be told minutes later
+    assert len(names(notices)) == 80
+    for _ in range(30):
+        world.show(*waits)
+        assert owners(world.pass_time(5.0)) == []
+    assert sorted(owners(world.pass_time(EVENT_PERIOD_SECONDS))) == ["job", "job"]
+
+
+def test_an_owner_hears_of_a_new_kind_of_reason_at_once_and_what_was_not_written_is_still_due(world: World) -> None:
+    tasks = make_tasks(3)
+    for task in tasks:
+        world.pods[task.uid] = make_pod(task.uid, owner=make_owner("job"))
+    world.show(make_wait(tasks, CPU))
+    [notice] = [notice for notice in world.visit() if notice.owner is not None]
+    assert notice.event_budget is not None
+    notice.announced.queued = False  # it could not be written
+    world.pod_messages.give_back_event(notice.event_budget)
+    world.now += UNCHANGED_SECONDS
+    assert owners(world.tell()) == ["job"]
+    world.show(make_wait(tasks, MEMORY))
+    assert owners(world.pass_time(1.0)) == ["job"]
+
+
+def test_many_owners_of_one_pod_each_have_no_more_events_than_pods_do(world: World) -> None:
+    tasks = make_tasks(1_000)
+    for task in tasks:
+        world.pods[task.uid] = make_pod(task.uid, owner=make_owner(f"job-{task.uid}"))
+    world.show(make_wait(tasks, CPU))
+    assert len(owners(world.pass_time(EVENT_PERIOD_SECONDS - UNCHANGED_SECONDS))) == EVENTS_PER_CLASS
+    world.show()
+    world.pass_time(2 * EVENT_PERIOD_SECONDS + 2 * FORGET_SECONDS)
+    assert world.pod_messages._owners == {}

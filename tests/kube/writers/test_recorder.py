@@ -28,7 +28,7 @@ from fairbind.kube.writers.recorder import (
     WaitingPod,
 )
 from kube.operator.simulation import run_virtual
-from kube.writers.waiting import CPU, MEMORY, make_pod, make_tasks, make_wait
+from kube.writers.waiting import CPU, MEMORY, make_owner, make_pod, make_tasks, make_wait
 from rejections import lack
 
 
@@ -86,7 +86,8 @@ class Desk:
             uid = patch["metadata"]["uid"]
             namespace = self.pods[uid].namespace
             message = patch["status"]["conditions"][0]["message"]
-            self.pods[uid] = make_pod(uid, "8", message, namespace=namespace)
+            owner = self.pods[uid].owner
+            self.pods[uid] = make_pod(uid, "8", message, namespace=namespace, owner=owner)
         return b"{}"
 
     def wait(self, *waits: Any, nodes: int = 3) -> None:
@@ -360,6 +361,27 @@ def test_a_namespace_that_takes_no_events_still_takes_conditions() -> None:
         await asyncio.sleep(3 * FIRST_REST_SECONDS)
         told = {event["regarding"]["name"] for event in desk.find("FailedScheduling")}
         assert len(told) >= EVENTS_PER_CLASS  # an event that could not be written takes no other's place
+
+    play(scenario)
+
+
+def test_the_owner_of_waiting_pods_is_told_once_and_then_counted() -> None:
+    async def scenario(desk: Desk) -> None:
+        tasks = make_tasks(40)
+        desk.pods.update({task.uid: make_pod(task.uid, owner=make_owner("job")) for task in tasks})
+        desk.wait(make_wait(tasks, CPU))
+        await asyncio.sleep(5.0)
+        events = desk.find("FailedScheduling")
+        assert len(events) == EVENTS_PER_CLASS + 1
+        [event] = [event for event in events if event["regarding"]["kind"] == "Job"]
+        assert event["regarding"] == {
+            "apiVersion": "batch/v1", "kind": "Job", "namespace": "ns", "name": "job", "uid": "uid-of-job"
+        }  # fmt: skip
+        assert event["note"] == "pods such as p0 wait: 0/3 nodes are available: 3 Insufficient cpu."
+        assert event["metadata"]["namespace"] == "ns"
+        await asyncio.sleep(310.0)
+        [patch] = [body for _, method, path, body in desk.writes if path.endswith(f"/{event['metadata']['name']}")]
+        assert patch["series"]["count"] == 2
 
     play(scenario)
 

@@ -170,6 +170,7 @@ class ClusterCache:
             is_waiting=is_waiting(entry.position),
             unsupported=facts.unsupported_detail,
             scheduled_message=facts.scheduled_message,
+            owner=facts.owner,
         )
 
     def build_snapshot(self) -> Snapshot:

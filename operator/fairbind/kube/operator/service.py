@@ -378,7 +378,9 @@ class Operator:
         pod = self.cache.find_pod(uid)
         if pod is None or not pod.is_waiting:
             return None
-        return WaitingPod(pod.namespace, pod.name, pod.resource_version, pod.scheduled_message, pod.unsupported)
+        return WaitingPod(
+            pod.namespace, pod.name, pod.resource_version, pod.scheduled_message, pod.unsupported, pod.owner
+        )
 
     def _note_refused(self, namespace: str, uid: str, node: str, answer: str) -> None:
         """Have a pod told that its binding failed."""

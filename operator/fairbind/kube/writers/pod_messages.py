@@ -9,6 +9,8 @@ a write to the API server:
   first pods of a class, at which people look, are renewed every `REFRESH_SECONDS` and from a budget of their own, so
   that a sentence about shares that have moved since does not stay.
 * `FailedScheduling` events are due for the first `EVENTS_PER_CLASS` pods of a class, kind of reasons and five minutes.
+* The controller of these pods (a Job, a ReplicaSet, a StatefulSet) gets one event, for as many controllers as pods:
+  whoever describes it, or a pod without an event of its own, finds the reason there and in the pod's condition.
 * A pod whose binding the API server did not accept is told so, in the same ways and as rarely. The events of all these
   pods of a namespace share one budget: the server's words differ from pod to pod.
 * What a pod says already is not due, also not for the next leader or after a restart.
@@ -30,6 +32,7 @@ from fairbind.cluster.messages import (
     format_refused_binding,
     format_unschedulable,
 )
+from fairbind.cluster.objects.facts import Owner
 from fairbind.model import Wait
 
 RENEW_SECONDS = 60.0
@@ -57,7 +60,7 @@ class WaitingPod:
 
     namespace, name: its own. resource_version: of the newest version known.
     condition_message: what its PodScheduled=False says now, or None.
-    blocked_detail: the very thing that it carries and that is not honoured, or None.
+    blocked_detail: the very thing that it carries and that is not honoured, or None. owner: its controller, or None.
     """
 
     namespace: str
@@ -65,12 +68,14 @@ class WaitingPod:
     resource_version: str
     condition_message: str | None = None
     blocked_detail: str | None = None
+    owner: Owner | None = None
 
 
 @dataclass(slots=True)
 class Announced:
-    """What one waiting pod was told. queued: it is about to be told something; times are the backlog's clock.
+    """What one waiting pod, or the owner of some, was told. Times are the backlog's clock.
 
+    queued: it is about to be told something. owner: of the pod.
     writes: how often the kinds of its reasons were written; 0 before the first. message: the last, whole.
     event_name: of its FailedScheduling event; event_count: how often that was observed.
     """
@@ -84,6 +89,7 @@ class Announced:
     event_signature: Hashable = None
     event_at: float = 0.0
     event_count: int = 0
+    owner: Owner | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +139,10 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One pod is to be told why it waits.
+    """One pod, or the owner of some, is to be told why it waits.
 
-    line: the tenant, or the namespace whose bindings fail; notices of different lines take turns.
+    uid: of the pod. announced: what was told before, to be changed by whoever tells. owner: whom to tell in the pod's
+    stead; None: the pod. line: the tenant, or the namespace whose bindings fail; notices of different lines take turns.
     event_budget: where the event is counted that it is told by; None when only its condition says it.
     """
 
@@ -144,6 +151,8 @@ class Notice:
     line: Hashable
     signature: Hashable
     event_budget: Hashable | None
+    announced: Announced
+    owner: Owner | None = None
 
 
 @dataclass(slots=True)
@@ -209,6 +218,7 @@ class PodMessages:
         self._node_count = 0
         self._refused: dict[str, Refused] = {}
         self._announced: dict[str, Announced] = {}
+        self._owners: dict[Hashable, Announced] = {}
         self._event_budgets: dict[Hashable, tuple[float, int]] = {}
         self._visits: dict[Hashable, _ClassVisit] = {}
         self._renewals = _Budget(RENEWALS_PER_SECOND, clock())
@@ -228,10 +238,6 @@ class PodMessages:
         if len(self._refused) < MAX_REFUSED:
             self._refused[uid] = refused
 
-    def find_announced(self, uid: str) -> Announced | None:
-        """Return what this pod was told, to be changed by whoever tells it."""
-        return self._announced.get(uid)
-
     def forget(self, uid: str) -> None:
         """Drop a pod that waits no more."""
         self._announced.pop(uid, None)
@@ -241,6 +247,7 @@ class PodMessages:
         self._waits = ()
         self._refused.clear()
         self._announced.clear()
+        self._owners.clear()
         self._visits.clear()
         self._event_budgets.clear()
 
@@ -282,6 +289,8 @@ class PodMessages:
         cause = Unplaced(wait, self._node_count)
         message = cause.format()
         event_budget = tenant, wait.task_class.demand_r, signature
+        owner_budget = "owner", *event_budget
+        owners: set[str] = set()
         for rank, task in enumerate(tasks[len(tasks) - wait.waiting :]):
             if not self._has_room(tenant):
                 yield None
@@ -289,6 +298,11 @@ class PodMessages:
             announced = self._announced.get(task.uid)
             if announced is None:
                 announced = self._announced[task.uid] = self._recall(task.uid, cause, signature, message)
+            owner = announced.owner
+            if owner is not None and owner.uid not in owners:
+                owners.add(owner.uid)
+                if (told := self._find_due_owner(owner, tenant, owner_budget)) is not None:
+                    yield Notice(task.uid, cause, tenant, signature, owner_budget, told, owner)
             if announced.queued:
                 yield None
                 continue
@@ -301,9 +315,21 @@ class PodMessages:
             )
             if is_due or wants_event:
                 announced.queued = True
-                yield Notice(task.uid, cause, tenant, signature, event_budget if wants_event else None)
+                yield Notice(task.uid, cause, tenant, signature, event_budget if wants_event else None, announced)
             else:
                 yield None
+
+    def _find_due_owner(self, owner: Owner, tenant: str, event_budget: Hashable) -> Announced | None:
+        """Return what an owner was told before, if it is to have an event now."""
+        key, now = (owner.uid, event_budget), self._clock()
+        announced = self._owners.get(key)
+        if announced is not None and (announced.queued or now - announced.event_at < EVENT_PERIOD_SECONDS):
+            return None
+        if not self._has_room(tenant) or not self._spend_event(event_budget, now):
+            return None
+        announced = self._owners.setdefault(key, Announced(event_at=-EVENT_PERIOD_SECONDS))
+        announced.queued = True
+        return announced
 
     def _find_due_refused(self) -> Iterator[Notice | None]:
         """Yield what pods are to be told whose bindings were refused since the last look and that wait again."""
@@ -322,20 +348,21 @@ class PodMessages:
             wants_event = _is_event_due(announced, signature, now, is_due=is_due) and self._spend_event(line, now)
             if not announced.queued and (is_due or wants_event):
                 announced.queued = True
-                yield Notice(uid, cause, line, signature, line if wants_event else None)
+                yield Notice(uid, cause, line, signature, line if wants_event else None, announced)
             else:
                 yield None
 
     def _recall(self, uid: str, cause: Unplaced | Refused, signature: Hashable, message: str) -> Announced:
         """Return what a pod knows that we have not told anything yet: its condition may be of a leader before us."""
         pod = self._find_waiting(uid)
+        owner = None if pod is None else pod.owner
         if pod is None or pod.condition_message is None:
-            return Announced()
+            return Announced(owner=owner)
         if pod.blocked_detail is not None:
             message = cause.format(pod.blocked_detail)
         if compute_gist(pod.condition_message) != compute_gist(message):
-            return Announced()
-        return Announced(signature=signature, message=pod.condition_message, written_at=self._clock(), writes=1)
+            return Announced(owner=owner)
+        return Announced(signature, pod.condition_message, written_at=self._clock(), writes=1, owner=owner)
 
     def _is_due(
         self, announced: Announced, message: str, signature: Hashable, now: float, *, may_refresh: bool
@@ -376,6 +403,10 @@ class PodMessages:
         self._next_forget_at = now + FORGET_SECONDS
         for uid in [uid for uid in self._announced if self._find_waiting(uid) is None]:
             del self._announced[uid]
+        quiet = [key for key, told in self._owners.items() if now - told.event_at >= 2 * EVENT_PERIOD_SECONDS]
+        for key in quiet:
+            if not self._owners[key].queued:
+                del self._owners[key]
         over = [key for key, (started, _) in self._event_budgets.items() if now - started >= EVENT_PERIOD_SECONDS]
         for key in over:
             del self._event_budgets[key]

@@ -27,6 +27,7 @@ from urllib.parse import quote
 import msgspec
 
 from fairbind.cluster.messages import shorten
+from fairbind.cluster.objects.facts import Owner
 from fairbind.cluster.write_limits import WriteLimits
 from fairbind.kube.client.api import NotAllowedError
 from fairbind.kube.client.errors import ApiError, TransientClusterError, is_namespace_ending, is_right_missing
@@ -230,8 +231,7 @@ class Recorder:
 
     def _put_off(self, notice: Notice) -> None:
         """Let a notice that was not written be due again."""
-        if (announced := self._pod_messages.find_announced(notice.uid)) is not None:
-            announced.queued = False
+        notice.announced.queued = False
         if notice.event_budget is not None:
             self._pod_messages.give_back_event(notice.event_budget)
 
@@ -252,16 +252,16 @@ class Recorder:
 
     async def _announce(self, job: _Scheduled) -> None:
         note = f"Successfully assigned {job.namespace}/{job.name} to {job.node}"
-        event = self._make_event(job.namespace, job.name, job.uid, note, is_good=True)
+        regarding = _refer_to_pod(job.namespace, job.name, job.uid)
+        event = self._make_event(regarding, note, is_good=True)
         await self._send_event(job.namespace, event)
 
     async def _explain(self, notice: Notice, pod: WaitingPod) -> None:
-        announced = self._pod_messages.find_announced(notice.uid)
-        if announced is None:
-            return
+        announced, message = notice.announced, notice.cause.format(pod.blocked_detail)
         try:
-            message = notice.cause.format(pod.blocked_detail)
-            if pod.condition_message != message:
+            if notice.owner is not None:
+                message = shorten(f"pods such as {pod.name} wait: {message}")
+            elif pod.condition_message != message:
                 await self._write_condition(notice, pod, message)
             announced.writes += announced.signature != notice.signature or announced.writes == 0
             announced.signature, announced.message, announced.written_at = notice.signature, message, self._clock()
@@ -296,23 +296,30 @@ class Recorder:
                     raise
                 is_repeated, count = False, 1  # it has expired
         if not is_repeated:
-            event = self._make_event(pod.namespace, pod.name, notice.uid, message, is_good=False)
+            if notice.owner is None:
+                regarding = _refer_to_pod(pod.namespace, pod.name, notice.uid)
+            else:
+                regarding = _refer_to_owner(pod.namespace, notice.owner)
+            event = self._make_event(regarding, message, is_good=False)
             await self._send_event(pod.namespace, event)
             announced.event_name = event["metadata"]["name"]
         # Not before: one that could not be written is still due.
         announced.event_signature, announced.event_at, announced.event_count = notice.signature, self._clock(), count
 
-    def _make_event(self, namespace: str, name: str, uid: str, note: str, *, is_good: bool) -> dict[str, Any]:
+    def _make_event(self, regarding: dict[str, str], note: str, *, is_good: bool) -> dict[str, Any]:
         return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": f"{name[:230]}.{uuid.uuid4().hex[:16]}", "namespace": namespace},
+            "metadata": {
+                "name": f"{regarding['name'][:230]}.{uuid.uuid4().hex[:16]}",
+                "namespace": regarding["namespace"],
+            },
             "eventTime": _format_now(),
             "reportingController": self._scheduler_name,
             "reportingInstance": self._instance,
             "action": "Binding" if is_good else "Scheduling",
             "reason": "Scheduled" if is_good else "FailedScheduling",
-            "regarding": {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": uid},
+            "regarding": regarding,
             "note": shorten(note),
             "type": "Normal" if is_good else "Warning",
         }
@@ -374,6 +381,20 @@ def _is_trouble(error: ApiError | TransientClusterError) -> bool:
     if not isinstance(error, ApiError):
         return True
     return error.status not in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT} and not is_namespace_ending(error)
+
+
+def _refer_to_pod(namespace: str, name: str, uid: str) -> dict[str, str]:
+    return {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": uid}
+
+
+def _refer_to_owner(namespace: str, owner: Owner) -> dict[str, str]:
+    return {
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
+        "namespace": namespace,
+        "name": owner.name,
+        "uid": owner.uid,
+    }
 
 
 def _format_now() -> str:
