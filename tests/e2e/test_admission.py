@@ -251,6 +251,49 @@ def test_a_warning_refuses_nothing(
         cluster.kubectl(*kubectl)
 
 
+AFFINITY = [{"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "kubernetes.io/hostname"}]
+REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": AFFINITY}
+SPREAD = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}
+CLAIM_TEMPLATE = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+NOT_HONOURED: dict[str, Json] = {
+    "pod affinity": {"affinity": {"podAffinity": REQUIRED}},
+    "pod anti-affinity": {"affinity": {"podAntiAffinity": REQUIRED}},
+    "spread": {"topologySpreadConstraints": [{**SPREAD, "whenUnsatisfiable": "DoNotSchedule"}]},
+    "claim": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
+    "ephemeral volume": {"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": CLAIM_TEMPLATE}}]},
+    "disk": {"volumes": [{"name": "v", "gcePersistentDisk": {"pdName": "d"}}]},
+    "resource claim": {"resourceClaims": [{"name": "r", "resourceClaimName": "c"}]},
+}
+HONOURED: dict[str, Json] = {
+    "nothing": {},
+    "soft spread": {"topologySpreadConstraints": [{**SPREAD, "whenUnsatisfiable": "ScheduleAnyway"}]},
+    "soft affinity": {
+        "affinity": {
+            "podAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": AFFINITY[0]}]
+            }
+        }
+    },
+    "plain volume": {"volumes": [{"name": "v", "emptyDir": {}}]},
+}
+
+
+def test_a_pod_that_fairbind_does_not_honour_keeps_the_default_scheduler(
+    api: Api, admission: Callable[..., None], member: Api, enforced: str
+) -> None:
+    if not serves_mutating_policies(api):
+        pytest.skip("this cluster serves no MutatingAdmissionPolicy")
+    admission(assign={"enabled": True})
+
+    def find_scheduler(spec: Json) -> str:
+        made = try_pod(member, enforced, make_pod(SMALL, scheduler_name=DEFAULT, **spec))
+        return str(made["spec"]["schedulerName"])
+
+    wait_for(lambda: find_scheduler({}) == SCHEDULER_NAME, describe="the policy to act")
+    found = {name: find_scheduler(spec) for name, spec in (HONOURED | NOT_HONOURED).items()}
+    assert found == dict.fromkeys(HONOURED, SCHEDULER_NAME) | dict.fromkeys(NOT_HONOURED, DEFAULT)
+
+
 class TestAssign:
     """Pods that name no scheduler get ours."""
 
@@ -287,6 +330,10 @@ class TestAssign:
 
     def test_one_that_names_another_is_not_taken_over_but_refused(self, member: Api, enforced: str) -> None:
         check_refused(lambda: try_pod(member, enforced, make_pod(SMALL, scheduler_name="other")), "other")
+
+    def test_one_that_fairbind_does_not_honour_is_refused_with_what_to_do(self, member: Api, enforced: str) -> None:
+        pod = make_pod(SMALL, scheduler_name=DEFAULT, **NOT_HONOURED["claim"])
+        check_refused(lambda: try_pod(member, enforced, pod), "does not honour all that this pod carries")
 
     def test_a_node_of_ones_own_choice_is_still_refused(self, member: Api, enforced: str) -> None:
         check_refused(lambda: try_pod(member, enforced, make_pod(SMALL, scheduler_name=DEFAULT, nodeName="node-1")))

@@ -24,6 +24,8 @@ from e2e.workloads import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from e2e.api import Api
     from e2e.clusters import Cluster
     from e2e.conftest import MakeNamespace, MakeNodes, MakeTenant, StartOperator
@@ -195,3 +197,93 @@ def test_a_pod_bound_by_somebody_else_is_a_conflict_and_no_trouble(
     wait_for(lambda: not View.take(api).find_forgotten(), describe="no pod to be forgotten")
     check_metrics(api, running, [name])
     check_nothing_bound_twice(cluster)
+
+
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+POLICY_BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+
+
+@contextlib.contextmanager
+def refusing_bindings(api: Api, namespace: str) -> Iterator[None]:
+    """Have the API server refuse bindings in a namespace, and wait until it does; configmaps show whether."""
+    group, name = "admissionregistration.k8s.io/v1", f"no-bindings-{namespace}"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"]}
+    policy = {
+        "matchConstraints": {"resourceRules": [{**rule, "resources": ["pods/binding", "configmaps"]}]},
+        "validations": [{"expression": "false", "message": "not on Sundays"}],
+    }
+    binding = {
+        "policyName": name,
+        "validationActions": ["Deny"],
+        "matchResources": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}},
+    }
+    metadata = {"name": name}
+    api.post(POLICIES, {"apiVersion": group, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": policy})
+    kind = "ValidatingAdmissionPolicyBinding"
+    api.post(POLICY_BINDINGS, {"apiVersion": group, "kind": kind, "metadata": metadata, "spec": binding})
+
+    def is_refusing() -> bool:
+        probe = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "probe-"}}
+        try:
+            api.post(f"/api/v1/namespaces/{namespace}/configmaps", probe)
+        except ApiError as error:
+            return "not on Sundays" in str(error)
+        return False
+
+    try:
+        wait_for(is_refusing, describe="the policy to act")
+        yield
+    finally:
+        api.delete(f"{POLICY_BINDINGS}/{name}")
+        api.delete(f"{POLICIES}/{name}")
+
+
+def find_scheduled(api: Api, namespace: str, name: str) -> dict[str, str]:
+    """Return a pod's condition PodScheduled; empty without one."""
+    conditions = api.get(f"/api/v1/namespaces/{namespace}/pods/{name}").get("status", {}).get("conditions", [])
+    return next((condition for condition in conditions if condition["type"] == "PodScheduled"), {})
+
+
+def test_a_pod_whose_binding_is_refused_says_so_until_it_is_bound(
+    cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, operator: StartOperator
+) -> None:
+    api = cluster.api
+    nodes(1)
+    name = namespace()
+    operator()
+    with refusing_bindings(api, name):
+        [pod] = create_pods(api, name, [make_pod(SMALL)])
+        wait_for(lambda: find_scheduled(api, name, pod).get("reason") == "SchedulerError", describe="the condition")
+        condition = find_scheduled(api, name, pod)
+        assert condition["status"] == "False"
+        assert "not on Sundays" in condition["message"]
+
+        def is_described() -> bool:
+            text = cluster.kubectl("describe", "pod", pod, f"--namespace={name}")
+            return all(words in text for words in ("FailedScheduling", "not on Sundays"))
+
+        wait_for(is_described, describe="the event")
+    wait_for(lambda: find_scheduled(api, name, pod).get("status") == "True", describe="the pod to be bound")
+
+
+def test_the_job_of_pods_that_wait_says_why(
+    cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, operator: StartOperator
+) -> None:
+    api = cluster.api
+    nodes(1)
+    name = namespace()
+    operator()
+    template = make_pod({"cpu": "1000"}, restartPolicy="Never")
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train"},
+        "spec": {"parallelism": 12, "completions": 12, "template": {"spec": template["spec"]}},
+    }
+    api.post(f"/apis/batch/v1/namespaces/{name}/jobs", job)
+
+    def is_described() -> bool:
+        text = cluster.kubectl("describe", "job", "train", f"--namespace={name}")
+        return all(words in text for words in ("FailedScheduling", "wait: 0/1 nodes are available", "Insufficient cpu"))
+
+    wait_for(is_described, describe="the event on the Job")

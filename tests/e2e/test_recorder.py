@@ -80,7 +80,8 @@ async def test_a_waiting_pod_says_why_in_its_condition_and_its_events(
     def find_waiting(_uid: str) -> WaitingPod:
         known = api.get(place)
         condition = find_condition(known)
-        return WaitingPod(known["metadata"]["resourceVersion"], condition["message"] if condition else None)
+        namespace, name, version = (known["metadata"][key] for key in ("namespace", "name", "resourceVersion"))
+        return WaitingPod(namespace, name, version, condition["message"] if condition else None)
 
     async with recording(cluster, find_waiting) as (recorder, _):
         recorder.note_waits([make_wait(pod)], 3)
@@ -100,8 +101,7 @@ async def test_a_waiting_pod_says_why_in_its_condition_and_its_events(
 
         await until(is_described, "the event")
 
-        announced = recorder._pod_messages.find_announced(pod["metadata"]["uid"])
-        assert announced is not None
+        announced = recorder._pod_messages._announced[pod["metadata"]["uid"]]
         await until(lambda: announced.event_count == 1, "the recorder to hear that the event was written")
         announced.event_at -= 1000.0  # as if it had been long ago
         events = f"/apis/events.k8s.io/v1/namespaces/{pod['metadata']['namespace']}/events"
@@ -123,7 +123,7 @@ async def test_a_pod_that_is_bound_says_where_and_its_condition_stays_true(
 
     def find_waiting(uid: str) -> WaitingPod:
         asked.append(uid)
-        return WaitingPod(version)  # what we knew before it was bound
+        return WaitingPod(pod["metadata"]["namespace"], name, version)  # what we knew before it was bound
 
     async with recording(cluster, find_waiting) as (recorder, client):
         binder = Binder(client, SilentObserver(), may_bind=lambda: True)

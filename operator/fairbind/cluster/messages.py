@@ -35,6 +35,9 @@ _WORDS: Mapping[RejectionKind, str] = {
     RejectionKind.LATER: "other pods of its tenant, with too many different constraints, come first",
 }
 
+SCHEDULER_ERROR = "SchedulerError"
+"""The reason of the condition of a pod whose binding was not accepted; kube-scheduler has the same word."""
+
 _BLOCKED_REASONS: Mapping[RejectionKind, str] = {
     RejectionKind.UNCLAIMED: "UnclaimedNamespace",
     RejectionKind.NOT_SUPPORTED: "NotSupported",
@@ -63,6 +66,17 @@ def compute_condition_reason(wait: Wait) -> str:
     return "Unschedulable"
 
 
+def format_refused_binding(node: str, answer: str) -> str:
+    """Return the message for a pod's condition and events whose binding the API server did not accept.
+
+    answer: the API server's words, or why there was no answer.
+
+    >>> format_refused_binding("n1", "500 InternalError: no endpoints")
+    'binding to n1 failed: 500 InternalError: no endpoints'
+    """
+    return shorten(f"binding to {node} failed: {answer}")
+
+
 def format_unschedulable(wait: Wait, node_count: int, *, blocked_detail: str | None = None) -> str:
     """Return the message for a pod's condition and events.
 
@@ -81,10 +95,10 @@ def format_unschedulable(wait: Wait, node_count: int, *, blocked_detail: str | N
         return "no nodes available to schedule pods"
     message = f"0/{node_count} nodes are available"
     if wait.blocked is not None:
-        return _shorten(f"{message}: {_format_blocked(wait.blocked, blocked_detail)}.")
+        return shorten(f"{message}: {_format_blocked(wait.blocked, blocked_detail)}.")
     ending = "" if wait.fairness is None else f" {_format_fairness(wait.task_class.tenant, wait.fairness)}"
     reasons = _format_rejections(wait.rejections, MAX_CHARACTERS - len(message) - len(": .") - len(ending))
-    return _shorten(f"{message}: {reasons}.{ending}" if reasons else f"{message}.{ending}")
+    return shorten(f"{message}: {reasons}.{ending}" if reasons else f"{message}.{ending}")
 
 
 def compute_signature(wait: Wait) -> Hashable:
@@ -131,7 +145,8 @@ def _format_rejections(rejections: Rejections, most_characters: int) -> str:
     return f"{', '.join(sorted(parts))} and {rest} more" if rest else ", ".join(sorted(parts))
 
 
-def _shorten(message: str) -> str:
+def shorten(message: str) -> str:
+    """Return the message, cut where it is too long."""
     return message if len(message) <= MAX_CHARACTERS else f"{message[: MAX_CHARACTERS - 3]}..."
 
 

@@ -7,6 +7,7 @@ import pytest
 import fairbind
 from cluster.builders import Json, make_pod, read_pod
 from fairbind.cluster.objects import convert
+from fairbind.cluster.objects.facts import Owner
 
 
 def make_waiting(name: str, message: str) -> Json:
@@ -25,6 +26,20 @@ def test_messages_whose_numbers_change_for_ever_are_not_kept_for_ever() -> None:
     for number in range(convert.MAX_SHARED_MESSAGES + 10):
         read_pod(make_waiting("p", f"0/{number} nodes are available."))
     assert convert._share.cache_info().currsize == convert.MAX_SHARED_MESSAGES
+
+
+def test_a_waiting_pods_owner_is_its_controller() -> None:
+    keeper = {"apiVersion": "v1", "kind": "ConfigMap", "name": "keeper", "uid": "u1"}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u2", "controller": True}
+    pod = make_pod()
+    pod["metadata"]["ownerReferences"] = [keeper, job]
+    assert read_pod(pod).owner == Owner("batch/v1", "Job", "train", "u2")
+    assert read_pod(pod).owner is read_pod(pod).owner
+    pod["metadata"]["ownerReferences"] = [keeper]
+    assert read_pod(pod).owner is None
+    pod["metadata"]["ownerReferences"] = [job]
+    pod["spec"]["nodeName"] = "n1"
+    assert read_pod(pod).owner is None
 
 
 @pytest.mark.parametrize(

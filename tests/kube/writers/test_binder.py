@@ -43,6 +43,7 @@ class Harness:
         self.now = 100.0
         self.pauses: list[float] = []
         self.may_bind = True
+        self.refused: list[tuple[str, ...]] = []
         self.binder = self.make_binder()
 
     def make_binder(
@@ -57,6 +58,7 @@ class Harness:
             in_flight=in_flight,
             timeout_seconds=timeout_seconds,
             may_bind=may_bind or (lambda: self.may_bind),
+            on_refused=lambda *words: self.refused.append(words),
             clock=lambda: self.now,
             sleep=self.sleep,
             randomness=random.Random(1),
@@ -469,3 +471,37 @@ async def test_a_webhook_that_says_too_many_requests_holds_nobody_else_back(harn
     harness.server.tricks = [Trick(happens=False, answer=refuse(429, "TooManyRequests", message))]
     assert await harness.bind() is BindResult.BOUND
     assert harness.binder._not_before == 0.0
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "message", "times"),
+    [
+        (403, "Forbidden", 'admission webhook "x.example.com" denied the request: no', 1),
+        (422, "Invalid", "ValidatingAdmissionPolicy 'p' denied request: no", 1),
+        (500, "InternalError", 'failed calling webhook "x.example.com": no endpoints', 4),
+        (403, "Forbidden", 'User "u" cannot create resource "pods/binding" in API group ""', 1),
+    ],
+)
+async def test_the_servers_words_about_a_refused_binding_are_passed_on(
+    harness: Harness, status: int, reason: str, message: str, times: int
+) -> None:
+    harness.server.tricks = [Trick(happens=False, answer=refuse(status, reason, message)) for _ in range(times)]
+    assert await harness.bind() in {BindResult.FAILED, BindResult.INVALID}
+    assert harness.refused == [("ns", "uid-p", "n1", f"{status} {reason}: {message}")]
+
+
+async def test_a_binding_that_succeeds_in_the_end_or_of_a_pod_that_waits_no_more_is_no_refusal(
+    harness: Harness,
+) -> None:
+    harness.server.tricks = [Trick(happens=False, answer=refuse(500, "InternalError", "once"))]
+    assert await harness.bind() is BindResult.BOUND
+    assert await harness.bind() is BindResult.CONFLICT
+    assert await harness.bind("q") is BindResult.GONE
+    assert harness.refused == []
+
+
+async def test_while_nobody_may_bind_every_pod_that_was_decided_hears_why(harness: Harness) -> None:
+    message = 'User "u" cannot create resource "pods/binding" in API group ""'
+    harness.server.tricks = [Trick(happens=False, answer=refuse(403, "Forbidden", message))]
+    assert [await harness.bind(), await harness.bind("q")] == [BindResult.FAILED] * 2
+    assert [message in answer for *_, answer in harness.refused] == [True, True]

@@ -21,7 +21,7 @@ from fairbind.kube.writers.pod_messages import (
     WaitingPod,
 )
 from fairbind.model import FairnessReason, Wait
-from kube.writers.waiting import CPU, MEMORY, make_tasks, make_wait
+from kube.writers.waiting import CPU, MEMORY, make_owner, make_pod, make_tasks, make_wait
 from rejections import lack, unsupported
 
 
@@ -36,7 +36,7 @@ class World:
     def show(self, *waits: Wait, nodes: int = 3) -> None:
         for wait in waits:
             for task in wait.task_class.tasks:
-                self.pods.setdefault(task.uid, WaitingPod("1"))
+                self.pods.setdefault(task.uid, make_pod(task.uid))
         self.pod_messages.replace(waits, nodes)
 
     def visit(self) -> list[Notice]:
@@ -46,13 +46,12 @@ class World:
         """Look, and tell everybody who is due, as the recorder does."""
         notices = self.visit()
         for notice in notices:
-            announced = self.pod_messages.find_announced(notice.task.uid)
-            assert announced is not None
+            announced = notice.announced
             announced.queued = False
             announced.writes += announced.signature != notice.signature or announced.writes == 0
             announced.signature, announced.written_at = notice.signature, self.now
-            announced.message = format_unschedulable(notice.wait, notice.node_count)
-            if notice.wants_event:
+            announced.message = notice.cause.format()
+            if notice.event_budget is not None:
                 announced.event_signature, announced.event_at, announced.event_count = notice.signature, self.now, 1
         return notices
 
@@ -72,14 +71,22 @@ def world() -> World:
 
 
 def names(notices: list[Notice]) -> list[str]:
-    return [notice.task.name for notice in notices]
+    return [f"ns/{notice.uid.removeprefix('uid-')}" for notice in notices if notice.owner is None]
+
+
+def owners(notices: list[Notice]) -> list[str]:
+    return [notice.owner.name for notice in notices if notice.owner is not None]
+
+
+def wants_event(notice: Notice) -> bool:
+    return notice.event_budget is not None
 
 
 def test_every_new_pod_is_due_and_the_first_of_a_class_get_an_event(world: World) -> None:
     world.show(make_wait(make_tasks(30), CPU))
     notices = world.tell()
     assert names(notices) == [f"ns/p{n}" for n in range(30)]
-    assert [notice.wants_event for notice in notices] == [True] * EVENTS_PER_CLASS + [False] * 20
+    assert [wants_event(notice) for notice in notices] == [True] * EVENTS_PER_CLASS + [False] * 20
 
 
 def test_only_the_tasks_that_wait_are_told(world: World) -> None:
@@ -115,7 +122,7 @@ def test_numbers_alone_are_renewed_after_a_minute_and_few_at_a_time(world: World
     renewed = world.pass_time(101.0)
     assert 100.0 * RENEWALS_PER_SECOND * 0.8 < len(renewed) <= 101.0 * RENEWALS_PER_SECOND + 10
     assert len(set(names(renewed))) == len(renewed)
-    assert not any(notice.wants_event for notice in renewed)
+    assert not any(wants_event(notice) for notice in renewed)
 
 
 def test_what_the_first_pods_say_of_fairness_stays_current(world: World) -> None:
@@ -130,8 +137,7 @@ def test_what_the_first_pods_say_of_fairness_stays_current(world: World) -> None
         world.show(wait)
         refreshed = world.pass_time(REFRESH_SECONDS + UNCHANGED_SECONDS)
         assert [name for name in names(refreshed) if name in {"ns/p0", "ns/p1"}] == ["ns/p0", "ns/p1"]
-        announced = world.pod_messages.find_announced("uid-p0")
-        assert announced is not None
+        announced = world.pod_messages._announced["uid-p0"]
         assert announced.message == format_unschedulable(wait, 3)
     assert "tenant" not in format_unschedulable(wait, 3)
 
@@ -190,17 +196,17 @@ def test_events_are_repeated_after_their_period(world: World) -> None:
     assert world.pass_time(EVENT_PERIOD_SECONDS - UNCHANGED_SECONDS - 1.0) == []
     repeated = world.pass_time(2 * UNCHANGED_SECONDS + 2.0)
     assert names(repeated) == [f"ns/p{n}" for n in range(EVENTS_PER_CLASS)]
-    assert all(notice.wants_event for notice in repeated)
+    assert all(wants_event(notice) for notice in repeated)
 
 
 def test_a_class_whose_pods_keep_changing_has_no_more_events_than_its_budget(world: World) -> None:
     events = 0
     for turn in range(200):
         world.show(make_wait(make_tasks(5, f"t{turn}-"), CPU))
-        events += sum(notice.wants_event for notice in world.pass_time(1.0))
+        events += sum(wants_event(notice) for notice in world.pass_time(1.0))
     assert events == EVENTS_PER_CLASS
     world.show(make_wait(make_tasks(5, "other"), CPU, tenant="b"), make_wait(make_tasks(5, "more"), MEMORY))
-    assert sum(notice.wants_event for notice in world.tell()) == 10
+    assert sum(wants_event(notice) for notice in world.tell()) == 10
 
 
 def test_a_large_class_that_keeps_changing_is_looked_at_rarely(world: World) -> None:
@@ -222,18 +228,18 @@ def test_a_class_that_is_settled_is_not_looked_at_until_it_changes(world: World)
     world.now += 0.5
     world.show(make_wait((*tasks, *make_tasks(1, "new")), CPU))
     assert len(list(world.pod_messages.find_due())) == 101
-    assert [announced.queued for announced in [world.pod_messages.find_announced("uid-new0")] if announced] == [True]
+    assert world.pod_messages._announced["uid-new0"].queued
 
 
 def test_what_a_pod_says_already_is_not_told_by_the_next_leader(world: World) -> None:
     tasks = make_tasks(3)
     wait = make_wait(tasks, CPU)
     message = format_unschedulable(wait, 3)
-    world.pods["uid-p0"] = WaitingPod("1", message)
-    world.pods["uid-p1"] = WaitingPod("1", message.replace("3", "9"))
-    world.pods["uid-p2"] = WaitingPod("1", "something else")
+    world.pods["uid-p0"] = make_pod("uid-p0", "1", message)
+    world.pods["uid-p1"] = make_pod("uid-p1", "1", message.replace("3", "9"))
+    world.pods["uid-p2"] = make_pod("uid-p2", "1", "something else")
     world.show(wait)
-    conditions = [notice for notice in world.tell() if not notice.wants_event]
+    conditions = [notice for notice in world.tell() if not wants_event(notice)]
     assert names(conditions) == []  # they are the first of their class: an event comes with it
     world.pod_messages.clear()
     world.pod_messages._event_budgets[("a", (1,), compute_signature(wait))] = (world.now, 0)
@@ -245,7 +251,7 @@ def test_a_blocked_pod_that_says_so_in_detail_is_left_alone(world: World) -> Non
     wait = make_wait(make_tasks(1), blocked=unsupported("resource claims"))
     detail = "resource claim 'x'"
     message = format_unschedulable(wait, 3, blocked_detail=detail)
-    world.pods["uid-p0"] = WaitingPod("1", message, detail)
+    world.pods["uid-p0"] = make_pod("uid-p0", "1", message, detail)
     world.pod_messages._event_budgets[("a", (1,), compute_signature(wait))] = (0.0, 0)
     world.show(wait)
     assert world.tell() == []
@@ -280,3 +286,46 @@ def test_twenty_thousand_pods_are_cheap_to_look_at_again(world: World) -> None:
     list(world.pod_messages.find_due())
     world.show(make_wait(tasks, (lack("cpu"), 1)))
     assert list(world.pod_messages.find_due()) == []
+
+
+def test_the_owner_of_many_pods_has_one_event_for_each_class_and_period(world: World) -> None:
+    job = make_owner("job")
+    tasks, others = make_tasks(40), make_tasks(40, "other")
+    for task in (*tasks, *others):
+        world.pods[task.uid] = make_pod(task.uid, owner=job)
+    waits = make_wait(tasks, CPU), make_wait(others, MEMORY, demand=2)
+    world.show(*waits)
+    notices = world.tell()
+    assert owners(notices) == ["job", "job"]
+    assert notices[0].owner == job  # before the pods: of thousands it would be told minutes later
+    assert len(names(notices)) == 80
+    for _ in range(30):
+        world.show(*waits)
+        assert owners(world.pass_time(5.0)) == []
+    assert sorted(owners(world.pass_time(EVENT_PERIOD_SECONDS))) == ["job", "job"]
+
+
+def test_an_owner_hears_of_a_new_kind_of_reason_at_once_and_what_was_not_written_is_still_due(world: World) -> None:
+    tasks = make_tasks(3)
+    for task in tasks:
+        world.pods[task.uid] = make_pod(task.uid, owner=make_owner("job"))
+    world.show(make_wait(tasks, CPU))
+    [notice] = [notice for notice in world.visit() if notice.owner is not None]
+    assert notice.event_budget is not None
+    notice.announced.queued = False  # it could not be written
+    world.pod_messages.give_back_event(notice.event_budget)
+    world.now += UNCHANGED_SECONDS
+    assert owners(world.tell()) == ["job"]
+    world.show(make_wait(tasks, MEMORY))
+    assert owners(world.pass_time(1.0)) == ["job"]
+
+
+def test_many_owners_of_one_pod_each_have_no_more_events_than_pods_do(world: World) -> None:
+    tasks = make_tasks(1_000)
+    for task in tasks:
+        world.pods[task.uid] = make_pod(task.uid, owner=make_owner(f"job-{task.uid}"))
+    world.show(make_wait(tasks, CPU))
+    assert len(owners(world.pass_time(EVENT_PERIOD_SECONDS - UNCHANGED_SECONDS))) == EVENTS_PER_CLASS
+    world.show()
+    world.pass_time(2 * EVENT_PERIOD_SECONDS + 2 * FORGET_SECONDS)
+    assert world.pod_messages._owners == {}

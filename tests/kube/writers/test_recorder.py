@@ -8,13 +8,19 @@ from typing import Any
 
 import pytest
 
+from fairbind.cluster.write_limits import FIRST_REST_SECONDS
 from fairbind.kube.client.api import NotAllowedError
 from fairbind.kube.client.errors import MAX_RETRY_AFTER_SECONDS, ApiError, TransientClusterError
-from fairbind.kube.writers.pod_messages import UNCHANGED_SECONDS, Notice, PodMessages
+from fairbind.kube.writers.pod_messages import (
+    EVENTS_PER_CLASS,
+    RENEWALS_PER_SECOND,
+    UNCHANGED_SECONDS,
+    Notice,
+    PodMessages,
+)
 from fairbind.kube.writers.recorder import (
     FAST_PER_SECOND,
     MANY_BINDS,
-    PAUSE_SECONDS,
     SCHEDULED_QUEUE_LENGTH,
     SLOW_PER_SECOND,
     WRITERS,
@@ -22,7 +28,7 @@ from fairbind.kube.writers.recorder import (
     WaitingPod,
 )
 from kube.operator.simulation import run_virtual
-from kube.writers.waiting import CPU, MEMORY, make_tasks, make_wait
+from kube.writers.waiting import CPU, MEMORY, make_owner, make_pod, make_tasks, make_wait
 from rejections import lack
 
 
@@ -77,13 +83,17 @@ class Desk:
                 raise refusal
         if path.endswith("/status"):  # and the watch tells of it
             patch = json.loads(body or b"null")
-            self.pods[patch["metadata"]["uid"]] = WaitingPod("8", patch["status"]["conditions"][0]["message"])
+            uid = patch["metadata"]["uid"]
+            namespace = self.pods[uid].namespace
+            message = patch["status"]["conditions"][0]["message"]
+            owner = self.pods[uid].owner
+            self.pods[uid] = make_pod(uid, "8", message, namespace=namespace, owner=owner)
         return b"{}"
 
     def wait(self, *waits: Any, nodes: int = 3) -> None:
         for wait in waits:
             for task in wait.task_class.tasks:
-                self.pods.setdefault(task.uid, WaitingPod("7"))
+                self.pods.setdefault(task.uid, make_pod(task.uid))
         self.recorder.note_waits(waits, nodes)
 
     def find(self, reason: str) -> list[Any]:
@@ -147,7 +157,7 @@ def test_a_waiting_pod_gets_a_condition_and_an_event() -> None:
 
 def test_a_condition_that_is_false_already_keeps_the_time_of_its_transition() -> None:
     async def scenario(desk: Desk) -> None:
-        desk.pods["uid-p0"] = WaitingPod("8", "something else")
+        desk.pods["uid-p0"] = make_pod("uid-p0", "8", "something else")
         desk.wait(make_wait(make_tasks(1), CPU))
         await asyncio.sleep(2.0)
         [(_, patch)] = desk.conditions
@@ -158,7 +168,7 @@ def test_a_condition_that_is_false_already_keeps_the_time_of_its_transition() ->
 
 def test_a_condition_that_says_it_already_is_not_written() -> None:
     async def scenario(desk: Desk) -> None:
-        desk.pods["uid-p0"] = WaitingPod("8", "0/3 nodes are available: 3 Insufficient cpu.")
+        desk.pods["uid-p0"] = make_pod("uid-p0", "8", "0/3 nodes are available: 3 Insufficient cpu.")
         desk.wait(make_wait(make_tasks(1), CPU))
         await asyncio.sleep(2.0)
         assert desk.conditions == []
@@ -183,7 +193,7 @@ def test_a_condition_that_is_refused_as_outdated_is_written_with_the_newer_versi
         desk.failures = [ApiError(409, "Conflict", "modified")]
         desk.wait(make_wait(make_tasks(1), CPU))
         await asyncio.sleep(0.6)
-        desk.pods["uid-p0"] = WaitingPod("9")
+        desk.pods["uid-p0"] = make_pod("uid-p0", "9")
         await asyncio.sleep(UNCHANGED_SECONDS + 1.0)
         assert [patch["metadata"]["resourceVersion"] for _, patch in desk.conditions] == ["7", "9"]
 
@@ -213,7 +223,7 @@ def test_an_event_that_could_not_be_written_is_still_due() -> None:
         await asyncio.sleep(5.0)
         assert len(desk.find("FailedScheduling")) == 1
         desk.refusals.clear()
-        await asyncio.sleep(PAUSE_SECONDS + UNCHANGED_SECONDS + 1.0)
+        await asyncio.sleep(FIRST_REST_SECONDS + UNCHANGED_SECONDS + 1.0)
         assert len(desk.find("FailedScheduling")) == 2
         await asyncio.sleep(60.0)
         assert len(desk.find("FailedScheduling")) == 2
@@ -294,7 +304,7 @@ def test_a_refusal_stops_all_writes_for_a_while_and_is_said_once(
         for number in range(1000):
             desk.recorder.scheduled("ns", f"p{number}", f"uid-p{number}", "n1")
         await asyncio.sleep(60.0)
-        assert len(desk.writes) < 60.0 / PAUSE_SECONDS * 10
+        assert len(desk.writes) < 60.0 / FIRST_REST_SECONDS * 10
         assert len(caplog.records) == 1
         desk.failures.clear()
         await asyncio.sleep(60.0)
@@ -308,25 +318,126 @@ def test_a_refusal_stops_all_writes_for_a_while_and_is_said_once(
     [
         ApiError(403, "Forbidden", 'events "p.1" is forbidden: exceeded quota: few, requested: count/events=1'),
         ApiError(422, "Invalid", "ValidatingAdmissionPolicy 'quiet' with binding 'quiet' denied request: no events"),
+        ApiError(403, "Forbidden", 'admission webhook "w" denied the request: User "u" cannot create resource "x"'),
+        ApiError(429, "TooManyRequests", "limit reached on type Namespace for key crowd", 10.0),
+        ApiError(500, "InternalError", 'Internal error occurred: failed calling webhook "w"'),
+        TransientClusterError("no answer within 5 s"),
     ],
 )
-def test_a_namespace_that_refuses_events_silences_nobody_else(
-    refusal: Exception, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("waiting", [0, 50])
+def test_a_namespace_whose_writes_fail_silences_nobody_else(
+    refusal: Exception, waiting: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(desk: Desk) -> None:
         desk.refusals["/namespaces/crowd/"] = refusal
         for number in range(1000):
             desk.recorder.scheduled("crowd" if number % 2 else "ns", f"p{number}", f"uid-p{number}", "n1")
+        if waiting:
+            tasks = make_tasks(waiting, "stuck")
+            desk.pods.update({task.uid: make_pod(task.uid, namespace="crowd") for task in tasks})
+            desk.wait(make_wait(tasks, CPU, tenant="crowd"))
         await asyncio.sleep(4.0)
         paths = Counter(path for _, _, path, _ in desk.writes)
-        assert paths["/apis/events.k8s.io/v1/namespaces/ns/events"] > 350
-        assert 1 <= paths["/apis/events.k8s.io/v1/namespaces/crowd/events"] <= WRITERS
+        assert paths["/apis/events.k8s.io/v1/namespaces/ns/events"] == 500
+        assert 1 <= sum(count for path, count in paths.items() if "/crowd/" in path) <= 2 * WRITERS
         assert len(caplog.records) == 1
         desk.refusals.clear()
-        await asyncio.sleep(PAUSE_SECONDS)
-        desk.recorder.scheduled("crowd", "late", "uid-late", "n1")
-        await asyncio.sleep(1.0)
-        assert desk.writes[-1][2].startswith("/apis/events.k8s.io/v1/namespaces/crowd/")
+        await asyncio.sleep(FIRST_REST_SECONDS + MAX_RETRY_AFTER_SECONDS)
+        written = [body for _, _, path, body in desk.writes if path.endswith("/namespaces/crowd/events")]
+        assert len({event["metadata"]["name"] for event in written if event["reason"] == "Scheduled"}) == 500
+        assert len([path for path, _ in desk.conditions if "/crowd/" in path]) >= waiting
+
+    play(scenario)
+
+
+def test_a_namespace_that_takes_no_events_still_takes_conditions() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.refusals["/namespaces/ns/events"] = ApiError(403, "Forbidden", "exceeded quota: count/events=1")
+        desk.wait(make_wait(make_tasks(100), CPU))
+        await asyncio.sleep(3.0)
+        assert len(desk.conditions) == 100
+        assert len(desk.find("FailedScheduling")) <= WRITERS
+        desk.refusals.clear()
+        await asyncio.sleep(3 * FIRST_REST_SECONDS)
+        told = {event["regarding"]["name"] for event in desk.find("FailedScheduling")}
+        assert len(told) >= EVENTS_PER_CLASS  # an event that could not be written takes no other's place
+
+    play(scenario)
+
+
+def test_the_owner_of_waiting_pods_is_told_once_and_then_counted() -> None:
+    async def scenario(desk: Desk) -> None:
+        tasks = make_tasks(40)
+        desk.pods.update({task.uid: make_pod(task.uid, owner=make_owner("job")) for task in tasks})
+        desk.wait(make_wait(tasks, CPU))
+        await asyncio.sleep(5.0)
+        events = desk.find("FailedScheduling")
+        assert len(events) == EVENTS_PER_CLASS + 1
+        [event] = [event for event in events if event["regarding"]["kind"] == "Job"]
+        assert event["regarding"] == {
+            "apiVersion": "batch/v1", "kind": "Job", "namespace": "ns", "name": "job", "uid": "uid-of-job"
+        }  # fmt: skip
+        assert event["note"] == "pods such as p0 wait: 0/3 nodes are available: 3 Insufficient cpu."
+        assert event["metadata"]["namespace"] == "ns"
+        await asyncio.sleep(310.0)
+        [patch] = [body for _, method, path, body in desk.writes if path.endswith(f"/{event['metadata']['name']}")]
+        assert patch["series"]["count"] == 2
+
+    play(scenario)
+
+
+ANSWER = '403 Forbidden: admission webhook "gate.example.com" denied the request: not on Sundays'
+
+
+def test_a_pod_whose_binding_is_refused_is_told_by_whom_and_why() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.pods["uid-p0"] = make_pod("uid-p0")
+        desk.recorder.refused("ns", "uid-p0", "n1", ANSWER)
+        await asyncio.sleep(2.0)
+        [(path, patch)] = desk.conditions
+        assert path == "/api/v1/namespaces/ns/pods/p0/status"
+        [condition] = patch["status"]["conditions"]
+        message = f"binding to n1 failed: {ANSWER}"
+        assert (condition["status"], condition["reason"]) == ("False", "SchedulerError")
+        assert condition["message"] == message
+        [event] = desk.find("FailedScheduling")
+        assert (event["type"], event["note"], event["regarding"]["uid"]) == ("Warning", message, "uid-p0")
+
+    play(scenario)
+
+
+def test_a_binding_that_is_refused_again_and_again_is_told_rarely_and_its_long_answer_cut() -> None:
+    async def scenario(desk: Desk) -> None:
+        for turn in range(25):
+            for task in make_tasks(100):
+                desk.pods.setdefault(task.uid, make_pod(task.uid))
+                desk.recorder.refused("ns", task.uid, f"n{turn}", f"{turn} {'x' * 5_000}")
+            await asyncio.sleep(10.0)
+        assert 100 <= len(desk.conditions) <= 100 + 250.0 * RENEWALS_PER_SECOND + 10
+        assert len(desk.find("FailedScheduling")) == EVENTS_PER_CLASS
+        assert {len(patch["status"]["conditions"][0]["message"]) for _, patch in desk.conditions} == {1024}
+
+    play(scenario)
+
+
+def test_a_pod_that_waits_for_another_reason_than_its_refused_binding_says_so() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.pods["uid-p0"] = make_pod("uid-p0")
+        desk.recorder.refused("ns", "uid-p0", "n1", ANSWER)
+        await asyncio.sleep(2.0)
+        desk.wait(make_wait(make_tasks(1), CPU))
+        await asyncio.sleep(2 * UNCHANGED_SECONDS + 1.0)
+        reasons = [patch["status"]["conditions"][0]["reason"] for _, patch in desk.conditions]
+        assert reasons == ["SchedulerError", "Unschedulable"]
+
+    play(scenario)
+
+
+def test_a_pod_that_is_bound_after_its_refused_binding_is_told_nothing_of_it() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.recorder.refused("ns", "uid-p0", "n1", ANSWER)
+        await asyncio.sleep(2.0)
+        assert desk.writes == []
 
     play(scenario)
 

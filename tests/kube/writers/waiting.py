@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from fairbind.cluster.objects.facts import Owner
+from fairbind.kube.writers.pod_messages import WaitingPod
 from fairbind.model import FairnessReason, Placement, Rejection, Task, TaskClass, Wait
 from rejections import lack
 
@@ -30,3 +32,21 @@ def make_wait(
 
 CPU = (lack("cpu"), 3)
 MEMORY = (lack("memory"), 2)
+
+
+def make_owner(name: str) -> Owner:
+    """Return a Job that owns pods."""
+    return Owner("batch/v1", "Job", name, f"uid-of-{name}")
+
+
+def make_pod(
+    uid: str,
+    version: str = "7",
+    message: str | None = None,
+    detail: str | None = None,
+    *,
+    namespace: str = "ns",
+    owner: Owner | None = None,
+) -> WaitingPod:
+    """Return the pod with the UID that `make_tasks` gave it."""
+    return WaitingPod(namespace, uid.removeprefix("uid-"), version, message, detail, owner)

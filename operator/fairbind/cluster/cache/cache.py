@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from fairbind.cluster.cache.books import Books
 from fairbind.cluster.cache.consistency import check_same, describe
 from fairbind.cluster.cache.feeds import Feed
-from fairbind.cluster.cache.pods import Held, PodRecord, Waiting, find_tenant
+from fairbind.cluster.cache.pods import Held, PodRecord, Waiting, find_tenant, is_waiting
 from fairbind.cluster.cache.queries import Queries
 from fairbind.cluster.cache.snapshot import SnapshotBuilder
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
@@ -167,9 +167,10 @@ class ClusterCache:
             node=facts.node,
             assumed=None if facts.node else entry.assumed,
             resource_version=facts.version,
-            is_waiting=isinstance(entry.position, Waiting),
+            is_waiting=is_waiting(entry.position),
             unsupported=facts.unsupported_detail,
             scheduled_message=facts.scheduled_message,
+            owner=facts.owner,
         )
 
     def build_snapshot(self) -> Snapshot:

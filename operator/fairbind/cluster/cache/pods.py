@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fairbind.cluster.cache.nominations import Nomination, Nominations
 from fairbind.cluster.cache.pending import QueueKey
 from fairbind.cluster.filters.anti_affinity import AntiAffinity, Labels
-from fairbind.cluster.objects.facts import AntiAffinityTerm, Constraints, Demand, PodFacts
+from fairbind.cluster.objects.facts import AntiAffinityTerm, Constraints, Demand, Owner, PodFacts
 from fairbind.cluster.tenancy.tenants import Directory
 from fairbind.model import Task
 
@@ -77,8 +77,9 @@ class PodRecord:
     """A pod as others ask for it.
 
     node: where the API says it is bound. assumed: where we have decided to bind it. created: seconds since the epoch.
-    tenant: empty when it belongs to nobody. unsupported: the very thing that it carries and that is not honoured yet.
-    scheduled_message: what its condition PodScheduled=False says, or None when it has none.
+    tenant: empty when it belongs to nobody. is_waiting: for a node, also while its turn is postponed.
+    unsupported: the very thing that it carries and that is not honoured yet.
+    scheduled_message: what its condition PodScheduled=False says, or None when it has none. owner: its controller.
     """
 
     uid: str
@@ -93,6 +94,12 @@ class PodRecord:
     is_waiting: bool
     unsupported: str | None
     scheduled_message: str | None
+    owner: Owner | None
+
+
+def is_waiting(position: Position | None) -> bool:
+    """Whether a pod may still be placed, now or when its turn is not postponed any more."""
+    return isinstance(position, Waiting) or (isinstance(position, Idle) and not position.gated)
 
 
 def find_tenant(facts: PodFacts, directory: Directory, scheduler_name: str) -> str | None:

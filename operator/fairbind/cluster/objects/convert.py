@@ -16,7 +16,7 @@ from fairbind.cluster.objects.constraints import (
     make_placed_constraints,
     reject_excess,
 )
-from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts, Taint
+from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, Owner, PodFacts, Taint
 from fairbind.cluster.objects.requests import MAX_RESOURCES, DemandReader, compute_demand, keep_first
 from fairbind.model import MAX_AMOUNT, Rejection, RejectionKind
 
@@ -91,6 +91,7 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         start=_parse_time(status.start_time) or created,
         group=_find_group(pod),
         nominated_node=status.nominated_node_name or None,
+        owner=None if node else _find_owner(meta),
     )
 
 
@@ -110,6 +111,19 @@ def _share(message: str) -> str:
     They are not interned: numbers in them change for ever, and newer Pythons never let go of what is interned.
     """
     return message
+
+
+@lru_cache(maxsize=MAX_SHARED_MESSAGES)
+def _make_owner(api_version: str, kind: str, name: str, uid: str) -> Owner:
+    """Return one object for equal owners: a Job's thousand pods have the same."""
+    return Owner(api_version, kind, name, uid)
+
+
+def _find_owner(meta: wire.ObjectMeta) -> Owner | None:
+    for reference in meta.owner_references or ():
+        if reference.controller:
+            return _make_owner(reference.api_version, reference.kind, reference.name, reference.uid)
+    return None
 
 
 def _find_scheduled_message(status: wire.PodStatus) -> str | None:

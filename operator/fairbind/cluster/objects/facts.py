@@ -110,6 +110,16 @@ class AntiAffinityTerm:
     labels: LabelSelector
 
 
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The controller of a pod: a Job, a ReplicaSet, a StatefulSet, in the pod's namespace."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+
 class PodFacts(Struct, frozen=True, gc=False):
     """A pod. Its order of fields is of no importance.
 
@@ -122,6 +132,7 @@ class PodFacts(Struct, frozen=True, gc=False):
     rejection: for what its kubelet refused it (resources, ports, node, other); None when it did not.
     start: when its kubelet took it, seconds since the epoch; `created` before that. group: the name of the pod group in
     its namespace that it belongs to; None: to none. nominated_node: where room is promised to it until it is bound.
+    owner: its controller, kept only while it waits.
     """
 
     uid: str
@@ -147,6 +158,7 @@ class PodFacts(Struct, frozen=True, gc=False):
     start: float = 0.0
     group: str | None = None
     nominated_node: str | None = None
+    owner: Owner | None = None
 
 
 class NodeFacts(Struct, frozen=True, gc=False):

@@ -20,6 +20,16 @@ class Present(Wire):
     """Some object is there; what it says does not matter."""
 
 
+class OwnerReference(Wire):
+    """An object that this one belongs to; at most one of an object's is its controller."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
 class ObjectMeta(Wire):
     """Who it is."""
 
@@ -30,6 +40,7 @@ class ObjectMeta(Wire):
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     labels: Labels | None = None
+    owner_references: list[OwnerReference] | None = None
 
 
 class Resources(Wire):

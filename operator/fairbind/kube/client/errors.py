@@ -73,10 +73,6 @@ def is_webhook_refusing(error: ApiError) -> bool:
     return "admission webhook" in error.message
 
 
-def is_namespace_refusing(error: ApiError) -> bool:
-    """Tell whether an object was refused for what holds in its namespace: a quota, an admission policy.
-
-    A right that we lack is forbidden, too, with the same status and reason; only the message tells them apart.
-    """
-    is_refusal = error.status in {HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY}
-    return is_refusal and _RIGHT_MISSING.search(error.message) is None
+def is_right_missing(error: ApiError) -> bool:
+    """Tell whether we lack a right; what a quota or an admission policy forbids has the same status and reason."""
+    return error.status == HTTPStatus.FORBIDDEN and _RIGHT_MISSING.search(error.message) is not None

@@ -233,6 +233,7 @@ class Operator:
             may_bind=self.elector.may_bind,
             may_use=self.cache.queries.may_use,
             has_room=self.cache.queries.has_room,
+            on_refused=self._note_refused,
             clock=surroundings.clocks.monotonic,
             randomness=surroundings.randomness,
         )
@@ -377,7 +378,14 @@ class Operator:
         pod = self.cache.find_pod(uid)
         if pod is None or not pod.is_waiting:
             return None
-        return WaitingPod(pod.resource_version, pod.scheduled_message, pod.unsupported)
+        return WaitingPod(
+            pod.namespace, pod.name, pod.resource_version, pod.scheduled_message, pod.unsupported, pod.owner
+        )
+
+    def _note_refused(self, namespace: str, uid: str, node: str, answer: str) -> None:
+        """Have a pod told that its binding failed."""
+        with self._failures.contain("recorder"):
+            self.recorder.refused(namespace, uid, node, answer)
 
     async def _publish_overviews(self) -> None:
         shown: tuple[Snapshot | None, Mapping[str, float] | None] = None, None

@@ -93,6 +93,7 @@ class Binder:
         may_bind: Callable[[], bool],
         may_use: Callable[[str, str], bool] = lambda _uid, _node: True,
         has_room: Callable[[str, str], bool] = lambda _uid, _node: True,
+        on_refused: Callable[[str, str, str, str], None] = lambda _namespace, _uid, _node, _answer: None,
         timeout_seconds: float = BIND_TIMEOUT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -101,6 +102,8 @@ class Binder:
         """may_bind: the fence, `Elector.may_bind`. may_use: whether a node is still there and takes this pod.
 
         has_room: whether a decided pod still has its room on its node, given what others bound there since.
+        on_refused: called with namespace, UID, node and the API server's words when a binding ends without success
+        although the pod waits on; must not raise.
         timeout_seconds: for one request; below the margin of the fence.
         """
         self.problem: str | None = None
@@ -114,6 +117,7 @@ class Binder:
         self.query = {"timeout": f"{timeout_seconds:g}s"}
         self._observer = observer
         self._may_bind = may_bind
+        self._on_refused = on_refused
         self._random = randomness or random.Random()  # noqa: S311 - spreads retries, guards no secret
         self._slots = asyncio.Semaphore(in_flight)
         self._draining = False
@@ -144,13 +148,16 @@ class Binder:
         self._open += 1
         self._idle.clear()
         result = BindResult.FAILED
+        binding = _Binding(self, namespace, name, uid, node, on_stall)
         try:
-            result = await _Binding(self, namespace, name, uid, node, on_stall).carry_out()
+            result = await binding.carry_out()
         finally:
             self._open -= 1
             if self._open == 0:
                 self._idle.set()
             self._observer.binding_finished(result.value)
+        if result in {BindResult.FAILED, BindResult.INVALID} and binding.answer is not None:
+            self._on_refused(namespace, uid, node, binding.answer)
         return result
 
     @contextlib.asynccontextmanager
@@ -270,12 +277,14 @@ class _Unresolved:
 class _Binding:
     """One decision on its way.
 
+    answer: what the API server said last when it did not bind the pod, or why it said nothing.
     uncertain_until: set once a request was sent of which we do not know what became; when the server gives it up.
     """
 
     def __init__(
         self, binder: Binder, namespace: str, name: str, uid: str, node: str, on_stall: Callable[[bool], None]
     ) -> None:
+        self.answer: str | None = None
         self._binder = binder
         self._on_stall = on_stall
         self._api = binder.api
@@ -330,6 +339,7 @@ class _Binding:
         if not self._binder.has_room(self._uid, self._node):
             return _Unresolved(BindResult.CROWDED)
         if not self._binder.take_probe():
+            self.answer = self.answer or self._binder.problem
             return _Unresolved(BindResult.FAILED)
         return await self._send()
 
@@ -352,13 +362,16 @@ class _Binding:
         except NotAllowedError:
             return BindResult.FENCED
         except NotSentError as error:
+            self.answer = str(error)
             self._binder.complain("connection", f"Binding {self._name} could not be sent: {error}")
             return None
         except TransientClusterError as error:
+            self.answer = str(error)
             self._binder.complain("answer", f"Binding {self._name} had no answer, sending it again: {error}")
             self._note_uncertainty()
             return None
         except ApiError as error:
+            self.answer = str(error)
             return self._judge(error)
         self._binder.note_allowed()
         return BindResult.BOUND

@@ -1,4 +1,4 @@
-"""What waiting pods are to be told, in a line for each tenant; the lines take turns.
+"""What is to be written, in a line for each tenant or namespace; the lines take turns.
 
 In one line for all, a tenant with twenty thousand pods would have everybody else hear of their own minutes later.
 """
@@ -6,42 +6,56 @@ In one line for all, a tenant with twenty thousand pods would have everybody els
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
 
-from fairbind.kube.writers.pod_messages import Notice
-
-MAX_PER_TENANT = 1_000
-"""As many as are told in the time for which the backlog leaves a class alone."""
+Line = TypeVar("Line", bound=Hashable)
+Item = TypeVar("Item")
 
 
-class FairQueue:
-    """Notices that are not written yet. Whoever adds one asks `has_room` first."""
+class FairQueue(Generic[Line, Item]):
+    """Items that are not written yet. A line is as long as `most`; what comes then takes the place of the oldest."""
 
-    def __init__(self) -> None:
-        self._lines: OrderedDict[str, deque[Notice]] = OrderedDict()
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lines: OrderedDict[Line, deque[Item]] = OrderedDict()
+        self._count = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._lines.values()))
+        return self._count
 
-    def __bool__(self) -> bool:
-        return bool(self._lines)
+    def has_room(self, line: Line) -> bool:
+        """Whether another item may be added to this line without losing one."""
+        items = self._lines.get(line)
+        return items is None or len(items) < self._most
 
-    def has_room(self, tenant: str) -> bool:
-        """Whether another notice of this tenant may be added."""
-        line = self._lines.get(tenant)
-        return line is None or len(line) < MAX_PER_TENANT
+    def add(self, line: Line, item: Item) -> None:
+        """Put an item at the end of its line."""
+        self._count += self.has_room(line)
+        self._lines.setdefault(line, deque(maxlen=self._most)).append(item)
 
-    def add(self, notice: Notice) -> None:
-        """Put a notice at the end of its tenant's line."""
-        self._lines.setdefault(notice.wait.task_class.tenant, deque()).append(notice)
+    def take(self, may_take: Callable[[Line], bool] = lambda _: True) -> Item | None:
+        """Take the first item of the line whose turn it is, among those that may be taken from; None: there is none."""
+        line = next(filter(may_take, self._lines), None)
+        if line is None:
+            return None
+        items = self._lines.pop(line)
+        item = items.popleft()
+        self._count -= 1
+        if items:
+            self._lines[line] = items
+        return item
 
-    def take(self) -> Notice:
-        """Take the first of the line whose turn it is; there must be one."""
-        tenant, line = self._lines.popitem(last=False)
-        notice = line.popleft()
-        if line:
-            self._lines[tenant] = line
-        return notice
+    def drop(self) -> None:
+        """Drop the oldest item of the longest line."""
+        longest = max(self._lines, key=lambda line: len(self._lines[line]), default=None)
+        if longest is not None:
+            self._lines[longest].popleft()
+            self._count -= 1
+            if not self._lines[longest]:
+                del self._lines[longest]
 
     def clear(self) -> None:
         """Drop all."""
         self._lines.clear()
+        self._count = 0

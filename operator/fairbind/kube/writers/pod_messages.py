@@ -9,6 +9,10 @@ a write to the API server:
   first pods of a class, at which people look, are renewed every `REFRESH_SECONDS` and from a budget of their own, so
   that a sentence about shares that have moved since does not stay.
 * `FailedScheduling` events are due for the first `EVENTS_PER_CLASS` pods of a class, kind of reasons and five minutes.
+* The controller of these pods (a Job, a ReplicaSet, a StatefulSet) gets one event, for as many controllers as pods:
+  whoever describes it, or a pod without an event of its own, finds the reason there and in the pod's condition.
+* A pod whose binding the API server did not accept is told so, in the same ways and as rarely. The events of all these
+  pods of a namespace share one budget: the server's words differ from pod to pod.
 * What a pod says already is not due, also not for the next leader or after a restart.
 
 The picture of who waits is replaced as a whole after each cycle and looked at twice a second. A class whose pods and
@@ -20,8 +24,16 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fairbind.cluster.messages import compute_gist, compute_signature, format_unschedulable
-from fairbind.model import Task, Wait
+from fairbind.cluster.messages import (
+    SCHEDULER_ERROR,
+    compute_condition_reason,
+    compute_gist,
+    compute_signature,
+    format_refused_binding,
+    format_unschedulable,
+)
+from fairbind.cluster.objects.facts import Owner
+from fairbind.model import Wait
 
 RENEW_SECONDS = 60.0
 RENEWALS_PER_SECOND = 2.0
@@ -36,6 +48,8 @@ UNCHANGED_SECONDS = 5.0
 """How long a class that stays as it is is left alone."""
 QUIET_SECONDS_PER_POD = 1e-4
 """How long a class is left alone even when it changes, for each of its pods: looking at one costs a hundredth of it."""
+MAX_REFUSED = 1_000
+"""Pods whose bindings were refused since the last look, at most; the others are told when they are refused again."""
 FORGET_SECONDS = 60.0
 """How often pods that do not wait any more are forgotten."""
 
@@ -44,19 +58,24 @@ FORGET_SECONDS = 60.0
 class WaitingPod:
     """A pod that is neither bound nor about to be.
 
-    resource_version: of the newest version known. condition_message: what its PodScheduled=False says now, or None.
-    blocked_detail: the very thing that it carries and that is not honoured, or None.
+    namespace, name: its own. resource_version: of the newest version known.
+    condition_message: what its PodScheduled=False says now, or None.
+    blocked_detail: the very thing that it carries and that is not honoured, or None. owner: its controller, or None.
     """
 
+    namespace: str
+    name: str
     resource_version: str
     condition_message: str | None = None
     blocked_detail: str | None = None
+    owner: Owner | None = None
 
 
 @dataclass(slots=True)
 class Announced:
-    """What one waiting pod was told. queued: it is about to be told something; times are the backlog's clock.
+    """What one waiting pod, or the owner of some, was told. Times are the backlog's clock.
 
+    queued: it is about to be told something. owner: of the pod.
     writes: how often the kinds of its reasons were written; 0 before the first. message: the last, whole.
     event_name: of its FailedScheduling event; event_count: how often that was observed.
     """
@@ -70,17 +89,70 @@ class Announced:
     event_signature: Hashable = None
     event_at: float = 0.0
     event_count: int = 0
+    owner: Owner | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    """Why a pod waits: it fits nowhere, or may not be placed. node_count: all nodes of the cluster."""
+
+    wait: Wait
+    node_count: int
+
+    @property
+    def signature(self) -> Hashable:
+        """What two messages have in common that say the same."""
+        return compute_signature(self.wait)
+
+    @property
+    def reason(self) -> str:
+        """The reason of the condition."""
+        return compute_condition_reason(self.wait)
+
+    def format(self, blocked_detail: str | None = None) -> str:
+        """Return the message. blocked_detail: for a blocked class, the very thing that this pod carries."""
+        return format_unschedulable(self.wait, self.node_count, blocked_detail=blocked_detail)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why a pod waits: the API server did not accept its binding to a node. answer: its words."""
+
+    namespace: str
+    node: str
+    answer: str
+
+    @property
+    def signature(self) -> Hashable:
+        """What two messages have in common that say the same: the words may differ each time."""
+        return SCHEDULER_ERROR
+
+    @property
+    def reason(self) -> str:
+        """The reason of the condition."""
+        return SCHEDULER_ERROR
+
+    def format(self, blocked_detail: str | None = None) -> str:  # noqa: ARG002 - the same call as that of `Unplaced`
+        """Return the message."""
+        return format_refused_binding(self.node, self.answer)
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One pod is to be told why it waits. wants_event: by an event also, not only by its condition."""
+    """One pod, or the owner of some, is to be told why it waits.
 
-    task: Task
-    wait: Wait
-    node_count: int
+    uid: of the pod. announced: what was told before, to be changed by whoever tells. owner: whom to tell in the pod's
+    stead; None: the pod. line: the tenant, or the namespace whose bindings fail; notices of different lines take turns.
+    event_budget: where the event is counted that it is told by; None when only its condition says it.
+    """
+
+    uid: str
+    cause: Unplaced | Refused
+    line: Hashable
     signature: Hashable
-    wants_event: bool
+    event_budget: Hashable | None
+    announced: Announced
+    owner: Owner | None = None
 
 
 @dataclass(slots=True)
@@ -133,18 +205,20 @@ class PodMessages:
         find_waiting: Callable[[str], WaitingPod | None],
         clock: Callable[[], float],
         *,
-        has_room: Callable[[str], bool] = lambda _: True,
+        has_room: Callable[[Hashable], bool] = lambda _: True,
     ) -> None:
         """find_waiting: by UID; None for a pod that is gone, bound or about to be bound.
 
-        has_room: whether another pod of this tenant can be told something now; if not, it stays due.
+        has_room: whether another notice of this line can be written soon; if not, it stays due.
         """
         self._find_waiting = find_waiting
         self._clock = clock
         self._has_room = has_room
         self._waits: Sequence[Wait] = ()
         self._node_count = 0
+        self._refused: dict[str, Refused] = {}
         self._announced: dict[str, Announced] = {}
+        self._owners: dict[Hashable, Announced] = {}
         self._event_budgets: dict[Hashable, tuple[float, int]] = {}
         self._visits: dict[Hashable, _ClassVisit] = {}
         self._renewals = _Budget(RENEWALS_PER_SECOND, clock())
@@ -159,9 +233,10 @@ class PodMessages:
         self._waits = waits
         self._node_count = node_count
 
-    def find_announced(self, uid: str) -> Announced | None:
-        """Return what this pod was told, to be changed by whoever tells it."""
-        return self._announced.get(uid)
+    def refuse(self, uid: str, refused: Refused) -> None:
+        """Take note that the API server did not accept a pod's binding."""
+        if len(self._refused) < MAX_REFUSED:
+            self._refused[uid] = refused
 
     def forget(self, uid: str) -> None:
         """Drop a pod that waits no more."""
@@ -170,7 +245,9 @@ class PodMessages:
     def clear(self) -> None:
         """Drop everything, because somebody else tells the pods now."""
         self._waits = ()
+        self._refused.clear()
         self._announced.clear()
+        self._owners.clear()
         self._visits.clear()
         self._event_budgets.clear()
 
@@ -179,6 +256,7 @@ class PodMessages:
         now = self._clock()
         self._renewals.refill(now)
         self._refreshes.refill(now)
+        yield from self._find_due_refused()
         visits: dict[Hashable, _ClassVisit] = {}
         for wait in self._waits:
             task_class = wait.task_class
@@ -207,42 +285,84 @@ class PodMessages:
         self._forget_others()
 
     def _find_due_in(self, wait: Wait, signature: Hashable, *, may_refresh: bool) -> Iterator[Notice | None]:
-        tasks, tenant, node_count = wait.task_class.tasks, wait.task_class.tenant, self._node_count
-        message = format_unschedulable(wait, node_count)
+        tasks, tenant = wait.task_class.tasks, wait.task_class.tenant
+        cause = Unplaced(wait, self._node_count)
+        message = cause.format()
+        event_budget = tenant, wait.task_class.demand_r, signature
+        owner_budget = "owner", *event_budget
+        owners: set[str] = set()
         for rank, task in enumerate(tasks[len(tasks) - wait.waiting :]):
             if not self._has_room(tenant):
                 yield None
                 continue
             announced = self._announced.get(task.uid)
             if announced is None:
-                announced = self._announced[task.uid] = self._recall(task, wait, signature, message)
+                announced = self._announced[task.uid] = self._recall(task.uid, cause, signature, message)
+            owner = announced.owner
+            if owner is not None and owner.uid not in owners:
+                owners.add(owner.uid)
+                if (told := self._find_due_owner(owner, tenant, owner_budget)) is not None:
+                    yield Notice(task.uid, cause, tenant, signature, owner_budget, told, owner)
             if announced.queued:
                 yield None
                 continue
             now = self._clock()
             is_due = self._is_due(announced, message, signature, now, may_refresh=may_refresh and rank < REFRESHED_PODS)
-            is_new = announced.event_count == 0 or (is_due and announced.event_signature != signature)
             wants_event = (
                 rank < EVENTS_PER_CLASS
-                and (is_new or now - announced.event_at >= EVENT_PERIOD_SECONDS)
-                and self._spend_event(wait, signature, now)
+                and _is_event_due(announced, signature, now, is_due=is_due)
+                and self._spend_event(event_budget, now)
             )
             if is_due or wants_event:
                 announced.queued = True
-                yield Notice(task, wait, node_count, signature, wants_event)
+                yield Notice(task.uid, cause, tenant, signature, event_budget if wants_event else None, announced)
             else:
                 yield None
 
-    def _recall(self, task: Task, wait: Wait, signature: Hashable, message: str) -> Announced:
+    def _find_due_owner(self, owner: Owner, tenant: str, event_budget: Hashable) -> Announced | None:
+        """Return what an owner was told before, if it is to have an event now."""
+        key, now = (owner.uid, event_budget), self._clock()
+        announced = self._owners.get(key)
+        if announced is not None and (announced.queued or now - announced.event_at < EVENT_PERIOD_SECONDS):
+            return None
+        if not self._has_room(tenant) or not self._spend_event(event_budget, now):
+            return None
+        announced = self._owners.setdefault(key, Announced(event_at=-EVENT_PERIOD_SECONDS))
+        announced.queued = True
+        return announced
+
+    def _find_due_refused(self) -> Iterator[Notice | None]:
+        """Yield what pods are to be told whose bindings were refused since the last look and that wait again."""
+        refused, self._refused = self._refused, {}
+        for uid, cause in refused.items():
+            line = SCHEDULER_ERROR, cause.namespace
+            if self._find_waiting(uid) is None or not self._has_room(line):
+                yield None
+                continue
+            signature, message = cause.signature, cause.format()
+            announced = self._announced.get(uid)
+            if announced is None:
+                announced = self._announced[uid] = self._recall(uid, cause, signature, message)
+            now = self._clock()
+            is_due = self._is_due(announced, message, signature, now, may_refresh=False)
+            wants_event = _is_event_due(announced, signature, now, is_due=is_due) and self._spend_event(line, now)
+            if not announced.queued and (is_due or wants_event):
+                announced.queued = True
+                yield Notice(uid, cause, line, signature, line if wants_event else None, announced)
+            else:
+                yield None
+
+    def _recall(self, uid: str, cause: Unplaced | Refused, signature: Hashable, message: str) -> Announced:
         """Return what a pod knows that we have not told anything yet: its condition may be of a leader before us."""
-        pod = self._find_waiting(task.uid)
+        pod = self._find_waiting(uid)
+        owner = None if pod is None else pod.owner
         if pod is None or pod.condition_message is None:
-            return Announced()
+            return Announced(owner=owner)
         if pod.blocked_detail is not None:
-            message = format_unschedulable(wait, self._node_count, blocked_detail=pod.blocked_detail)
+            message = cause.format(pod.blocked_detail)
         if compute_gist(pod.condition_message) != compute_gist(message):
-            return Announced()
-        return Announced(signature=signature, message=pod.condition_message, written_at=self._clock(), writes=1)
+            return Announced(owner=owner)
+        return Announced(signature, pod.condition_message, written_at=self._clock(), writes=1, owner=owner)
 
     def _is_due(
         self, announced: Announced, message: str, signature: Hashable, now: float, *, may_refresh: bool
@@ -259,9 +379,14 @@ class PodMessages:
             return True
         return age >= RENEW_SECONDS and self._renewals.spend()
 
-    def _spend_event(self, wait: Wait, signature: Hashable, now: float) -> bool:
-        """Take an event from the budget of the class and kind of reasons, if there is any left in this period."""
-        key = wait.task_class.tenant, wait.task_class.demand_r, signature
+    def give_back_event(self, budget: Hashable) -> None:
+        """Let another event be written in place of one that could not be."""
+        if (found := self._event_budgets.get(budget)) is not None:
+            started, left = found
+            self._event_budgets[budget] = started, min(left + 1, EVENTS_PER_CLASS)
+
+    def _spend_event(self, key: Hashable, now: float) -> bool:
+        """Take an event from a budget, if there is any left in this period."""
         started, left = self._event_budgets.get(key, (now, EVENTS_PER_CLASS))
         if now - started >= EVENT_PERIOD_SECONDS:
             started, left = now, EVENTS_PER_CLASS
@@ -278,6 +403,16 @@ class PodMessages:
         self._next_forget_at = now + FORGET_SECONDS
         for uid in [uid for uid in self._announced if self._find_waiting(uid) is None]:
             del self._announced[uid]
+        quiet = [key for key, told in self._owners.items() if now - told.event_at >= 2 * EVENT_PERIOD_SECONDS]
+        for key in quiet:
+            if not self._owners[key].queued:
+                del self._owners[key]
         over = [key for key, (started, _) in self._event_budgets.items() if now - started >= EVENT_PERIOD_SECONDS]
         for key in over:
             del self._event_budgets[key]
+
+
+def _is_event_due(announced: Announced, signature: Hashable, now: float, *, is_due: bool) -> bool:
+    """Whether a pod is to have an event, the first or one more. is_due: whether its condition is due, too."""
+    is_new = announced.event_count == 0 or (is_due and announced.event_signature != signature)
+    return is_new or now - announced.event_at >= EVENT_PERIOD_SECONDS

@@ -1,10 +1,9 @@
 """Tells users what became of their pods: events as kube-scheduler writes them, and the condition PodScheduled=False.
 
 Nothing here may cost a binding: what is to be written waits in bounded queues, at most `SLOW_PER_SECOND` writes go out
-while many bindings are in flight and `FAST_PER_SECOND` otherwise, a refusal stops all of them for a while, and a write
-that fails is forgotten, or due again later. Nor may one tenant silence us for others: tenants' notices take turns, and
-events that a namespace's own quota or policy refuses stop those of that namespace only. `backlog` decides what is worth
-a write.
+while many bindings are in flight and `FAST_PER_SECOND` otherwise, and a write that fails is forgotten, or due again
+later. Nor may one tenant silence us for others: tenants and namespaces take turns, and a write that fails stops only
+writes of its kind in its namespace for a while (`write_limits`). `pod_messages` decides what is worth a write.
 
 A condition is written on the condition that the pod is still the version that we know to be unbound: otherwise one that
 is on its way could take back the PodScheduled=True that a binding brings.
@@ -13,27 +12,29 @@ is on its way could take back the PodScheduled=True that a binding brings.
 from __future__ import annotations
 
 import asyncio
-import collections
 import contextlib
 import datetime as dt
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import quote
 
 import msgspec
 
-from fairbind.cluster.messages import compute_condition_reason, format_unschedulable
+from fairbind.cluster.messages import shorten
+from fairbind.cluster.objects.facts import Owner
+from fairbind.cluster.write_limits import WriteLimits
 from fairbind.kube.client.api import NotAllowedError
-from fairbind.kube.client.errors import ApiError, TransientClusterError, is_namespace_ending, is_namespace_refusing
+from fairbind.kube.client.errors import ApiError, TransientClusterError, is_namespace_ending, is_right_missing
 from fairbind.kube.observer import SilentObserver
 from fairbind.kube.part_failures import PartFailures
 from fairbind.kube.writers.fair_queue import FairQueue
-from fairbind.kube.writers.pod_messages import Announced, Notice, PodMessages, WaitingPod
+from fairbind.kube.writers.pod_messages import Announced, Notice, PodMessages, Refused, WaitingPod
 from fairbind.model import Wait
 
 SLOW_PER_SECOND = 20.0
@@ -44,16 +45,18 @@ SCAN_SECONDS = 0.5
 SCAN_CHUNK = 500
 """Pods that are looked at before everybody else on the event loop has a turn."""
 SCHEDULED_QUEUE_LENGTH = 10_000
+NOTICES_PER_LINE = 1_000
+"""As many as are written in the time for which the backlog leaves a class alone."""
 WRITERS = 8
 WRITE_TIMEOUT_SECONDS = 5.0
-PAUSE_SECONDS = 5.0
 COMPLAINT_SECONDS = 300.0
-MAX_NOTE_CHARACTERS = 1024
 
 __all__ = ["Recorder", "WaitingPod", "WriteApi"]
 
 _STRATEGIC = "application/strategic-merge-patch+json"
 _MERGE = "application/merge-patch+json"
+_EVENTS = "events"
+_CONDITIONS = "conditions"
 _log = logging.getLogger(__name__)
 
 
@@ -107,21 +110,27 @@ class Recorder:
         self._failures = failures or PartFailures(SilentObserver())
         self._clock = clock
         self._sleep = sleep
-        self._notices = FairQueue()
+        self._notices: FairQueue[Hashable, Notice] = FairQueue(NOTICES_PER_LINE)
         self._pod_messages = PodMessages(find_waiting, clock, has_room=self._notices.has_room)
-        self._scheduled: collections.deque[_Scheduled] = collections.deque(maxlen=SCHEDULED_QUEUE_LENGTH)
+        self._scheduled: FairQueue[str, _Scheduled] = FairQueue(SCHEDULED_QUEUE_LENGTH)
+        self._limits = WriteLimits()
         self._work = asyncio.Event()
         self._writing = 0
         self._next_write_at = 0.0
         self._takes_scheduled = True
         self._complained_at = -COMPLAINT_SECONDS
-        self._refused_until: dict[str, float] = {}
 
     def scheduled(self, namespace: str, name: str, uid: str, node: str) -> None:
         """Note that a pod was bound. When more are noted than can be written, the oldest go unannounced."""
         self._pod_messages.forget(uid)
-        self._scheduled.append(_Scheduled(namespace, name, uid, node))
+        if len(self._scheduled) >= SCHEDULED_QUEUE_LENGTH:
+            self._scheduled.drop()
+        self._scheduled.add(namespace, _Scheduled(namespace, name, uid, node))
         self._work.set()
+
+    def refused(self, namespace: str, uid: str, node: str, answer: str) -> None:
+        """Note that the API server did not accept the binding of a pod, which waits on. answer: its words."""
+        self._pod_messages.refuse(uid, Refused(namespace, node, answer))
 
     def note_waits(self, waits: Sequence[Wait], node_count: int) -> None:
         """Note who waits now and why: the whole picture, after each complete cycle. It is looked at later.
@@ -158,11 +167,13 @@ class Recorder:
                 continue
             with self._failures.contain("recorder"):
                 await self._scan()
+            if self._scheduled:
+                self._work.set()  # what could not be written yet
 
     async def _scan(self) -> None:
         for looked_at, notice in enumerate(self._pod_messages.find_due(), 1):
             if notice is not None:
-                self._notices.add(notice)
+                self._notices.add(notice.line, notice)
                 self._work.set()
             if looked_at % SCAN_CHUNK == 0:
                 await asyncio.sleep(0)
@@ -176,11 +187,11 @@ class Recorder:
                 continue
             self._writing += 1
             try:
-                await (self._announce(job) if isinstance(job, _Scheduled) else self._explain(job))
-            except NotAllowedError:
+                await job()
+            except (NotAllowedError, _RestingError):
                 pass
             except (ApiError, TransientClusterError) as error:
-                self._judge(error)
+                self._complain_about(error)
             except Exception as error:  # noqa: BLE001 - nobody should lose a scheduler over an event
                 self._failures.note("recorder", error)
             finally:
@@ -194,25 +205,41 @@ class Recorder:
         if turn > now:
             await self._sleep(turn - now)
 
-    def _take_job(self) -> _Scheduled | Notice | None:
-        """Take from both queues in turn."""
+    def _take_job(self) -> Callable[[], Awaitable[None]] | None:
+        """Take from both queues in turn what may be written now."""
         self._takes_scheduled = not self._takes_scheduled
-        if self._scheduled and (self._takes_scheduled or not self._notices):
-            return self._scheduled.popleft()
-        if self._notices:
-            return self._notices.take()
+        sources = (self._take_scheduled, self._take_notice)
+        for take in sources if self._takes_scheduled else reversed(sources):
+            if (job := take()) is not None:
+                return job
         self._work.clear()
         return None
 
-    def _judge(self, error: ApiError | TransientClusterError) -> None:
-        patience = PAUSE_SECONDS
-        if isinstance(error, ApiError):
-            if error.status in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT} or is_namespace_ending(error):
-                return  # the pod is gone or has changed; whatever is still true is written later
-            patience = max(error.retry_after or 0.0, PAUSE_SECONDS)
-        self._next_write_at = max(self._next_write_at, self._clock() + patience)
+    def _take_scheduled(self) -> Callable[[], Awaitable[None]] | None:
+        now = self._clock()
+        scheduled = self._scheduled.take(lambda namespace: self._limits.may_begin((namespace, _EVENTS), now))
+        return None if scheduled is None else partial(self._announce, scheduled)
+
+    def _take_notice(self) -> Callable[[], Awaitable[None]] | None:
+        now = self._clock()
+        while (notice := self._notices.take()) is not None:
+            pod = self._find_waiting(notice.uid)
+            if pod is not None and self._limits.may_begin((pod.namespace, _CONDITIONS), now):
+                return partial(self._explain, notice, pod)
+            self._put_off(notice)
+        return None
+
+    def _put_off(self, notice: Notice) -> None:
+        """Let a notice that was not written be due again."""
+        notice.announced.queued = False
+        if notice.event_budget is not None:
+            self._pod_messages.give_back_event(notice.event_budget)
+
+    def _complain_about(self, error: ApiError | TransientClusterError) -> None:
+        if not _is_trouble(error):
+            return
         hint = ""
-        if isinstance(error, ApiError) and error.status == HTTPStatus.FORBIDDEN:
+        if isinstance(error, ApiError) and is_right_missing(error):
             hint = "; the chart's ClusterRole grants patch on pods/status, and create and patch on events.events.k8s.io"
         self._complain(f"{error}{hint}")
 
@@ -225,109 +252,149 @@ class Recorder:
 
     async def _announce(self, job: _Scheduled) -> None:
         note = f"Successfully assigned {job.namespace}/{job.name} to {job.node}"
-        event = self._make_event(job.namespace, job.name, job.uid, note, is_good=True)
+        regarding = _refer_to_pod(job.namespace, job.name, job.uid)
+        event = self._make_event(regarding, note, is_good=True)
         await self._send_event(job.namespace, event)
 
-    async def _explain(self, notice: Notice) -> None:
-        announced = self._pod_messages.find_announced(notice.task.uid)
-        if announced is None:
-            return
+    async def _explain(self, notice: Notice, pod: WaitingPod) -> None:
+        announced, message = notice.announced, notice.cause.format(pod.blocked_detail)
         try:
-            await self._explain_wait(announced, notice)
-        finally:
-            announced.queued = False  # and due again, if it was not written
+            if notice.owner is not None:
+                message = shorten(f"pods such as {pod.name} wait: {message}")
+            elif pod.condition_message != message:
+                await self._write_condition(notice, pod, message)
+            announced.writes += announced.signature != notice.signature or announced.writes == 0
+            announced.signature, announced.message, announced.written_at = notice.signature, message, self._clock()
+            if notice.event_budget is not None:
+                await self._write_failed(announced, notice, pod, message)
+        except BaseException:
+            self._put_off(notice)
+            raise
+        announced.queued = False
 
-    async def _explain_wait(self, announced: Announced, notice: Notice) -> None:
-        uid = notice.task.uid
-        pod = self._find_waiting(uid)
-        if pod is None:
-            return
-        namespace, _, name = notice.task.name.partition("/")
-        message = format_unschedulable(notice.wait, notice.node_count, blocked_detail=pod.blocked_detail)
-        if pod.condition_message != message:
-            await self._write_condition(namespace, name, notice, pod, message)
-        announced.writes += announced.signature != notice.signature or announced.writes == 0
-        announced.signature, announced.message, announced.written_at = notice.signature, message, self._clock()
-        if notice.wants_event:
-            await self._write_failed(announced, namespace, name, notice, message)
-
-    async def _write_condition(self, namespace: str, name: str, notice: Notice, pod: WaitingPod, message: str) -> None:
-        reason = compute_condition_reason(notice.wait)
-        condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+    async def _write_condition(self, notice: Notice, pod: WaitingPod, message: str) -> None:
+        condition = {"type": "PodScheduled", "status": "False", "reason": notice.cause.reason, "message": message}
         if pod.condition_message is None:
             condition["lastTransitionTime"] = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         patch = {
-            "metadata": {"uid": notice.task.uid, "resourceVersion": pod.resource_version},
+            "metadata": {"uid": notice.uid, "resourceVersion": pod.resource_version},
             "status": {"conditions": [condition]},
         }
-        path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}/status"
-        await self._send("PATCH", path, patch, content_type=_STRATEGIC)
+        path = f"/api/v1/namespaces/{quote(pod.namespace)}/pods/{quote(pod.name)}/status"
+        await self._send((pod.namespace, _CONDITIONS), "PATCH", path, patch, content_type=_STRATEGIC)
 
-    async def _write_failed(
-        self, announced: Announced, namespace: str, name: str, notice: Notice, message: str
-    ) -> None:
+    async def _write_failed(self, announced: Announced, notice: Notice, pod: WaitingPod, message: str) -> None:
         """Write a new event, or count one more in the one that says the same already."""
         is_repeated = announced.event_name is not None and announced.event_signature == notice.signature
         count = announced.event_count + 1 if is_repeated else 1
         if is_repeated:
             series = {"count": count, "lastObservedTime": _format_now()}
             try:
-                await self._send_event(namespace, {"series": series}, name=announced.event_name)
+                await self._send_event(pod.namespace, {"series": series}, name=announced.event_name)
             except ApiError as error:
                 if error.status != HTTPStatus.NOT_FOUND:
                     raise
                 is_repeated, count = False, 1  # it has expired
         if not is_repeated:
-            event = self._make_event(namespace, name, notice.task.uid, message, is_good=False)
-            await self._send_event(namespace, event)
+            if notice.owner is None:
+                regarding = _refer_to_pod(pod.namespace, pod.name, notice.uid)
+            else:
+                regarding = _refer_to_owner(pod.namespace, notice.owner)
+            event = self._make_event(regarding, message, is_good=False)
+            await self._send_event(pod.namespace, event)
             announced.event_name = event["metadata"]["name"]
         # Not before: one that could not be written is still due.
         announced.event_signature, announced.event_at, announced.event_count = notice.signature, self._clock(), count
 
-    def _make_event(self, namespace: str, name: str, uid: str, note: str, *, is_good: bool) -> dict[str, Any]:
+    def _make_event(self, regarding: dict[str, str], note: str, *, is_good: bool) -> dict[str, Any]:
         return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": f"{name[:230]}.{uuid.uuid4().hex[:16]}", "namespace": namespace},
+            "metadata": {
+                "name": f"{regarding['name'][:230]}.{uuid.uuid4().hex[:16]}",
+                "namespace": regarding["namespace"],
+            },
             "eventTime": _format_now(),
             "reportingController": self._scheduler_name,
             "reportingInstance": self._instance,
             "action": "Binding" if is_good else "Scheduling",
             "reason": "Scheduled" if is_good else "FailedScheduling",
-            "regarding": {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": uid},
-            "note": note if len(note) <= MAX_NOTE_CHARACTERS else f"{note[: MAX_NOTE_CHARACTERS - 3]}...",
+            "regarding": regarding,
+            "note": shorten(note),
             "type": "Normal" if is_good else "Warning",
         }
 
     async def _send_event(self, namespace: str, content: dict[str, Any], *, name: str | None = None) -> None:
-        """Make an event, or change the named one; while the namespace refuses events, do nothing."""
-        now = self._clock()
-        if self._refused_until.get(namespace, 0.0) > now:
-            return
+        """Make an event, or change the named one."""
         path = f"/apis/events.k8s.io/v1/namespaces/{quote(namespace)}/events"
-        try:
-            if name is None:
-                await self._send("POST", path, content)
-            else:
-                await self._send("PATCH", f"{path}/{name}", content, content_type=_MERGE)
-        except ApiError as error:
-            if is_namespace_ending(error) or not is_namespace_refusing(error):
-                raise
-            self._refused_until = {known: until for known, until in self._refused_until.items() if until > now}
-            self._refused_until[namespace] = now + PAUSE_SECONDS
-            self._complain(str(error))
+        if name is None:
+            await self._send((namespace, _EVENTS), "POST", path, content)
+        else:
+            await self._send((namespace, _EVENTS), "PATCH", f"{path}/{name}", content, content_type=_MERGE)
 
     async def _send(
-        self, method: str, path: str, content: dict[str, Any], *, content_type: str = "application/json"
+        self,
+        place: tuple[str, str],
+        method: str,
+        path: str,
+        content: dict[str, Any],
+        *,
+        content_type: str = "application/json",
     ) -> None:
-        await self._api.request(
-            method,
-            path,
-            body=msgspec.json.encode(content),
-            content_type=content_type,
-            timeout_seconds=WRITE_TIMEOUT_SECONDS,
-            guard=self._is_leading,
-        )
+        """Send a write, unless those of its place rest. place: its namespace, and what is written there."""
+        if not self._limits.may_begin(place, self._clock()):
+            raise _RestingError
+        self._limits.begin(place)
+        try:
+            await self._api.request(
+                method,
+                path,
+                body=msgspec.json.encode(content),
+                content_type=content_type,
+                timeout_seconds=WRITE_TIMEOUT_SECONDS,
+                guard=self._is_leading,
+            )
+        except (ApiError, TransientClusterError) as error:
+            self._note_failure(place, error)
+            raise
+        except BaseException:
+            self._limits.leave(place)
+            raise
+        self._limits.succeed(place, self._clock())
+
+    def _note_failure(self, place: tuple[str, str], error: ApiError | TransientClusterError) -> None:
+        if not _is_trouble(error):
+            self._limits.leave(place)
+            return
+        asked_seconds = error.retry_after if isinstance(error, ApiError) else None
+        now = self._clock()
+        if (rest := self._limits.fail(place, now, asked_seconds)) > 0.0:
+            self._next_write_at = max(self._next_write_at, now + rest)
+
+
+class _RestingError(Exception):
+    """Nothing is written in this place now, because the last write there has failed."""
+
+
+def _is_trouble(error: ApiError | TransientClusterError) -> bool:
+    """Whether more writes would fail. If not, the pod is gone or has changed; what is still true is written later."""
+    if not isinstance(error, ApiError):
+        return True
+    return error.status not in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT} and not is_namespace_ending(error)
+
+
+def _refer_to_pod(namespace: str, name: str, uid: str) -> dict[str, str]:
+    return {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": uid}
+
+
+def _refer_to_owner(namespace: str, owner: Owner) -> dict[str, str]:
+    return {
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
+        "namespace": namespace,
+        "name": owner.name,
+        "uid": owner.uid,
+    }
 
 
 def _format_now() -> str:
