@@ -12,7 +12,7 @@ Paper: Khamse-Ashari, Lambadaris, Kesidis, Urgaonkar, Zhao, "An Efficient and Fa
 for Heterogeneous Servers", section 3.2 (definition 6, inequality 16) and section 3.4.
 Complexity: O(I K^2 R^2 + K^3 R^3) a step of the interior-point method, some 10 to 50 steps.
 Guarantees: sharing incentive, and envy-freeness server by server, for alpha >= 1; Pareto optimality for alpha = 1
-(theorem 3).
+(theorem 3) and, for every alpha, on one server.
 
 >>> from fairbind.fairness.problems.instance import reduce_problem
 >>> from fairbind.fairness.problems.problem import make_problem
