@@ -47,6 +47,8 @@ from fairbind.model.errors import SolverError
 
 OPTIMALITY = 1e-6  # relative: between what a tenant's place on a server costs and what it is worth
 FIRST_RESPONSES, MOST_RESPONSES = 8, 128  # of every server, before the exact amounts are solved for again
+STALLED = 0.5  # of the mismatch after half as many responses: above it, more responses hardly help
+SUFFICIENT_MISMATCH = OPTIMALITY / 10  # with which a certificate holds: no further responses once they stall
 RESPONSE_WORK = 60_000  # tenants x servers x responses before giving up: some ten seconds
 
 
@@ -64,15 +66,17 @@ def find_guess(market: Market) -> tuple[Guess, float]:
     """Return the best equilibrium found and how far it is from one (the largest relative mismatch of any condition)."""
     best, mismatch = find_exact_equilibrium(market)
     responses = BestResponses(market)
-    times = FIRST_RESPONSES
+    times, last = FIRST_RESPONSES, np.inf
     most = min(MOST_RESPONSES, RESPONSE_WORK // max(market.gain_ki.size, 1))
     while mismatch > ACCEPTED_MISMATCH and times <= most:
         change = responses.run(times)
         solved, reached = solve_active_set(market, responses.get_guess())
         if reached < mismatch:
             best, mismatch = solved, reached
-        if change <= CONVERGED_CHANGE:
+        is_stalled = reached > STALLED * last and mismatch <= SUFFICIENT_MISMATCH
+        if change <= CONVERGED_CHANGE or is_stalled:
             break
+        last = reached
         times *= 2
     return best, mismatch
 
