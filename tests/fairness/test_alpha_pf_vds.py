@@ -451,3 +451,16 @@ def test_nobody_may_be_left_with_nothing() -> None:
     tasks_ik[0] = 0.0
     with pytest.raises(SolverError, match="gets nothing"):
         ALPHA_PF_VDS.certify(instance, replace(solution, tasks_ik=tasks_ik))
+
+
+@pytest.mark.parametrize("apart", [1e-6, 1e-9, 1e-12])
+@pytest.mark.parametrize("alpha", [2.0, 10.0])
+def test_servers_far_apart_or_next_to_equal_are_answered(alpha: float, apart: float) -> None:
+    """Servers that differ by next to nothing, or by twelve orders of magnitude."""
+    generator = np.random.default_rng(50)
+    demand_ir = np.exp(generator.uniform(-1, 2, (3, 2)))
+    alike_kr = 50.0 * (1 + apart * generator.uniform(-1, 1, (3, 2)))
+    for capacity_kr in (alike_kr, alike_kr * np.array([[1.0], [apart], [1.0]])):
+        problem = make_problem(capacity_kr, demand_ir)
+        tasks_ik = compute_allocation(problem, "alpha-pf-vds", alpha=alpha).tasks_ik
+        assert compute_best_slope(problem, tasks_ik, np.full(3, alpha)) < 1e-6 * alpha
