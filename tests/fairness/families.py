@@ -169,6 +169,26 @@ def _tasks_bind(generator: Generator, servers: int | None) -> Problem:
     return make_problem(draft.capacity_kr, draft.demand_ir, tasks_i=tasks_i)
 
 
+def _few_tasks(generator: Generator, servers: int | None) -> Problem:
+    """Ordinary machines and pods; half of the tenants have next to no tasks, some only one in a hundred machines.
+
+    A tenant that has all its few tasks has a slope (a power of 1 / its share) many orders of magnitude above the rest.
+    """
+    draft = _draw(generator, servers)
+    cpu_k = generator.choice([4.0, 8.0, 16.0, 32.0, 64.0], draft.servers)
+    memory_k = cpu_k * generator.choice([0.5, 1.0, 2.0, 4.0, 8.0], draft.servers)
+    cpu_i = generator.choice([0.25, 0.5, 1.0, 2.0, 4.0], draft.tenants)
+    memory_i = generator.choice([0.5, 1.0, 2.0, 4.0, 8.0], draft.tenants)
+    tasks_i = generator.choice([1.0, 1.0, 2.0, 5.0, 30.0], draft.tenants)
+    tasks_i[generator.random(draft.tenants) < 0.5] = np.inf
+    return make_problem(
+        np.column_stack([cpu_k, memory_k]),
+        np.column_stack([cpu_i, memory_i]),
+        count_k=generator.choice([1, 2, 10, 50, 100], draft.servers),
+        tasks_i=tasks_i,
+    )
+
+
 def _tasks_as_many_as_bought(generator: Generator, servers: int | None) -> Problem:
     """Limits that do not bind and have no room either: what the market gives, to some tenants or to all.
 
@@ -250,6 +270,7 @@ _KINDS: tuple[tuple[str, _Draw, frozenset[Option]], ...] = (
     ("nobody-eligible", _nobody_eligible, frozenset({Option.ELIGIBLE})),
     ("tasks-all-fit", _tasks_all_fit, frozenset({Option.TASKS})),
     ("tasks-bind", _tasks_bind, frozenset({Option.TASKS})),
+    ("few-tasks", _few_tasks, frozenset({Option.TASKS})),
     ("tasks-as-many-as-bought", _tasks_as_many_as_bought, frozenset({Option.TASKS})),
     ("thousand-equal-tenants", _thousand_equal_tenants, frozenset()),
     ("magnitudes", _magnitudes, frozenset()),

@@ -12,6 +12,7 @@ from fairness.levelling import compute_tasks_alone
 from fairness.textbook import Row, maximize
 
 SAME = 1e-7  # relative: shares that count as equal
+HAS_ALL = 1e-9  # relative: what a tenant may lack of its tasks and have them all
 
 
 def list_capacity_rows(problem: Problem, alone_ik: FloatArray, entry: int) -> list[Row]:
@@ -79,6 +80,7 @@ def compute_best_slope(problem: Problem, tasks_ik: FloatArray, alpha_k: FloatArr
         most_i = np.where(usable_i, np.inf, 0.0)
         finite_i = usable_i & np.isfinite(problem.tasks_i)
         left_i = np.maximum(problem.tasks_i[finite_i] - totals_i[finite_i], 0.0)
+        left_i[left_i <= HAS_ALL * problem.tasks_i[finite_i]] = 0.0  # a slope may be 1e12 times another
         most_i[finite_i] = part_i[finite_i] + left_i / alone_ik[finite_i, entry]
         best_i = maximize(slope_i, list_capacity_rows(problem, alone_ik, entry), most=most_i)
         reached = float(slope_i @ best_i)

@@ -7,7 +7,7 @@ import pytest
 
 from fairbind.fairness.mechanisms.alpha_pf_vds import ALPHA_PF_VDS, find_guess
 from fairbind.fairness.problems.allocation import Solution
-from fairbind.fairness.problems.instance import Instance, reduce_problem
+from fairbind.fairness.problems.instance import Instance, expand_tasks, reduce_problem
 from fairbind.fairness.problems.problem import FloatArray, Problem, make_problem
 from fairbind.fairness.solve import compute_allocation
 from fairbind.fairness.solvers.market.best_response import BestResponses
@@ -324,6 +324,94 @@ def test_fewer_tasks_at_higher_prices_are_refused(factor: float, alpha: float) -
         ALPHA_PF_VDS.certify(instance, less)
 
 
+FEW_TASKS = make_problem(
+    [[32.0, 16.0], [32.0, 32.0]], [[1.0, 1.0], [4.0, 1.0], [4.0, 1.0]], count_k=[100, 1], tasks_i=[np.inf, np.inf, 1]
+)
+"""The third tenant has its one task, and so a share of less than a hundredth of the others'."""
+
+
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+@pytest.mark.parametrize("lack", [0.0, 1e-12, 9e-10])
+@pytest.mark.parametrize("alpha", [3.0, 10.0, 30.0])
+def test_a_slope_multiplies_no_rounding(alpha: float, lack: float, order: list[int]) -> None:
+    """What a tenant with one task lacks of it by rounding would be worth a multiple of everything else."""
+    problem = replace(FEW_TASKS, capacity_kr=FEW_TASKS.capacity_kr[order], count_k=FEW_TASKS.count_k[order])
+    instance = reduce_problem(problem, alpha=alpha)
+    solution = ALPHA_PF_VDS.solve(instance)
+    limited_i = np.isfinite(instance.limit_i)
+    less = replace(solution, tasks_ik=solution.tasks_ik * np.where(limited_i, 1 - lack, 1.0)[:, None])
+    certificate = ALPHA_PF_VDS.certify(instance, less)
+    assert certificate["largestGap"] < 1e-8
+    assert compute_best_slope(problem, expand_tasks(instance, less.tasks_ik), np.full(2, alpha)) < 1e-7
+
+
+@pytest.mark.parametrize("lack", [2e-3, 1e-6])
+def test_a_tenant_that_lacks_a_part_of_its_few_tasks_is_refused(lack: float) -> None:
+    instance = reduce_problem(FEW_TASKS, alpha=10.0)
+    solution = ALPHA_PF_VDS.solve(instance)
+    limited_i = np.isfinite(instance.limit_i)
+    less = replace(solution, tasks_ik=solution.tasks_ik * np.where(limited_i, 1 - lack, 1.0)[:, None])
+    with pytest.raises(SolverError):
+        ALPHA_PF_VDS.certify(instance, less)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 2.0, 3.0, 10.0])
+@pytest.mark.parametrize("seed", [48, 49])
+def test_no_ordinary_problem_with_few_tasks_is_refused(seed: int, alpha: float) -> None:
+    generator = np.random.default_rng(seed)
+    for _ in range(10):
+        problem = FAMILIES["few-tasks"].make(generator)
+        tasks_ik = compute_allocation(problem, "alpha-pf-vds", alpha=alpha).tasks_ik
+        assert compute_best_slope(problem, tasks_ik, np.full(len(problem.server_names), alpha)) < 1e-6
+
+
+def draw_changed(generator: np.random.Generator, instance: Instance, solution: Solution) -> FloatArray | None:
+    """Draw other tasks: some of one tenant's less, on another server or another tenant's; None if nothing changes.
+
+    Prices, loads and limits may be met all the same.
+    """
+    tasks_ik: FloatArray = solution.tasks_ik.copy()
+    holdings = np.argwhere(tasks_ik > 0)
+    i, k = holdings[generator.integers(len(holdings))]
+    taken = tasks_ik[i, k] * 10.0 ** generator.uniform(-4, 0)
+    tasks_ik[i, k] -= taken
+    kind = generator.integers(3)
+    if kind > 0:
+        rows = [i] if kind == 1 else np.delete(np.arange(len(tasks_ik)), i)
+        others = [
+            (j, m) for j in rows for m in range(tasks_ik.shape[1]) if instance.usable_ik[j, m] and (j, m) != (i, k)
+        ]
+        if not others:
+            return None
+        j, m = others[generator.integers(len(others))]
+        tasks_ik[j, m] += taken * float((instance.demand_ir[i] / np.maximum(instance.demand_ir[j], 1e-12)).min())
+    return tasks_ik
+
+
+@pytest.mark.parametrize("alpha", [1.0, 3.0, 10.0])
+def test_what_is_certified_after_a_change_is_an_equilibrium_all_the_same(alpha: float) -> None:
+    """Most changes are refused. What passes (a move between like servers) is right by the definition, too."""
+    generator = np.random.default_rng(48)
+    refused = tried = 0
+    for _ in range(12):
+        problem = FAMILIES["few-tasks"].make(generator)
+        instance = reduce_problem(problem, alpha=alpha)
+        solution = ALPHA_PF_VDS.solve(instance)
+        for _ in range(20):
+            tasks_ik = draw_changed(generator, instance, solution)
+            if tasks_ik is None:
+                continue
+            tried += 1
+            try:
+                ALPHA_PF_VDS.certify(instance, replace(solution, tasks_ik=tasks_ik))
+            except SolverError:
+                refused += 1
+                continue
+            alpha_k = np.full(len(problem.server_names), alpha)
+            assert compute_best_slope(problem, expand_tasks(instance, tasks_ik), alpha_k) < 1e-6 * alpha
+    assert refused > 0.8 * tried > 100
+
+
 def test_a_step_that_leads_to_no_numbers_is_silent() -> None:
     """Warnings are errors in tests. Someone has 1000 times the weight for a few tasks; one class is next to all."""
     problem = make_problem(
@@ -363,3 +451,16 @@ def test_nobody_may_be_left_with_nothing() -> None:
     tasks_ik[0] = 0.0
     with pytest.raises(SolverError, match="gets nothing"):
         ALPHA_PF_VDS.certify(instance, replace(solution, tasks_ik=tasks_ik))
+
+
+@pytest.mark.parametrize("apart", [1e-6, 1e-9, 1e-12])
+@pytest.mark.parametrize("alpha", [2.0, 10.0])
+def test_servers_far_apart_or_next_to_equal_are_answered(alpha: float, apart: float) -> None:
+    """Servers that differ by next to nothing, or by twelve orders of magnitude."""
+    generator = np.random.default_rng(50)
+    demand_ir = np.exp(generator.uniform(-1, 2, (3, 2)))
+    alike_kr = 50.0 * (1 + apart * generator.uniform(-1, 1, (3, 2)))
+    for capacity_kr in (alike_kr, alike_kr * np.array([[1.0], [apart], [1.0]])):
+        problem = make_problem(capacity_kr, demand_ir)
+        tasks_ik = compute_allocation(problem, "alpha-pf-vds", alpha=alpha).tasks_ik
+        assert compute_best_slope(problem, tasks_ik, np.full(3, alpha)) < 1e-6 * alpha

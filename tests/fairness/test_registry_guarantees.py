@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import functools
 import json
+import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -173,3 +175,35 @@ def test_guarantees_are_about_mechanisms_that_exist() -> None:
 def test_every_family_tries_some_guarantee() -> None:
     tried = {parameters.values[2] for parameters in list_promises()}
     assert tried == set(FAMILIES)
+
+
+def list_promised(mechanism: str) -> set[str]:
+    """Return the properties that the docstring's guarantees name before any NOT, "only" or "can fail"."""
+    told = " ".join((sys.modules[MECHANISMS[mechanism].solve.__module__].__doc__ or "").split())
+    _, _, told = told.partition("Guarantees")
+    told = re.split(r"\bNOT\b|\bonly\b|\bcan fail\b|>>>", told)[0].lower()
+    words = {"envy-free": "envy-freeness", "strategy-proofness": "strategy-proofness"}
+    words |= {"pareto optimal": "pareto-optimality"}
+    return {property_id for word, property_id in words.items() if re.search(rf"(?<!group ){word}", told)}
+
+
+@pytest.mark.parametrize("mechanism", ["drfh", "tsf", "asset-fairness", "alpha-pf-vds"])
+def test_the_docstring_promises_what_the_registry_proves(mechanism: str) -> None:
+    """Neither less nor, but for what holds under assumptions that the docstring states, more."""
+    promised = list_promised(mechanism)
+    listed = {p: GUARANTEES[mechanism][p] for p in ("envy-freeness", "pareto-optimality", "strategy-proofness")}
+    always = {p for p, guarantee in listed.items() if guarantee.standing is Standing.PROVED}
+    sometimes = {p for p, guarantee in listed.items() if guarantee.assumptions}
+    assert always <= promised <= always | sometimes
+
+
+@pytest.mark.parametrize("mechanism", ["drfh", "tsf"])
+def test_strategy_proofness_is_claimed_with_everything_that_a_problem_can_have(mechanism: str) -> None:
+    assert is_guaranteed(mechanism, "strategy-proofness", FAMILIES["combined"].make(np.random.default_rng(0)))
+
+
+def test_alpha_pf_vds_is_pareto_optimal_on_one_server_or_with_alpha_1() -> None:
+    one, several = (FAMILIES[name].make(np.random.default_rng(0)) for name in ("plain-one-pool", "plain"))
+    assert is_guaranteed("alpha-pf-vds", "pareto-optimality", one, alpha=5.0)
+    assert is_guaranteed("alpha-pf-vds", "pareto-optimality", several, alpha=1.0)
+    assert not is_guaranteed("alpha-pf-vds", "pareto-optimality", several, alpha=5.0)

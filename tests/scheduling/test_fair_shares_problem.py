@@ -381,3 +381,19 @@ def build_random_mixed(draw: np.random.Generator) -> Snapshot:
             ]
             classes.append(build_class(name, demand_r, placement, tasks))
     return build_snapshot(servers, classes, tenants=tenants)
+
+
+@pytest.mark.parametrize("alpha", [2.0, 3.0, 10.0])
+@pytest.mark.parametrize("tasks", [1, 2, 7])
+def test_tenants_with_few_tasks_in_a_large_cluster_are_no_obstacle(tasks: int, alpha: float) -> None:
+    """Their fair share is all that they want; what they lack of it by rounding must not decide for the others."""
+    servers = build_servers({f"s{n:03}": (32, 16) for n in range(100)} | {"t": (32, 32)})
+    placement = build_placement(servers)
+    classes = [build_class("a", (1, 1), placement, 9999), build_class("b", (4, 1), placement, 9999)]
+    classes += [build_class("few", (4, 1), placement, tasks), build_class("small", (1, 8), placement, 1)]
+
+    answer = solve(build_snapshot(servers, classes), "alpha-pf-vds", alpha=alpha)
+
+    assert answer.fair_shares["few"] == pytest.approx(4 * tasks / (101 * 32), rel=1e-8)
+    assert answer.fair_shares["small"] == pytest.approx(8 / (100 * 16 + 32), rel=1e-8)
+    assert min(answer.fair_shares["a"], answer.fair_shares["b"]) > 0.3

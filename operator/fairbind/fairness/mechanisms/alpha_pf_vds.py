@@ -12,7 +12,7 @@ Paper: Khamse-Ashari, Lambadaris, Kesidis, Urgaonkar, Zhao, "An Efficient and Fa
 for Heterogeneous Servers", section 3.2 (definition 6, inequality 16) and section 3.4.
 Complexity: O(I K^2 R^2 + K^3 R^3) a step of the interior-point method, some 10 to 50 steps.
 Guarantees: sharing incentive, and envy-freeness server by server, for alpha >= 1; Pareto optimality for alpha = 1
-(theorem 3).
+(theorem 3) and, for every alpha, on one server.
 
 >>> from fairbind.fairness.problems.instance import reduce_problem
 >>> from fairbind.fairness.problems.problem import make_problem
@@ -32,7 +32,7 @@ from fairbind.fairness.mechanisms.mechanism import LevelScope, Mechanism, Option
 from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance
 from fairbind.fairness.problems.problem import FloatArray
-from fairbind.fairness.problems.verify import check_feasible
+from fairbind.fairness.problems.verify import FEASIBILITY, check_feasible
 from fairbind.fairness.solvers.market.best_response import BestResponses
 from fairbind.fairness.solvers.market.market import (
     Market,
@@ -46,8 +46,9 @@ from fairbind.fairness.solvers.market.tolerances import ACCEPTED_MISMATCH, CONVE
 from fairbind.model.errors import SolverError
 
 OPTIMALITY = 1e-6  # relative: between what a tenant's place on a server costs and what it is worth
-ROUNDING = 1e-12  # relative: what a tenant may lack of its tasks and have them all
 FIRST_RESPONSES, MOST_RESPONSES = 8, 128  # of every server, before the exact amounts are solved for again
+STALLED = 0.5  # of the mismatch after half as many responses: above it, more responses hardly help
+SUFFICIENT_MISMATCH = OPTIMALITY / 10  # with which a certificate holds: no further responses once they stall
 RESPONSE_WORK = 60_000  # tenants x servers x responses before giving up: some ten seconds
 
 
@@ -65,15 +66,17 @@ def find_guess(market: Market) -> tuple[Guess, float]:
     """Return the best equilibrium found and how far it is from one (the largest relative mismatch of any condition)."""
     best, mismatch = find_exact_equilibrium(market)
     responses = BestResponses(market)
-    times = FIRST_RESPONSES
+    times, last = FIRST_RESPONSES, np.inf
     most = min(MOST_RESPONSES, RESPONSE_WORK // max(market.gain_ki.size, 1))
     while mismatch > ACCEPTED_MISMATCH and times <= most:
         change = responses.run(times)
         solved, reached = solve_active_set(market, responses.get_guess())
         if reached < mismatch:
             best, mismatch = solved, reached
-        if change <= CONVERGED_CHANGE:
+        is_stalled = reached > STALLED * last and mismatch <= SUFFICIENT_MISMATCH
+        if change <= CONVERGED_CHANGE or is_stalled:
             break
+        last = reached
         times *= 2
     return best, mismatch
 
@@ -120,31 +123,64 @@ def certify_alpha_pf_vds(instance: Instance, solution: Solution) -> Mapping[str,
 
 
 def _bound_inequality(market: Market, part_ki: FloatArray, price_kr: FloatArray) -> FloatArray:
-    """Return, for each server, a bound on the left side of (16) over its present value, shape (K,).
+    """Return, for each server, a bound on the left side of (16) over the server's present value, shape (K,).
 
     In parts of the server the left side is sum of slope_i * (y_i - part_i), slope_i = (weighted share) ** -alpha. With
     multipliers m_r >= 0 and y feasible, sum of slope_i * y_i <= sum of m_r + sum of (slope_i - m @ load_i)^+ * most_i,
-    where most_i is what i can have of the server at most. Multipliers are raised until only those with all their tasks
-    have a positive term; slopes are in a unit of their own on each server, that no power overflows.
+    where most_i is what i can have of the server at most. The multipliers are raised until only tenants that have all
+    their tasks have a positive term, so such a tenant counts with min(slope_i, m @ load_i) * part_i.
+
+    A tenant within `FEASIBILITY` of its limit has all its tasks: the bound is for its present number of tasks as the
+    limit. Its slope may be many orders of magnitude above all others, so no rounding may be multiplied by it.
+    """
+    return np.maximum(_bound_trades(market, part_ki, price_kr), _bound_growth(market, part_ki, price_kr))
+
+
+def _bound_trades(market: Market, part_ki: FloatArray, price_kr: FloatArray) -> FloatArray:
+    """Return the bound if those near their limits have no more to gain, shape (K,).
+
+    The unit is the server's highest price, so what others could pay cannot hide a loss.
+    """
+    slope_ki, charge_ki, multiplier_kr, raised_k = _compute_slopes(market, part_ki, price_kr, price_kr.max(axis=1))
+    most_k = raised_k * multiplier_kr.sum(axis=1)
+    paid_k = (np.minimum(slope_ki, raised_k[:, None] * charge_ki) * part_ki).sum(axis=1)
+    relative_k: FloatArray = np.divide(most_k - paid_k, most_k, out=np.zeros_like(most_k), where=most_k > 0)
+    return relative_k
+
+
+def _bound_growth(market: Market, part_ki: FloatArray, price_kr: FloatArray) -> FloatArray:
+    """Return what those near their limits, but not within `FEASIBILITY` of them, could add, shape (K,)."""
+    totals_i = market.get_totals(part_ki)
+    highest_k = np.maximum(price_kr.max(axis=1), compute_worths(market, totals_i).max(axis=1))
+    slope_ki, charge_ki, multiplier_kr, raised_k = _compute_slopes(market, part_ki, price_kr, highest_k)
+    extra_ki = np.maximum(slope_ki - raised_k[:, None] * charge_ki, 0.0)
+    limit_i = np.where(np.isfinite(market.limit_i), market.limit_i, 0.0)
+    room_i = np.where(totals_i < limit_i * (1 - FEASIBILITY), limit_i - totals_i, 0.0)
+    most_ki = np.divide(room_i, market.gain_ki, out=np.zeros_like(part_ki), where=market.usable_ki)
+    growth_k = (extra_ki * np.minimum(most_ki, 1.0)).sum(axis=1)
+    best_k = raised_k * multiplier_kr.sum(axis=1) + (extra_ki * np.minimum(part_ki + most_ki, 1.0)).sum(axis=1)
+    relative_k: FloatArray = np.divide(growth_k, best_k, out=np.zeros_like(best_k), where=best_k > 0)
+    return relative_k
+
+
+def _compute_slopes(
+    market: Market, part_ki: FloatArray, price_kr: FloatArray, unit_k: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Return slopes, what a whole server costs, multipliers, and by what factor those must be raised, in that unit.
+
+    Slopes of tenants that have all their tasks may be inf.
     """
     totals_i = market.get_totals(part_ki)
     usable_ki, power_k = market.usable_ki, market.norm_k[:, None]
+    unit_k = unit_k[:, None]
     worth_ki = compute_worths(market, totals_i)
-    unit_k = np.maximum(price_kr.max(axis=1), worth_ki.max(axis=1))[:, None]
-    slope_ki = np.divide(worth_ki, unit_k, out=np.zeros_like(worth_ki), where=unit_k > 0) ** power_k
+    with np.errstate(over="ignore"):
+        slope_ki = np.divide(worth_ki, unit_k, out=np.zeros_like(worth_ki), where=unit_k > 0) ** power_k
     multiplier_kr = np.divide(price_kr, unit_k, out=np.zeros_like(price_kr), where=unit_k > 0) ** power_k
     charge_ki = (multiplier_kr[:, None, :] @ market.load_kri)[:, 0]
     may_want_ki = usable_ki & (totals_i < market.limit_i * (1 - OPTIMALITY))
     ratio_ki = np.divide(slope_ki, charge_ki, out=np.ones_like(slope_ki), where=may_want_ki & (charge_ki > 0))
-    raised_k = ratio_ki.max(axis=1, initial=1.0)
-    limit_i = np.where(np.isfinite(market.limit_i), market.limit_i, 0.0)
-    room_i = np.maximum(limit_i * (1 - ROUNDING) - totals_i, 0.0)
-    most_ki = part_ki + np.divide(room_i, market.gain_ki, out=np.zeros_like(part_ki), where=usable_ki & ~may_want_ki)
-    extra_ki = np.where(may_want_ki, 0.0, np.maximum(slope_ki - raised_k[:, None] * charge_ki, 0.0))
-    best_k = raised_k * multiplier_kr.sum(axis=1) + (extra_ki * np.minimum(most_ki, 1.0)).sum(axis=1)
-    gap_k = best_k - (slope_ki * part_ki).sum(axis=1)
-    relative_k: FloatArray = np.divide(gap_k, best_k, out=np.zeros_like(gap_k), where=best_k > 0)
-    return relative_k
+    return slope_ki, charge_ki, multiplier_kr, ratio_ki.max(axis=1, initial=1.0)
 
 
 ALPHA_PF_VDS = Mechanism(

@@ -9,8 +9,8 @@ what it loses against dominant resource fairness is in section 6.1.1. The paper 
 is used up; going on with those who do not need it, as its section 4.2 does for dominant shares, is what keeps Pareto
 optimality when some demands are zero.
 Complexity: at most one round a resource; a round costs O(I log I + I R) (the water filling of `drf`).
-Guarantees, for any weights: envy-freeness and Pareto optimality; NOT the sharing incentive and not bottleneck fairness,
-and more capacity can leave a tenant with less.
+Guarantees, for any weights: envy-freeness, Pareto optimality and strategy-proofness; NOT the sharing incentive and not
+bottleneck fairness, and more capacity can leave a tenant with less.
 
 >>> import numpy as np
 >>> from fairbind.fairness.problems.instance import reduce_problem

@@ -8,8 +8,9 @@ Paper: Wang, Liang, Li, "Multi-Resource Fair Allocation in Heterogeneous Cloud C
 when all demands are positive, everybody may use every server and nobody runs out of tasks; here it is the first round
 of the lexicographic procedure (see `lexicographic`).
 Complexity: a linear program a round with a variable per (group, class) that matters; rounds <= distinct levels.
-Guarantees: Pareto optimality, envy-freeness, group strategy-proofness (sections 4.2 to 4.4); only the weak sharing
-incentive (section 4.5).
+Guarantees: Pareto optimality, envy-freeness and strategy-proofness, also with zero demands, placement constraints,
+weights and finite tasks; only the weak sharing incentive (section 4.5). The paper's group strategy-proofness (sections
+4.2 to 4.4) is proved for one level.
 
 >>> from fairbind.fairness.problems.instance import reduce_problem
 >>> from fairbind.fairness.problems.problem import make_problem

@@ -30,12 +30,16 @@ ABLE = "everybody can use every server"
 ENDLESS = "no tenant runs out of tasks"
 DIVISIBLE = "every server is divisible"
 ALPHA_FROM_1 = "every alpha is at least 1"
-ALPHA_1 = "every alpha is 1"
+ALPHA_1_OR_ONE_SERVER = "every alpha is 1 or there is one server entry"
 ALL_CAME = "all tenants that are expected have come"
 
 
 def _alphas(problem: Problem, alpha: float | None) -> FloatArray:
     return np.where(np.isnan(problem.alpha_k), DEFAULT_ALPHA if alpha is None else alpha, problem.alpha_k)
+
+
+def _has_one_server(problem: Problem) -> bool:
+    return len(problem.server_names) == 1 or problem.is_pooled
 
 
 def _can_all_use_all(problem: Problem, alpha: float | None) -> bool:
@@ -51,13 +55,15 @@ def _have_all_come(problem: Problem, alpha: float | None) -> bool:
 ASSUMPTIONS: Mapping[str, Assumption] = MappingProxyType(
     {
         POSITIVE: lambda problem, _: bool((problem.demand_ir > 0).all()),
-        ONE_SERVER: lambda problem, _: len(problem.server_names) == 1 or problem.is_pooled,
+        ONE_SERVER: lambda problem, _: _has_one_server(problem),
         ELIGIBLE: lambda problem, _: bool(problem.eligible_ik.all()),
         ABLE: _can_all_use_all,
         ENDLESS: lambda problem, _: bool(np.isinf(problem.tasks_i).all()),
         DIVISIBLE: lambda problem, _: bool(problem.divisible_k.all()),
         ALPHA_FROM_1: lambda problem, alpha: bool((_alphas(problem, alpha) >= 1).all()),
-        ALPHA_1: lambda problem, alpha: bool((_alphas(problem, alpha) == 1).all()),
+        ALPHA_1_OR_ONE_SERVER: lambda problem, alpha: (
+            _has_one_server(problem) or bool((_alphas(problem, alpha) == 1).all())
+        ),
         ALL_CAME: _have_all_come,
     }
 )
@@ -112,6 +118,9 @@ _SEARCHED = "searched for on random and adversarial problems"
 # level is at most i's, and then j's bundle runs no more of i's tasks than i has (for drfh because of i's dominant
 # resource, for tsf because gamma_jk x min_r d_jr / d_ir <= gamma_ik on every server).
 _LEXICOGRAPHIC = "here: what i could use of a higher level would have been given to it"
+# The proof stands in docs/mechanisms/drfh.md. All that it asks of a level is that the stated level of a bundle is no
+# less than the true level of the true tasks that could run with it.
+_NO_LIE_PAYS = "in general here, for lexicographic optima: see the proof in the page on drfh"
 _ENTITLED = "here: everybody's equal part of its dominant resource is a row of the program"
 
 _DRF: Mapping[str, Guarantee] = {
@@ -135,7 +144,7 @@ _DRFH: Mapping[str, Guarantee] = {
     ),
     "envy-freeness": _proved(f"{_DRFH_PAPER}, proposition 1; {_LEXICOGRAPHIC}"),
     "pareto-optimality": _proved(f"{_DRFH_PAPER}, proposition 2; in general as a lexicographic optimum"),
-    "strategy-proofness": _open(f"proved in {_DRFH_PAPER}, proposition 3, for one level; otherwise {_SEARCHED}"),
+    "strategy-proofness": _proved(f"{_DRFH_PAPER}, proposition 3, for one level; {_NO_LIE_PAYS}"),
     "single-server-reduction": _proved(f"{_DRFH_PAPER}, proposition 6"),
     "single-resource-reduction": _proved(f"{_DRFH_PAPER}, proposition 7"),
     # Here: if rho is the bottleneck of all servers for i, d_ir c_k,rho <= d_i,rho c_kr for all k, and so in the sums.
@@ -159,7 +168,7 @@ _TSF: Mapping[str, Guarantee] = {
     ),
     "envy-freeness": _proved(f"Wang et al., SC 2016; {_LEXICOGRAPHIC}"),
     "pareto-optimality": _proved("Wang et al., SC 2016; in general as a lexicographic optimum"),
-    "strategy-proofness": _open(f"proved in Wang et al., SC 2016, for their model; here {_SEARCHED}"),
+    "strategy-proofness": _proved(f"Wang et al., SC 2016, for their model; {_NO_LIE_PAYS}"),
     "single-server-reduction": _proved(f"{_PS_DSF_PAPER}, section 2.2"),
     "single-resource-reduction": _proved("here: the task share is the share of the resource"),
     "bottleneck-fairness": _fails(
@@ -180,7 +189,7 @@ _ASSET_FAIRNESS: Mapping[str, Guarantee] = {
     "sharing-incentive": _fails(f"{_DRF_PAPER}, theorem 1", counterexamples.ASSET_SHARING),
     "envy-freeness": _proved(f"{_DRF_PAPER}, table 2"),
     "pareto-optimality": _proved(f"{_DRF_PAPER}, table 2"),
-    "strategy-proofness": _proved(f"{_DRF_PAPER}, table 2", POSITIVE),
+    "strategy-proofness": _proved(f"{_DRF_PAPER}, table 2; {_NO_LIE_PAYS}"),
     "single-server-reduction": _fails(f"{_DRF_PAPER}, section 5.1", counterexamples.ASSET_REDUCTION),
     "single-resource-reduction": _proved(f"{_DRF_PAPER}, table 2"),
     "bottleneck-fairness": _fails(f"{_DRF_PAPER}, theorem 2", counterexamples.ASSET_BOTTLENECK),
@@ -272,8 +281,11 @@ _ALPHA_PF_VDS: Mapping[str, Guarantee] = {
     "envy-freeness": _proved(
         f"{_PS_DSF_PAPER}, theorem 3; here: server by server", ALPHA_FROM_1, beyond=counterexamples.ALPHA_ENVY
     ),
+    # One server alone maximises an increasing function of everybody's tasks.
     "pareto-optimality": _fails(
-        f"here; proved then in {_PS_DSF_PAPER}, theorem 3", counterexamples.ALPHA_PARETO, ALPHA_1
+        f"here; proved then in {_PS_DSF_PAPER}, theorem 3, and here: one server maximises what only more tasks raise",
+        counterexamples.ALPHA_PARETO,
+        ALPHA_1_OR_ONE_SERVER,
     ),
     "strategy-proofness": _fails(f"as ceei; {_DRF_PAPER}, figure 6", counterexamples.ALPHA_LIE),
     "single-server-reduction": _fails("here", counterexamples.ALPHA_REDUCTION),
