@@ -161,15 +161,19 @@ def check_options(problem: Problem, mechanism: Mechanism, *, alpha: float | None
             raise InvalidProblemError(f"alpha: {alpha!r}: must be a number from {LEAST_ALPHA:g} on")
     for k in np.flatnonzero(problem.alpha_k < LEAST_ALPHA)[:1]:
         given = float(problem.alpha_k[k])
-        raise InvalidProblemError(f"servers[{k}].alpha: {given!r}: must be a number from {LEAST_ALPHA:g} on")
+        where = f"servers[{k}].alpha of {problem.server_names[k]}"
+        raise InvalidProblemError(f"{where}: {given!r}: must be a number from {LEAST_ALPHA:g} on")
 
 
 def _check_pool(problem: Problem) -> None:
     """Raise InvalidProblemError for what one pool cannot keep."""
     for field, what in (
-        (_find_row("tenants", "eligible", ~problem.eligible_ik.all(axis=1)), "everybody may use a pool"),
-        (_find_row("servers", "alpha", _differs(problem.alpha_k)), "servers of a pool must agree on it"),
-        (_find_row("servers", "divisible", _differs(problem.divisible_k)), "servers of a pool must agree on it"),
+        (_find_row(problem, "tenants", "eligible", ~problem.eligible_ik.all(axis=1)), "everybody may use a pool"),
+        (_find_row(problem, "servers", "alpha", _differs(problem.alpha_k)), "servers of a pool must agree on it"),
+        (
+            _find_row(problem, "servers", "divisible", _differs(problem.divisible_k)),
+            "servers of a pool must agree on it",
+        ),
     ):
         if field is not None:
             raise InvalidProblemError(f"{field}: {what}")
@@ -189,22 +193,26 @@ def _find_expected(problem: Problem) -> str | None:
     return None if problem.expected_tenants is None else "expectedTenants"
 
 
-def _find_row(collection: str, field: str, marked: npt.ArrayLike) -> str | None:
+def _find_row(problem: Problem, collection: str, field: str, marked: npt.ArrayLike) -> str | None:
+    """Return the path and the name of the first server or tenant that is marked."""
     rows = np.flatnonzero(marked)
-    return f"{collection}[{rows[0]}].{field}" if rows.size else None
+    if not rows.size:
+        return None
+    names = problem.server_names if collection == "servers" else problem.tenant_names
+    return f"{collection}[{rows[0]}].{field} of {names[rows[0]]}"
 
 
 # Where a problem uses an option, by its field's path; None where it does not. What is the same for everybody (all
 # weights equal) uses nothing.
 _FIELDS: Mapping[Option, Callable[[Problem], str | None]] = {
     Option.SERVERS: _find_many_servers,
-    Option.ELIGIBLE: lambda problem: _find_row("tenants", "eligible", ~problem.eligible_ik.all(axis=1)),
-    Option.WEIGHT: lambda problem: _find_row("tenants", "weight", _differs(problem.weight_i)),
+    Option.ELIGIBLE: lambda problem: _find_row(problem, "tenants", "eligible", ~problem.eligible_ik.all(axis=1)),
+    Option.WEIGHT: lambda problem: _find_row(problem, "tenants", "weight", _differs(problem.weight_i)),
     Option.RESOURCE_WEIGHTS: lambda problem: _find_row(
-        "tenants", "resourceWeights", ~(problem.resource_weight_ir == 1).all(axis=1)
+        problem, "tenants", "resourceWeights", ~(problem.resource_weight_ir == 1).all(axis=1)
     ),
-    Option.TASKS: lambda problem: _find_row("tenants", "tasks", np.isfinite(problem.tasks_i)),
-    Option.DIVISIBLE: lambda problem: _find_row("servers", "divisible", ~problem.divisible_k),
-    Option.ALPHA: lambda problem: _find_row("servers", "alpha", ~np.isnan(problem.alpha_k)),
+    Option.TASKS: lambda problem: _find_row(problem, "tenants", "tasks", np.isfinite(problem.tasks_i)),
+    Option.DIVISIBLE: lambda problem: _find_row(problem, "servers", "divisible", ~problem.divisible_k),
+    Option.ALPHA: lambda problem: _find_row(problem, "servers", "alpha", ~np.isnan(problem.alpha_k)),
     Option.EXPECTED_TENANTS: _find_expected,
 }
