@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from fairbind.fairness.mechanisms.mechanism import Mechanism, Option
 from fairbind.fairness.mechanisms.registry import MECHANISMS
-from fairbind.fairness.problems.allocation import Allocation, Solution
+from fairbind.fairness.problems.allocation import Allocation, Proof, Solution
 from fairbind.fairness.problems.instance import Instance, expand_tasks, reduce_problem
 from fairbind.fairness.problems.negligible import drop_negligible
 from fairbind.fairness.problems.problem import BoolArray, FloatArray, Problem
-from fairbind.fairness.problems.verify import check_feasible_problem
+from fairbind.fairness.problems.verify import CertificateError, check_feasible_problem
 from fairbind.fairness.solvers.warm import WarmStart
 from fairbind.model.errors import InvalidProblemError, SolverError
 from fairbind.model.policy import LEAST_ALPHA
@@ -63,19 +63,15 @@ def compute_allocation(
     mechanism = get_mechanism(mechanism_id, mechanisms)
     check_options(problem, mechanism, alpha=alpha)
     solved = problem.pooled() if problem.is_pooled else problem
-    instance = reduce_problem(
-        solved,
-        alpha=alpha,
-        merges_tenants=mechanism.merges_tenants,
-        # One pool leaves no choice of a server, and there drbf breaks ties by the problem's own order of resources.
-        sorts_resources=Option.SERVERS in mechanism.options,
-    )
+    instance = reduce_for(mechanism, solved, alpha=alpha, merges_tenants=mechanism.merges_tenants)
+    evidence: Mapping[str, Any] = {}
     certificate: Mapping[str, Any]
     if instance.weight_i.size:
         try:
             solution, certificate = _solve(problem, instance, mechanism, warm)
         except SolverError as error:
-            raise _name_mechanism(error, mechanism_id) from error
+            raise _name_mechanism(error, mechanism_id, instance, solved) from error
+        evidence = solution.evidence
         tasks_ik = expand_tasks(instance, solution.tasks_ik)
     else:
         certificate = NOBODY
@@ -90,7 +86,38 @@ def compute_allocation(
         totals_i=totals_i,
         dominant_shares_i=compute_dominant_shares(solved, totals_i),
         certificate=certificate,
+        proof=Proof(instance, name_resources(mechanism, solved), evidence),
     )
+
+
+def reduce_for(mechanism: Mechanism, problem: Problem, *, alpha: float | None, merges_tenants: bool) -> Instance:
+    """Return the instance that the mechanism solves."""
+    return reduce_problem(
+        problem,
+        alpha=alpha,
+        merges_tenants=merges_tenants,
+        sorts_resources=_sorts_resources(mechanism),
+    )
+
+
+def _sorts_resources(mechanism: Mechanism) -> bool:
+    # One pool leaves no choice of a server, and there drbf breaks ties by the problem's own order of resources.
+    return Option.SERVERS in mechanism.options
+
+
+def name_resources(mechanism: Mechanism, problem: Problem) -> tuple[str, ...]:
+    """Return the names of the instance's resources: those that a server has, in the instance's order."""
+    has_some = problem.total_r > 0
+    names = [name for name, is_there in zip(problem.resources, has_some, strict=True) if is_there]
+    return tuple(sorted(names) if _sorts_resources(mechanism) else names)
+
+
+def name_classes(instance: Instance, problem: Problem) -> list[list[str]]:
+    """Return the names of the servers in each class."""
+    names: list[list[str]] = [[] for _ in range(instance.capacity_kr.shape[0])]
+    for name, number in zip(problem.server_names, instance.class_of_server.tolist(), strict=True):
+        names[number].append(name)
+    return names
 
 
 def _solve(
@@ -120,8 +147,19 @@ def _prove(instance: Instance, mechanism: Mechanism, solution: Solution) -> tupl
     return solution, mechanism.certify(instance, solution)
 
 
-def _name_mechanism(error: SolverError, mechanism_id: str) -> SolverError:
-    """Return the error with the mechanism in front; the parts that several mechanisms share do not know it."""
+def show_condition(error: CertificateError, instance: Instance, problem: Problem) -> str:
+    """Return what the condition says is wrong, with the names of the tenant and of the servers of the class."""
+    tenant = "" if error.tenant is None else f"tenant {problem.tenant_names[error.tenant]}"
+    server = (
+        "" if error.server_class is None else f"server {', '.join(name_classes(instance, problem)[error.server_class])}"
+    )
+    return error.show(tenant, server)
+
+
+def _name_mechanism(error: SolverError, mechanism_id: str, instance: Instance, problem: Problem) -> SolverError:
+    """Return the error with the mechanism in front and by names; solvers know neither."""
+    if isinstance(error, CertificateError):
+        return SolverError(f"{mechanism_id}: {show_condition(error, instance, problem)}")
     message = str(error)
     return error if message.startswith(f"{mechanism_id}: ") else SolverError(f"{mechanism_id}: {message}")
 
