@@ -210,7 +210,7 @@ def check(
     callback=_check_picture,
     help="Draw the shares of each tenant, of all servers and of each entry. Needs the extra `plot`.",
 )
-@_output_option("table", "json")
+@_output_option("table", "json", "yaml")
 @_take_problem
 def compare(
     problem: str, mechanisms: tuple[str, ...], plot: Path | None, alpha: float | None, output: str, *, pool: bool
@@ -233,7 +233,7 @@ def compare(
         from fairbind.cli.mechanisms.plot import draw  # noqa: PLC0415 - needs an extra
 
         draw(comparison.allocations, plot)
-    write_text(comparison.to_json() if output == "json" else comparison.to_lines())
+    write_text(comparison.to_text(output))
     comparison.check_failures()
 
 
