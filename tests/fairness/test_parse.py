@@ -62,6 +62,16 @@ def document_with(path: str, value: object) -> Document:
     return document
 
 
+NAMES = {"servers[0]": "a", "servers[1]": "big", "tenants[0]": "t", "tenants[1]": "u"}
+
+
+def show(path: str) -> str:
+    """Return how a message shows the path: with the name of the entry that it leads into, unless it is the name."""
+    entry = path[: path.find("]") + 1]
+    is_named = entry in NAMES and path != entry and not path.endswith(".name")
+    return f"{path} of {NAMES[entry]}" if is_named else path
+
+
 def test_every_field_arrives() -> None:
     problem = parse_problem(make_document())
 
@@ -159,7 +169,7 @@ AMOUNTS = {
 def test_what_is_no_amount_is_refused_everywhere(path: str, value: object, shown: str) -> None:
     message = refusal_of(document_with(path, value))
 
-    assert message.startswith(f"{path}: must be {AMOUNTS[path]}")
+    assert message.startswith(f"{show(path)}: must be {AMOUNTS[path]}")
     assert message.endswith(f", not {shown}")
 
 
@@ -188,7 +198,11 @@ def test_what_is_no_amount_is_refused_everywhere(path: str, value: object, shown
         ("tenants[0].name", 3, "must be a name (text), not 3"),
         ("tenants[0].name", ["t"], "must be a name (text), not a list"),
         ("tenants[1].name", "t", 'must differ from all others, but "t" is tenants[0].name already'),
-        ("tenants[1].eligible[1]", "big", 'must differ from all others, but "big" is tenants[1].eligible[0] already'),
+        (
+            "tenants[1].eligible[1]",
+            "big",
+            'must differ from all others, but "big" is tenants[1].eligible[0] of u already',
+        ),
         ("tenants[1].eligible[0]", "large", '"large" is no server of this problem; known are a, big'),
         ("tenants[1].eligible[0]", 0, "must be the name of a server, not 0"),
         ("tenants[1].eligible[0]", ["a"], "must be the name of a server, not a list"),
@@ -207,7 +221,7 @@ def test_what_is_no_amount_is_refused_everywhere(path: str, value: object, shown
     ],
 )
 def test_other_values_that_cannot_be_meant(path: str, value: object, message: str) -> None:
-    assert refusal_of(document_with(path, value)) == f"{path}: {message}"
+    assert refusal_of(document_with(path, value)) == f"{show(path)}: {message}"
 
 
 @pytest.mark.parametrize(
@@ -223,11 +237,11 @@ def test_other_values_that_cannot_be_meant(path: str, value: object, message: st
 )
 def test_unknown_names_come_with_the_nearest_known(path: str, name: str, message: str) -> None:
     where = f"{path}.{name}" if path else name
-    assert refusal_of(document_with(where, 1)) == f"{where}: {message}"
+    assert refusal_of(document_with(where, 1)) == f"{show(where)}: {message}"
 
 
 def test_unknown_servers_come_with_the_nearest_known() -> None:
-    message = 'tenants[1].eligible[0]: "bigg" is no server of this problem; did you mean big?'
+    message = 'tenants[1].eligible[0] of u: "bigg" is no server of this problem; did you mean big?'
     assert refusal_of(document_with("tenants[1].eligible[0]", "bigg")) == message
 
 
@@ -235,7 +249,7 @@ def test_names_that_would_blur_a_path_are_quoted() -> None:
     document = make_document()
     document["tenants"][0]["demand"]["nvidia.com/gpu"] = 1
 
-    assert refusal_of(document).startswith('tenants[0].demand["nvidia.com/gpu"]: is no resource')
+    assert refusal_of(document).startswith('tenants[0].demand["nvidia.com/gpu"] of t: is no resource')
 
 
 def test_names_that_are_no_text() -> None:
@@ -260,7 +274,7 @@ def test_what_is_missing_in_an_entry_is_named(part: str, field: str) -> None:
     document = make_document()
     del document[part][1][field]
 
-    assert refusal_of(document).startswith(f"{part}[1].{field}: is missing; name and ")
+    assert refusal_of(document).startswith(f"{show(f'{part}[1].{field}')}: is missing; name and ")
 
 
 @pytest.mark.parametrize(("document", "shown"), [([], "[]"), (None, "null"), ("{}", '"{}"'), (3, "3"), (True, "true")])
@@ -278,4 +292,4 @@ def test_many_known_names_are_not_listed() -> None:
     document = document_with("servers[0].capacity.unknown", 1)
     document["resources"] += [f"resource{number}" for number in range(100)]
 
-    assert refusal_of(document).endswith("unknown: is no resource of this problem")
+    assert refusal_of(document).endswith("unknown of a: is no resource of this problem")

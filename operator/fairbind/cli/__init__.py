@@ -230,6 +230,50 @@ def audit(*, kubeconfig: Path | None, context: str | None, namespace: str, sched
     )
 
 
+@commands.command(short_help="Write a cluster as a problem file.")
+@kubeconfig_option
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig; without it the current one.")
+@click.option(
+    "--namespace",
+    callback=check_namespace,
+    envvar=["FAIRBIND_NAMESPACE", "POD_NAMESPACE"],
+    default=find_default_namespace,
+    show_default=f"the pod's own, else {DEFAULT_NAMESPACE}",
+    show_envvar=True,
+    help="Namespace that the operator runs in; its pods belong to no tenant.",
+)
+@click.option(
+    "--scheduler-name",
+    callback=check_scheduler_name,
+    envvar="FAIRBIND_SCHEDULER_NAME",
+    default="fairbind",
+    show_default=True,
+    show_envvar=True,
+    help="Pending pods count when their spec.schedulerName is this.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["yaml", "json"]),
+    default="yaml",
+    show_default=True,
+    help="What is printed.",
+)
+@debug_option
+def problem(*, kubeconfig: Path | None, context: str | None, namespace: str, scheduler_name: str, output: str) -> None:
+    """Write the cluster as it is now as a problem that `fairbind allocate`, `check` and `compare` read.
+
+    Servers are the classes of equal nodes with their counts. Tenants have the demand, the number of tasks, the
+    eligibility and the weight of their running and schedulable pending pods. A tenant whose pods differ becomes several
+    (ada, ada#2, ...), which share its weight. It only lists: the operator and its CRDs need not be installed.
+    """
+    from fairbind.cli.problem import print_problem  # noqa: PLC0415 - imports what speaks to clusters
+
+    print_problem(
+        kubeconfig=kubeconfig, context=context, namespace=namespace, scheduler_name=scheduler_name, output=output
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status. arguments: None means those of the process."""
     words = list(sys.argv[1:] if arguments is None else arguments)

@@ -7,6 +7,19 @@ answered), `solvers` (numerical methods), `mechanisms` (one module each, listed 
 
 Pure: no clock, no randomness, no input or output. highspy is imported by the functions that need it, because that takes
 longer than most answers.
+
+>>> from fairbind.fairness import compute_allocation, make_problem
+>>> problem = make_problem([[9, 18]], [[1, 4], [3, 1]], resources=["cpu", "memory"], tenant_names=["ada", "ben"])
+>>> allocation = compute_allocation(problem, "drf")
+>>> dict(zip(problem.tenant_names, allocation.totals_i.round(6).tolist(), strict=True))
+{'ada': 3.0, 'ben': 2.0}
 """
 
 from __future__ import annotations
+
+from fairbind.fairness.problems.allocation import Allocation
+from fairbind.fairness.problems.parse import parse_problem
+from fairbind.fairness.problems.problem import Problem, make_problem
+from fairbind.fairness.solve import compute_allocation
+
+__all__ = ["Allocation", "Problem", "compute_allocation", "make_problem", "parse_problem"]

@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from fairbind.fairness.mechanisms.mechanism import Mechanism, Option
 from fairbind.fairness.mechanisms.registry import MECHANISMS
-from fairbind.fairness.problems.allocation import Allocation, Solution
+from fairbind.fairness.problems.allocation import Allocation, Proof, Solution
 from fairbind.fairness.problems.instance import Instance, expand_tasks, reduce_problem
 from fairbind.fairness.problems.negligible import drop_negligible
 from fairbind.fairness.problems.problem import BoolArray, FloatArray, Problem
-from fairbind.fairness.problems.verify import check_feasible_problem
+from fairbind.fairness.problems.verify import CertificateError, check_feasible_problem
 from fairbind.fairness.solvers.warm import WarmStart
 from fairbind.model.errors import InvalidProblemError, SolverError
 from fairbind.model.policy import LEAST_ALPHA
@@ -63,19 +63,15 @@ def compute_allocation(
     mechanism = get_mechanism(mechanism_id, mechanisms)
     check_options(problem, mechanism, alpha=alpha)
     solved = problem.pooled() if problem.is_pooled else problem
-    instance = reduce_problem(
-        solved,
-        alpha=alpha,
-        merges_tenants=mechanism.merges_tenants,
-        # One pool leaves no choice of a server, and there drbf breaks ties by the problem's own order of resources.
-        sorts_resources=Option.SERVERS in mechanism.options,
-    )
+    instance = reduce_for(mechanism, solved, alpha=alpha, merges_tenants=mechanism.merges_tenants)
+    evidence: Mapping[str, Any] = {}
     certificate: Mapping[str, Any]
     if instance.weight_i.size:
         try:
             solution, certificate = _solve(problem, instance, mechanism, warm)
         except SolverError as error:
-            raise _name_mechanism(error, mechanism_id) from error
+            raise _name_mechanism(error, mechanism_id, instance, solved) from error
+        evidence = solution.evidence
         tasks_ik = expand_tasks(instance, solution.tasks_ik)
     else:
         certificate = NOBODY
@@ -90,7 +86,38 @@ def compute_allocation(
         totals_i=totals_i,
         dominant_shares_i=compute_dominant_shares(solved, totals_i),
         certificate=certificate,
+        proof=Proof(instance, name_resources(mechanism, solved), evidence),
     )
+
+
+def reduce_for(mechanism: Mechanism, problem: Problem, *, alpha: float | None, merges_tenants: bool) -> Instance:
+    """Return the instance that the mechanism solves."""
+    return reduce_problem(
+        problem,
+        alpha=alpha,
+        merges_tenants=merges_tenants,
+        sorts_resources=_sorts_resources(mechanism),
+    )
+
+
+def _sorts_resources(mechanism: Mechanism) -> bool:
+    # One pool leaves no choice of a server, and there drbf breaks ties by the problem's own order of resources.
+    return Option.SERVERS in mechanism.options
+
+
+def name_resources(mechanism: Mechanism, problem: Problem) -> tuple[str, ...]:
+    """Return the names of the instance's resources: those that a server has, in the instance's order."""
+    has_some = problem.total_r > 0
+    names = [name for name, is_there in zip(problem.resources, has_some, strict=True) if is_there]
+    return tuple(sorted(names) if _sorts_resources(mechanism) else names)
+
+
+def name_classes(instance: Instance, problem: Problem) -> list[list[str]]:
+    """Return the names of the servers in each class."""
+    names: list[list[str]] = [[] for _ in range(instance.capacity_kr.shape[0])]
+    for name, number in zip(problem.server_names, instance.class_of_server.tolist(), strict=True):
+        names[number].append(name)
+    return names
 
 
 def _solve(
@@ -120,8 +147,19 @@ def _prove(instance: Instance, mechanism: Mechanism, solution: Solution) -> tupl
     return solution, mechanism.certify(instance, solution)
 
 
-def _name_mechanism(error: SolverError, mechanism_id: str) -> SolverError:
-    """Return the error with the mechanism in front; the parts that several mechanisms share do not know it."""
+def show_condition(error: CertificateError, instance: Instance, problem: Problem) -> str:
+    """Return what the condition says is wrong, with the names of the tenant and of the servers of the class."""
+    tenant = "" if error.tenant is None else f"tenant {problem.tenant_names[error.tenant]}"
+    server = (
+        "" if error.server_class is None else f"server {', '.join(name_classes(instance, problem)[error.server_class])}"
+    )
+    return error.show(tenant, server)
+
+
+def _name_mechanism(error: SolverError, mechanism_id: str, instance: Instance, problem: Problem) -> SolverError:
+    """Return the error with the mechanism in front and by names; solvers know neither."""
+    if isinstance(error, CertificateError):
+        return SolverError(f"{mechanism_id}: {show_condition(error, instance, problem)}")
     message = str(error)
     return error if message.startswith(f"{mechanism_id}: ") else SolverError(f"{mechanism_id}: {message}")
 
@@ -161,15 +199,19 @@ def check_options(problem: Problem, mechanism: Mechanism, *, alpha: float | None
             raise InvalidProblemError(f"alpha: {alpha!r}: must be a number from {LEAST_ALPHA:g} on")
     for k in np.flatnonzero(problem.alpha_k < LEAST_ALPHA)[:1]:
         given = float(problem.alpha_k[k])
-        raise InvalidProblemError(f"servers[{k}].alpha: {given!r}: must be a number from {LEAST_ALPHA:g} on")
+        where = f"servers[{k}].alpha of {problem.server_names[k]}"
+        raise InvalidProblemError(f"{where}: {given!r}: must be a number from {LEAST_ALPHA:g} on")
 
 
 def _check_pool(problem: Problem) -> None:
     """Raise InvalidProblemError for what one pool cannot keep."""
     for field, what in (
-        (_find_row("tenants", "eligible", ~problem.eligible_ik.all(axis=1)), "everybody may use a pool"),
-        (_find_row("servers", "alpha", _differs(problem.alpha_k)), "servers of a pool must agree on it"),
-        (_find_row("servers", "divisible", _differs(problem.divisible_k)), "servers of a pool must agree on it"),
+        (_find_row(problem, "tenants", "eligible", ~problem.eligible_ik.all(axis=1)), "everybody may use a pool"),
+        (_find_row(problem, "servers", "alpha", _differs(problem.alpha_k)), "servers of a pool must agree on it"),
+        (
+            _find_row(problem, "servers", "divisible", _differs(problem.divisible_k)),
+            "servers of a pool must agree on it",
+        ),
     ):
         if field is not None:
             raise InvalidProblemError(f"{field}: {what}")
@@ -189,22 +231,26 @@ def _find_expected(problem: Problem) -> str | None:
     return None if problem.expected_tenants is None else "expectedTenants"
 
 
-def _find_row(collection: str, field: str, marked: npt.ArrayLike) -> str | None:
+def _find_row(problem: Problem, collection: str, field: str, marked: npt.ArrayLike) -> str | None:
+    """Return the path and the name of the first server or tenant that is marked."""
     rows = np.flatnonzero(marked)
-    return f"{collection}[{rows[0]}].{field}" if rows.size else None
+    if not rows.size:
+        return None
+    names = problem.server_names if collection == "servers" else problem.tenant_names
+    return f"{collection}[{rows[0]}].{field} of {names[rows[0]]}"
 
 
 # Where a problem uses an option, by its field's path; None where it does not. What is the same for everybody (all
 # weights equal) uses nothing.
 _FIELDS: Mapping[Option, Callable[[Problem], str | None]] = {
     Option.SERVERS: _find_many_servers,
-    Option.ELIGIBLE: lambda problem: _find_row("tenants", "eligible", ~problem.eligible_ik.all(axis=1)),
-    Option.WEIGHT: lambda problem: _find_row("tenants", "weight", _differs(problem.weight_i)),
+    Option.ELIGIBLE: lambda problem: _find_row(problem, "tenants", "eligible", ~problem.eligible_ik.all(axis=1)),
+    Option.WEIGHT: lambda problem: _find_row(problem, "tenants", "weight", _differs(problem.weight_i)),
     Option.RESOURCE_WEIGHTS: lambda problem: _find_row(
-        "tenants", "resourceWeights", ~(problem.resource_weight_ir == 1).all(axis=1)
+        problem, "tenants", "resourceWeights", ~(problem.resource_weight_ir == 1).all(axis=1)
     ),
-    Option.TASKS: lambda problem: _find_row("tenants", "tasks", np.isfinite(problem.tasks_i)),
-    Option.DIVISIBLE: lambda problem: _find_row("servers", "divisible", ~problem.divisible_k),
-    Option.ALPHA: lambda problem: _find_row("servers", "alpha", ~np.isnan(problem.alpha_k)),
+    Option.TASKS: lambda problem: _find_row(problem, "tenants", "tasks", np.isfinite(problem.tasks_i)),
+    Option.DIVISIBLE: lambda problem: _find_row(problem, "servers", "divisible", ~problem.divisible_k),
+    Option.ALPHA: lambda problem: _find_row(problem, "servers", "alpha", ~np.isnan(problem.alpha_k)),
     Option.EXPECTED_TENANTS: _find_expected,
 }

@@ -18,7 +18,6 @@ ALPHA = "must be a number from 0.01 to 1e+21, not"
 NAME = "must be a name of printable characters, not"
 
 VALUES: list[tuple[str, object, str]] = [
-    ("tenants[1].demand.cpu", "3", f'{AMOUNT} "3"'),
     ("tenants[1].demand.cpu", "3 cores", f'{AMOUNT} "3 cores"'),
     ("tenants[1].demand.cpu", True, f"{AMOUNT} true"),
     ("tenants[1].demand.cpu", None, f"{AMOUNT} null"),
@@ -41,12 +40,16 @@ VALUES: list[tuple[str, object, str]] = [
     ("tenants[0].tasks", -1, f"{AMOUNT} -1"),
     ("tenants[0].tasks", None, f"{AMOUNT} null"),
     ("tenants[0].resourceWeights", 2, "must be an object of weights by resource, not 2"),
-    ("tenants[0].resourceWeights", {"cpu": 0}, ".cpu: must be a number from 1e-15 to 1e+21, not 0"),
-    ("tenants[0].resourceWeights", {"cpus": 1}, ".cpus: is no resource of this problem; did you mean cpu?"),
+    ("tenants[0].resourceWeights", {"cpu": 0}, ".cpu of t: must be a number from 1e-15 to 1e+21, not 0"),
+    ("tenants[0].resourceWeights", {"cpus": 1}, ".cpus of t: is no resource of this problem; did you mean cpu?"),
     ("tenants[0].eligible", "a", 'must be a list of servers\' names, not "a"'),
-    ("tenants[0].eligible", ["b"], '[0]: "b" is no server of this problem; known are a'),
-    ("tenants[0].eligible", ["a", "a"], '[1]: must differ from all others, but "a" is tenants[0].eligible[0] already'),
-    ("tenants[0].eligible", [0], "[0]: must be the name of a server, not 0"),
+    ("tenants[0].eligible", ["b"], '[0] of t: "b" is no server of this problem; known are a'),
+    (
+        "tenants[0].eligible",
+        ["a", "a"],
+        '[1] of t: must differ from all others, but "a" is tenants[0].eligible[0] of t already',
+    ),
+    ("tenants[0].eligible", [0], "[0] of t: must be the name of a server, not 0"),
     ("tenants[1].name", "t", 'must differ from all others, but "t" is tenants[0].name already'),
     ("tenants[1].name", "", f'{NAME} ""'),
     ("tenants[1].name", "two\nlines", rf'{NAME} "two\nlines"'),
@@ -59,7 +62,7 @@ VALUES: list[tuple[str, object, str]] = [
     ("servers[1]", {"name": "a", "capacity": {}}, '.name: must differ from all others, but "a" is servers[0].name alr'),
     ("servers[1]", 4, "must be an object with name and capacity, not 4"),
     ("servers[0].capacity", None, "must be an object of amounts by resource, not null"),
-    ("servers[0].capacity.memory", "18Gi", f'{AMOUNT} "18Gi"'),
+    ("servers[0].capacity.memory", "18Gib", f'{AMOUNT} "18Gib"'),
     ("servers[0].capacity.memory", -0.5, f"{AMOUNT} -0.5"),
     ("servers[0].capacity.disk", 1, "is no resource of this problem; known are cpu, memory"),
     ("servers[0].capacities", {}, "is no field here; did you mean capacity?"),
@@ -97,21 +100,21 @@ def test_values_that_cannot_be_meant(terminal: Terminal, path: str, value: objec
 
 
 @pytest.mark.parametrize(
-    "path",
+    ("path", "owner"),
     [
-        "resources",
-        "servers",
-        "tenants",
-        "servers[0].name",
-        "servers[0].capacity",
-        "tenants[1].name",
-        "tenants[1].demand",
+        ("resources", ""),
+        ("servers", ""),
+        ("tenants", ""),
+        ("servers[0].name", ""),
+        ("servers[0].capacity", " of a"),
+        ("tenants[1].name", ""),
+        ("tenants[1].demand", " of u"),
     ],
 )
-def test_what_is_missing(terminal: Terminal, path: str) -> None:
+def test_what_is_missing(terminal: Terminal, path: str, owner: str) -> None:
     file = terminal.write(document_without(path))
 
-    assert terminal.be_refused("allocate", file, "--mechanism", "drf").startswith(f"{path}: is missing; ")
+    assert terminal.be_refused("allocate", file, "--mechanism", "drf").startswith(f"{path}{owner}: is missing; ")
 
 
 TEXT = json.dumps(POOL)
@@ -129,12 +132,16 @@ CONTENTS: list[tuple[str, str | bytes, str]] = [
     ("UTF-16", TEXT.encode("utf-16"), "problem: must be UTF-8 text, but byte 1 is 0xff"),
     ("surrogate", TEXT.replace('"t"', r'"\ud800"'), rf'tenants[0].name: {NAME} "\ud800"'),
     ("NUL", TEXT.replace('"t"', r'"\u0000"'), rf'tenants[0].name: {NAME} "\u0000"'),
-    ("NaN", TEXT.replace('"cpu": 3', '"cpu": NaN'), f"tenants[1].demand.cpu: {AMOUNT} NaN"),
-    ("Infinity", TEXT.replace('"cpu": 3', '"cpu": Infinity'), f"tenants[1].demand.cpu: {AMOUNT} Infinity"),
-    ("-Infinity", TEXT.replace('"cpu": 3', '"cpu": -Infinity'), f"tenants[1].demand.cpu: {AMOUNT} -Infinity"),
-    ("1e400", TEXT.replace('"cpu": 3', '"cpu": 1e400'), f"tenants[1].demand.cpu: {AMOUNT} 1e400"),
-    ("1e-400", TEXT.replace('"cpu": 3', '"cpu": 1e-400'), f"tenants[1].demand.cpu: {AMOUNT} 1e-400"),
-    ("digits", TEXT.replace('"cpu": 3', f'"cpu": {"9" * 5000}'), "tenants[1].demand.cpu: " + AMOUNT + " 9999999999"),
+    ("NaN", TEXT.replace('"cpu": 3', '"cpu": NaN'), f"tenants[1].demand.cpu of u: {AMOUNT} NaN"),
+    ("Infinity", TEXT.replace('"cpu": 3', '"cpu": Infinity'), f"tenants[1].demand.cpu of u: {AMOUNT} Infinity"),
+    ("-Infinity", TEXT.replace('"cpu": 3', '"cpu": -Infinity'), f"tenants[1].demand.cpu of u: {AMOUNT} -Infinity"),
+    ("1e400", TEXT.replace('"cpu": 3', '"cpu": 1e400'), f"tenants[1].demand.cpu of u: {AMOUNT} 1e400"),
+    ("1e-400", TEXT.replace('"cpu": 3', '"cpu": 1e-400'), f"tenants[1].demand.cpu of u: {AMOUNT} 1e-400"),
+    (
+        "digits",
+        TEXT.replace('"cpu": 3', f'"cpu": {"9" * 5000}'),
+        "tenants[1].demand.cpu of u: " + AMOUNT + " 9999999999",
+    ),
     ("twice", TEXT.replace('"cpu": 3', '"cpu": 3, "cpu": 4'), "tenants[1].demand.cpu: must stand here once"),
     ("twice above", TEXT.replace("{", '{"tenants": 1, ', 1), "tenants: must stand here once, but is there again"),
     ("deep", "[" * 100_000, "problem: must not be nested deeper than"),
@@ -143,7 +150,7 @@ CONTENTS: list[tuple[str, str | bytes, str]] = [
     (
         "deep inside",
         TEXT.replace('"cpu": 3', f'"cpu": {"[" * 300}{"]" * 300}'),
-        f"tenants[1].demand.cpu: {AMOUNT} a list",
+        f"tenants[1].demand.cpu of u: {AMOUNT} a list",
     ),
 ]
 
@@ -250,15 +257,15 @@ def test_options_that_cannot_be_meant(terminal: Terminal, words: list[str], mess
 
 
 UNSUPPORTED: list[tuple[str, str, object, str]] = [
-    ("drf", "servers[0].alpha", 2, "servers[0].alpha: mechanism drf does not take alpha"),
-    ("drf", "servers[0].divisible", False, "servers[0].divisible: mechanism drf does not take"),
+    ("drf", "servers[0].alpha", 2, "servers[0].alpha of a: mechanism drf does not take alpha"),
+    ("drf", "servers[0].divisible", False, "servers[0].divisible of a: mechanism drf does not take"),
     ("drf", "expectedTenants", 5, "expectedTenants: mechanism drf does not take expectedTenants"),
-    ("drf", "tenants[1].eligible", [], "tenants[1].eligible: mechanism drf does not take eligible"),
+    ("drf", "tenants[1].eligible", [], "tenants[1].eligible of u: mechanism drf does not take eligible"),
     (
         "asset-fairness",
         "tenants[0].resourceWeights",
         {"cpu": 2},
-        "tenants[0].resourceWeights: mechanism asset-fairness",
+        "tenants[0].resourceWeights of t: mechanism asset-fairness",
     ),
     ("drf", "servers[1]", {"name": "b", "capacity": {"cpu": 1}}, "servers: mechanism drf does not take several server"),
 ]
@@ -287,7 +294,7 @@ def test_what_no_pool_can_keep_is_said_whatever_the_mechanism(terminal: Terminal
     file = terminal.write(document_with("tenants[1].eligible", ["a"], SERVERS))
     told = terminal.be_refused(*words, file, "--pool")
 
-    assert told.endswith("tenants[1].eligible: everybody may use a pool")
+    assert told.endswith("tenants[1].eligible of u: everybody may use a pool")
 
 
 def test_a_traceback_is_shown_only_with_debug(terminal: Terminal) -> None:
@@ -306,7 +313,7 @@ def test_a_traceback_is_shown_only_with_debug(terminal: Terminal) -> None:
         (b"{", "problem: must be JSON, but line 1 column 2"),
         (b"\xfe", "problem: must be UTF-8 text, but byte 1 is 0xfe"),
         (b"- {a: b", "problem: must be YAML, but line 2 column 1: did not find expected"),
-        (json.dumps(document_with("tenants[1].demand.cpu", -1)).encode(), f"tenants[1].demand.cpu: {AMOUNT} -1"),
+        (json.dumps(document_with("tenants[1].demand.cpu", -1)).encode(), f"tenants[1].demand.cpu of u: {AMOUNT} -1"),
     ],
 )
 def test_standard_input_that_holds_no_problem(terminal: Terminal, typed: bytes, message: str) -> None:
@@ -321,7 +328,7 @@ PROCESS = [sys.executable, "-m", "fairbind", "allocate", "--mechanism", "drf"]
     [
         (b"[" * 100_000, "problem: must not be nested deeper than 100 levels"),
         (b"- " * 100_000, "problem: must not be nested deeper than 100 levels"),
-        (TEXT.encode().replace(b": 9,", b": 1e999,"), f"servers[0].capacity.cpu: {AMOUNT} 1e999"),
+        (TEXT.encode().replace(b": 9,", b": 1e999,"), f"servers[0].capacity.cpu of a: {AMOUNT} 1e999"),
         (TEXT.encode()[:-1], "problem: must be JSON, but line 1 column"),
         (b"\x80", "problem: must be UTF-8 text, but byte 1 is 0x80"),
     ],

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 
 import pytest
+import yaml
 
 from cli.mechanisms.typed import POOL, SERVERS, Document, Terminal, document_with
 from fairbind.cli.mechanisms.compare import MOST_TENANTS_SHOWN
@@ -62,8 +63,16 @@ def test_those_that_cannot_are_named_with_the_reason(terminal: Terminal) -> None
     assert list(document["refused"]) == ONE_POOL
     for name in ONE_POOL:
         assert document["refused"][name].startswith(f"servers: mechanism {name} does not take several server entries")
-        assert f"  {name}: servers: mechanism {name} does not take" in table
     assert "cannot take this problem:" in table
+    assert table.count("does not take several server entries") == 1
+    told = " ".join(table[table.index("cannot take") :].split())
+    assert f"{', '.join(ONE_POOL)}: servers: does not take several server entries" in told
+
+
+def test_yaml_says_what_json_says(terminal: Terminal) -> None:
+    words = ["compare", terminal.write(SERVERS), "-o"]
+
+    assert yaml.safe_load(terminal.succeed(*words, "yaml").out) == terminal.succeed(*words, "json").document
 
 
 def test_a_mechanism_asked_for_by_name_must_be_able_to(terminal: Terminal) -> None:

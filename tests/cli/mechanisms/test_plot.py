@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cli.mechanisms.typed import POOL, SERVERS, Terminal, check_refused, document_with
-from fairbind.cli.mechanisms.plot import MOST_TENANTS, compute_panels, draw
+from fairbind.cli.mechanisms.plot import MOST_ENTRIES, MOST_TENANTS, compute_panels, draw
 from fairbind.fairness.problems.allocation import Allocation
 from fairbind.fairness.problems.parse import parse_problem
 from fairbind.fairness.solve import compute_allocation
@@ -85,6 +85,17 @@ def test_nobody_has_anything(terminal: Terminal) -> None:
     terminal.succeed("compare", terminal.write(document), *WORDS, "--plot", str(path))
 
     assert path.stat().st_size > 0
+
+
+def test_what_is_not_drawn_is_said(terminal: Terminal) -> None:
+    servers = [{"name": f"n{k}", "capacity": {"cpu": 4 + k, "memory": 8}} for k in range(MOST_ENTRIES + 2)]
+    path = terminal.folder / "bars.svg"
+    words = ["compare", "--mechanism", "drfh", "--plot", str(path)]
+    terminal.succeed(*words, terminal.write({**SERVERS, "servers": servers}))
+
+    assert "not drawn: 2 of 17 server entries, from n15 on" in path.read_text(encoding="utf-8")
+    terminal.succeed(*words, terminal.write({**SERVERS, "servers": servers[:MOST_ENTRIES]}))
+    assert "not drawn" not in path.read_text(encoding="utf-8")
 
 
 def test_too_many_tenants_for_bars(terminal: Terminal) -> None:

@@ -158,3 +158,19 @@ def test_reading_a_document_from_standard_input_leaves_nothing_out(terminal: Ter
     path = terminal.write(document)
 
     assert read_document(path) == document
+
+
+def test_quantities_are_numbers(terminal: Terminal) -> None:
+    """`500m` of a core and `8Gi` of memory are what they are in Kubernetes, in capacities and demands."""
+    written = {
+        "resources": ["cpu", "memory"],
+        "servers": [{"name": "a", "capacity": {"cpu": "9", "memory": "18Gi"}}],
+        "tenants": [
+            {"name": "t", "demand": {"cpu": "1000m", "memory": "4Gi"}},
+            {"name": "u", "demand": {"cpu": "3e0", "memory": "1024Mi"}},
+        ],
+    }
+    words = ["--mechanism", "drf"]
+    totals = terminal.succeed("allocate", terminal.write(written), *words).document["totals"]
+
+    assert totals == pytest.approx({"t": 3, "u": 2})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from cli.mechanisms.test_bad_input import VALUES
 from cli.mechanisms.typed import POOL, SERVERS, Document, Terminal, document_with, document_without
+from fairbind.cli.mechanisms.quantities import read_quantities
 from fairbind.cli.mechanisms.schema import PROBLEM_SCHEMA
 from fairbind.fairness.mechanisms.registry import MECHANISMS
 from fairbind.fairness.problems import parse
@@ -75,6 +77,7 @@ KEYWORDS: dict[str, Any] = {
     "required": lambda value, wanted: not isinstance(value, dict) or all(name in value for name in wanted),
     "minimum": lambda value, wanted: not is_number(value) or value >= wanted,
     "maximum": lambda value, wanted: not is_number(value) or value <= wanted,
+    "pattern": lambda value, wanted: not isinstance(value, str) or re.search(wanted, value) is not None,
     "minItems": lambda value, wanted: not isinstance(value, list) or len(value) >= wanted,
     "minLength": lambda value, wanted: not isinstance(value, str) or len(value) >= wanted,
     "minProperties": lambda value, wanted: not isinstance(value, dict) or len(value) >= wanted,
@@ -86,10 +89,18 @@ KEYWORDS: dict[str, Any] = {
 
 def is_parsed(document: Document) -> str | None:
     try:
-        parse_problem(copy.deepcopy(document))
+        parse_problem(read_quantities(copy.deepcopy(document)))
     except InvalidProblemError as error:
         return str(error)
     return None
+
+
+@pytest.mark.parametrize("text", ["500m", "8Gi", "+1.5", ".5k", "2e3", "1E-3", "3."])
+def test_quantities_are_valid(text: str) -> None:
+    document = document_with("servers[0].capacity.cpu", text)
+
+    assert is_parsed(document) is None
+    assert is_valid(document)
 
 
 def test_the_command_prints_it(terminal: Terminal) -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+import yaml
+
+from fairbind.cli.mechanisms.certificate import describe_proof
 from fairbind.cli.mechanisms.solving import compute_summary, compute_use, read_problem, to_document
 from fairbind.cli.mechanisms.tables import (
     find_width,
@@ -22,12 +28,32 @@ from fairbind.fairness.solve import compute_allocation
 MOST_SERVERS_SHOWN = 40
 
 
-def compute_text(source: str, mechanism_id: str, *, alpha: float | None, pools: bool, output: str) -> str:
-    """Return what the command prints."""
+def compute_text(
+    source: str, mechanism_id: str, *, alpha: float | None, pools: bool, output: str, proves: bool = False
+) -> str:
+    """Return what the command prints. proves: with the prices, levels or multipliers of the certificate."""
     allocation = compute_allocation(read_problem(source, pools=pools), mechanism_id, alpha=alpha)
+    document = to_document(allocation)
+    if proves:
+        document["certificate"] = {**document["certificate"], **describe_proof(allocation)}
     if output == "json":
-        return json.dumps(to_document(allocation), indent=2, allow_nan=False)
+        return json.dumps(document, indent=2, allow_nan=False)
+    if output == "yaml":
+        return yaml.safe_dump(document, sort_keys=False).rstrip()
+    if output == "csv":
+        return _to_csv(allocation)
     return "\n".join(_compute_lines(allocation, find_width()))
+
+
+def _to_csv(allocation: Allocation) -> str:
+    """Return a line for each tenant and server entry that it runs tasks on, as `check --allocation` reads it."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["tenant", "server", "tasks"])
+    problem = allocation.problem
+    for i, k in np.argwhere(allocation.tasks_ik > 0).tolist():
+        writer.writerow([problem.tenant_names[i], problem.server_names[k], repr(float(allocation.tasks_ik[i, k]))])
+    return text.getvalue().rstrip("\n")
 
 
 def _compute_lines(allocation: Allocation, width: int) -> Iterator[str]:

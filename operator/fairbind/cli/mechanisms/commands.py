@@ -89,7 +89,7 @@ def _take_problem(command: _Command) -> _Command:
 
 def _output_option(*formats: str) -> Callable[[_Command], _Command]:
     return click.option(
-        "--output", type=click.Choice(formats), default=formats[0], show_default=True, help="What is printed."
+        "-o", "--output", type=click.Choice(formats), default=formats[0], show_default=True, help="What is printed."
     )
 
 
@@ -103,9 +103,14 @@ _mechanism_option = click.option(
     epilog=_example("fairbind allocate problem.json --mechanism drf --output table"),
 )
 @_mechanism_option
-@_output_option("json", "table")
+@_output_option("json", "table", "yaml", "csv")
+@click.option(
+    "--certificate",
+    is_flag=True,
+    help="Add prices, levels or multipliers, with which others can check the answer again (JSON and YAML).",
+)
 @_take_problem
-def allocate(problem: str, mechanism: str, alpha: float | None, output: str, *, pool: bool) -> None:
+def allocate(problem: str, mechanism: str, alpha: float | None, output: str, *, certificate: bool, pool: bool) -> None:
     """Divide the servers of PROBLEM between its tenants, by one mechanism.
 
     PROBLEM is a JSON or YAML file, or - for standard input; `fairbind schema problem` describes it. The answer says
@@ -115,7 +120,7 @@ def allocate(problem: str, mechanism: str, alpha: float | None, output: str, *, 
     from fairbind.cli.mechanisms.allocate import compute_text  # noqa: PLC0415 - numpy and the mechanisms
     from fairbind.cli.mechanisms.tables import write_text  # noqa: PLC0415 - only with an answer
 
-    write_text(compute_text(problem, mechanism, alpha=alpha, pools=pool, output=output))
+    write_text(compute_text(problem, mechanism, alpha=alpha, pools=pool, output=output, proves=certificate))
 
 
 @click.command(
@@ -134,6 +139,20 @@ def allocate(problem: str, mechanism: str, alpha: float | None, output: str, *, 
     show_default=True,
     help="A whole number from 0 for the search for lies that pay: the same one tries the same.",
 )
+@click.option(
+    "--allocation",
+    metavar="FILE",
+    help="Judge this allocation instead of the mechanism's: JSON or YAML as `allocate` prints it, or CSV with the "
+    "columns tenant, server and tasks.",
+)
+@click.option(
+    "--tolerance",
+    metavar="NUMBER",
+    type=click.FloatRange(0, 1),
+    default=1e-6,
+    show_default=True,
+    help="With --allocation: how much of what is allowed or of what a tenant has counts as rounding.",
+)
 @_output_option("table", "json")
 @_take_problem
 def check(
@@ -141,6 +160,8 @@ def check(
     mechanism: str,
     properties: tuple[str, ...],
     seed: int,
+    allocation: str | None,
+    tolerance: float,
     alpha: float | None,
     output: str,
     *,
@@ -151,12 +172,21 @@ def check(
     One line a property: whether it holds here, whether that was to be expected, and the witness: who envies
     whom and by how much, which allocation would be better for all, which lie pays.
 
+    With --allocation somebody else's allocation is judged: which condition of the mechanism it does not meet, for which
+    tenant, on which server, and by how much.
+
     The exit status is 0 whatever is found, but 1 if a property is violated that is proved for such problems: that would
     be an error in fairbind.
     """
     from fairbind.cli.mechanisms.check import compute_findings  # noqa: PLC0415 - numpy and the mechanisms
     from fairbind.cli.mechanisms.tables import write_text  # noqa: PLC0415 - only with an answer
 
+    if allocation is not None:
+        from fairbind.cli.mechanisms.judging import judge_file, show_judgement  # noqa: PLC0415 - only for this option
+
+        judged = judge_file(problem, allocation, mechanism, alpha=alpha, pools=pool, tolerance=tolerance)
+        write_text(show_judgement(*judged, output))
+        return
     findings = compute_findings(problem, mechanism, properties, alpha=alpha, pools=pool, seed=seed)
     write_text(findings.to_json() if output == "json" else findings.to_lines())
     findings.check_proofs()
@@ -180,7 +210,7 @@ def check(
     callback=_check_picture,
     help="Draw the shares of each tenant, of all servers and of each entry. Needs the extra `plot`.",
 )
-@_output_option("table", "json")
+@_output_option("table", "json", "yaml")
 @_take_problem
 def compare(
     problem: str, mechanisms: tuple[str, ...], plot: Path | None, alpha: float | None, output: str, *, pool: bool
@@ -203,7 +233,7 @@ def compare(
         from fairbind.cli.mechanisms.plot import draw  # noqa: PLC0415 - needs an extra
 
         draw(comparison.allocations, plot)
-    write_text(comparison.to_json() if output == "json" else comparison.to_lines())
+    write_text(comparison.to_text(output))
     comparison.check_failures()
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import yaml
+
 from fairbind.cli.mechanisms.solving import Summary, compute_summary, read_problem
 from fairbind.cli.mechanisms.tables import find_width, format_numbers, format_percents, lay_out, measure
 from fairbind.fairness.mechanisms.mechanism import Option
@@ -62,14 +64,21 @@ class Comparison:
         """Return the answers."""
         return [entry.allocation for entry in self.entries]
 
-    def to_json(self) -> str:
-        """Return everything as JSON."""
-        document = {
+    def to_document(self) -> dict[str, Any]:
+        """Return everything as plain JSON values."""
+        return {
             "mechanisms": [entry.to_document() for entry in self.entries],
             "refused": self.refused,
             "failed": self.failed,
         }
-        return json.dumps(document, indent=2, allow_nan=False)
+
+    def to_text(self, output: str) -> str:
+        """Return everything as JSON or YAML, or as tables."""
+        if output == "json":
+            return json.dumps(self.to_document(), indent=2, allow_nan=False)
+        if output == "yaml":
+            return yaml.safe_dump(self.to_document(), sort_keys=False).rstrip()
+        return self.to_lines()
 
     def to_lines(self) -> str:
         """Return tables with a column for each mechanism."""
@@ -80,9 +89,9 @@ class Comparison:
         for title, reasons in (("cannot take this problem", self.refused), ("failed", self.failed)):
             if reasons:
                 lines.append(f"{title}:")
-                for name, reason in reasons.items():
+                for reason, names in _group_reasons(reasons).items():
                     lines += textwrap.wrap(
-                        f"{name}: {reason}",
+                        f"{', '.join(names)}: {reason}",
                         width,
                         initial_indent="  ",
                         subsequent_indent="    ",
@@ -95,6 +104,18 @@ class Comparison:
         """Raise SolverError if a mechanism found no certified answer."""
         if self.failed:
             raise SolverError(f"no certified answer from {', '.join(self.failed)}")
+
+
+def _group_reasons(reasons: dict[str, str]) -> dict[str, list[str]]:
+    """Return the mechanisms that are left out by reason, so that each reason is told once.
+
+    >>> _group_reasons({name: f"tasks: mechanism {name} does not take tasks" for name in ("drf", "drbf")})
+    {'tasks: does not take tasks': ['drf', 'drbf']}
+    """
+    names_by_reason: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        names_by_reason.setdefault(reason.replace(f"mechanism {name} ", ""), []).append(name)
+    return names_by_reason
 
 
 def compute_comparison(source: str, mechanism_ids: Sequence[str], *, alpha: float | None, pools: bool) -> Comparison:

@@ -2,7 +2,8 @@
 
 A panel is all servers together, or one entry; in it a group of bars is a mechanism, and a bar is a tenant's dominant
 share: the largest part that its tasks hold of any resource there. Drawn by matplotlib without a display; the same
-allocations give the same file.
+allocations give the same file. Each panel has its own axis, chosen by its data: a share of one server and a share of
+all servers differ by the number of servers.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from fairbind.fairness.problems.allocation import Allocation
-from fairbind.fairness.problems.problem import FloatArray
+from fairbind.fairness.problems.problem import FloatArray, Problem
 from fairbind.model.errors import FairbindError, InvalidProblemError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_TENANTS: Final = 40
-MOST_ENTRIES: Final = 11
+MOST_ENTRIES: Final = 15
 MOST_IN_LEGEND: Final = 20
 LONGEST_IN_A_LINE: Final = 8
 
@@ -52,13 +53,15 @@ def draw(allocations: Sequence[Allocation], path: Path) -> None:
     rows = math.ceil(len(panels) / columns)
     with mpl.rc_context({"svg.hashsalt": "fairbind", "svg.fonttype": "none", "font.size": 9, "hatch.linewidth": 0.5}):
         figure = Figure(figsize=(max(5.0, _panel_width(allocations)) * columns, 0.6 + 2.3 * rows), layout="constrained")
-        grid: Any = figure.subplots(rows, columns, squeeze=False, sharey=True)
+        grid: Any = figure.subplots(rows, columns, squeeze=False, sharey=False)
         axes: list[Axes] = list(grid.flat)
         for panel, (title, share_mi) in zip(axes, panels, strict=False):
             _draw_panel(panel, title, share_mi, [allocation.mechanism for allocation in allocations])
         for unused in axes[len(panels) :]:
             unused.set_axis_off()
         _draw_legend(figure, axes[0].containers, problem.tenant_names)
+        if left_out := find_left_out(problem):
+            figure.supxlabel(f"not drawn: {left_out}", fontsize=8).set_parse_math(False)
         try:
             figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
         except OSError as error:
@@ -85,6 +88,17 @@ def compute_panels(allocations: Sequence[Allocation]) -> list[tuple[str, FloatAr
     return panels
 
 
+def find_left_out(problem: Problem) -> str:
+    """Return what the picture does not show, in words; nothing where it shows all."""
+    servers, tenants = problem.server_names, problem.tenant_names
+    parts = []
+    if len(servers) > MOST_ENTRIES:
+        parts.append(f"{len(servers) - MOST_ENTRIES} of {len(servers)} server entries, from {servers[MOST_ENTRIES]} on")
+    if len(tenants) > MOST_IN_LEGEND:
+        parts.append(f"the names of the {len(tenants)} tenants, which stand in the problem's order")
+    return "; ".join(parts)
+
+
 def _draw_panel(panel: Axes, title: str, share_mi: FloatArray, mechanisms: Sequence[str]) -> None:
     tenants = share_mi.shape[1]
     width = 0.8 / tenants
@@ -100,7 +114,6 @@ def _draw_panel(panel: Axes, title: str, share_mi: FloatArray, mechanisms: Seque
         )
     panel.set_title(title, fontsize=9, loc="left").set_parse_math(False)
     panel.set_ylabel("dominant share")
-    panel.tick_params(labelleft=True)  # each panel can be read alone, though all have one scale
     panel.set_xticks(range(len(mechanisms)), [_break_name(name) for name in mechanisms])
     panel.spines[["top", "right"]].set_visible(False)
     panel.grid(axis="y", linewidth=0.4, alpha=0.5)

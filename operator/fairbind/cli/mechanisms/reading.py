@@ -26,15 +26,21 @@ _YAML_SUFFIXES = (".yaml", ".yml")
 
 def read_document(source: str) -> object:
     """Return what the file holds, or standard input for "-". Raises InvalidProblemError."""
-    text = _decode(_read_bytes(source))
-    if not text.strip():
-        raise InvalidProblemError(f"{_name(source)}: must hold a problem, but is empty")
+    text = read_text(source)
     suffix = Path(source).suffix.lower()
     if suffix in _YAML_SUFFIXES or (suffix != ".json" and text.lstrip()[0] not in "{["):
         from fairbind.cli.mechanisms.yaml_text import read_yaml  # noqa: PLC0415 - only YAML needs its reader
 
         return read_yaml(text)
     return read_json(text)
+
+
+def read_text(source: str) -> str:
+    """Return the text of the file, or of standard input for "-", which is not empty. Raises InvalidProblemError."""
+    text = _decode(_read_bytes(source))
+    if not text.strip():
+        raise InvalidProblemError(f"{_name(source)}: must hold a problem, but is empty")
+    return text
 
 
 def read_json(text: str) -> object:

@@ -14,6 +14,11 @@ from fairbind.model.policy import LEAST_ALPHA
 
 _POSITIVE: Final = {"type": "number", "minimum": MIN_MAGNITUDE, "maximum": MAX_MAGNITUDE}
 _AMOUNT: Final = {"anyOf": [{"const": 0}, _POSITIVE]}
+_QUANTITY: Final = {
+    "description": "A Kubernetes quantity, such as 500m or 8Gi.",
+    "type": "string",
+    "pattern": r"^[+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3}|[numkMGTPE]|[KMGTPE]i)?$",
+}
 
 PROBLEM_SCHEMA: Final[dict[str, Any]] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -54,7 +59,7 @@ PROBLEM_SCHEMA: Final[dict[str, Any]] = {
         "amounts": {
             "description": "By resource; what is left out is 0.",
             "type": "object",
-            "additionalProperties": _AMOUNT,
+            "additionalProperties": {"anyOf": [*_AMOUNT["anyOf"], _QUANTITY]},
         },
         "server": {
             "description": "One server, or several that are equal.",

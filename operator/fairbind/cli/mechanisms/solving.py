@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fairbind.cli.mechanisms.quantities import read_quantities
 from fairbind.cli.mechanisms.reading import read_document
 from fairbind.fairness.problems.allocation import Allocation
 from fairbind.fairness.problems.parse import parse_problem
@@ -31,7 +32,7 @@ class Summary:
 
 def read_problem(source: str, *, pools: bool) -> Problem:
     """Return the problem in the file ("-": standard input), pooled if the command asks for it."""
-    problem = parse_problem(read_document(source))
+    problem = parse_problem(read_quantities(read_document(source)))
     return replace(problem, is_pooled=True) if pools else problem
 
 

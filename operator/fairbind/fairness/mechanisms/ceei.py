@@ -27,7 +27,7 @@ import numpy as np
 from fairbind.fairness.mechanisms.mechanism import LevelScope, Mechanism, Option, ShareSum
 from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance
-from fairbind.fairness.problems.verify import check_feasible
+from fairbind.fairness.problems.verify import CertificateError, check_feasible
 from fairbind.fairness.solvers.market.market import make_market
 from fairbind.fairness.solvers.market.market_active_set import find_exact_equilibrium
 from fairbind.model.errors import SolverError
@@ -60,9 +60,10 @@ def certify_ceei(instance: Instance, solution: Solution) -> Mapping[str, Any]:
     wrong = float(wrong_i.max())
     if not wrong <= OPTIMALITY:
         tenant = int(instance.rank_i[wrong_i.argmax()])
-        raise SolverError(f"ceei: tenant {tenant} spends {spent_i[wrong_i.argmax()]:.9g} times its budget")
+        words = f"{{tenant}} spends {spent_i[wrong_i.argmax()]:.9g} times its budget"
+        raise CertificateError("ceei", words, wrong, tenant=tenant)
     if not unsold <= OPTIMALITY:
-        raise SolverError(f"ceei: resources worth {unsold:.3g} of all budgets are left over at a price")
+        raise CertificateError("ceei", f"resources worth {unsold:.3g} of all budgets are left over at a price", unsold)
     return {
         "method": "prices",
         "prices": [float(price) for price in price_r],

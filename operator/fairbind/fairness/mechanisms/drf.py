@@ -27,8 +27,7 @@ from fairbind.fairness.mechanisms.mechanism import LevelScope, Mechanism, Option
 from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance
 from fairbind.fairness.problems.problem import FloatArray
-from fairbind.fairness.problems.verify import check_feasible
-from fairbind.model.errors import SolverError
+from fairbind.fairness.problems.verify import CertificateError, check_feasible
 
 OPTIMALITY = 1e-7  # relative to a tenant's own tasks: how much more it could get before we refuse the answer
 ROUNDING = 1e-13  # of a resource's total: what sums over all tenants may lose
@@ -109,9 +108,8 @@ def check_bottlenecks(instance: Instance, tasks_i: FloatArray, level_i: FloatArr
     gap_i = np.minimum(gap_i, np.where(np.isfinite(instance.limit_i), np.abs(1 - tasks_i / instance.limit_i), np.inf))
     gap = float(gap_i.max(initial=0.0))
     if not gap <= OPTIMALITY:
-        raise SolverError(
-            f"{mechanism_id}: tenant {int(instance.rank_i[gap_i.argmax()])} could get {gap:.3g} more of its own"
-        )
+        words = f"{{tenant}} could get {gap:.3g} more of its own"
+        raise CertificateError(mechanism_id, words, gap, tenant=int(instance.rank_i[gap_i.argmax()]))
     return gap
 
 

@@ -33,8 +33,7 @@ from fairbind.fairness.mechanisms.mechanism import LevelScope, Mechanism, Option
 from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance
 from fairbind.fairness.problems.problem import BoolArray, FloatArray
-from fairbind.fairness.problems.verify import check_feasible
-from fairbind.model.errors import SolverError
+from fairbind.fairness.problems.verify import CertificateError, check_feasible
 
 OPTIMALITY = 1e-7  # relative to a tenant's own tasks on a server: how much more before we refuse the answer
 ROUNDING = 1e-13  # of a class's resource: what sums over all tenants may lose
@@ -113,8 +112,10 @@ def certify_per_server_drf(instance: Instance, solution: Solution) -> Mapping[st
     gap_ik = np.where(usable_ik, np.minimum(gap_ik, np.maximum(behind_ik, lack_i[:, None])), 0.0)
     gap = float(gap_ik.max(initial=0.0))
     if not gap <= OPTIMALITY:
-        worst = int(gap_ik.max(axis=1).argmax())
-        raise SolverError(f"per-server-drf: tenant {int(instance.rank_i[worst])} could get {gap:.3g} of its own more")
+        worst, server = (int(number) for number in np.unravel_index(int(gap_ik.argmax()), gap_ik.shape))
+        words = f"{{tenant}} could get {gap:.3g} of its own more on {{server}}"
+        tenant = int(instance.rank_i[worst])
+        raise CertificateError("per-server-drf", words, gap, tenant=tenant, server_class=server)
     return {"method": "bottlenecks", "largestExcess": excess, "largestGap": gap}
 
 

@@ -37,13 +37,12 @@ from fairbind.fairness.mechanisms.mechanism import LevelScope, Mechanism, Option
 from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance
 from fairbind.fairness.problems.problem import FloatArray
-from fairbind.fairness.problems.verify import check_feasible
+from fairbind.fairness.problems.verify import CertificateError, check_feasible
 from fairbind.fairness.solvers.market.market import Market, make_market
 from fairbind.fairness.solvers.psdsf.psdsf_active_set import ROUNDS, Division, compute_shares, solve_active_set
 from fairbind.fairness.solvers.psdsf.psdsf_market_start import find_market_start, make_feasible
 from fairbind.fairness.solvers.psdsf.server_filling import Sweeps
 from fairbind.fairness.solvers.warm import WarmStart
-from fairbind.model.errors import SolverError
 
 OPTIMALITY = 1e-6  # relative to a tenant's own tasks: how much more it could get before we refuse the answer
 ACCEPTED_GAP = 1e-8  # the same, from where on only SPARE more divisions are tried
@@ -190,7 +189,8 @@ def certify_ps_dsf(instance: Instance, solution: Solution) -> Mapping[str, Any]:
     if not gap <= OPTIMALITY:
         server, group = np.unravel_index(int(gap_ki.argmax()), gap_ki.shape)
         tenant = int(instance.rank_i[group])
-        raise SolverError(f"ps-dsf: tenant {tenant} could get {gap:.3g} more of its own on server class {int(server)}")
+        words = f"{{tenant}} could get {gap:.3g} more of its own on {{server}}"
+        raise CertificateError("ps-dsf", words, gap, tenant=tenant, server_class=int(server))
     return {"method": "definition 4", "largestExcess": excess, "largestGap": gap}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fairbind.fairness.problems.instance import Instance
 from fairbind.fairness.problems.problem import FloatArray, Problem
 
 
@@ -22,12 +23,26 @@ class Solution:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Proof:
+    """What the certificate was checked with, so that others can check it again.
+
+    instance: the problem in the solver's units, where every total is 1. resources: the names of the instance's
+    resources, in its order. values: prices, levels or multipliers by name; each name ends in the axes of its array.
+    """
+
+    instance: Instance
+    resources: tuple[str, ...]
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Allocation:
     """A verified answer. Arrays follow the order of the problem's tenants (I) and server entries (K).
 
     tasks_ik: tasks of tenant i on all servers of entry k together, shape (I, K). totals_i: their sums.
     dominant_shares_i: max over r of total x d_ir / C_r, C over all entries; resources that nobody has are left out.
-    certificate: why it is right, plain JSON values. status is "optimal": anything else was an error.
+    certificate: why it is right, plain JSON values. status is "optimal": anything else was an error. proof: prices,
+    levels and multipliers; None for an allocation that somebody else computed.
     """
 
     problem: Problem
@@ -37,3 +52,4 @@ class Allocation:
     dominant_shares_i: FloatArray
     certificate: Mapping[str, Any]
     status: str = "optimal"
+    proof: Proof | None = None

@@ -2,7 +2,8 @@
 
 `parse_problem` takes what a JSON or YAML reader returns: objects, lists, text, numbers, true, false, null. Nothing is
 guessed or corrected: the first field that cannot be meant raises InvalidProblemError with its path, its value and what
-would be right, and a name that nobody knows comes with the nearest one that is known.
+would be right, and a name that nobody knows comes with the nearest one that is known. The name of the server or the
+tenant follows the path.
 
 >>> parse_problem({
 ...     "resources": ["cpu", "memory"],
@@ -11,7 +12,7 @@ would be right, and a name that nobody knows comes with the nearest one that is 
 ... })
 Traceback (most recent call last):
     ...
-fairbind.model.errors.InvalidProblemError: tenants[0].demand.cpu: must be 0 or a number from 1e-15 to 1e+21, not -1
+fairbind.model.errors.InvalidProblemError: tenants[0].demand.cpu of t: must be 0 or a number from 1e-15 to 1e+21, not -1
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, Self, TypeAlias
 
 import numpy as np
 
@@ -39,6 +40,19 @@ SERVER_FIELDS: Final = ("name", "capacity", "count", "alpha", "divisible")
 TENANT_FIELDS: Final = ("name", "weight", "demand", "tasks", "eligible", "resourceWeights")
 
 Path: TypeAlias = tuple[str | int, ...]
+
+
+class NamedPlace(int):
+    """The place of a server or a tenant in its list, with the name that messages add to the path."""
+
+    name: str
+
+    def __new__(cls, place: int, name: str) -> Self:
+        """Return the place, which counts as the number that it is."""
+        named = super().__new__(cls, place)
+        named.name = name
+        return named
+
 
 _AMOUNT = f"0 or a number from {MIN_MAGNITUDE:g} to {MAX_MAGNITUDE:g}"
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
@@ -93,9 +107,9 @@ def _read_servers(entries: Sequence[object], resources: tuple[str, ...]) -> _Ser
     axis = {name: r for r, name in enumerate(resources)}
     servers = _Servers({}, [], [], [], [])
     for k, entry in enumerate(entries):
-        path: Path = ("servers", k)
+        path: Path = ("servers", _name_place(k, entry))
         server = _read_object(entry, path, SERVER_FIELDS, required=("name", "capacity"))
-        _add_name(server["name"], (*path, "name"), servers.names)
+        _add_name(server["name"], ("servers", k, "name"), servers.names)
         servers.capacity.append(_read_amounts(server["capacity"], (*path, "capacity"), axis))
         servers.count.append(_read_whole(server["count"], (*path, "count"), 1) if "count" in server else 1.0)
         servers.divisible.append(
@@ -110,9 +124,9 @@ def _read_tenants(entries: Sequence[object], resources: tuple[str, ...], servers
     axis = {name: r for r, name in enumerate(resources)}
     tenants = _Tenants({}, [], [], [], [], [])
     for i, entry in enumerate(entries):
-        path: Path = ("tenants", i)
+        path: Path = ("tenants", _name_place(i, entry))
         tenant = _read_object(entry, path, TENANT_FIELDS, required=("name", "demand"))
-        _add_name(tenant["name"], (*path, "name"), tenants.names)
+        _add_name(tenant["name"], ("tenants", i, "name"), tenants.names)
         tenants.demand.append(_read_demand(tenant["demand"], (*path, "demand"), axis))
         tenants.weight.append(_read_positive(tenant["weight"], (*path, "weight")) if "weight" in tenant else 1.0)
         tenants.tasks.append(_read_amount(tenant["tasks"], (*path, "tasks")) if "tasks" in tenant else math.inf)
@@ -125,6 +139,12 @@ def _read_tenants(entries: Sequence[object], resources: tuple[str, ...], servers
             else [1.0] * len(resources)
         )
     return tenants
+
+
+def _name_place(place: int, entry: object) -> int:
+    """Return the place of an entry, with its name where it has one that a message can show."""
+    name = entry.get("name") if isinstance(entry, Mapping) else None
+    return NamedPlace(place, name) if isinstance(name, str) and name.strip() and name.isprintable() else place
 
 
 def _read_object(value: object, path: Path, fields: Sequence[str], *, required: Sequence[str]) -> Mapping[str, object]:
@@ -297,16 +317,19 @@ def show_path(path: Path) -> str:
 
     >>> show_path(("tenants", 1, "demand", "cpu")), show_path(("tenants", 0, "demand", "nvidia.com/gpu"))
     ('tenants[1].demand.cpu', 'tenants[0].demand["nvidia.com/gpu"]')
+    >>> show_path(("tenants", NamedPlace(1, "ada"), "weight"))
+    'tenants[1].weight of ada'
     """
-    text = ""
+    text, owner = "", ""
     for part in path:
         if isinstance(part, int):
-            text += f"[{part}]"
+            text += f"[{part:d}]"
+            owner = f" of {_show_name(part.name)}" if isinstance(part, NamedPlace) else owner
         elif _PLAIN.fullmatch(part) and len(part) <= _MAX_SHOWN:
             text += f".{part}" if text else part
         else:
             text += f"[{show_value(part)}]"
-    return text or "problem"
+    return text + owner or "problem"
 
 
 def show_value(value: object) -> str:

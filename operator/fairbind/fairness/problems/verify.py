@@ -14,6 +14,32 @@ from fairbind.model.errors import SolverError
 FEASIBILITY = 1e-9
 
 
+class CertificateError(SolverError):
+    """A condition of fairness that an answer does not meet, with where and by how much as values.
+
+    words: what is wrong, with {tenant} and {server} where their names belong. amount: by how much, relatively; inf for
+    a tenant that has nothing. tenant: its place in the problem. server_class: its number in the instance.
+    """
+
+    def __init__(
+        self,
+        mechanism_id: str,
+        words: str,
+        amount: float,
+        *,
+        tenant: int | None = None,
+        server_class: int | None = None,
+    ) -> None:
+        """Word it by numbers; `show` words it by names."""
+        self.mechanism_id, self.words, self.amount = mechanism_id, words, amount
+        self.tenant, self.server_class = tenant, server_class
+        super().__init__(f"{mechanism_id}: {self.show(f'tenant {tenant}', f'server class {server_class}')}")
+
+    def show(self, tenant: str, server: str) -> str:
+        """Return what is wrong, with these names."""
+        return self.words.format(tenant=tenant, server=server)
+
+
 def check_feasible(instance: Instance, tasks_ik: FloatArray, mechanism_id: str) -> float:
     """Return the largest relative violation, at most FEASIBILITY; raise SolverError above it.
 

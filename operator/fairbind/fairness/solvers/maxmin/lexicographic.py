@@ -24,7 +24,7 @@ from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance
 from fairbind.fairness.problems.negligible import drop_negligible
 from fairbind.fairness.problems.problem import BoolArray, FloatArray
-from fairbind.fairness.problems.verify import check_feasible
+from fairbind.fairness.problems.verify import CertificateError, check_feasible
 from fairbind.fairness.solvers.maxmin.level_lp import LevelProgram
 from fairbind.fairness.solvers.maxmin.lp_refinement import refine_tasks
 from fairbind.fairness.solvers.maxmin.tolerances import EQUAL_LEVELS, OPTIMALITY_GAP, POSITIVE_DUAL, SUMMATION_ERROR
@@ -127,9 +127,8 @@ def certify_lexicographic(
     gap_i[has_limit_i] = np.minimum(gap_i, np.abs(1 - total_i / instance.limit_i))[has_limit_i]
     worst = int(gap_i.argmax())
     if not gap_i[worst] <= OPTIMALITY_GAP:
-        raise SolverError(
-            f"{mechanism_id}: tenant {int(instance.rank_i[worst])} could get {gap_i[worst]:.3g} of its own more"
-        )
+        words = f"{{tenant}} could get {gap_i[worst]:.3g} of its own more"
+        raise CertificateError(mechanism_id, words, float(gap_i[worst]), tenant=int(instance.rank_i[worst]))
     rounds = len(solution.evidence["prices_nkr"])
     return {"method": "prices", "rounds": rounds, "largestExcess": excess, "largestGap": float(gap_i[worst])}
 
