@@ -79,7 +79,7 @@ def _describe_type(field: Schema) -> str:
         case "object" if "additionalProperties" in field:
             return f"map to {_describe_type(field['additionalProperties'])}"
         case None:
-            return "number or quantity"
+            return "integer or quantity"
         case kind:
             return str(kind)
 

@@ -22,16 +22,16 @@ from typing import Any
 import msgspec
 
 from fairbind.cluster.objects import wire
-from fairbind.cluster.objects.quantity import QuantityError, parse_quantity
 from fairbind.cluster.objects.selectors import LabelSelector, make_label_selector
+from fairbind.cluster.tenancy.spec_fields import read_quantity
 from fairbind.model import InvalidProblemError, Rejection, RejectionKind, Unclaimed
 
 IMPLICIT_PREFIX = "ns/"
 TOGETHER_NAME = "ns/*"
 """The tenant of all namespaces that no Tenant claims, where the policy puts them together."""
 SYSTEM_NAMESPACES = frozenset({"kube-system", "kube-public", "kube-node-lease"})
-LEAST_WEIGHT = Fraction(1, 1000)
-LARGEST_WEIGHT = Fraction(1000)
+WEIGHTS = (Fraction(1, 1000), Fraction(1000))
+"""The least and the largest weight."""
 
 _UNCLAIMED = Rejection(RejectionKind.UNCLAIMED)
 
@@ -65,7 +65,7 @@ def parse_tenant(tenant_object: Mapping[str, Any]) -> TenantSpec:
         name=str(meta.get("name", "")),
         uid=str(meta.get("uid", "")),
         created=_parse_created(meta.get("creationTimestamp")),
-        weight=_parse_weight(spec.get("weight", 1), "spec.weight"),
+        weight=read_quantity(spec.get("weight", 1), "spec.weight", WEIGHTS),
         resource_weights=_parse_resource_weights(spec.get("resourceWeights")),
         namespaces=_parse_namespaces(spec.get("namespaces")),
         selector=_parse_selector(spec.get("namespaceSelector")),
@@ -82,25 +82,14 @@ def _parse_created(text: object) -> float:
         return 0.0
 
 
-def _parse_weight(value: object, where: str) -> Fraction:
-    weight: Fraction | None = None
-    if isinstance(value, int | float | str) and not isinstance(value, bool):
-        try:
-            weight = parse_quantity(str(value))
-        except QuantityError:
-            weight = None
-    if weight is None or not LEAST_WEIGHT <= weight <= LARGEST_WEIGHT:
-        raise InvalidProblemError(f"{where} must be a number or a quantity from 0.001 to 1000, not {value!r}")
-    return weight
-
-
 def _parse_resource_weights(value: object) -> Mapping[str, Fraction]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
         raise InvalidProblemError(f"spec.resourceWeights must map resources to weights, not {value!r}")
     return {
-        str(resource): _parse_weight(weight, f"spec.resourceWeights[{resource}]") for resource, weight in value.items()
+        str(resource): read_quantity(weight, f"spec.resourceWeights[{resource}]", WEIGHTS)
+        for resource, weight in value.items()
     }
 
 
