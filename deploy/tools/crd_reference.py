@@ -29,8 +29,8 @@ VERSIONS = """\
 only with a new version. `v1beta1` comes when the fields have stayed as they are for two minor releases:
 
 1. Both versions are served, with the same schema apart from what was renamed. `v1alpha1` stays the stored version, so
-   that a rollback to the release before works. A conversion webhook is not planned: a field that cannot be told from its
-   old form without one is added beside it, and the old one is named deprecated in its description.
+   that a rollback to the release before works. A conversion webhook is not planned: a field that cannot be read from
+   its old form without one is added beside it, and the old one is named deprecated in its description.
 2. One minor release later `v1beta1` is stored, and the release notes say how to rewrite the stored objects.
 3. `v1alpha1` is no longer served two minor releases after that. The API server warns whoever uses it from step 1 on.
 """

@@ -121,7 +121,8 @@ def compute_metrics_page() -> str:
         "`unit` is `core`, `byte` or `integer`, as in kube-state-metrics.",
         "",
         "`namespace` of `fairbind_namespace_tenant_info`: Prometheus gives each target a label of this name",
-        "too and renames ours to `exported_namespace`, unless the scrape's `honor_labels` (`honorLabels` of a ServiceMonitor) is true.",
+        "too and renames ours to `exported_namespace`, unless the scrape's `honor_labels` is true (`honorLabels` of a",
+        "ServiceMonitor).",
     ]
     return "\n".join(lines) + "\n"
 

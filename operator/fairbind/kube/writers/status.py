@@ -290,7 +290,7 @@ def _find_shortcoming(state: TenantState | None, problem: str | None) -> tuple[s
     for is_there, reason, message in shortcomings:
         if is_there:
             return reason, message
-    return "AsWritten", "The Tenant counts as it is written."
+    return "AsWritten", "Every field of the Tenant takes effect."
 
 
 def _format_share(share: float) -> str:
