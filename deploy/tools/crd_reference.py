@@ -15,8 +15,24 @@ INTRODUCTION = """\
 
 <!-- Made from crds/ by deploy/tools/chart.py; change the CRDs and run it again. -->
 
-What the API server knows of fairbind, field by field; `kubectl explain tenant.spec` shows the same. A field that is not
-listed here is refused or dropped, never kept. Both kinds belong to the whole cluster, not to a namespace.
+What the API server knows of fairbind, field by field; `kubectl explain tenant.spec --api-version=fairbind.io/v1alpha1`
+shows the same. A field that is not listed here is refused or dropped, never kept. Both kinds belong to the cluster, not
+to a namespace. Other projects have a Tenant too, so commands name the group: `tenants.fairbind.io`.
+
+A quantity is a whole number, or a decimal number in quotes with or without a suffix: 2, "0.5" and 500m. A number with a
+point and without quotes is refused: Kubernetes' API has no floating-point numbers in a spec.
+"""
+VERSIONS = """\
+## Versions
+
+`v1alpha1` is the only version. Until the first release its fields may change without notice; from then on they change
+only with a new version. `v1beta1` comes when the fields have stayed as they are for two minor releases:
+
+1. Both versions are served, with the same schema apart from what was renamed. `v1alpha1` stays the stored version, so
+   that a rollback to the release before works. A conversion webhook is not planned: a field that cannot be read from
+   its old form without one is added beside it, and the old one is named deprecated in its description.
+2. One minor release later `v1beta1` is stored, and the release notes say how to rewrite the stored objects.
+3. `v1alpha1` is no longer served two minor releases after that. The API server warns whoever uses it from step 1 on.
 """
 LIMITS = {
     "minimum": "at least {}",
@@ -32,7 +48,8 @@ LIMITS = {
 def compute_reference(crds: Iterable[Mapping[str, Any]]) -> str:
     """Return the page for these CustomResourceDefinitions, in the order of their kinds."""
     ordered = sorted(crds, key=lambda crd: str(crd["spec"]["names"]["kind"]), reverse=True)
-    return "\n".join([INTRODUCTION, *(line for crd in ordered for line in _compute_section(crd["spec"]))]) + "\n"
+    sections = [line for crd in ordered for line in _compute_section(crd["spec"])]
+    return "\n".join([INTRODUCTION, *sections, VERSIONS])
 
 
 def _compute_section(spec: Mapping[str, Any]) -> Iterator[str]:
@@ -44,7 +61,8 @@ def _compute_section(spec: Mapping[str, Any]) -> Iterator[str]:
         yield ""
         yield schema["description"]
         yield ""
-        yield f"`apiVersion: {spec['group']}/{version['name']}`, `kubectl get {names['plural']}` or {short}."
+        command = f"kubectl get {names['plural']}.{spec['group']}"
+        yield f"`apiVersion: {spec['group']}/{version['name']}`, `{command}` or {short}."
         for part in ("spec", "status"):
             yield from _compute_table(names["kind"], part, schema["properties"][part])
         yield from _compute_columns(version["additionalPrinterColumns"])
@@ -79,7 +97,7 @@ def _describe_type(field: Schema) -> str:
         case "object" if "additionalProperties" in field:
             return f"map to {_describe_type(field['additionalProperties'])}"
         case None:
-            return "number or quantity"
+            return "integer or quantity"
         case kind:
             return str(kind)
 

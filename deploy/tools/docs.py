@@ -117,6 +117,12 @@ def compute_metrics_page() -> str:
         "",
         "`server_class` of `fairbind_tenant_virtual_dominant_share`: the first node's name of a group of nodes that",
         "are alike (capacities within the policy's `serverClassTolerance`, and equal for every waiting pod).",
+        "",
+        "`unit` is `core`, `byte` or `integer`, as in kube-state-metrics.",
+        "",
+        "`namespace` of `fairbind_namespace_tenant_info`: Prometheus gives each target a label of this name",
+        "too and renames ours to `exported_namespace`, unless the scrape's `honor_labels` is true (`honorLabels` of a",
+        "ServiceMonitor).",
     ]
     return "\n".join(lines) + "\n"
 

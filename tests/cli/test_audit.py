@@ -32,7 +32,7 @@ def test_the_table_says_who_holds_what_and_every_finding() -> None:
     assert ["a", "1", "0.750", "0.500", "no"] in words
     assert ["b", "2.5", "0.000", "0.500", "yes"] in words
     assert ["b", "a", "history", "0.000", "0.750"] in words
-    assert ["b", "its", "own", "indivisible", "tasks", "0.000", "0.500"] in words
+    assert ["b", "its", "own", "indivisible_tasks", "0.000", "0.500"] in words
 
 
 def test_the_table_says_when_there_is_nothing() -> None:

@@ -36,6 +36,7 @@ class Pod:
     name: str
     created: float
     kind: int
+    tenant: str = "t"
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +265,8 @@ class HistoricWorld:
     def scheduled(self, namespace: str, name: str, uid: str, node: str) -> None:
         self.timeline.note("announce", namespace, name, uid, node)
 
-    def pod_scheduled(self, seconds: float) -> None:
+    def pod_scheduled(self, tenant: str, seconds: float) -> None:
+        assert tenant == "t"
         self.timeline.note("scheduled", f"{seconds:.6f}")
 
     def cycle_finished(self, seconds: float) -> None:

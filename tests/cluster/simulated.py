@@ -161,7 +161,7 @@ class Simulation:
     def _end_bind(self, uid: str, pod: Pod, result: BindResult) -> None:
         for instruction in self._pacing.handle(BindEnded(uid, result), self.now):
             if isinstance(instruction, Announce):
-                self._world.pod_scheduled(EPOCH + self.now - pod.created)
+                self._world.pod_scheduled(pod.tenant, EPOCH + self.now - pod.created)
                 self._world.scheduled(pod.namespace, pod.name, uid, "only")
             else:
                 self._obey([instruction])

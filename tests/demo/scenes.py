@@ -42,7 +42,7 @@ def make_sample(seconds: float = 30.0, bound: int = 1834, **shares: float) -> Sa
         uses=(Use("cpu", 1780, 1800), Use("memory", 9 * 2**40, 17 * 2**40), Use(GPU, 24, 48)),
         bound=bound,
         jain_index=0.93,
-        envy={"missing demand": 0, "indivisible tasks": 2, "mechanism": 0, "history": 3},
+        envy={"missing_demand": 0, "indivisible_tasks": 2, "mechanism": 0, "history": 3},
         share_error=0.03,
     )
 

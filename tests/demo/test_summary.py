@@ -47,7 +47,7 @@ def test_summary_says_what_was_promised() -> None:
         "that can use every node: 1.000 (1 is equal)",
         "1200 pods bound, 20.0 pods/s",
         "The worst of those who wait is 0.030 below its fair share",
-        "Audit: pairs of tenants with envy: 2 by indivisible tasks, 3 by history",
+        "Audit: pairs of tenants with envy: 2 by indivisible_tasks, 3 by history",
         "all of",
         "What to try next",
     ):

@@ -182,7 +182,7 @@ def test_promtool_can_parse_the_dashboard(promtool: Path, tmp_path: Path) -> Non
 def test_promtool_finds_nothing_in_the_metrics(promtool: Path) -> None:
     metrics = Metrics()
     metrics.binding_finished(BINDING_RESULTS[0])
-    metrics.pod_scheduled(1.5)
+    metrics.pod_scheduled("a", 1.5)
     metrics.cycle_finished(0.01)
     metrics.watch_restarted(WATCHED_RESOURCES[0], RESTART_REASONS[0])
     tenant = TenantOverview(

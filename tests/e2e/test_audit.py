@@ -111,7 +111,7 @@ def test_findings_have_numbers_and_causes(
         "couldHave": pytest.approx(9 / 12),
         "cause": "history",
     }
-    assert envy[late, large]["cause"] == "indivisible tasks"  # no more than one task of the other
+    assert envy[late, large]["cause"] == "indivisible_tasks"  # no more than one task of the other
     assert envy[large, first]["couldHave"] == pytest.approx(6 / 12)  # it wants no more
     violations = {finding["tenant"]: finding for finding in report["sharingIncentiveViolations"]}
     assert violations.keys() == {late}

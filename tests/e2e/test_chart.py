@@ -120,6 +120,10 @@ class TestRendering:
             ("policy.serverClassTolerance=0.9", "/policy/serverClassTolerance"),
             ("policy.serverClassTolerance=a little", "/policy/serverClassTolerance"),
             ("policy.serverClassTolerance=1", "/policy/serverClassTolerance"),
+            ("policy.alphaPfVds.alpha=much", "/policy/alphaPfVds/alpha"),
+            ("policy.dynamicDrf.expectedTenants=0", "/policy/dynamicDrf/expectedTenants"),
+            ("policy.twoChoicesDrfh.sead=1", "'/policy/twoChoicesDrfh'"),
+            ("policy.alpha=2", "'/policy'"),
             ("policy.unclaimedNamespaces=nobody", "/policy/unclaimedNamespaces"),
             ("policy.nmae=fifo", "'/policy'"),
             ("replicaCount=two", "/replicaCount"),
@@ -218,7 +222,7 @@ class TestRendering:
     def test_values_reach_the_policy(self, render: Render) -> None:
         values = {
             "name": "ps-dsf",
-            "serverClassTolerance": 0,
+            "serverClassTolerance": "0",
             "unclaimedNamespaces": "refuse",
             "fairnessResources": ["cpu"],
             "nodeSelector": {"pool": "shared"},
@@ -226,6 +230,24 @@ class TestRendering:
         policy = find(render(f"--set-json=policy={json.dumps(values)}"), "SchedulingPolicy", "default")
 
         assert policy["spec"] == {"policy": values.pop("name"), **values}
+
+    @pytest.mark.parametrize(
+        ("name", "field", "given", "written"),
+        [
+            ("alpha-pf-vds", "alphaPfVds", {"alpha": 0.5}, {"alpha": "0.5"}),
+            ("alpha-pf-vds", "alphaPfVds", {"alpha": "500m"}, {"alpha": "500m"}),
+            ("dynamic-drf", "dynamicDrf", {"expectedTenants": 40_000}, {"expectedTenants": 40_000}),
+            ("two-choices-drfh", "twoChoicesDrfh", {"seed": 12_345_678}, {"seed": 12_345_678}),
+        ],
+    )
+    def test_parameters_reach_the_policy_that_they_belong_to(
+        self, render: Render, name: str, field: str, given: Json, written: Json
+    ) -> None:
+        values = json.dumps({"name": name, "serverClassTolerance": 0.05, field: given})
+        policy = find(render(f"--set-json=policy={values}"), "SchedulingPolicy", "default")
+
+        assert policy["spec"][field] == written
+        assert policy["spec"]["serverClassTolerance"] == "0.05"
 
     def test_monitoring_is_optional(self, render: Render) -> None:
         objects = render(*EVERYTHING, "--set=prometheusRule.labels.release=prom", "--set=serviceMonitor.interval=30s")
@@ -411,14 +433,14 @@ class TestLifecycle:
         install(fresh)
 
         upgrade(fresh, "--set=policy.name=ps-dsf", "--set=policy.serverClassTolerance=0.1")
-        spec = {"policy": "ps-dsf", "serverClassTolerance": 0.1, "unclaimedNamespaces": "tenant"}
+        spec = {"policy": "ps-dsf", "serverClassTolerance": "0.1", "unclaimedNamespaces": "tenant"}
         assert fresh.api.get(f"{POLICIES}/default")["spec"] == spec
 
         fresh.helm("rollback", "fairbind", "1", f"--namespace={HOME}")
         assert fresh.api.get(f"{POLICIES}/default")["spec"] == {
             **spec,
             "policy": "best-fit-drfh",
-            "serverClassTolerance": 0.02,
+            "serverClassTolerance": "0.02",
         }
 
     def test_a_policy_that_was_edited_by_hand_is_not_overwritten_silently(self, fresh: Cluster) -> None:

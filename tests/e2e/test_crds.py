@@ -33,20 +33,18 @@ VALID_TENANTS: list[Spec] = [
     {},
     {"weight": 1},
     {"weight": 2},
-    {"weight": 0.5},
     {"weight": "0.5"},
     {"weight": "500m"},
     {"weight": "2"},
-    {"weight": 0.001},
     {"weight": "0.001"},
     {"weight": "1m"},
     {"weight": 1000},
-    {"weight": 1000.0},
     {"weight": "1000"},
     {"weight": "1000000m"},
     {"weight": "1k"},
     {"weight": "999.999"},
-    {"resourceWeights": {"cpu": 0.5, "nvidia.com/gpu": "1500m", "memory": 3}},
+    {"resourceWeights": {"cpu": "0.5", "nvidia.com/gpu": "1500m", "memory": 3}},
+    {"resourceWeights": {f"example.com/r{number}": 1 for number in range(64)}},
     {"namespaces": []},
     {"namespaces": ["a", "team-a", "1st", "x" * 63]},
     {"namespaces": [f"n{number}" for number in range(1000)]},
@@ -69,10 +67,8 @@ VALID_TENANTS: list[Spec] = [
 # the field that the refusal must name, and the spec
 INVALID_TENANTS: list[tuple[str, Spec]] = [
     ("spec.weight", {"weight": 0}),
-    ("spec.weight", {"weight": 0.0}),
+    ("spec.weight", {"weight": 0.5}),
     ("spec.weight", {"weight": -1}),
-    ("spec.weight", {"weight": 0.0009}),
-    ("spec.weight", {"weight": 1000.1}),
     ("spec.weight", {"weight": 1001}),
     ("spec.weight", {"weight": 10**30}),
     ("spec.weight", {"weight": ""}),
@@ -94,11 +90,13 @@ INVALID_TENANTS: list[tuple[str, Spec]] = [
     ("spec.weight", {"weight": [1]}),
     ("spec.weight", {"weight": {}}),
     ("spec.weight", {"weight": {"cpu": 1}}),
-    ("spec.resourceWeights.cpu", {"resourceWeights": {"cpu": 0}}),
+    ("spec.resourceWeights[cpu]", {"resourceWeights": {"cpu": 0}}),
     ("spec.resourceWeights.memory", {"resourceWeights": {"cpu": 1, "memory": "much"}}),
     ("spec.resourceWeights.cpu", {"resourceWeights": {"cpu": {"a": 1}}}),
     ("spec.resourceWeights.cpu", {"resourceWeights": {"cpu": True}}),
     ("spec.resourceWeights", {"resourceWeights": {f"example.com/r{number}": 1 for number in range(65)}}),
+    ("spec.resourceWeights.cpu", {"resourceWeights": {"cpu": 0.5}}),
+    ("spec.resourceWeights", {"resourceWeights": {"a b": 1}}),
     ("spec.resourceWeights", {"resourceWeights": 2}),
     ("spec.namespaces", {"namespaces": "team-a"}),
     ("spec.namespaces[1]", {"namespaces": ["a", "a"]}),
@@ -134,14 +132,16 @@ INVALID_TENANTS: list[tuple[str, Spec]] = [
 VALID_POLICIES: list[Spec] = [
     {},
     *({"policy": policy} for policy in sorted(KNOWN_POLICIES)),
-    {"policy": "alpha-pf-vds", "alpha": 0.01},
-    {"policy": "alpha-pf-vds", "alpha": 0.5},
-    {"policy": "alpha-pf-vds", "alpha": 100},
-    {"policy": "dynamic-drf", "expectedTenants": 1},
-    {"policy": "two-choices-drfh", "seed": -7},
+    {"policy": "alpha-pf-vds", "alphaPfVds": {"alpha": "0.01"}},
+    {"policy": "alpha-pf-vds", "alphaPfVds": {"alpha": "500m"}},
+    {"policy": "alpha-pf-vds", "alphaPfVds": {"alpha": 100}},
+    {"policy": "alpha-pf-vds", "alphaPfVds": {}},
+    {"policy": "dynamic-drf", "dynamicDrf": {"expectedTenants": 1}},
+    {"policy": "two-choices-drfh", "twoChoicesDrfh": {"seed": -7}},
     {"fairnessResources": ["cpu", "memory", "nvidia.com/gpu", "hugepages-2Mi"]},
     {"serverClassTolerance": 0},
-    {"serverClassTolerance": 0.5},
+    {"serverClassTolerance": "0.5"},
+    {"serverClassTolerance": "500m"},
     {"unclaimedNamespaces": "tenant"},
     {"unclaimedNamespaces": "together"},
     {"unclaimedNamespaces": "refuse"},
@@ -158,32 +158,42 @@ INVALID_POLICIES: list[tuple[str, Spec]] = [
     ("spec.fairnessResources[1]", {"fairnessResources": ["cpu", "cpu"]}),
     ("spec.fairnessResources[0]", {"fairnessResources": ["a b"]}),
     ("spec.fairnessResources[0]", {"fairnessResources": [""]}),
-    ("spec.serverClassTolerance", {"serverClassTolerance": -0.01}),
-    ("spec.serverClassTolerance", {"serverClassTolerance": 0.51}),
+    ("spec.serverClassTolerance", {"serverClassTolerance": -1}),
+    ("spec.serverClassTolerance", {"serverClassTolerance": "0.51"}),
+    ("spec.serverClassTolerance", {"serverClassTolerance": 0.02}),
     ("spec.serverClassTolerance", {"serverClassTolerance": "2%"}),
     ("spec.unclaimedNamespaces", {"unclaimedNamespaces": "Refuse"}),
     ("spec.nodeSelector", {"nodeSelector": {"a b": "c"}}),
     ("spec.nodeSelector", {"nodeSelector": {"a": "b c"}}),
     ("spec.nodeSelector", {"nodeSelector": {"a": 1}}),
-    ("spec.alpha", {"alpha": 1}),
-    ("spec.alpha", {"policy": "ps-dsf", "alpha": 1}),
-    ("spec.alpha", {"policy": "alpha-pf-vds", "alpha": 0}),
-    ("spec.alpha", {"policy": "alpha-pf-vds", "alpha": 0.009}),
-    ("spec.alpha", {"policy": "alpha-pf-vds", "alpha": 101}),
-    ("spec.alpha", {"policy": "alpha-pf-vds", "alpha": "2"}),
-    ("spec.expectedTenants", {"expectedTenants": 3}),
-    ("spec.expectedTenants", {"policy": "dynamic-drf", "expectedTenants": 0}),
-    ("spec.expectedTenants", {"policy": "dynamic-drf", "expectedTenants": 2.5}),
-    ("spec.seed", {"policy": "first-fit-drfh", "seed": 1}),
-    ("spec.seed", {"policy": "two-choices-drfh", "seed": "x"}),
+    ("spec.alphaPfVds", {"alphaPfVds": {"alpha": 1}}),
+    ("spec.alphaPfVds", {"policy": "ps-dsf", "alphaPfVds": {}}),
+    *(
+        ("spec.alphaPfVds.alpha", {"policy": "alpha-pf-vds", "alphaPfVds": {"alpha": alpha}})
+        for alpha in (0, "9m", 0.5, 101, "two", True)
+    ),
+    ("spec.dynamicDrf", {"dynamicDrf": {"expectedTenants": 3}}),
+    ("spec.dynamicDrf.expectedTenants", {"policy": "dynamic-drf", "dynamicDrf": {"expectedTenants": 0}}),
+    ("spec.dynamicDrf.expectedTenants", {"policy": "dynamic-drf", "dynamicDrf": {"expectedTenants": 2.5}}),
+    ("spec.twoChoicesDrfh", {"policy": "first-fit-drfh", "twoChoicesDrfh": {"seed": 1}}),
+    ("spec.twoChoicesDrfh.seed", {"policy": "two-choices-drfh", "twoChoicesDrfh": {"seed": "x"}}),
+    ("spec.alpha", {"policy": "alpha-pf-vds", "alpha": 1}),
     ("spec.reclaim", {"reclaim": {"enabled": True}}),
 ]
 
 
 def try_to_make(api: Api, path: str, kind: str, spec: Any, **query: str) -> Json:
-    """Ask the API server what it would make of an object, without keeping it."""
-    body = {"apiVersion": "fairbind.io/v1alpha1", "kind": kind, "metadata": {"name": make_name("try")}, "spec": spec}
-    made: Json = api.post(path, body, **{"dryRun": "All", "fieldValidation": "Strict", **query})
+    """Ask the API server what it would make of an object, without keeping it.
+
+    The only name that a SchedulingPolicy can have is taken: the one that is there is asked to change.
+    """
+    body: Json = {"apiVersion": "fairbind.io/v1alpha1", "kind": kind, "spec": spec}
+    query = {"dryRun": "All", "fieldValidation": "Strict", **query}
+    if kind == "SchedulingPolicy":
+        now = api.get(f"{path}/default")
+        made: Json = api.put(f"{path}/default", {**body, "metadata": now["metadata"]}, **query)
+    else:
+        made = api.post(path, {**body, "metadata": {"name": make_name("try")}}, **query)
     return made
 
 
@@ -207,7 +217,7 @@ def test_invalid_tenants_are_refused_by_field(api: Api, field: str, spec: Spec) 
 def test_valid_policies_are_kept_as_they_were_written(api: Api, spec: Spec) -> None:
     made = try_to_make(api, POLICIES, "SchedulingPolicy", spec)
 
-    defaults = {"policy": "best-fit-drfh", "serverClassTolerance": 0.02, "unclaimedNamespaces": "tenant"}
+    defaults = {"policy": "best-fit-drfh", "serverClassTolerance": "0.02", "unclaimedNamespaces": "tenant"}
     assert made["spec"] == {**defaults, **spec}
 
 
@@ -225,6 +235,16 @@ def test_rules_speak_of_the_field_and_say_what_to_write(api: Api) -> None:
         try_to_make(api, TENANTS, "Tenant", {"namespaces": ["Team_A"]})
     with pytest.raises(ApiError, match=r"kubernetes\.io/metadata\.name, operator: Exists"):
         try_to_make(api, TENANTS, "Tenant", {"namespaceSelector": {}})
+    with pytest.raises(ApiError, match=r'spec\.weight.*from 0\.001 to 1000, such as 2, "0\.5" or 500m, not two'):
+        try_to_make(api, TENANTS, "Tenant", {"weight": "two"})
+    with pytest.raises(ApiError, match=r"spec\.weight.*from 0\.001 to 1000, .*, not 1001"):
+        try_to_make(api, TENANTS, "Tenant", {"weight": 1001})
+    with pytest.raises(ApiError, match=r"spec\.weight.*must be of type integer,string"):
+        try_to_make(api, TENANTS, "Tenant", {"weight": 0.5})
+    with pytest.raises(ApiError, match=r"is read by spec\.policy alpha-pf-vds only, not by ps-dsf"):
+        try_to_make(api, POLICIES, "SchedulingPolicy", {"policy": "ps-dsf", "alphaPfVds": {}})
+    with pytest.raises(ApiError, match=r'from 0 to 0\.5, such as 0, "0\.05" or 50m, not 1'):
+        try_to_make(api, POLICIES, "SchedulingPolicy", {"serverClassTolerance": 1})
     with pytest.raises(ApiError, match='supported values: "best-fit-drfh"'):
         try_to_make(api, POLICIES, "SchedulingPolicy", {"policy": "drx"})
 
@@ -250,7 +270,7 @@ def test_unknown_fields_are_dropped_where_they_are_not_refused(api: Api) -> None
 def test_a_weight_may_change_its_way_of_writing_under_server_side_apply(api: Api, tenant: MakeTenant) -> None:
     path = f"{TENANTS}/{tenant(weight=2)}"
 
-    for weight in (0.5, "500m", 3, "3"):
+    for weight in ("0.5", "500m", 3, "3"):
         body = {"apiVersion": "fairbind.io/v1alpha1", "kind": "Tenant", "spec": {"weight": weight}}
         applied = api.patch(path, body, kind="apply", fieldManager="test", force="true")
         assert applied["spec"]["weight"] == weight
@@ -258,13 +278,13 @@ def test_a_weight_may_change_its_way_of_writing_under_server_side_apply(api: Api
 
 STATUS: Json = {
     "observedGeneration": 1,
-    "dominantShare": 0.3125,
+    "dominantShare": "0.312",
     "dominantResource": "nvidia.com/gpu",
-    "weightedShare": 0.15625,
-    "fairShare": 0.375,
+    "weightedShare": "0.156",
+    "fairShare": "0.375",
     "allocated": {"cpu": "1500m", "memory": "12Gi", "nvidia.com/gpu": "5"},
     "pods": {"running": 7, "pending": 3},
-    "virtualDominantShares": [{"serverClass": "a", "share": 1.5}, {"serverClass": "b", "share": 0.0}],
+    "virtualDominantShares": [{"serverClass": "a", "share": "1.500"}, {"serverClass": "b", "share": "0.000"}],
     "conditions": [
         {
             "type": kind,
@@ -297,9 +317,10 @@ def test_status_is_written_through_its_subresource_only(api: Api, tenant: MakeTe
         ("status.pods.running", {"pods": {"running": 1.5}}),
         ("status.allocated.cpu", {"allocated": {"cpu": 1}}),
         ("status.virtualDominantShares[0].share", {"virtualDominantShares": [{"serverClass": "a"}]}),
-        ("status.virtualDominantShares[1]", {"virtualDominantShares": [{"serverClass": "a", "share": 1}] * 2}),
+        ("status.virtualDominantShares[1]", {"virtualDominantShares": [{"serverClass": "a", "share": "1.000"}] * 2}),
         ("status.conditions[0].reason", {"conditions": [{**STATUS["conditions"][0], "reason": "two words"}]}),
         ("status.conditions[0].status", {"conditions": [{**STATUS["conditions"][0], "status": True}]}),
+        ("status.dominantShare", {"dominantShare": 0.5}),
         ("status.fairShare", {"fairShare": "much"}),
     ],
     ids=lambda part: json.dumps(part)[:60],
@@ -314,33 +335,37 @@ def test_invalid_status_is_refused_by_field(api: Api, tenant: MakeTenant, field:
 
 
 def test_a_policy_takes_conditions(api: Api) -> None:
-    name = make_name("policy")
-    path = f"{POLICIES}/{name}"
-    api.post(POLICIES, {**API_VERSION, "kind": "SchedulingPolicy", "metadata": {"name": name}})
-    try:
-        status = {"observedGeneration": 1, "conditions": STATUS["conditions"][1:]}
-        api.patch(f"{path}/status", {"status": status}, fieldValidation="Strict")
-        assert api.get(path)["status"] == status
-    finally:
-        api.delete(path)
+    status = {"observedGeneration": 1, "conditions": STATUS["conditions"][1:]}
+
+    patch: Json = {"status": status}
+    made = api.patch(f"{POLICIES}/default/status", patch, fieldValidation="Strict", dryRun="All")
+
+    assert made["status"] == status
+
+
+def test_a_policy_is_called_default(api: Api) -> None:
+    body = {**API_VERSION, "kind": "SchedulingPolicy", "metadata": {"name": "other"}}
+
+    with pytest.raises(ApiError, match=r"metadata\.name must be default, not other"):
+        api.post(POLICIES, body, dryRun="All")
 
 
 def test_kubectl_shows_shares_and_the_weight_as_it_was_written(cluster: Cluster, api: Api, tenant: MakeTenant) -> None:
     name = tenant(weight="500m")
     api.patch(f"{TENANTS}/{name}/status", {"status": STATUS})
 
-    header, row = cluster.kubectl("get", "tn", name).splitlines()
+    header, row = cluster.kubectl("get", "tenants.fairbind.io", name).splitlines()
 
     columns = ["NAME", "WEIGHT", "DOMINANT SHARE", "FAIR SHARE", "DOMINANT RESOURCE", "RUNNING", "PENDING"]
     columns += ["READY", "AGE"]
     assert header.split() == " ".join(columns).split()
-    assert row.split()[:-1] == [name, "500m", "0.3125", "0.375", "nvidia.com/gpu", "7", "3", "True"]
-    wide = cluster.kubectl("get", "tenant", name, "--output=wide").splitlines()[1]
-    assert "0.15625" in wide
+    assert row.split()[:-1] == [name, "500m", "0.312", "0.375", "nvidia.com/gpu", "7", "3", "True"]
+    wide = cluster.kubectl("get", "fbtenant", name, "--output=wide").splitlines()[1]
+    assert "0.156" in wide
     assert "Accepted" in wide
 
 
-@pytest.mark.parametrize("name", ["sp", "fbpolicy", "schedulingpolicy", "schedulingpolicies.fairbind.io"])
+@pytest.mark.parametrize("name", ["fbpolicy", "schedulingpolicy", "schedulingpolicies.fairbind.io"])
 def test_policies_have_short_names(cluster: Cluster, name: str) -> None:
     header, row = cluster.kubectl("get", name, "default").splitlines()
 

@@ -51,7 +51,7 @@ def test_odd_pods_nodes_and_tenants_stop_nothing(
     )
     own = namespace()
     labelled = namespace(labels={"team": "blue"})
-    tenant(namespaces=[own], weight="1500m", resourceWeights={"memory": 0.5})
+    tenant(namespaces=[own], weight="1500m", resourceWeights={"memory": "0.5"})
     running = operator()
     waits = {
         "huge": make_pod({"cpu": HUGE, "memory": HUGE}, nodeSelector=SOUND),

@@ -57,7 +57,9 @@ def test_tenants_share_by_weight_and_the_metrics_agree(
         ]
     )
     namespaces = [namespace(), namespace(), namespace()]
-    tenants = [tenant(weight=weight, namespaces=[name]) for weight, name in zip((1, "2", 3.0), namespaces, strict=True)]
+    tenants = [
+        tenant(weight=weight, namespaces=[name]) for weight, name in zip((1, "2", "3.0"), namespaces, strict=True)
+    ]
     for name in namespaces:
         create_pods(api, name, [make_pod(SMALL) for _ in range(40)])
     running = operator()

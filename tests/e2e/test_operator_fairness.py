@@ -152,7 +152,9 @@ def test_everybody_sees_the_fair_shares_of_now(
     api.patch(f"{TENANTS}/{second}", {"spec": {"weight": 3}})
     metrics = wait_for_fair_shares(running, {first: 0.25, second: 0.75})
     assert metrics.value("fairbind_fairness_share_error") == pytest.approx(0.75)
-    wait_for(lambda: [read_fair_share(api, name) for name in (first, second)] == [0.25, 0.75], describe="both statuses")
+    wait_for(
+        lambda: [read_fair_share(api, name) for name in (first, second)] == ["0.250", "0.750"], describe="both statuses"
+    )
     table = [line.split() for line in cluster.kubectl("get", "tenants", first, second).splitlines()]
     assert table[0][:5] == ["NAME", "WEIGHT", "DOMINANT", "SHARE", "FAIR"]
     assert {row[0]: row[1:4] for row in table[1:]} == {first: ["1", "1", "0.25"], second: ["3", "0", "0.75"]}

@@ -46,7 +46,7 @@ def test_shares_follow_the_dominant_resource_and_nobody_is_missing(
         # an answer that came when it led no more is not known to be of a bound pod
         bound, fenced = (metrics.total("fairbind_bindings_total", result=result) for result in ("bound", "fenced"))
         assert bound <= 4.0 <= bound + fenced
-        assert metrics.value("fairbind_pod_scheduling_duration_seconds_count") == bound
+        assert metrics.total("fairbind_pod_scheduling_duration_seconds_count") == bound
         return metrics
 
     metrics = wait_for(scrape_what_is_settled, describe="everything to be counted")
@@ -58,6 +58,31 @@ def test_shares_follow_the_dominant_resource_and_nobody_is_missing(
     assert metrics.value("fairbind_tenant_dominant_share", tenant=idle) == 0.0
     assert metrics.value("fairbind_cluster_capacity", resource="nvidia.com/gpu") == 4.0
     assert metrics.value("fairbind_cluster_allocated", resource="nvidia.com/gpu") == 4.0
+    assert metrics.value("fairbind_cluster_capacity", resource="memory", unit="byte") is not None
+    assert metrics.value("fairbind_server_class_capacity", server_class=f"{stem}-cpu", resource="cpu") == 16.0
+    assert (
+        metrics.value(
+            "fairbind_server_class_allocated", server_class=f"{stem}-gpu", unit="integer", resource="nvidia.com/gpu"
+        )
+        == 4.0
+    )
+    assert metrics.value("fairbind_namespace_tenant_info", namespace=own, tenant=learner) == 1.0
+    assert (metrics.value("fairbind_tenant_oldest_pending_seconds", tenant=learner) or 0.0) > 0.0
+    assert metrics.value("fairbind_tenant_oldest_pending_seconds", tenant=idle) == 0.0
+    held = metrics.value("fairbind_tenant_resource_seconds_total", tenant=learner, resource="nvidia.com/gpu") or 0.0
+    wait_for(
+        lambda: (
+            (
+                running.metrics().value(
+                    "fairbind_tenant_resource_seconds_total", tenant=learner, resource="nvidia.com/gpu"
+                )
+                or 0.0
+            )
+            > held
+        ),
+        describe="GPU-seconds to be counted",
+    )
+    assert metrics.value("fairbind_loop_lag_seconds") is not None
     assert metrics.value("fairbind_server_classes") == 2.0
     cycles = metrics.value("fairbind_scheduling_cycle_duration_seconds_count")
     assert cycles is not None

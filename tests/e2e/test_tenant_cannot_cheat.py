@@ -37,7 +37,9 @@ def make_administrative_attempts(member: Api, mine: str, theirs: str, tenant: st
         "make a tenant": lambda: member.post(TENANTS, make_tenant(make_name("mine"), namespaces=[mine], weight=1000)),
         "raise a weight": lambda: member.patch(f"{TENANTS}/{tenant}", {"spec": {"weight": 1000}}),
         "claim a namespace": lambda: member.patch(f"{TENANTS}/{tenant}", {"spec": {"namespaces": [mine, theirs]}}),
-        "write a tenant's status": lambda: member.patch(f"{TENANTS}/{tenant}/status", {"status": {"fairShare": 1}}),
+        "write a tenant's status": lambda: member.patch(
+            f"{TENANTS}/{tenant}/status", {"status": {"fairShare": "1.000"}}
+        ),
         "delete a tenant": lambda: member.delete(f"{TENANTS}/{tenant}"),
         "delete all tenants": lambda: member.delete(TENANTS),
         "change the policy": lambda: member.patch(f"{POLICIES}/default", {"spec": {"policy": "fifo"}}),

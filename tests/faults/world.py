@@ -289,6 +289,6 @@ class World:
         return Replica(name, self, folder, wire, relay, preload=preload)
 
 
-def draw_tolerance(spec: Json) -> float:
+def draw_tolerance(spec: Json) -> str:
     """Return another tolerance than it has."""
-    return 0.01 if spec.get("serverClassTolerance") != 0.01 else 0.02
+    return "0.01" if spec.get("serverClassTolerance") != "0.01" else "0.02"

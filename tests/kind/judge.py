@@ -25,7 +25,7 @@ SHARES_SECONDS = 300.0
 """A status is written every two seconds, every ten while many bindings are in flight. On a slow machine more adds up:
 a new leader first waits up to ten seconds for the lease and lists everything, the watches lag behind, the operators get
 little of the CPU, and each look of ours takes seconds."""
-STATUS_DIGITS = 2e-6
+STATUS_DIGITS = 0.0006
 CALM_SECONDS = 300.0
 FAKE_LABEL = "type"
 NOT_COUNTED = {"pods"}
@@ -148,7 +148,7 @@ def read_status(tenant: Json) -> Json:
     status = tenant.get("status") or {}
     pods = status.get("pods") or {}
     return {
-        "dominantShare": status.get("dominantShare"),
+        "dominantShare": float(status.get("dominantShare", "nan")),
         "allocated": {name: parse_quantity(text) for name, text in (status.get("allocated") or {}).items()},
         "running": pods.get("running"),
         "pending": pods.get("pending"),

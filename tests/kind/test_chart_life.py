@@ -70,12 +70,12 @@ def test_the_previous_version_is_upgraded_and_rolled_back_while_pods_arrive(
     changed.install(PRESENT_IMAGE, chart=PREVIOUS)
     home = namespace()
     mine = tenant(weight=3, namespaces=[home])
-    assert "alpha" not in read_policy_fields(api)  # the chart is an old one indeed
+    assert "alphaPfVds" not in read_policy_fields(api)  # the chart is an old one indeed
 
     with Stream(api, home) as stream:
         stream.wait_progress()
         changed.install(keep_values=True)
-        assert "alpha" in read_policy_fields(api)
+        assert "alphaPfVds" in read_policy_fields(api)
         stream.wait_progress()
         changed.cluster.helm("rollback", RELEASE, "1", f"--namespace={changed.namespace}", "--wait")
         changed.wait_leader()
@@ -87,7 +87,7 @@ def test_the_previous_version_is_upgraded_and_rolled_back_while_pods_arrive(
         (RELEASE, "fairbind-0.0.9", "deployed")
     ]
     assert api.get(f"{TENANTS}/{mine}")["spec"] == {"weight": 3, "namespaces": [home]}
-    assert "alpha" in read_policy_fields(api)  # a rollback leaves the CRDs as they are
+    assert "alphaPfVds" in read_policy_fields(api)  # a rollback leaves the CRDs as they are
 
 
 def read_policy_fields(api: Api) -> set[str]:

@@ -32,10 +32,11 @@ class Case:
     spec: Mapping[str, Any] = field(default_factory=dict)
 
 
+SEED = 7
 OPTIONS: Mapping[str, Case] = {
-    "alpha-pf-vds": Case("alpha-pf-vds", {"alpha": 1.0}, {"alpha": 1}),
-    "dynamic-drf": Case("dynamic-drf", {"expected_tenants": 4}, {"expectedTenants": 4}),
-    "two-choices-drfh": Case("two-choices-drfh", {}, {"seed": 7}),
+    "alpha-pf-vds": Case("alpha-pf-vds", {"alpha": 1.0}, {"alphaPfVds": {"alpha": 1}}),
+    "dynamic-drf": Case("dynamic-drf", {"expected_tenants": 4}, {"dynamicDrf": {"expectedTenants": 4}}),
+    "two-choices-drfh": Case("two-choices-drfh", {}, {"twoChoicesDrfh": {"seed": SEED}}),
 }
 
 
@@ -58,7 +59,7 @@ def judge(arena: Arena, case: Case, weights: Mapping[str, float] | None = None) 
     placed, waiting = arena.play(case.policy, totals, fair, **case.spec)
 
     targets = scene.make_targets(exact) if policy.follows_targets else None
-    expected = scene.fill(PolicySettings(case.policy, seed=case.spec.get("seed", 0)), waiting, targets)
+    expected = scene.fill(PolicySettings(case.policy, seed=SEED), waiting, targets)
     assert find_apart(placed, expected) == [], f"{placed}, not {expected}"
     return placed
 

@@ -125,8 +125,8 @@ class Soak:
                     self.cache.resume(uid)
                 case RunCycle():
                     self._obey(self._run_cycle(instruction))
-                case Announce():
-                    self.metrics.pod_scheduled(0.1)
+                case Announce(uid) if (pod := self.cache.find_pod(uid)) is not None:
+                    self.metrics.pod_scheduled(pod.tenant, 0.1)
 
     def _run_cycle(self, order: RunCycle) -> Sequence[Instruction]:
         self.summary.cycles += 1

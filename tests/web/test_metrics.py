@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import platform
 from dataclasses import replace
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from fairbind.model.overview import PENDING_REASONS, AuditCounts, ClusterOverview, TenantOverview
+from fairbind import __version__
+from fairbind.model.overview import PENDING_REASONS, AuditCounts, ClusterOverview, ServerClassOverview, TenantOverview
+from fairbind.scheduling.fair_shares.audit import Cause
 from fairbind.web.metrics import METRICS, Metrics
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -16,12 +19,18 @@ FULL_NAMES = {
     "fairbind_tenant_dominant_resource": {"tenant", "resource"},
     "fairbind_tenant_weight": {"tenant"},
     "fairbind_tenant_fair_share": {"tenant"},
-    "fairbind_tenant_allocated": {"tenant", "resource"},
+    "fairbind_tenant_allocated": {"tenant", "resource", "unit"},
+    "fairbind_tenant_resource_seconds_total": {"tenant", "resource", "unit"},
+    "fairbind_tenant_oldest_pending_seconds": {"tenant"},
     "fairbind_tenant_virtual_dominant_share": {"tenant", "server_class"},
     "fairbind_tenant_running_pods": {"tenant"},
     "fairbind_tenant_pending_pods": {"tenant", "reason"},
-    "fairbind_cluster_capacity": {"resource"},
-    "fairbind_cluster_allocated": {"resource"},
+    "fairbind_namespace_tenant_info": {"namespace", "tenant"},
+    "fairbind_cluster_capacity": {"resource", "unit"},
+    "fairbind_cluster_allocated": {"resource", "unit"},
+    "fairbind_server_class_nodes": {"server_class"},
+    "fairbind_server_class_capacity": {"server_class", "resource", "unit"},
+    "fairbind_server_class_allocated": {"server_class", "resource", "unit"},
     "fairbind_fairness_resource": {"resource"},
     "fairbind_server_classes": set(),
     "fairbind_fairness_jain_index": set(),
@@ -29,13 +38,14 @@ FULL_NAMES = {
     "fairbind_fairness_envy_pairs": {"cause"},
     "fairbind_fairness_sharing_incentive_violations": {"cause"},
     "fairbind_leader": set(),
-    "fairbind_build_info": {"version", "python_version"},
+    "fairbind_build_info": {"version", "revision", "python_version"},
     "fairbind_scheduling_cycle_duration_seconds": set(),
-    "fairbind_pod_scheduling_duration_seconds": set(),
+    "fairbind_pod_scheduling_duration_seconds": {"tenant"},
     "fairbind_bindings_total": {"result"},
     "fairbind_rejected_pods_total": {"reason"},
     "fairbind_watch_restarts_total": {"resource", "reason"},
     "fairbind_watch_age_seconds": {"resource"},
+    "fairbind_loop_lag_seconds": set(),
     "fairbind_part_failures_total": {"part"},
     "fairbind_cycle_errors_total": set(),
     "fairbind_exact_solve_duration_seconds": set(),
@@ -58,14 +68,25 @@ def make_tenant(name: str, **changes: object) -> TenantOverview:
         "virtual_dominant_shares": {"node-a": 0.75},
         "backlogged": True,
         "fair_share": 0.75,
+        "oldest_pending": 1_000.0,
         **changes,
     }
     return TenantOverview(name=name, **values)  # type: ignore[arg-type]
 
 
 def make_overview(*tenants: TenantOverview) -> ClusterOverview:
-    capacity, counting = {"cpu": 8.0, "pods": 110.0}, frozenset({"cpu"})
-    return ClusterOverview(capacity, {"cpu": 1.5}, 2, tenants, 0.9, share_error=0.25, audit=AUDIT, counting=counting)
+    return ClusterOverview(
+        {"cpu": 8.0, "memory": 4096.0, "pods": 110.0},
+        {"cpu": 1.5},
+        2,
+        tenants,
+        0.9,
+        share_error=0.25,
+        audit=AUDIT,
+        counting=frozenset({"cpu"}),
+        classes=(ServerClassOverview("node-a", 3, {"cpu": 8.0}, {"cpu": 1.5}),),
+        namespaces={"shop": "a", "lab": "ns/lab"},
+    )
 
 
 def sample(metrics: Metrics, name: str, **labels: str) -> float | None:
@@ -98,7 +119,7 @@ def test_a_tenants_numbers() -> None:
     assert sample(metrics, "fairbind_tenant_fair_share", tenant="a") == 0.75
     assert sample(metrics, "fairbind_tenant_dominant_resource", tenant="a", resource="cpu") == 1.0
     assert sample(metrics, "fairbind_tenant_dominant_resource", tenant="a", resource="memory") == 0.0
-    assert sample(metrics, "fairbind_tenant_allocated", tenant="a", resource="memory") == 1024.0
+    assert sample(metrics, "fairbind_tenant_allocated", tenant="a", resource="memory", unit="byte") == 1024.0
     assert sample(metrics, "fairbind_tenant_virtual_dominant_share", tenant="a", server_class="node-a") == 0.75
     assert sample(metrics, "fairbind_tenant_running_pods", tenant="a") == 3.0
     assert sample(metrics, "fairbind_tenant_pending_pods", tenant="a", reason="insufficient") == 4.0
@@ -108,8 +129,15 @@ def test_a_tenants_numbers() -> None:
 def test_the_clusters_numbers() -> None:
     metrics = Metrics()
     metrics.overview_changed(make_overview())
-    assert sample(metrics, "fairbind_cluster_capacity", resource="cpu") == 8.0
-    assert sample(metrics, "fairbind_cluster_allocated", resource="cpu") == 1.5
+    assert sample(metrics, "fairbind_cluster_capacity", resource="cpu", unit="core") == 8.0
+    assert sample(metrics, "fairbind_cluster_allocated", resource="cpu", unit="core") == 1.5
+    assert sample(metrics, "fairbind_cluster_capacity", resource="pods", unit="integer") == 110.0
+    assert sample(metrics, "fairbind_namespace_tenant_info", namespace="shop", tenant="a") == 1.0
+    assert sample(metrics, "fairbind_namespace_tenant_info", namespace="lab", tenant="ns/lab") == 1.0
+    assert sample(metrics, "fairbind_server_class_nodes", server_class="node-a") == 3.0
+    of_class = {"server_class": "node-a", "resource": "cpu", "unit": "core"}
+    assert sample(metrics, "fairbind_server_class_capacity", **of_class) == 8.0
+    assert sample(metrics, "fairbind_server_class_allocated", **of_class) == 1.5
     assert sample(metrics, "fairbind_server_classes") == 2.0
     assert sample(metrics, "fairbind_fairness_resource", resource="cpu") == 1.0
     assert sample(metrics, "fairbind_fairness_resource", resource="pods") == 0.0
@@ -138,10 +166,18 @@ def test_a_tenant_that_holds_nothing_still_has_its_shares() -> None:
 
 def test_a_deleted_tenants_series_go_away() -> None:
     metrics = Metrics()
-    metrics.overview_changed(make_overview(make_tenant("a"), make_tenant("b")))
-    metrics.overview_changed(make_overview(make_tenant("b")))
+    both, one = make_overview(make_tenant("a"), make_tenant("b")), make_overview(make_tenant("b"))
+    metrics.overview_changed(both)
+    before = metrics.render("")[0].decode()
+    metrics.pod_scheduled("a", 1.0)
+    metrics.overview_changed(replace(one, namespaces={}, classes=()))
     page = metrics.render("")[0].decode()
+    assert 'tenant="a"' in before
     assert 'tenant="a"' not in page
+    assert "namespace=" in before
+    assert "namespace=" not in page
+    assert "fairbind_server_class_nodes{" in before
+    assert "fairbind_server_class_nodes{" not in page
     assert 'tenant="b"' in page
 
 
@@ -152,8 +188,10 @@ def test_what_happened_is_counted() -> None:
     metrics.binding_finished("conflict")
     metrics.cycle_failed()
     metrics.watch_restarted("pods", "expired")
-    metrics.pod_scheduled(0.2)
-    metrics.pod_scheduled(-3.0)
+    metrics.pod_scheduled("a", 0.2)
+    metrics.pod_scheduled("a", -3.0)
+    metrics.pod_scheduled("b", 7.0)
+    metrics.loop_lagged(0.03)
     metrics.pod_rejected("resources")
     metrics.cycle_finished(0.004)
     metrics.exact_solve_finished("solved", 0.02)
@@ -168,10 +206,81 @@ def test_what_happened_is_counted() -> None:
     assert sample(metrics, "fairbind_cycle_errors_total") == 1.0
     assert sample(metrics, "fairbind_watch_restarts_total", resource="pods", reason="expired") == 1.0
     assert sample(metrics, "fairbind_watch_restarts_total", resource="nodes", reason="expired") == 0.0
-    assert sample(metrics, "fairbind_pod_scheduling_duration_seconds_count") == 2.0
-    assert sample(metrics, "fairbind_pod_scheduling_duration_seconds_sum") == pytest.approx(0.2)
+    assert sample(metrics, "fairbind_pod_scheduling_duration_seconds_count", tenant="a") == 2.0
+    assert sample(metrics, "fairbind_pod_scheduling_duration_seconds_sum", tenant="a") == pytest.approx(0.2)
+    assert sample(metrics, "fairbind_pod_scheduling_duration_seconds_bucket", tenant="b", le="5.0") == 0.0
+    assert sample(metrics, "fairbind_pod_scheduling_duration_seconds_bucket", tenant="b", le="10.0") == 1.0
+    assert sample(metrics, "fairbind_loop_lag_seconds") == 0.03
     assert sample(metrics, "fairbind_scheduling_cycle_duration_seconds_bucket", le="0.005") == 1.0
     assert sample(metrics, "fairbind_scheduling_cycle_duration_seconds_bucket", le="0.0025") == 0.0
+
+
+def test_no_value_of_a_label_has_a_blank() -> None:
+    metrics = Metrics()
+    audit = AuditCounts(dict.fromkeys(Cause, 1), dict.fromkeys(Cause, 0))
+    metrics.overview_changed(replace(make_overview(make_tenant("a")), audit=audit))
+    samples = [sample for family in metrics.registry.collect() for sample in family.samples]
+    assert len(samples) > 100
+    own = [sample for sample in samples if sample.name.startswith("fairbind_")]
+    assert [sample for sample in own if " " in "".join(sample.labels.values())] == []
+
+
+class Clocks:
+    """Both clocks of the metrics, which a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def make_metrics(self) -> Metrics:
+        return Metrics(clock=lambda: self.now, wall_clock=lambda: 1_000.0 + self.now)
+
+
+def test_what_a_tenant_holds_is_summed_over_time() -> None:
+    clocks = Clocks()
+    metrics = clocks.make_metrics()
+    labels = {"tenant": "a", "resource": "cpu", "unit": "core"}
+
+    def read(**changes: str) -> float | None:
+        return sample(metrics, "fairbind_tenant_resource_seconds_total", **{**labels, **changes})
+
+    metrics.overview_changed(make_overview(make_tenant("a")))
+    assert read() == 0.0
+    clocks.now = 10.0
+    assert read() == 15.0  # although nothing changed that an overview would show
+    metrics.overview_changed(make_overview(make_tenant("a", allocated={"cpu": 3.0})))
+    clocks.now = 12.0
+    assert read() == 21.0
+    assert read(resource="memory", unit="byte") == 10_240.0  # it holds none any more, but it did
+    metrics.overview_changed(replace(make_overview(make_tenant("a", allocated={})), capacity={"cpu": 8.0}))
+    clocks.now = 100.0
+    assert read() == 21.0
+    assert read(resource="memory", unit="byte") is None  # no node offers it any more
+    metrics.overview_changed(make_overview())
+    assert read() is None
+
+
+def test_a_clock_that_goes_back_takes_nothing_away() -> None:
+    clocks = Clocks()
+    metrics = clocks.make_metrics()
+    metrics.overview_changed(make_overview(make_tenant("a")))
+    clocks.now = -5.0
+    labels = {"tenant": "a", "resource": "cpu", "unit": "core"}
+    assert sample(metrics, "fairbind_tenant_resource_seconds_total", **labels) == 0.0
+
+
+def test_the_oldest_pending_pod_ages_while_nothing_changes() -> None:
+    clocks = Clocks()
+    metrics = clocks.make_metrics()
+    metrics.overview_changed(make_overview(make_tenant("a"), make_tenant("b", oldest_pending=None)))
+    clocks.now = 30.0
+    assert sample(metrics, "fairbind_tenant_oldest_pending_seconds", tenant="a") == 30.0
+    assert sample(metrics, "fairbind_tenant_oldest_pending_seconds", tenant="b") == 0.0
+
+
+def test_the_revision_is_shown() -> None:
+    labels = {"version": __version__, "python_version": platform.python_version()}
+    assert sample(Metrics(revision="abc"), "fairbind_build_info", revision="abc", **labels) == 1.0
+    assert sample(Metrics(), "fairbind_build_info", revision="unknown", **labels) == 1.0
 
 
 def test_leadership_is_0_until_it_is_told() -> None:

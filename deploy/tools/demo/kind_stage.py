@@ -142,7 +142,7 @@ class KindStage:
                 "The cluster, the tenants and Prometheus stay, with pods that do not end:",
                 f"  export KUBECONFIG={shlex.quote(str(self.cluster.kubeconfig))}",
                 f"  export PATH={shlex.quote(str(kubectl.parent))}:$PATH",
-                "  kubectl get tenants",
+                "  kubectl get tenants.fairbind.io",
                 f"  kubectl get pods --namespace {self.cast.pinned.namespace} --output wide",
                 f"  curl '{self.prometheus.client.server}/api/v1/query?query=fairbind_tenant_dominant_share'",
                 f"  kill {os.getpid()}    stops everything and removes the cluster {self.cluster.name}",

@@ -75,7 +75,7 @@ class LocalStage:
                 "The cluster, the operator and the tenants stay, with pods that do not end:",
                 f"  export KUBECONFIG={shlex.quote(str(self.plane.kubeconfig))}",
                 f"  export PATH={shlex.quote(str(kubectl.parent))}:$PATH",
-                "  kubectl get tenants",
+                "  kubectl get tenants.fairbind.io",
                 f"  kubectl get events --namespace {namespace} --field-selector reason=FailedScheduling",
                 f"  curl {self.operator.client.server}/metrics",
                 f"  kill {os.getpid()}    stops everything",

@@ -28,13 +28,15 @@ from fairbind.kube.operator.health import Health
 from fairbind.kube.operator.journal import JournalWriter
 from fairbind.kube.operator.loop_thread import LoopThread
 from fairbind.kube.operator.service import OperatorSettings, Surroundings, run_operator
-from fairbind.web.metrics import Metrics
+from fairbind.web.metrics import UNKNOWN_REVISION, Metrics
 from fairbind.web.server import Address, WebServer, parse_address
 from fairbind.web.tls import Certificate, ServingCertificate
 
 SIGNAL_EXIT_BASE = 128
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 SELF_SIGNED = "self-signed"
+REVISION_VARIABLE = "FAIRBIND_REVISION"
+"""The environment variable that says from which commit the image was built."""
 USER_AGENT = f"fairbind/{__version__}"
 
 _log = logging.getLogger(__name__)
@@ -114,7 +116,7 @@ async def _serve(
     stopping.install()
     asyncio.get_running_loop().set_exception_handler(judge_trouble)
     front.thread.call(_judge_trouble_here)
-    metrics, health = Metrics(), Health()
+    metrics, health = Metrics(revision=os.environ.get(REVISION_VARIABLE) or UNKNOWN_REVISION), Health()
     api, front_api = (ApiClient(own, user_agent=USER_AGENT) for own in (credentials, front.credentials))
     journal = None if journal_path is None else JournalWriter(journal_path)
 

@@ -17,8 +17,8 @@ class Observer(Protocol):
     def binding_finished(self, result: str) -> None:
         """One binding came to its end: bound, conflict, gone, invalid, fenced, stale, crowded or failed."""
 
-    def pod_scheduled(self, seconds: float) -> None:
-        """A pod was bound this long after its creation."""
+    def pod_scheduled(self, tenant: str, seconds: float) -> None:
+        """A pod of this tenant was bound this long after its creation."""
 
     def pod_rejected(self, rejection: str) -> None:
         """A kubelet refused a pod of ours that was bound to it: for resources, ports, node or other."""
@@ -39,7 +39,10 @@ class Observer(Protocol):
         """The API server last showed this long ago that it tells us everything about this resource."""
 
     def part_failed(self, part: str) -> None:
-        """A part that only reports raised an error: recorder, status, overview, fair shares or journal."""
+        """A part that only reports raised an error: recorder, status, overview, fair_shares or journal."""
+
+    def loop_lagged(self, seconds: float) -> None:
+        """The event loop came back to its clock this late, the most of the last minute."""
 
     def leadership_changed(self, leading: bool) -> None:  # noqa: FBT001 - the one thing that the call says
         """This replica now leads, or no longer does."""
@@ -54,7 +57,7 @@ class SilentObserver:
     def binding_finished(self, result: str) -> None:
         """Count nothing."""
 
-    def pod_scheduled(self, seconds: float) -> None:
+    def pod_scheduled(self, tenant: str, seconds: float) -> None:
         """Count nothing."""
 
     def pod_rejected(self, rejection: str) -> None:
@@ -77,6 +80,9 @@ class SilentObserver:
 
     def part_failed(self, part: str) -> None:
         """Count nothing."""
+
+    def loop_lagged(self, seconds: float) -> None:
+        """Show nothing."""
 
     def leadership_changed(self, leading: bool) -> None:  # noqa: FBT001 - as in the protocol
         """Count nothing."""

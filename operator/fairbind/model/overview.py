@@ -18,6 +18,8 @@ class TenantOverview:
     dominant_share: from 0 to 1. dominant_resource: None while the tenant holds nothing. weighted_share: by its weights.
     allocated: by resource, base units. pending: waiting pods by the kind of reason (one of `PENDING_REASONS`).
     virtual_dominant_shares: by server class, only the few that bind (classes where the tenant holds something).
+    oldest_pending: since when the oldest of its pods waits that could be placed, seconds since the epoch; None without
+    any.
     backlogged: whether it has waiting pods that it may place at all (for the Jain index).
     fair_share: the dominant share that the policy's exact mechanism gives it for what it wants now; None when there is
     no such mechanism or no answer yet.
@@ -34,6 +36,25 @@ class TenantOverview:
     virtual_dominant_shares: Mapping[str, float] = field(default_factory=dict)
     backlogged: bool = False
     fair_share: float | None = None
+    oldest_pending: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerClassOverview:
+    """One server class now, or with the name `OTHER_CLASSES` the many small ones together.
+
+    servers: how many. capacity: of the usable ones, by resource. allocated: what tenants hold there, and what is kept
+    for tasks that wait. A resource of which the class has nothing is left out.
+    """
+
+    name: str
+    servers: int
+    capacity: Mapping[str, float]
+    allocated: Mapping[str, float]
+
+
+OTHER_CLASSES = "*"
+"""No server has such a name, and a class has the name of a server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +72,7 @@ class ClusterOverview:
     jain_index: of the weighted shares of backlogged tenants; 1.0 when there are none.
     share_error: how far the worst backlogged tenant is below its fair share, as a dominant share; None without any.
     audit: how many findings of the last audit come from what; None before the first one. counting: the resources that
-    count for shares now.
+    count for shares now. classes: the largest server classes. namespaces: whose each namespace is.
     """
 
     capacity: Mapping[str, float]
@@ -62,6 +83,8 @@ class ClusterOverview:
     share_error: float | None = None
     audit: AuditCounts | None = None
     counting: frozenset[str] = frozenset()
+    classes: tuple[ServerClassOverview, ...] = ()
+    namespaces: Mapping[str, str] = field(default_factory=dict)
 
 
 PENDING_REASONS = ("queued", "insufficient", "ineligible", "unsupported", "gated")

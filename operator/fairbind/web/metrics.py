@@ -4,14 +4,15 @@ Two kinds of numbers. What *happened* (bindings, cycles, restarted watches) is c
 (who holds what, the cluster's capacity) is not kept in gauges that somebody must remember to delete: the newest
 `ClusterOverview` is turned into series when somebody scrapes, so a deleted tenant has none.
 
-Units are those of Prometheus: cores, bytes, seconds, counts. The cardinality is bounded by tenants x resources, and by
-the few server classes in which a tenant holds something.
+Units are those of Prometheus: cores, bytes, seconds, counts; the label `unit` says which. The cardinality is bounded by
+tenants x resources, by namespaces, and by a few server classes.
 """
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,21 +26,25 @@ from prometheus_client import (
     disable_created_metrics,
     exposition,
 )
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from fairbind import __version__
+from fairbind.cluster.objects.quantity import find_unit
 from fairbind.model.overview import PENDING_REASONS, ClusterOverview, TenantOverview
+from fairbind.web.resource_seconds import ResourceSeconds
 
 BINDING_RESULTS = ("bound", "conflict", "gone", "invalid", "fenced", "stale", "crowded", "failed")
 WATCHED_RESOURCES = ("pods", "nodes", "namespaces", "tenants", "schedulingpolicies")
 SOLVE_RESULTS = ("solved", "failed", "timeout")
 RESTART_REASONS = ("expired", "connection", "unreadable", "unconfirmed")
 REJECTIONS = ("resources", "ports", "node", "other")
-REPORTING_PARTS = ("recorder", "status", "overview", "fair shares", "journal")
+REPORTING_PARTS = ("recorder", "status", "overview", "fair_shares", "journal")
+UNKNOWN_REVISION = "unknown"
 
 CYCLE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 SOLVE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-POD_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
+POD_BUCKETS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 3600.0)
+"""Few, because each tenant has its own series, and not below half a second: creation times are whole seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +87,21 @@ TENANT_METRICS = (
     MetricSpec(
         "fairbind_tenant_allocated",
         "gauge",
-        ("tenant", "resource"),
-        "What the tenant's bound and not finished pods request, in cores, bytes or counts.",
+        ("tenant", "resource", "unit"),
+        "What the tenant's bound and not finished pods request.",
+    ),
+    MetricSpec(
+        "fairbind_tenant_resource_seconds_total",
+        "counter",
+        ("tenant", "resource", "unit"),
+        "What the tenant's pods request, summed over time: core-seconds, byte-seconds, and so on. All replicas count. "
+        "For showback take the one that counted most: max by (tenant, resource, unit) (increase(...[30d])).",
+    ),
+    MetricSpec(
+        "fairbind_tenant_oldest_pending_seconds",
+        "gauge",
+        ("tenant",),
+        "Age of the tenant's oldest waiting pod that some node may take; 0 without one.",
     ),
     MetricSpec(
         "fairbind_tenant_virtual_dominant_share",
@@ -108,13 +126,35 @@ TENANT_METRICS = (
 
 CLUSTER_METRICS = (
     MetricSpec(
-        "fairbind_cluster_capacity",
+        "fairbind_namespace_tenant_info",
         "gauge",
-        ("resource",),
-        "What tenants can hold on Ready nodes that are not cordoned, in cores, bytes or counts.",
+        ("namespace", "tenant"),
+        "Always 1; its labels say which tenant a namespace belongs to.",
     ),
     MetricSpec(
-        "fairbind_cluster_allocated", "gauge", ("resource",), "What all tenants hold, in cores, bytes or counts."
+        "fairbind_cluster_capacity",
+        "gauge",
+        ("resource", "unit"),
+        "What tenants can hold on Ready nodes that are not cordoned.",
+    ),
+    MetricSpec("fairbind_cluster_allocated", "gauge", ("resource", "unit"), "What all tenants hold."),
+    MetricSpec(
+        "fairbind_server_class_nodes",
+        "gauge",
+        ("server_class",),
+        "Nodes of a server class. The 32 largest classes are shown; the others together have the name *.",
+    ),
+    MetricSpec(
+        "fairbind_server_class_capacity",
+        "gauge",
+        ("server_class", "resource", "unit"),
+        "What tenants can hold on the class's Ready nodes that are not cordoned.",
+    ),
+    MetricSpec(
+        "fairbind_server_class_allocated",
+        "gauge",
+        ("server_class", "resource", "unit"),
+        "What tenants hold on the class's nodes, and what is kept there for nominated pods.",
     ),
     MetricSpec(
         "fairbind_fairness_resource",
@@ -155,14 +195,19 @@ AUDIT_METRICS = (
 
 OWN_METRICS = (
     MetricSpec("fairbind_leader", "gauge", (), "1 while this replica holds the lease and binds pods, else 0."),
-    MetricSpec("fairbind_build_info", "gauge", ("version", "python_version"), "Always 1; its labels say what runs."),
+    MetricSpec(
+        "fairbind_build_info",
+        "gauge",
+        ("version", "revision", "python_version"),
+        "Always 1; its labels say what runs. revision: the commit from which the image was built, or unknown.",
+    ),
     MetricSpec(
         "fairbind_scheduling_cycle_duration_seconds", "histogram", (), "How long a scheduling cycle took to decide."
     ),
     MetricSpec(
         "fairbind_pod_scheduling_duration_seconds",
         "histogram",
-        (),
+        ("tenant",),
         "From the creation of a pod, which Kubernetes keeps in whole seconds, until it was bound.",
     ),
     MetricSpec("fairbind_bindings_total", "counter", ("result",), "Bindings that came to their end, by result."),
@@ -187,6 +232,13 @@ OWN_METRICS = (
         "nothing is decided. Absent before the first list.",
     ),
     MetricSpec(
+        "fairbind_loop_lag_seconds",
+        "gauge",
+        (),
+        "How late the event loop that decides came back to its clock, the most of the last minute. One computation "
+        "delays everything else on the loop by so much.",
+    ),
+    MetricSpec(
         "fairbind_cycle_errors_total", "counter", (), "Scheduling cycles that failed; nothing of them was done."
     ),
     MetricSpec(
@@ -209,6 +261,10 @@ OWN_METRICS = (
 OVERVIEW_METRICS = TENANT_METRICS + CLUSTER_METRICS + AUDIT_METRICS
 METRICS = OVERVIEW_METRICS + OWN_METRICS
 _SPECS = {spec.name: spec for spec in METRICS}
+_FAMILIES: Mapping[str, type[GaugeMetricFamily | CounterMetricFamily]] = {
+    "gauge": GaugeMetricFamily,
+    "counter": CounterMetricFamily,
+}
 
 Samples = Iterable[tuple[Sequence[str], float]]
 
@@ -225,7 +281,7 @@ def _tenant_samples(tenant: TenantOverview) -> Iterator[tuple[str, Samples]]:
     )
     yield "fairbind_tenant_weight", [([name], tenant.weight)]
     yield "fairbind_tenant_fair_share", [] if tenant.fair_share is None else [([name], tenant.fair_share)]
-    yield "fairbind_tenant_allocated", [([name, resource], amount) for resource, amount in tenant.allocated.items()]
+    yield "fairbind_tenant_allocated", _by_resource([name], tenant.allocated)
     yield (
         "fairbind_tenant_virtual_dominant_share",
         [([name, server_class], share) for server_class, share in tenant.virtual_dominant_shares.items()],
@@ -239,8 +295,13 @@ def _tenant_samples(tenant: TenantOverview) -> Iterator[tuple[str, Samples]]:
 
 def _cluster_samples(overview: ClusterOverview) -> Iterator[tuple[str, Samples]]:
     """Give each cluster metric's labels and values."""
-    yield "fairbind_cluster_capacity", [([resource], amount) for resource, amount in overview.capacity.items()]
-    yield "fairbind_cluster_allocated", [([resource], amount) for resource, amount in overview.allocated.items()]
+    yield "fairbind_namespace_tenant_info", [(labels, 1.0) for labels in sorted(overview.namespaces.items())]
+    yield "fairbind_cluster_capacity", _by_resource([], overview.capacity)
+    yield "fairbind_cluster_allocated", _by_resource([], overview.allocated)
+    for group in overview.classes:
+        yield "fairbind_server_class_nodes", [([group.name], float(group.servers))]
+        yield "fairbind_server_class_capacity", _by_resource([group.name], group.capacity)
+        yield "fairbind_server_class_allocated", _by_resource([group.name], group.allocated)
     yield (
         "fairbind_fairness_resource",
         [([resource], float(resource in overview.counting)) for resource in overview.capacity],
@@ -253,23 +314,35 @@ def _cluster_samples(overview: ClusterOverview) -> Iterator[tuple[str, Samples]]
     yield "fairbind_fairness_share_error", [] if overview.share_error is None else [([], overview.share_error)]
 
 
+def _by_resource(labels: Sequence[str], amounts: Mapping[str, float]) -> Samples:
+    return [([*labels, resource, find_unit(resource)], amount) for resource, amount in amounts.items()]
+
+
 def _by_cause(counts: Mapping[str, int]) -> Samples:
     return [([cause], float(count)) for cause, count in counts.items()]
 
 
 class OverviewCollector:
-    """Turns the newest overview into series at the moment of a scrape."""
+    """Turns the newest overview into series at the moment of a scrape. wall_clock: seconds since the epoch."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float], wall_clock: Callable[[], float]) -> None:
         self.overview: ClusterOverview | None = None
+        self._wall_clock = wall_clock
+        self._resource_seconds = ResourceSeconds(clock)
+
+    def show(self, overview: ClusterOverview) -> None:
+        """Show this overview from now on."""
+        self._resource_seconds.follow(overview)
+        self.overview = overview
 
     def collect(self) -> Iterator[Metric]:
         """Give one family for each metric of tenants and of the cluster; none before the first overview."""
         overview = self.overview
         if overview is None:
             return
-        families = {
-            spec.name: GaugeMetricFamily(spec.name, spec.description, labels=spec.labels) for spec in OVERVIEW_METRICS
+        families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {
+            spec.name: _FAMILIES[spec.kind](spec.name, spec.description, labels=spec.labels)
+            for spec in OVERVIEW_METRICS
         }
         for name, samples in _cluster_samples(overview):
             for labels, value in samples:
@@ -278,25 +351,40 @@ class OverviewCollector:
             for name, samples in _tenant_samples(tenant):
                 for labels, value in samples:
                     families[name].add_metric(labels, value)
+        for tenant_name, sums in self._resource_seconds.compute().items():
+            for labels, value in _by_resource([tenant_name], sums):
+                families["fairbind_tenant_resource_seconds_total"].add_metric(labels, value)
+        now = self._wall_clock()
+        for tenant in overview.tenants:
+            age = 0.0 if tenant.oldest_pending is None else max(0.0, now - tenant.oldest_pending)
+            families["fairbind_tenant_oldest_pending_seconds"].add_metric([tenant.name], age)
         yield from families.values()
 
 
 class Metrics:
     """Counts what the operator reports and renders it for Prometheus. One registry of its own, nothing global."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        revision: str = UNKNOWN_REVISION,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # they would double the number of series
         self.registry = CollectorRegistry()
-        self._overviews = OverviewCollector()
+        self._overviews = OverviewCollector(clock, wall_clock)
         self.registry.register(self._overviews)
         self._leader = self._gauge("fairbind_leader")
-        self._gauge("fairbind_build_info").labels(__version__, platform.python_version()).set(1)
+        self._gauge("fairbind_build_info").labels(__version__, revision, platform.python_version()).set(1)
         self._cycle_seconds = self._histogram("fairbind_scheduling_cycle_duration_seconds", CYCLE_BUCKETS)
+        self._timed_tenants: set[str] = set()
         self._pod_seconds = self._histogram("fairbind_pod_scheduling_duration_seconds", POD_BUCKETS)
         self._bindings = self._counter("fairbind_bindings_total")
         self._rejections = self._counter("fairbind_rejected_pods_total")
         self._restarts = self._counter("fairbind_watch_restarts_total")
         self._cycle_errors = self._counter("fairbind_cycle_errors_total")
+        self._loop_lag = self._gauge("fairbind_loop_lag_seconds")
         self._watch_ages = self._gauge("fairbind_watch_age_seconds")
         self._part_failures = self._counter("fairbind_part_failures_total")
         self._solve_seconds = self._histogram("fairbind_exact_solve_duration_seconds", SOLVE_BUCKETS)
@@ -332,9 +420,10 @@ class Metrics:
         """Count a binding by its result."""
         self._bindings.labels(result).inc()
 
-    def pod_scheduled(self, seconds: float) -> None:
+    def pod_scheduled(self, tenant: str, seconds: float) -> None:
         """Time a pod from its creation to its binding; a clock that differs from the server's may say below 0."""
-        self._pod_seconds.observe(max(0.0, seconds))
+        self._timed_tenants.add(tenant)
+        self._pod_seconds.labels(tenant).observe(max(0.0, seconds))
 
     def pod_rejected(self, rejection: str) -> None:
         """Count a pod that its kubelet refused."""
@@ -361,6 +450,10 @@ class Metrics:
         """Show how old what is known about a resource may be."""
         self._watch_ages.labels(resource).set(seconds)
 
+    def loop_lagged(self, seconds: float) -> None:
+        """Show how late the event loop came back to its clock."""
+        self._loop_lag.set(seconds)
+
     def part_failed(self, part: str) -> None:
         """Count an error of a part that only reports."""
         self._part_failures.labels(part).inc()
@@ -370,8 +463,12 @@ class Metrics:
         self._leader.set(1 if leading else 0)
 
     def overview_changed(self, overview: ClusterOverview) -> None:
-        """Show this overview from now on."""
-        self._overviews.overview = overview
+        """Show this overview from now on. A tenant that is not in it is gone, and so are its times."""
+        self._overviews.show(overview)
+        gone = self._timed_tenants.difference(tenant.name for tenant in overview.tenants)
+        for tenant in gone:
+            self._pod_seconds.remove(tenant)
+        self._timed_tenants -= gone
 
     def render(self, accept: str) -> tuple[bytes, str]:
         """Return everything in the format that an Accept header asks for, and its content type."""

@@ -8,12 +8,14 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import rule
 
-from cluster.builders import SCHEDULER, Cluster, make_node, make_pod
+from cluster.builders import SCHEDULER, Cluster, Json, make_namespace, make_node, make_pod, read_namespace
 from cluster.cache.test_histories import KINDS, Histories
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.cache.consistency import describe
+from fairbind.cluster.cache.overview import SHOWN_CLASSES
 from fairbind.cluster.tenancy.tenants import TenantSpec
-from fairbind.model import CycleReport
+from fairbind.model import CycleReport, PolicySettings, Unclaimed
+from fairbind.model.overview import OTHER_CLASSES
 from fairbind.scheduling import run_cycle
 
 
@@ -46,6 +48,103 @@ def test_an_overview_that_is_built_again_is_the_same_and_leaves_the_picture_alon
     assert pictures[0] == pictures[1] == pictures[2]
     assert overviews[0] == overviews[1] == overviews[2]
     assert overviews[0].tenants[0].pending == {"queued": 1, "insufficient": 3, "ineligible": 1, "unsupported": 1}
+
+
+def make_waiting(name: str, second: int, **changes: Any) -> Json:
+    return make_pod(name, created=f"2026-01-01T00:00:{second:02}Z", **{"requests": {"cpu": "64"}, **changes})
+
+
+def test_the_oldest_pod_is_found_that_could_be_placed() -> None:
+    cluster = Cluster()
+    cluster.add_nodes(make_node("a"))
+    pods = [
+        make_waiting("later", 30, priority=5),
+        make_waiting("late", 40, priority=5),
+        make_waiting("older", 20, priority=1),
+        make_waiting("young", 50, priority=9),
+    ]
+    cluster.add_pods(
+        *pods,
+        make_waiting("blocked", 1, resourceClaims=[{"name": "r"}]),
+        make_waiting("nowhere", 2, nodeSelector={"no": "such"}),
+        make_waiting("gated", 3, schedulingGates=[{"name": "g"}]),
+    )
+    midnight = 1767225600.0
+
+    def find_oldest() -> float | None:
+        (tenant,) = cluster.cache.queries.build_overview().tenants
+        return None if tenant.oldest_pending is None else tenant.oldest_pending - midnight
+
+    cluster.cache.note_waits(decide(cluster.cache).waits)
+    assert find_oldest() == 20.0
+    cluster.delete_pod(pods[2])
+    assert find_oldest() == 30.0
+    oldest = make_waiting("oldest", 10, priority=7)
+    cluster.add_pods(oldest)
+    assert find_oldest() == 10.0
+    for pod in (oldest, pods[0], pods[1], pods[3]):
+        cluster.delete_pod(pod)
+    assert find_oldest() is None
+
+
+def test_classes_show_what_they_have_and_what_is_held_there() -> None:
+    cluster = Cluster()
+    big, gpu = (
+        {"cpu": "16", "memory": "4Gi", "pods": "10"},
+        {"cpu": "8", "memory": "4Gi", "pods": "10", "x.io/gpu": "4"},
+    )
+    cluster.add_nodes(*(make_node(f"big-{n}", allocatable=big) for n in range(3)), make_node("gpu", allocatable=gpu))
+    cluster.add_nodes(make_node("away", allocatable=big, unschedulable=True))
+    cluster.add_pods(
+        make_pod("p", node="big-1", requests={"cpu": "1500m"}),
+        make_pod("q", node="gpu", requests={"x.io/gpu": "3"}),
+        make_pod("r", node="away", requests={"cpu": "2"}),
+    )
+    overview = cluster.cache.queries.build_overview()
+    shown = {each.name: each for each in overview.classes}
+    assert list(shown) == sorted(shown)
+    assert {name: each.servers for name, each in shown.items()} == {"away": 4, "gpu": 1}
+    assert shown["away"].capacity == {"cpu": 48.0, "memory": 3 * 2.0**32, "pods": 30.0}  # of those that are usable
+    assert shown["away"].allocated == {"cpu": 3.5, "memory": 0.0, "pods": 2.0}
+    assert (shown["gpu"].capacity["x.io/gpu"], shown["gpu"].allocated["x.io/gpu"]) == (4.0, 3.0)
+    for resource, total in overview.capacity.items():
+        assert sum(each.capacity.get(resource, 0.0) for each in overview.classes) == total
+
+
+def test_small_classes_are_shown_together() -> None:
+    cluster = Cluster()
+    for n in range(SHOWN_CLASSES + 3):
+        cluster.add_nodes(make_node(f"n{n:02}", allocatable={"cpu": str(2**n), "memory": "4Gi", "pods": "10"}))
+    cluster.add_nodes(make_node("z", allocatable={"cpu": "1", "memory": "4Gi", "pods": "10"}))  # as n00
+    classes = cluster.cache.queries.build_overview().classes
+    assert [(each.name, each.servers) for each in classes[:2]] == [("n00", 2), ("n01", 1)]
+    assert (classes[-1].name, classes[-1].servers) == (OTHER_CLASSES, 3)
+    assert classes[-1].capacity["cpu"] == 7.0 * 2**SHOWN_CLASSES
+    assert len(classes) == SHOWN_CLASSES + 1
+
+
+def test_a_cluster_without_nodes_has_no_classes() -> None:
+    assert Cluster().cache.queries.build_overview().classes == ()
+
+
+def test_each_namespace_has_its_tenant() -> None:
+    cluster = Cluster()
+    for name in ("x", "y", "kube-system"):
+        cluster.add_namespaces(make_namespace(name, {"team": name}))
+    cluster.cache.set_tenant(TenantSpec("a", namespaces=frozenset({"x", "not-there"})))
+
+    def find() -> dict[str, str]:
+        return dict(cluster.cache.queries.build_overview().namespaces)
+
+    assert find() == {"x": "a", "y": "ns/y"}
+    assert cluster.cache.queries.build_overview().namespaces is cluster.cache.queries.build_overview().namespaces
+    cluster.cache.set_policy(PolicySettings(unclaimed=Unclaimed.TOGETHER))
+    assert find() == {"x": "a", "y": "ns/*"}
+    cluster.cache.set_tenant(TenantSpec("b", namespaces=frozenset({"kube-system"})))
+    assert find() == {"x": "a", "y": "ns/*", "kube-system": "b"}
+    cluster.cache.delete_tenant("a")
+    cluster.cache.namespaces.delete(read_namespace(make_namespace("y")))
+    assert find() == {"x": "ns/*", "kube-system": "b"}
 
 
 def test_names_that_no_node_offers_are_shown_nowhere() -> None:

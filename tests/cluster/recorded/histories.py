@@ -186,13 +186,15 @@ class History:
         dice = self.dice
         if dice.chance(0.15):
             self.policy = dice.pick(POLICY_IDS)
-        spec: Json = {"policy": self.policy, "serverClassTolerance": dice.pick((0.0, 0.02, 0.02, 0.5))}
+        spec: Json = {"policy": self.policy, "serverClassTolerance": dice.pick(("0", "0.02", "0.02", "0.5"))}
         if dice.chance(0.25):
             spec["fairnessResources"] = dice.pick((["memory"], ["cpu", "gpu.io/x"], ["absent"]))
         if dice.chance(0.1):
             spec["nodeSelector"] = {"disk": "ssd"}
         if dice.chance(0.3):
-            spec["seed"] = dice.below(100)
+            seed = dice.below(100)
+            if self.policy == "two-choices-drfh":
+                spec["twoChoicesDrfh"] = {"seed": seed}
         self.cache.put_policy({"spec": spec})
         self.cache.set_targets(self.draw_targets() if dice.chance(0.8) else None)
 

@@ -76,7 +76,7 @@ def test_only_the_default_policy_applies_and_without_it_the_defaults(world: Fake
     policies = world.administration.policies
     policies.apply(make("other", 1, policy="fifo"))
     policies.apply(make("default", 2, policy="ps-dsf"))
-    policies.apply(make("default", 3, policy="fifo", serverClassTolerance=0.1))
+    policies.apply(make("default", 3, policy="fifo", serverClassTolerance="0.1"))
     policies.delete(make("default", 4))
     assert world.applied == [
         None,
@@ -85,6 +85,7 @@ def test_only_the_default_policy_applies_and_without_it_the_defaults(world: Fake
         PolicySettings("fifo", server_class_tolerance=0.1),
         None,
     ]
+    assert world.administration.invalid_policies == {"other": "metadata.name must be default, not other"}
 
 
 def test_a_policy_that_cannot_be_meant_gives_way_to_the_defaults(

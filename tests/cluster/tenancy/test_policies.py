@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -12,6 +13,18 @@ def make(**spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": "default"}, "spec": spec}
 
 
+def with_alpha(alpha: object) -> dict[str, Any]:
+    return {"policy": "alpha-pf-vds", "alphaPfVds": {"alpha": alpha}}
+
+
+def with_expected(tenants: object) -> dict[str, Any]:
+    return {"policy": "dynamic-drf", "dynamicDrf": {"expectedTenants": tenants}}
+
+
+def with_seed(seed: object) -> dict[str, Any]:
+    return {"policy": "two-choices-drfh", "twoChoicesDrfh": {"seed": seed}}
+
+
 def test_an_empty_policy_says_what_the_defaults_say() -> None:
     assert parse_policy(make()) == PolicySettings()
     assert parse_policy({"metadata": {"name": "default"}}) == PolicySettings()
@@ -20,18 +33,25 @@ def test_an_empty_policy_says_what_the_defaults_say() -> None:
 def test_every_field_is_read() -> None:
     settings = parse_policy(
         make(
-            policy="ps-dsf",
+            policy="alpha-pf-vds",
             fairnessResources=["memory", "cpu", "cpu"],
             serverClassTolerance=0,
             nodeSelector={"pool": "b", "arch": "amd64"},
-            alpha=3,
-            expectedTenants=7,
-            seed=-5,
+            alphaPfVds={"alpha": "2500m"},
             unclaimedNamespaces="together",
         )
     )
     selector = (("arch", "amd64"), ("pool", "b"))
-    assert settings == PolicySettings("ps-dsf", ("cpu", "memory"), 0.0, selector, 3.0, 7, -5, Unclaimed.TOGETHER)
+    assert settings == PolicySettings(
+        "alpha-pf-vds", ("cpu", "memory"), 0.0, selector, 2.5, unclaimed=Unclaimed.TOGETHER
+    )
+    assert parse_policy(make(policy="dynamic-drf", dynamicDrf={"expectedTenants": 7})).expected_tenants == 7
+    assert parse_policy(make(policy="two-choices-drfh", twoChoicesDrfh={"seed": -5})).seed == -5
+
+
+@pytest.mark.parametrize("tolerance", ["0.02", "20m", "0.020"])
+def test_a_tolerance_is_a_quantity(tolerance: str) -> None:
+    assert parse_policy(make(serverClassTolerance=tolerance)) == PolicySettings(server_class_tolerance=0.02)
 
 
 @pytest.mark.parametrize(
@@ -40,19 +60,28 @@ def test_every_field_is_read() -> None:
         ({"policy": "nicest-first"}, "spec.policy"),
         ({"fairnessResources": "cpu"}, "spec.fairnessResources"),
         ({"fairnessResources": [1]}, "spec.fairnessResources"),
-        ({"serverClassTolerance": 0.6}, "spec.serverClassTolerance"),
-        ({"serverClassTolerance": "0.1"}, "spec.serverClassTolerance"),
+        (
+            {"serverClassTolerance": 0.1},
+            'must be a whole number or a quantity from 0 to 0.5, such as "0.5" or 500m, not 0.1',
+        ),
+        ({"serverClassTolerance": "0.6"}, "spec.serverClassTolerance"),
+        ({"serverClassTolerance": 1}, "spec.serverClassTolerance"),
+        ({"serverClassTolerance": "2%"}, "spec.serverClassTolerance"),
         ({"serverClassTolerance": True}, "spec.serverClassTolerance"),
-        ({"alpha": 0}, "spec.alpha"),
-        ({"alpha": 0.009}, "spec.alpha must be a number from 0.01 to 100"),
-        ({"alpha": 101}, "spec.alpha"),
-        ({"alpha": "2"}, "spec.alpha"),
-        ({"alpha": None}, "spec.alpha"),
-        ({"expectedTenants": 0}, "spec.expectedTenants"),
-        ({"expectedTenants": 2.5}, "spec.expectedTenants"),
-        ({"expectedTenants": None}, "spec.expectedTenants"),
-        ({"seed": 2**63}, "spec.seed"),
-        ({"seed": 0.5}, "spec.seed"),
+        (with_alpha(0), "spec.alphaPfVds.alpha"),
+        (with_alpha("9m"), "spec.alphaPfVds.alpha must be a whole number or a quantity from 0.01 to 100"),
+        (with_alpha(101), "spec.alphaPfVds.alpha"),
+        (with_alpha(2.5), "spec.alphaPfVds.alpha"),
+        (with_alpha(None), "spec.alphaPfVds.alpha"),
+        ({"policy": "alpha-pf-vds", "alphaPfVds": 2}, "spec.alphaPfVds must be an object, not 2"),
+        ({"alphaPfVds": {}}, "spec.alphaPfVds is read by spec.policy alpha-pf-vds only, not by best-fit-drfh"),
+        (with_expected(0), "spec.dynamicDrf.expectedTenants must be a whole number from 1 to 100000, not 0"),
+        (with_expected(2.5), "spec.dynamicDrf.expectedTenants"),
+        (with_expected(None), "spec.dynamicDrf.expectedTenants"),
+        ({"policy": "drf", "dynamicDrf": {"expectedTenants": 2}}, "spec.dynamicDrf is read by spec.policy dynamic-drf"),
+        (with_seed(2**63), "spec.twoChoicesDrfh.seed"),
+        (with_seed(0.5), "spec.twoChoicesDrfh.seed"),
+        ({"twoChoicesDrfh": {"seed": 1}}, "spec.twoChoicesDrfh is read by spec.policy two-choices-drfh only"),
         ({"unclaimedNamespaces": "nobody"}, "spec.unclaimedNamespaces must be one of tenant, together, refuse"),
         ({"unclaimedNamespaces": ["refuse"]}, "spec.unclaimedNamespaces"),
         ({"unclaimedNamespaces": None}, "spec.unclaimedNamespaces"),
@@ -61,8 +90,13 @@ def test_every_field_is_read() -> None:
     ],
 )
 def test_what_cannot_be_meant_is_refused_by_field(spec: dict[str, Any], field: str) -> None:
-    with pytest.raises(InvalidProblemError, match=field):
+    with pytest.raises(InvalidProblemError, match=re.escape(field)):
         parse_policy(make(**spec))
+
+
+def test_any_other_name_is_refused() -> None:
+    with pytest.raises(InvalidProblemError, match=r"^metadata\.name must be default, not other$"):
+        parse_policy({"metadata": {"name": "other"}, "spec": {}})
 
 
 def test_a_spec_that_is_no_object_is_refused() -> None:

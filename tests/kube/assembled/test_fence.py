@@ -105,5 +105,5 @@ async def test_a_follower_writes_no_status() -> None:
             request.who for request in scene.server.requests if request.method == "PATCH" and "fairbind" in request.path
         }
         assert writers == {leader.name}
-        assert scene.server.get("tenants", "a")["status"]["fairShare"] == 0.25
+        assert scene.server.get("tenants", "a")["status"]["fairShare"] == "0.250"
         assert scene.server.get("schedulingpolicies", "default")["status"]["conditions"][0]["reason"] == "Solved"

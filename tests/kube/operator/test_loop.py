@@ -25,6 +25,7 @@ class Pod:
     namespace: str
     name: str
     created: float = 0.0
+    tenant: str = "t"
 
 
 @dataclass
@@ -150,7 +151,8 @@ class CountingObserver(SilentObserver):
     def cycle_failed(self) -> None:
         self.failures += 1
 
-    def pod_scheduled(self, seconds: float) -> None:
+    def pod_scheduled(self, tenant: str, seconds: float) -> None:
+        assert tenant == "t"
         self.pods.append(seconds)
 
 

@@ -136,7 +136,7 @@ def bench() -> Bench:
 async def test_the_first_status_is_whole(bench: Bench) -> None:
     assert await bench.write() == 1
     status = bench.server.item["status"]
-    assert status["dominantShare"] == 0.25
+    assert status["dominantShare"] == "0.250"
     assert status["allocated"] == {"cpu": "1"}
     assert {condition["type"] for condition in status["conditions"]} == {"Ready", "NamespacesConflict"}
 
@@ -160,7 +160,7 @@ async def test_only_what_changed_is_written_and_not_too_often(bench: Bench) -> N
     bench.share = 0.5
     assert await bench.write(after=INTERVAL_SECONDS / 2) == 1
     assert await bench.write(after=INTERVAL_SECONDS / 2) == 2
-    assert bench.server.patches[-1] == {"dominantShare": 0.5, "weightedShare": 0.5}
+    assert bench.server.patches[-1] == {"dominantShare": "0.500", "weightedShare": "0.500"}
 
 
 async def test_many_bindings_in_flight_make_it_slower(bench: Bench) -> None:
@@ -204,11 +204,11 @@ async def test_an_edit_by_somebody_else_is_put_right(bench: Bench) -> None:
     bench.server.version += 1
     bench.server.item = merge(
         bench.server.item,
-        {"status": {"dominantShare": 0.9}, "metadata": {"resourceVersion": str(bench.server.version)}},
+        {"status": {"dominantShare": "0.900"}, "metadata": {"resourceVersion": str(bench.server.version)}},
     )
     bench.tell()
     assert await bench.write(after=INTERVAL_SECONDS) == 2
-    assert bench.server.patches[-1] == {"dominantShare": 0.25}
+    assert bench.server.patches[-1] == {"dominantShare": "0.250"}
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ async def test_a_write_that_fails_is_tried_again_later(
     assert await bench.write(after=pause / 2) == 1
     bench.server.fault = None
     assert await bench.write(after=pause / 2) == 2
-    assert bench.server.item["status"]["dominantShare"] == 0.25
+    assert bench.server.item["status"]["dominantShare"] == "0.250"
 
 
 async def test_a_new_leader_waits_for_its_first_fair_shares_and_not_for_ever(bench: Bench) -> None:
@@ -242,7 +242,7 @@ async def test_a_new_leader_waits_for_its_first_fair_shares_and_not_for_ever(ben
     assert await bench.write() == 0  # they are not in the overview yet
     bench.fair_share = 0.5
     assert await bench.write() == 1
-    assert bench.server.item["status"]["fairShare"] == 0.5
+    assert bench.server.item["status"]["fairShare"] == "0.500"
 
     bench.writer, bench.fair_share = bench.make_writer(), None
     bench.fair_shares = ("False", "NotSolvedYet", "There is no answer yet.")

@@ -65,7 +65,8 @@ def build_operator_image(
     report(f"building {image.tag}, a minute or two the first time")
     revision = find_revision()
     labels = [f"--label=org.opencontainers.image.version={__version__}"]
-    labels += [f"--label=org.opencontainers.image.revision={revision}"] if revision else []
+    if revision:
+        labels += [f"--label=org.opencontainers.image.revision={revision}", f"--build-arg=REVISION={revision}"]
     stage = f"{compute_clone()}/{image.tag}"
     arguments = [f"--file={DOCKERFILE}", f"--build-arg=STAGE_OF={stage}", *labels]
     with one_build_at_a_time(find_cache() / "images" / f"{image.tag}.lock", report):  # each removes others' stages

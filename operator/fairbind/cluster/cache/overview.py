@@ -11,6 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from math import inf
+
+import numpy as np
 
 from fairbind.cluster.cache.pending import QueueKey, TaskQueue
 from fairbind.cluster.cache.usage import TenantUsage
@@ -20,21 +23,26 @@ from fairbind.model import Snapshot, Task, Tenant, Wait, compute_dominant_share,
 from fairbind.model.overview import (
     GATED,
     INELIGIBLE,
+    OTHER_CLASSES,
     PENDING_REASON_OF,
     QUEUED,
     ClusterOverview,
+    ServerClassOverview,
     TenantOverview,
     compute_jain_index,
     compute_share_error,
     find_pending_reason,
 )
+from fairbind.model.servers import IndexArray, IntArray
 from fairbind.scheduling import compute_virtual_dominant_shares
 
+SHOWN_CLASSES = 32
+"""Of so many server classes, the largest, capacity and allocation are shown each by itself."""
 MOST_CLASSES = 8
 """Virtual dominant shares are shown on at most so many classes a tenant: those that hold most of its pods."""
 
 
-def to_people_units(resource: str, amount: int) -> float:
+def to_people_units(resource: str, amount: float) -> float:
     """Return base units as cores, bytes or counts.
 
     >>> to_people_units("cpu", 1500), to_people_units("memory", 1024)
@@ -83,12 +91,12 @@ def build_overview(
     is none.
     """
     pending: dict[str, Counter[str]] = {name: Counter() for name in usage}
-    backlogged: set[str] = set()
+    oldest: dict[str, float] = {}
     for queue in queues:
         reason = reasons[queue.key]
         pending[queue.key.tenant][reason] += len(queue.tasks)
         if queue.is_placeable and reason != INELIGIBLE:
-            backlogged.add(queue.key.tenant)
+            oldest[queue.key.tenant] = min(queue.oldest, oldest.get(queue.key.tenant, inf))
     virtual = _compute_virtual_shares(snapshot, usage)
     tenants = []
     for tenant in snapshot.tenants:
@@ -97,7 +105,12 @@ def build_overview(
         pending[tenant.name][GATED] += tenant_usage.gated
         tenants.append(
             _describe_tenant(
-                tenant, tenant_usage, snapshot, pending[tenant.name], virtual[tenant.name], tenant.name in backlogged
+                tenant,
+                tenant_usage,
+                snapshot,
+                pending[tenant.name],
+                virtual[tenant.name],
+                oldest.get(tenant.name),
             )
         )
     if fair_shares is not None:
@@ -114,7 +127,40 @@ def build_overview(
         tenants=tuple(tenants),
         jain_index=compute_jain_index(tuple(t.weighted_share for t in tenants if t.backlogged)),
         share_error=compute_share_error(tenants),
+        classes=describe_classes(snapshot),
     )
+
+
+def describe_classes(snapshot: Snapshot) -> tuple[ServerClassOverview, ...]:
+    """Return what the largest server classes have and what is held there; the others together are one.
+
+    Which classes there are follows from who waits, so there may be as many as servers for a while.
+    """
+    servers, class_count = snapshot.servers, len(snapshot.servers.class_names)
+    servers_c = np.bincount(servers.class_k, minlength=class_count)
+    largest = np.sort(np.argsort(-servers_c, kind="stable")[:SHOWN_CLASSES])  # names ascend, so they decide ties
+    place_c = np.full(class_count, len(largest))
+    place_c[largest] = np.arange(len(largest))
+    place_k = place_c[servers.class_k]
+    names = [servers.class_names[number] for number in largest.tolist()]
+    if class_count > len(names):
+        names.append(OTHER_CLASSES)
+    capacity_cr = _sum_rows(np.where(servers.usable_k[:, None], servers.capacity_kr, 0), place_k, len(names))
+    allocated_cr = _sum_rows(servers.capacity_kr - servers.free_kr, place_k, len(names))
+    counts = np.bincount(place_k, minlength=len(names)).tolist()
+    described = []
+    for name, count, capacity_r, allocated_r in zip(names, counts, capacity_cr, allocated_cr, strict=True):
+        rows = list(zip(snapshot.resources, capacity_r, allocated_r, strict=True))
+        capacity = _to_people({resource: amount for resource, amount, held in rows if amount or held})
+        allocated = _to_people({resource: held for resource, amount, held in rows if amount or held})
+        described.append(ServerClassOverview(name, count, capacity, allocated))
+    return tuple(described)
+
+
+def _sum_rows(amount_kr: IntArray, group_k: IndexArray, group_count: int) -> list[list[float]]:
+    """Return the sums of the rows of each group, shape (group_count, R); as floats, which do not overflow."""
+    sum_rg = [np.bincount(group_k, weights=amount_k, minlength=group_count) for amount_k in amount_kr.T]
+    return [list(sum_r) for sum_r in zip(*(sum_g.tolist() for sum_g in sum_rg), strict=True)]
 
 
 def find_counting(snapshot: Snapshot) -> tuple[str, ...]:
@@ -122,7 +168,7 @@ def find_counting(snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(r for r, counts in zip(snapshot.resources, snapshot.counts_r, strict=True) if counts)
 
 
-def _to_people(amounts: Mapping[str, int]) -> dict[str, float]:
+def _to_people(amounts: Mapping[str, float]) -> dict[str, float]:
     return {resource: to_people_units(resource, amount) for resource, amount in amounts.items()}
 
 
@@ -132,7 +178,7 @@ def _describe_tenant(
     snapshot: Snapshot,
     pending: Mapping[str, int],
     virtual: Mapping[str, float],
-    backlogged: bool,  # noqa: FBT001  one of the tenant's facts, private
+    oldest_pending: float | None,
 ) -> TenantOverview:
     share, dominant = compute_dominant_share(tenant.allocated_r, snapshot.total_r, snapshot.counts_r)
     return TenantOverview(
@@ -145,7 +191,8 @@ def _describe_tenant(
         running=tenant_usage.running,
         pending={reason: count for reason, count in pending.items() if count},
         virtual_dominant_shares=virtual,
-        backlogged=backlogged,
+        backlogged=oldest_pending is not None,
+        oldest_pending=oldest_pending,
     )
 
 

@@ -6,8 +6,9 @@ Its tasks stay sorted while pods come and go, and what a snapshot needs of it is
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping
+from math import inf
 from typing import NamedTuple
 
 from fairbind.cluster.cache.nodes import Axes
@@ -59,6 +60,7 @@ class TaskQueue:
         "_axes",
         "_base",
         "_found_pin",
+        "_oldest",
         "_pin",
         "_pin_made_of",
         "_placement",
@@ -75,6 +77,7 @@ class TaskQueue:
         self.tasks: list[Task] = []
         self.missing: tuple[str, ...] = ()
         self.is_eligible = False
+        self._oldest: float | None = None
         self._axes: Axes = ()
         self._base: Placement | None = None
         self._pin: Pin | None = None
@@ -87,7 +90,7 @@ class TaskQueue:
     def add(self, task: Task) -> None:
         """Take a task in its turn."""
         insort(self.tasks, task, key=compute_turn)
-        self._task_class = None
+        self._task_class = self._oldest = None
 
     def remove(self, task: Task) -> None:
         """Let a task go."""
@@ -95,7 +98,7 @@ class TaskQueue:
         if self.tasks[index].uid != task.uid:
             raise KeyError(task.uid)
         del self.tasks[index]
-        self._task_class = None
+        self._task_class = self._oldest = None
 
     def build_task_class(
         self, axes: Axes, base: Placement, eligibility: Eligibility, pin: Pin | None = None
@@ -149,6 +152,18 @@ class TaskQueue:
             restricted = eligibility.share(anti_affinity.restrict(base, self.key.repelled, eligibility))
             self._restricted = made_of, restricted
         return self._restricted[1]
+
+    @property
+    def oldest(self) -> float:
+        """Since when the oldest task waits. It is the first of its priority: priorities are looked at, not tasks."""
+        if self._oldest is None:
+            tasks, start, oldest = self.tasks, 0, inf
+            while start < len(tasks):
+                priority = tasks[start].priority
+                oldest = min(oldest, tasks[start].queue_time)
+                start = bisect_right(tasks, -priority, lo=start, key=lambda task: -task.priority)
+            self._oldest = oldest
+        return self._oldest
 
     @property
     def is_placeable(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from fairbind.cluster.cache.books import Books
 from fairbind.cluster.cache.overview import build_overview, compute_pending_reasons, find_counting
@@ -77,4 +78,5 @@ class Queries:
         queues, waits = self._books.queues.values(), self._books.noted_waits
         if self._reasons is None or self._reasons[0] is not snapshot or self._reasons[1] is not waits:
             self._reasons = snapshot, waits, compute_pending_reasons(queues, waits, self._books.find_queue)
-        return build_overview(snapshot, self._books.usage.by_name, queues, self._reasons[2], fair_shares)
+        overview = build_overview(snapshot, self._books.usage.by_name, queues, self._reasons[2], fair_shares)
+        return replace(overview, namespaces=self._books.directory.find_tenants())

@@ -70,6 +70,21 @@ def _to_integer(text: str, scale: int) -> int:
     return max(-MAX_AMOUNT, min(MAX_AMOUNT, math.ceil(parse_quantity(text) * scale)))
 
 
+def find_unit(resource: str) -> str:
+    """Return the unit in which people read amounts of a resource: core, byte or integer, as kube-state-metrics does.
+
+    >>> [find_unit(resource) for resource in ("cpu", "memory", "hugepages-2Mi", "pods", "nvidia.com/gpu")]
+    ['core', 'byte', 'byte', 'integer', 'integer']
+    """
+    if resource == CPU:
+        return "core"
+    return "byte" if _counts_bytes(resource) else "integer"
+
+
+def _counts_bytes(resource: str) -> bool:
+    return resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-")
+
+
 def format_quantity(resource: str, amount: int) -> str:
     """Return base units as Kubernetes prints them: the largest suffix that loses nothing.
 
@@ -80,7 +95,7 @@ def format_quantity(resource: str, amount: int) -> str:
     """
     if resource == CPU:
         return str(amount // MILLI) if amount % MILLI == 0 else f"{amount}m"
-    if amount and (resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-")):
+    if amount and _counts_bytes(resource):
         for suffix, bits in reversed(_BINARY_SUFFIXES.items()):
             if amount % (1 << bits) == 0:
                 return f"{amount >> bits}{suffix}"

@@ -72,11 +72,9 @@ class Administration:
         problems: dict[str, str] = {}
         for name, policy_object in sorted(self.policies.objects.items()):
             try:
-                parsed = parse_policy(policy_object)
+                settings = parse_policy(policy_object)
             except InvalidProblemError as error:
                 problems[name] = str(error)
-            else:
-                settings = parsed if name == APPLIED_NAME else settings
         self._report_new_problems("SchedulingPolicy", problems, self.invalid_policies)
         self.invalid_policies = problems
         if settings != self._settings:

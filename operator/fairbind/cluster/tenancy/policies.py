@@ -1,15 +1,17 @@
-"""SchedulingPolicy objects: which of them counts, and what it says.
+"""SchedulingPolicy objects: what the one of a cluster says.
 
-The one named `default` applies to the whole cluster; any other is ignored and told so in its conditions. The schema of
-the CRD refuses what cannot be meant, so what is checked again here can only come from objects that were stored before
-the CRD was what it is now.
+It is named `default`; the API server refuses any other name. The parameters of a policy are grouped in a field named
+after it (`alphaPfVds`, `dynamicDrf`, `twoChoicesDrfh`), which only this policy may have. The schema of the CRD refuses
+invalid specs. They are checked here again, because a stored object can be older than the schema.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
+from fairbind.cluster.tenancy.spec_fields import read_quantity, read_whole_number
 from fairbind.model.errors import InvalidProblemError
 from fairbind.model.policy import (
     DEFAULT_ALPHA,
@@ -22,14 +24,19 @@ from fairbind.model.policy import (
 from fairbind.scheduling import POLICIES
 
 APPLIED_NAME = "default"
-MAX_TOLERANCE = 0.5
-ALPHAS = (LEAST_ALPHA, 100.0)
-MAX_EXPECTED_TENANTS = 100_000
+TOLERANCES = (Fraction(0), Fraction(1, 2))
+ALPHAS = (Fraction(str(LEAST_ALPHA)), Fraction(100))
+EXPECTED_TENANTS = (1, 100_000)
 SEEDS = (-(2**63), 2**63 - 1)
+GROUPS = {"alphaPfVds": "alpha-pf-vds", "dynamicDrf": "dynamic-drf", "twoChoicesDrfh": "two-choices-drfh"}
+"""Fields that hold the parameters of one policy, with its id."""
 
 
 def parse_policy(policy_object: Mapping[str, Any]) -> PolicySettings:
-    """Return what a SchedulingPolicy says; InvalidProblemError names the field that cannot be meant."""
+    """Return what a SchedulingPolicy says; InvalidProblemError names the field that is invalid."""
+    name = (policy_object.get("metadata") or {}).get("name", APPLIED_NAME)
+    if name != APPLIED_NAME:
+        raise InvalidProblemError(f"metadata.name must be {APPLIED_NAME}, not {name}")
     spec = policy_object.get("spec") or {}
     if not isinstance(spec, Mapping):
         raise InvalidProblemError(f"spec must be an object, not {spec!r}")
@@ -39,39 +46,37 @@ def parse_policy(policy_object: Mapping[str, Any]) -> PolicySettings:
     resources = spec.get("fairnessResources")
     if resources is not None and not _is_list_of_names(resources):
         raise InvalidProblemError(f"spec.fairnessResources must be a list of resource names, not {resources!r}")
-    tolerance = _read_number(spec, "serverClassTolerance", (0, MAX_TOLERANCE), DEFAULT_SERVER_CLASS_TOLERANCE)
+    tolerance = spec.get("serverClassTolerance", str(DEFAULT_SERVER_CLASS_TOLERANCE))
     selector = spec.get("nodeSelector") or {}
     if not isinstance(selector, Mapping) or not _is_list_of_names([*selector, *selector.values()]):
         raise InvalidProblemError(f"spec.nodeSelector must map label keys to values, not {selector!r}")
     return PolicySettings(
         policy=policy,
         fairness_resources=tuple(sorted(set(resources))) if resources else None,
-        server_class_tolerance=float(tolerance),
+        server_class_tolerance=float(read_quantity(tolerance, "spec.serverClassTolerance", TOLERANCES)),
         server_selector=tuple(sorted(selector.items())),
-        alpha=float(_read_number(spec, "alpha", ALPHAS, DEFAULT_ALPHA)),
-        expected_tenants=_read_whole(spec, "expectedTenants", (1, MAX_EXPECTED_TENANTS), None),
-        seed=_read_whole(spec, "seed", SEEDS, 0) or 0,
         unclaimed=_read_unclaimed(spec),
+        **_read_parameters(spec, policy),
     )
 
 
-def _read_number(
-    spec: Mapping[str, Any], field: str, limits: tuple[float, float], default: float | None
-) -> float | int:
-    """Return a number of the spec; InvalidProblemError when it is something else or beyond the limits."""
-    value = spec.get(field, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not limits[0] <= value <= limits[1]:
-        raise InvalidProblemError(f"spec.{field} must be a number from {limits[0]:g} to {limits[1]:g}, not {value!r}")
-    return value
-
-
-def _read_whole(spec: Mapping[str, Any], field: str, limits: tuple[int, int], default: int | None) -> int | None:
-    if field not in spec:
-        return default
-    value = _read_number(spec, field, limits, None)
-    if not isinstance(value, int):
-        raise InvalidProblemError(f"spec.{field} must be a whole number, not {value!r}")
-    return value
+def _read_parameters(spec: Mapping[str, Any], policy: str) -> dict[str, Any]:
+    """Return the settings that belong to single policies; those that are left out have their defaults."""
+    groups: dict[str, Mapping[str, Any]] = {}
+    for field, owner in GROUPS.items():
+        groups[field] = spec.get(field) or {}
+        if not isinstance(groups[field], Mapping):
+            raise InvalidProblemError(f"spec.{field} must be an object, not {groups[field]!r}")
+        if field in spec and policy != owner:
+            raise InvalidProblemError(f"spec.{field} is read by spec.policy {owner} only, not by {policy}")
+    alpha = groups["alphaPfVds"].get("alpha", str(DEFAULT_ALPHA))
+    settings: dict[str, Any] = {"alpha": float(read_quantity(alpha, "spec.alphaPfVds.alpha", ALPHAS))}
+    if "expectedTenants" in groups["dynamicDrf"]:
+        expected = groups["dynamicDrf"]["expectedTenants"]
+        where = "spec.dynamicDrf.expectedTenants"
+        settings["expected_tenants"] = read_whole_number(expected, where, EXPECTED_TENANTS)
+    settings["seed"] = read_whole_number(groups["twoChoicesDrfh"].get("seed", 0), "spec.twoChoicesDrfh.seed", SEEDS)
+    return settings
 
 
 def _read_unclaimed(spec: Mapping[str, Any]) -> Unclaimed:

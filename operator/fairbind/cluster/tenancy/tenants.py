@@ -22,16 +22,16 @@ from typing import Any
 import msgspec
 
 from fairbind.cluster.objects import wire
-from fairbind.cluster.objects.quantity import QuantityError, parse_quantity
 from fairbind.cluster.objects.selectors import LabelSelector, make_label_selector
+from fairbind.cluster.tenancy.spec_fields import read_quantity
 from fairbind.model import InvalidProblemError, Rejection, RejectionKind, Unclaimed
 
 IMPLICIT_PREFIX = "ns/"
 TOGETHER_NAME = "ns/*"
 """The tenant of all namespaces that no Tenant claims, where the policy puts them together."""
 SYSTEM_NAMESPACES = frozenset({"kube-system", "kube-public", "kube-node-lease"})
-LEAST_WEIGHT = Fraction(1, 1000)
-LARGEST_WEIGHT = Fraction(1000)
+WEIGHTS = (Fraction(1, 1000), Fraction(1000))
+"""The least and the largest weight."""
 
 _UNCLAIMED = Rejection(RejectionKind.UNCLAIMED)
 
@@ -65,7 +65,7 @@ def parse_tenant(tenant_object: Mapping[str, Any]) -> TenantSpec:
         name=str(meta.get("name", "")),
         uid=str(meta.get("uid", "")),
         created=_parse_created(meta.get("creationTimestamp")),
-        weight=_parse_weight(spec.get("weight", 1), "spec.weight"),
+        weight=read_quantity(spec.get("weight", 1), "spec.weight", WEIGHTS),
         resource_weights=_parse_resource_weights(spec.get("resourceWeights")),
         namespaces=_parse_namespaces(spec.get("namespaces")),
         selector=_parse_selector(spec.get("namespaceSelector")),
@@ -82,25 +82,14 @@ def _parse_created(text: object) -> float:
         return 0.0
 
 
-def _parse_weight(value: object, where: str) -> Fraction:
-    weight: Fraction | None = None
-    if isinstance(value, int | float | str) and not isinstance(value, bool):
-        try:
-            weight = parse_quantity(str(value))
-        except QuantityError:
-            weight = None
-    if weight is None or not LEAST_WEIGHT <= weight <= LARGEST_WEIGHT:
-        raise InvalidProblemError(f"{where} must be a number or a quantity from 0.001 to 1000, not {value!r}")
-    return weight
-
-
 def _parse_resource_weights(value: object) -> Mapping[str, Fraction]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
         raise InvalidProblemError(f"spec.resourceWeights must map resources to weights, not {value!r}")
     return {
-        str(resource): _parse_weight(weight, f"spec.resourceWeights[{resource}]") for resource, weight in value.items()
+        str(resource): read_quantity(weight, f"spec.resourceWeights[{resource}]", WEIGHTS)
+        for resource, weight in value.items()
     }
 
 
@@ -154,6 +143,8 @@ class Directory:
         self._unclaimed = Unclaimed.TENANT
         self._is_unclaimed_stale = False
         self._states: tuple[frozenset[str], dict[str, TenantState]] | None = None
+        self._claimers: dict[str, list[str]] | None = None
+        self._tenants: dict[str, str] | None = None
 
     @property
     def specs(self) -> Mapping[str, TenantSpec]:
@@ -174,13 +165,17 @@ class Directory:
                 self._named.setdefault(namespace, []).append(spec)
         self._selecting = [spec for spec in self._specs.values() if spec.selector is not None]
         self._is_all_stale = True
-        self._states = None
+        self._forget_picture()
+
+    def _forget_picture(self) -> None:
+        self._states = self._claimers = self._tenants = None
 
     def set_unclaimed(self, unclaimed: Unclaimed) -> None:
         """Choose what happens to pods of namespaces that no Tenant claims."""
         if unclaimed != self._unclaimed:
             self._unclaimed = unclaimed
             self._is_unclaimed_stale = True
+            self._forget_picture()
 
     def set_labels(self, namespace: str, labels: Mapping[str, str] | None) -> None:
         """Note a namespace's labels; None: it is gone."""
@@ -189,7 +184,7 @@ class Directory:
         else:
             self._labels[namespace] = labels
         self._stale.add(namespace)
-        self._states = None
+        self._forget_picture()
 
     def owner_of(self, namespace: str) -> str | None:
         """Return the declared tenant that has this namespace, or None. As of the last `resolve`, or now if unknown."""
@@ -202,7 +197,7 @@ class Directory:
         owner = self.owner_of(namespace)
         if owner is not None:
             return owner
-        return TOGETHER_NAME if self._unclaimed == Unclaimed.TOGETHER else IMPLICIT_PREFIX + namespace
+        return _name_implicit(namespace, self._unclaimed)
 
     def find_refusal(self, namespace: str) -> Rejection | None:
         """Return why no pod of this namespace may be placed, or None."""
@@ -253,6 +248,21 @@ class Directory:
             for name, spec in sorted(self._specs.items())
         }
 
+    def find_tenants(self) -> Mapping[str, str]:
+        """Return the tenant of every namespace that exists and belongs to one; the same object while nothing changes.
+
+        A system namespace that no Tenant claims belongs to none.
+        """
+        if self._tenants is None:
+            claimers, unclaimed = self._find_all_claimers(), self._unclaimed
+            self._tenants = {}
+            for namespace in self._labels:
+                if claimers[namespace]:
+                    self._tenants[namespace] = claimers[namespace][0]
+                elif namespace not in self._system:
+                    self._tenants[namespace] = _name_implicit(namespace, unclaimed)
+        return self._tenants
+
     def copy(self) -> Directory:
         """Return a directory with the same tenants and namespaces that remembers no answer."""
         anew = Directory(self._system)
@@ -264,11 +274,17 @@ class Directory:
 
     def _compute_conflicts(self) -> dict[str, dict[str, str]]:
         conflicts: dict[str, dict[str, str]] = {name: {} for name in self._specs}
-        for namespace in sorted(self._named.keys() | self._labels.keys()):
-            claimers = self._find_claimers(namespace)
+        for namespace, claimers in self._find_all_claimers().items():
             for younger in claimers[1:]:
                 conflicts[younger][namespace] = claimers[0]
         return conflicts
+
+    def _find_all_claimers(self) -> Mapping[str, list[str]]:
+        """Return who claims each namespace that exists or is claimed by name; remembered until something changes."""
+        if self._claimers is None:
+            namespaces = sorted(self._named.keys() | self._labels.keys())
+            self._claimers = {namespace: self._find_claimers(namespace) for namespace in namespaces}
+        return self._claimers
 
     def _compute_claimer(self, namespace: str) -> str | None:
         return next(iter(self._find_claimers(namespace)), None)
@@ -282,3 +298,7 @@ class Directory:
                 if spec.selector is not None and spec.selector.is_met_by(labels):
                     claimers[spec.name] = spec
         return [spec.name for spec in sorted(claimers.values(), key=lambda spec: (spec.created, spec.name))]
+
+
+def _name_implicit(namespace: str, unclaimed: Unclaimed) -> str:
+    return TOGETHER_NAME if unclaimed == Unclaimed.TOGETHER else IMPLICIT_PREFIX + namespace

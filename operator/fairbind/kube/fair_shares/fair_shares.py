@@ -110,9 +110,9 @@ class FairShares:
         """Look and solve until cancelled."""
         try:
             while True:
-                with self._failures.contain("fair shares"):
+                with self._failures.contain("fair_shares"):
                     await self.refresh()
-                with self._failures.contain("fair shares"):
+                with self._failures.contain("fair_shares"):
                     await self.refresh_audit()
                 await asyncio.sleep(self._compute_pause(INTERVAL_SECONDS))
         finally:

@@ -63,6 +63,8 @@ class PodToBind(Protocol):
     def name(self) -> str: ...  # noqa: D102
     @property
     def created(self) -> float: ...  # noqa: D102
+    @property
+    def tenant(self) -> str: ...  # noqa: D102
 
 
 class World(Protocol):
@@ -302,7 +304,7 @@ class SchedulingLoop:
         for instruction in self._pacing.handle(BindEnded(uid, result), self._clock()):
             if isinstance(instruction, Announce):
                 self._on_bound(uid)
-                self._observer.pod_scheduled(self._wall_clock() - pod.created)
+                self._observer.pod_scheduled(pod.tenant, self._wall_clock() - pod.created)
                 with self._failures.contain("recorder"):
                     self._announcer.scheduled(pod.namespace, pod.name, uid, bind.server)
             else:

@@ -37,6 +37,7 @@ from fairbind.kube.operator.elector import Elector
 from fairbind.kube.operator.health import Health
 from fairbind.kube.operator.list_once import make_reflectors
 from fairbind.kube.operator.loop import Journal, SchedulingLoop
+from fairbind.kube.operator.loop_lag import LoopLag
 from fairbind.kube.operator.unconfirmed import UnconfirmedBindings
 from fairbind.kube.part_failures import PartFailures
 from fairbind.kube.writers.binder import Binder
@@ -286,6 +287,7 @@ class Operator:
             self._health.set_problem(kind, "not listed yet")
         self._start("custom resources", self.custom_resources.run())
         self._start("watch health", self._watch_health())
+        self._start("loop lag", LoopLag(self._clock, self._observer.loop_lagged).run())
         self._start("scheduling loop", self.loop.run())
 
     async def _wait_until_listed(self) -> None:
@@ -300,7 +302,7 @@ class Operator:
         self._health.clear_problem("operator")
         self._report_health()
         self._start_reporting("overview", self._publish_overviews)
-        self._start_reporting("fair shares", self.fair_shares.run)
+        self._start_reporting("fair_shares", self.fair_shares.run)
         self._start_reporting("recorder", self.recorder.run)
         self._start_reporting("status", self.status.run)
         self._start("elector", self.elector.run())

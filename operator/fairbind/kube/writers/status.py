@@ -22,7 +22,6 @@ import msgspec
 from fairbind.cluster.objects.quantity import CPU, MILLI, format_quantity
 from fairbind.cluster.tenancy.administration import Administration
 from fairbind.cluster.tenancy.object_table import KubeObject
-from fairbind.cluster.tenancy.policies import APPLIED_NAME
 from fairbind.cluster.tenancy.tenants import TenantState
 from fairbind.kube.client.api import Api, NotAllowedError
 from fairbind.kube.client.custom_objects import GROUP, POLICIES, TENANTS, VERSION
@@ -44,7 +43,6 @@ LATE_SECONDS = 60.0
 COMPLAINT_SECONDS = 60.0
 FIRST_ANSWER_SECONDS = 10.0
 """A new leader waits so long at most for the first fair shares before it writes."""
-SHARE_DIGITS = 6
 MAX_NAMES = 10
 """A message names at most so many things; the rest is counted."""
 
@@ -195,9 +193,9 @@ def compute_tenant_status(
     if overview is None:
         return {
             "observedGeneration": generation,
-            "dominantShare": 0.0,
+            "dominantShare": _format_share(0.0),
             "dominantResource": "",
-            "weightedShare": 0.0,
+            "weightedShare": _format_share(0.0),
             "allocated": {},
             "pods": {"running": 0, "pending": 0},
             "virtualDominantShares": [],
@@ -205,10 +203,10 @@ def compute_tenant_status(
         }
     return {
         "observedGeneration": generation,
-        "dominantShare": round(overview.dominant_share, SHARE_DIGITS),
+        "dominantShare": _format_share(overview.dominant_share),
         "dominantResource": overview.dominant_resource or "",
-        "weightedShare": round(overview.weighted_share, SHARE_DIGITS),
-        **({} if overview.fair_share is None else {"fairShare": round(overview.fair_share, SHARE_DIGITS)}),
+        "weightedShare": _format_share(overview.weighted_share),
+        **({} if overview.fair_share is None else {"fairShare": _format_share(overview.fair_share)}),
         "allocated": {
             resource: format_quantity(resource, round(amount * (MILLI if resource == CPU else 1)))
             for resource, amount in sorted(overview.allocated.items())
@@ -216,7 +214,7 @@ def compute_tenant_status(
         },
         "pods": {"running": overview.running, "pending": sum(overview.pending.values())},
         "virtualDominantShares": [
-            {"serverClass": name, "share": round(share, SHARE_DIGITS)}
+            {"serverClass": name, "share": _format_share(share)}
             for name, share in sorted(overview.virtual_dominant_shares.items())
         ],
         "conditions": conditions,
@@ -235,13 +233,8 @@ def compute_policy_status(
     status, reason and message of the condition about them.
     """
     generation = policy_object["metadata"].get("generation", 0)
-    if policy_object["metadata"]["name"] != APPLIED_NAME:
-        message = f"Only the SchedulingPolicy named {APPLIED_NAME!r} applies; this one has no effect."
-        ready = _make_condition("Ready", "False", "Ignored", message, generation)
-        ignored = _make_condition("Ignored", "True", "OtherName", message, generation)
-        return {"observedGeneration": generation, "conditions": [ignored, ready]}
     if problem is not None:
-        shortcoming = "InvalidSpec", f"The defaults apply instead: {problem}"
+        shortcoming = "InvalidSpec", f"The defaults apply, because this object is invalid: {problem}"
     elif unknown_resources:
         shortcoming = "UnknownResource", f"No node has these fairness resources: {_join(unknown_resources)}."
     else:
@@ -251,9 +244,8 @@ def compute_policy_status(
         if shortcoming is None
         else _make_condition("Ready", "False", *shortcoming, generation)
     )
-    ignored = _make_condition("Ignored", "False", "Applied", "The name says that it applies.", generation)
     known = _make_condition("FairSharesKnown", *fair_shares, generation)
-    return {"observedGeneration": generation, "conditions": [known, ignored, ready]}
+    return {"observedGeneration": generation, "conditions": [known, ready]}
 
 
 def _make_tenant_conditions(state: TenantState | None, problem: str | None, generation: int) -> Conditions:
@@ -298,7 +290,12 @@ def _find_shortcoming(state: TenantState | None, problem: str | None) -> tuple[s
     for is_there, reason, message in shortcomings:
         if is_there:
             return reason, message
-    return "AsWritten", "The Tenant counts as it is written."
+    return "AsWritten", "Every field of the Tenant takes effect."
+
+
+def _format_share(share: float) -> str:
+    """Return a share for people: three digits, and no floating-point number in the API. Metrics have all digits."""
+    return f"{share:.3f}"
 
 
 def _join(names: Sequence[str]) -> str:

@@ -46,8 +46,8 @@ NOTICEABLE = 1e-6
 class Cause(StrEnum):
     """Where a finding comes from."""
 
-    MISSING_DEMAND = "missing demand"
-    INDIVISIBLE = "indivisible tasks"
+    MISSING_DEMAND = "missing_demand"
+    INDIVISIBLE = "indivisible_tasks"
     MECHANISM = "mechanism"
     HISTORY = "history"
 

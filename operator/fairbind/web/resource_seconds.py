@@ -1,0 +1,61 @@
+"""How long tenants have held how much: what they hold, integrated over time.
+
+Between two overviews nothing changes that one would not have shown, so a tenant's amounts count from the overview that
+shows them first until the one that shows others. A scrape adds the time since then: an idle cluster publishes nothing,
+and its tenants' pods hold what they hold all the same.
+
+The sums begin at 0 with the process, as counters do, and end with the tenant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from fairbind.model.overview import ClusterOverview
+
+
+@dataclass(frozen=True, slots=True)
+class _Account:
+    """held: by resource, since then. sums: by resource, until then."""
+
+    since: float
+    held: Mapping[str, float]
+    sums: Mapping[str, float]
+
+    def compute_sums(self, now: float) -> dict[str, float]:
+        elapsed = max(0.0, now - self.since)
+        sums = dict(self.sums)
+        for resource, amount in self.held.items():
+            sums[resource] = sums.get(resource, 0.0) + amount * elapsed
+        return sums
+
+
+class ResourceSeconds:
+    """One account a tenant. Overviews come in one thread; any other may read: accounts are replaced, never changed."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._accounts: dict[str, _Account] = {}
+        self._offered: frozenset[str] = frozenset()
+
+    def follow(self, overview: ClusterOverview) -> None:
+        """Count by this overview from now on. An account that stays as it is costs one comparison."""
+        now, known, self._offered = self._clock(), self._accounts, frozenset(overview.capacity)
+        accounts: dict[str, _Account] = {}
+        for tenant in overview.tenants:
+            account = known.get(tenant.name)
+            if account is None:
+                account = _Account(now, tenant.allocated, {})
+            elif account.held != tenant.allocated:
+                account = _Account(now, tenant.allocated, account.compute_sums(now))
+            accounts[tenant.name] = account
+        self._accounts = accounts
+
+    def compute(self) -> dict[str, dict[str, float]]:
+        """Return resource-seconds by tenant and resource; a resource that no node offers any more is left out."""
+        now, accounts, offered = self._clock(), self._accounts, self._offered
+        return {
+            tenant: {r: total for r, total in account.compute_sums(now).items() if r in offered}
+            for tenant, account in accounts.items()
+        }
