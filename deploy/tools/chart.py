@@ -1,8 +1,8 @@
 """Make the files that follow from others, or check that they are what they should be.
 
-The sources are crds/, the alert rules, the chart's values.yaml and templates, and the package's version. From them
-come the chart's own copies (a chart must hold all that it installs), the table of values in its README, the reference
-of the CRDs and the kustomize base, which is the chart as helm renders it; without a helm that is left alone.
+The sources are crds/, the alert rules, the dashboard, the chart's values.yaml and templates, and the package's version.
+From them come the chart's own copies (a chart must hold all that it installs), the table of values in its README, the
+reference of the CRDs and the kustomize base, which is the chart as helm renders it; without a helm that is left alone.
 
     python deploy/tools/chart.py               write everything
     python deploy/tools/chart.py --check       write nothing; exit 1 and name what differs
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 CRDS = ("schedulingpolicies.yaml", "tenants.yaml")
-RULES = "fairbind.rules.yaml"
+CARRIED = ("deploy/alerts/fairbind.rules.yaml", "deploy/dashboard/fairbind.json")
+"""What the chart carries a copy of, in files/."""
 TABLE = re.compile(r"(?<=<!-- begin values -->\n).*?(?=<!-- end values -->)", re.DOTALL)
 HELM_LABELS = ("helm.sh/chart", "app.kubernetes.io/managed-by")
 MADE = "# Made from the chart by deploy/tools/chart.py; change the chart and run it again.\n"
@@ -42,7 +43,8 @@ def compute_outputs(root: Path, helm: Path | None) -> Outputs:
     chart = root / "charts" / "fairbind"
     crds = {name: (root / "crds" / name).read_text(encoding="utf-8") for name in CRDS}
     outputs: Outputs = {chart / "crds" / name: text for name, text in crds.items()}
-    outputs[chart / "files" / RULES] = (root / "deploy" / "alerts" / RULES).read_text(encoding="utf-8")
+    for path in CARRIED:
+        outputs[chart / "files" / Path(path).name] = (root / path).read_text(encoding="utf-8")
     outputs[chart / "Chart.yaml"] = _compute_chart_metadata(chart, _find_version(root))
     outputs[chart / "README.md"] = _compute_readme(chart)
     parsed = [yaml.safe_load(text) for text in crds.values()]

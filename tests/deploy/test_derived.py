@@ -15,7 +15,7 @@ from crd_reference import compute_reference
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "fairbind"
-PARTS = ("charts", "crds", "deploy/alerts", "docs/reference", "operator/fairbind/__init__.py")
+PARTS = ("charts", "crds", "deploy/alerts", "deploy/dashboard", "docs/reference", "operator/fairbind/__init__.py")
 
 
 @pytest.fixture
@@ -51,6 +51,12 @@ def test_everything_is_up_to_date() -> None:
             ["charts/fairbind/crds/tenants.yaml", "docs/reference/crds.md"],
         ),
         ("deploy/alerts/fairbind.rules.yaml", "for: 5m", "for: 6m", ["charts/fairbind/files/fairbind.rules.yaml"]),
+        (
+            "deploy/dashboard/fairbind.json",
+            '"title": "Leaders"',
+            '"title": "Who leads"',
+            ["charts/fairbind/files/fairbind.json"],
+        ),
         ("charts/fairbind/values.yaml", "replicaCount: 2", "replicaCount: 3", ["charts/fairbind/README.md"]),
         ("charts/fairbind/crds/tenants.yaml", "tn", "tenantz", ["charts/fairbind/crds/tenants.yaml"]),
         ("operator/fairbind/__init__.py", "__version__ = ", '__version__ = "9.9.9" #', ["charts/fairbind/Chart.yaml"]),

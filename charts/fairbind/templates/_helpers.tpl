@@ -52,3 +52,24 @@ app.kubernetes.io/part-of: fairbind
 {{- end }}
 {{- with $fields }}{{ toYaml . }}{{ end }}
 {{- end }}
+
+{{/*
+Tolerations of the operator's pods. Kubernetes lets pods wait 300 s on a node that is dead, unless they say otherwise. The first
+toleration that fits a taint counts, so these come first; one of `tolerations` that names the same taint replaces them.
+*/}}
+{{- define "fairbind.tolerations" -}}
+{{- $tolerations := list }}
+{{- if ne .Values.nodeFailureTolerationSeconds nil }}
+{{- range $taint := list "node.kubernetes.io/not-ready" "node.kubernetes.io/unreachable" }}
+{{- $named := false }}
+{{- range $.Values.tolerations }}
+{{- if eq (.key | default "") $taint }}{{ $named = true }}{{ end }}
+{{- end }}
+{{- if not $named }}
+{{- $seconds := int64 $.Values.nodeFailureTolerationSeconds }}
+{{- $tolerations = append $tolerations (dict "key" $taint "operator" "Exists" "effect" "NoExecute" "tolerationSeconds" $seconds) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- with concat $tolerations .Values.tolerations }}{{ toYaml . }}{{ end }}
+{{- end }}
