@@ -17,46 +17,17 @@ import yaml
 import chart
 from e2e.clusters import Cluster
 from e2e.objects import POLICIES, TENANTS, make_tenant
+from e2e.rendering import HOME, Render, find, list_kinds
 from e2e.waiting import wait_for
 from localplane.client import ApiError
-from localplane.plane import CHART, ControlPlane, PlaneError, are_crds_served, run_tool
+from localplane.plane import CHART, ControlPlane, PlaneError, are_crds_served
 
 if TYPE_CHECKING:
     from e2e.api import Api, Json
     from localplane.tools import Tools
 
 ROOT = CHART.parents[1]
-HOME = "fairbind-system"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-Render = Callable[..., list["Json"]]
-
-
-@pytest.fixture
-def helm(tools: Tools, tmp_path: Path) -> Callable[..., str]:
-    """Run helm without a cluster."""
-    return lambda *arguments: run_tool(tools, "helm", [str(argument) for argument in arguments], tmp_path)
-
-
-@pytest.fixture
-def render(helm: Callable[..., str]) -> Render:
-    """Return the objects that the chart renders with these further arguments of helm."""
-
-    def render(*arguments: str) -> list[Json]:
-        text = helm("template", "fairbind", CHART, f"--namespace={HOME}", *arguments)
-        return [document for document in yaml.safe_load_all(text) if document]
-
-    return render
-
-
-def find(objects: list[Json], kind: str, name: str = "fairbind") -> Json:
-    (found,) = (thing for thing in objects if (thing["kind"], thing["metadata"]["name"]) == (kind, name))
-    return found
-
-
-def list_kinds(objects: list[Json]) -> set[tuple[str, str]]:
-    return {(thing["kind"], thing["metadata"]["name"]) for thing in objects}
-
-
 EVERYTHING = tuple(f"--set={name}.enabled=true" for name in ("serviceMonitor", "prometheusRule", "dashboards"))
 DEAD_NODE = [
     {
@@ -329,6 +300,7 @@ def test_a_changed_template_is_noticed(tools: Tools, tmp_path: Path) -> None:
         "crds",
         "deploy/alerts",
         "deploy/dashboard",
+        "deploy/examples",
         "deploy/kustomize",
         "docs/reference",
         "operator",
