@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,18 @@ import pytest
 import yaml
 
 from house.tree import ROOT
+from localplane.tools import ensure_tools
 
+PINNED = "actions/checkout@11bd71901bbe5b1630ceea73d27597364c9af683"
+WRONG = f"""
+on: push
+jobs:
+  wrong:
+    runs-on: ubuntu-24.04
+    steps:
+      - uses: {PINNED}
+      - run: echo "${{{{ github.event.head_commit.message }}}}"
+"""
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 TARGET = re.compile(r"\bmake ([a-z][a-z-]*)")
 
@@ -22,6 +35,22 @@ def read(path: Path) -> dict[Any, Any]:
 
 def find_steps(path: Path) -> list[dict[str, Any]]:
     return [step for job in read(path)["jobs"].values() for step in job["steps"]]
+
+
+def lint(*paths: Path, say: Callable[[str], None]) -> str:
+    """Return what actionlint finds; without the shell's linter, which is not the same on all machines."""
+    program = ensure_tools(["actionlint"], say).path("actionlint")
+    words = [str(program), "-no-color", "-shellcheck=", "-pyflakes=", *map(str, paths)]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+
+
+@pytest.mark.needs_tools
+def test_they_are_sound(tmp_path: Path, say: Callable[[str], None]) -> None:
+    wrong = tmp_path / "wrong.yml"
+    wrong.write_text(WRONG, encoding="utf-8")
+
+    assert "potentially untrusted" in lint(wrong, say=say)
+    assert lint(*WORKFLOWS, say=say) == ""
 
 
 def test_there_is_one_for_changes_and_one_for_releases() -> None:
