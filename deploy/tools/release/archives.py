@@ -68,7 +68,7 @@ def compute_digest(path: Path) -> str:
 def _open_stream(file: IO[bytes], *, compressed: bool) -> IO[bytes]:
     if not compressed:
         return file
-    return cast("IO[bytes]", gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0))
+    return cast("IO[bytes]", gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0))
 
 
 def _clean(name: str) -> str:
