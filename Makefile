@@ -103,7 +103,7 @@ adversary: install ## attacks and thefts against a whole system (NODES=number, T
 	  $(if $(TENANTS),--tenants "$(TENANTS)") $(if $(OUTPUT),--output "$(OUTPUT)",--page)
 
 .PHONY: docs
-docs: install ## write the generated documents anew
+docs: install ## write the generated documents again
 	$(VENV)/python deploy/tools/chart.py
 	$(VENV)/python deploy/tools/docs.py
 
