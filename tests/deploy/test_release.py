@@ -166,6 +166,7 @@ TEXTS = {
     "opt/site-packages/fairbind-0.1.0.dist-info/METADATA": b"Name: fairbind\n\n",
     "usr/local/lib/python3.13/LICENSE.txt": b"Text of Python",
     "usr/share/doc/libc6/copyright": b"Text of the C library",
+    "var/lib/dpkg/status.d/libbz2-1.0": b"Package: libbz2-1.0\n",
     "var/lib/dpkg/status.d/libc6": b"Package: libc6\nVersion: 2.41\nArchitecture: amd64\n",
     "opt/site-packages/yarl/code.py": b"import this",
 }
@@ -175,8 +176,15 @@ class TestNotices:
     def test_every_package_is_named_with_its_licence(self, tmp_path: Path) -> None:
         text = notices.compute_notices(notices.read_texts([make_tar(tmp_path / "layer.tar.gz", TEXTS, mode="w:gz")]))
 
-        headings = [line for line in text.splitlines() if line.startswith(("bare", "libc6", "old", "python", "yarl"))]
-        assert headings == ["bare-1.0: BSD", "libc6", "old-1.0: MIT License", "python3.13", "yarl-1.2: Apache-2.0"]
+        headings = [line for line in text.splitlines() if line.startswith(("bare", "lib", "old", "python", "yarl"))]
+        assert headings == [
+            "bare-1.0: BSD",
+            "libbz2-1.0",
+            "libc6",
+            "old-1.0: MIT License",
+            "python3.13",
+            "yarl-1.2: Apache-2.0",
+        ]
         for name in ("yarl", "old", "Python", "the C library"):
             assert text.count(f"Text of {name}") == 1
         assert "bare-1.0: BSD\n" + "=" * 100 + "\n\nThe package has no text of its licence." in text
@@ -186,7 +194,8 @@ class TestNotices:
         layer = make_tar(tmp_path / "layer.tar", TEXTS)
 
         assert notices.find_records(notices.read_texts([layer, layer])) == [
-            TEXTS["var/lib/dpkg/status.d/libc6"].decode()
+            "Package: libbz2-1.0\n",
+            TEXTS["var/lib/dpkg/status.d/libc6"].decode(),
         ]
 
 

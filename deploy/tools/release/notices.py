@@ -14,7 +14,7 @@ LICENCE = re.compile(
 )
 INTERPRETER = re.compile(r"(?:^|/)lib/(?P<package>python3\.\d+)/LICENSE\.txt$")
 DEBIAN = re.compile(r"^usr/share/doc/(?P<package>[^/]+)/copyright$")
-RECORD = re.compile(r"^var/lib/dpkg/status\.d/[^/]+$")
+RECORD = re.compile(r"^var/lib/dpkg/status\.d/(?P<package>[^/]+)$")
 OWN = re.compile(r"^fairbind-")
 TITLE = """Licences of what the image of fairbind brings along
 
@@ -62,7 +62,7 @@ def _find_packages(texts: Mapping[str, bytes]) -> dict[str, str]:
             free = (metadata.get("License") or "").strip().splitlines()
             said = metadata.get("License-Expression") or ", ".join(names) or (free[0] if free else "")
             packages[match["package"]] = said
-        elif match := INTERPRETER.search(path) or DEBIAN.search(path):
+        elif match := INTERPRETER.search(path) or DEBIAN.search(path) or RECORD.search(path):
             packages[match["package"]] = ""
     return packages
 
