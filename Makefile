@@ -103,7 +103,7 @@ adversary: install ## attacks and thefts against a whole system (NODES=number, T
 	  $(if $(TENANTS),--tenants "$(TENANTS)") $(if $(OUTPUT),--output "$(OUTPUT)",--page)
 
 .PHONY: docs
-docs: install ## write the generated documents anew
+docs: install ## write the generated documents again
 	$(VENV)/python deploy/tools/chart.py
 	$(VENV)/python deploy/tools/docs.py
 
@@ -130,6 +130,15 @@ image: install ## build the operator's image, fairbind:VERSION (IMAGE=name:tag f
 .PHONY: sbom
 sbom: install ## write what the image consists of as CycloneDX to dist (IMAGE=name:tag adds its Debian packages)
 	@exec $(VENV)/python deploy/tools/sbom.py $(if $(IMAGE),--image "$(IMAGE)")
+
+.PHONY: release
+release: install ## build all parts of a release twice into dist/release and compare (KEY=file signs, IMAGES="a b" takes built images, IMAGES=none leaves them out)
+	@exec $(VENV)/python deploy/tools/release/main.py $(if $(KEY),--key "$(KEY)") \
+	  $(if $(filter none,$(IMAGES)),--without-image,$(if $(IMAGES),--layouts $(IMAGES)))
+
+.PHONY: release-image
+release-image: install ## the image alone, for this machine's processor, into dist/release-image
+	@exec $(VENV)/python deploy/tools/release/main.py --image-only --output dist/release-image
 
 .PHONY: kind-up
 kind-up: install ## make a kind cluster that stays, with fairbind's image in its nodes; needs a Docker engine

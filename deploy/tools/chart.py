@@ -1,8 +1,9 @@
 """Make the files that follow from others, or check that they are what they should be.
 
-The sources are crds/, the alert rules, the chart's values.yaml and templates, and the package's version. From them
-come the chart's own copies (a chart must hold all that it installs), the table of values in its README, the reference
-of the CRDs and the kustomize base, which is the chart as helm renders it; without a helm that is left alone.
+The sources are crds/, the alert rules, the dashboard, the examples, the chart's values.yaml and templates, and the
+package's version. From them come the chart's own copies (a chart must hold all that it installs), its description of
+the CRDs, the table of values in its README, the reference of the CRDs and the kustomize base, which is the chart as
+helm renders it; without a helm that is left alone.
 
     python deploy/tools/chart.py               write everything
     python deploy/tools/chart.py --check       write nothing; exit 1 and name what differs
@@ -17,6 +18,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +31,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 CRDS = ("schedulingpolicies.yaml", "tenants.yaml")
-RULES = "fairbind.rules.yaml"
+CARRIED = ("deploy/alerts/fairbind.rules.yaml", "deploy/dashboard/fairbind.json")
+"""What the chart carries a copy of, in files/."""
 TABLE = re.compile(r"(?<=<!-- begin values -->\n).*?(?=<!-- end values -->)", re.DOTALL)
+ANNOTATIONS = re.compile(r"(?<=  # begin made\n).*?(?=  # end made\n)", re.DOTALL)
+EXAMPLES = ("tenants.yaml", "policy.yaml")
 HELM_LABELS = ("helm.sh/chart", "app.kubernetes.io/managed-by")
 MADE = "# Made from the chart by deploy/tools/chart.py; change the chart and run it again.\n"
 
@@ -42,10 +47,11 @@ def compute_outputs(root: Path, helm: Path | None) -> Outputs:
     chart = root / "charts" / "fairbind"
     crds = {name: (root / "crds" / name).read_text(encoding="utf-8") for name in CRDS}
     outputs: Outputs = {chart / "crds" / name: text for name, text in crds.items()}
-    outputs[chart / "files" / RULES] = (root / "deploy" / "alerts" / RULES).read_text(encoding="utf-8")
-    outputs[chart / "Chart.yaml"] = _compute_chart_metadata(chart, _find_version(root))
+    for path in CARRIED:
+        outputs[chart / "files" / Path(path).name] = (root / path).read_text(encoding="utf-8")
     outputs[chart / "README.md"] = _compute_readme(chart)
     parsed = [yaml.safe_load(text) for text in crds.values()]
+    outputs[chart / "Chart.yaml"] = _compute_chart_metadata(chart, _find_version(root), _describe_crds(root, parsed))
     outputs[root / "docs" / "reference" / "crds.md"] = compute_reference(parsed)
     if helm is not None:
         base = root / "deploy" / "kustomize" / "base"
@@ -115,9 +121,30 @@ def _compute_readme(chart: Path) -> str:
     return TABLE.sub(lambda _: table, (chart / "README.md").read_text(encoding="utf-8"))
 
 
-def _compute_chart_metadata(chart: Path, version: str) -> str:
+def _compute_chart_metadata(chart: Path, version: str, annotations: Mapping[str, str]) -> str:
     text = (chart / "Chart.yaml").read_text(encoding="utf-8")
-    return re.sub(r"^(version|appVersion): .*$", rf"\1: {version}", text, flags=re.MULTILINE)
+    text = re.sub(r"^(version|appVersion): .*$", rf"\1: {version}", text, flags=re.MULTILINE)
+    blocks = [f"  {name}: |\n{textwrap.indent(value, '    ')}" for name, value in annotations.items()]
+    return ANNOTATIONS.sub(lambda _: "".join(blocks), text)
+
+
+def _describe_crds(root: Path, crds: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return what Artifact Hub shows of the CRDs, as annotations of the chart, with the examples of deploy/examples."""
+    described = [
+        {
+            "kind": crd["spec"]["names"]["kind"],
+            "version": version["name"],
+            "name": crd["metadata"]["name"],
+            "displayName": crd["spec"]["names"]["kind"],
+            "description": version["schema"]["openAPIV3Schema"]["description"],
+        }
+        for crd in crds
+        for version in crd["spec"]["versions"]
+    ]
+    texts = [(root / "deploy" / "examples" / name).read_text(encoding="utf-8") for name in EXAMPLES]
+    examples = [document for text in texts for document in yaml.safe_load_all(text)]
+    parts = {"artifacthub.io/crds": described, "artifacthub.io/crdsExamples": examples}
+    return {name: yaml.safe_dump(part, sort_keys=False, width=110) for name, part in parts.items()}
 
 
 def _find_version(root: Path) -> str:

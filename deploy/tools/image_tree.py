@@ -111,7 +111,7 @@ def copy_with_links(path: Path, target: Path) -> None:
 
 
 def keep_records(libraries: Iterable[Path], target: Path) -> None:
-    """Write what dpkg knows of the packages that libraries come from to where scanners look for it.
+    """Write what dpkg knows of the packages that libraries come from to where scanners look for it, and their licences.
 
     A base that was not made by dpkg has no records; a Python that was built into one belongs to no package.
     """
@@ -129,6 +129,9 @@ def keep_records(libraries: Iterable[Path], target: Path) -> None:
         words = ["dpkg-query", "--status", name]
         record = subprocess.run(words, capture_output=True, text=True, check=True).stdout
         (folder / name.partition(":")[0]).write_text(record, encoding="utf-8")
+        licence = Path("/usr/share/doc") / name.partition(":")[0] / "copyright"
+        if licence.exists():
+            copy_with_links(licence, target)
 
 
 def compile_imported(target: Path) -> None:

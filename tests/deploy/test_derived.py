@@ -15,7 +15,15 @@ from crd_reference import compute_reference
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "fairbind"
-PARTS = ("charts", "crds", "deploy/alerts", "docs/reference", "operator/fairbind/__init__.py")
+PARTS = (
+    "charts",
+    "crds",
+    "deploy/alerts",
+    "deploy/dashboard",
+    "deploy/examples",
+    "docs/reference",
+    "operator/fairbind/__init__.py",
+)
 
 
 @pytest.fixture
@@ -50,7 +58,14 @@ def test_everything_is_up_to_date() -> None:
             "How heavy it is",
             ["charts/fairbind/crds/tenants.yaml", "docs/reference/crds.md"],
         ),
+        ("deploy/examples/tenants.yaml", "name: analytics", "name: figures", ["charts/fairbind/Chart.yaml"]),
         ("deploy/alerts/fairbind.rules.yaml", "for: 5m", "for: 6m", ["charts/fairbind/files/fairbind.rules.yaml"]),
+        (
+            "deploy/dashboard/fairbind.json",
+            '"title": "Leaders"',
+            '"title": "Who leads"',
+            ["charts/fairbind/files/fairbind.json"],
+        ),
         ("charts/fairbind/values.yaml", "replicaCount: 2", "replicaCount: 3", ["charts/fairbind/README.md"]),
         ("charts/fairbind/crds/tenants.yaml", "fbtenant", "tenantz", ["charts/fairbind/crds/tenants.yaml"]),
         ("operator/fairbind/__init__.py", "__version__ = ", '__version__ = "9.9.9" #', ["charts/fairbind/Chart.yaml"]),
@@ -87,17 +102,25 @@ def test_values_are_found_with_their_comments() -> None:
     ]
 
 
+OF_KUBERNETES = {"resources", "podSecurityContext", "containerSecurityContext"}
+
+
 def find_leaves(values: dict[str, Any], schema: dict[str, Any], path: str = "") -> list[str]:
     """Return the values that a schema does not know, and the fields of the schema that have no value.
 
-    An object that is empty by default need not name its fields: none of them has a default.
+    An object that is empty by default need not name its fields, as none has a default; nor need Kubernetes' own.
     """
     assert schema.get("additionalProperties") is False, path
     known, given = set(schema["properties"]) - {"global"}, set(values)
     wrong = [f"{path}{name}" for name in known ^ given]
     for name in known & given:
         field = schema["properties"][name]
-        if field.get("type") == "object" and field.get("properties") and values[name] != {} and name != "resources":
+        if (
+            field.get("type") == "object"
+            and field.get("properties")
+            and values[name] != {}
+            and name not in OF_KUBERNETES
+        ):
             wrong += find_leaves(values[name], field, f"{path}{name}.")
     return wrong
 

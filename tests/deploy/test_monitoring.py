@@ -25,8 +25,9 @@ from fairbind.web.metrics import (
 
 ALERTS = Path(__file__).parents[2] / "deploy" / "alerts"
 DASHBOARD = Path(__file__).parents[2] / "deploy" / "dashboard" / "fairbind.json"
-# What Prometheus itself adds to every series.
-TARGET_LABELS = {"job", "namespace", "instance"}
+PAGE = Path(__file__).parents[2] / "docs" / "alerts.md"
+# What Prometheus itself adds to every series; `cluster` is added by a Prometheus that holds several.
+TARGET_LABELS = {"cluster", "job", "namespace", "instance"}
 LABEL_VALUES = {
     "result": set(BINDING_RESULTS) | set(SOLVE_RESULTS),
     "reason": set(PENDING_REASONS) | set(RESTART_REASONS),
@@ -49,9 +50,13 @@ def compute_series() -> dict[str, MetricSpec]:
     return series
 
 
-def find_alert_queries() -> list[str]:
+def find_alerts() -> list[dict[str, Any]]:
     rules = yaml.safe_load((ALERTS / "fairbind.rules.yaml").read_text(encoding="utf-8"))
-    return [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    return [rule for group in rules["groups"] for rule in group["rules"]]
+
+
+def find_alert_queries() -> list[str]:
+    return [rule["expr"] for rule in find_alerts()]
 
 
 def read_dashboard() -> dict[str, Any]:
@@ -101,6 +106,29 @@ def test_the_dashboard_shows_every_metric() -> None:
     text = " ".join(find_dashboard_queries())
 
     assert [spec.name for spec in METRICS if spec.name not in text] == []
+
+
+@pytest.mark.parametrize("query", sorted(set(find_alert_queries())))
+def test_alerts_keep_clusters_apart(query: str) -> None:
+    groupings = re.findall(r"\b(?:sum|max|min|group|count|avg) (?:by \(([^)]*)\))?", query)
+    assert [labels for labels in groupings if "cluster" not in labels.split(", ")] == []
+    assert not re.search(r"\b(?:sum|max|min|group|count|avg)\(", query)
+
+
+@pytest.mark.parametrize("query", sorted(set(find_dashboard_queries())))
+def test_the_dashboard_shows_one_cluster_at_a_time(query: str) -> None:
+    selectors = re.findall(r"\bfairbind_\w+({[^}]*})?", query)
+    if query != "label_values(fairbind_build_info, cluster)":
+        assert [selector for selector in selectors if 'cluster="$cluster"' not in selector] == []
+
+
+def test_each_alert_links_to_its_section() -> None:
+    headings = re.findall(r"^## (\w+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    links = {rule["alert"]: rule["annotations"]["runbook_url"] for rule in find_alerts()}
+
+    page = "https://github.com/fairbind/fairbind/blob/main/docs/alerts.md"
+    assert links == {name: f"{page}#{name.lower()}" for name in links}
+    assert headings == list(links)
 
 
 def test_legends_use_labels_that_the_query_leaves() -> None:

@@ -14,22 +14,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
+import yaml
 
 from e2e.clusters import Cluster
 from e2e.members import joined
 from e2e.objects import POLICIES, TENANTS, make_name, make_tenant
 from e2e.operators import Operator, start_operator
 from e2e.relay import Relay
+from e2e.rendering import HOME
 from e2e.waiting import wait_for
 from localplane.client import ApiError, call_many
 from localplane.nodes import make_node, mixed_nodes
-from localplane.plane import ControlPlane
+from localplane.plane import CHART, ControlPlane, run_tool
 from localplane.tools import ensure_tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from e2e.api import Api, Json
+    from e2e.rendering import Render
     from localplane.tools import Tools
 
 KUBECONFIG_VARIABLE = "FAIRBIND_KUBECONFIG"
@@ -93,6 +96,23 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def tools(say: Callable[[str], None]) -> Tools:
     """The control plane's binaries."""
     return ensure_tools(TOOLS, say, kubernetes=os.environ.get(KUBERNETES_VARIABLE) or None)
+
+
+@pytest.fixture
+def helm(tools: Tools, tmp_path: Path) -> Callable[..., str]:
+    """Run helm without a cluster."""
+    return lambda *arguments: run_tool(tools, "helm", [str(argument) for argument in arguments], tmp_path)
+
+
+@pytest.fixture
+def render(helm: Callable[..., str]) -> Render:
+    """Render the chart with helm and parse what comes out."""
+
+    def render(*arguments: str) -> list[Json]:
+        text = helm("template", "fairbind", CHART, f"--namespace={HOME}", *arguments)
+        return [document for document in yaml.safe_load_all(text) if document]
+
+    return render
 
 
 @pytest.fixture(scope="session")

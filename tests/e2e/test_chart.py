@@ -17,47 +17,27 @@ import yaml
 import chart
 from e2e.clusters import Cluster
 from e2e.objects import POLICIES, TENANTS, make_tenant
+from e2e.rendering import HOME, Render, find, list_kinds
 from e2e.waiting import wait_for
 from localplane.client import ApiError
-from localplane.plane import CHART, ControlPlane, PlaneError, are_crds_served, run_tool
+from localplane.plane import CHART, ControlPlane, PlaneError, are_crds_served
 
 if TYPE_CHECKING:
     from e2e.api import Api, Json
     from localplane.tools import Tools
 
 ROOT = CHART.parents[1]
-HOME = "fairbind-system"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-Render = Callable[..., list["Json"]]
-
-
-@pytest.fixture
-def helm(tools: Tools, tmp_path: Path) -> Callable[..., str]:
-    """Run helm without a cluster."""
-    return lambda *arguments: run_tool(tools, "helm", [str(argument) for argument in arguments], tmp_path)
-
-
-@pytest.fixture
-def render(helm: Callable[..., str]) -> Render:
-    """Return the objects that the chart renders with these further arguments of helm."""
-
-    def render(*arguments: str) -> list[Json]:
-        text = helm("template", "fairbind", CHART, f"--namespace={HOME}", *arguments)
-        return [document for document in yaml.safe_load_all(text) if document]
-
-    return render
-
-
-def find(objects: list[Json], kind: str, name: str = "fairbind") -> Json:
-    (found,) = (thing for thing in objects if (thing["kind"], thing["metadata"]["name"]) == (kind, name))
-    return found
-
-
-def list_kinds(objects: list[Json]) -> set[tuple[str, str]]:
-    return {(thing["kind"], thing["metadata"]["name"]) for thing in objects}
-
-
-EVERYTHING = ("--set=serviceMonitor.enabled=true", "--set=prometheusRule.enabled=true")
+EVERYTHING = tuple(f"--set={name}.enabled=true" for name in ("serviceMonitor", "prometheusRule", "dashboards"))
+DEAD_NODE = [
+    {
+        "key": f"node.kubernetes.io/{taint}",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 30,
+    }
+    for taint in ("not-ready", "unreachable")
+]
 ALWAYS = {
     ("ServiceAccount", "fairbind"),
     ("ClusterRole", "fairbind"),
@@ -138,6 +118,8 @@ class TestRendering:
             ("resources.requests.cpu=lots", "/resources/requests/cpu"),
             ("flowSchema.nominalConcurrencyShares=0", "/flowSchema/nominalConcurrencyShares"),
             ("serviceMonitor.interval=often", "/serviceMonitor/interval"),
+            ("nodeFailureTolerationSeconds=-1", "/nodeFailureTolerationSeconds"),
+            ("dashboards.namespace=Not_A_Name", "/dashboards/namespace"),
             ("replicas=3", "replicas"),
         ],
     )
@@ -202,9 +184,31 @@ class TestRendering:
         assert (arguments["--log-level"], arguments["--log-format"]) == ("debug", "console")
         assert (container["image"], container["imagePullPolicy"]) == ("example.com/fairbind:1.2.3", "Always")
         assert container["resources"] == values["resources"]
-        assert (pod["nodeSelector"], pod["tolerations"]) == (values["nodeSelector"], values["tolerations"])
+        assert pod["nodeSelector"] == values["nodeSelector"]
+        assert pod["tolerations"] == [*DEAD_NODE, {"operator": "Exists"}]
         assert pod["imagePullSecrets"] == values["imagePullSecrets"]
         assert not {"topologySpreadConstraints", "affinity", "priorityClassName"} & set(pod)
+
+    @pytest.mark.parametrize(
+        ("values", "expected"),
+        [
+            ({}, DEAD_NODE),
+            ({"nodeFailureTolerationSeconds": None}, None),
+            ({"nodeFailureTolerationSeconds": 0}, [toleration | {"tolerationSeconds": 0} for toleration in DEAD_NODE]),
+            (
+                {"tolerations": [{"key": "node.kubernetes.io/unreachable", "operator": "Exists"}]},
+                [DEAD_NODE[0], {"key": "node.kubernetes.io/unreachable", "operator": "Exists"}],
+            ),
+        ],
+        ids=str,
+    )
+    def test_an_operator_leaves_a_dead_node_soon(
+        self, render: Render, values: Json, expected: list[Json] | None
+    ) -> None:
+        given = [f"--set-json={name}={json.dumps(value)}" for name, value in values.items()]
+        pod = find(render(*given), "Deployment")["spec"]["template"]["spec"]
+
+        assert pod.get("tolerations") == expected
 
     def test_operators_prefer_different_nodes_also_where_none_has_a_zone(self, render: Render) -> None:
         """kube-scheduler ignores a node for spreading when it lacks the label of any one constraint."""
@@ -261,6 +265,20 @@ class TestRendering:
         assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
         assert [port["name"] for port in service["spec"]["ports"]] == ["metrics"]
 
+    def test_grafana_finds_the_dashboard(self, render: Render) -> None:
+        given = {"labels": {"dashboards": "yes"}, "annotations": {"grafana_folder": "Fair"}, "namespace": "monitoring"}
+        moved = [f"--set-json=dashboards.{name}={json.dumps(value)}" for name, value in given.items()]
+        dashboard = json.loads((ROOT / "deploy" / "dashboard" / "fairbind.json").read_text(encoding="utf-8"))
+
+        made = find(render(*EVERYTHING), "ConfigMap", "fairbind-dashboard")
+        other = find(render(*EVERYTHING, *moved), "ConfigMap", "fairbind-dashboard")
+
+        assert (made["metadata"]["namespace"], made["metadata"]["labels"]["grafana_dashboard"]) == (HOME, "1")
+        assert json.loads(made["data"]["fairbind.json"]) == dashboard
+        assert other["metadata"]["namespace"] == "monitoring"
+        assert other["metadata"]["labels"]["dashboards"] == "yes"
+        assert other["metadata"]["annotations"] == given["annotations"]
+
     def test_crds_are_hooks_of_an_upgrade_by_helm_only(self, render: Render) -> None:
         def crds(*arguments: str) -> list[Json]:
             return [thing for thing in render(*arguments) if thing["kind"] == "CustomResourceDefinition"]
@@ -299,7 +317,16 @@ class TestRendering:
 
 
 def test_a_changed_template_is_noticed(tools: Tools, tmp_path: Path) -> None:
-    for part in ("charts", "crds", "deploy/alerts", "deploy/kustomize", "docs/reference", "operator"):
+    for part in (
+        "charts",
+        "crds",
+        "deploy/alerts",
+        "deploy/dashboard",
+        "deploy/examples",
+        "deploy/kustomize",
+        "docs/reference",
+        "operator",
+    ):
         shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
     template = tmp_path / "charts" / "fairbind" / "templates" / "rbac.yaml"
     text = template.read_text(encoding="utf-8")
@@ -387,6 +414,7 @@ class TestLifecycle:
         for pod in fresh.api.items(pods):
             assert pod["spec"]["serviceAccountName"] == "fairbind"
             assert pod["spec"]["priorityClassName"] == "system-cluster-critical"
+            assert pod["spec"]["tolerations"] == DEAD_NODE  # the API server adds none of its own, of 300 s
         budget = fresh.api.get(f"/apis/policy/v1/namespaces/{HOME}/poddisruptionbudgets/fairbind")
         assert budget["spec"]["maxUnavailable"] == 1
         assert fresh.api.get(f"/api/v1/namespaces/{HOME}/services/fairbind")["spec"]["ports"][0]["port"] == 8080

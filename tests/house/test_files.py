@@ -141,7 +141,7 @@ def test_versions_agree() -> None:
     assert released[1] == __version__
 
 
-@pytest.mark.parametrize("module", ["kubernetes", "kubernetes-1.34", "cluster", "kind", "prometheus"])
+@pytest.mark.parametrize("module", ["kubernetes", "kubernetes-1.34", "cluster", "kind", "prometheus", "workflows"])
 def test_programs_are_pinned_by_hash(module: str) -> None:
     folder = ROOT / "deploy" / "tools" / "local" / "go" / module
     text = (folder / "go.mod").read_text(encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import re
@@ -16,11 +17,15 @@ from fairbind import __version__
 from kindcluster.commands import ROOT, KindError
 from kindcluster.engine import docker
 from kindcluster.images import Image, build_operator_image, find_revision
+from release import notices
+from release.images import describe, export, write_layout
+from release.layouts import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LIMIT_MB = 250
+PERMISSIONS = 0o7777
 # What the engine itself puts into every container.
 ENGINES_OWN = re.compile(r"^(\.dockerenv|dev/.*|proc/.*|sys/.*|etc/(hosts|hostname|resolv\.conf|mtab))$")
 CONFINED = ("--rm", "--read-only", "--network=none", "--cap-drop=ALL", "--security-opt=no-new-privileges")
@@ -160,6 +165,31 @@ def test_packages_are_known_to_scanners(contents: dict[str, str]) -> None:
     assert any(name.startswith("kopf-") for name in installed)
     assert {"libc6"} <= debian
     assert "etc/os-release" in contents or "usr/lib/os-release" in contents
+
+
+def test_a_release_carries_the_image_as_it_is(
+    image: str, configuration: dict[str, Any], contents: dict[str, str], tmp_path: Path
+) -> None:
+    layout = Layout(tmp_path / "layout")
+    export(image, tmp_path / "exported.tar")
+    write_layout(layout, tmp_path / "exported.tar", describe(configuration), 0, version=__version__)
+    (described,) = layout.list_images()
+    (layer,) = layout.list_layers()
+    config = layout.read(layout.read(described)["config"])["config"]
+    text = notices.compute_notices(notices.read_texts([layer]))
+
+    with tarfile.open(layer) as archive:
+        members = {member.name: (member.type, member.mode & PERMISSIONS) for member in archive}
+    found = {name: ast.literal_eval(described)[:2] for name, described in contents.items()}
+    said = {name: (kind, int(mode, 8) & PERMISSIONS) for name, (kind, mode) in found.items()}
+    assert members == {name: what for name, what in said.items() if name not in {"", "dev", "proc", "sys"}}
+    assert described["platform"]["architecture"] == configuration["Architecture"]
+    assert (config["User"], config["Entrypoint"]) == ("65532:65532", ["fairbind"])
+    packages = {
+        name.split("/")[-2].removesuffix(".dist-info") for name in contents if name.endswith("dist-info/METADATA")
+    }
+    assert len(packages) > 30
+    assert [name for name in packages if f"\n{name}: " not in text and not name.startswith("fairbind-")] == []
 
 
 def test_the_same_commit_gives_the_same_content(

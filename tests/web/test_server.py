@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -8,6 +9,7 @@ import aiohttp
 import pytest
 
 from fairbind.model.errors import FairbindError, InvalidProblemError
+from fairbind.web import connections
 from fairbind.web.metrics import Metrics
 from fairbind.web.server import Address, WebServer, parse_address
 
@@ -22,8 +24,9 @@ async def serving(
     *,
     find_dead: Callable[[], str | None] = all_well,
     find_unready: Callable[[], str | None] = all_well,
+    host: str = "127.0.0.1",
 ) -> AsyncIterator[tuple[str, aiohttp.ClientSession]]:
-    server = WebServer(Address("127.0.0.1", 0), render, find_dead=find_dead, find_unready=find_unready)
+    server = WebServer(Address(host, 0), render, find_dead=find_dead, find_unready=find_unready)
     address = await server.start()
     async with aiohttp.ClientSession() as session:
         yield f"http://{address}", session
@@ -49,6 +52,51 @@ def test_what_is_no_address_is_refused_by_name(text: str) -> None:
     with pytest.raises(InvalidProblemError, match=r"HOST:PORT|brackets") as caught:
         parse_address(text)
     assert repr(text) in str(caught.value)
+
+
+@pytest.fixture
+def ipv6() -> None:
+    """Skip where the machine has no loopback address of IPv6."""
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError as error:
+        pytest.skip(f"no IPv6 here: {error}")
+
+
+@pytest.mark.usefixtures("ipv6")
+async def test_without_a_host_probes_are_answered_on_both_families() -> None:
+    """A kubelet of an IPv6-only cluster has no other way to the pod."""
+    async with serving(Metrics().render, host="") as (url, session):
+        for host in ("127.0.0.1", "[::1]"):
+            async with session.get(f"{url.replace('://', f'://{host}')}/healthz") as answer:
+                assert (answer.status, await answer.text()) == (200, "ok\n")
+
+
+async def test_without_a_host_a_machine_with_one_family_serves_that_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    make = connections._make_listener
+
+    def make_without_ipv6(family: int, address: tuple[str, int]) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "no such family")
+        return make(family, address)
+
+    monkeypatch.setattr(connections, "_make_listener", make_without_ipv6)
+    async with (
+        serving(Metrics().render, host="") as (url, session),
+        session.get(f"{url.replace('://', '://127.0.0.1')}/healthz") as answer,
+    ):
+        assert answer.status == 200
+
+
+async def test_a_machine_without_any_family_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_family: int, _address: tuple[str, int]) -> socket.socket:
+        raise OSError(errno.EAFNOSUPPORT, "no such family")
+
+    monkeypatch.setattr(connections, "_make_listener", refuse)
+    server = WebServer(Address("", 0), Metrics().render, find_dead=all_well, find_unready=all_well)
+    with pytest.raises(FairbindError, match="cannot listen on :0: no such family"):
+        await server.start()
 
 
 async def test_metrics_are_served_in_the_format_that_was_asked_for() -> None:

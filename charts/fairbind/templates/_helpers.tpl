@@ -1,25 +1,60 @@
-{{/* Name of the objects: the release's when it says fairbind already. */}}
+{{/* Name of the application, in labels and in names of objects. */}}
+{{- define "fairbind.name" -}}
+{{- .Values.nameOverride | default .Chart.Name | trunc 52 | trimSuffix "-" }}
+{{- end }}
+
+{{/* Name of the objects: the release's when it has the application's name in it already. */}}
 {{- define "fairbind.fullname" -}}
-{{- if contains .Chart.Name .Release.Name }}
+{{- $name := include "fairbind.name" . }}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name }}
 {{- .Release.Name | trunc 52 | trimSuffix "-" }}
 {{- else }}
-{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 52 | trimSuffix "-" }}
+{{- printf "%s-%s" .Release.Name $name | trunc 52 | trimSuffix "-" }}
 {{- end }}
+{{- end }}
+
+{{/* Name of the operator's ServiceAccount. It gets the operator's rights, so one that exists must be named. */}}
+{{- define "fairbind.serviceAccountName" -}}
+{{- if not (or .Values.serviceAccount.create .Values.serviceAccount.name) }}
+{{- fail "serviceAccount.create=false needs serviceAccount.name: the ServiceAccount that gets the operator's rights" }}
+{{- end }}
+{{- .Values.serviceAccount.name | default (include "fairbind.fullname" .) }}
+{{- end }}
+
+{{/* The image by its digest where one is given, else by its tag: some container runtimes take no reference with both. */}}
+{{- define "fairbind.image" -}}
+{{- $image := .Values.image }}
+{{- with $image.registry }}{{ . }}/{{ end }}{{ $image.repository }}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
 
 {{/* Labels that select the operator's pods; they never change. */}}
 {{- define "fairbind.selectorLabels" -}}
-app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/name: {{ include "fairbind.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{/* Labels of every object. */}}
+{{/* Labels of every object but the CRDs. */}}
 {{- define "fairbind.labels" -}}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
-{{ include "fairbind.selectorLabels" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-app.kubernetes.io/part-of: fairbind
+{{- include "fairbind.labelsAnd" (list . dict) }}
+{{- end }}
+
+{{/* The same and more, as (list context labels). The chart's own win over more, and those win over commonLabels. */}}
+{{- define "fairbind.labelsAnd" -}}
+{{- $context := index . 0 }}
+{{- $own := include "fairbind.selectorLabels" $context | fromYaml }}
+{{- $_ := set $own "helm.sh/chart" (include "fairbind.chart" $context) }}
+{{- $_ := set $own "app.kubernetes.io/version" $context.Chart.AppVersion }}
+{{- $_ := set $own "app.kubernetes.io/managed-by" $context.Release.Service }}
+{{- $_ := set $own "app.kubernetes.io/part-of" "fairbind" }}
+{{- toYaml (merge $own (index . 1) $context.Values.commonLabels) }}
+{{- end }}
+
+{{/* The chart and its version, as a label has it. */}}
+{{- define "fairbind.chart" -}}
+{{- printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
 {{/* Only Helm 4 applies a hook to a CRD that exists already; Helm 3 would fail. */}}
@@ -32,9 +67,14 @@ app.kubernetes.io/part-of: fairbind
 {{- if .Values.metrics.tls.enabled }}{{ .Values.metrics.tls.secretName }}{{ end }}
 {{- end }}
 
-{{/* Fields of the ServiceMonitor's endpoint that follow from the metrics' values, unless serviceMonitor.endpoint has them. */}}
+{{/* The ServiceMonitor's endpoint. Fields of serviceMonitor.endpoint replace those that follow from other values. */}}
 {{- define "fairbind.monitorEndpoint" -}}
-{{- $fields := dict }}
+{{- $fields := dict "port" "metrics" "path" "/metrics" "interval" .Values.serviceMonitor.interval }}
+{{- range $field := list "scrapeTimeout" "relabelings" "metricRelabelings" }}
+{{- with index $.Values.serviceMonitor $field }}
+{{- $_ := set $fields $field . }}
+{{- end }}
+{{- end }}
 {{- $given := .Values.serviceMonitor.endpoint | default dict }}
 {{- if .Values.metrics.tls.enabled }}
 {{- $_ := set $fields "scheme" "https" }}
@@ -50,5 +90,45 @@ app.kubernetes.io/part-of: fairbind
 {{- range $key, $value := $given }}
 {{- $_ := set $fields $key $value }}
 {{- end }}
-{{- with $fields }}{{ toYaml . }}{{ end }}
+{{- toYaml $fields }}
+{{- end }}
+
+{{/*
+Tolerations of the operator's pods. Kubernetes lets pods wait 300 s on a node that is dead, unless they say otherwise. The first
+toleration that fits a taint counts, so these come first; one of `tolerations` that names the same taint replaces them.
+*/}}
+{{- define "fairbind.tolerations" -}}
+{{- $tolerations := list }}
+{{- if ne .Values.nodeFailureTolerationSeconds nil }}
+{{- range $taint := list "node.kubernetes.io/not-ready" "node.kubernetes.io/unreachable" }}
+{{- $named := false }}
+{{- range $.Values.tolerations }}
+{{- if eq (.key | default "") $taint }}{{ $named = true }}{{ end }}
+{{- end }}
+{{- if not $named }}
+{{- $seconds := int64 $.Values.nodeFailureTolerationSeconds }}
+{{- $tolerations = append $tolerations (dict "key" $taint "operator" "Exists" "effect" "NoExecute" "tolerationSeconds" $seconds) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- with concat $tolerations .Values.tolerations }}{{ toYaml . }}{{ end }}
+{{- end }}
+
+{{/* Constraints on where the operators' pods are: those given, each for these pods unless it selects others; else by node. */}}
+{{- define "fairbind.topologySpreadConstraints" -}}
+{{- $selector := dict "matchLabels" (include "fairbind.selectorLabels" . | fromYaml) }}
+{{- $constraints := list }}
+{{- range .Values.topologySpreadConstraints }}
+{{- $constraint := deepCopy . }}
+{{- if not (hasKey . "labelSelector") }}
+{{- $_ := set $constraint "labelSelector" $selector }}
+{{- end }}
+{{- $constraints = append $constraints $constraint }}
+{{- end }}
+{{- if and (not $constraints) .Values.topologySpread.enabled }}
+{{- /* Not by zone as well: kube-scheduler would ignore all nodes without a zone, and so put both on any one node. */}}
+{{- $own := dict "maxSkew" 1 "topologyKey" "kubernetes.io/hostname" "whenUnsatisfiable" "ScheduleAnyway" }}
+{{- $constraints = list (merge $own (dict "matchLabelKeys" (list "pod-template-hash") "labelSelector" $selector)) }}
+{{- end }}
+{{- with $constraints }}{{ toYaml . }}{{ end }}
 {{- end }}

@@ -85,10 +85,11 @@ kubeconfig_option = click.option(
     "--metrics-address",
     metavar="HOST:PORT",
     envvar="FAIRBIND_METRICS_ADDRESS",
-    default="0.0.0.0:8080",
+    default=":8080",
     show_default=True,
     show_envvar=True,
-    help="Where to serve /metrics, /healthz and /readyz. Port 0 takes a free one and logs it.",
+    help="Where to serve /metrics, /healthz and /readyz. No host means every address, of IPv4 and IPv6. Port 0 takes a "
+    "free one and logs it.",
 )
 @click.option(
     "--metrics-tls",

@@ -144,17 +144,24 @@ class Connections:
         return len(self._open)
 
     async def listen(self, host: str | None, port: int) -> int:
-        """Accept from now on; return the port. Raises OSError when the address cannot be had."""
+        """Accept from now on; return the port. Raises OSError when the address cannot be had.
+
+        host: None means every address of every family that the machine has.
+        """
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        missing: OSError | None = None
         for family, _, _, _, address in dict.fromkeys(found):
             try:
                 self._listeners.append(_make_listener(family, (str(address[0]), port or self._find_port())))
             except OSError as error:
                 if error.errno == errno.EAFNOSUPPORT and host is None:
-                    continue  # a machine without IPv6, say
+                    missing = error  # a machine without IPv6, say
+                    continue
                 self._close_listeners()
                 raise
+        if missing is not None and not self._listeners:
+            raise missing
         self._tasks = [loop.create_task(self._accept(listener), name="accept") for listener in self._listeners]
         self._tasks.append(loop.create_task(self._end_overdue(), name="overdue connections"))
         return self._find_port()

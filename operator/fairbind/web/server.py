@@ -38,7 +38,7 @@ INDEX = "fairbind\n\n/metrics\n/healthz\n/readyz\n"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen. An empty host means every interface; port 0 lets the system choose."""
+    """Where to listen. An empty host means every address, of IPv4 and IPv6; port 0 lets the system choose."""
 
     host: str
     port: int
@@ -57,7 +57,7 @@ def parse_address(text: str) -> Address:
     host, colon, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if not colon or not port.isascii() or not port.isdecimal() or int(port) > MAX_PORT:
-        raise InvalidProblemError(f"{text!r} is not HOST:PORT, such as 0.0.0.0:8080 or 127.0.0.1:0")
+        raise InvalidProblemError(f"{text!r} is not HOST:PORT, such as :8080 or 127.0.0.1:0")
     if ":" in host and not bracketed:
         raise InvalidProblemError(f"{text!r}: write an IPv6 address in brackets, such as [::1]:8080")
     return Address(host[1:-1] if bracketed else host, int(port))

@@ -55,6 +55,7 @@ TOOLS: Mapping[str, Tool] = {
         Tool("kind", "kind", "sigs.k8s.io/kind", 15),
         Tool("promtool", "prometheus", "github.com/prometheus/prometheus/cmd/promtool", 120),
         Tool("prometheus", "prometheus", "github.com/prometheus/prometheus/cmd/prometheus", 60),
+        Tool("actionlint", "workflows", "github.com/rhysd/actionlint/cmd/actionlint", 20),
     )
 }
 DEFAULT = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok", "helm")

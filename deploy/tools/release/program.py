@@ -1,0 +1,188 @@
+"""Build a release twice, compare, and write it down with checksums and a signature."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import chart
+import sbom
+from fairbind import __version__
+from kindcluster.commands import KindError
+from release import images, layouts, notices, packages, signatures, sources
+from release.archives import compute_digest
+from release.failures import ReleaseError
+from release.layouts import Layout
+
+ROOT = Path(__file__).resolve().parents[3]
+OUTPUT = ROOT / "dist" / "release"
+PLATFORMS = ("linux/amd64", "linux/arm64")
+PASSWORD = "FAIRBIND_RELEASE_KEY_PASSWORD"  # noqa: S105  the name of a variable
+# The second build differs in what must not matter: the folder's name, the time zone, the order of sets.
+SURROUNDINGS = ({"TZ": "UTC", "PYTHONHASHSEED": "1"}, {"TZ": "Asia/Tokyo", "PYTHONHASHSEED": "2"})
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is built. platform: of the image, None for the engine's own. layouts: images that were built elsewhere."""
+
+    root: Path
+    commit: sources.Commit
+    helm: str
+    with_packages: bool
+    with_image: bool
+    platform: str | None
+    layouts: tuple[Path, ...]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Build the release; return the exit status: 1 when it cannot be built or is not the same twice."""
+    options = parse(arguments)
+    try:
+        key = None
+        if options.key is not None:
+            key = signatures.load_key(options.key, os.environ.get(PASSWORD))
+        plan = make_plan(options)
+        with tempfile.TemporaryDirectory(prefix="fairbind-release-") as name:
+            made = build_twice(plan, Path(name))
+            shutil.rmtree(options.output, ignore_errors=True)
+            shutil.copytree(made, options.output)
+        if not options.image_only:
+            checksums = signatures.write_checksums(options.output)
+            if key is not None:
+                signatures.sign(checksums, key)
+    except (ReleaseError, KindError) as error:
+        print(f"no release: {error}", file=sys.stderr)
+        return 1
+    report(options.output, is_signed=key is not None, with_packages=not options.image_only)
+    return 0
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="make release", description=__doc__)
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="the folder to write; what was in it goes away")
+    parser.add_argument("--key", type=Path, help=f"sign with this Ed25519 key in PEM ({PASSWORD}: its password)")
+    parser.add_argument(
+        "--platform", choices=PLATFORMS, help="build the image for this one; the engine must be able to"
+    )
+    parser.add_argument("--layouts", type=Path, nargs="*", default=[], help="take these images instead of building one")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--image-only", action="store_true", help="build the image alone, for a release put together elsewhere"
+    )
+    which.add_argument("--without-image", action="store_true", help="leave out the image, and what describes it")
+    parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
+    parser.add_argument("--allow-changes", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args(arguments)
+
+
+def make_plan(options: argparse.Namespace) -> Plan:
+    """Return what is to be built, of which commit; ReleaseError when something for it is missing."""
+    helm = chart.find_helm()
+    if helm is None and not options.image_only:
+        raise ReleaseError("the chart is packaged by helm, and there is none: `make tools` builds one")
+    return Plan(
+        root=options.root,
+        commit=sources.find_commit(options.root, allow_changes=options.allow_changes),
+        helm=helm or "",
+        with_packages=not options.image_only,
+        with_image=not options.without_image,
+        platform=options.platform,
+        layouts=tuple(options.layouts),
+    )
+
+
+def build_twice(plan: Plan, folder: Path) -> Path:
+    """Build everything twice; return the folder with the first, or raise ReleaseError that names what differs."""
+    made = [folder / "first", folder / "other" / "second"]
+    for number, (target, settings) in enumerate(zip(made, SURROUNDINGS, strict=True), start=1):
+        print(f"building the release of {plan.commit.revision[:12]}, time {number} of 2", flush=True)
+        build(plan, target, **settings)
+    differing = find_differences(*made)
+    if differing:
+        raise ReleaseError(f"a second build of the same commit differs in {', '.join(differing)}")
+    return made[0]
+
+
+def build(plan: Plan, target: Path, **settings: str) -> None:
+    """Build everything once, into a folder that does not exist yet."""
+    tree = target.parent / f"{target.name}-tree"
+    sources.export_tree(plan.root, tree, plan.commit)
+    target.mkdir()
+    if plan.with_packages:
+        packages.build_distributions(tree, target, plan.commit.epoch, **settings)
+        packages.build_chart(tree, target, plan.commit.epoch, plan.helm, **settings)
+        shutil.copy(tree / "LICENSE", target)
+    layout = build_image(plan, tree) if plan.with_image else None
+    if layout is not None:
+        platforms = [layouts.name_platform(image["platform"]) for image in layout.list_images()]
+        suffix = f"-{platforms[0].replace('/', '-')}" if not plan.with_packages else ""
+        layouts.pack(layout, target / f"fairbind-{__version__}-image{suffix}.oci.tar", plan.commit.epoch)
+    if plan.with_packages:
+        describe(tree, layout, target)
+
+
+def build_image(plan: Plan, tree: Path) -> Layout:
+    """Build the image, or put it together of those that were built for one platform each."""
+    layout = Layout(tree.parent / f"{tree.name}-image")
+    if not plan.layouts:
+        images.build_layout(tree, layout, plan.commit, platform=plan.platform)
+        return layout
+    given = [
+        layouts.unpack(archive, tree.parent / f"{tree.name}-layout-{number}")
+        for number, archive in enumerate(plan.layouts)
+    ]
+    for part in given:
+        for image in part.list_images():
+            labels = part.read(part.read(image)["config"])["config"].get("Labels", {})
+            if labels.get("org.opencontainers.image.revision") != plan.commit.revision:
+                raise ReleaseError(
+                    f"an image among {[str(path) for path in plan.layouts]} is not of {plan.commit.revision}"
+                )
+    layouts.unite(given, layout, __version__)
+    return layout
+
+
+def describe(tree: Path, layout: Layout | None, target: Path) -> None:
+    """Write what the image consists of, and under which licences; without an image, what its lock names."""
+    texts = notices.read_texts(layout.list_layers()) if layout is not None else {}
+    bom = sbom.describe_packages((tree / "deploy" / "requirements.txt").read_text(encoding="utf-8"))
+    bom["metadata"]["component"]["version"] = __version__
+    bom["components"] += [sbom.describe_record(record) for record in notices.find_records(texts)]
+    (target / f"fairbind-{__version__}.cdx.json").write_text(json.dumps(bom, indent=2) + "\n", encoding="utf-8")
+    if layout is not None:
+        (target / "THIRD-PARTY-NOTICES.txt").write_text(notices.compute_notices(texts), encoding="utf-8")
+
+
+def find_differences(first: Path, second: Path) -> list[str]:
+    """Return the names of the files that two folders do not have in common, byte for byte."""
+    digests = [{path.name: compute_digest(path) for path in folder.iterdir()} for folder in (first, second)]
+    return sorted({name for name, _ in digests[0].items() ^ digests[1].items()})
+
+
+def report(folder: Path, *, is_signed: bool, with_packages: bool) -> None:
+    """Say what there is, and what there is not."""
+    for path in sorted(folder.iterdir()):
+        print(f"{path.stat().st_size / 1e6:8.1f} MB  {path}")
+    archives = list(folder.glob("*.oci.tar"))
+    built: list[str] = []
+    for archive in archives:
+        with tempfile.TemporaryDirectory(prefix="fairbind-layout-") as name:
+            layout = layouts.unpack(archive, Path(name))
+            built += [layouts.name_platform(image["platform"]) for image in layout.list_images()]
+    missing = [platform for platform in PLATFORMS if platform not in built]
+    print("built twice, and the same both times")
+    if archives:
+        print(f"the image is for {' and '.join(built)}")
+    if missing and with_packages:
+        print(f"no image for {' and '.join(missing)}: docs/release.md says how to add one", file=sys.stderr)
+    if with_packages and not is_signed:
+        print("not signed: no key was given", file=sys.stderr)

@@ -1,0 +1,344 @@
+"""A release: the same each time, complete, and nothing in it that says more than is true."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import shutil
+import subprocess
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fairbind import __version__
+from localplane.tools import ensure_tools
+from release import archives, images, layouts, notices, program, signatures, sources
+from release.failures import ReleaseError
+
+ROOT = Path(__file__).parents[2]
+EPOCH = 1_700_000_000
+AMD64, ARM64 = 62, 183
+
+
+def make_tar(target: Path, files: dict[str, bytes], *, time: int = 1, mode: str = "w") -> Path:
+    """Write a tar archive whose members are in the given order, with an owner and a time of their own."""
+    with tarfile.open(target, mode) as archive:  # type: ignore[call-overload]
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.mtime, member.uid, member.uname = len(content), time, 1000, "somebody"
+            archive.addfile(member, io.BytesIO(content))
+    return target
+
+
+def make_program(machine: int) -> bytes:
+    """Return the beginning of a program for a processor."""
+    return b"\x7fELF" + bytes(14) + machine.to_bytes(2, "little") + b"and so on"
+
+
+def make_export(target: Path, machine: int = AMD64, *, time: int = 1) -> Path:
+    """Write what an engine exports of an image: its files, and what the engine itself adds."""
+    own = {".dockerenv": b"", "etc/hosts": str(time).encode(), "dev/console": b"", "etc/mtab": b""}
+    files = {"opt/fairbind/bin/python3.13": make_program(machine), "etc/passwd": b"fairbind"}
+    both = [*own.items(), *files.items()]
+    return make_tar(target, dict(both if time == 1 else reversed(both)), time=time)
+
+
+def make_layout(folder: Path, architecture: str = "amd64", machine: int = AMD64, *, time: int = 1) -> layouts.Layout:
+    folder.mkdir(parents=True, exist_ok=True)
+    inspected = {"Os": "linux", "Architecture": architecture, "Config": {"User": "65532:65532", "Volumes": None}}
+    layout = layouts.Layout(folder / "layout")
+    exported = make_export(folder / "exported.tar", machine, time=time)
+    images.write_layout(layout, exported, images.describe(inspected), EPOCH, version="1.2.3")
+    return layout
+
+
+class TestArchives:
+    @pytest.mark.parametrize("compressed", [True, False])
+    def test_neither_order_nor_time_nor_owner_matter(self, tmp_path: Path, *, compressed: bool) -> None:
+        first = make_tar(tmp_path / "a.tar", {"./b": b"2", "a": b"1"}, time=5)
+        second = make_tar(tmp_path / "b.tar", {"a": b"1", "b": b"2"}, time=9)
+        for source in (first, second):
+            archives.rewrite_tar(source, source.with_suffix(".new"), EPOCH, compressed=compressed)
+
+        assert (tmp_path / "a.new").read_bytes() == (tmp_path / "b.new").read_bytes()
+        with tarfile.open(tmp_path / "a.new") as archive:
+            found = [(member.name, member.mtime, member.uid, member.uname) for member in archive]
+        assert found == [("a", EPOCH, 0, ""), ("b", EPOCH, 0, "")]
+
+    def test_another_content_is_another_archive(self, tmp_path: Path) -> None:
+        for number in (1, 2):
+            source = make_tar(tmp_path / f"{number}.tar", {"a": str(number).encode()})
+            archives.rewrite_tar(source, source.with_suffix(".new"), EPOCH, compressed=True)
+
+        assert program.find_differences(tmp_path, tmp_path) == []
+        assert (tmp_path / "1.new").read_bytes() != (tmp_path / "2.new").read_bytes()
+
+    def test_what_has_no_fixed_form_is_refused(self, tmp_path: Path) -> None:
+        with tarfile.open(tmp_path / "a.tar", "w") as archive:
+            link = tarfile.TarInfo("link")
+            link.type, link.linkname = tarfile.LNKTYPE, "a"
+            archive.addfile(link)
+
+        with pytest.raises(ReleaseError, match="link is no file"):
+            archives.rewrite_tar(tmp_path / "a.tar", tmp_path / "b.tar", EPOCH, compressed=False)
+
+
+class TestLayouts:
+    def test_an_image_is_what_others_read(self, tmp_path: Path) -> None:
+        layout = make_layout(tmp_path)
+        (image,) = layout.list_images()
+        manifest = layout.read(image)
+        configuration = layout.read(manifest["config"])
+        (layer,) = layout.list_layers()
+
+        assert image["platform"] == {"os": "linux", "architecture": "amd64"}
+        assert json.loads((layout.folder / "oci-layout").read_bytes()) == {"imageLayoutVersion": "1.0.0"}
+        for descriptor in (image, manifest["config"], *manifest["layers"]):
+            blob = layout.find_blob(descriptor["digest"])
+            assert (f"sha256:{archives.compute_digest(blob)}", blob.stat().st_size) == (
+                descriptor["digest"],
+                descriptor["size"],
+            )
+        assert configuration["config"] == {"User": "65532:65532"}
+        assert configuration["created"] == "2023-11-14T22:13:20Z"
+        with tarfile.open(layer) as archive:
+            assert archive.getnames() == ["etc/passwd", "opt/fairbind/bin/python3.13"]
+        plain = tmp_path / "plain.tar"
+        archives.rewrite_tar(layer, plain, EPOCH, compressed=False)
+        assert configuration["rootfs"]["diff_ids"] == [f"sha256:{archives.compute_digest(plain)}"]
+
+    def test_the_same_files_are_the_same_image(self, tmp_path: Path) -> None:
+        packed = []
+        for time in (1, 2):
+            layout = make_layout(tmp_path / str(time), time=time)
+            packed.append(tmp_path / f"{time}.oci.tar")
+            layouts.pack(layout, packed[-1], EPOCH)
+
+        assert packed[0].read_bytes() == packed[1].read_bytes()
+
+    @pytest.mark.parametrize(("architecture", "machine"), [("arm64", AMD64), ("amd64", ARM64), ("amd64", 0)])
+    def test_an_image_cannot_say_that_it_is_for_another_processor(
+        self, tmp_path: Path, architecture: str, machine: int
+    ) -> None:
+        with pytest.raises(ReleaseError, match=rf"says {architecture}, and opt/fairbind/bin/python3\.13 in it is for"):
+            make_layout(tmp_path, architecture, machine)
+
+    def test_images_for_several_processors_become_one_layout(self, tmp_path: Path) -> None:
+        parts = [make_layout(tmp_path / "a", "arm64", ARM64), make_layout(tmp_path / "b")]
+        united = layouts.Layout(tmp_path / "united")
+        layouts.unite(parts, united, "1.2.3")
+        layouts.pack(united, tmp_path / "united.tar", EPOCH)
+
+        read = layouts.unpack(tmp_path / "united.tar", tmp_path / "read")
+        assert [layouts.name_platform(image["platform"]) for image in read.list_images()] == [
+            "linux/amd64",
+            "linux/arm64",
+        ]
+        named = {path.name for path in (read.folder / "blobs" / "sha256").iterdir()}
+        assert len(named) == 1 + 2 * 3  # an index, and of each image manifest, configuration and layer
+        with pytest.raises(ReleaseError, match="two images are for linux/amd64"):
+            layouts.unite([parts[1], parts[1]], layouts.Layout(tmp_path / "twice"), "1.2.3")
+
+    def test_a_damaged_layout_is_refused(self, tmp_path: Path) -> None:
+        layout = make_layout(tmp_path / "a")
+        (layer,) = layout.list_layers()
+        layer.write_bytes(b"another")
+        layouts.pack(layout, tmp_path / "a.tar", EPOCH)
+
+        with pytest.raises(ReleaseError, match=f"the blob {layer.name} has another content"):
+            layouts.unpack(tmp_path / "a.tar", tmp_path / "read")
+
+
+TEXTS = {
+    "opt/site-packages/yarl-1.2.dist-info/METADATA": b"Name: yarl\nLicense-Expression: Apache-2.0\n\nLicense: no",
+    "opt/site-packages/yarl-1.2.dist-info/licenses/LICENSE": b"Text of yarl",
+    "opt/site-packages/yarl-1.2.dist-info/licenses/more/NOTICE": b"Text of yarl",
+    "opt/site-packages/old-1.0.dist-info/METADATA": b"Name: old\nClassifier: License :: Free :: MIT License\n\n",
+    "opt/site-packages/old-1.0.dist-info/LICENCE.md": b"Text of old",
+    "opt/site-packages/bare-1.0.dist-info/METADATA": b"Name: bare\nLicense: BSD\n  more of it\n\n",
+    "opt/site-packages/fairbind-0.1.0.dist-info/METADATA": b"Name: fairbind\n\n",
+    "usr/local/lib/python3.13/LICENSE.txt": b"Text of Python",
+    "usr/share/doc/libc6/copyright": b"Text of the C library",
+    "var/lib/dpkg/status.d/libbz2-1.0": b"Package: libbz2-1.0\n",
+    "var/lib/dpkg/status.d/libc6": b"Package: libc6\nVersion: 2.41\nArchitecture: amd64\n",
+    "opt/site-packages/yarl/code.py": b"import this",
+}
+
+
+class TestNotices:
+    def test_every_package_is_named_with_its_licence(self, tmp_path: Path) -> None:
+        text = notices.compute_notices(notices.read_texts([make_tar(tmp_path / "layer.tar.gz", TEXTS, mode="w:gz")]))
+
+        headings = [line for line in text.splitlines() if line.startswith(("bare", "lib", "old", "python", "yarl"))]
+        assert headings == [
+            "bare-1.0: BSD",
+            "libbz2-1.0",
+            "libc6",
+            "old-1.0: MIT License",
+            "python3.13",
+            "yarl-1.2: Apache-2.0",
+        ]
+        for name in ("yarl", "old", "Python", "the C library"):
+            assert text.count(f"Text of {name}") == 1
+        assert "bare-1.0: BSD\n" + "=" * 100 + "\n\nThe package has no text of its licence." in text
+        assert "import this" not in text
+
+    def test_records_of_debian_packages_are_found_once(self, tmp_path: Path) -> None:
+        layer = make_tar(tmp_path / "layer.tar", TEXTS)
+
+        assert notices.find_records(notices.read_texts([layer, layer])) == [
+            "Package: libbz2-1.0\n",
+            TEXTS["var/lib/dpkg/status.d/libc6"].decode(),
+        ]
+
+
+def write_key(path: Path, key: Any, password: bytes | None = None) -> Path:
+    kind = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
+    path.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, kind))
+    return path
+
+
+class TestSignatures:
+    def test_checksums_are_those_of_every_file(self, tmp_path: Path) -> None:
+        for name in ("b", "a"):
+            (tmp_path / name).write_text(name, encoding="utf-8")
+        checksums = signatures.write_checksums(tmp_path)
+
+        checked = subprocess.run(["sha256sum", "--check", "--strict", checksums.name], cwd=tmp_path, check=False)
+        assert checked.returncode == 0
+        assert [line.split()[1] for line in checksums.read_text(encoding="utf-8").splitlines()] == ["a", "b"]
+
+    def test_only_what_was_signed_is_verified(self, tmp_path: Path) -> None:
+        key = Ed25519PrivateKey.generate()
+        file = tmp_path / "SHA256SUMS"
+        file.write_text("digest  file\n", encoding="utf-8")
+        signature = signatures.sign(file, signatures.load_key(write_key(tmp_path / "key.pem", key)))
+
+        assert signatures.is_signed(file, signature, key.public_key())
+        assert not signatures.is_signed(file, signature, Ed25519PrivateKey.generate().public_key())
+        file.write_text("another  file\n", encoding="utf-8")
+        assert not signatures.is_signed(file, signature, key.public_key())
+
+    @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl here")
+    def test_openssl_verifies_it_as_the_documents_say(self, tmp_path: Path) -> None:
+        key = Ed25519PrivateKey.generate()
+        file = tmp_path / "SHA256SUMS"
+        file.write_text("digest  file\n", encoding="utf-8")
+        signature = signatures.sign(file, key)
+        (tmp_path / "raw").write_bytes(base64.b64decode(signature.read_bytes()))
+        (tmp_path / "key.pub").write_bytes(
+            key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+        )
+        words = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", "key.pub", "-rawin"]
+        done = subprocess.run(
+            [*words, "-in", file.name, "-sigfile", "raw"], cwd=tmp_path, check=False, capture_output=True
+        )
+
+        assert b"Verified Successfully" in done.stdout
+
+    def test_a_key_may_have_a_password(self, tmp_path: Path) -> None:
+        key = Ed25519PrivateKey.generate()
+        path = write_key(tmp_path / "key.pem", key, b"secret")
+
+        assert signatures.load_key(path, "secret").public_key() == key.public_key()
+        for password in (None, "wrong"):
+            with pytest.raises(ReleaseError, match="no private key that can be used"):
+                signatures.load_key(path, password)
+
+    def test_a_key_of_another_kind_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(ReleaseError, match="must hold an Ed25519 key"):
+            signatures.load_key(write_key(tmp_path / "key.pem", ec.generate_private_key(ec.SECP256R1())))
+
+
+class TestSources:
+    def test_a_release_is_of_a_commit(self, tmp_path: Path) -> None:
+        repository = tmp_path / "repository"
+        git("init", "--quiet", str(repository))
+        commit(repository, "a.txt", "first")
+        found = sources.find_commit(repository)
+        (repository / "a.txt").write_text("second", encoding="utf-8")
+        (repository / "beside.txt").write_text("not committed", encoding="utf-8")
+
+        with pytest.raises(ReleaseError, match=r"these files differ from it: a\.txt, beside\.txt"):
+            sources.find_commit(repository)
+        sources.export_tree(repository, tmp_path / "tree", found)
+        assert {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "tree").iterdir()} == {
+            "a.txt": "first"
+        }
+
+
+def git(*words: str, folder: Path | None = None) -> None:
+    who = ["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
+
+
+def commit(repository: Path, name: str, text: str) -> None:
+    (repository / name).write_text(text, encoding="utf-8")
+    git("add", "--all", folder=repository)
+    git("commit", "--quiet", "--message=more", folder=repository)
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """Return a repository of one commit with what is in the tree now."""
+    target = tmp_path / "clone"
+    parts = ["pyproject.toml", "README.md", "LICENSE", "operator", "charts", "deploy/requirements.txt"]
+    for part in parts:
+        source, copy = ROOT / part, target / part
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        else:
+            shutil.copy(source, copy)
+    git("init", "--quiet", str(target))
+    commit(target, ".gitignore", "*.egg-info\n")
+    return target
+
+
+STAMPING = """
+import pathlib, setuptools, time
+pathlib.Path("operator/fairbind/stamp.py").write_text(f"AT = {time.time_ns()}\\n")
+setuptools.setup()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.needs_tools
+class TestBuilding:
+    def test_packages_are_the_same_twice_complete_and_signed(self, clone: Path, tmp_path: Path) -> None:
+        key = Ed25519PrivateKey.generate()
+        output = tmp_path / "release"
+        given = [f"--root={clone}", f"--output={output}", f"--key={write_key(tmp_path / 'key.pem', key)}"]
+
+        assert program.main([*given, "--without-image"]) == 0
+
+        version = __version__
+        packages = {f"fairbind-{version}-py3-none-any.whl", f"fairbind-{version}.tar.gz", f"fairbind-{version}.tgz"}
+        described = {f"fairbind-{version}.cdx.json", "LICENSE"}
+        assert {path.name for path in output.iterdir()} == packages | described | {"SHA256SUMS", "SHA256SUMS.sig"}
+        assert signatures.is_signed(output / "SHA256SUMS", output / "SHA256SUMS.sig", key.public_key())
+        with zipfile.ZipFile(output / f"fairbind-{version}-py3-none-any.whl") as wheel:
+            assert "fairbind/cli/operator.py" in wheel.namelist()
+        with tarfile.open(output / f"fairbind-{version}.tar.gz") as archive:
+            assert f"fairbind-{version}/operator/fairbind/cli/operator.py" in archive.getnames()
+        helm = ensure_tools(["helm"]).path("helm")
+        home = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+        words = [str(helm), "template", "fairbind", str(output / f"fairbind-{version}.tgz")]
+        rendered = subprocess.run(words, env=home, capture_output=True, text=True, check=True).stdout
+        assert "kind: Deployment" in rendered
+
+    def test_what_depends_on_when_it_is_built_is_no_release(
+        self, clone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        commit(clone, "setup.py", STAMPING)
+
+        assert program.main([f"--root={clone}", f"--output={tmp_path / 'release'}", "--without-image"]) == 1
+        assert f"differs in fairbind-{__version__}-py3-none-any.whl" in capsys.readouterr().err
+        assert not (tmp_path / "release").exists()
