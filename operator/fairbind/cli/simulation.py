@@ -1,0 +1,228 @@
+"""The command `fairbind simulate`: a scenario, its policies one after the other or side by side, and what is written.
+
+Ctrl-C asks the runs to end at their next instant; what was decided until then is written all the same.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from types import FrameType
+from typing import Self
+
+import click
+
+from fairbind.cli.mechanisms.reading import read_document
+from fairbind.cli.mechanisms.tables import lay_out, write_text
+from fairbind.model.errors import FairbindError, InvalidProblemError
+from fairbind.simulator.driver import simulate
+from fairbind.simulator.parsing import check_policies, parse_scenario
+from fairbind.simulator.reading import NANOSECONDS
+from fairbind.simulator.results import Run
+from fairbind.simulator.scenario import Scenario
+from fairbind.simulator.tables import choose_format, write_results
+from fairbind.simulator.workload import draw_workload
+
+EXIT_INTERRUPTED = 130
+PROGRESS_SECONDS = 0.5
+LOOK_SECONDS = 0.2
+
+
+def run_scenario(
+    source: str, *, policies: Sequence[str], seed: int | None, folder: Path | None, jobs: int, tables: str | None
+) -> int:
+    """Simulate, write and print; return the exit status. Raises InvalidProblemError for what cannot be meant."""
+    question = Question(read_document(source), tuple(policies), seed)
+    scenario = question.make_scenario()
+    table_format = choose_format(tables)
+    _check_folder(folder)
+    with Interruption() as interruption:
+        if jobs > 1 and len(scenario.policies) > 1:
+            runs = _SideBySide(question, scenario.policies, jobs, interruption).run()
+        else:
+            runs = _run_in_turn(scenario, interruption)
+        if folder is not None:
+            write_results(folder, runs, table_format)
+    if len(runs) < len(scenario.policies) or any(run.interrupted for run in runs):
+        click.echo(f"fairbind: {_describe_progress(scenario, runs)}", err=True)
+        return EXIT_INTERRUPTED
+    write_text("\n".join(lay_out(compute_table(runs))))
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What was asked: a document, and what the command line says in place of its own policies and seed."""
+
+    document: object
+    policies: tuple[str, ...]
+    seed: int | None
+
+    def make_scenario(self) -> Scenario:
+        """Return the scenario. Raises InvalidProblemError."""
+        scenario = parse_scenario(self.document)
+        if self.policies:
+            check_policies(self.policies)
+            scenario = replace(scenario, policies=self.policies)
+        return scenario if self.seed is None else replace(scenario, seed=self.seed)
+
+
+def _check_folder(folder: Path | None) -> None:
+    """Refuse what could not be written before anything is simulated."""
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise InvalidProblemError(f"--out: {folder} must be a folder, but is a file")
+
+
+class Interruption:
+    """Takes Ctrl-C as a wish to end soon. is_wanted: whether it came."""
+
+    def __init__(self) -> None:
+        self.is_wanted = False
+
+    def __enter__(self) -> Self:
+        self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _note(self, _number: int, _frame: FrameType | None) -> None:
+        self.is_wanted = True
+
+
+class _Progress:
+    """A line on a terminal that says how far a run is and how long it may take."""
+
+    def __init__(self, policy: str) -> None:
+        self._policy = policy
+        self._is_shown = sys.stderr.isatty()
+        self._began = self._told = time.monotonic()
+
+    def show(self, part: float) -> None:
+        """Say that this part of the run is over."""
+        now = time.monotonic()
+        if not self._is_shown or now - self._told < PROGRESS_SECONDS:
+            return
+        self._told = now
+        left = f", about {(now - self._began) * (1 / part - 1):.0f} s left" if part > 0 else ""
+        click.echo(f"\r{self._policy}: {part:.0%}{left}\x1b[K", err=True, nl=False)
+
+    def clear(self) -> None:
+        """Leave an empty line."""
+        if self._told != self._began:
+            click.echo("\r\x1b[K", err=True, nl=False)
+
+
+def _run_in_turn(scenario: Scenario, interruption: Interruption) -> list[Run]:
+    workload = draw_workload(scenario)
+    runs: list[Run] = []
+    for policy in scenario.policies:
+        if interruption.is_wanted:
+            break
+        progress = _Progress(policy)
+
+        def watch(part: float, progress: _Progress = progress) -> bool:
+            progress.show(part)
+            return interruption.is_wanted
+
+        runs.append(simulate(scenario, workload, policy, watch))
+        progress.clear()
+    return runs
+
+
+class _SideBySide:
+    """Runs policies in processes of their own. Each reads the document again, so it decides as it would alone."""
+
+    def __init__(self, question: Question, policies: Sequence[str], jobs: int, interruption: Interruption) -> None:
+        self._question = question
+        self._policies = policies
+        self._jobs = jobs
+        self._interruption = interruption
+        self._processes = multiprocessing.get_context("spawn")
+        self._running: dict[Connection, tuple[BaseProcess, str]] = {}
+
+    def run(self) -> list[Run]:
+        """Return the runs, in the order of the policies; without those that had not begun when it was interrupted."""
+        waiting = list(self._policies)
+        found: dict[str, Run] = {}
+        try:
+            while self._running or (waiting and not self._interruption.is_wanted):
+                while waiting and len(self._running) < self._jobs and not self._interruption.is_wanted:
+                    self._start(waiting.pop(0))
+                for connection in wait(list(self._running), LOOK_SECONDS):
+                    assert isinstance(connection, Connection)
+                    run = self._take(connection)
+                    found[run.policy] = run
+                if self._interruption.is_wanted:  # said again and again: the first time it may not listen yet
+                    for process, _ in self._running.values():
+                        os.kill(process.pid or os.getpid(), signal.SIGINT)
+        finally:
+            for process, _ in self._running.values():
+                process.kill()
+        return [found[policy] for policy in self._policies if policy in found]
+
+    def _start(self, policy: str) -> None:
+        ours, theirs = self._processes.Pipe(duplex=False)
+        process = self._processes.Process(target=_answer, args=(self._question, policy, theirs))
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process inherits it until it listens itself
+        process.start()
+        signal.signal(signal.SIGINT, before)
+        theirs.close()
+        self._running[ours] = process, policy
+
+    def _take(self, connection: Connection) -> Run:
+        process, policy = self._running.pop(connection)
+        try:
+            run: Run = connection.recv()
+        except EOFError as error:
+            raise FairbindError(f"the process that simulated {policy} ended before its run did") from error
+        process.join()
+        return run
+
+
+def _answer(question: Question, policy: str, connection: Connection) -> None:
+    """Simulate one policy in a process of its own."""
+    with Interruption() as interruption:
+        scenario = question.make_scenario()
+        run = simulate(scenario, draw_workload(scenario), policy, lambda _part: interruption.is_wanted)
+        connection.send(run)
+        connection.close()
+
+
+def _describe_progress(scenario: Scenario, runs: Sequence[Run]) -> str:
+    finished = sum(not run.interrupted for run in runs)
+    parts = [f"{run.policy} up to {run.end / NANOSECONDS:g} s" for run in runs if run.interrupted]
+    amid = f", {' and '.join(parts)}" if parts else ""
+    return f"interrupted: {finished} of {len(scenario.policies)} policies finished{amid}"
+
+
+def compute_table(runs: Sequence[Run]) -> list[list[str]]:
+    """Return the policies side by side, in lines for a terminal."""
+    rows = [["policy", "completed", "unfinished", "makespan s", "cpu used", "jain", "share error", "mean wait s"]]
+    for run in runs:
+        summary = run.summary
+        waits = [
+            (tenant["wait_seconds"]["mean"], tenant["arrived"])
+            for tenant in summary["tenants"].values()
+            if tenant["wait_seconds"]["mean"] is not None
+        ]
+        total = sum(count for _, count in waits)
+        mean_wait = sum(mean * count for mean, count in waits) / total if total else None
+        numbers = (
+            summary["makespan_seconds"],
+            summary["utilisation"].get("cpu"),
+            summary["jain"],
+            summary["share_error"]["mean"],
+            mean_wait,
+        )
+        shown = ["-" if number is None else f"{number:.3f}" for number in numbers]
+        rows.append([run.policy, str(summary["completed"]), str(summary["unfinished"]), *shown])
+    return rows
