@@ -39,7 +39,8 @@ from fairbind.model import Bind, InvariantError, PolicySettings, Snapshot, Wait
 from fairbind.simulator.autoscaler import Autoscaler, find_marked
 from fairbind.simulator.fair_shares import FairShares
 from fairbind.simulator.measuring import Measures
-from fairbind.simulator.parsing import HOST_NAME, SCHEDULER
+from fairbind.simulator.parse_pods import SCHEDULER
+from fairbind.simulator.parsing import HOST_NAME
 from fairbind.simulator.reading import NANOSECONDS
 from fairbind.simulator.results import Run, TaskRow
 from fairbind.simulator.scenario import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -13,6 +14,8 @@ NANOSECONDS = 10**9
 LEAST_SECONDS = 1e-9
 MOST_SECONDS = 1e9
 """Thirty years. The clock counts whole nanoseconds, so that sums of times are exact."""
+
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,98}[A-Za-z0-9])?", re.ASCII)
 
 
 def show_field(path: Path) -> str:
@@ -85,6 +88,29 @@ def read_text(value: object, path: Path) -> str:
         refuse(value, path, "text")
     if not value.strip() or not value.isprintable():
         refuse(value, path, "text of printable characters")
+    return value
+
+
+def read_name(value: object, path: Path) -> str:
+    """Return a name that nodes, tenants and tasks may have."""
+    name = read_text(value, path)
+    if not _NAME.fullmatch(name):
+        refuse(value, path, "a name of at most 100 letters, digits, dots, dashes and underscores")
+    return name
+
+
+def add_name(name: str, path: Path, names: dict[str, Path]) -> None:
+    """Add a name to those that are there, or refuse it. names: with the paths of their fields."""
+    if name in names:
+        complain(path, f"must differ from all others, but {show_value(name)} is {show_path(names[name])} already")
+    names[name] = path
+
+
+def read_optional_list(members: Mapping[str, object], field: str, path: Path) -> Sequence[object]:
+    """Return a list, which may be empty or left out."""
+    value = members.get(field, [])
+    if not isinstance(value, list | tuple):
+        refuse(value, (*path, field), "a list")
     return value
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from fairbind.scheduling import POLICIES
+from fairbind.simulator.parse_events import MOST_NODES
+from fairbind.simulator.parse_pods import POD_FIELDS
 from fairbind.simulator.parsing import (
     DEFAULT_MEASURE_EVERY,
-    MOST_NODES,
     MOST_RATE,
     MOST_SEED,
     MOST_SIGMA,
     MOST_TASKS,
-    POD_FIELDS,
     TAINT_EFFECTS,
     UNLIMITED_PODS,
 )
