@@ -75,6 +75,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("measureEvery", 1e-9, "measureEvery: must leave at most 10000000 measurements up to the horizon"),
     ("policies.0", "ps-dfs", 'policies[0]: "ps-dfs" is no policy; did you mean ps-dsf?'),
     ("policies.0", "ps-dsf", 'policies[1]: must differ from all others, but "ps-dsf" is there already'),
+    ("slots", 0, "slots: must be a whole number from 1"),
     ("policies", [], "policies: must have at least one entry, not []"),
     ("cluster", [], "cluster: must have at least one entry, not []"),
     ("cluster.0.capacity.cpu", 0, "cluster[0].capacity.cpu: must be a quantity above 0, not 0"),

@@ -49,9 +49,10 @@ def run_scenario(
             runs = _SideBySide(question, scenario.policies, jobs, interruption).run()
         else:
             runs = _run_in_turn(scenario, interruption)
+        is_interrupted = len(runs) < len(scenario.policies) or any(run.interrupted for run in runs)
         if folder is not None:
-            write_results(folder, runs, table_format)
-    if len(runs) < len(scenario.policies) or any(run.interrupted for run in runs):
+            write_results(folder, runs, table_format, is_interrupted=is_interrupted)
+    if is_interrupted:
         click.echo(f"fairbind: {_describe_progress(scenario, runs)}", err=True)
         return EXIT_INTERRUPTED
     write_text("\n".join(lay_out(compute_table(runs))))
@@ -99,21 +100,21 @@ class Interruption:
 
 
 class _Progress:
-    """A line on a terminal that says how far a run is and how long it may take."""
+    """A line on a terminal that says how far something is and how long it may take."""
 
-    def __init__(self, policy: str) -> None:
-        self._policy = policy
+    def __init__(self, what: str) -> None:
+        self._what = what
         self._is_shown = sys.stderr.isatty()
         self._began = self._told = time.monotonic()
 
     def show(self, part: float) -> None:
-        """Say that this part of the run is over."""
+        """Say that this part of it is over."""
         now = time.monotonic()
         if not self._is_shown or now - self._told < PROGRESS_SECONDS:
             return
         self._told = now
         left = f", about {(now - self._began) * (1 / part - 1):.0f} s left" if part > 0 else ""
-        click.echo(f"\r{self._policy}: {part:.0%}{left}\x1b[K", err=True, nl=False)
+        click.echo(f"\r{self._what}: {part:.0%}{left}\x1b[K", err=True, nl=False)
 
     def clear(self) -> None:
         """Leave an empty line."""
@@ -148,6 +149,7 @@ class _SideBySide:
         self._interruption = interruption
         self._processes = multiprocessing.get_context("spawn")
         self._running: dict[Connection, tuple[BaseProcess, str]] = {}
+        self._progress = _Progress(f"{len(policies)} policies")
 
     def run(self) -> list[Run]:
         """Return the runs, in the order of the policies; without those that had not begun when it was interrupted."""
@@ -161,10 +163,12 @@ class _SideBySide:
                     assert isinstance(connection, Connection)
                     run = self._take(connection)
                     found[run.policy] = run
+                self._progress.show(len(found) / len(self._policies))
                 if self._interruption.is_wanted:  # said again and again: the first time it may not listen yet
                     for process, _ in self._running.values():
                         os.kill(process.pid or os.getpid(), signal.SIGINT)
         finally:
+            self._progress.clear()
             for process, _ in self._running.values():
                 process.kill()
         return [found[policy] for policy in self._policies if policy in found]

@@ -35,7 +35,7 @@ from fairbind.cluster.pacing import (
     Tick,
     WakeAt,
 )
-from fairbind.model import Bind, InvariantError, PolicySettings, Snapshot, Wait
+from fairbind.model import Bind, InvariantError, Snapshot, Wait
 from fairbind.simulator.autoscaler import Autoscaler, find_marked
 from fairbind.simulator.fair_shares import FairShares
 from fairbind.simulator.measuring import Measures
@@ -54,6 +54,7 @@ from fairbind.simulator.scenario import (
     Shape,
     StartAutoscaler,
 )
+from fairbind.simulator.slots import SLOTS, divide_into_slots, make_settings
 from fairbind.simulator.summary import TaskTimes, compute_summary
 from fairbind.simulator.workload import FOREVER, Workload
 
@@ -82,6 +83,8 @@ def simulate(
 
     watch: told before each instant and each cycle which part of the run is over, about; True ends the run there.
     """
+    if policy == SLOTS:
+        scenario = divide_into_slots(scenario)
     return _Simulation(scenario, workload, policy, watch).run()
 
 
@@ -399,11 +402,11 @@ class _Cluster:
         self._noted: Iterable[Wait] = ()
         self.waits: Iterable[Wait] = ()
         self.cache = ClusterCache(SCHEDULER, self._note_change)
-        self.cache.set_policy(PolicySettings(policy=policy, seed=scenario.seed))
+        self.cache.set_policy(make_settings(scenario, policy))
         self.cache.replace_tenants(scenario.tenants)
         for namespace in sorted({entry.waiting.namespace for entry in scenario.workload}):
             self.cache.namespaces.apply(NamespaceFacts(namespace, "", ()))
-        self.fair_shares = FairShares(self.cache)
+        self.fair_shares = FairShares(self.cache, policy)
         self.snapshot: Snapshot = self.cache.build_snapshot()
 
     def _note_change(self) -> None:

@@ -12,22 +12,24 @@ from fairbind.scheduling.fair_shares.problem import (
     make_exact_problem,
     solve_exactly,
 )
-from fairbind.scheduling.policies.registry import get_policy
+from fairbind.scheduling.policies.registry import POLICIES
 
 
 class FairShares:
     """Solves when what tenants want, who they are or what servers have has changed."""
 
-    def __init__(self, cache: ClusterCache) -> None:
+    def __init__(self, cache: ClusterCache, policy: str) -> None:
         self._cache = cache
         self._warm = WarmStart()
         self._solved: ExactProblem | None = None
         self._answer: ExactShares | None = None
-        self._policy = get_policy(cache.settings.policy)
+        known = POLICIES.get(policy)  # a baseline of the simulator has no mechanism
+        self._has_mechanism = known is not None and known.mechanism is not None
+        self._follows_targets = known is not None and known.follows_targets
 
     def compute(self) -> dict[str, float] | None:
         """Return the fair share of each tenant; None when the policy has no mechanism or it gives no answer."""
-        if self._policy.mechanism is None:
+        if not self._has_mechanism:
             return None
         if not self._refresh():
             return {tenant.name: 0.0 for tenant in self._cache.build_snapshot().tenants}
@@ -35,7 +37,7 @@ class FairShares:
 
     def follow(self) -> None:
         """Give the targets of now to a policy that follows them."""
-        if self._policy.follows_targets:
+        if self._follows_targets:
             self._refresh()
             self._cache.set_targets(None if self._answer is None else self._answer.targets)
 

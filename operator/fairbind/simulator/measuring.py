@@ -14,12 +14,20 @@ from dataclasses import dataclass
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.cache.nodes import add_amounts
 from fairbind.cluster.cache.overview import to_people_units
-from fairbind.cluster.objects.facts import Amounts, NodeFacts, PodFacts
+from fairbind.cluster.objects.facts import PODS, Amounts, NodeFacts, PodFacts
 from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX
 from fairbind.model import Snapshot, compute_dominant_share
 from fairbind.model.overview import ClusterOverview
 from fairbind.simulator.fair_shares import FairShares
 from fairbind.simulator.results import ShareRow, UtilisationRow
+from fairbind.simulator.slots import SLOT_RESOURCE
+
+
+def find_counting(snapshot: Snapshot) -> tuple[bool, ...]:
+    """Return which resources count for dominant shares: the policy's; where slots decide, all but slots."""
+    if SLOT_RESOURCE in snapshot.resources:
+        return tuple(resource not in {SLOT_RESOURCE, PODS} for resource in snapshot.resources)
+    return snapshot.counts_r
 
 
 class TimeMean:
@@ -84,7 +92,10 @@ class Measures:
         self._cache = cache
         self._fair_shares = fair_shares
         self.tenants = {name: TenantMeasures(0, 0, 0, {}, 0.0, TimeMean()) for name in tenants}
-        self._resources = {name: [resource for resource, _ in node.allocatable] for name, node in shapes.items()}
+        self._resources = {
+            name: [resource for resource, _ in node.allocatable if resource != SLOT_RESOURCE]
+            for name, node in shapes.items()
+        }
         self._used: dict[str, dict[str, int]] = {name: {} for name in shapes}
         self._capacity: dict[str, dict[str, int]] = {name: {} for name in shapes}
         self._utilisation = {r: TimeMean() for r in sorted({r for some in self._resources.values() for r in some})}
@@ -136,12 +147,12 @@ class Measures:
             capacity = sum(amounts.get(resource, 0) for amounts in self._capacity.values())
             used = sum(amounts.get(resource, 0) for amounts in self._used.values())
             mean.set(used / capacity if capacity else None, now)
-        scale = snapshot.total_r, snapshot.counts_r, snapshot.resources
+        scale = snapshot.total_r, find_counting(snapshot), snapshot.resources
         touched: Iterable[str] = self._touched if scale == self._scale else self.tenants
         for name in touched:
             measures = self.tenants[name]
             allocated_r = [measures.share.get(resource, 0) for resource in snapshot.resources]
-            measures.dominant_share, _ = compute_dominant_share(allocated_r, snapshot.total_r, snapshot.counts_r)
+            measures.dominant_share, _ = compute_dominant_share(allocated_r, snapshot.total_r, scale[1])
             measures.mean_share.set(measures.dominant_share, now)
         self._scale = scale
         self._touched.clear()

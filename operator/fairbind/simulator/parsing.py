@@ -17,7 +17,6 @@ from fairbind.cluster.objects.facts import NodeFacts
 from fairbind.cluster.tenancy.tenants import TenantSpec
 from fairbind.fairness.problems.parse import Path, show_value
 from fairbind.model.policy import DEFAULT_POLICY
-from fairbind.scheduling import POLICIES
 from fairbind.simulator.parse_events import MOST_NODES, Stage, number_tenant, read_events, read_tenant
 from fairbind.simulator.parse_pods import read_amounts, read_label_value, read_labels, read_pod
 from fairbind.simulator.reading import (
@@ -56,6 +55,7 @@ from fairbind.simulator.scenario import (
     Times,
     Uniform,
 )
+from fairbind.simulator.slots import DEFAULT_SLOTS, KNOWN_POLICIES
 
 HOST_NAME: Final = "kubernetes.io/hostname"
 DEFAULT_MEASURE_EVERY: Final = 10 * NANOSECONDS
@@ -64,6 +64,7 @@ UNLIMITED_PODS: Final = 1_000_000
 
 SCENARIO_FIELDS: Final = (
     "name", "seed", "horizon", "cluster", "tenants", "workload", "events", "policies", "measureEvery",
+    "slots",
 )  # fmt: skip
 SHAPE_FIELDS: Final = ("shape", "count", "capacity", "labels", "taints")
 TAINT_FIELDS: Final = ("key", "value", "effect")
@@ -73,6 +74,7 @@ ARRIVAL_FIELDS: Final = ("at", "every", "poisson", "times")
 DURATION_FIELDS: Final = ("exponential", "lognormal", "uniform")
 MOST_TASKS: Final = 10_000_000
 MOST_RATE: Final = 1e6
+MOST_SLOTS: Final = 1_000_000
 MOST_SEED: Final = 2**63 - 1
 MOST_SIGMA: Final = 20.0
 
@@ -102,14 +104,15 @@ def parse_scenario(document: object) -> Scenario:
         events=tuple(Event(event.at, stage.enact(event.action, ("events", place))) for place, event in ordered),
         policies=_read_policies(members["policies"]) if "policies" in members else (DEFAULT_POLICY,),
         measure_every=_read_measure_every(members, horizon),
+        slots=read_whole(members["slots"], ("slots",), 1, MOST_SLOTS) if "slots" in members else DEFAULT_SLOTS,
     )
 
 
-def check_policies(policies: Iterable[str], known: Iterable[str] = POLICIES) -> None:
+def check_policies(policies: Iterable[str]) -> None:
     """Raise InvalidProblemError for a policy that does not exist or stands there twice."""
-    known, seen = list(known), set[str]()
+    seen = set[str]()
     for place, policy in enumerate(policies):
-        check_known(policy, ("policies", place), known, f"{show_value(policy)} is no policy")
+        check_known(policy, ("policies", place), KNOWN_POLICIES, f"{show_value(policy)} is no policy")
         if policy in seen:
             complain(("policies", place), f"must differ from all others, but {show_value(policy)} is there already")
         seen.add(policy)

@@ -168,7 +168,11 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What is simulated. events: in their order. horizon: None: until nothing waits or runs or can change any more."""
+    """What is simulated.
+
+    events: in their order. horizon: None: until nothing waits or runs or can change any more. slots: of the largest
+    server, for the policy of that name.
+    """
 
     name: str
     seed: int
@@ -179,3 +183,4 @@ class Scenario:
     events: tuple[Event, ...]
     policies: tuple[str, ...]
     measure_every: int
+    slots: int

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fairbind.scheduling import POLICIES
 from fairbind.simulator.parse_events import MOST_NODES
 from fairbind.simulator.parse_pods import POD_FIELDS
 from fairbind.simulator.parsing import (
@@ -16,11 +15,13 @@ from fairbind.simulator.parsing import (
     MOST_RATE,
     MOST_SEED,
     MOST_SIGMA,
+    MOST_SLOTS,
     MOST_TASKS,
     TAINT_EFFECTS,
     UNLIMITED_PODS,
 )
 from fairbind.simulator.reading import LEAST_SECONDS, MOST_SECONDS, NANOSECONDS
+from fairbind.simulator.slots import DEFAULT_SLOTS, KNOWN_POLICIES
 
 _TIME: Final = {"type": "number", "minimum": 0, "maximum": MOST_SECONDS}
 _SPAN: Final = {"type": "number", "minimum": LEAST_SECONDS, "maximum": MOST_SECONDS}
@@ -239,7 +240,14 @@ SCENARIO_SCHEMA: Final[dict[str, Any]] = {
                 "type": "array",
                 "minItems": 1,
                 "uniqueItems": True,
-                "items": {"enum": sorted(POLICIES)},
+                "items": {"enum": sorted(KNOWN_POLICIES)},
+            },
+            "slots": {
+                "description": "Into how many slots the policy `slots` divides the largest server.",
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MOST_SLOTS,
+                "default": DEFAULT_SLOTS,
             },
             "measureEvery": {
                 "description": "Seconds between two measurements.",

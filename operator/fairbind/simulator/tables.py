@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, get_type_hints
 
@@ -40,22 +40,17 @@ def choose_format(wanted: str | None) -> str:
     return wanted or (PARQUET if has_parquet() else CSV)
 
 
-def write_results(folder: Path, runs: Sequence[Run], table_format: str) -> None:
+def write_results(folder: Path, runs: Sequence[Run], table_format: str, *, is_interrupted: bool = False) -> None:
     """Write the tables and the summary into a folder, which is made if it does not exist."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in _ROWS:
         rows: list[Any] = [row for run in runs for row in getattr(run, name)]
         write = _write_parquet if table_format == PARQUET else _write_csv
         write(folder / f"{name}.{table_format}", name, rows)
-    summary = json.dumps(compute_summaries(runs), indent=2, allow_nan=False)
+    interrupted = {"interrupted": True} if is_interrupted else {}
+    summaries = {"policies": {run.policy: run.summary for run in runs}, **interrupted}
+    summary = json.dumps(summaries, indent=2, allow_nan=False)
     (folder / "summary.json").write_text(f"{summary}\n", encoding="utf-8")
-
-
-def compute_summaries(runs: Iterable[Run]) -> Mapping[str, Any]:
-    """Return the summary of all runs."""
-    runs = list(runs)
-    interrupted = {"interrupted": True} if any(run.interrupted for run in runs) else {}
-    return {"policies": {run.policy: run.summary for run in runs}, **interrupted}
 
 
 def _write_csv(path: Path, name: str, rows: Sequence[Any]) -> None:
