@@ -3,12 +3,14 @@ from __future__ import annotations
 import copy
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from fairbind.cli.mechanisms.schema import compute_schema
+from fairbind.cli.mechanisms.yaml_text import read_yaml
 from fairbind.model import InvalidProblemError
 from fairbind.simulator.parsing import parse_scenario
 from fairbind.simulator.scenario import SetTenant
@@ -213,6 +215,13 @@ def test_fields_of_real_manifests_that_nobody_reads_are_no_error() -> None:
     pod = {"affinity": affinity, "topologySpreadConstraints": spread}
 
     assert parse_scenario(make_scenario(make_entry(pod=pod))).workload[0].waiting.unsupported is None
+
+
+def test_the_example_of_the_reference_is_a_scenario() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "scenario.md").read_text(encoding="utf-8")
+    example = read_yaml(page.partition("```yaml\n")[2].partition("```")[0])
+
+    assert [entry.name for entry in parse_scenario(example).workload] == ["train", "serve"]
 
 
 def test_the_schema_takes_what_is_read_and_refuses_what_it_can() -> None:
