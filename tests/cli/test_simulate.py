@@ -6,12 +6,15 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fairbind.cli import main
+from fairbind.cli import main, simulation
+from fairbind.simulator.parsing import parse_scenario
+from fairbind.simulator.workload import draw_workload
 from simulator.scenarios import make_entry, make_scenario
 
 DRAWN = make_scenario(
@@ -135,6 +138,27 @@ def test_an_interruption_writes_what_was_decided(tmp_path: Path, jobs: str, show
     assert all(policy["unfinished"] >= 0 for policy in summary["policies"].values())
     assert summary["interrupted"] is True
     assert (out / "tasks.csv").read_text(encoding="utf-8").startswith("policy,tenant,task,arrival")
+
+
+def test_an_instant_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The instant waits for ever, so the test ends only when it is given up."""
+    monkeypatch.setattr(simulation, "PATIENCE_SECONDS", 0.05)
+    scenario = parse_scenario(LONG)
+    shown = []
+
+    def show(part: float) -> None:
+        shown.append(part)
+        if len(shown) == 50:
+            signal.raise_signal(signal.SIGINT)
+            while True:
+                time.sleep(1)
+
+    with simulation.Interruption() as interruption:
+        run = interruption.simulate(scenario, draw_workload(scenario), "fifo", show)
+
+    assert run.interrupted
+    assert run.summary["completed"] > 0
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def read_until(terminal: int, pattern: str) -> str:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from fairbind.cluster.pacing import BindResult, Forget
 from fairbind.model import InvariantError
 from fairbind.scheduling import POLICIES
 from fairbind.simulator import driver
-from fairbind.simulator.driver import simulate
+from fairbind.simulator.driver import StopRun, simulate
 from fairbind.simulator.parsing import parse_scenario
 from fairbind.simulator.results import Run
 from fairbind.simulator.slots import KNOWN_POLICIES
@@ -247,6 +249,22 @@ def test_a_run_that_is_stopped_keeps_what_was_decided() -> None:
     assert len(result.tasks) == 9
     assert result.shares[-1].time <= result.end
     assert result.summary["tenants"]["a"]["fair_share"]["worst_part"] == 1, "an instant cut short is not measured"
+
+
+def test_a_run_may_be_stopped_amid_an_instant() -> None:
+    """By an exception, as a signal's handler raises it."""
+    scenario = parse_scenario(make_scenario(make_entry(tasks=9, cpu=4), measureEvery=1))
+    looks = itertools.count()
+
+    def watch(_part: float) -> bool:
+        if next(looks) == 9:
+            raise StopRun
+        return False
+
+    result = simulate(scenario, draw_workload(scenario), "ps-dsf", watch)
+
+    assert result.interrupted
+    assert 0 < sum(row.end is not None for row in result.tasks) < 9
 
 
 def test_a_binding_that_fails_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -23,17 +23,19 @@ import click
 from fairbind.cli.mechanisms.reading import read_document
 from fairbind.cli.mechanisms.tables import lay_out, write_text
 from fairbind.model.errors import FairbindError, InvalidProblemError
-from fairbind.simulator.driver import simulate
+from fairbind.simulator.driver import Simulation, StopRun
 from fairbind.simulator.parsing import check_policies, parse_scenario
 from fairbind.simulator.reading import NANOSECONDS
 from fairbind.simulator.results import Run
 from fairbind.simulator.scenario import Scenario
 from fairbind.simulator.tables import choose_format, write_results
-from fairbind.simulator.workload import draw_workload
+from fairbind.simulator.workload import Workload, draw_workload
 
 EXIT_INTERRUPTED = 130
 PROGRESS_SECONDS = 0.5
 LOOK_SECONDS = 0.2
+PATIENCE_SECONDS = 3.0
+"""After Ctrl-C an instant may take so long to its end; then the run ends amid it."""
 
 
 def run_scenario(
@@ -83,20 +85,48 @@ def _check_folder(folder: Path | None) -> None:
 
 
 class Interruption:
-    """Takes Ctrl-C as a wish to end soon. is_wanted: whether it came."""
+    """Takes Ctrl-C as a wish to end soon: at the next instant, or amid one that takes too long.
+
+    is_wanted: whether it came.
+    """
 
     def __init__(self) -> None:
         self.is_wanted = False
+        self._may_stop = False
 
     def __enter__(self) -> Self:
-        self._before = signal.signal(signal.SIGINT, self._note)
+        self._before = signal.signal(signal.SIGINT, self._note), signal.signal(signal.SIGALRM, self._stop)
         return self
 
     def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        for number, handler in zip((signal.SIGINT, signal.SIGALRM), self._before, strict=True):
+            signal.signal(number, handler)
+
+    def simulate(self, scenario: Scenario, workload: Workload, policy: str, show: Callable[[float], None]) -> Run:
+        """Return the run of one policy, which ends when that is wanted."""
+
+        def watch(part: float) -> bool:
+            self._may_stop = True
+            show(part)
+            return self.is_wanted
+
+        simulation = Simulation(scenario, workload, policy, watch)
+        try:
+            simulation.live()
+        finally:
+            self._may_stop = False
+        return simulation.conclude()
 
     def _note(self, _number: int, _frame: FrameType | None) -> None:
-        self.is_wanted = True
+        if not self.is_wanted:
+            self.is_wanted = True
+            signal.setitimer(signal.ITIMER_REAL, PATIENCE_SECONDS)
+
+    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+        if self._may_stop:
+            self._may_stop = False
+            raise StopRun
 
 
 class _Progress:
@@ -129,12 +159,7 @@ def _run_in_turn(scenario: Scenario, interruption: Interruption) -> list[Run]:
         if interruption.is_wanted:
             break
         progress = _Progress(policy)
-
-        def watch(part: float, progress: _Progress = progress) -> bool:
-            progress.show(part)
-            return interruption.is_wanted
-
-        runs.append(simulate(scenario, workload, policy, watch))
+        runs.append(interruption.simulate(scenario, workload, policy, progress.show))
         progress.clear()
     return runs
 
@@ -196,8 +221,7 @@ def _answer(question: Question, policy: str, connection: Connection) -> None:
     """Simulate one policy in a process of its own."""
     with Interruption() as interruption:
         scenario = question.make_scenario()
-        run = simulate(scenario, draw_workload(scenario), policy, lambda _part: interruption.is_wanted)
-        connection.send(run)
+        connection.send(interruption.simulate(scenario, draw_workload(scenario), policy, lambda _part: None))
         connection.close()
 
 

@@ -20,17 +20,16 @@ UNSCHEDULABLE = "Unschedulable"
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """Pods of one workload entry that are marked Unschedulable. pod: one of them."""
+    """Equal pods that are marked Unschedulable. pod: one of them."""
 
-    entry: int
     pod: PodFacts
     count: int
 
 
-def find_marked(waits: Iterable[Wait], find_pod: Callable[[str], tuple[int, PodFacts]]) -> list[Marked]:
-    """Return the pods that a cycle marked Unschedulable. find_pod: a pod's entry and facts, by its uid."""
+def find_marked(waits: Iterable[Wait], find_pod: Callable[[str], PodFacts]) -> list[Marked]:
+    """Return the pods that a cycle marked Unschedulable. find_pod: by its uid."""
     return [
-        Marked(*find_pod(wait.first.uid), wait.waiting)
+        Marked(find_pod(wait.first.uid), wait.waiting)
         for wait in waits
         if compute_condition_reason(wait) == UNSCHEDULABLE
     ]
@@ -66,14 +65,13 @@ class Autoscaler:
     delay: int
     ordered: int = 0
     bought: dict[str, None] = field(default_factory=dict)
-    _hopeless: set[int] = field(default_factory=set)
 
     def order(self, marked: Iterable[Marked]) -> int:
         """Return how many nodes it orders for pods that no node on its way has room for."""
         rooms = [self._make_room() for _ in range(self.ordered)]
         before = self.ordered
         for group in marked:
-            if not self.would_fit(group):
+            if not self._would_fit(group.pod):
                 continue
             count = group.count
             for room in rooms:
@@ -84,18 +82,13 @@ class Autoscaler:
                 count -= rooms[-1].take(group.pod, count)
         return self.ordered - before
 
-    def would_fit(self, group: Marked) -> bool:
-        """Whether an empty node of the shape would take such a pod."""
-        pod = group.pod
-        if group.entry in self._hopeless or pod.pin is not None:
+    def _would_fit(self, pod: PodFacts) -> bool:
+        """Whether an empty node of the shape would take the pod."""
+        if pod.pin is not None:
             return False
         allocatable = dict(self.node.allocatable)
         fits = all(amount <= allocatable.get(resource, 0) for resource, amount in pod.demand.real)
         return fits and find_refusal(self.node, pod.constraints) is None
-
-    def give_up(self, marked: Iterable[Marked]) -> None:
-        """Buy no more for pods that wait although a node for them stands empty: something else keeps them away."""
-        self._hopeless.update(group.entry for group in marked if self.would_fit(group))
 
     def _make_room(self) -> _Room:
         return _Room(dict(self.node.allocatable))

@@ -76,23 +76,28 @@ class _Node:
     pods: dict[int, None]
 
 
+class StopRun(BaseException):
+    """May be raised at any time, by a signal's handler say, to end a run that is amid a long instant."""
+
+
 def simulate(
     scenario: Scenario, workload: Workload, policy: str, watch: Callable[[float], bool] = lambda _part: False
 ) -> Run:
     """Return the run of one policy.
 
     watch: told before each instant and each cycle which part of the run is over, about; True ends the run there.
+    `StopRun` ends it at once.
     """
-    if policy == SLOTS:
-        scenario = divide_into_slots(scenario)
-    return _Simulation(scenario, workload, policy, watch).run()
+    simulation = Simulation(scenario, workload, policy, watch)
+    simulation.live()
+    return simulation.conclude()
 
 
-class _Simulation:
-    """One run. Tasks are known by their number in the workload."""
+class Simulation:
+    """One run: `live`, then `conclude`. Tasks are known by their number in the workload. watch: see `simulate`."""
 
     def __init__(self, scenario: Scenario, workload: Workload, policy: str, watch: Callable[[float], bool]) -> None:
-        self._scenario = scenario
+        self._scenario = scenario = divide_into_slots(scenario) if policy == SLOTS else scenario
         self._policy = policy
         self._watch = watch
         self._now = 0
@@ -129,23 +134,23 @@ class _Simulation:
 
     # --- time ---
 
-    def run(self) -> Run:
-        """Let time pass until the run ends."""
+    def live(self) -> None:
+        """Let time pass until the run ends, or is ended."""
         horizon = self._scenario.horizon
-        for shape in self._scenario.shapes.values():
-            self._add_nodes(shape, shape.count)
-        at: int | None = 0
-        while at is not None and (horizon is None or at <= horizon) and not self._should_stop():
-            self._measure(at - 1)
-            self._now = at
-            self._live_through_instant()
-            at = self._find_next()
-        if self._is_stopped:
-            self._measure(self._now - 1)  # the last instant may have been cut short
-        else:
-            self._now = self._now if horizon is None else horizon
-            self._measure(self._now)
-        return self._conclude()
+        try:
+            for shape in self._scenario.shapes.values():
+                self._add_nodes(shape, shape.count)
+            at: int | None = 0
+            while at is not None and (horizon is None or at <= horizon) and not self._should_stop():
+                self._measure(at - 1)
+                self._now = at
+                self._live_through_instant()
+                at = self._find_next()
+            if not self._is_stopped:  # else the last instant may have been cut short
+                self._now = self._now if horizon is None else horizon
+                self._measure(self._now)
+        except StopRun:
+            self._is_stopped = True
 
     def _should_stop(self) -> bool:
         horizon = self._scenario.horizon
@@ -322,8 +327,6 @@ class _Simulation:
         has_removed = False
         for autoscaler in self._autoscalers.values():
             empty = [name for name in autoscaler.bought if not self._nodes[name].pods]
-            if any(not self._nodes[name].facts.unschedulable for name in empty):
-                autoscaler.give_up(marked)
             for name in empty:
                 self._remove_node(name)
                 has_removed = True
@@ -334,13 +337,13 @@ class _Simulation:
                 self._orders += 1
                 heapq.heappush(self._deliveries, (self._now + autoscaler.delay, self._orders, shape))
 
-    def _find_pod(self, uid: str) -> tuple[int, PodFacts]:
-        number = self._number_of[uid]
-        return self._entry[number], self._make_pod(number)
+    def _find_pod(self, uid: str) -> PodFacts:
+        return self._make_pod(self._number_of[uid])
 
     # --- the end ---
 
-    def _conclude(self) -> Run:
+    def conclude(self) -> Run:
+        """Return what was decided, in order."""
         attempts = [*self._over, *((number, running, None) for number, running in self._running.items())]
         attempts.sort(key=lambda each: (each[0], each[1].attempt))
         times = TaskTimes(self._measures.tenants)
