@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 from fairbind.simulator.parsing import parse_scenario
 from fairbind.simulator.slots import SLOT_RESOURCE, compute_slot, divide_into_slots
 from simulator.scenarios import Json, find_starts, make_entry, make_scenario, run
 
 
-def make_unlike(*entries: Json, **more: Json | int) -> Json:
+def make_unlike(*entries: Json, **more: Any) -> Json:
     """A server with much memory and one with little; the largest has 8 cpu and 16 GiB."""
     document = make_scenario(*entries, **more)
     document["cluster"] = [
