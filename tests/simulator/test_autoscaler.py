@@ -31,18 +31,24 @@ def test_pods_marked_before_it_starts_are_seen_when_it_starts() -> None:
 
 
 def test_pods_share_what_is_ordered() -> None:
-    result = run(make_scaled(make_entry(tasks=6, cpu=1, duration=100), measureEvery=1, most=9))
+    """Six pods of which four fit on a node need two; two more that come meanwhile fit there, the next one does not."""
+    entries = [
+        make_entry(tasks=6, duration=100),
+        make_entry("fits", tasks=2, duration=100, arrival={"at": 20}),
+        make_entry("more", duration=100, arrival={"at": 30}),
+    ]
+    capacity = find_capacity(run(make_scaled(*entries, measureEvery=1, most=9)))
 
-    assert find_capacity(result)[60] == 8, "two nodes for six pods of which four fit on one"
-    assert set(find_starts(result).values()) == {60}
+    assert (capacity[59], capacity[60], capacity[80], capacity[89], capacity[90]) == (0, 8, 8, 8, 12)
 
 
 def test_it_never_has_or_orders_more_than_its_most() -> None:
-    result = run(make_scaled(make_entry(tasks=9, cpu=4), make_entry("x", cpu=4, arrival={"at": 30}), measureEvery=1))
+    entries = [make_entry(tasks=9, cpu=4, duration=100), make_entry("x", cpu=4, arrival={"at": 70})]
+    result = run(make_scaled(*entries, measureEvery=1))
 
     assert max(find_capacity(result).values()) == 3 * 4
     starts = find_starts(result)
-    assert [starts[f"w-{index}"] for index in range(9)] == [60, 60, 60, 70, 70, 70, 80, 80, 80]
+    assert [starts[f"w-{index}"] for index in range(9)] == [60, 60, 60, 160, 160, 160, 260, 260, 260]
 
 
 def test_empty_nodes_of_its_own_go_at_once_and_others_stay() -> None:
