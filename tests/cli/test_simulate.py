@@ -46,7 +46,7 @@ def test_it_writes_tables_and_a_summary_and_prints_the_policies(
     status = main(["simulate", write_scenario(tmp_path, DRAWN), "--out", str(out), "--tables", "csv"])
 
     assert status == 0
-    assert sorted(read_folder(out)) == ["shares.csv", "summary.json", "tasks.csv", "utilisation.csv"]
+    assert sorted(read_folder(out)) == ["report.html", "shares.csv", "summary.json", "tasks.csv", "utilisation.csv"]
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[2:]] == ["best-fit-drfh", "two-choices-drfh", "fifo"]
 

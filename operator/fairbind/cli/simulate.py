@@ -29,7 +29,7 @@ MOST_JOBS = 1024
     "--out",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Folder for the tables and summary.json. Without it only the table of the policies is printed.",
+    help="Folder for the tables, summary.json and report.html. Without it only the table of the policies is printed.",
 )
 @click.option(
     "--jobs",

@@ -26,6 +26,7 @@ from fairbind.model.errors import FairbindError, InvalidProblemError
 from fairbind.simulator.driver import Simulation, StopRun
 from fairbind.simulator.parsing import check_policies, parse_scenario
 from fairbind.simulator.reading import NANOSECONDS
+from fairbind.simulator.report import compute_report
 from fairbind.simulator.results import Run
 from fairbind.simulator.scenario import Scenario
 from fairbind.simulator.tables import choose_format, write_results
@@ -54,6 +55,7 @@ def run_scenario(
         is_interrupted = len(runs) < len(scenario.policies) or any(run.interrupted for run in runs)
         if folder is not None:
             write_results(folder, runs, table_format, is_interrupted=is_interrupted)
+            (folder / "report.html").write_text(compute_report(scenario, runs), encoding="utf-8")
     if is_interrupted:
         click.echo(f"fairbind: {_describe_progress(scenario, runs)}", err=True)
         return EXIT_INTERRUPTED
