@@ -9,6 +9,7 @@ import pytest
 from fairbind.simulator.charts import COLOURS, MOST_POINTS, Line, draw_chart, thin_out
 from fairbind.simulator.parsing import parse_scenario
 from fairbind.simulator.report import compute_report
+from fairbind.simulator.results import FindingRow
 from simulator.scenarios import Json, make_entry, make_scenario, run
 
 VOID = {"meta"}
@@ -67,7 +68,7 @@ def test_the_main_numbers_are_in_tables() -> None:
 
     for expected in ("best-fit-drfh", "fifo", "72", "1", "a", "b", "Jobs by size", "11 to 50", "51 to 100"):
         assert expected in page.texts
-    assert sum(tag == "table" for tag, _ in page.tags) == 4
+    assert sum(tag == "table" for tag, _ in page.tags) == 4 + 2, "the findings of both policies among them"
 
 
 def test_shares_have_a_line_for_what_is_held_and_a_dashed_one_for_what_is_fair() -> None:
@@ -107,13 +108,43 @@ def test_a_page_without_runs_is_a_page() -> None:
 
 def test_many_tenants_are_drawn_and_told_in_part() -> None:
     document = make_scenario(make_entry(duration="forever"), horizon=5)
-    document["tenants"] = [{"name": f"t{number}"} for number in range(60)]
+    document["tenants"] = [{"name": f"t{number}"} for number in range(65)]
     document["workload"][0]["tenant"] = "t59"
     _, page = make_page(document, ("fifo",))
 
     assert " t59" in page.texts
-    assert "And 10 more in summary.json." in page.texts
-    assert any("the 7 tenants that hold most, of 60" in text for text in page.texts)
+    assert "And 15 more in summary.json." in page.texts
+    assert "Not made: too many tenants to compare each with each other." in page.texts
+    assert any("the 7 tenants that hold most, of 65" in text for text in page.texts)
+
+
+def test_findings_of_the_audit_are_told() -> None:
+    """Tenant a holds all for 40 s, then b comes, which fifo lets wait."""
+    entries = [make_entry(tasks=2, cpu=2, duration=40), make_entry("late", tenant="b", tasks=2, arrival={"at": 10})]
+    document = make_scenario(*entries, tenants="ab", measureEvery=10)
+    result = run(document, "fifo")
+    assert result.findings is not None
+
+    found = {(row.tenant, row.envied): (row.times, row.has, row.could_have) for row in result.findings}
+    assert found == {("b", "a"): (3, 0, 0.5), ("b", None): (3, 0, 0.5)}
+    _, page = make_page(document, ("fifo",))
+    assert {"with what a has", "in a cluster of its own", "history"} <= set(page.texts)
+
+
+def test_a_run_without_findings_says_so() -> None:
+    _, page = make_page(make_scenario(), ("best-fit-drfh",))
+
+    assert "No tenant envied another or would have had more alone, at any of 2 measurements." in page.texts
+
+
+def test_no_more_findings_are_shown_than_anybody_reads() -> None:
+    result = run(make_scenario())
+    rows = tuple(FindingRow(f"t{number}", None, "history", 1, 0.0, 0.5) for number in range(32))
+    page = Page(compute_report(parse_scenario(make_scenario()), [replace(result, findings=rows)]))
+
+    assert "And 2 less frequent ones." in page.texts
+    assert "t29" in page.texts
+    assert "t30" not in page.texts
 
 
 def test_a_chart_shows_no_more_points_than_can_be_seen() -> None:

@@ -366,6 +366,7 @@ class Simulation:
             shares=tuple(self._measures.shares),
             utilisation=tuple(self._measures.utilisation),
             summary=compute_summary(self._measures, times, self._now),
+            findings=None if self._measures.audits is None else self._measures.audits.list_rows(),
         )
 
     def _make_row(self, number: int, running: _Running | None, end: int | None) -> TaskRow:

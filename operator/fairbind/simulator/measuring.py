@@ -18,6 +18,8 @@ from fairbind.cluster.objects.facts import PODS, Amounts, NodeFacts, PodFacts
 from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX
 from fairbind.model import Snapshot, compute_dominant_share
 from fairbind.model.overview import ClusterOverview
+from fairbind.scheduling.fair_shares.audit import Finding
+from fairbind.simulator.auditing import MOST_TENANTS, AuditLog, find_unfairness
 from fairbind.simulator.fair_shares import FairShares
 from fairbind.simulator.results import ShareRow, UtilisationRow
 from fairbind.simulator.slots import SLOT_RESOURCE
@@ -73,6 +75,7 @@ class _Sample:
 
     fair_shares: Mapping[str, float] | None
     overview: ClusterOverview
+    findings: tuple[Finding, ...]
 
 
 class Measures:
@@ -104,6 +107,7 @@ class Measures:
         self._touched: dict[str, None] = {}
         self._scale: tuple[Sequence[int], Sequence[bool], Sequence[str]] | None = None
         self._sample: _Sample | None = None
+        self.audits = AuditLog() if len(self.tenants) <= MOST_TENANTS else None
         self.shares: list[ShareRow] = []
         self.utilisation: list[UtilisationRow] = []
 
@@ -177,16 +181,20 @@ class Measures:
                 )
                 self.utilisation.append(UtilisationRow(self._policy, now, shape, resource, used, capacity))
         self._note_fairness(sample.overview, now)
+        if self.audits is not None:
+            self.audits.add(sample.findings)
 
     def _look(self) -> _Sample:
         by_name = self._fair_shares.compute()
         overview = self._cache.queries.build_overview(by_name)
+        is_audited = self.audits is not None
+        findings = find_unfairness(self._cache.build_detailed_snapshot(), by_name) if is_audited else ()
         if by_name is None:
-            return _Sample(None, overview)
+            return _Sample(None, overview, findings)
         fair_shares: dict[str, float] = defaultdict(float)
         for name, share in by_name.items():
             fair_shares[self._find_home(name)] += share
-        return _Sample(fair_shares, overview)
+        return _Sample(fair_shares, overview, findings)
 
     def _find_home(self, name: str) -> str:
         """Return the scenario's name of a tenant of the cache's, which may be the implicit one of a namespace."""

@@ -16,6 +16,7 @@ from fairbind.simulator.scenario import Scenario
 JOB_SIZES: Final = (1, 10, 50, 100, 500)
 """Jobs, which are workload entries, are grouped by how many tasks they have, up to each of these."""
 MOST_TABLE_TENANTS: Final = 50
+MOST_TABLE_FINDINGS: Final = 30
 
 STYLE: Final = """
 :root { color-scheme: light dark; --text: #1b1b1b; --quiet: #595959; --page: #ffffff; --rule: #d0d0d0; }
@@ -167,6 +168,7 @@ def _describe_run(run: Run) -> Iterator[str]:
     yield _draw_shares(run)
     yield from _draw_utilisation(run)
     yield _format_tenants(run.summary["tenants"])
+    yield from _format_findings(run)
 
 
 def _draw_shares(run: Run) -> str:
@@ -216,6 +218,35 @@ def _format_tenants(tenants: Mapping[str, Any]) -> str:
     rest = len(tenants) - MOST_TABLE_TENANTS
     more = f"<p>And {rest} more in summary.json.</p>" if rest > 0 else ""
     return _format_table(headings, rows) + more
+
+
+def _format_findings(run: Run) -> Iterator[str]:
+    """Return what the audits found, the most frequent first."""
+    yield "<h3>Findings of the audit</h3>"
+    if run.findings is None:
+        yield "<p>Not made: too many tenants to compare each with each other.</p>"
+        return
+    looks = len({row.time for row in run.shares})
+    if not run.findings:
+        yield f"<p>No tenant envied another or would have had more alone, at any of {looks} measurements.</p>"
+        return
+    yield f"<p>Of {looks} measurements, with the dominant shares of the worst one.</p>"
+    headings = ["tenant", "would have more", "cause", "measurements", "has", "could have"]
+    rows = [
+        [
+            finding.tenant,
+            "in a cluster of its own" if finding.envied is None else f"with what {finding.envied} has",
+            finding.cause,
+            str(finding.times),
+            _format_number(finding.has),
+            _format_number(finding.could_have),
+        ]
+        for finding in run.findings[:MOST_TABLE_FINDINGS]
+    ]
+    yield _format_table(headings, rows)
+    rest = len(run.findings) - MOST_TABLE_FINDINGS
+    if rest > 0:
+        yield f"<p>And {rest} less frequent ones.</p>"
 
 
 def _format_number(number: float | None) -> str:

@@ -43,9 +43,27 @@ class UtilisationRow(NamedTuple):
     capacity: float
 
 
+class FindingRow(NamedTuple):
+    """Something that audits found again and again. envied: None: the tenant would have more in a cluster of its own.
+
+    times: at how many of the measurements. has, could_have: dominant shares where they differed most.
+    """
+
+    tenant: str
+    envied: str | None
+    cause: str
+    times: int
+    has: float
+    could_have: float
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One policy's run. end: when it ended, nanoseconds. interrupted: whether it was stopped before that was due."""
+    """One policy's run.
+
+    end: when it ended, nanoseconds. interrupted: whether it was stopped before that was due. findings: of the audits,
+    the most frequent first; None when there were too many tenants to audit.
+    """
 
     policy: str
     end: int
@@ -54,3 +72,4 @@ class Run:
     shares: tuple[ShareRow, ...]
     utilisation: tuple[UtilisationRow, ...]
     summary: Mapping[str, Any]
+    findings: tuple[FindingRow, ...] | None
