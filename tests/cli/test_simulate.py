@@ -42,7 +42,7 @@ def read_folder(folder: Path) -> dict[str, bytes]:
 def test_it_writes_tables_and_a_summary_and_prints_the_policies(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "out"
+    out = tmp_path / "new" / "out"
     status = main(["simulate", write_scenario(tmp_path, DRAWN), "--out", str(out), "--tables", "csv"])
 
     assert status == 0
@@ -97,7 +97,8 @@ def test_a_refused_scenario_is_one_line_and_writes_nothing(
         (["--seed", "-1"], "must be a whole number from 0"),
         (["--jobs", "0"], "0 is not in the range"),
         (["--tables", "xml"], "'xml' is not one of"),
-        (["--out", "{scenario}"], "must be a folder, but is a file"),
+        (["--out", "{scenario}"], "scenario.json cannot be a folder: File exists"),
+        (["--out", "{scenario}/below"], "below cannot be a folder: Not a directory"),
     ],
 )
 def test_refused_options(

@@ -24,9 +24,8 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 def test_csv_has_one_header_line_and_decimal_seconds(tmp_path: Path) -> None:
     entries = [make_entry(duration=0.000001), make_entry("never", cpu=9)]
     results = [run(make_scenario(*entries, horizon=0.5), policy) for policy in ("best-fit-drfh", "fifo")]
-    write_results(tmp_path / "new" / "folder", results, "csv")
+    write_results(folder := tmp_path, results, "csv")
 
-    folder = tmp_path / "new" / "folder"
     assert (folder / "tasks.csv").read_text(encoding="utf-8").splitlines()[:3] == [
         "policy,tenant,task,arrival,start,end,server,attempts",
         "best-fit-drfh,a,w-0,0,0,0.000001,n-0,1",

@@ -46,7 +46,7 @@ def run_scenario(
     question = Question(read_document(source), tuple(policies), seed)
     scenario = question.make_scenario()
     table_format = choose_format(tables)
-    _check_folder(folder)
+    _make_folder(folder)
     with Interruption() as interruption:
         if jobs > 1 and len(scenario.policies) > 1:
             runs = _SideBySide(question, scenario.policies, jobs, interruption).run()
@@ -80,10 +80,14 @@ class Question:
         return scenario if self.seed is None else replace(scenario, seed=self.seed)
 
 
-def _check_folder(folder: Path | None) -> None:
-    """Refuse what could not be written before anything is simulated."""
-    if folder is not None and folder.exists() and not folder.is_dir():
-        raise InvalidProblemError(f"--out: {folder} must be a folder, but is a file")
+def _make_folder(folder: Path | None) -> None:
+    """Make the folder of the results before anything is simulated: where it cannot be made, nothing is in vain."""
+    if folder is None:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidProblemError(f"--out: {folder} cannot be a folder: {error.strerror}") from error
 
 
 class Interruption:

@@ -95,7 +95,7 @@ def parse_scenario(document: object) -> Scenario:
     stage = Stage(shapes, numbered, {entry.tenant for entry in workload})
     ordered = sorted(events, key=lambda pair: pair[1].at)
     return Scenario(
-        name=read_name(members["name"], ("name",)) if "name" in members else "scenario",
+        name=read_text(members["name"], ("name",)) if "name" in members else "scenario",
         seed=read_whole(members["seed"], ("seed",), 0, MOST_SEED) if "seed" in members else 0,
         horizon=horizon,
         shapes=shapes,

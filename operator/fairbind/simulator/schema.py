@@ -219,7 +219,12 @@ SCENARIO_SCHEMA: Final[dict[str, Any]] = {
     **_make_object(
         "A cluster, its tenants, what they run, and what happens.",
         {
-            "name": {"default": "scenario", **_NAME},
+            "name": {
+                "description": "What the report calls it.",
+                "type": "string",
+                "minLength": 1,
+                "default": "scenario",
+            },
             "seed": {
                 "description": "What all draws start from.",
                 "type": "integer",

@@ -41,8 +41,7 @@ def choose_format(wanted: str | None) -> str:
 
 
 def write_results(folder: Path, runs: Sequence[Run], table_format: str, *, is_interrupted: bool = False) -> None:
-    """Write the tables and the summary into a folder, which is made if it does not exist."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write the tables and the summary into a folder."""
     for name in _ROWS:
         rows: list[Any] = [row for run in runs for row in getattr(run, name)]
         write = _write_parquet if table_format == PARQUET else _write_csv
