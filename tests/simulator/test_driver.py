@@ -273,3 +273,22 @@ def test_a_binding_that_fails_would_be_noticed(monkeypatch: pytest.MonkeyPatch) 
 
     with pytest.raises(InvariantError, match=Forget.__name__):
         run(make_scenario())
+
+
+def test_more_placements_than_a_cycle_looks_at_are_all_looked_at_in_their_instant() -> None:
+    """Each pod may go to one of 300 nodes only, and half of these are full; a snapshot shows 128 placements."""
+    document = make_scenario(
+        *(make_entry(f"w{n}", cpu=2, pod={"requests": {"cpu": 2}, "nodeSelector": {"n": str(n)}}) for n in range(300)),
+        *(
+            make_entry(
+                f"full{n}", pod={"requests": {"cpu": 3}, "priority": 1, "nodeSelector": {"n": str(n)}}, duration=5
+            )
+            for n in range(150)
+        ),
+    )
+    document["cluster"] = [{"shape": f"s{n}", "capacity": {"cpu": 4}, "labels": {"n": str(n)}} for n in range(300)]
+    starts = find_starts(run(document))
+
+    assert {starts[f"full{n}-0"] for n in range(150)} == {0}
+    assert {starts[f"w{n}-0"] for n in range(150)} == {5}
+    assert {starts[f"w{n}-0"] for n in range(150, 300)} == {0}
