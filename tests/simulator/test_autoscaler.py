@@ -63,6 +63,7 @@ def test_nothing_is_bought_for_pods_that_the_shape_does_not_fit() -> None:
     entries = [
         make_entry("large", cpu=5),
         make_entry("picky", pod={"requests": {"cpu": 1}, "nodeSelector": {"disk": "ssd"}}),
+        make_entry("elsewhere", pod={"requests": {"cpu": 1}, "nodeSelector": {"kubernetes.io/hostname": "n"}}),
         make_entry("gang", pod={"schedulingGroup": {"podGroupName": "g"}}),
     ]
     result = run(make_scaled(*entries, horizon=200, measureEvery=1))

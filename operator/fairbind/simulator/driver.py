@@ -58,6 +58,9 @@ from fairbind.simulator.slots import SLOTS, divide_into_slots, make_settings
 from fairbind.simulator.summary import TaskTimes, compute_summary
 from fairbind.simulator.workload import FOREVER, Workload
 
+NEW_NODE = "(a new node)"
+"""The name by which autoscalers ask what a node would take: no pod can select it, as no label may have such a value."""
+
 
 class _Running(NamedTuple):
     """An attempt that runs."""
@@ -307,7 +310,7 @@ class Simulation:
     def _start_autoscaler(self, shape: str, most: int, delay: int) -> None:
         known = self._autoscalers.get(shape)
         if known is None:
-            node = name_node(self._scenario.shapes[shape].node, shape)
+            node = name_node(self._scenario.shapes[shape].node, NEW_NODE)
             self._autoscalers[shape] = Autoscaler(node, most, delay)
         else:
             known.most, known.delay = most, delay
