@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +36,8 @@ from fairbind.simulator.workload import Workload, draw_workload
 EXIT_INTERRUPTED = 130
 PROGRESS_SECONDS = 0.5
 LOOK_SECONDS = 0.2
+GIVE_UP = signal.SIGUSR1
+"""What interrupts a run amid an instant; nobody else sends it."""
 PATIENCE_SECONDS = 3.0
 """After Ctrl-C an instant may take so long to its end; then the run ends amid it."""
 
@@ -99,14 +102,19 @@ class Interruption:
     def __init__(self) -> None:
         self.is_wanted = False
         self._may_stop = False
+        # A thread, because a process has one alarm, which whoever calls us may need.
+        self._timer = threading.Timer(PATIENCE_SECONDS, signal.pthread_kill, (threading.get_ident(), GIVE_UP))
+        self._timer.daemon = True
 
     def __enter__(self) -> Self:
-        self._before = signal.signal(signal.SIGINT, self._note), signal.signal(signal.SIGALRM, self._stop)
+        self._before = signal.signal(signal.SIGINT, self._note), signal.signal(GIVE_UP, self._stop)
         return self
 
     def __exit__(self, *_: object) -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        for number, handler in zip((signal.SIGINT, signal.SIGALRM), self._before, strict=True):
+        self._timer.cancel()
+        if self._timer.is_alive():
+            self._timer.join()  # so that its signal never comes when nobody listens any more
+        for number, handler in zip((signal.SIGINT, GIVE_UP), self._before, strict=True):
             signal.signal(number, handler)
 
     def simulate(self, scenario: Scenario, workload: Workload, policy: str, show: Callable[[float], None]) -> Run:
@@ -127,7 +135,7 @@ class Interruption:
     def _note(self, _number: int, _frame: FrameType | None) -> None:
         if not self.is_wanted:
             self.is_wanted = True
-            signal.setitimer(signal.ITIMER_REAL, PATIENCE_SECONDS)
+            self._timer.start()
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
         if self._may_stop:
