@@ -1,6 +1,6 @@
 """Write the references that follow from the code, or check that they are what they should be.
 
-    python deploy/tools/docs.py           write docs/reference/metrics.md, docs/reference/cli.md and what is made in
+    python deploy/tools/docs.py           write docs/reference/metrics.md, cli.md and scenario.md, and what is made in
                                           docs/mechanisms
     python deploy/tools/docs.py --check   write nothing; exit 1 and name what differs
 
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 import mechanism_pages
+import scenario_page
 from fairbind.cli import EXIT_BAD_INPUT, EXIT_FAILURE, commands
 from fairbind.cli.logs import LOG_LEVELS
 from fairbind.model.overview import PENDING_REASONS
@@ -194,6 +195,7 @@ def compute_outputs(root: Path) -> dict[Path, str]:
     return {
         reference / "metrics.md": compute_metrics_page(),
         reference / "cli.md": compute_command_page(),
+        reference / "scenario.md": scenario_page.compute_page(MADE),
         **mechanism_pages.compute_pages(root),
     }
 

@@ -42,6 +42,7 @@ LEAST_BRANCHES_PERCENT: Mapping[str, float | None] = {
     "fairness": 95.0,
     "scheduling": 95.0,
     "cluster": 95.0,
+    "simulator": 95.0,
     "kube": 90.0,
     "web": None,
     "cli": None,

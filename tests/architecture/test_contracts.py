@@ -24,7 +24,10 @@ SOLVERS = "Fairness: solver families are independent, but PS-DSF may start from 
 KOPF = "kopf appears only in kube.operator.custom_resources"
 AUDIT = "The audit does without what runs the operator"
 METRICS = "Only web serves metrics"
-CONTRACTS = (LAYERS, CLUSTER_LAYERS, DECIDING, SPEAKING, FAIRNESS, SOLVERS, INNER, CLUSTER, KOPF, AUDIT, METRICS)
+SIMULATOR = "The simulator reads no clock, speaks to nobody and draws no randomness but from its seed"
+CONTRACTS = (
+    LAYERS, CLUSTER_LAYERS, DECIDING, SPEAKING, FAIRNESS, SOLVERS, INNER, CLUSTER, SIMULATOR, KOPF, AUDIT, METRICS,
+)  # fmt: skip
 
 FORBIDDEN = [
     ("scheduling/probe.py", "import time", INNER),
@@ -62,6 +65,10 @@ FORBIDDEN = [
     ("fairness/solvers/maxmin/probe.py", "import fairbind.fairness.solvers.psdsf.server_filling", SOLVERS),
     ("fairness/solvers/psdsf/probe.py", "import fairbind.fairness.solvers.maxmin.lexicographic", SOLVERS),
     ("fairness/solvers/market/probe.py", "import fairbind.fairness.solvers.maxmin.lexicographic", SOLVERS),
+    ("simulator/probe.py", "import fairbind.kube.client.api", LAYERS),
+    ("simulator/probe.py", "from random import random", SIMULATOR),
+    ("simulator/probe.py", "import time", SIMULATOR),
+    ("cluster/pacing.py", "import fairbind.cluster.deciding", CLUSTER_LAYERS),
     ("web/probe.py", "from kopf import on", KOPF),
     ("kube/operator/probe.py", "import prometheus_client", METRICS),
 ]

@@ -10,9 +10,8 @@ from typing import Any, cast
 import pytest
 
 from cluster.histories import EPOCH, HistoricWorld, History, Timeline
-from fairbind.cluster import pacing
+from fairbind.cluster import deciding, pacing
 from fairbind.cluster.pacing import BindResult
-from fairbind.kube.operator import loop as loop_module
 from fairbind.kube.operator.loop import Journal, SchedulingLoop
 from kube.operator.simulation import VirtualLoop
 
@@ -67,7 +66,7 @@ async def _live(
         loop._jumping.now += seconds
 
     world = HistoricWorld(history, timeline, spend)
-    patch.setattr(loop_module, "run_cycle", world.run_cycle)
+    patch.setattr(deciding, "run_cycle", world.run_cycle)
     binder = HistoricBinder(world)
     scheduling = SchedulingLoop(
         world,

@@ -19,6 +19,7 @@ from fairbind import __version__
 from fairbind.cli.logs import LOG_FORMATS, LOG_LEVELS, LogFormat
 from fairbind.cli.mechanisms.commands import COMMANDS as MECHANISM_COMMANDS
 from fairbind.cli.options import debug_option
+from fairbind.cli.simulate import simulate
 
 EXIT_FAILURE = 1
 EXIT_BAD_INPUT = 2
@@ -35,7 +36,7 @@ def commands() -> None:
     """Share a Kubernetes cluster fairly between tenants, also when its nodes differ."""
 
 
-for _command in MECHANISM_COMMANDS:
+for _command in (*MECHANISM_COMMANDS, simulate):
     commands.add_command(_command)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -12,8 +13,11 @@ import pytest
 
 from cli.mechanisms.typed import POOL, Terminal
 from fairbind.cli import commands
-from fairbind.cli.mechanisms.commands import COMMANDS
+from fairbind.cli.mechanisms.commands import COMMANDS as MECHANISM_COMMANDS
+from fairbind.cli.simulate import simulate
+from simulator.scenarios import make_scenario
 
+COMMANDS = (*MECHANISM_COMMANDS, simulate)
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
 
 
@@ -27,6 +31,7 @@ def test_the_example_of_a_command_works(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, command: click.Command
 ) -> None:
     terminal.write(POOL)
+    (terminal.folder / "scenario.yaml").write_text(json.dumps(make_scenario()), encoding="utf-8")
     monkeypatch.chdir(terminal.folder)
     assert command.name is not None
     examples = list(examples_in(terminal.succeed(command.name, "--help").out))

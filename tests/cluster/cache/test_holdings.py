@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from cluster.builders import Cluster, Json, make_node, make_pod
 from fairbind.cluster.cache.holdings import HeldKind, build_holdings, find_least_count
 from fairbind.cluster.objects.facts import Constraints, Demand
-from fairbind.kube.fair_shares.fair_shares import is_same
 from fairbind.model import RunningTask, Snapshot
 from fairbind.scheduling.fair_shares.audit import make_audit_scene
-from fairbind.scheduling.fair_shares.problem import make_exact_problem
+from fairbind.scheduling.fair_shares.problem import is_same, make_exact_problem
 
 NODES = [f"n{number:02}" for number in range(30)]
 ANYWHERE = Constraints()

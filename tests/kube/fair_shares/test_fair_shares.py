@@ -6,13 +6,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairbind.kube.fair_shares.fair_shares import AUDIT_SECONDS, RETRY_SECONDS, FairShares, is_same
+from fairbind.kube.fair_shares.fair_shares import AUDIT_SECONDS, RETRY_SECONDS, FairShares
 from fairbind.kube.fair_shares.solver_process import AuditQuestion, ExactSolveError
 from fairbind.kube.observer import SilentObserver
 from fairbind.model import Placement, PolicySettings, ServerTable, Snapshot, Targets, Task, TaskClass, Tenant
 from fairbind.model.tenants import Holding
 from fairbind.scheduling.fair_shares.audit import AuditReport, audit
-from fairbind.scheduling.fair_shares.problem import ExactProblem, ExactShares, make_exact_problem, solve_exactly
+from fairbind.scheduling.fair_shares.problem import (
+    ExactProblem,
+    ExactShares,
+    is_same,
+    make_exact_problem,
+    solve_exactly,
+)
 
 EVERYWHERE = Placement(np.ones(1, dtype=np.bool_))
 

@@ -249,15 +249,14 @@ def mechanisms(mechanism: str | None) -> None:
 
 
 @click.command(short_help="Print a JSON Schema.", epilog=_example("fairbind schema problem"))
-@click.argument("of", metavar="problem", type=click.Choice(["problem"]))
+@click.argument("of", metavar="problem|scenario", type=click.Choice(["problem", "scenario"]))
 @debug_option
 def schema(of: str) -> None:
-    """Print the JSON Schema (2020-12) of the problems that the other commands read."""
-    del of  # there is one so far
+    """Print the JSON Schema (2020-12) of the problems, or of the scenarios, that the other commands read."""
     from fairbind.cli.mechanisms.schema import compute_schema  # noqa: PLC0415 - only this command needs it
     from fairbind.cli.mechanisms.tables import write_text  # noqa: PLC0415 - only with an answer
 
-    write_text(compute_schema())
+    write_text(compute_schema(of))
 
 
 COMMANDS: Final = (allocate, check, compare, mechanisms, schema)

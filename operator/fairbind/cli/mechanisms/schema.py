@@ -118,6 +118,10 @@ PROBLEM_SCHEMA: Final[dict[str, Any]] = {
 }
 
 
-def compute_schema() -> str:
-    """Return the schema as JSON."""
-    return json.dumps(PROBLEM_SCHEMA, indent=2)
+def compute_schema(of: str = "problem") -> str:
+    """Return the schema of a problem or of a scenario as JSON."""
+    if of == "problem":
+        return json.dumps(PROBLEM_SCHEMA, indent=2)
+    from fairbind.simulator.schema import SCENARIO_SCHEMA  # noqa: PLC0415 - the scheduler, for the policies' ids
+
+    return json.dumps(SCENARIO_SCHEMA, indent=2)

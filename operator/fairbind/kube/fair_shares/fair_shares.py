@@ -11,13 +11,10 @@ Policies that follow targets get each answer as their targets.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Protocol
 
 from fairbind.kube.fair_shares.solver_process import AuditQuestion, ExactSolveError
 from fairbind.kube.observer import Observer
@@ -25,7 +22,7 @@ from fairbind.kube.part_failures import PartFailures
 from fairbind.model import FairbindError, PolicySettings, Snapshot, Targets
 from fairbind.model.overview import AuditCounts
 from fairbind.scheduling.fair_shares.audit import AuditReport, make_audit_scene
-from fairbind.scheduling.fair_shares.problem import ExactProblem, ExactShares, make_exact_problem
+from fairbind.scheduling.fair_shares.problem import ExactProblem, ExactShares, is_same, make_exact_problem
 from fairbind.scheduling.policies.registry import get_policy
 
 INTERVAL_SECONDS = 2.0
@@ -181,19 +178,3 @@ class FairShares:
         if problem != self.problem:
             _log.warning("the fair shares could not be solved for; the last ones stay: %s", problem)
         self.problem = problem
-
-
-def is_same(one: ExactProblem, other: ExactProblem) -> bool:
-    """Whether two problems have the same answer, because all their fields are equal."""
-    return _is_equal(one, other)
-
-
-def _is_equal(one: Any, other: Any) -> bool:
-    if isinstance(one, np.ndarray):
-        return isinstance(other, np.ndarray) and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
-    if dataclasses.is_dataclass(one):
-        fields = dataclasses.fields(one)
-        return type(one) is type(other) and all(
-            _is_equal(getattr(one, field.name), getattr(other, field.name)) for field in fields
-        )
-    return bool(one == other)

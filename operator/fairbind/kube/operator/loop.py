@@ -18,6 +18,7 @@ from math import inf
 from typing import Protocol
 
 from fairbind.cluster import pacing
+from fairbind.cluster.deciding import Decider
 from fairbind.cluster.journal import CycleRecord, compute_fingerprint
 from fairbind.cluster.pacing import (
     Announce,
@@ -41,13 +42,11 @@ from fairbind.cluster.pacing import (
     Tick,
     WakeAt,
     Withhold,
-    is_recalling,
 )
 from fairbind.kube.observer import Observer
 from fairbind.kube.operator.health import Health
 from fairbind.kube.part_failures import PartFailures
 from fairbind.model import Bind, CycleReport, PolicySettings, Snapshot, Wait
-from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
 
 _CHANGED = Changed()
 _TICK = Tick()
@@ -139,8 +138,7 @@ class SchedulingLoop:
         self._wake_at = -inf
         self._earlier = asyncio.Event()
         self._outstanding: set[asyncio.Task[None]] = set()
-        self._unschedulable = UnschedulableCache()
-        self._state = CycleState()
+        self._decider = Decider()
         self._noted: Sequence[Wait] = ()
         self._cycles = 0
         self.decided = 0
@@ -212,7 +210,7 @@ class SchedulingLoop:
             if not classes:
                 self._note_nothing_waits(len(snapshot.servers.names))
                 return self._pacing.handle(NothingWaits(), self._clock())
-            report = self._decide(snapshot, order)
+            report = self._decider.decide(snapshot, self._world.settings, self._wall_clock(), order)
             binds = self._pacing.handle(Decided(report.bindings, report.complete, classes), self._clock())
             classes = None  # pacing knows
             self._begin(binds)
@@ -234,19 +232,6 @@ class SchedulingLoop:
             with self._failures.contain("journal"):
                 self._journal.record(make_record(self._cycles, order, before, snapshot, report, seconds))
         return self._pacing.handle(CycleEnded(seconds), self._clock())
-
-    def _decide(self, snapshot: Snapshot, order: RunCycle) -> CycleReport:
-        unschedulable = self._unschedulable if is_recalling(len(snapshot.task_classes)) else None
-        if unschedulable is None or order.explains:
-            self._unschedulable.forget()
-        return run_cycle(
-            snapshot,
-            self._world.settings,
-            self._wall_clock(),
-            limit=order.limit,
-            unschedulable=unschedulable,
-            state=self._state,
-        )
 
     def _note_nothing_waits(self, node_count: int) -> None:
         self._noted = ()

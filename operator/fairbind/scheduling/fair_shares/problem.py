@@ -21,7 +21,8 @@ answer before, until they converge. (Asset fairness and TSF add up the shares of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -359,3 +360,18 @@ def _compute_tenant_shares(exact: ExactProblem, tasks_i: FloatArray) -> FloatArr
 
 def _round(shares: FloatArray) -> tuple[float, ...]:
     return tuple(float(f"{share:.{TARGET_DIGITS}g}") for share in shares.tolist())
+
+
+def is_same(one: ExactProblem, other: ExactProblem) -> bool:
+    """Whether two problems have the same answer, because all their fields are equal."""
+    return _is_equal(one, other)
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray):
+        return isinstance(other, np.ndarray) and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+    if is_dataclass(one):
+        return type(one) is type(other) and all(
+            _is_equal(getattr(one, field.name), getattr(other, field.name)) for field in fields(one)
+        )
+    return bool(one == other)

@@ -1,0 +1,25 @@
+"""Runs one cycle after the other as pacing orders them, each with what it may recall of those before it.
+
+The operator's loop and the simulator both decide by this. What is recalled changes no decision.
+"""
+
+from __future__ import annotations
+
+from fairbind.cluster.pacing import RunCycle, is_recalling
+from fairbind.model import CycleReport, PolicySettings, Snapshot
+from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
+
+
+class Decider:
+    """Decides for one cluster."""
+
+    def __init__(self) -> None:
+        self._unschedulable = UnschedulableCache()
+        self._state = CycleState()
+
+    def decide(self, snapshot: Snapshot, settings: PolicySettings, now: float, order: RunCycle) -> CycleReport:
+        """Return what the ordered cycle decides. now: seconds since the epoch, for the report."""
+        unschedulable = self._unschedulable if is_recalling(len(snapshot.task_classes)) else None
+        if unschedulable is None or order.explains:
+            self._unschedulable.forget()
+        return run_cycle(snapshot, settings, now, limit=order.limit, unschedulable=unschedulable, state=self._state)

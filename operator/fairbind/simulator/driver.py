@@ -1,0 +1,467 @@
+"""The driver: a virtual clock that moves from instant to instant, and at each one lets the operator's code decide.
+
+At an instant everything that happens is told to the cache first: tasks end, then events and bought nodes come, then
+tasks arrive. Then pacing is asked, as the operator's loop asks it, until it has nothing left to decide. Time stands
+still meanwhile: cycles, bindings and the pause in which the loop collects a batch take none of the simulated time.
+
+A pod is made as many "seconds" after the epoch as pods had arrived before it, because only the order matters: of tasks
+that arrive together, those of the first workload entry come first, then those of the lowest index.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+
+from fairbind.cluster.cache.cache import ClusterCache
+from fairbind.cluster.deciding import Decider
+from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
+from fairbind.cluster.pacing import (
+    Announce,
+    Beat,
+    BindEnded,
+    BindResult,
+    Changed,
+    CycleEnded,
+    Decided,
+    Instruction,
+    NothingWaits,
+    Pacing,
+    RunCycle,
+    Tick,
+    WakeAt,
+)
+from fairbind.model import Bind, InvariantError, Snapshot, Wait
+from fairbind.simulator.autoscaler import Autoscaler, find_marked
+from fairbind.simulator.fair_shares import FairShares
+from fairbind.simulator.measuring import Measures
+from fairbind.simulator.parse_pods import SCHEDULER
+from fairbind.simulator.parsing import HOST_NAME
+from fairbind.simulator.reading import NANOSECONDS
+from fairbind.simulator.results import Run, TaskRow
+from fairbind.simulator.scenario import (
+    Action,
+    AddNodes,
+    Cordon,
+    RemoveNodes,
+    RemoveTenant,
+    Scenario,
+    SetTenant,
+    Shape,
+    StartAutoscaler,
+)
+from fairbind.simulator.slots import SLOTS, divide_into_slots, make_settings
+from fairbind.simulator.summary import TaskTimes, compute_summary
+from fairbind.simulator.workload import FOREVER, Workload
+
+NEW_NODE = "(a new node)"
+"""The name by which autoscalers ask what a node would take: no pod can select it, as no label may have such a value."""
+
+
+class _Running(NamedTuple):
+    """An attempt that runs."""
+
+    start: int
+    server: str
+    attempt: int
+
+
+@dataclass(slots=True)
+class _Node:
+    """A node that is there. pods: what runs on it, by the task's number."""
+
+    shape: str
+    facts: NodeFacts
+    pods: dict[int, None]
+
+
+class StopRun(BaseException):
+    """May be raised at any time, by a signal's handler say, to end a run that is amid a long instant."""
+
+
+def simulate(
+    scenario: Scenario, workload: Workload, policy: str, watch: Callable[[float], bool] = lambda _part: False
+) -> Run:
+    """Return the run of one policy.
+
+    watch: told before each instant and each cycle which part of the run is over, about; True ends the run there.
+    `StopRun` ends it at once.
+    """
+    simulation = Simulation(scenario, workload, policy, watch)
+    simulation.live()
+    return simulation.conclude()
+
+
+class Simulation:
+    """One run: `live`, then `conclude`. Tasks are known by their number in the workload. watch: see `simulate`."""
+
+    def __init__(self, scenario: Scenario, workload: Workload, policy: str, watch: Callable[[float], bool]) -> None:
+        self._scenario = scenario = divide_into_slots(scenario) if policy == SLOTS else scenario
+        self._policy = policy
+        self._watch = watch
+        self._now = 0
+        self._is_stopped = False
+        # Plain numbers: taking them one by one out of an array costs ten times as much.
+        self._arrival = workload.arrival_t.tolist()
+        self._duration = workload.duration_t.tolist()
+        self._entry = workload.entry_t.tolist()
+        self._index = workload.index_t.tolist()
+        self._cluster = _Cluster(scenario, policy, self._start)
+        self._measures = self._make_measures()
+        self._arrived = 0
+        self._happened = 0
+        self._next_measure = 0
+        self._ends: list[tuple[int, int, int]] = []
+        self._deliveries: list[tuple[int, int, str]] = []
+        self._orders = 0
+        self._nodes: dict[str, _Node] = {}
+        self._numbers = dict.fromkeys(scenario.shapes, 0)
+        self._autoscalers: dict[str, Autoscaler] = {}
+        self._number_of: dict[str, int] = {}
+        self._running: dict[int, _Running] = {}
+        self._attempts: dict[int, int] = {}
+        self._over: list[tuple[int, _Running, int | None]] = []
+
+    def _make_measures(self) -> Measures:
+        scenario = self._scenario
+        changes = [event.action.spec for event in scenario.events if isinstance(event.action, SetTenant)]
+        specs = [*scenario.tenants, *changes]
+        home = {namespace: spec.name for spec in specs for namespace in spec.namespaces}
+        shapes = {name: shape.node for name, shape in scenario.shapes.items()}
+        names = dict.fromkeys(spec.name for spec in specs)
+        return Measures(self._policy, names, shapes, home, self._cluster.cache, self._cluster.fair_shares)
+
+    # --- time ---
+
+    def live(self) -> None:
+        """Let time pass until the run ends, or is ended."""
+        horizon = self._scenario.horizon
+        try:
+            for shape in self._scenario.shapes.values():
+                self._add_nodes(shape, shape.count)
+            at: int | None = 0
+            while at is not None and (horizon is None or at <= horizon) and not self._should_stop():
+                self._measure(at - 1)
+                self._now = at
+                self._live_through_instant()
+                at = self._find_next()
+            if not self._is_stopped:  # else the last instant may have been cut short
+                self._now = self._now if horizon is None else horizon
+                self._measure(self._now)
+        except StopRun:
+            self._is_stopped = True
+
+    def _should_stop(self) -> bool:
+        horizon = self._scenario.horizon
+        part = len(self._over) / max(1, len(self._arrival)) if horizon is None else self._now / horizon
+        self._is_stopped = self._is_stopped or self._watch(min(part, 1.0))
+        return self._is_stopped
+
+    def _find_next(self) -> int | None:
+        """Return when something happens next; None when nothing waits or runs, or nothing can change any more."""
+        is_arrival_left = self._arrived < len(self._arrival)
+        if self._scenario.horizon is None and not is_arrival_left and not self._number_of:
+            return None
+        times = [heap[0][0] for heap in (self._ends, self._deliveries) if heap]
+        if is_arrival_left:
+            times.append(self._arrival[self._arrived])
+        if self._happened < len(self._scenario.events):
+            times.append(self._scenario.events[self._happened].at)
+        return min(times, default=None)
+
+    def _measure(self, until: int) -> None:
+        while self._next_measure <= until:
+            self._measures.measure(self._next_measure)
+            self._next_measure += self._scenario.measure_every
+
+    def _live_through_instant(self) -> None:
+        self._end_tasks()
+        events = self._scenario.events
+        while self._happened < len(events) and events[self._happened].at <= self._now:
+            self._act(events[self._happened].action)
+            self._happened += 1
+        self._deliver()
+        while self._arrived < len(self._arrival) and self._arrival[self._arrived] <= self._now:
+            self._arrive(self._arrived)
+            self._arrived += 1
+        self._cluster.settle(self._now, self._should_stop)
+        self._scale()
+        self._measures.follow(self._cluster.snapshot, self._now)
+
+    # --- tasks ---
+
+    def _arrive(self, number: int) -> None:
+        self._measures.arrive(self._get_tenant(number))
+        self._queue(number)
+
+    def _queue(self, number: int) -> None:
+        facts = self._make_pod(number)
+        self._number_of[facts.uid] = number
+        self._cluster.cache.pods.apply(facts)
+
+    def _make_pod(self, number: int, server: str | None = None) -> PodFacts:
+        entry = self._scenario.workload[self._entry[number]]
+        facts: PodFacts = msgspec.structs.replace(
+            entry.waiting if server is None else entry.placed,
+            uid=f"{self._entry[number]:06}-{self._index[number]:08}",
+            name=f"{entry.name}-{self._index[number]}",
+            created=float(number),
+            start=float(number),
+            node=server,
+        )
+        return facts
+
+    def _get_tenant(self, number: int) -> str:
+        tenant: str = self._scenario.workload[self._entry[number]].tenant
+        return tenant
+
+    def _start(self, bind: Bind) -> None:
+        number = self._number_of[bind.task.uid]
+        node = self._nodes[bind.server]
+        attempt = self._attempts[number] = self._attempts.get(number, 0) + 1
+        self._running[number] = _Running(self._now, bind.server, attempt)
+        node.pods[number] = None
+        pod = self._make_pod(number, bind.server)
+        self._cluster.cache.pods.apply(pod)
+        self._measures.start(self._get_tenant(number), node.shape, pod)
+        if self._duration[number] != FOREVER:
+            heapq.heappush(self._ends, (self._now + self._duration[number], number, attempt))
+
+    def _end_tasks(self) -> None:
+        while self._ends and self._ends[0][0] <= self._now:
+            _, number, attempt = heapq.heappop(self._ends)
+            running = self._running.get(number)
+            if running is None or running.attempt != attempt:
+                continue  # it lost its node meanwhile
+            pod = self._stop(number, self._now)
+            del self._number_of[pod.uid]
+            self._measures.end(self._get_tenant(number), self._nodes[running.server].shape, pod)
+
+    def _lose(self, number: int) -> None:
+        """Let a task wait again whose node goes."""
+        running = self._running[number]
+        pod = self._stop(number, None)
+        self._measures.lose(self._get_tenant(number), self._nodes[running.server].shape, pod)
+        self._queue(number)
+
+    def _stop(self, number: int, end: int | None) -> PodFacts:
+        running = self._running.pop(number)
+        del self._nodes[running.server].pods[number]
+        self._over.append((number, running, end))
+        pod = self._make_pod(number, running.server)
+        self._cluster.cache.pods.delete(pod)
+        return pod
+
+    # --- nodes and tenants ---
+
+    def _act(self, action: Action) -> None:
+        match action:
+            case AddNodes(shape, count):
+                self._add_nodes(self._scenario.shapes[shape], count)
+            case RemoveNodes(names):
+                for name in names:
+                    self._remove_node(name)
+            case Cordon(names, is_cordoned):
+                for name in names:
+                    self._cordon(name, is_cordoned=is_cordoned)
+            case SetTenant(spec):
+                self._cluster.cache.set_tenant(spec)
+            case RemoveTenant(name):
+                self._cluster.cache.delete_tenant(name)
+            case StartAutoscaler(shape, most, delay):
+                self._start_autoscaler(shape, most, delay)
+
+    def _add_nodes(self, shape: Shape, count: int) -> list[str]:
+        names = []
+        for _ in range(count):
+            name = f"{shape.name}-{self._numbers[shape.name]}"
+            self._numbers[shape.name] += 1
+            facts = name_node(shape.node, name)
+            self._nodes[name] = _Node(shape.name, facts, {})
+            self._cluster.cache.nodes.apply(facts)
+            self._measures.add_capacity(shape.name, facts.allocatable)
+            names.append(name)
+        return names
+
+    def _remove_node(self, name: str) -> None:
+        node = self._nodes.get(name)
+        if node is None:
+            return  # one that an autoscaler might have bought
+        for number in sorted(node.pods):
+            self._lose(number)
+        del self._nodes[name]
+        self._cluster.cache.nodes.delete(node.facts)
+        self._measures.add_capacity(node.shape, node.facts.allocatable, -1)
+        if node.shape in self._autoscalers:
+            self._autoscalers[node.shape].bought.pop(name, None)
+
+    def _cordon(self, name: str, *, is_cordoned: bool) -> None:
+        node = self._nodes.get(name)
+        if node is not None:
+            node.facts = msgspec.structs.replace(node.facts, unschedulable=is_cordoned)
+            self._cluster.cache.nodes.apply(node.facts)
+
+    # --- autoscalers ---
+
+    def _start_autoscaler(self, shape: str, most: int, delay: int) -> None:
+        known = self._autoscalers.get(shape)
+        if known is None:
+            node = name_node(self._scenario.shapes[shape].node, NEW_NODE)
+            self._autoscalers[shape] = Autoscaler(node, most, delay)
+        else:
+            known.most, known.delay = most, delay
+
+    def _deliver(self) -> None:
+        while self._deliveries and self._deliveries[0][0] <= self._now:
+            _, _, shape = heapq.heappop(self._deliveries)
+            autoscaler = self._autoscalers[shape]
+            autoscaler.ordered -= 1
+            autoscaler.bought.update(dict.fromkeys(self._add_nodes(self._scenario.shapes[shape], 1)))
+
+    def _scale(self) -> None:
+        """Let autoscalers remove what is empty and order what is missing, after the instant's last cycle."""
+        if not self._autoscalers:
+            return
+        marked = find_marked(self._cluster.waits, self._find_pod)
+        has_removed = False
+        for autoscaler in self._autoscalers.values():
+            empty = [name for name in autoscaler.bought if not self._nodes[name].pods]
+            for name in empty:
+                self._remove_node(name)
+                has_removed = True
+        if has_removed:
+            self._cluster.settle(self._now, self._should_stop)
+        for shape, autoscaler in self._autoscalers.items():
+            for _ in range(autoscaler.order(marked)):
+                self._orders += 1
+                heapq.heappush(self._deliveries, (self._now + autoscaler.delay, self._orders, shape))
+
+    def _find_pod(self, uid: str) -> PodFacts:
+        return self._make_pod(self._number_of[uid])
+
+    # --- the end ---
+
+    def conclude(self) -> Run:
+        """Return what was decided, in order."""
+        attempts = [*self._over, *((number, running, None) for number, running in self._running.items())]
+        attempts.sort(key=lambda each: (each[0], each[1].attempt))
+        times = TaskTimes(self._measures.tenants)
+        rows: list[TaskRow] = []
+        place = 0
+        for number in range(self._arrived):
+            own = []
+            while place < len(attempts) and attempts[place][0] == number:
+                _, running, end = attempts[place]
+                own.append(self._make_row(number, running, end))
+                place += 1
+            for row in own or [self._make_row(number, None, None)]:
+                times.add(row, self._duration[number])
+                rows.append(row)
+        return Run(
+            policy=self._policy,
+            end=self._now,
+            interrupted=self._is_stopped,
+            tasks=tuple(rows),
+            shares=tuple(self._measures.shares),
+            utilisation=tuple(self._measures.utilisation),
+            summary=compute_summary(self._measures, times, self._now),
+            findings=None if self._measures.audits is None else self._measures.audits.list_rows(),
+        )
+
+    def _make_row(self, number: int, running: _Running | None, end: int | None) -> TaskRow:
+        entry = self._scenario.workload[self._entry[number]]
+        return TaskRow(
+            policy=self._policy,
+            tenant=entry.tenant,
+            task=f"{entry.name}-{self._index[number]}",
+            arrival=self._arrival[number],
+            start=None if running is None else running.start,
+            end=end,
+            server=None if running is None else running.server,
+            attempts=0 if running is None else running.attempt,
+        )
+
+
+def name_node(node: NodeFacts, name: str) -> NodeFacts:
+    """Return a node of a shape under a name of its own."""
+    labels = dict(node.labels) | {HOST_NAME: name}
+    return msgspec.structs.replace(node, name=name, labels=tuple(sorted(labels.items())))
+
+
+class _Cluster:
+    """The operator's cache, pacing and cycle, in place of its loop. start: called for each decision, in their order.
+
+    snapshot: what the last cycle decided on. waits: those of the last cycle.
+    """
+
+    def __init__(self, scenario: Scenario, policy: str, start: Callable[[Bind], None]) -> None:
+        self._start = start
+        self._is_undecided = False
+        self._pacing = Pacing()
+        self._clock = 0.0
+        self._settled_at = 0
+        self._wake_at = 0.0
+        self._decider = Decider()
+        self._noted: Iterable[Wait] = ()
+        self.waits: Iterable[Wait] = ()
+        self.cache = ClusterCache(SCHEDULER, self._note_change)
+        self.cache.set_policy(make_settings(scenario, policy))
+        self.cache.replace_tenants(scenario.tenants)
+        for namespace in sorted({entry.waiting.namespace for entry in scenario.workload}):
+            self.cache.namespaces.apply(NamespaceFacts(namespace, "", ()))
+        self.fair_shares = FairShares(self.cache, policy)
+        self.snapshot: Snapshot = self.cache.build_snapshot()
+
+    def _note_change(self) -> None:
+        self._is_undecided = True
+
+    def settle(self, now: int, should_stop: Callable[[], bool]) -> None:
+        """Let pacing decide until nothing is left to decide. Its clock passes the pauses, the simulated time does not.
+
+        Bindings take no time and none fails, so of pacing's rules only batches, limits and explanations play a part.
+        """
+        self._clock += (now - self._settled_at) / NANOSECONDS
+        self._settled_at = now
+        self._is_undecided = True
+        self.fair_shares.follow()
+        while self._is_undecided and not should_stop():
+            self._obey(self._pacing.handle(Changed(), self._clock))
+            self._clock = max(self._clock, self._wake_at)
+            self._obey(self._pacing.handle(Tick(), self._clock))
+
+    def _obey(self, instructions: Iterable[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case WakeAt(at):
+                    self._wake_at = at
+                case RunCycle():
+                    self._obey(self._run_cycle(instruction))
+                case Beat() | Announce():
+                    pass
+                case _:
+                    raise InvariantError(f"no binding fails here, but pacing says {instruction}")
+
+    def _run_cycle(self, order: RunCycle) -> Iterable[Instruction]:
+        self._is_undecided = False
+        self.snapshot = snapshot = self.cache.build_snapshot()
+        if not snapshot.task_classes:
+            self.waits = self._noted = ()
+            self.cache.note_waits(())
+            return self._pacing.handle(NothingWaits(), self._clock)
+        report = self._decider.decide(snapshot, self.cache.settings, self._clock, order)
+        classes = len(snapshot.task_classes)
+        for bind in self._pacing.handle(Decided(report.bindings, report.complete, classes), self._clock):
+            if not isinstance(bind, Bind) or not self.cache.assume(bind.task.uid, bind.server):
+                raise InvariantError(f"nothing happens while a cycle decides, but pacing says {bind}")
+            self._start(bind)
+            self._obey(self._pacing.handle(BindEnded(bind.task.uid, BindResult.BOUND), self._clock))
+        if report.waits != self._noted:
+            self.cache.note_waits(report.waits)
+            self._noted = report.waits
+        self.waits = report.waits
+        self._is_undecided |= not report.complete
+        return self._pacing.handle(CycleEnded(0.0), self._clock)

@@ -1,0 +1,56 @@
+"""Exact fair shares of a simulated cluster: what the policy's mechanism gives for the demand of now."""
+
+from __future__ import annotations
+
+from fairbind.cluster.cache.cache import ClusterCache
+from fairbind.fairness.solvers.warm import WarmStart
+from fairbind.model import FairbindError
+from fairbind.scheduling.fair_shares.problem import (
+    ExactProblem,
+    ExactShares,
+    is_same,
+    make_exact_problem,
+    solve_exactly,
+)
+from fairbind.scheduling.policies.registry import POLICIES
+
+
+class FairShares:
+    """Solves when what tenants want, who they are or what servers have has changed."""
+
+    def __init__(self, cache: ClusterCache, policy: str) -> None:
+        self._cache = cache
+        self._warm = WarmStart()
+        self._solved: ExactProblem | None = None
+        self._answer: ExactShares | None = None
+        known = POLICIES.get(policy)  # a baseline of the simulator has no mechanism
+        self._has_mechanism = known is not None and known.mechanism is not None
+        self._follows_targets = known is not None and known.follows_targets
+
+    def compute(self) -> dict[str, float] | None:
+        """Return the fair share of each tenant; None when the policy has no mechanism or it gives no answer."""
+        if not self._has_mechanism:
+            return None
+        if not self._refresh():
+            return {tenant.name: 0.0 for tenant in self._cache.build_snapshot().tenants}
+        return None if self._answer is None else dict(self._answer.fair_shares)
+
+    def follow(self) -> None:
+        """Give the targets of now to a policy that follows them."""
+        if self._follows_targets:
+            self._refresh()
+            self._cache.set_targets(None if self._answer is None else self._answer.targets)
+
+    def _refresh(self) -> bool:
+        """Solve if the problem is another one; False when no tenant wants anything."""
+        try:
+            problem = make_exact_problem(self._cache.build_detailed_snapshot(), self._cache.settings)
+            if problem is None:
+                self._solved = self._answer = None
+                return False
+            if self._solved is None or not is_same(problem, self._solved):
+                self._solved, self._answer = problem, None
+                self._answer = solve_exactly(problem, warm=self._warm)
+        except FairbindError:
+            self._answer = None  # a solver that gives no answer; decisions go on without it
+        return True

@@ -1,0 +1,222 @@
+"""Measures a run: what is used and held over time, at the times of measuring and as means.
+
+Used amounts and dominant shares are constant between two instants at which something happens, so their means over time
+are exact. What needs the exact mechanism or the operator's overview (fair shares, Jain's index, the share error) is
+looked at when it is measured, and counts until the next time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fairbind.cluster.cache.cache import ClusterCache
+from fairbind.cluster.cache.nodes import add_amounts
+from fairbind.cluster.cache.overview import to_people_units
+from fairbind.cluster.objects.facts import PODS, Amounts, NodeFacts, PodFacts
+from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX
+from fairbind.model import Snapshot, compute_dominant_share
+from fairbind.model.overview import ClusterOverview
+from fairbind.scheduling.fair_shares.audit import Finding
+from fairbind.simulator.auditing import MOST_TENANTS, AuditLog, find_unfairness
+from fairbind.simulator.fair_shares import FairShares
+from fairbind.simulator.results import ShareRow, UtilisationRow
+from fairbind.simulator.slots import SLOT_RESOURCE
+
+
+def find_counting(snapshot: Snapshot) -> tuple[bool, ...]:
+    """Return which resources count for dominant shares: the policy's; where slots decide, all but slots."""
+    if SLOT_RESOURCE in snapshot.resources:
+        return tuple(resource not in {SLOT_RESOURCE, PODS} for resource in snapshot.resources)
+    return snapshot.counts_r
+
+
+class TimeMean:
+    """The mean over time of something that stays constant for a while; times without a value do not count."""
+
+    __slots__ = ("_since", "_sum", "_time", "_value")
+
+    def __init__(self) -> None:
+        self._since = 0
+        self._sum = 0.0
+        self._time = 0
+        self._value: float | None = None
+
+    def set(self, value: float | None, now: int) -> None:
+        """Let the value be this from now on."""
+        if self._value is not None:
+            self._sum += self._value * (now - self._since)
+            self._time += now - self._since
+        self._since, self._value = now, value
+
+    def compute(self, now: int) -> float | None:
+        """Return the mean up to now; None when there is nothing to average."""
+        self.set(self._value, now)
+        return self._sum / self._time if self._time else None
+
+
+@dataclass(slots=True)
+class TenantMeasures:
+    """One tenant's. share: what its running tasks count in shares. worst_part: of its fair share, while it waits."""
+
+    arrived: int
+    running: int
+    pending: int
+    share: dict[str, int]
+    dominant_share: float
+    mean_share: TimeMean
+    worst_part: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """What is measured of one state of the cluster."""
+
+    fair_shares: Mapping[str, float] | None
+    overview: ClusterOverview
+    findings: tuple[Finding, ...]
+
+
+class Measures:
+    """Follows one run. home: whose tenant a namespace is of, in the scenario's own names."""
+
+    def __init__(
+        self,
+        policy: str,
+        tenants: Iterable[str],
+        shapes: Mapping[str, NodeFacts],
+        home: Mapping[str, str],
+        cache: ClusterCache,
+        fair_shares: FairShares,
+    ) -> None:
+        self._policy = policy
+        self._home = home
+        self._cache = cache
+        self._fair_shares = fair_shares
+        self.tenants = {name: TenantMeasures(0, 0, 0, {}, 0.0, TimeMean()) for name in tenants}
+        self._resources = {
+            name: [resource for resource, _ in node.allocatable if resource != SLOT_RESOURCE]
+            for name, node in shapes.items()
+        }
+        self._used: dict[str, dict[str, int]] = {name: {} for name in shapes}
+        self._capacity: dict[str, dict[str, int]] = {name: {} for name in shapes}
+        self._utilisation = {r: TimeMean() for r in sorted({r for some in self._resources.values() for r in some})}
+        self._jain, self._share_error = TimeMean(), TimeMean()
+        self._worst_error: float | None = None
+        self._touched: dict[str, None] = {}
+        self._scale: tuple[Sequence[int], Sequence[bool], Sequence[str]] | None = None
+        self._sample: _Sample | None = None
+        self.audits = AuditLog() if len(self.tenants) <= MOST_TENANTS else None
+        self.shares: list[ShareRow] = []
+        self.utilisation: list[UtilisationRow] = []
+
+    # --- what happens ---
+
+    def add_capacity(self, shape: str, amounts: Amounts, sign: int = 1) -> None:
+        """Note that a node came or (sign -1) went."""
+        add_amounts(self._capacity[shape], amounts, sign)
+
+    def arrive(self, tenant: str) -> None:
+        """Note that a task arrived."""
+        measures = self.tenants[tenant]
+        measures.arrived += 1
+        measures.pending += 1
+
+    def start(self, tenant: str, shape: str, pod: PodFacts) -> None:
+        """Note that a task began to run."""
+        self._hold(tenant, shape, pod, 1)
+        self.tenants[tenant].pending -= 1
+
+    def end(self, tenant: str, shape: str, pod: PodFacts) -> None:
+        """Note that a task ended."""
+        self._hold(tenant, shape, pod, -1)
+
+    def lose(self, tenant: str, shape: str, pod: PodFacts) -> None:
+        """Note that a task lost its node."""
+        self._hold(tenant, shape, pod, -1)
+        self.tenants[tenant].pending += 1
+
+    def _hold(self, tenant: str, shape: str, pod: PodFacts, sign: int) -> None:
+        measures = self.tenants[tenant]
+        measures.running += sign
+        add_amounts(measures.share, pod.demand.share, sign)
+        add_amounts(self._used[shape], pod.demand.real, sign)
+        self._touched[tenant] = None
+
+    def follow(self, snapshot: Snapshot, now: int) -> None:
+        """Take the state after an instant's last cycle. snapshot: says what counts, and how much there is."""
+        self._sample = None
+        for resource, mean in self._utilisation.items():
+            capacity = sum(amounts.get(resource, 0) for amounts in self._capacity.values())
+            used = sum(amounts.get(resource, 0) for amounts in self._used.values())
+            mean.set(used / capacity if capacity else None, now)
+        scale = snapshot.total_r, find_counting(snapshot), snapshot.resources
+        touched: Iterable[str] = self._touched if scale == self._scale else self.tenants
+        for name in touched:
+            measures = self.tenants[name]
+            allocated_r = [measures.share.get(resource, 0) for resource in snapshot.resources]
+            measures.dominant_share, _ = compute_dominant_share(allocated_r, snapshot.total_r, scale[1])
+            measures.mean_share.set(measures.dominant_share, now)
+        self._scale = scale
+        self._touched.clear()
+
+    # --- what is measured ---
+
+    def measure(self, now: int) -> None:
+        """Add the rows of a time."""
+        sample = self._sample = self._sample or self._look()
+        for name, measures in self.tenants.items():
+            fair_share = None if sample.fair_shares is None else sample.fair_shares.get(name, 0.0)
+            self.shares.append(
+                ShareRow(
+                    self._policy, now, name, measures.dominant_share, fair_share, measures.running, measures.pending
+                )
+            )
+        for shape, resources in self._resources.items():
+            for resource in resources:
+                used, capacity = (
+                    to_people_units(resource, amounts[shape].get(resource, 0))
+                    for amounts in (self._used, self._capacity)
+                )
+                self.utilisation.append(UtilisationRow(self._policy, now, shape, resource, used, capacity))
+        self._note_fairness(sample.overview, now)
+        if self.audits is not None:
+            self.audits.add(sample.findings)
+
+    def _look(self) -> _Sample:
+        by_name = self._fair_shares.compute()
+        overview = self._cache.queries.build_overview(by_name)
+        is_audited = self.audits is not None
+        findings = find_unfairness(self._cache.build_detailed_snapshot(), by_name) if is_audited else ()
+        if by_name is None:
+            return _Sample(None, overview, findings)
+        fair_shares: dict[str, float] = defaultdict(float)
+        for name, share in by_name.items():
+            fair_shares[self._find_home(name)] += share
+        return _Sample(fair_shares, overview, findings)
+
+    def _find_home(self, name: str) -> str:
+        """Return the scenario's name of a tenant of the cache's, which may be the implicit one of a namespace."""
+        return self._home[name.removeprefix(IMPLICIT_PREFIX)] if name.startswith(IMPLICIT_PREFIX) else name
+
+    def _note_fairness(self, overview: ClusterOverview, now: int) -> None:
+        backlogged = [tenant for tenant in overview.tenants if tenant.backlogged]
+        self._jain.set(overview.jain_index if backlogged else None, now)
+        error = overview.share_error if backlogged else None
+        self._share_error.set(error, now)
+        if error is not None:
+            self._worst_error = error if self._worst_error is None else max(self._worst_error, error)
+        for tenant in backlogged:
+            if tenant.fair_share:
+                measures = self.tenants[self._find_home(tenant.name)]
+                part = tenant.dominant_share / tenant.fair_share
+                measures.worst_part = part if measures.worst_part is None else min(measures.worst_part, part)
+
+    def compute_means(self, now: int) -> dict[str, object]:
+        """Return what the summary says of the whole cluster over time."""
+        return {
+            "utilisation": {resource: mean.compute(now) for resource, mean in self._utilisation.items()},
+            "jain": self._jain.compute(now),
+            "share_error": {"mean": self._share_error.compute(now), "max": self._worst_error},
+        }

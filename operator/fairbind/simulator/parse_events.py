@@ -1,0 +1,175 @@
+"""Reads the tenants and the events of a scenario, and refuses events about what is not there at their time."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from fairbind.cluster.tenancy.tenants import TenantSpec, parse_tenant
+from fairbind.fairness.problems.parse import Path, show_path, show_value
+from fairbind.model import InvalidProblemError
+from fairbind.simulator.reading import (
+    add_name,
+    check_known,
+    complain,
+    read_choice,
+    read_list,
+    read_name,
+    read_object,
+    read_optional_list,
+    read_text,
+    read_time,
+    read_whole,
+    refuse,
+)
+from fairbind.simulator.scenario import (
+    Action,
+    AddNodes,
+    Cordon,
+    Event,
+    RemoveNodes,
+    RemoveTenant,
+    SetTenant,
+    Shape,
+    StartAutoscaler,
+)
+
+TENANT_FIELDS: Final = ("name", "weight", "resourceWeights", "namespaces")
+ACTIONS: Final = (
+    "addNodes", "removeNodes", "cordon", "uncordon", "tenant", "removeTenant", "autoscaler",
+)  # fmt: skip
+MOST_NODES: Final = 1_000_000
+_TENANT_PARTS: Final = {"weight": "weight", "resourceWeights": "resource_weights", "namespaces": "namespaces"}
+
+
+def read_tenant(value: object, path: Path) -> TenantSpec:
+    """Return a tenant; it has the namespace of its name."""
+    members = read_object(value, path, TENANT_FIELDS, required=("name",))
+    name = read_name(members["name"], (*path, "name"))
+    extra = [
+        read_name(namespace, (*path, "namespaces", place))
+        for place, namespace in enumerate(read_optional_list(members, "namespaces", path))
+    ]
+    spec = {field: members[field] for field in ("weight", "resourceWeights") if field in members}
+    try:
+        return parse_tenant({"metadata": {"name": name}, "spec": {**spec, "namespaces": [name, *extra]}})
+    except InvalidProblemError as error:
+        field, _, rest = str(error).removeprefix("spec.").partition(" must ")
+        raise InvalidProblemError(f"{show_path(path)}.{field}: must {rest}") from error
+
+
+def number_tenant(spec: TenantSpec, place: int) -> TenantSpec:
+    """Return a tenant that came as so many others had come: order is all that matters of the time."""
+    return replace(spec, created=float(place))
+
+
+Placed = tuple[int, Event]
+"""An event with its place in the document."""
+
+
+def read_events(value: object) -> list[Placed]:
+    """Return the events as they stand in the document."""
+    if not isinstance(value, list | tuple):
+        refuse(value, ("events",), "a list of events")
+    events = []
+    for place, document in enumerate(value):
+        path: Path = ("events", place)
+        members = read_object(document, path, ("at", *ACTIONS), required=("at",))
+        at = read_time(members["at"], (*path, "at"))
+        action = {field: part for field, part in members.items() if field != "at"}
+        field, part = read_choice(action, path, ACTIONS)
+        event = Event(at, _read_action(field, part, (*path, field)))
+        if isinstance(event.action, SetTenant):
+            changed = number_tenant(event.action.spec, MOST_NODES + place)
+            event = replace(event, action=replace(event.action, spec=changed))
+        events.append((place, event))
+    return events
+
+
+def _read_action(field: str, value: object, path: Path) -> Action:
+    match field:
+        case "addNodes":
+            members = read_object(value, path, ("shape", "count"), required=("shape",))
+            count = read_whole(members["count"], (*path, "count"), 1, MOST_NODES) if "count" in members else 1
+            return AddNodes(read_text(members["shape"], (*path, "shape")), count)
+        case "removeNodes":
+            return RemoveNodes(_read_nodes(value, path))
+        case "cordon" | "uncordon":
+            return Cordon(_read_nodes(value, path), is_cordoned=field == "cordon")
+        case "tenant":
+            spec = read_tenant(value, path)
+            assert isinstance(value, Mapping)
+            return SetTenant(spec, tuple(field for name, field in _TENANT_PARTS.items() if name in value))
+        case "removeTenant":
+            return RemoveTenant(read_text(value, path))
+        case _:
+            members = read_object(value, path, ("shape", "max", "delay"), required=("shape", "max"))
+            return StartAutoscaler(
+                read_text(members["shape"], (*path, "shape")),
+                read_whole(members["max"], (*path, "max"), 1, MOST_NODES),
+                read_time(members["delay"], (*path, "delay")) if "delay" in members else 0,
+            )
+
+
+def _read_nodes(value: object, path: Path) -> tuple[str, ...]:
+    names: dict[str, Path] = {}
+    for place, name in enumerate(read_list(value, path, "names of nodes")):
+        add_name(read_text(name, (*path, place)), (*path, place), names)
+    return tuple(names)
+
+
+class Stage:
+    """What is there while the events pass, as far as the scenario alone says it. wanting: tenants that have tasks."""
+
+    def __init__(self, shapes: Mapping[str, Shape], tenants: Iterable[TenantSpec], wanting: set[str]) -> None:
+        self._tenants = {spec.name: spec for spec in tenants}
+        self._wanting = wanting
+        self._next = {name: shape.count for name, shape in shapes.items()}
+        self._nodes = {f"{name}-{number}" for name, shape in shapes.items() for number in range(shape.count)}
+        self._scaled: set[str] = set()
+
+    def enact(self, action: Action, path: Path) -> Action:
+        """Refuse an action that cannot be meant now; return it with what it leaves as it was."""
+        match action:
+            case AddNodes(shape, count):
+                self._check_shape(shape, (*path, "addNodes", "shape"))
+                first = self._next[shape]
+                self._next[shape] = first + count
+                self._nodes.update(f"{shape}-{number}" for number in range(first, first + count))
+            case RemoveNodes(names):
+                self._check_nodes(names, (*path, "removeNodes"))
+                self._nodes.difference_update(names)
+            case Cordon(names, is_cordoned):
+                self._check_nodes(names, (*path, "cordon" if is_cordoned else "uncordon"))
+            case SetTenant(spec, fields):
+                known = {*self._tenants, *self._wanting}
+                check_known(spec.name, (*path, "tenant", "name"), known, f"{show_value(spec.name)} is no tenant here")
+                before = self._tenants.get(spec.name)
+                if before is not None:
+                    spec = replace(before, **{field: getattr(spec, field) for field in fields})
+                self._tenants[spec.name] = spec
+                return SetTenant(spec, fields)
+            case RemoveTenant(name):
+                check_known(name, (*path, "removeTenant"), self._tenants, f"{show_value(name)} is no tenant then")
+                del self._tenants[name]
+            case StartAutoscaler(shape):
+                self._check_shape(shape, (*path, "autoscaler", "shape"))
+                self._scaled.add(shape)
+        return action
+
+    def _check_shape(self, shape: str, path: Path) -> None:
+        check_known(shape, path, self._next, f"{show_value(shape)} is no shape of the cluster")
+
+    def _check_nodes(self, names: Sequence[str], path: Path) -> None:
+        for place, name in enumerate(names):
+            shape, _, number = name.rpartition("-")
+            may_be_bought = shape in self._scaled and number.isdecimal()
+            if name not in self._nodes and not may_be_bought:
+                complain((*path, place), f"{show_value(name)} is no node then{_suggest_node(name, self._nodes)}")
+
+
+def _suggest_node(name: str, nodes: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, sorted(nodes), n=1)
+    return f"; did you mean {near[0]}?" if near else ""

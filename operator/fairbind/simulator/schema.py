@@ -1,0 +1,265 @@
+"""The JSON Schema of a scenario, for editors and for programs that write scenarios.
+
+It says all that a schema can. Which names are known, and what is there when an event comes, are rules that `parsing`
+adds.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fairbind.simulator.parse_events import MOST_NODES
+from fairbind.simulator.parse_pods import POD_FIELDS
+from fairbind.simulator.parsing import (
+    DEFAULT_MEASURE_EVERY,
+    MOST_RATE,
+    MOST_SEED,
+    MOST_SIGMA,
+    MOST_SLOTS,
+    MOST_TASKS,
+    TAINT_EFFECTS,
+    UNLIMITED_PODS,
+)
+from fairbind.simulator.reading import LEAST_SECONDS, MOST_SECONDS, NANOSECONDS
+from fairbind.simulator.slots import DEFAULT_SLOTS, KNOWN_POLICIES
+
+_TIME: Final = {"type": "number", "minimum": 0, "maximum": MOST_SECONDS}
+_SPAN: Final = {"type": "number", "minimum": LEAST_SECONDS, "maximum": MOST_SECONDS}
+_NAME: Final = {"type": "string", "pattern": "^[A-Za-z0-9]([-A-Za-z0-9_.]{0,98}[A-Za-z0-9])?$"}
+_TEXTS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
+_QUANTITIES: Final = {"type": "object", "additionalProperties": {"type": ["number", "string"]}}
+_WEIGHT: Final = {"type": ["number", "string"]}
+_NODES: Final = {"type": "array", "minItems": 1, "uniqueItems": True, "items": {"type": "string"}}
+
+
+def _make_object(
+    description: str, properties: dict[str, Any], *, required: tuple[str, ...] = (), **more: object
+) -> dict[str, Any]:
+    return {
+        "description": description,
+        "type": "object",
+        "additionalProperties": False,
+        "properties": properties,
+        **({"required": list(required)} if required else {}),
+        **more,
+    }
+
+
+def _make_list(description: str, items: object, *, least: int = 1) -> dict[str, Any]:
+    return {"description": description, "type": "array", "minItems": least, "items": items}
+
+
+_SHAPE: Final = _make_object(
+    "Equal nodes, named SHAPE-0, SHAPE-1 and so on.",
+    {
+        "shape": {"description": "The name of the shape.", **_NAME},
+        "count": {
+            "description": "How many are there at the start.",
+            "type": "integer",
+            "minimum": 0,
+            "maximum": MOST_NODES,
+            "default": 1,
+        },
+        "capacity": {
+            "description": "What one node has for pods, in quantities of Kubernetes. "
+            f"Where `pods` is left out, a node takes {UNLIMITED_PODS:,} of them.",
+            "minProperties": 1,
+            **_QUANTITIES,
+        },
+        "labels": {"description": "Labels of each node; its host name comes by itself.", **_TEXTS},
+        "taints": _make_list(
+            "Taints of each node.",
+            _make_object(
+                "A taint.",
+                {"key": {"type": "string"}, "value": {"type": "string"}, "effect": {"enum": list(TAINT_EFFECTS)}},
+                required=("key", "effect"),
+            ),
+            least=0,
+        ),
+    },
+    required=("shape", "capacity"),
+)
+
+_TENANT: Final = _make_object(
+    "A tenant. It has the namespace of its name.",
+    {
+        "name": _NAME,
+        "weight": {"description": "From 0.001 to 1000, a number or a quantity.", "default": 1, **_WEIGHT},
+        "resourceWeights": {
+            "description": "Weights of its shares of single resources.",
+            "type": "object",
+            "additionalProperties": _WEIGHT,
+        },
+        "namespaces": _make_list("Further namespaces.", _NAME, least=0),
+    },
+    required=("name",),
+)
+
+_ARRIVAL: Final = {
+    **_make_object(
+        "When the tasks arrive: all at `at`; or one `every` so many seconds, the first at `at`; or as a `poisson` "
+        "process of so many a second, which begins at `at`; or each at one of `times`.",
+        {
+            "at": {"description": "Seconds from the start.", "default": 0, **_TIME},
+            "every": {"description": "Seconds from one task to the next.", **_SPAN},
+            "poisson": {
+                "description": "Tasks a second.",
+                "type": "number",
+                "minimum": LEAST_SECONDS,
+                "maximum": MOST_RATE,
+            },
+            "times": _make_list("Seconds from the start, one time for each task.", _TIME),
+        },
+        minProperties=1,
+    ),
+    "default": {"at": 0},
+}
+
+_DURATION: Final = {
+    "description": "How long a task runs, in seconds.",
+    "anyOf": [
+        _SPAN,
+        {"const": "forever"},
+        _make_object("Exponential, with this mean.", {"exponential": _SPAN}, required=("exponential",)),
+        _make_object(
+            "Its logarithm is normal, with this standard deviation.",
+            {
+                "lognormal": _make_object(
+                    "Median and sigma.",
+                    {"median": _SPAN, "sigma": {"type": "number", "minimum": 0, "maximum": MOST_SIGMA}},
+                    required=("median", "sigma"),
+                )
+            },
+            required=("lognormal",),
+        ),
+        _make_object(
+            "Uniform between the two.",
+            {"uniform": {"type": "array", "minItems": 2, "maxItems": 2, "items": _TIME}},
+            required=("uniform",),
+        ),
+    ],
+}
+
+_POD: Final = _make_object(
+    "The scheduling fields of a pod's spec, with two short forms: `requests` for a pod of one container, and the "
+    "`labels` of the pod.",
+    {
+        **{field: {} for field in POD_FIELDS},
+        "requests": {"description": "What the pod asks for, in quantities of Kubernetes.", **_QUANTITIES},
+        "labels": {"description": "The pod's own labels.", **_TEXTS},
+        "nodeSelector": {"description": "Labels that a node must have.", **_TEXTS},
+        "priority": {"description": "Inside a tenant higher ones come first.", "type": "integer", "default": 0},
+    },
+)
+
+_ENTRY: Final = _make_object(
+    "Equal tasks of a tenant, named NAME-0, NAME-1 and so on.",
+    {
+        "tenant": {"description": "Whose they are.", **_NAME},
+        "name": _NAME,
+        "tasks": {
+            "description": "How many. It may be left out beside `times`, and beside `every` and `poisson` where there "
+            "is a horizon.",
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MOST_TASKS,
+        },
+        "arrival": _ARRIVAL,
+        "duration": _DURATION,
+        "pod": _POD,
+        "namespace": {"description": "One of the tenant's. Default: the one of its name.", **_NAME},
+    },
+    required=("tenant", "name", "duration", "pod"),
+)
+
+_EVENT: Final = _make_object(
+    "What happens at a time: one thing.",
+    {
+        "at": {"description": "Seconds from the start.", **_TIME},
+        "addNodes": _make_object(
+            "Nodes come; they go on numbering their shape.",
+            {
+                "shape": _NAME,
+                "count": {"type": "integer", "minimum": 1, "maximum": MOST_NODES, "default": 1},
+            },
+            required=("shape",),
+        ),
+        "removeNodes": {"description": "Nodes go; their pods are pending again and start anew.", **_NODES},
+        "cordon": {"description": "Nodes take no new pods, and do not count.", **_NODES},
+        "uncordon": {"description": "Nodes take pods again.", **_NODES},
+        "tenant": {**_TENANT, "description": "A tenant changes, or comes; fields that are left out stay as they are."},
+        "removeTenant": {"description": "A Tenant goes; its pods stay, as those of a namespace.", **_NAME},
+        "autoscaler": _make_object(
+            "From now on nodes are bought for pods marked Unschedulable, and empty ones of them are removed.",
+            {
+                "shape": _NAME,
+                "max": {
+                    "description": "Nodes that it has bought or ordered, at most.",
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": MOST_NODES,
+                },
+                "delay": {
+                    "description": "Seconds from the cycle that marked a pod to the node.",
+                    "default": 0,
+                    **_TIME,
+                },
+            },
+            required=("shape", "max"),
+        ),
+    },
+    required=("at",),
+    minProperties=2,
+    maxProperties=2,
+)
+
+SCENARIO_SCHEMA: Final[dict[str, Any]] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "A scenario of fairbind simulate",
+    **_make_object(
+        "A cluster, its tenants, what they run, and what happens.",
+        {
+            "name": {
+                "description": "What the report calls it.",
+                "type": "string",
+                "minLength": 1,
+                "default": "scenario",
+            },
+            "seed": {
+                "description": "What all draws start from.",
+                "type": "integer",
+                "minimum": 0,
+                "maximum": MOST_SEED,
+                "default": 0,
+            },
+            "horizon": {
+                "description": "Seconds. Without it: until nothing waits or runs, or nothing can change any more.",
+                **_SPAN,
+            },
+            "cluster": _make_list("The nodes, by shape.", _SHAPE),
+            "tenants": _make_list("Who shares the cluster.", _TENANT),
+            "workload": _make_list("What they run.", _ENTRY),
+            "events": _make_list("What happens meanwhile.", _EVENT, least=0),
+            "policies": {
+                "description": "Ids of the policies to simulate. Default: best-fit-drfh.",
+                "type": "array",
+                "minItems": 1,
+                "uniqueItems": True,
+                "items": {"enum": sorted(KNOWN_POLICIES)},
+            },
+            "slots": {
+                "description": "Into how many slots the policy `slots` divides the largest server.",
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MOST_SLOTS,
+                "default": DEFAULT_SLOTS,
+            },
+            "measureEvery": {
+                "description": "Seconds between two measurements.",
+                "default": DEFAULT_MEASURE_EVERY // NANOSECONDS,
+                **_SPAN,
+            },
+        },
+        required=("cluster", "tenants", "workload"),
+    ),
+}
