@@ -69,7 +69,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{/* The ServiceMonitor's endpoint. Fields of serviceMonitor.endpoint replace those that follow from other values. */}}
 {{- define "fairbind.monitorEndpoint" -}}
-{{- $fields := dict "port" "metrics" "path" "/metrics" "interval" .Values.serviceMonitor.interval }}
+{{- $fields := dict "port" "metrics" "path" "/metrics" "interval" .Values.serviceMonitor.interval "honorLabels" true }}
 {{- range $field := list "scrapeTimeout" "relabelings" "metricRelabelings" }}
 {{- with index $.Values.serviceMonitor $field }}
 {{- $_ := set $fields $field . }}
