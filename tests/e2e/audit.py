@@ -45,10 +45,8 @@ def read_bindings(audit_log: Path, *, namespace: str | None = None) -> list[Bind
             if '"subresource":"binding"' not in line or not line.endswith("\n"):  # the last line may be half written
                 continue
             event = json.loads(line)
-            if _is_dry_run(event):
-                continue
             target = event["objectRef"]
-            if event["stage"] != "ResponseComplete" or (namespace is not None and target["namespace"] != namespace):
+            if not _is_answer(event) or (namespace is not None and target["namespace"] != namespace):
                 continue
             body = event.get("requestObject") or {}
             bindings.append(
@@ -87,8 +85,7 @@ def read_writes(audit_log: Path, *, credentials: Collection[str]) -> list[Write]
             event = json.loads(line)
             target, user = event.get("objectRef") or {}, event["user"]
             own = ((user.get("extra") or {}).get(CREDENTIAL) or [""])[0]  # a token's maker names it in the line too
-            is_final = event["stage"] == "ResponseComplete" and not _is_dry_run(event)
-            if own in credentials and is_final and _may_be_done(event):
+            if own in credentials and _is_answer(event) and _may_be_done(event):
                 parts = (target.get("resource", ""), target.get("subresource", ""))
                 writes.append(
                     Write(
@@ -102,9 +99,9 @@ def read_writes(audit_log: Path, *, credentials: Collection[str]) -> list[Write]
     return sorted(writes, key=lambda write: write.moment)
 
 
-def _is_dry_run(event: Any) -> bool:
-    """Tell whether a request asked to change nothing, whatever its answer says."""
-    return "dryRun=All" in event["requestURI"]
+def _is_answer(event: Any) -> bool:
+    """Tell whether a request has been answered; one that asked to change nothing (a dry run) never counts."""
+    return event["stage"] == "ResponseComplete" and "dryRun=All" not in event["requestURI"]
 
 
 def _may_be_done(event: Any) -> bool:
