@@ -91,7 +91,11 @@ BAD: list[tuple[str, Any, str]] = [
     ("cluster.0.labels.disk", 1, "cluster[0].labels.disk: must be text (put it in quotes), not 1"),
     ("cluster.0.taints.0.effect", "Never", "cluster[0].taints[0].effect: must be one of NoSchedule"),
     ("cluster.0.taints", "x", "cluster[0].taints: must be a list"),
-    ("tenants.0.weight", 0, "tenants[0].weight: must be a number or a quantity from 0.001 to 1000, not 0"),
+    (
+        "tenants.0.weight",
+        0,
+        'tenants[0].weight: must be a whole number or a quantity from 0.001 to 1000, such as "0.5" or 500m, not 0',
+    ),
     ("tenants.1.name", "a", 'tenants[1].name: must differ from all others, but "a" is tenants[0].name already'),
     ("tenants.1.namespaces", ["a-more"], 'tenants[1].namespaces: must differ from all others, but "a-more"'),
     ("tenants.1.name", "a b", "tenants[1].name: must be a name of at most 100 letters"),

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
 from fairbind import __version__
+from fairbind.cli.documents import format_document
 from fairbind.cli.mechanisms.tables import lay_out
 from fairbind.kube.client.api import ApiClient
 from fairbind.kube.client.credentials import Credentials, load_credentials
@@ -33,13 +32,10 @@ def print_audit(
     """
     credentials = load_credentials(kubeconfig, context=context)
     policy, overview, report = asyncio.run(_look(credentials, namespace, scheduler_name))
-    match output:
-        case "json":
-            click.echo(json.dumps(describe_report(policy, overview, report), indent=2, allow_nan=False))
-        case "yaml":
-            click.echo(yaml.safe_dump(describe_report(policy, overview, report), sort_keys=False), nl=False)
-        case _:
-            click.echo("\n".join(format_report(policy, overview, report)))
+    if output in {"json", "yaml"}:
+        click.echo(format_document(describe_report(policy, overview, report), output))
+    else:
+        click.echo("\n".join(format_report(policy, overview, report)))
 
 
 async def _look(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import click
 import numpy as np
-import yaml
 
 from fairbind import __version__
+from fairbind.cli.documents import format_document
 from fairbind.cli.mechanisms.writing import describe_problem
 from fairbind.fairness.problems.problem import Problem
 from fairbind.kube.client.api import ApiClient
@@ -36,11 +35,7 @@ def print_problem(
     """
     credentials = load_credentials(kubeconfig, context=context)
     snapshot, settings = asyncio.run(_look(credentials, namespace, scheduler_name))
-    document = describe_problem(make_problem_of_cluster(snapshot, settings))
-    if output == "json":
-        click.echo(json.dumps(document, indent=2, allow_nan=False))
-    else:
-        click.echo(yaml.safe_dump(document, sort_keys=False), nl=False)
+    click.echo(format_document(describe_problem(make_problem_of_cluster(snapshot, settings)), output))
 
 
 async def _look(credentials: Credentials, namespace: str, scheduler_name: str) -> tuple[Snapshot, PolicySettings]:

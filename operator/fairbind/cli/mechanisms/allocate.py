@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-import yaml
 
+from fairbind.cli.documents import format_document
 from fairbind.cli.mechanisms.certificate import describe_proof
 from fairbind.cli.mechanisms.solving import compute_summary, compute_use, read_problem, to_document
 from fairbind.cli.mechanisms.tables import (
@@ -36,10 +35,8 @@ def compute_text(
     document = to_document(allocation)
     if proves:
         document["certificate"] = {**document["certificate"], **describe_proof(allocation)}
-    if output == "json":
-        return json.dumps(document, indent=2, allow_nan=False)
-    if output == "yaml":
-        return yaml.safe_dump(document, sort_keys=False).rstrip()
+    if output in {"json", "yaml"}:
+        return format_document(document, output)
     if output == "csv":
         return _to_csv(allocation)
     return "\n".join(_compute_lines(allocation, find_width()))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-import yaml
-
+from fairbind.cli.documents import format_document
 from fairbind.cli.mechanisms.solving import Summary, compute_summary, read_problem
 from fairbind.cli.mechanisms.tables import find_width, format_numbers, format_percents, lay_out, measure
 from fairbind.fairness.mechanisms.mechanism import Option
@@ -74,10 +72,8 @@ class Comparison:
 
     def to_text(self, output: str) -> str:
         """Return everything as JSON or YAML, or as tables."""
-        if output == "json":
-            return json.dumps(self.to_document(), indent=2, allow_nan=False)
-        if output == "yaml":
-            return yaml.safe_dump(self.to_document(), sort_keys=False).rstrip()
+        if output in {"json", "yaml"}:
+            return format_document(self.to_document(), output)
         return self.to_lines()
 
     def to_lines(self) -> str:
