@@ -4,6 +4,10 @@ One policy has pods of 1/500 of a node and must come within 1 % of its mechanism
 nodes of a quarter, within 4 %, because the API server works a second for thirty pods; with FAIRBIND_TEST_SIZE=full all
 are large. A test holds the operator's lease until the exact answer is known, so that also the policies that follow it
 decide everything by it.
+
+An API server that stalls for seconds in the middle of a backlog makes some tenants' bindings wait while the others take
+their room, and no pod of this test ever ends to give it back. Such a run says nothing about the policy: its pods are
+removed and the backlog is played again.
 """
 
 from __future__ import annotations
@@ -23,14 +27,14 @@ from e2e.fillings import Scene, make_requests
 from e2e.objects import make_name, make_pod
 from e2e.operators import LEASE, LEASES, format_now, make_lease_spec
 from e2e.waiting import wait_for
-from e2e.workloads import count_bindings, count_bound, create_pods, find_bound, list_pods, wait_full
+from e2e.workloads import count_bindings, count_bound, create_pods, delete_pods, find_bound, list_pods, wait_full
 from fairbind.model import PolicySettings, Task
 from fairbind.scheduling import POLICIES
 from fairbind.scheduling.cycle.random_choices import RandomChoices
 from localplane.nodes import make_node
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from e2e.api import Api, Json
     from e2e.clusters import Cluster
@@ -43,6 +47,9 @@ CLOSE = 0.01
 """On a scene of size 1."""
 ENOUGH = 1.03
 """Each tenant has so many times the pods that it can get, and some more: nobody ever has enough."""
+
+ATTEMPTS = 4
+"""So often at most is a backlog played until the API server does not stall in the middle."""
 
 PODS = {"a": (1, 0.5), "b": (0.25, 1), "c": (0.75, 1)}
 ALIKE = Scene({"n1": (500, 500), "n2": (125, 125)}, PODS)
@@ -126,7 +133,7 @@ class Stage:
 
         factor: so many times what the mechanism gives each tenant has pods.
         """
-        api, scene, stem = self.cluster.api, case.sized, make_name("p")
+        scene, stem = case.sized, make_name("p")
         self.nodes(
             [
                 make_node(f"{stem}-{name}", allocatable={**make_requests(amounts), "pods": "2000"})
@@ -135,8 +142,19 @@ class Stage:
         )
         self.policy(policy=case.policy, **case.spec)
         spaces = {name: self.namespace() for name in scene.pods}
-        for (name, space), total in zip(spaces.items(), exact.totals_i.tolist(), strict=True):
+        for name, space in spaces.items():
             self.tenant(f"{stem}-{name}", namespaces=[space], weight=scene.weights.get(name, 1))
+        for _ in range(ATTEMPTS):
+            with contextlib.suppress(StalledError):
+                return self._play_once(case, exact, stem, spaces, factor)
+        raise AssertionError(f"the API server stalled in the middle of each of {ATTEMPTS} backlogs")
+
+    def _play_once(
+        self, case: Case, exact: Allocation, stem: str, spaces: Mapping[str, str], factor: float
+    ) -> dict[str, list[Json]]:
+        """Raises StalledError, with the operator stopped and no pod left, when the run judges nothing."""
+        api, scene = self.cluster.api, case.sized
+        for (name, space), total in zip(spaces.items(), exact.totals_i.tolist(), strict=True):
             create_pods(api, space, [make_pod(make_requests(scene.pods[name])) for _ in range(int(factor * total) + 5)])
         with hold_lease(api) as let_go:
             running = self.operator()
@@ -149,25 +167,37 @@ class Stage:
             wait_for(has_fair_shares_meanwhile, describe=f"fair shares {fair}")
             assert count_bindings(running) == 0
             let_go()
-            wait_for(lambda: is_settled(running), describe="all to be placed that fits", pause=0.25)
+            wait_for(
+                lambda: is_settled(running) or has_stalled(running), describe="all to be placed that fits", pause=0.25
+            )
         pods = {name: list_pods(api, space) for name, space in spaces.items()}
         expected = case.fill(exact, {name: [make_task(pod) for pod in some] for name, some in pods.items()})
 
         def is_as_expected() -> bool:
             """A binding that failed is tried again, so the last pods may be late."""
             counts = {name: count_bound(api, space) for name, space in spaces.items()}
-            # who loses the lead in mid-backlog takes decisions back, and others take their room
-            has_lost_lead = running.metrics().total("fairbind_bindings_total", result="fenced") > 0
-            close = case.close if has_lost_lead else 0.0
-            assert all(abs(counts[name] - count) <= max(1.0, close * count) for name, count in expected.items()), (
-                f"{counts}, not {expected}"
-            )
+            assert all(abs(counts[name] - count) <= 1 for name, count in expected.items()), f"{counts}, not {expected}"
             return True
 
-        wait_for(is_as_expected, describe="what the filling places", pause=0.5)
+        wait_for(lambda: has_stalled(running) or is_as_expected(), describe="what the filling places", pause=0.5)
         overcommitted = View.take(api).find_overcommitted()
         assert not overcommitted, overcommitted
+        if has_stalled(running):
+            self._clear(running, spaces.values())
+            raise StalledError
         return {name: find_bound(api, space) for name, space in spaces.items()}
+
+    def _clear(self, running: Operator, spaces: Collection[str]) -> None:
+        """Stop the operator and remove all pods."""
+        running.stop()
+        api = self.cluster.api
+        for space in spaces:
+            delete_pods(api, space, [pod["metadata"]["name"] for pod in list_pods(api, space)])
+        wait_for(lambda: not any(list_pods(api, space) for space in spaces), describe="no pod to be left")
+
+
+class StalledError(Exception):
+    """The API server let the operator wait too long in the middle of a backlog."""
 
 
 @pytest.fixture
@@ -195,6 +225,12 @@ def is_settled(running: Operator) -> bool:
     waiting = {sample.labels["tenant"] for sample in metrics.select("fairbind_tenant_pending_pods") if sample.value}
     reasons = {sample.labels["reason"] for sample in metrics.select("fairbind_tenant_pending_pods") if sample.value}
     return len(waiting) == len(PODS) and reasons == {"insufficient"}
+
+
+def has_stalled(running: Operator) -> bool:
+    """Whether the API server left a request of the operator without an answer; only its log tells all of them."""
+    log = running.read_log(lines=10_000)
+    return "timed out" in log or "Not leading any more" in log
 
 
 def make_task(pod: Json) -> Task:
