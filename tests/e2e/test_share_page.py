@@ -83,11 +83,13 @@ def test_a_member_can_run_what_the_page_says(
     tenant(home, namespaces=[home])
     tenant(make_name("other"), namespaces=[other])
     job = yaml.safe_load(manifest)
+    job["spec"]["template"]["metadata"] = {"annotations": {"fairbind.io/run-seconds": "100000"}}  # kwok ends no pod
+    manifest = yaml.safe_dump(job)
     wait_for(
         lambda: run(f"kubectl --namespace {NAME} auth can-i create jobs") == "yes\n", describe="the member's rights"
     )
     run(f"kubectl --namespace {NAME} apply -f -", text=manifest)
-    cluster.kubectl("create", "--namespace", other, "-f", str(write_manifest(identity[1].parent, job)))
+    cluster.kubectl("create", "--namespace", other, "-f", str(write_manifest(identity[1].parent, manifest)))
     operator()
     wait_for(lambda: count_bound(api, home) + count_bound(api, other) == ROOM, describe="a full node")
     wait_for(lambda: has_reasons(api, home), describe="reasons on all waiting pods")
@@ -123,9 +125,9 @@ def test_an_administrator_can_show_a_member_its_own_tenant_and_no_other(
             cluster.kubectl("delete", f"{kind}.{RBAC}", f"see-{home}", "--ignore-not-found")
 
 
-def write_manifest(folder: Path, job: object) -> Path:
+def write_manifest(folder: Path, manifest: str) -> Path:
     path = folder / "job.yaml"
-    path.write_text(yaml.safe_dump(job), encoding="utf-8")
+    path.write_text(manifest, encoding="utf-8")
     return path
 
 
