@@ -1,7 +1,7 @@
 """Write the references that follow from the code, or check that they are what they should be.
 
     python deploy/tools/docs.py           write docs/reference/metrics.md, docs/reference/cli.md and what is made in
-                                          docs/mechanisms
+                                          docs/mechanisms, and the pictures of the guides
     python deploy/tools/docs.py --check   write nothing; exit 1 and name what differs
 
 The references of the custom resources and of the chart's values follow from YAML and are `deploy/tools/chart.py`'s.
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 import mechanism_pages
+import pictures
 from fairbind.cli import EXIT_BAD_INPUT, EXIT_FAILURE, commands
 from fairbind.cli.logs import LOG_LEVELS
 from fairbind.model.overview import PENDING_REASONS
@@ -189,6 +190,7 @@ def compute_outputs(root: Path) -> dict[Path, str]:
         reference / "metrics.md": compute_metrics_page(),
         reference / "cli.md": compute_command_page(),
         **mechanism_pages.compute_pages(root),
+        **pictures.compute_pictures(root),
     }
 
 
@@ -210,15 +212,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
             print(f"wrote {name}")
-    pictures = mechanism_pages.find_stale_pictures(options.root)
+    stale = mechanism_pages.find_stale_pictures(options.root)
     if options.check:
-        for mechanism in pictures:
+        for mechanism in stale:
             picture = mechanism_pages.FOLDER / "examples" / f"{mechanism}.svg"
             print(f"{picture} shows other numbers: run python deploy/tools/docs.py", file=sys.stderr)
-    elif pictures:
-        mechanism_pages.draw_pictures(options.root, pictures)
-        print(f"drew the pictures of {', '.join(pictures)}")
-    return 1 if options.check and (differing or pictures) else 0
+    elif stale:
+        mechanism_pages.draw_pictures(options.root, stale)
+        print(f"drew the pictures of {', '.join(stale)}")
+    return 1 if options.check and (differing or stale) else 0
 
 
 if __name__ == "__main__":
