@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
+import mechanism_pages
+from fairbind.fairness.problems.parse import parse_problem
 from pictures import compute_pictures
+from pictures.mechanisms import compute_even_tasks
 from pictures.shares import ARRIVALS, PODS, STEP, compute_fair_shares, simulate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,3 +48,18 @@ def test_shares_come_to_the_fair_shares_before_and_after_the_late_tenant() -> No
     assert {name: shares[name][-1] for name in after} == pytest.approx(after, abs=MOST_OF_A_PICTURE)
     assert shares["team-c"][late - 1] == 0.0
     assert shares["team-a"][late] > after["team-a"]  # it comes down as pods end, and not at once
+
+
+@pytest.mark.parametrize(
+    ("name", "even"),
+    [
+        ("ps-dsf", [40, 40]),
+        ("drfh", [4 / 3, 52 / 3, 25 / 3]),
+        ("asset-fairness", [5, 15]),
+        ("dynamic-drf", [7.5, 7.5, 15]),
+    ],
+)
+def test_an_even_part_is_of_the_servers_that_a_tenant_may_use(name: str, even: list[float]) -> None:
+    text = (ROOT / mechanism_pages.example_of(name)).read_text(encoding="utf-8")
+
+    assert compute_even_tasks(parse_problem(json.loads(text))).tolist() == pytest.approx(even)
