@@ -1,7 +1,7 @@
 """Write the references that follow from the code, or check that they are what they should be.
 
-    python deploy/tools/docs.py           write docs/reference/metrics.md, cli.md and scenario.md, and what is made in
-                                          docs/mechanisms
+    python deploy/tools/docs.py           write docs/reference/metrics.md, cli.md and scenario.md, what is made in
+                                          docs/mechanisms, and the pictures of the guides
     python deploy/tools/docs.py --check   write nothing; exit 1 and name what differs
 
 The references of the custom resources and of the chart's values follow from YAML and are `deploy/tools/chart.py`'s.
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 import mechanism_pages
+import pictures
 import scenario_page
 from fairbind.cli import EXIT_BAD_INPUT, EXIT_FAILURE, commands
 from fairbind.cli.logs import LOG_LEVELS
@@ -197,6 +198,7 @@ def compute_outputs(root: Path) -> dict[Path, str]:
         reference / "cli.md": compute_command_page(),
         reference / "scenario.md": scenario_page.compute_page(MADE),
         **mechanism_pages.compute_pages(root),
+        **pictures.compute_pictures(root),
     }
 
 
@@ -218,15 +220,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
             print(f"wrote {name}")
-    pictures = mechanism_pages.find_stale_pictures(options.root)
+    stale = mechanism_pages.find_stale_pictures(options.root)
     if options.check:
-        for mechanism in pictures:
+        for mechanism in stale:
             picture = mechanism_pages.FOLDER / "examples" / f"{mechanism}.svg"
             print(f"{picture} shows other numbers: run python deploy/tools/docs.py", file=sys.stderr)
-    elif pictures:
-        mechanism_pages.draw_pictures(options.root, pictures)
-        print(f"drew the pictures of {', '.join(pictures)}")
-    return 1 if options.check and (differing or pictures) else 0
+    elif stale:
+        mechanism_pages.draw_pictures(options.root, stale)
+        print(f"drew the pictures of {', '.join(stale)}")
+    return 1 if options.check and (differing or stale) else 0
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ A page is written by hand around blocks of the form
 
 which `compute_pages` writes anew. What differs only by what a solver may round otherwise on another day stays as it is.
 A picture is drawn again only when the numbers in it have changed: they are kept beside it, in examples/numbers.json,
-because two versions of a drawing library never agree on the bytes of a picture.
+because solvers may round the last digit otherwise.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from fairbind.fairness.problems.parse import parse_problem
 from fairbind.fairness.properties import PROPERTIES
 from fairbind.fairness.properties.strategy import Lie, compute_true_tasks
 from fairbind.fairness.solve import compute_allocation
+from pictures.mechanisms import draw_mechanisms
 
 FOLDER = Path("docs") / "mechanisms"
 NUMBERS = "numbers.json"
@@ -120,10 +121,12 @@ def find_stale_pictures(root: Path) -> list[str]:
 
 
 def draw_pictures(root: Path, names: list[str]) -> None:
-    """Draw the pictures of these mechanisms with `fairbind compare --plot`, and keep the numbers in them."""
+    """Draw the pictures of these mechanisms, and keep the numbers in them."""
     folder = root / FOLDER / "examples"
     for name in names:
-        _run(root, ["compare", example_of(name), *_mechanism_options(name)], "--plot", str(folder / f"{name}.svg"))
+        problem = parse_problem(json.loads((root / example_of(name)).read_text(encoding="utf-8")))
+        allocations = [compute_allocation(problem, mechanism) for mechanism in (name, *BESIDE[name])]
+        (folder / f"{name}.svg").write_text(draw_mechanisms(allocations), encoding="utf-8")
     numbers = {name: compute_numbers(root, name) for name in BESIDE}
     (folder / NUMBERS).write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
 
@@ -163,16 +166,17 @@ def make_example(root: Path, name: str) -> str:
     problem = (root / example_of(name)).read_text(encoding="utf-8").rstrip()
     allocate = ["allocate", example_of(name), "--mechanism", name, "--output", "table"]
     beside = _join([f"`{other}`" for other in BESIDE[name]])
-    compare = " ".join(["fairbind", "compare", example_of(name), *_mechanism_options(name), "--plot", "shares.svg"])
+    compare = " ".join(["fairbind", "compare", example_of(name), *_mechanism_options(name)])
     return "\n".join(
         [
             f"[`examples/{name}.json`](examples/{name}.json):",
             "",
             *("```json", problem, "```", ""),
             *("```console", f"$ fairbind {' '.join(allocate)}", _run(root, allocate), "```", ""),
-            f"![Shares under {name}{f' beside {beside}' if beside else ''}](examples/{name}.svg)".replace("`", ""),
+            f"![Tasks under {name}{f' beside {beside}' if beside else ''}](examples/{name}.svg)".replace("`", ""),
             "",
-            f"The picture is made by `{compare}`.",
+            "1.0 is what the tenant would run on its weight's part of every server that it may use. The numbers:",
+            f"`{compare}`.",
         ]
     )
 

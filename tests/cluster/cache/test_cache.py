@@ -284,6 +284,18 @@ def test_totals_and_classes_leave_unusable_nodes_out_and_allocations_on_them_in(
     assert cluster.get_allocated("ns/team")["cpu"] == 1000
 
 
+def test_totals_hold_nodes_that_are_ready_and_that_no_waiting_pod_may_use(cluster: Cluster) -> None:
+    """As docs/concepts.md says: capacity that no tenant can use makes shares of totals smaller."""
+    before = cluster.cache.build_snapshot().total_r[0]
+    cluster.add_nodes(make_node("database", taints=[{"key": "database", "value": "", "effect": "NoSchedule"}]))
+    cluster.add_pods(make_pod("p"))
+    snapshot = cluster.cache.build_snapshot()
+    [waiting] = snapshot.task_classes
+
+    assert not waiting.placement.eligible_k[snapshot.servers.names.index("database")]
+    assert snapshot.total_r[0] == before + 4000
+
+
 def test_resources_of_nodes_become_axes_and_go_with_the_last_of_them(cluster: Cluster) -> None:
     gpu = {"cpu": "1", "pods": "10", "nvidia.com/gpu": "2", "hugepages-2Mi": "0"}
     cluster.add_nodes(make_node("g", allocatable=gpu))

@@ -1,0 +1,82 @@
+"""The project says things in plain English: private words stay out of what people read.
+
+A word of this list was a word of this project only, or made a sentence begin with a clause. Beside each stands what
+says the same in the field's words.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from house.tree import find_files, name_of
+
+PLAIN_WORDS = {
+    "whoever": "a user who, the client that",
+    "whomever": "the tenant that",
+    "somebody": "a tenant, a user, another replica",
+    "nobody": "no tenant, no user",
+    "everybody": "each tenant, all",
+    "anybody": "any tenant, other tenants",
+    "straw": "weak baseline",
+    "anew": "again",
+    "mend": "fix",
+    "mends": "fixes",
+    "mended": "fixed",
+    "alike": "equal, similar, both",
+    "heed": "use",
+    "heeds": "uses",
+    "heeded": "used",
+    "cannot be meant": "is invalid",
+    "can be meant": "is valid",
+    "to be had": "available",
+    "unlike machines": "heterogeneous nodes",
+    "unlike nodes": "heterogeneous nodes",
+    "unlike servers": "heterogeneous servers",
+}
+PRIVATE = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, PLAIN_WORDS))})(?:'s)?(?![\w-])", re.IGNORECASE)
+FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+NO_PROSE = re.compile(r"`[^`\n]+`|\]\([^)\s]+\)|^>[^\n]*$|<!--.*?-->", re.MULTILINE | re.DOTALL)
+RECORDED = ("docs/reliability/faults.md", "docs/reliability/adversary.md")
+"""Pages of results: rows of their tables hold names as the results have them."""
+
+PAGES = ("README.md", "SECURITY.md", "CONTRIBUTING.md", ":(glob)docs/*.md", ":(glob)docs/reliability/*.md")
+
+
+def find_private_words(text: str) -> set[str]:
+    return {match[0].lower() for match in PRIVATE.finditer(" ".join(text.split()))}
+
+
+def read_prose(page: Path) -> str:
+    """Return a page without code, links' targets and quotations."""
+    text = NO_PROSE.sub(" ", FENCE.sub("", page.read_text(encoding="utf-8")))
+    return re.sub(r"^\|.*$", "", text, flags=re.MULTILINE) if name_of(page) in RECORDED else text
+
+
+def test_private_words_are_found_in_prose_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("house.tree.ROOT", tmp_path)
+    page = tmp_path / "page.md"
+    lines = [
+        "Whoever asks `somebody` heeds",
+        "[it](anew.md).",
+        "```sh",
+        "mend",
+        "```",
+        "> nobody",
+        "",
+        "It cannot",
+        "be meant",
+    ]
+    page.write_text("\n".join(lines), encoding="utf-8")
+
+    assert find_private_words(read_prose(page)) == {"whoever", "heeds", "cannot be meant"}
+    assert find_private_words("Nobody's strawberry, re-mend") == {"nobody's"}
+
+
+@pytest.mark.parametrize("page", find_files(*PAGES), ids=name_of)
+def test_pages_are_in_plain_english(page: Path) -> None:
+    found = find_private_words(read_prose(page))
+
+    assert {word: PLAIN_WORDS.get(word.removesuffix("'s")) for word in found} == {}
