@@ -32,7 +32,8 @@ only with a new version. `v1beta1` comes when the fields have stayed as they are
    that a rollback to the release before works. A conversion webhook is not planned: a field that cannot be read from
    its old form without one is added beside it, and the old one is named deprecated in its description.
 2. One minor release later `v1beta1` is stored, and the release notes say how to rewrite the stored objects.
-3. `v1alpha1` is no longer served two minor releases after that. The API server warns whoever uses it from step 1 on.
+3. `v1alpha1` is no longer served two minor releases after that. From step 1 on the API server warns
+   each client that uses it.
 """
 LIMITS = {
     "minimum": "at least {}",

@@ -45,27 +45,27 @@ HELP_WIDTH = 100
 MADE = "<!-- Made from the code by deploy/tools/docs.py; change the code and run it again. -->"
 
 PENDING = {
-    "queued": "its turn has not come, its last binding failed a moment ago, or this replica does not lead",
-    "insufficient": "nodes that it may use lack room",
-    "ineligible": "no node may take it, whatever room there is",
+    "queued": "other pods come first, its last binding failed a moment ago, or this replica does not lead",
+    "insufficient": "nodes that it may use lack free capacity",
+    "ineligible": "no node may take it, whatever is free",
     "unsupported": "it asks for something that is not honoured yet",
     "gated": "it has scheduling gates",
 }
 RESULTS = {
     "bound": "the pod is on its node",
-    "conflict": "it was bound elsewhere, made anew under its name, gated or being deleted meanwhile",
+    "conflict": "it was bound elsewhere, made again under its name, gated or being deleted meanwhile",
     "gone": "it was deleted meanwhile",
     "invalid": "the API server will never take this binding",
     "fenced": "this replica was about to lose the lease, or was ending, so it sent nothing",
-    "stale": "its node was deleted, cordoned or not ready any more, so nothing was sent; the pod is decided on anew",
-    "crowded": "another scheduler took its room or its host port meanwhile, so nothing was sent; it is decided on anew",
+    "stale": "its node was deleted, cordoned or not ready any more, so nothing was sent; the pod is decided on again",
+    "crowded": "another scheduler took its capacity or host port meanwhile, so nothing was sent; it is decided again",
     "failed": "not bound for now; the log says why",
 }
 REJECTED = {
-    "resources": "its node had no room left (OutOfcpu, OutOfmemory, OutOfpods and alike)",
+    "resources": "its node had too little free capacity (OutOfcpu, OutOfmemory, OutOfpods and similar)",
     "ports": "a host port was taken (NodePorts)",
-    "node": "the node's labels, taints or state did not suit it any more (NodeAffinity and alike)",
-    "other": "anything else that a kubelet checks (UnexpectedAdmissionError and alike)",
+    "node": "the node's labels, taints or state did not suit it any more (NodeAffinity and similar)",
+    "other": "anything else that a kubelet checks (UnexpectedAdmissionError and similar)",
 }
 REASONS = {
     "expired": "the API server had forgotten where the watch was (410 Gone), so everything was listed again",
@@ -118,7 +118,7 @@ def compute_metrics_page() -> str:
         f"`resource` of `fairbind_watch_restarts_total`: {', '.join(f'`{name}`' for name in WATCHED_RESOURCES)}.",
         "",
         "`server_class` of `fairbind_tenant_virtual_dominant_share`: the first node's name of a group of nodes that",
-        "are alike (capacities within the policy's `serverClassTolerance`, and equal for every waiting pod).",
+        "are equal (capacities within the policy's `serverClassTolerance`, and equal for every waiting pod).",
         "",
         "`unit` is `core`, `byte` or `integer`, as in kube-state-metrics.",
         "",
@@ -162,7 +162,7 @@ def compute_command_page() -> str:
         "|---|---|",
         "| 0 | it did what it was asked, or ended in order after SIGTERM or SIGINT; `check` found what it found |",
         f"| {EXIT_FAILURE} | it failed, or no answer was found that could be certified; one line on stderr says why |",
-        f"| {EXIT_BAD_INPUT} | options, problem or kubeconfig cannot be meant; one line on stderr says which and why |",
+        f"| {EXIT_BAD_INPUT} | options, problem or kubeconfig are invalid; one line on stderr says which and why |",
         "| 130, 143 | a second SIGINT or SIGTERM ended it at once |",
         "",
         "A traceback is shown only with `--debug`. With status 2 nothing is on stdout, and the line on stderr names a",

@@ -38,9 +38,9 @@ def test_the_table_says_who_holds_what_and_every_finding() -> None:
 def test_the_table_says_when_there_is_nothing() -> None:
     lines = format_report("fifo", make_overview(fair_share=None), AuditReport((), (), 2))
 
-    assert [line for line in lines if line.endswith(": nobody.")] == [
-        "Envy: who could run more with what another holds: nobody.",
-        "Sharing incentive: who could run more in a cluster of its own: nobody.",
+    assert [line for line in lines if line.endswith(": no tenant.")] == [
+        "Envy: who could run more with what another holds: no tenant.",
+        "Sharing incentive: who could run more in a cluster of its own: no tenant.",
     ]
     assert [line.split()[3] for line in lines if line.endswith((" no", " yes"))] == ["-", "-"]
 

@@ -94,7 +94,7 @@ def test_nobody_can_run_anything(mechanism: str) -> None:
     allocation = compute_allocation(make_problem([[0, 18]], [[1, 4], [3, 1]]), mechanism)
     assert allocation.tasks_ik.tolist() == [[0], [0]]
     assert allocation.dominant_shares_i.tolist() == [0, 0]
-    assert allocation.certificate == {"method": "nobody can run anything"}
+    assert allocation.certificate == {"method": "no tenant can run anything"}
 
 
 def test_dominant_shares_are_parts_of_everything() -> None:

@@ -6,7 +6,9 @@ says the same in the field's words.
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,7 +44,22 @@ NO_PROSE = re.compile(r"`[^`\n]+`|\]\([^)\s]+\)|^>[^\n]*$|<!--.*?-->", re.MULTIL
 RECORDED = ("docs/reliability/faults.md", "docs/reliability/adversary.md")
 """Pages of results: rows of their tables hold names as the results have them."""
 
-PAGES = ("README.md", "SECURITY.md", "CONTRIBUTING.md", ":(glob)docs/*.md", ":(glob)docs/reliability/*.md")
+PAGES = (
+    *("README.md", "SECURITY.md", "CONTRIBUTING.md", "charts/fairbind/README.md", "docs/benchmarks/README.md"),
+    *(f":(glob)docs/{folder}*.md" for folder in ("", "reliability/", "reference/", "mechanisms/")),
+)
+"""The references hold the metrics' help, the options' help and the descriptions of the custom resources."""
+CHARTS = (
+    "charts/*.yaml",
+    "charts/*.tpl",
+    "charts/*.txt",
+    "crds/*.yaml",
+    "deploy/alerts/*.yaml",
+    "deploy/examples/*.yaml",
+)
+CODE = "operator/fairbind/*.py"
+NOT_SWEPT = "operator/fairbind/fairness/"
+"""Its docstrings still have such words; what it prints has none."""
 
 
 def find_private_words(text: str) -> set[str]:
@@ -80,3 +97,47 @@ def test_pages_are_in_plain_english(page: Path) -> None:
     found = find_private_words(read_prose(page))
 
     assert {word: PLAIN_WORDS.get(word.removesuffix("'s")) for word in found} == {}
+
+
+@pytest.mark.parametrize("file", find_files(*CHARTS), ids=name_of)
+def test_charts_and_custom_resources_are_in_plain_english(file: Path) -> None:
+    assert find_private_words(file.read_text(encoding="utf-8").replace("#", " ")) == set()
+
+
+def find_texts(code: str) -> Iterator[tuple[int, bool, str]]:
+    """Return the line of each text in code, whether it is a docstring, and the text."""
+    tree = ast.parse(code)
+    docstrings = set()
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        for statement in body if isinstance(body, list) else ():
+            match statement:
+                case ast.Expr(value=ast.Constant(value=str()) as text):
+                    docstrings.add(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node in docstrings, node.value
+
+
+def test_texts_in_code_are_told_apart() -> None:
+    code = '"""Whoever."""\nx = 1\n"""Of x."""\nlog.info("Nobody %s", f"mend {x}")\n'
+
+    assert [(line, is_docstring) for line, is_docstring, _ in find_texts(code)] == [
+        (1, True),
+        (3, True),
+        (4, False),
+        (4, False),
+    ]
+    assert [find_private_words(text) for _, _, text in find_texts(code)] == [{"whoever"}, set(), {"nobody"}, {"mend"}]
+
+
+def test_messages_help_and_docstrings_are_in_plain_english() -> None:
+    found = {
+        (name_of(path), line, word)
+        for path in find_files(CODE)
+        for line, is_docstring, text in find_texts(path.read_text(encoding="utf-8"))
+        if not (is_docstring and name_of(path).startswith(NOT_SWEPT))
+        for word in find_private_words(text)
+    }
+
+    assert found == set()

@@ -25,8 +25,8 @@ class FixedSource:
         self.token = token
         self.loads: list[bool] = []
 
-    def load(self, *, anew: bool) -> ClusterAccess:
-        self.loads.append(anew)
+    def load(self, *, again: bool) -> ClusterAccess:
+        self.loads.append(again)
         return ClusterAccess(
             server=self.server,
             authorization=None if self.token is None else f"Bearer {self.token}",

@@ -1,6 +1,6 @@
 """The command line: the only place that puts the parts together.
 
-Errors are one line on stderr. Exit status 2: what was typed, the problem or the kubeconfig cannot be meant. 1: it
+Errors are one line on stderr. Exit status 2: what was typed, the problem or the kubeconfig is invalid. 1: it
 failed while it ran. A traceback only with --debug. Imports that cost time are made by the command that needs them, so
 that `fairbind --version` answers at once.
 """
@@ -97,7 +97,7 @@ kubeconfig_option = click.option(
     metavar="FOLDER",
     envvar="FAIRBIND_METRICS_TLS",
     show_envvar=True,
-    help="Serve them by HTTPS with tls.crt and tls.key of this folder, which are read anew when they change; the word "
+    help="Serve them by HTTPS with tls.crt and tls.key of this folder, which are read again when they change; the word "
     "self-signed makes a certificate at each start, which readers cannot verify.",
 )
 @click.option(

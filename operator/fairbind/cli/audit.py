@@ -28,7 +28,7 @@ def print_audit(
 ) -> None:
     """Look at a cluster and print the audit.
 
-    Raises FairbindError when it cannot be listed, PermanentClusterError for a kubeconfig that cannot be meant.
+    Raises FairbindError when it cannot be listed, PermanentClusterError for an invalid kubeconfig.
     """
     credentials = load_credentials(kubeconfig, context=context)
     policy, overview, report = asyncio.run(_look(credentials, namespace, scheduler_name))
@@ -102,7 +102,7 @@ def format_report(policy: str, overview: ClusterOverview, report: AuditReport) -
 
 def _format_findings(title: str, findings: Sequence[Finding]) -> list[str]:
     if not findings:
-        return [f"{title}: nobody."]
+        return [f"{title}: no tenant."]
     rows = [["tenant", "of", "cause", "has", "could have"]]
     rows += [
         [f.tenant, f.envied or "its own", f.cause.value, f"{f.has:.3f}", f"{f.could_have:.3f}"]

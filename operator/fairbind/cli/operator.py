@@ -96,7 +96,7 @@ def _find_certificate(source: str | None) -> Certificate | None:
         return None
     if source != SELF_SIGNED:
         return ServingCertificate(Path(source))
-    from fairbind.web.self_signed import SelfSignedCertificate  # noqa: PLC0415 - whoever gives one does without
+    from fairbind.web.self_signed import SelfSignedCertificate  # noqa: PLC0415 - not needed with a certificate given
 
     return SelfSignedCertificate()
 
@@ -186,7 +186,7 @@ class StopSignals:
         self.requested = asyncio.Event()
 
     def install(self) -> None:
-        """Take the signals, also back from somebody who took them from us."""
+        """Take the signals, also back from a library that took them from us."""
         for number in STOP_SIGNALS:
             self._loop.add_signal_handler(number, self._receive, number)
 
@@ -200,7 +200,7 @@ class StopSignals:
 
 
 def judge_trouble(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Report what nobody caught, but not a connection that is closed while something arrives: nobody waits for that.
+    """Report what was not caught, but not a connection that is closed while something arrives: nothing waits for that.
 
     uvloop calls it a fatal error of the SSL protocol; a leader that was frozen has several of them when it thaws.
     """

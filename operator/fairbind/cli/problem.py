@@ -30,7 +30,7 @@ def print_problem(
 ) -> None:
     """Look at a cluster and print it as a problem.
 
-    Raises FairbindError when it cannot be listed or nobody wants anything, PermanentClusterError for a kubeconfig that
+    Raises FairbindError when it cannot be listed or no tenant has demand, PermanentClusterError for a kubeconfig that
     is invalid.
     """
     credentials = load_credentials(kubeconfig, context=context)

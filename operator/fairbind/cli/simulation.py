@@ -37,7 +37,7 @@ EXIT_INTERRUPTED = 130
 PROGRESS_SECONDS = 0.5
 LOOK_SECONDS = 0.2
 GIVE_UP = signal.SIGUSR1
-"""What interrupts a run amid an instant; nobody else sends it."""
+"""What interrupts a run amid an instant; no other program sends it."""
 PATIENCE_SECONDS = 3.0
 """After Ctrl-C an instant may take so long to its end; then the run ends amid it."""
 
@@ -45,7 +45,7 @@ PATIENCE_SECONDS = 3.0
 def run_scenario(
     source: str, *, policies: Sequence[str], seed: int | None, folder: Path | None, jobs: int, tables: str | None
 ) -> int:
-    """Simulate, write and print; return the exit status. Raises InvalidProblemError for what cannot be meant."""
+    """Simulate, write and print; return the exit status. Raises InvalidProblemError for invalid input."""
     question = Question(read_document(source), tuple(policies), seed)
     scenario = question.make_scenario()
     table_format = choose_format(tables)

@@ -1,6 +1,6 @@
 """What a journal keeps of each cycle, so that a replay can be compared with it decision by decision.
 
-A journal is text, one JSON object a line. Whoever has a cycle's snapshot and settings decides again and asks
+A journal is text, one JSON object a line. A reader with a cycle's snapshot and settings decides again and asks
 `find_difference`: the same input gives the same decisions, also where the cycle recalled what fitted nowhere. The
 fingerprint of the world tells a changed decision from a changed world.
 """

@@ -59,7 +59,7 @@ MAX_REMEMBERED = 10_000
 class BindResult(enum.StrEnum):
     """What became of a decision.
 
-    bound: the pod is on its node. conflict: it is bound elsewhere, was made anew under its name, is gated or being
+    bound: the pod is on its node. conflict: it is bound elsewhere, was made again under its name, is gated or being
     deleted. gone: it does not exist any more. invalid: the API server will never take this binding. fenced: we may not
     bind any more; nothing more was sent. stale: its node is gone meanwhile, or closed to it; nothing was sent. crowded:
     another scheduler took its room meanwhile; nothing was sent. failed: not bound, although it might be later; the

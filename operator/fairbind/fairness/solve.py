@@ -25,7 +25,7 @@ from fairbind.fairness.solvers.warm import WarmStart
 from fairbind.model.errors import InvalidProblemError, SolverError
 from fairbind.model.policy import LEAST_ALPHA
 
-NOBODY = {"method": "nobody can run anything"}
+NOBODY = {"method": "no tenant can run anything"}
 
 # How an option is spelled in a refusal.
 _MEANINGS = {
@@ -206,7 +206,7 @@ def check_options(problem: Problem, mechanism: Mechanism, *, alpha: float | None
 def _check_pool(problem: Problem) -> None:
     """Raise InvalidProblemError for what one pool cannot keep."""
     for field, what in (
-        (_find_row(problem, "tenants", "eligible", ~problem.eligible_ik.all(axis=1)), "everybody may use a pool"),
+        (_find_row(problem, "tenants", "eligible", ~problem.eligible_ik.all(axis=1)), "every tenant may use a pool"),
         (_find_row(problem, "servers", "alpha", _differs(problem.alpha_k)), "servers of a pool must agree on it"),
         (
             _find_row(problem, "servers", "divisible", _differs(problem.divisible_k)),

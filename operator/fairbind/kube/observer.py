@@ -1,7 +1,7 @@
-"""What the operator tells whoever counts: one call for each thing that happened.
+"""What the operator tells the part that counts: one call for each thing that happened.
 
-The kube package knows no metrics library; whoever shows numbers implements this protocol (structurally) and is passed
-in. Calls are made on the event loop, so an implementation returns at once.
+The kube package knows no metrics library; the part that shows numbers implements this protocol (structurally) and is
+passed in. Calls are made on the event loop, so an implementation returns at once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Observer(Protocol):
         """A solve of the fair shares came to its end: solved, failed or timeout."""
 
     def watch_restarted(self, resource: str, reason: str) -> None:
-        """The watch of a resource had to begin anew."""
+        """The watch of a resource had to begin again."""
 
     def watch_aged(self, resource: str, seconds: float) -> None:
         """The API server last showed this long ago that it tells us everything about this resource."""

@@ -1,6 +1,6 @@
 """What the world is: tenants, servers, tasks and decisions, in plain frozen values.
 
-Nothing here reads a clock, talks to anybody or knows where the values came from. Amounts are integers in base units
+Nothing here reads a clock, does I/O or knows where the values came from. Amounts are integers in base units
 (for Kubernetes: milli-CPU, bytes, device counts), so that no sum depends on the order of its terms.
 """
 

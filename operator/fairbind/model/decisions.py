@@ -1,4 +1,4 @@
-"""Decisions are values: the cycle proposes, somebody else executes."""
+"""Decisions are values: the cycle proposes, other parts execute."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class FairnessReason:
-    """Somebody else is further below and takes the next room that both could use.
+    """Another tenant is further below and takes the next free capacity that both could use.
 
     share: where the waiting tenant stands in what the policy measures by, on the cluster or on the server class where
     the tenant is least behind. next_tenant, next_share: who comes before it there, and where that one stands.

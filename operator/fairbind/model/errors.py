@@ -8,7 +8,7 @@ class FairbindError(Exception):
 
 
 class InvalidProblemError(FairbindError, ValueError):
-    """The caller's fault: a field has a value that cannot be meant. The message names both and what would be right."""
+    """The caller's fault: a field has an invalid value. The message names both and what would be right."""
 
 
 class SolverError(FairbindError):

@@ -1,6 +1,6 @@
 """Who holds what and who waits, in base units that people read: cores, bytes, counts.
 
-Made by whoever watches the cluster; shown as Prometheus metrics and in the tenants' status.
+Made by the part that watches the cluster; shown as Prometheus metrics and in the tenants' status.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class PolicySettings:
     """What an administrator chose.
 
     policy: the id of an online policy (`fairbind.scheduling.POLICIES`).
-    fairness_resources: the resources that count for shares; None means the default of whoever builds the snapshot.
+    fairness_resources: the resources that count for shares; None means the default of the snapshot's builder.
     server_class_tolerance: relative difference up to which two capacities count as equal, from 0 to 0.5.
     server_selector: label pairs that a server must carry for its capacity to count and for tasks to go there.
     alpha: the exponent of `alpha-pf-vds`, at least `LEAST_ALPHA`; the larger, the more it counts who has least.

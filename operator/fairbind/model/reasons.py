@@ -1,7 +1,7 @@
 """Why a server refuses a task, and why a task may not be placed at all: values that can be counted and compared.
 
-A rejection is made by whoever refuses: a filter, the cycle, the reader of a task's description. It is put into words
-only where people read it.
+A rejection is made by the part that refuses: a filter, the cycle, the reader of a task's description. It is put into
+words only where people read it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class RejectionKind(StrEnum):
 class Rejection(NamedTuple):
     """One reason. Ordered by kind, then subject.
 
-    subject: what of the kind: the resource, taint or feature, in the words of whoever rejects; empty where the kind
+    subject: what of the kind: the resource, taint or feature, in the words of the rejecting part; empty where the kind
     says it all. A named tuple, because it is compared and hashed thousands of times a cycle.
     """
 

@@ -26,7 +26,7 @@ class ServerTable:
 
     names: K names, ascending.
     capacity_kr: what tenants' tasks may hold in all, shape (K, R), base units, never negative.
-    free_kr: what is neither held nor reserved now, shape (K, R); below zero where somebody overcommitted the server.
+    free_kr: what is neither held nor reserved now, shape (K, R); below zero where the server is overcommitted.
     usable_k: whether they count in the totals C, shape (K,).
     open_k: whether tasks may go there whose placement allows it, shape (K,); None: to those that are usable, only. A
     task may tolerate what makes a server unusable.

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Targets:
-    """What each tenant would hold if all tasks could be divided and moved, at the time when somebody solved for it.
+    """What each tenant would hold if all tasks could be divided and moved, at the time of the last solve.
 
-    Targets order tenants and nothing else. Nobody is moved to meet one, nobody is held back when it has met its own,
-    and they may be somewhat older than the snapshot.
+    Targets order tenants and nothing else. No task is moved to meet one, no tenant is held back when it has met its
+    own, and they may be somewhat older than the snapshot.
 
     mechanism: its id in `fairbind.fairness.mechanisms.registry`.
     resources: the names of those that counted. shares: what the tenant holds of each, as a part of the total, by the

@@ -101,7 +101,7 @@ class TaskClass:
 
 @dataclass(frozen=True, slots=True)
 class RunningTask:
-    """One task that a tenant holds on a server, whoever placed it.
+    """One task that a tenant holds on a server; any scheduler may have placed it.
 
     tenant, server: names. start: when it began to run, seconds since the epoch; of a task that is decided and does not
     run yet, when it was made. group: what it belongs to and must not be taken apart from ("namespace/name"); None: to

@@ -31,7 +31,7 @@ class Tenant:
 
     weight: its part in relation to others, above zero; exact, so that ties are exact.
     resource_weights: further weights inside the maximum (weighted DRF, NSDI 2011, section 4.3); absent is 1.
-    allocated_r: what its tasks count in shares now, whoever placed them, length R, base units.
+    allocated_r: what its tasks count in shares now, placed by any scheduler, length R, base units.
     holdings: the same task by task, for who must know them apart (task shares, the exact mechanisms). What is in
     allocated_r and not in holdings counts as one task.
     allocated_by_server: the same by the server's name, for policies that follow targets; what is left out counts as

@@ -131,7 +131,7 @@ class Stage:
         self._scaled: set[str] = set()
 
     def enact(self, action: Action, path: Path) -> Action:
-        """Refuse an action that cannot be meant now; return it with what it leaves as it was."""
+        """Refuse an action that is impossible now; return it with what it leaves as it was."""
         match action:
             case AddNodes(shape, count):
                 self._check_shape(shape, (*path, "addNodes", "shape"))

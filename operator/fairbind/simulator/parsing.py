@@ -1,6 +1,6 @@
 """From the document that people write to a `Scenario`, or an error that says where the document is wrong.
 
-Nothing is guessed or corrected: the first field that cannot be meant raises InvalidProblemError with its path, its
+Nothing is guessed or corrected: the first invalid field raises InvalidProblemError with its path, its
 value and what would be right.
 """
 

@@ -1,4 +1,4 @@
-"""Reads values of a scenario and refuses what cannot be meant, with the path of the field and what would be right."""
+"""Reads values of a scenario and refuses invalid ones, with the path of the field and what would be right."""
 
 from __future__ import annotations
 

@@ -184,7 +184,10 @@ _EVENT: Final = _make_object(
             },
             required=("shape",),
         ),
-        "removeNodes": {"description": "Nodes go; their pods are pending again and start anew.", **_NODES},
+        "removeNodes": {
+            "description": "Nodes go; their pods are pending again and start from the beginning.",
+            **_NODES,
+        },
         "cordon": {"description": "Nodes take no new pods, and do not count.", **_NODES},
         "uncordon": {"description": "Nodes take pods again.", **_NODES},
         "tenant": {**_TENANT, "description": "A tenant changes, or comes; fields that are left out stay as they are."},

@@ -1,8 +1,8 @@
-"""Connections from whoever can reach us: so many in all, so many from one address, and each for a limited time.
+"""Connections of clients: so many in all, so many from one address, and each for a limited time.
 
-Nobody is turned away at the door. A newcomer above a limit takes the place of another connection: of the address that
-has most, one that waits for nothing of ours before one that is being answered, the oldest first. So whoever opens
-connections without end closes his own ones, and a kubelet or Prometheus always gets in.
+No client is turned away at the door. A newcomer above a limit takes the place of another connection: of the address
+that has most, one that waits for nothing of ours before one that is being answered, the oldest first. So a client that
+opens connections without end closes his own ones, and a kubelet or Prometheus always gets in.
 
 A connection is closed when the whole header of a request (after a TLS handshake, where there is TLS) does not come in
 time, when its reader does not take the answer in time, and when it has been idle for long. Limits are counted on the

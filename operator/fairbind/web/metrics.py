@@ -1,8 +1,8 @@
 """The operator's metrics: fixed names, base units, series that come and go with their tenants.
 
 Two kinds of numbers. What *happened* (bindings, cycles, restarted watches) is counted when it happens. What *is*
-(who holds what, the cluster's capacity) is not kept in gauges that somebody must remember to delete: the newest
-`ClusterOverview` is turned into series when somebody scrapes, so a deleted tenant has none.
+(who holds what, the cluster's capacity) is not kept in gauges that must be deleted: the newest
+`ClusterOverview` is turned into series at each scrape, so a deleted tenant has none.
 
 Units are those of Prometheus: cores, bytes, seconds, counts; the label `unit` says which. The cardinality is bounded by
 tenants x resources, by namespaces, and by a few server classes.
@@ -114,7 +114,7 @@ TENANT_METRICS = (
         "fairbind_tenant_running_pods",
         "gauge",
         ("tenant",),
-        "Pods of the tenant that are bound and not finished, whoever bound them.",
+        "Pods of the tenant that are bound by any scheduler and not finished.",
     ),
     MetricSpec(
         "fairbind_tenant_pending_pods",
@@ -162,7 +162,7 @@ CLUSTER_METRICS = (
         ("resource",),
         "1 for a resource that counts for shares now, else 0. By default pods count while slots would run out first.",
     ),
-    MetricSpec("fairbind_server_classes", "gauge", (), "Groups of nodes that are alike for every waiting pod."),
+    MetricSpec("fairbind_server_classes", "gauge", (), "Groups of nodes that are equal for every pending pod."),
     MetricSpec(
         "fairbind_fairness_jain_index",
         "gauge",
@@ -221,7 +221,7 @@ OWN_METRICS = (
         "fairbind_watch_restarts_total",
         "counter",
         ("resource", "reason"),
-        "Watches that began anew: expired means that history was lost and everything was listed again; unconfirmed, "
+        "Watches that began again: expired means that history was lost and everything was listed again; unconfirmed, "
         "that accepted bindings did not show.",
     ),
     MetricSpec(
@@ -443,7 +443,7 @@ class Metrics:
         self._solve_seconds.observe(seconds)
 
     def watch_restarted(self, resource: str, reason: str) -> None:
-        """Count a watch that began anew."""
+        """Count a watch that began again."""
         self._restarts.labels(resource, reason).inc()
 
     def watch_aged(self, resource: str, seconds: float) -> None:

@@ -1,8 +1,8 @@
 """Pages that are rendered at most once a second, however many read them.
 
 Rendering a page of a thousand tenants takes a tenth of a second of Python. So it happens in a thread of its own, one at
-a time, and whoever asks meanwhile or within a second gets the same bytes. Two formats are kept, Prometheus' text and
-OpenMetrics: what else an Accept header says changes nothing of what we show, and so makes nobody render again.
+a time, and a client that asks meanwhile or within a second gets the same bytes. Two formats are kept, Prometheus' text
+and OpenMetrics: what else an Accept header says changes nothing of what we show, and so causes no further rendering.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A certificate that signs itself, for HTTPS where none is given.
 
-It keeps tokens and numbers from everybody who can only listen. Nobody can know that it is ours, so it does not help
+It keeps tokens and numbers from eavesdroppers. No client can know that it is ours, so it does not help
 against one who stands in between. It is made at each start and again long before its end, and its key is never written
 down as it is.
 """
@@ -49,7 +49,7 @@ class SelfSignedCertificate:
     def _load(self) -> None:
         """Let new connections get a new certificate.
 
-        Python's ssl reads files only. The key in the file is encrypted, by a password that nobody else ever has.
+        Python's ssl reads files only. The key in the file is encrypted, by a password that never leaves the process.
         """
         self._made_at = _now()
         password = secrets.token_bytes(32).hex().encode("ascii")

@@ -4,11 +4,11 @@ It knows nothing of what it shows: the metrics are rendered by a callable, and s
 and "is it ready", which answer None when all is well and else a line that says why not. That line is the body, so that
 `curl` is enough to find out what a replica waits for.
 
-The metrics can be kept for readers who prove who they are with a bearer token; whoever knows how to ask about tokens
-is passed in. The probes stay open to all: kubelets have no token, and a line that says what a replica waits for is all
-that there is to see.
+The metrics can be kept for readers who prove who they are with a bearer token; the part that knows how to ask about
+tokens is passed in. The probes stay open to all: kubelets have no token, and a line that says what a replica waits for
+is all that there is to see.
 
-Nobody who can reach it can stop it: connections are bounded (`connections`), and so is rendering (`pages`).
+No client that can reach it can stop it: connections are bounded (`connections`), and so is rendering (`pages`).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def parse_address(text: str) -> Address:
 class WebServer:
     """Serves until it is stopped; shares the event loop of its caller.
 
-    tls: serve by HTTPS. find_refusal: asked before the metrics are shown; None shows them to everybody. render: called
+    tls: serve by HTTPS. find_refusal: asked before the metrics are shown; None shows them to all. render: called
     in another thread.
     """
 
@@ -100,7 +100,7 @@ class WebServer:
             handle_signals=False,
             shutdown_timeout=1.0,
             keepalive_timeout=self._limits.idle_seconds,
-            lingering_time=0.0,  # nobody sends us a body that is worth waiting for
+            lingering_time=0.0,  # no client sends a body that is worth waiting for
             max_line_size=LONGEST_LINE,
             max_field_size=LONGEST_LINE,
             max_headers=MOST_HEADERS,

@@ -1,7 +1,7 @@
 """The certificate with which pages are served by HTTPS, read again when it changes.
 
-It comes as a folder with `tls.crt` and `tls.key`, as a Secret of type kubernetes.io/tls is mounted. Whoever renews
-the Secret changes the files under us; new connections then get the new certificate and old ones go on. A pair that
+It comes as a folder with `tls.crt` and `tls.key`, as a Secret of type kubernetes.io/tls is mounted. A renewed
+Secret changes the files under us; new connections then get the new certificate and old ones go on. A pair that
 cannot be used is reported, and the one before stays.
 """
 

@@ -294,7 +294,7 @@ def test_what_no_pool_can_keep_is_said_whatever_the_mechanism(terminal: Terminal
     file = terminal.write(document_with("tenants[1].eligible", ["a"], SERVERS))
     told = terminal.be_refused(*words, file, "--pool")
 
-    assert told.endswith("tenants[1].eligible of u: everybody may use a pool")
+    assert told.endswith("tenants[1].eligible of u: every tenant may use a pool")
 
 
 def test_a_traceback_is_shown_only_with_debug(terminal: Terminal) -> None:

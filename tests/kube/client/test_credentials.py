@@ -315,10 +315,10 @@ async def test_a_plugin_that_hangs_does_not_keep_a_refused_request_waiting(monke
     over = threading.Event()
 
     class Hanging(FixedSource):
-        def load(self, *, anew: bool) -> ClusterAccess:
+        def load(self, *, again: bool) -> ClusterAccess:
             if self.loads:
                 over.wait(30.0)
-            return super().load(anew=anew)
+            return super().load(again=again)
 
     clock, source = Clock(), Hanging("http://192.0.2.1")
     credentials = Credentials(source, clock=clock)

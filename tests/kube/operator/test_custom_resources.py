@@ -146,8 +146,8 @@ async def test_kopf_asks_for_the_server_by_the_name_that_the_kubeconfig_says(tmp
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
     source = FixedSource(f"https://127.0.0.1:{runner.addresses[0][1]}")
     load = source.load
-    source.load = lambda *, anew: replace(  # type: ignore[method-assign]
-        load(anew=anew), ca_path=certificate, tls_server_name="kube.example"
+    source.load = lambda *, again: replace(  # type: ignore[method-assign]
+        load(again=again), ca_path=certificate, tls_server_name="kube.example"
     )
     session = make_resources(None, Health(), Credentials(source))._make_session()
     try:

@@ -172,8 +172,8 @@ def check(
     One line a property: whether it holds here, whether that was to be expected, and the witness: who envies
     whom and by how much, which allocation would be better for all, which lie pays.
 
-    With --allocation somebody else's allocation is judged: which condition of the mechanism it does not meet, for which
-    tenant, on which server, and by how much.
+    With --allocation an allocation computed elsewhere is judged: which condition of the mechanism it does not
+    meet, for which tenant, on which server, and by how much.
 
     The exit status is 0 whatever is found, but 1 if a property is violated that is proved for such problems: that would
     be an error in fairbind.

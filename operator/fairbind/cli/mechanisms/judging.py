@@ -1,4 +1,4 @@
-"""`fairbind check --allocation`: somebody else's allocation, judged by a mechanism's conditions.
+"""`fairbind check --allocation`: an allocation computed elsewhere, judged by a mechanism's conditions.
 
 The file is what `fairbind allocate` prints (only `tasks` is read), the same as YAML, or CSV with the columns tenant,
 server and tasks. A pair that is left out runs nothing.

@@ -19,9 +19,9 @@ from fairbind.fairness.problems.problem import FloatArray, Problem
 class Summary:
     """An allocation in a few numbers.
 
-    utilisation: used part of each resource's total, by resource; those that nobody has are left out. total: sum of the
-    dominant shares. minimum: least dominant share / weight. jain: Jain's index of dominant share / weight, 1 when all
-    are equal.
+    utilisation: used part of each resource's total, by resource; those that no server has are left out. total: sum of
+    the dominant shares. minimum: least dominant share / weight. jain: Jain's index of dominant share / weight, 1 when
+    all are equal.
     """
 
     utilisation: Mapping[str, float]

@@ -121,7 +121,7 @@ class ClusterCache:
                 self._touch()
 
     def withhold(self, uid: str) -> None:
-        """Take a waiting pod out of the scheduling order until `resume`; nobody is woken, as nothing becomes free."""
+        """Take a waiting pod out of the scheduling order until `resume`; nothing is woken, as nothing becomes free."""
         entry = self.books.entries.get(uid)
         if entry is not None and isinstance(entry.position, Waiting):
             entry.postponed = True
@@ -139,8 +139,8 @@ class ClusterCache:
     def note_waits(self, waits: Sequence[Wait]) -> None:
         """Take why classes wait, as the last cycle saw it; those it does not mention have not had their turn yet.
 
-        Cycles come many times a second, and nobody reads the reasons before the next overview. Where a tenant has more
-        placements than a snapshot holds, the next cycle looks at others of them.
+        Cycles come many times a second, and no reader needs the reasons before the next overview. Where a tenant has
+        more placements than a snapshot holds, the next cycle looks at others of them.
         """
         self.books.noted_waits = waits
         self._builder.window.note_cycle()
@@ -184,7 +184,7 @@ class ClusterCache:
         return self._builder.add_detail(self.build_snapshot())
 
     def check_consistent(self) -> None:
-        """Compare the books with books that are made anew from what the API said. Slow; for tests.
+        """Compare the books with books that are rebuilt from what the API said. Slow; for tests.
 
         Raises InvariantError naming the first difference.
         """

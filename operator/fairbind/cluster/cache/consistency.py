@@ -1,4 +1,4 @@
-"""A picture of the books that can be compared: the incremental ones with ones made anew."""
+"""A picture of the books that can be compared: the incremental ones with rebuilt ones."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def _describe_classes(snapshot: Snapshot) -> list[Any]:
     )
 
 
-def check_same(kept: Picture, anew: Picture) -> None:
+def check_same(kept: Picture, rebuilt: Picture) -> None:
     """Raise InvariantError naming the first part in which the two differ."""
     for part, value in kept.items():
-        if value != anew[part]:
-            raise InvariantError(f"the cache's {part} are {value!r}, but made anew {anew[part]!r}")
+        if value != rebuilt[part]:
+            raise InvariantError(f"the cache's {part} are {value!r}, but rebuilt {rebuilt[part]!r}")

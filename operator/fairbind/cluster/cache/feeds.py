@@ -1,7 +1,7 @@
 """How what is read from the API server reaches the cache, in order, whatever comes twice or too late.
 
 All objects of one kind share one growing version number. A watch tells of changes in that order; so what is not newer
-than the newest that was seen is a repetition and is left out. A whole list starts anew: what it does not have is gone,
+than the newest that was seen is a repetition and is left out. A whole list starts again: what it does not have is gone,
 and its version counts even when it is lower (a cluster that was restored from a backup has gone back in time).
 """
 

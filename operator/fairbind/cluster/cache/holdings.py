@@ -60,7 +60,7 @@ class _Sum:
 
 
 def _average(kinds: Mapping[HeldKind, int], axes: Axes) -> Iterable[Holding]:
-    """Return a holding for each set of resources that the kinds ask for; nobody knows where such a task could run."""
+    """Return a holding for each set of resources that the kinds ask for; where such a task could run is unknown."""
     sums: dict[tuple[str, ...], _Sum] = {}
     for (demand, _), count in kinds.items():
         total = sums.setdefault(tuple(resource for resource, _ in demand.share), _Sum())

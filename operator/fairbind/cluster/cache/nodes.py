@@ -1,6 +1,6 @@
 """The nodes' books: what each can give, what is held there, and the arrays that a cycle reads.
 
-A node's capacity for tenants is its allocatable minus what belongs to nobody (system pods); what tenants' pods hold,
+A node's capacity for tenants is its allocatable minus what belongs to no tenant (system pods); what tenants' pods hold,
 and what is promised to pods that are not bound yet, comes off what is free. The books are dicts of Python integers,
 changed pod by pod; arrays are written only for nodes whose books changed since the last snapshot, and all of them only
 when nodes or resources come or go. A pod may be bound to a node that we have not heard of yet: its book exists all the

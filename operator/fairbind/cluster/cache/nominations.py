@@ -1,7 +1,7 @@
-"""Nominated pods: room on a node that somebody has promised to a pod which is not bound yet.
+"""Nominated pods: capacity of a node that is promised to a pod which is not bound yet.
 
 kube-scheduler evicts pods for one of higher priority, writes the node's name into `status.nominatedNodeName` and binds
-the pod when the evicted ones have gone. Until then the room is the nominated pod's, whoever schedules it: a pod of its
+the pod when the evicted ones have gone. Until then it is the nominated pod's, under any scheduler: a pod of its
 priority or a lower one that takes it undoes the eviction. A pod of higher priority may take it, and of course the
 nominated pod itself. That is how kube-scheduler reads the field, and so do we.
 

@@ -20,7 +20,7 @@ from fairbind.model import Task
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """It holds its demand on a node. tenant: None when it belongs to nobody."""
+    """It holds its demand on a node. tenant: None when it belongs to no tenant."""
 
     tenant: str | None
     node: str
@@ -77,7 +77,7 @@ class PodRecord:
     """A pod as others ask for it.
 
     node: where the API says it is bound. assumed: where we have decided to bind it. created: seconds since the epoch.
-    tenant: empty when it belongs to nobody. is_waiting: for a node, also while its turn is postponed.
+    tenant: empty when it belongs to no tenant. is_waiting: for a node, also while its turn is postponed.
     unsupported: the very thing that it carries and that is not honoured yet.
     scheduled_message: what its condition PodScheduled=False says, or None when it has none. owner: its controller.
     """
@@ -103,7 +103,7 @@ def is_waiting(position: Position | None) -> bool:
 
 
 def find_tenant(facts: PodFacts, directory: Directory, scheduler_name: str) -> str | None:
-    """Return whose pod it is: its namespace decides. None: nobody's (a system pod)."""
+    """Return whose pod it is: its namespace decides. None: no tenant's (a system pod)."""
     if facts.scheduler != scheduler_name and directory.is_system(facts.namespace):
         return None
     return directory.tenant_of(facts.namespace)

@@ -64,7 +64,7 @@ class Queries:
     def tenant_states(self) -> dict[str, TenantState]:
         """Return what only the whole picture shows about each declared tenant, by name.
 
-        A weight of slots has an effect whenever they are scarce, so nobody is told that it has none.
+        A weight of slots has an effect whenever they are scarce, so no condition says that it has none.
         """
         snapshot = self._build_snapshot()
         counting = find_counting(snapshot)

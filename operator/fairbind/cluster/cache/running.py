@@ -2,7 +2,7 @@
 
 Pods come and go one by one, and a snapshot tells of all of them at once; who reads it asks for few nodes, or for none.
 So a snapshot gets one entry a node, which is remade only when one of the node's pods changed, and which makes its tasks
-when somebody asks for them: thousands of tasks that nobody reads would cost seconds at a start. The vectors of equal
+when they are asked for: thousands of unread tasks would cost seconds at a start. The vectors of equal
 demands are shared.
 """
 

@@ -1,8 +1,8 @@
 """Whether slots (`pods`) count for shares: they do exactly when they would run out first.
 
 A node takes so many pods, whatever these ask for. If slots never counted, a tenant whose pods ask for next to nothing
-could take all of them, and with them everybody's CPUs. If they always counted, a tenant of ordinary small pods would
-pay for what nobody lacks. So it is asked what would run out first if slots did not count:
+could take all of them, and with them all CPUs. If they always counted, a tenant of ordinary small pods would
+pay for what no tenant lacks. So it is asked what would run out first if slots did not count:
 
 All tenants rise together by their weighted dominant shares of the other resources that count, in parts of the cluster's
 totals, and each runs of its pods as many as its share pays for, the smallest first, at most those that it wants. If the
@@ -102,10 +102,10 @@ class WantedPods:
 
 
 class _Table:
-    """Kinds in rows. Rows are only added; a copy leaves out those that nobody wants any more.
+    """Kinds in rows. Rows are only added; a copy leaves out those that are wanted no more.
 
     rows: by kind. counts: how many pods. tenant_g, demand_g: numbers of the row's tenant and demand. unused: rows of
-    which nobody wants any.
+    which are wanted no more.
     """
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class _Table:
         self.unused += (now == 0) - (before == 0)
 
     def copy(self) -> _Table:
-        """Return a table of the rows of which somebody wants some."""
+        """Return a table of the rows that are wanted."""
         copy = _Table()
         for kind, count in zip(self.rows, self.counts, strict=True):
             if count:

@@ -33,7 +33,7 @@ ROTATING_PART = 4
 """One in so many of them goes round among the placements beyond."""
 
 MAX_PLACEMENTS = 2_048
-"""Placements of all tenants: whoever has many namespaces is many tenants."""
+"""Placements of all tenants: a user with many namespaces is many tenants."""
 
 MIN_TENANT_PLACEMENTS = 4
 """Each tenant has so many, however many tenants there are."""
@@ -254,7 +254,7 @@ class Window:
         return {tenant: self._choose(tenant, self._sorted[tenant]) for tenant in crowded}
 
     def _follow(self, crowded: Mapping[str, Mapping[QueueKey, TaskQueue]], changed: Iterable[QueueKey]) -> None:
-        """Sort the queues of tenants anew that were not sorted yet; of the others only take over what changed."""
+        """Sort the queues of tenants that are not sorted yet; of the others only take over what changed."""
         for tenant, queues in crowded.items():
             known = self._sorted.get(tenant)
             if known is None:

@@ -1,7 +1,7 @@
 """Placed pods that keep others away: required anti-affinity works both ways.
 
 A pod with required anti-affinity does not only choose its own place. Once it is placed, no pod that its terms select
-may come into the same topology domain, whoever schedules that pod. Pods that carry such terms wait here (they are not
+may come into the same topology domain, under any scheduler. Pods that carry such terms wait here (they are not
 honoured yet), but others may have placed some, and what they keep away must stay away.
 
 A term closes domains: the values that its topology key has on the nodes where its pods are. On a node that does not

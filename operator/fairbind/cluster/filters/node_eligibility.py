@@ -13,9 +13,9 @@ one, by `AskedNode`, which says the same in plain words.
 
 What is remembered stays in proportion to what differs. Constraints are asked without the parts that cannot matter on
 the nodes of now (`relevance`), and verdicts that allow the same nodes for the same reasons share one placement.
-Autoscalers put times into taints, and each of them is another reason; pods come with selectors that nobody else has. So
-reasons that no verdict gives any more are forgotten now and then, and columns go with the verdicts that were computed
-from them.
+Autoscalers put times into taints, and each of them is another reason; pods come with selectors that no other pod has.
+So reasons that no verdict gives any more are forgotten now and then, and columns go with the verdicts that were
+computed from them.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ FULL_SCORE = 100
 
 _ABSENT = -1
 MANY_REASONS = 64
-"""Below so many it is not worth looking for reasons that nobody needs."""
+"""Below so many it is not worth looking for reasons that are not needed."""
 
 MANY_PLACEMENTS = 256
-"""Below so many it is not worth looking for shared placements that nobody uses."""
+"""Below so many it is not worth looking for shared placements that are not used."""
 
 _UNKNOWN = Constraints()
 """Stands for constraints that were not simplified yet."""

@@ -1,17 +1,17 @@
 """What the constraints of one pod may cost: how much of each kind is honoured, counted before anything is made of it.
 
-Whoever may create pods writes their constraints, up to the 1.5 MiB of an object in etcd, and every snapshot of every
+Users who may create pods write their constraints, up to the 1.5 MiB of an object in etcd, and every snapshot of every
 replica pays for them. Kubernetes itself has no limits here. The limits below are far above what workloads use: a node
 selector has a few labels, a node affinity a few terms, a list of host names some hundred values.
 
 A waiting pod above one of them is not supported: it waits with a reason that says what was counted, how much there is,
 and the limit. Its constraints and labels are not kept, so it costs its decoding and nothing else.
 
-A pod that somebody else has placed is never refused. Its host ports count up to `MAX_PLACED_HOST_PORTS`; where it might
-run otherwise is not kept when it is above a limit. Of its required anti-affinity the first terms count, as far as
-`MAX_REPELLING_TERMS` and `MAX_REPELLING_PARTS` go. What is beyond them keeps nobody away. The other choice would be to
+A pod that another scheduler has placed is never refused. Its host ports count up to `MAX_PLACED_HOST_PORTS`; where it
+might run otherwise is not kept when it is above a limit. Of its required anti-affinity the first terms count, as far as
+`MAX_REPELLING_TERMS` and `MAX_REPELLING_PARTS` go. What is beyond them has no effect. The other choice would be to
 keep away more pods than the terms select, and then a tenant could close nodes to others in a way that Kubernetes does
-not offer. So whoever writes too many terms loses what he asked for, and nobody else does.
+not offer. So an author of too many terms loses what they asked for, and no other user does.
 """
 
 from __future__ import annotations

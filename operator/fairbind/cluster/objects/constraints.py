@@ -124,7 +124,7 @@ def _find_host_ports(spec: wire.PodSpec) -> tuple[tuple[str, str, int], ...]:
 def _make_exclusive_keys(ports: tuple[tuple[str, str, int], ...]) -> ExclusiveKeys:
     """Return the exclusive keys of host ports.
 
-    Everybody takes "P/any". Who wants all addresses also takes "P/*" and conflicts with "P/any"; who wants one takes
+    Each pod takes "P/any". Who wants all addresses also takes "P/*" and conflicts with "P/any"; who wants one takes
     "P/ADDRESS" and conflicts with that and with "P/*".
     """
     if not ports:

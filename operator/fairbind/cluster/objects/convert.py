@@ -99,7 +99,7 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
 def _share_name(name: str) -> str:
     """Return one object for equal names of namespaces, nodes, schedulers and resources, which thousands of pods carry.
 
-    Whoever creates pods writes most of them. So they are not interned either, see `_share`.
+    The clients that create pods write most of them. So they are not interned either, see `_share`.
     """
     return name
 

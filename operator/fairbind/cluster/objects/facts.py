@@ -1,7 +1,7 @@
 """What the cache keeps of a pod, a node and a namespace: small, comparable, without the JSON's shape.
 
 Ten thousand pods repeat few demands and few constraints, so these are shared objects: equal ones are the same object
-as long as anybody holds one (`Interner`), and may be compared by identity. Two facts about an object are equal when
+as long as one is held (`Interner`), and may be compared by identity. Two facts about an object are equal when
 nothing that a decision depends on differs, whatever else changed in the API (heartbeats, annotations, managed fields).
 """
 
@@ -28,7 +28,7 @@ Value = TypeVar("Value")
 
 
 class Interner(Generic[Key, Value]):
-    """Keeps one object a key for as long as somebody uses it."""
+    """Keeps one object a key for as long as it is used."""
 
     def __init__(self, make: Callable[[Key], Value]) -> None:
         self._make = make

@@ -1,7 +1,7 @@
 """What administrators want: Tenant and SchedulingPolicy objects, read and handed to the cache.
 
-An object that cannot be meant stops nothing: its Tenant counts as if it did not exist, and a wrong policy as if there
-were none; both are told so in their conditions. Every change reads all objects anew (there are few), so that what
+An invalid object stops nothing: its Tenant counts as if it did not exist, and a wrong policy as if there
+were none; both are told so in their conditions. Every change reads all objects again (there are few), so that what
 counts never depends on the order in which things happened.
 """
 

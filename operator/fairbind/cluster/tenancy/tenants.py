@@ -6,7 +6,7 @@ Tenant claims belongs to an implicit tenant of weight 1: to one of its own, call
 `together` to the one of all such namespaces, called `ns/*`. No Tenant can have a name with a slash, and no namespace
 can have one with a star.
 
-System namespaces are different: unless a Tenant claims them by name, what runs there belongs to nobody and reduces
+System namespaces are different: unless a Tenant claims them by name, what runs there belongs to no tenant and reduces
 what nodes can give to tenants. A selector never claims them, however wide it is. A pod there that asks for our
 scheduler is still a task, of the implicit tenant.
 """
@@ -53,7 +53,7 @@ class TenantSpec:
 
 
 def parse_tenant(tenant_object: Mapping[str, Any]) -> TenantSpec:
-    """Return what a Tenant object says; InvalidProblemError names the field that cannot be meant.
+    """Return what a Tenant object says; InvalidProblemError names the invalid field.
 
     The CRD's schema refuses most of what is refused here; objects that are older than the schema come through.
     """
@@ -205,7 +205,7 @@ class Directory:
         return _UNCLAIMED if is_refused else None
 
     def is_system(self, namespace: str) -> bool:
-        """Whether what runs there belongs to nobody."""
+        """Whether what runs there belongs to no tenant."""
         return namespace in self._system and self.owner_of(namespace) is None
 
     def resolve(self) -> list[str]:

@@ -63,8 +63,8 @@ ASSET_FAIRNESS = Mechanism(
     paper='Ghodsi et al., "Dominant Resource Fairness: Fair Allocation of Multiple Resource Types", NSDI 2011',
     section="5.1",
     story=(
-        "One per cent of any resource costs the same, and everybody may spend the same: the weighted sums of a "
-        "tenant's shares of all resources rise together. Whoever needs a resource that is used up stops, the others "
+        "One per cent of any resource costs the same, and each tenant may spend the same: the weighted sums of a "
+        "tenant's shares of all resources rise together. A tenant that needs a used-up resource stops, the others "
         "go on. Simple, but a tenant that needs a bit of everything can get less than an equal part of the pool."
     ),
     options=frozenset({Option.WEIGHT, Option.TASKS}),

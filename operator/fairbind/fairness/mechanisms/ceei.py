@@ -79,8 +79,8 @@ CEEI = Mechanism(
     paper='Ghodsi et al., "Dominant Resource Fairness: Fair Allocation of Multiple Resource Types", NSDI 2011',
     section="5.2",
     story=(
-        "Everybody buys resources with its budget, the weight, at prices that clear the market. So the product of the "
-        "tasks, each to the power of the weight, is as large as it can be. A tenant whose demand nobody shares pays "
+        "Each buys resources with its budget, the weight, at prices that clear the market. So the product of the "
+        "tasks, each to the power of the weight, is as large as it can be. A tenant with a demand of its own pays "
         "little, and a lie about the demand can pay."
     ),
     options=frozenset({Option.WEIGHT, Option.TASKS}),

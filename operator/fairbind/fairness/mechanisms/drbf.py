@@ -270,8 +270,8 @@ DRBF = Mechanism(
     ),
     section="5.1, 5.3 (Algorithm 1), with a floor under every queue",
     story=(
-        "Tenants queue at the resource that they need most of. Everybody in a queue has the same weighted dominant "
-        "share, at least an equal part, and nobody envies anybody in another queue; within these rules as many tasks "
+        "Tenants queue at the resource that they need most of. All in a queue have the same weighted dominant "
+        "share, at least an equal part, and none envies a tenant of another queue; within these rules as many tasks "
         "run as possible, so one queue may have more than another where that leaves less idle."
     ),
     options=frozenset({Option.WEIGHT}),

@@ -120,7 +120,7 @@ DRF = Mechanism(
     section="4.1, 4.3",
     story=(
         "A tenant's dominant share is the largest part that it holds of any resource of the pool. All weighted "
-        "dominant shares rise together; whoever needs a resource that is used up stops, the others go on."
+        "dominant shares rise together; a tenant that needs a used-up resource stops, the others go on."
     ),
     options=frozenset({Option.WEIGHT, Option.RESOURCE_WEIGHTS, Option.TASKS}),
     level_scope=LevelScope.CLUSTER,

@@ -373,8 +373,8 @@ DYNAMIC_DRF = Mechanism(
     section="2 (linear program 1), 3 (Algorithm 1)",
     story=(
         "Tenants come one after another and nothing is ever taken back. When k of the n that are expected have come, "
-        "k/n of every resource may be in use: whoever has the smallest dominant share grows until something is used "
-        "up to that part. Everybody finds at least an equal part untouched, but the rest stays idle until all came."
+        "k/n of every resource may be in use: tenants with the smallest dominant share grow until something is used "
+        "up to that part. Each finds at least an equal part untouched, but the rest stays idle until all came."
     ),
     options=frozenset({Option.WEIGHT, Option.EXPECTED_TENANTS}),
     level_scope=LevelScope.CLUSTER,

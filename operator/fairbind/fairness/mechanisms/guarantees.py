@@ -25,8 +25,8 @@ Assumption = Callable[[Problem, float | None], bool]
 
 POSITIVE = "every tenant needs every resource"
 ONE_SERVER = "there is one server entry"
-ELIGIBLE = "everybody may use every server"
-ABLE = "everybody can use every server"
+ELIGIBLE = "every tenant may use every server"
+ABLE = "every tenant can use every server"
 ENDLESS = "no tenant runs out of tasks"
 DIVISIBLE = "every server is divisible"
 ALPHA_FROM_1 = "every alpha is at least 1"
@@ -121,7 +121,7 @@ _LEXICOGRAPHIC = "here: what i could use of a higher level would have been given
 # The proof stands in docs/mechanisms/drfh.md. All that it asks of a level is that the stated level of a bundle is no
 # less than the true level of the true tasks that could run with it.
 _NO_LIE_PAYS = "in general here, for lexicographic optima: see the proof in the page on drfh"
-_ENTITLED = "here: everybody's equal part of its dominant resource is a row of the program"
+_ENTITLED = "here: each tenant's equal part of its dominant resource is a row of the program"
 
 _DRF: Mapping[str, Guarantee] = {
     "sharing-incentive": _proved(f"{_DRF_PAPER}, section 5"),
@@ -198,8 +198,8 @@ _ASSET_FAIRNESS: Mapping[str, Guarantee] = {
 }
 
 _CEEI: Mapping[str, Guarantee] = {
-    "sharing-incentive": _proved(f"{_DRF_PAPER}, table 2: everybody can afford its part of everything"),
-    "envy-freeness": _proved(f"{_DRF_PAPER}, table 2: everybody can afford what another has, by weight"),
+    "sharing-incentive": _proved(f"{_DRF_PAPER}, table 2: each tenant can afford its part of everything"),
+    "envy-freeness": _proved(f"{_DRF_PAPER}, table 2: each tenant can afford what another has, by weight"),
     "pareto-optimality": _proved("first theorem of welfare economics"),
     "strategy-proofness": _fails(f"{_DRF_PAPER}, figure 6", counterexamples.CEEI_LIE),
     "single-server-reduction": _fails("here", counterexamples.CEEI_REDUCTION),
@@ -231,10 +231,10 @@ _DYNAMIC_DRF: Mapping[str, Guarantee] = {
     "strategy-proofness": _proved(_DYNAMIC_PAPER, POSITIVE),
     "single-server-reduction": _fails("here: who came early may keep more", counterexamples.DYNAMIC_REDUCTION),
     "single-resource-reduction": _proved(
-        "here: everybody has its part at every step", ALL_CAME, beyond=counterexamples.DYNAMIC_WAITING
+        "here: each tenant has its part at every step", ALL_CAME, beyond=counterexamples.DYNAMIC_WAITING
     ),
     "bottleneck-fairness": _proved(
-        "here: everybody has its part of the bottleneck at every step",
+        "here: each tenant has its part of the bottleneck at every step",
         ALL_CAME,
         ABLE,
         beyond=counterexamples.DYNAMIC_WAITING_AT_BOTTLENECK,
@@ -261,7 +261,7 @@ _PS_DSF: Mapping[str, Guarantee] = {
     ),
     "single-server-reduction": _proved(f"{_PS_DSF_PAPER}, section 2.3"),
     "single-resource-reduction": _proved(
-        "here: nobody below can be displaced, by however long a chain",
+        "here: no tenant below can be displaced, by however long a chain",
         ENDLESS,
         beyond=counterexamples.PS_DSF_SATISFIED,
     ),
@@ -306,10 +306,10 @@ _PER_SERVER_DRF: Mapping[str, Guarantee] = {
     ),
     "single-server-reduction": _proved("by definition"),
     "single-resource-reduction": _fails(
-        "here; proved then: every server is divided alike", counterexamples.PER_SERVER_ONE_RESOURCE, ELIGIBLE
+        "here; proved then: every server is divided equally", counterexamples.PER_SERVER_ONE_RESOURCE, ELIGIBLE
     ),
     "bottleneck-fairness": _fails(
-        "here; proved then: every server is divided alike", counterexamples.PER_SERVER_BOTTLENECK, ABLE
+        "here; proved then: every server is divided equally", counterexamples.PER_SERVER_BOTTLENECK, ABLE
     ),
     "population-monotonicity": _proved(
         f"{_DRF_PAPER}, table 2, on every server", POSITIVE, beyond=counterexamples.PER_SERVER_POPULATION

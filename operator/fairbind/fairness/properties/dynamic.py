@@ -194,7 +194,7 @@ def find_idle_step(
             return Witness(
                 DYNAMIC_PARETO_OPTIMALITY.id,
                 f"after arrival {step} {solved.tenant_names[tenant]} could run {number(got + could)} tasks instead of "
-                f"{number(got)} inside the {percent(open_part)} of the pool that is open, and nobody less",
+                f"{number(got)} inside the {percent(open_part)} of the pool that is open, and no other less",
                 could / (got + could),
                 {"step": step, "tenant": solved.tenant_names[tenant], "tasks": got, "tasksInstead": got + could},
             )
@@ -206,7 +206,7 @@ _SOURCE = "Kash, Procaccia and Shah, JAIR 2014; restated in Li, Liu, Zhang and Z
 DYNAMIC_SHARING_INCENTIVE = Property(
     id="dynamic-sharing-incentive",
     name="Sharing incentive at every arrival",
-    definition="After every arrival everybody who came runs at least what its part (1/n) of the pool would run.",
+    definition="After every arrival each tenant that came runs at least what its part (1/n) of the pool would run.",
     source=_SOURCE,
     find=find_unshared_step,
     options=frozenset({Option.EXPECTED_TENANTS}),
@@ -227,7 +227,7 @@ DYNAMIC_ENVY_FREENESS = Property(
 DYNAMIC_PARETO_OPTIMALITY = Property(
     id="dynamic-pareto-optimality",
     name="Dynamic Pareto optimality",
-    definition="After k of n arrivals nobody could run more within k/n of every resource unless somebody runs less.",
+    definition="After k of n arrivals no tenant could run more within k/n of every resource unless another runs less.",
     source=_SOURCE,
     find=find_idle_step,
     options=frozenset({Option.EXPECTED_TENANTS}),

@@ -103,7 +103,7 @@ def _list_additions(problem: Problem) -> Iterator[tuple[str, Problem]]:
 POPULATION_MONOTONICITY = Property(
     id="population-monotonicity",
     name="Population monotonicity",
-    definition="When a tenant leaves, nobody who stays runs fewer tasks.",
+    definition="When a tenant leaves, none that stays runs fewer tasks.",
     source="Ghodsi et al., NSDI 2011, section 3; Wang et al., TPDS 2015, section 3.3",
     find=find_loss_by_leaving,
     is_searched=True,
@@ -112,7 +112,7 @@ POPULATION_MONOTONICITY = Property(
 RESOURCE_MONOTONICITY = Property(
     id="resource-monotonicity",
     name="Resource monotonicity",
-    definition="When servers get more of a resource, or more servers come, nobody runs fewer tasks.",
+    definition="When servers get more of a resource, or more servers come, no tenant runs fewer tasks.",
     source="Ghodsi et al., NSDI 2011, section 3, where it is shown to exclude sharing incentive or Pareto optimality",
     find=find_loss_by_growth,
     is_searched=True,

@@ -54,7 +54,7 @@ def find_dominating(
     totals = dict(zip(solved.tenant_names, tasks_ik.sum(axis=1).tolist(), strict=True))
     return Witness(
         PARETO_OPTIMALITY.id,
-        f"{name} could run {number(could)} tasks instead of {number(got)}, and nobody less",
+        f"{name} could run {number(could)} tasks instead of {number(got)}, and no other less",
         size,
         {"tenant": name, "tasks": got, "tasksInstead": could, "dominating": totals, "sumOfGains": total},
     )
@@ -124,7 +124,7 @@ def _solve(
 PARETO_OPTIMALITY = Property(
     id="pareto-optimality",
     name="Pareto optimality",
-    definition="Nobody can run more tasks without somebody running fewer, however the tasks are placed.",
+    definition="No tenant can run more tasks without another running fewer, however the tasks are placed.",
     source="Wang et al., TPDS 2015, section 3.3; Khamse-Ashari et al., section 2.1",
     find=find_dominating,
 )

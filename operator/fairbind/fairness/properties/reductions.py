@@ -187,7 +187,7 @@ def _compare(
 SINGLE_SERVER_REDUCTION = Property(
     id="single-server-reduction",
     name="Reduction to DRF on one server",
-    definition="On one server (each server of the problem as if it were the only one) everybody gets what drf gives.",
+    definition="On one server (each server of the problem as if it were the only one) each tenant gets what drf gives.",
     source="Wang et al., TPDS 2015, section 3.3 (single-server DRF)",
     find=find_unlike_drf,
 )

@@ -62,7 +62,7 @@ class NotAllowedError(NotSentError):
 
 
 class Api(Protocol):
-    """The API server as everybody else sees it: `ApiClient`, or what stands for it."""
+    """The API server as all other parts see it: `ApiClient`, or what stands for it."""
 
     async def request(
         self,

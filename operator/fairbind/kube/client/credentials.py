@@ -2,7 +2,7 @@
 
 Everything that a kubeconfig or a pod's service account can say is understood by the loader of the `kubernetes` package:
 token files, exec plugins, client certificates, merged files. We take its result, and look every minute whether files
-have changed or what a plugin gave out is about to end; after a 401 everything is read anew at once.
+have changed or what a plugin gave out is about to end; after a 401 everything is read again at once.
 The package is imported only here and only when it is needed, because that takes a third of a second.
 """
 
@@ -28,7 +28,7 @@ from fairbind.kube.client.errors import PermanentClusterError
 RELOAD_SECONDS = 60.0
 """How long a loaded token is taken as it is. Kubelet renews a pod's token long before its end."""
 RELOAD_AFTER_401_SECONDS = 2.0
-"""A refused token is read anew at most this often: a plugin can be slow, and a refusal can last."""
+"""A refused token is read again at most this often: a plugin can be slow, and a refusal can last."""
 RENEW_PATIENCE_SECONDS = 2.0
 """How long a refused request waits for the renewal. A plugin that hangs must not keep bindings or the lease waiting."""
 
@@ -63,8 +63,8 @@ class AccessSource(Protocol):
 
     name: str
 
-    def load(self, *, anew: bool) -> ClusterAccess:
-        """Return the present access; may block. anew: what a plugin gave out before is not good enough.
+    def load(self, *, again: bool) -> ClusterAccess:
+        """Return the present access; may block. again: what a plugin gave out before is not good enough.
 
         Raises PermanentClusterError.
         """
@@ -77,7 +77,7 @@ class Credentials:
         self._source = source
         self._clock = clock
         self.source = source.name
-        self.access = source.load(anew=True)
+        self.access = source.load(again=True)
         self.ssl_context = _make_ssl_context(self.access, self.source)
         self._loaded_at = clock()
         self._reloading: asyncio.Task[None] | None = None
@@ -90,32 +90,34 @@ class Credentials:
     async def authorization(self) -> str | None:
         """Return the present Authorization header. Looks for a new one in the background once the present is old."""
         if self._clock() - self._loaded_at > RELOAD_SECONDS:
-            self._start_reload(anew=False)
+            self._start_reload(again=False)
         return self.access.authorization
 
     async def renew(self) -> None:
-        """Read everything anew, because the server refused what we have; not more often than sensible. Never raises.
+        """Read everything again, because the server refused what we have; not more often than sensible. Never raises.
 
         Returns after `RENEW_PATIENCE_SECONDS` at the latest; what takes longer goes on in the background.
         """
         if self._reloading is None and self._clock() - self._loaded_at < RELOAD_AFTER_401_SECONDS:
             return
-        await asyncio.wait({self._start_reload(anew=True)}, timeout=RENEW_PATIENCE_SECONDS)
+        await asyncio.wait({self._start_reload(again=True)}, timeout=RENEW_PATIENCE_SECONDS)
 
-    def _start_reload(self, *, anew: bool) -> asyncio.Task[None]:
+    def _start_reload(self, *, again: bool) -> asyncio.Task[None]:
         if self._reloading is None:
-            self._reloading = asyncio.get_running_loop().create_task(self._reload(anew=anew), name="reload-credentials")
+            self._reloading = asyncio.get_running_loop().create_task(
+                self._reload(again=again), name="reload-credentials"
+            )
         return self._reloading
 
-    async def _reload(self, *, anew: bool) -> None:
+    async def _reload(self, *, again: bool) -> None:
         try:
-            access = await asyncio.to_thread(self._source.load, anew=anew)
+            access = await asyncio.to_thread(self._source.load, again=again)
             if access.fingerprint != self.access.fingerprint:
                 self.ssl_context = _make_ssl_context(access, self.source)
             self.access = access
         except PermanentClusterError as error:
             # What we have may still work; if it does not, the calls say so.
-            _log.warning("Credentials could not be read anew: %s", error)
+            _log.warning("Credentials could not be read again: %s", error)
         finally:
             self._loaded_at = self._clock()
             self._reloading = None
@@ -156,9 +158,9 @@ class KubeconfigSource:
         self._settings: Any = None
         self._uses_plugin = False
 
-    def load(self, *, anew: bool) -> ClusterAccess:
+    def load(self, *, again: bool) -> ClusterAccess:
         """Return the access of the context."""
-        if anew or self._settings is None or not self._uses_plugin:
+        if again or self._settings is None or not self._uses_plugin:
             self._load_anew()
         else:
             with _reported_by_loader(self.name):
@@ -188,7 +190,7 @@ class ServiceAccountSource:
         """folder: where the token and the certificate authority are mounted."""
         self._folder = folder
 
-    def load(self, *, anew: bool) -> ClusterAccess:  # noqa: ARG002 - a file is always read anew
+    def load(self, *, again: bool) -> ClusterAccess:  # noqa: ARG002 - a file is always read again
         """Return the access of the pod's service account."""
         from kubernetes import client  # noqa: PLC0415 - slow to import
         from kubernetes.config.incluster_config import InClusterConfigLoader  # noqa: PLC0415 - slow to import

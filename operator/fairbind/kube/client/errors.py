@@ -59,7 +59,7 @@ class ApiError(FairbindError):
 
     @property
     def is_retryable(self) -> bool:
-        """Whether the same request may succeed later although nobody changes anything."""
+        """Whether the same request may succeed later without any change."""
         return self.status in _RETRYABLE
 
 

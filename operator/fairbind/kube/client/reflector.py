@@ -5,7 +5,7 @@ asks for bookmarks, so that after a broken connection it can go on where it was 
 Only when the server has forgotten that version (410, in the answer or as an event) everything is listed again; the sink
 finds the difference, deletions included.
 
-A watch can be dead without a word: its connection is lost and nobody tells, or something in between holds it open. So
+A watch can be dead without a word: its connection is lost without notice, or something in between holds it open. So
 every watch is asked for `WATCH_SECONDS` only. The server ends it then, which shows that it is alive, and the next one
 goes on at the same place, after one small request that shows how new the server is. A watch that is silent beyond its
 time is given up. `age` says how long ago the server last showed that it tells us everything.

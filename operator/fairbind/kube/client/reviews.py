@@ -4,15 +4,15 @@ A reader shows a bearer token, as it would to the API server itself. A TokenRevi
 SubjectAccessReview whether its owner may `get` the path. Both answers are remembered together for a while, by the
 token's digest: a scraper comes every few seconds.
 
-Nobody can make us ask without end, and nobody keeps out whom we know. Tokens that were let in and tokens that were
+No client can make us ask without end, and none keeps out known readers. Tokens that were let in and tokens that were
 refused are remembered apart, so that junk displaces no reader. Questions wait in three queues of their own:
 
 1. about tokens that were let in before, whose time is over;
 2. about unknown tokens from addresses that lately showed a good one, as after a rotation;
 3. about unknown tokens from strangers: so many a second from each address and in all.
 
-In each queue one address has so many questions at most. Whoever is one too many is told to try again, and so is
-everybody while the API server does not answer. No answer never means yes.
+In each queue one address has so many questions at most. A client beyond that is told to try again, and so are
+all while the API server does not answer. No answer never means yes.
 
 A token is worth something wherever its audience is accepted. Readers with tokens for an audience of our own give away
 nothing else when one is stolen: the API server is then asked about this audience, and its answer must name it.

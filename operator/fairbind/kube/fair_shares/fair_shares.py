@@ -60,7 +60,7 @@ class FairShares:
     """Keeps the fair shares of now.
 
     shares: by tenant, of the last answer for the present mechanism; None when there is none. problem: why the last
-    solve gave no answer, None when it did. left_out: what the cluster uses and the mechanism does not heed. audit: how
+    solve gave no answer, None when it did. left_out: what the cluster uses and the mechanism ignores. audit: how
     many findings of the last audit come from what; None before the first one.
     """
 
@@ -99,8 +99,8 @@ class FairShares:
                 return "False", NOT_SOLVED_YET, "There is no answer yet."
             return "False", "NoExactMechanism", "The policy knows no fair shares."
         if self.left_out:
-            heeded = ", ".join(self.left_out)
-            return "True", "SolvedInPart", f"The exact mechanism of the policy does not heed: {heeded}."
+            ignored = ", ".join(self.left_out)
+            return "True", "SolvedInPart", f"The exact mechanism of the policy ignores: {ignored}."
         return "True", "Solved", "Every tenant's fair share is known."
 
     async def run(self) -> None:
@@ -142,7 +142,7 @@ class FairShares:
             await self._solve(problem)
 
     async def refresh_audit(self) -> None:
-        """Audit anew if the last one is old and something has changed since."""
+        """Audit again if the last one is old and something has changed since."""
         seen = self._world.build_snapshot(), self.shares
         if self._clock() - self._audited_at < self._compute_pause(AUDIT_SECONDS) or (
             self._audited is not None and all(a is b for a, b in zip(seen, self._audited, strict=True))

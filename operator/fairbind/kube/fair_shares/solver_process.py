@@ -1,7 +1,7 @@
 """Exact solves, off the scheduling path: one question at a time to a worker process.
 
 A process and not a thread, because the solvers are Python between their large steps and would hold the event loop up.
-It is started by the first question, killed when an answer takes too long, and started anew by the next one.
+It is started by the first question, killed when an answer takes too long, and started again by the next one.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Who may bind: a lease that one of several operators holds, and the fence that follows from it.
 
 The lease is an object at the API server. Its holder renews it every two seconds; when it was not renewed for ten,
-another one takes it. Nobody's wall clock is compared with anybody's: each measures on its own clock for how long *it*
-has seen no change. That is safe, because whoever looks sees a renewal later than the one who made it: the holder counts
-its ten seconds from before it sent its last successful renewal, all others from when they first read it.
+another one takes it. No two wall clocks are compared: each measures on its own clock for how long *it*
+has seen no change. That is safe, because an observer sees a renewal later than the holder that made it: the holder
+counts its ten seconds from before it sent its last successful renewal, all others from when they first read it.
 
 The fence: `may_bind` says yes only while so much is left of the ten seconds that what is sent now will have ended, one
-way or the other, before anybody else can lead. It reads the clock each time, so nobody has to wake up and close it: a
+way or the other, before another can lead. It reads the clock each time, so no task has to wake up and close it: a
 process that was frozen, swapped out or cut off finds it closed. The clock goes on while the machine is suspended.
 `may_bind` may be asked from any thread: it reads one value, which is exchanged as a whole.
 
@@ -45,7 +45,7 @@ MARGIN_SECONDS = 4.0
 """How long before its end the lease does not count any more: a binding's time limit of 3 s, the way to the server, and
 clocks that do not run equally fast."""
 MAX_FOREIGN_LEASE_SECONDS = 60.0
-"""A lease that claims to be longer was edited by hand; without a limit nobody would ever lead again."""
+"""A lease that claims to be longer was edited by hand; without a limit no replica would ever lead again."""
 COMPLAINT_SECONDS = 60.0
 
 _log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class LeaseApi(Protocol):
 
 
 def read_steady_clock() -> float:
-    """Return seconds on a clock that nobody sets and that goes on while the machine is suspended (Linux; else not)."""
+    """Return seconds on a clock that is never set and that goes on while the machine is suspended (Linux; else not)."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
@@ -105,7 +105,7 @@ class Elector:
     ) -> None:
         """on_change: called with whether we lead, whenever that changes; must not raise.
 
-        may_stand: whether whoever we stand for can act; while not, the lease is neither taken nor renewed.
+        may_stand: whether the replica that we stand for can act; while not, the lease is neither taken nor renewed.
         """
         self.identity = identity
         self.problem: str | None = None
@@ -231,9 +231,9 @@ class Elector:
         return now >= self._foreign.ends_at
 
     def _note_missing(self) -> None:
-        """Note that there is no lease: deleted, if anybody else held it, and then its holder may not know it yet.
+        """Note that there is no lease: deleted, if another held it, and then its holder may not know it yet.
 
-        It may have been renewed up to this moment. Somebody else may have held it also when it was ours last and our
+        It may have been renewed up to this moment. Another may have held it also when it was ours last and our
         fence has closed since: another may have led in between without our seeing it.
         """
         if self._foreign is not None and self._foreign.version != _ABSENT:
@@ -330,7 +330,7 @@ class Elector:
 
 
 def _decode_lease(answer: bytes) -> dict[str, Any]:
-    """Whoever edits a lease may leave out anything but its name."""
+    """An edited lease may lack anything but its name."""
     lease: dict[str, Any] = msgspec.json.decode(answer, type=dict[str, Any])
     lease["metadata"] = lease.get("metadata") or {}
     lease["spec"] = lease.get("spec") or {}

@@ -1,7 +1,7 @@
 """A thread with an event loop of its own, for what must go on while the loop that decides is busy.
 
 The interpreter lets waiting threads take turns every 5 ms, so a cycle of seconds delays this thread by milliseconds.
-Whoever runs something here waits for it on his own loop: a cancellation is passed on, and its end is waited for.
+A caller that runs something here waits for it on its own loop: a cancellation is passed on, and its end is waited for.
 """
 
 from __future__ import annotations

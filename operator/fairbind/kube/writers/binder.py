@@ -1,6 +1,6 @@
 """Carries decisions out: one POST to the binding subresource of each pod, many of them in flight.
 
-What must never happen is a pod bound twice, a pod bound by somebody who does not lead any more, or a node filled with
+What must never happen is a pod bound twice, a pod bound by a replica that does not lead any more, or a node filled with
 pods that we believe were not bound. So:
 
 * Every request carries the pod's UID as precondition; a pod that is bound already answers 409. A repeated request can
@@ -8,7 +8,7 @@ pods that we believe were not bound. So:
   pod is looked at, until it is known what became of it.
 * Every request, also a repeated one, asks the fence in the moment in which its bytes are handed over. The server is
   told to give a request up after `BIND_TIMEOUT_SECONDS`, and the fence closes by more than that before the lease ends.
-  So a binding that was sent while we led has either happened or never will when somebody else can lead.
+  So a binding that was sent while we led has either happened or never will when another can lead.
 * What the network swallowed does not come to light later: the kernel repeats it for no longer than a request may take,
   and a request that was given up resets its connection (`api`).
 * What remains are stragglers that no clock of ours can reach: a freeze of the process between the fence's yes and the
@@ -22,8 +22,8 @@ namespace may. One of which nothing is known after `MOST_ATTEMPTS` is looked at 
 admission webhook fails does not stop the others.
 
 The requests are far below what API priority and fairness refuses; where it refuses all the same,
-its Retry-After holds back every binding, not only the refused one. While nobody may bind at all (the right is missing),
-one binding in `FORBIDDEN_SECONDS` finds out whether that has changed, and `problem` says what is missing.
+its Retry-After holds back every binding, not only the refused one. While no replica may bind at all (the right is
+missing), one binding in `FORBIDDEN_SECONDS` finds out whether that has changed, and `problem` says what is missing.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class Binder:
         return True
 
     def note_forbidden(self, error: ApiError) -> None:
-        """Note that nobody may bind."""
+        """Note that no replica may bind."""
         self.problem = f"forbidden: {error.message}; the chart's ClusterRole grants create on pods/binding"
         self._next_probe_at = self.clock() + FORBIDDEN_SECONDS
         self.complain("forbidden", f"Bindings: {self.problem}; trying again every {FORBIDDEN_SECONDS:.0f} s")

@@ -1,6 +1,6 @@
 """What is to be written, in a line for each tenant or namespace; the lines take turns.
 
-In one line for all, a tenant with twenty thousand pods would have everybody else hear of their own minutes later.
+In one line for all, a tenant with twenty thousand pods would have all others hear of theirs minutes later.
 """
 
 from __future__ import annotations

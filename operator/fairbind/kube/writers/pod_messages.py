@@ -10,7 +10,7 @@ a write to the API server:
   that a sentence about shares that have moved since does not stay.
 * `FailedScheduling` events are due for the first `EVENTS_PER_CLASS` pods of a class, kind of reasons and five minutes.
 * The controller of these pods (a Job, a ReplicaSet, a StatefulSet) gets one event, for as many controllers as pods:
-  whoever describes it, or a pod without an event of its own, finds the reason there and in the pod's condition.
+  a user who describes it, or a pod without an event of its own, finds the reason there and in the pod's condition.
 * A pod whose binding the API server did not accept is told so, in the same ways and as rarely. The events of all these
   pods of a namespace share one budget: the server's words differ from pod to pod.
 * What a pod says already is not due, also not for the next leader or after a restart.
@@ -141,7 +141,7 @@ class Refused:
 class Notice:
     """One pod, or the owner of some, is to be told why it waits.
 
-    uid: of the pod. announced: what was told before, to be changed by whoever tells. owner: whom to tell in the pod's
+    uid: of the pod. announced: what was told before, to be changed by the writer. owner: whom to tell in the pod's
     stead; None: the pod. line: the tenant, or the namespace whose bindings fail; notices of different lines take turns.
     event_budget: where the event is counted that it is told by; None when only its condition says it.
     """
@@ -243,7 +243,7 @@ class PodMessages:
         self._announced.pop(uid, None)
 
     def clear(self) -> None:
-        """Drop everything, because somebody else tells the pods now."""
+        """Drop everything, because another replica tells the pods now."""
         self._waits = ()
         self._refused.clear()
         self._announced.clear()

@@ -43,7 +43,7 @@ MANY_BINDS = 8
 """More bindings in flight than this slow the writing down."""
 SCAN_SECONDS = 0.5
 SCAN_CHUNK = 500
-"""Pods that are looked at before everybody else on the event loop has a turn."""
+"""Pods that are looked at before all else on the event loop has a turn."""
 SCHEDULED_QUEUE_LENGTH = 10_000
 NOTICES_PER_LINE = 1_000
 """As many as are written in the time for which the backlog leaves a class alone."""

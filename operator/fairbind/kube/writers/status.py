@@ -1,8 +1,8 @@
 """Writes what the scheduler sees into the status of Tenants and SchedulingPolicies.
 
 Only the leader writes, at most once every two seconds for each object and only what changed; while many bindings are in
-flight the pace is slower, because nobody reads a share more often than every few seconds and the API server has better
-things to do. What is written is compared with what the API has, so a new leader repeats nothing, and somebody's edit
+flight the pace is slower, because a share is not read more often than every few seconds and the API server has better
+things to do. What is written is compared with what the API has, so a new leader repeats nothing, and another's edit
 of a status is put right.
 """
 

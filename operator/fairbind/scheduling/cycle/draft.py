@@ -6,12 +6,12 @@ again. All of it is written into a journal. `checkpoint` marks a position of it,
 shares, keys and queues are what they were, exactly. So a caller may try whether a group of tasks fits, or what an
 eviction would help, and leave no trace.
 
-Whatever happened before, a draft decides as one that is made anew of the same state would. Two kinds of things make up
+After any history, a draft decides as a new one of the same state would. Two kinds of things make up
 a draft. *State* is what decides: room, measure, accounts, positions in queues, restrictions. Each operation has an
 exact inverse there, as all sums are of integers. *Closings* are what was found out about the state and saves work:
 scores, levels, pools and classes in which nothing fits. While tasks are only placed, room only shrinks and levels only
 grow, so closings stay. When a server gains room or becomes eligible again, `Room.gains` grows, and what was closed
-there before that is void; queues and filling begin anew, at a cost of about a microsecond a tenant.
+there before that is void; queues and filling begin again, at a cost of about a microsecond a tenant.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Draft:
         return bind
 
     def place(self, queue: ClassQueue, server: int) -> Bind:
-        """Place the first task of a queue on a server, whoever's turn it is.
+        """Place the first task of a queue on a server, out of turn too.
 
         queue: one of `queues`, with tasks. server: its index. Raises InvalidProblemError when the task does not fit.
         """
@@ -302,7 +302,7 @@ class Draft:
         return index if index < len(names) and names[index] == name else None
 
     def _find_freed_keys(self, server: int, running: RunningTask) -> frozenset[str]:
-        """Return the keys that nobody else takes on the server once a running task is gone."""
+        """Return the keys that no other task takes on the server once a running task is gone."""
         kept = self.snapshot.servers.fixed_keys.get(server, frozenset())
         return running.keys - kept.union(*self._find_other_keys(server, running)) if running.keys else running.keys
 

@@ -1,9 +1,9 @@
 """The least of many scores that change one by one: the first least one of a slice, without a look at all of it.
 
 Scores are cut into blocks, and each block has a bound that is never above its least score. A score that falls takes the
-bound with it; one that rises leaves the bound too low, which shows when somebody asks: then the block is looked at and
-the bound raised. As a rule the score that was the least one last time has risen, so a question costs two looks at the
-bounds and two at a block, however many scores there are.
+bound with it; one that rises leaves the bound too low, which shows at the next question: then the block is looked at
+and the bound raised. As a rule the score that was the least one last time has risen, so a question costs two looks at
+the bounds and two at a block, however many scores there are.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BLOCK = 256
 
 
 class BlockMinima:
-    """See the module. It refers to the scores, shape (n,); whoever writes to them tells of it with `lower`."""
+    """See the module. It refers to the scores, shape (n,); a writer tells of it with `lower`."""
 
     __slots__ = ("_bound_b", "_scores")
 

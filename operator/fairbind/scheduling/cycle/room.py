@@ -35,7 +35,7 @@ class Room:
     __slots__ = ("_claimed_before", "_free_kr", "_rows", "gains", "left_rk", "log", "log_size", "taken_keys")
 
     def __init__(self, servers: ServerTable, left_rk: FloatArray | None = None) -> None:
-        """left_rk: what `compute_left` gives, if somebody knows it; it will be written to."""
+        """left_rk: what `compute_left` gives, if it is known; it will be written to."""
         self._free_kr = servers.free_kr
         self._rows: list[list[int] | None] = [None] * len(servers.names)
         self.left_rk: FloatArray = compute_left(servers.free_kr) if left_rk is None else left_rk

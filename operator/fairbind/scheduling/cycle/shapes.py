@@ -1,4 +1,4 @@
-"""Shapes: what tasks of equal demand and equal constraints share, whoever's they are: where they fit, and how well.
+"""Shapes: what tasks of equal demand and equal constraints share, of any tenant: where they fit, and how well.
 
 A shape keeps one array of scores, with infinity where a task of it does not fit, and brings it up to date when it is
 asked: only servers that changed since the last time are scored again. A pool in which no task of it fits is closed, and
@@ -7,7 +7,7 @@ that ends all work on the shape there until a server of the pool gains room or b
 The positions of that array are the eligible servers in the order of an arrangement: by pool, then by preference (most
 wanted first), then by name. So a question about a pool is a question about a slice, wishes rank before fit, and the
 first least score of a slice is the one whose server's name comes first. One more position, the last, takes the scores
-of all servers that are not eligible, so that nobody has to pick them out; no slice reaches it.
+of all servers that are not eligible, so that no caller has to pick them out; no slice reaches it.
 
 Tasks that may go to one server only need none of that: to look at it is the answer (`PinnedShape`).
 """
@@ -148,7 +148,7 @@ class Shape:
         self._begin()
 
     def _begin(self) -> None:
-        """Score all servers, unless none of them has enough: then no pool is open, and nobody asks for more."""
+        """Score all servers, unless none of them has enough: then no pool is open, and no more is asked."""
         arrangement, demand_r = self._arrangement, self._demand_r
         arrangement.follow_gains()
         if any(map(gt, demand_r, arrangement.most_left_r)) and not self._placement.reserved:
@@ -338,7 +338,7 @@ class PinnedShape:
         """Return those of some pools in which a task of this shape may fit."""
         return pools[pools == self.pool] if self.has_open() else pools[:0]
 
-    def find_server(self, pool: int, task: Task) -> int | None:  # noqa: ARG002 (nobody draws between one server)
+    def find_server(self, pool: int, task: Task) -> int | None:  # noqa: ARG002 (there is no draw between one server)
         """Return the server, if it is in this pool and a task of this shape fits there."""
         if pool != self.pool or not self.has_open():
             return None

@@ -22,7 +22,7 @@ from fairbind.scheduling.policies.measures import DominantShares, Measure
 from fairbind.scheduling.policies.registry import Policy
 
 MANY_PART = 8
-"""When more than one in so many servers changed, what is left on all of them is computed anew."""
+"""When more than one in so many servers changed, what is left on all of them is recomputed."""
 
 _Axes = tuple[tuple[str, ...], tuple[bool, ...], tuple[int, ...]]
 

@@ -111,7 +111,7 @@ class Choice(NamedTuple):
 
 
 class TenantQueue:
-    """Classes that wait for the same turn: those of one tenant, or everybody's.
+    """Classes that wait for the same turn: those of one tenant, or of all.
 
     progress: whose level decides when the queue is served; None: it has no level. open_pools: indices, ascending.
     _levels: a heap of (level, pool, version) for a few open pools; what is not of the current version is a lower bound.

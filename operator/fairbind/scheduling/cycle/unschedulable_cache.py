@@ -1,7 +1,7 @@
 """What fitted nowhere at the end of one cycle, so that the next ones need not look at it until room has grown for it.
 
-Somebody may have thousands of different kinds of pods wait. To find for each, in every cycle, that it still fits
-nowhere, and to explain it anew, costs everybody's decisions ten microseconds a kind. From one cycle to the next only a
+A tenant may have thousands of different kinds of pods wait. To find for each, in every cycle, that it still fits
+nowhere, and to explain it again, costs all decisions ten microseconds a kind. From one cycle to the next only a
 few servers gain room: what fitted nowhere can fit there only. A kind that is not looked at keeps its explanation.
 """
 

@@ -146,7 +146,7 @@ class _Clear:
         if self._asks == MANY_ASKS:
             self._sorted_r = np.sort(self._left_rn, axis=1).tolist()
         if self._sorted_r:
-            # What is left is never below zero, so nobody lacks what is not asked for.
+            # What is left is never below zero, so no task lacks what is not asked for.
             return [bisect_left(left, demand) for left, demand in zip(self._sorted_r, demand_r, strict=True)]
         return [int(np.count_nonzero(left < demand)) for left, demand in zip(self._left_rn, demand_r, strict=True)]
 
@@ -175,7 +175,7 @@ class Rivals:
             self._reach[progress.name] = self._reach.get(progress.name, 0) | self._get_bits(task_class)
 
     def find_reason(self, queue: ClassQueue) -> FairnessReason | None:
-        """Return who is next on the pool where this class is least behind, when that is somebody else further below."""
+        """Return who is next on the pool where this class is least behind, when that is another tenant below."""
         task_class = queue.task_class
         key = queue.progress.name, *identify_reach(task_class)
         if key not in self._reasons:

@@ -178,7 +178,7 @@ def _compute_rest(tenant: Tenant) -> list[int]:
 
 
 def _find_known_places(tenant: Tenant, demand_groups: Sequence[DemandGroup], groups: ServerGroups) -> BoolArray:
-    """Return where a task of the tenant could run of which nobody knows: where it has tasks or may place some."""
+    """Return where a task of the tenant could run of unknown place: where it has tasks or may place some."""
     known_p = np.zeros(len(groups.names), dtype=np.bool_)
     for demand_group in demand_groups:
         known_p |= demand_group.usable_p

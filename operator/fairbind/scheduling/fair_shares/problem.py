@@ -2,7 +2,7 @@
 
 `make_exact_problem` takes what is needed from a snapshot, quickly. `solve_exactly` is the slow half and needs nothing
 but that, so it can run elsewhere. What comes out orders tenants (`Targets`) and tells people what would be fair.
-Nothing is ever placed to make an exact answer true: the divisible optimum may need tasks moved that nobody moves.
+Nothing is ever placed to make an exact answer true: the divisible optimum may need tasks moved that are not moved.
 
 Parts of tenants (see `fairbind.scheduling.fair_shares.demand_groups`) share their tenant's weight. The dominant share
 of a tenant whose tasks differ is the maximum over the resources of all that it holds, not the sum over its tasks: with
@@ -62,7 +62,7 @@ class ExactProblem:
     wants, also more than could run. weight_n: the tenants' weights. class_of: the index of the
     problem's server entry by the server's name; empty where the mechanism sees a single pool.
     left_out: names of options (`Option`) that the cluster uses and the mechanism does not take, so that the answer does
-    not heed them.
+    ignore them.
     """
 
     problem: Problem
@@ -103,7 +103,7 @@ def make_exact_problem(
     policies: Mapping[str, Policy] = POLICIES,
     mechanisms: Mapping[str, Mechanism] = MECHANISMS,
 ) -> ExactProblem | None:
-    """Return the problem of the policy's exact mechanism; None when it has none, or when nobody wants anything.
+    """Return the problem of the policy's exact mechanism; None when it has none, or when there is no demand.
 
     policies, mechanisms: the registries in which both are looked up. Raises InvalidProblemError for an unknown policy.
     """
@@ -289,7 +289,7 @@ def compute_finite_allocation(
     """Return the allocation, also of a one-pool mechanism whose tenants never have enough.
 
     There, tenants that would get more than they want get what they want, and what is left of the pool is divided among
-    the others, until nobody gets too much. The certificate is that of the last division.
+    the others, until no tenant gets too much. The certificate is that of the last division.
     """
     if Option.TASKS in get_mechanism(mechanism_id, mechanisms).options:
         return compute_allocation(problem, mechanism_id, alpha=alpha, warm=warm, mechanisms=mechanisms)

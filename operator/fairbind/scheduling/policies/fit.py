@@ -29,7 +29,7 @@ class Score(Protocol):
     """How well one demand suits servers on which it fits.
 
     What it says about other servers is ignored, even if it is no number, and divisions by zero are expected there:
-    whoever asks has silenced numpy's warnings about them.
+    the caller has silenced numpy's warnings about them.
     """
 
     def score_many(self, servers: IndexArray, left_rn: FloatArray) -> FloatArray:
@@ -50,7 +50,7 @@ class FitRule(Protocol):
 
 
 class NoPreference:
-    """All servers are alike, so the one whose name comes first is taken."""
+    """All servers are equal, so the one whose name comes first is taken."""
 
     __slots__ = ()
 

@@ -5,8 +5,8 @@
 * `TaskShares`: the weighted sum over the tasks of 1 / (how many of that task the whole cluster could run) (TSF).
 * `TargetRatios`: what the tenant holds, in parts of its target (`fairbind.model.Targets`).
 
-While tasks only come, a level never falls, and the filling relies on it. Whoever takes a task back (`remove`, `evict`)
-must have the filling begin with all levels anew.
+While tasks only come, a level never falls, and the filling relies on it. A caller that takes a task back (`remove`,
+`evict`) must have the filling begin again with all levels.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ class TaskShares(_ClusterMeasure):
 
 
 class _Told:
-    """What a tenant holds: counts of its tasks by what they count in shares, and the rest, of which nobody told."""
+    """What a tenant holds: counts of its tasks by what they count in shares, and the rest, which is not told apart."""
 
     __slots__ = ("counts", "rest_r")
 

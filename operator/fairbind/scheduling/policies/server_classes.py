@@ -1,4 +1,4 @@
-"""Server classes: servers that are alike but for a small difference, treated as one pool by the PS-DSF policies.
+"""Server classes: servers that are equal but for a small difference, treated as one pool by the PS-DSF policies.
 
 Machines of one kind report slightly different capacities, and PS-DSF jumps between nearly identical servers: a
 difference of a thousandth can take away all that sharing gains. Rounding to a grid would not help, because two nearly

@@ -6,7 +6,7 @@ ratio comes next. On which of the target's server classes is decided by the same
 on the class, in parts of what the target gives it there. So the tenant comes first and the class second: a tenant that
 has its share, only elsewhere than the exact mechanism would have put it, takes nothing from others.
 
-* Nobody stops at the target. Room that is left goes on in the order of the ratios, so no task waits that would fit.
+* No tenant stops at the target. Remaining capacity goes on in the order of the ratios, so no task waits that would fit.
 * A class where the target gives the tenant nothing is its last choice, also servers that have come since.
 * A tenant that has come since the targets were made is compared as if its target were its weight times what the others
   get for a weight of 1 on average. So without any targets this is the order of weighted dominant shares.
@@ -81,7 +81,7 @@ class TargetRatios:
         return self.compute_level(progress, pool), pool
 
     def compute_share(self, progress: Progress, pool: int) -> float:  # noqa: ARG002 (it is the same on all pools)
-        """Return the ratio for people, of a tenant that gets something; of others nobody tells."""
+        """Return the ratio for people, of a tenant that gets something; others have none."""
         terms = self._get_standing(progress).terms
         return max((progress.held_r[r] * factor / divisor for r, factor, divisor in terms), default=0.0)
 
@@ -145,7 +145,7 @@ class TargetRatios:
         targets = self._snapshot.targets
         target_p = None
         if target is not None and targets is not None and targets.class_names:
-            # The last pool, of servers that have come since, is in nobody's target.
+            # The last pool, of servers that have come since, is in no target.
             target_p = (*targets.shares_by_class.get(progress.name, (0.0,) * len(targets.class_names)), 0.0)
         held_pr = self._compute_held(self._tenants[progress.name])
         place_p = np.array([self._compute_place(held_r, target_p, pool) for pool, held_r in enumerate(held_pr)])
@@ -188,7 +188,7 @@ def get_targets(snapshot: Snapshot) -> dict[str, dict[int, Fraction]]:
 
 
 def compute_target_of_weight_one(snapshot: Snapshot, targets: Mapping[str, Mapping[int, Fraction]]) -> Fraction:
-    """Return what the targets give for a weight of 1 on average, as dominant shares; 1 when nobody gets anything."""
+    """Return what the targets give for a weight of 1 on average, as dominant shares; 1 when no tenant gets anything."""
     served = [(max(targets[t.name].values()), t.weight) for t in snapshot.tenants if targets.get(t.name)]
     if not served:
         return Fraction(1)

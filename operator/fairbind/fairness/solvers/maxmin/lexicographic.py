@@ -54,7 +54,7 @@ def solve_lexicographic(instance: Instance, level_per_task_i: FloatArray, warm: 
         tasks_ik = optimum.tasks_ik
         worth_i = compute_worth(instance, optimum.price_kr) / level_per_task_i
         if not worth_i[is_free_i].any():
-            raise SolverError("the linear program's prices let somebody rise for nothing")
+            raise SolverError("the linear program's prices let a tenant rise for nothing")
         # The level that the prices prove, not the one that the solver reached, is right to rounding.
         level = float(optimum.price_kr.sum() - worth_i[~is_free_i] @ level_i[~is_free_i]) / float(
             worth_i[is_free_i].sum()
