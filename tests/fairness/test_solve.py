@@ -39,7 +39,7 @@ TWO: dict[str, Any] = {"capacity_kr": [[9, 18], [18, 9]], "demand_ir": [[1, 4], 
         (
             "drfh",
             make_problem(**TWO, is_pooled=True, eligible_ik=[[1, 1], [1, 0]]),
-            "tenants[1].eligible of t1: everybody",
+            "tenants[1].eligible of t1: every tenant",
         ),
         (
             "ps-dsf",
