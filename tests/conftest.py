@@ -41,7 +41,8 @@ MOST_SHRINKING_SECONDS = 45
 engine.MAX_SHRINKING_SECONDS = MOST_SHRINKING_SECONDS
 
 TESTS = Path(__file__).parent
-TRACED = tuple(TESTS / name for name in ("model", "fairness", "scheduling", "cluster", "kube", "web", "cli"))
+PACKAGES = ("model", "fairness", "scheduling", "cluster", "simulator", "kube", "web", "cli")
+TRACED = tuple(TESTS / name for name in PACKAGES)
 """Coverage is judged of these packages, by their own tests; to trace those that start programs would cost minutes."""
 
 

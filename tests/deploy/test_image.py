@@ -27,7 +27,7 @@ def find_arguments(name: str) -> list[str]:
 
 
 def test_it_is_built_on_the_base_and_keeps_nothing_else_of_it() -> None:
-    assert find_arguments("ARG") == ["BASE=python:3.13-slim-trixie", "STAGE_OF="]
+    assert find_arguments("ARG") == ["BASE=python:3.13-slim-trixie", "STAGE_OF=", "REVISION="]
     assert find_arguments("FROM") == ["${BASE} AS build", "scratch"]
 
 

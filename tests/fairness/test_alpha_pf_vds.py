@@ -138,7 +138,8 @@ def test_other_exponents_are_refused(alpha: float) -> None:
 
 
 def test_other_exponents_of_servers_are_refused() -> None:
-    with pytest.raises(InvalidProblemError, match=r"^servers\[1\]\.alpha: 0\.009: must be a number from 0\.01 on$"):
+    expected = r"^servers\[1\]\.alpha of s1: 0\.009: must be a number from 0\.01 on$"
+    with pytest.raises(InvalidProblemError, match=expected):
         compute_allocation(replace(FIGURE, alpha_k=np.array([np.nan, 0.009])), "alpha-pf-vds")
 
 

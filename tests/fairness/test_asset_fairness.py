@@ -92,7 +92,7 @@ def test_certificate_refuses_other_mechanisms() -> None:
 
 def test_refuses_weights_per_resource() -> None:
     problem = make_problem([[9, 18]], [[1, 4], [3, 1]], resource_weight_ir=[[1, 2], [1, 1]])
-    with pytest.raises(InvalidProblemError, match=r"tenants\[0\]\.resourceWeights: .*asset-fairness"):
+    with pytest.raises(InvalidProblemError, match=r"tenants\[0\]\.resourceWeights of t0: .*asset-fairness"):
         compute_allocation(problem, "asset-fairness")
 
 

@@ -192,8 +192,8 @@ def test_certificate_refuses_prices_that_prove_nothing() -> None:
 @pytest.mark.parametrize(
     ("problem", "field"),
     [
-        (make_problem([[1]], [[1], [2]], tasks_i=[np.inf, 3]), r"tenants\[1\]\.tasks"),
-        (make_problem([[1]], [[1], [2]], resource_weight_ir=[[1], [2]]), r"tenants\[1\]\.resourceWeights"),
+        (make_problem([[1]], [[1], [2]], tasks_i=[np.inf, 3]), r"tenants\[1\]\.tasks of t1"),
+        (make_problem([[1]], [[1], [2]], resource_weight_ir=[[1], [2]]), r"tenants\[1\]\.resourceWeights of t1"),
         (make_problem([[1], [1]], [[1], [2]]), "servers"),
     ],
 )

@@ -288,7 +288,7 @@ REFUSED: dict[str, tuple[str, Callable[[], Problem]]] = {
         lambda: make_problem([[1, 0]], [[1, 0], [1, 1], [2, 0]], weight_i=[1, 2, 3]),
     ),
     "finite tasks": (
-        r"tenants\[1\]\.tasks: mechanism dynamic-drf does not take finite tasks",
+        r"tenants\[1\]\.tasks of t1: mechanism dynamic-drf does not take finite tasks",
         lambda: make_problem([[1]], [[1], [2]], tasks_i=[np.inf, 3]),
     ),
 }
