@@ -167,7 +167,7 @@ def test_authentication_of_readers_is_one_value(render: Render) -> None:
     assert container["args"][-3:] == ["--metrics-tls", "self-signed", "--metrics-authentication"]
     assert [mount["name"] for mount in container["volumeMounts"]] == ["tmp"]
     unverified = {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}}
-    assert find_endpoint(objects) == {**unverified, "bearerTokenFile": TOKEN_FILE}
+    assert find_endpoint(objects) == {"honorLabels": True, **unverified, "bearerTokenFile": TOKEN_FILE}
 
 
 def test_an_audience_of_its_own_wants_a_token_of_its_own(render: Render) -> None:
@@ -183,7 +183,7 @@ def test_what_is_said_of_the_endpoint_wins(render: Render) -> None:
     own = {"tlsConfig": {"ca": {"secret": {"name": "ca", "key": "ca.crt"}}}, "authorization": {"credentials": {}}}
     objects = render(AUTHENTICATED, MONITOR, f"--set-json=serviceMonitor.endpoint={json.dumps(own)}")
 
-    assert find_endpoint(objects) == {"scheme": "https", **own}
+    assert find_endpoint(objects) == {"honorLabels": True, "scheme": "https", **own}
 
 
 def test_https_can_be_left_out(render: Render) -> None:
@@ -193,7 +193,7 @@ def test_https_can_be_left_out(render: Render) -> None:
     assert "--metrics-tls" not in container["args"]
     assert "scheme" not in container["livenessProbe"]["httpGet"]
     assert [mount["name"] for mount in container["volumeMounts"]] == ["tmp"]
-    assert find_endpoint(objects) == {}
+    assert find_endpoint(objects) == {"honorLabels": True}
 
 
 def test_authenticated_metrics_reach_operator_probes_and_monitor(render: Render) -> None:

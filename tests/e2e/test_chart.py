@@ -261,7 +261,8 @@ class TestRendering:
         assert find(objects, "PrometheusRule")["spec"] == rules
         assert find(objects, "PrometheusRule")["metadata"]["labels"]["release"] == "prom"
         https = {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}}
-        assert monitor["spec"]["endpoints"] == [{"port": "metrics", "path": "/metrics", "interval": "30s", **https}]
+        page = {"port": "metrics", "path": "/metrics", "interval": "30s", "honorLabels": True}
+        assert monitor["spec"]["endpoints"] == [{**page, **https}]
         assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
         assert [port["name"] for port in service["spec"]["ports"]] == ["metrics"]
 

@@ -157,7 +157,10 @@ def test_everybody_sees_the_fair_shares_of_now(
     )
     table = [line.split() for line in cluster.kubectl("get", "tenants", first, second).splitlines()]
     assert table[0][:5] == ["NAME", "WEIGHT", "DOMINANT", "SHARE", "FAIR"]
-    assert {row[0]: row[1:4] for row in table[1:]} == {first: ["1", "1", "0.25"], second: ["3", "0", "0.75"]}
+    assert {row[0]: row[1:4] for row in table[1:]} == {
+        first: ["1", "1.000", "0.250"],
+        second: ["3", "0.000", "0.750"],
+    }
 
     delete_pods(api, early, [pod["metadata"]["name"] for pod in find_bound(api, early)[:9]])
     wait_for(lambda: count_bound(api, late) == 9, describe="the room to go to the second tenant")

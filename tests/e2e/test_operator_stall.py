@@ -27,20 +27,20 @@ PAGE_SECONDS = 2.0
 """A page comes from the other thread, on a machine that does other things too."""
 BUSY_CYCLE = """
 import pathlib, time
-from fairbind.kube.operator.loop import SchedulingLoop
+from fairbind.cluster.deciding import Decider
 
-decide = SchedulingLoop._decide
+decide = Decider.decide
 
-def busy(self, snapshot, order):
+def busy(self, *arguments):
     switch = pathlib.Path({switch!r})
     if switch.exists():
         ends_at = time.monotonic() + float(switch.read_text())
         switch.unlink()
         while time.monotonic() < ends_at:
             pass
-    return decide(self, snapshot, order)
+    return decide(self, *arguments)
 
-SchedulingLoop._decide = busy
+Decider.decide = busy
 """
 
 
