@@ -19,7 +19,8 @@ import click
 import mechanism_pages
 import pictures
 import scenario_page
-from fairbind.cli import EXIT_BAD_INPUT, EXIT_FAILURE, commands
+from fairbind.cli import commands
+from fairbind.cli.exit_status import EXIT_BAD_INPUT, EXIT_FAILURE
 from fairbind.cli.logs import LOG_LEVELS
 from fairbind.model.overview import PENDING_REASONS
 from fairbind.scheduling.fair_shares.audit import Cause

@@ -24,7 +24,7 @@ SOLVERS = "Fairness: solver families are independent, but PS-DSF may start from 
 KOPF = "kopf appears only in kube.operator.custom_resources"
 AUDIT = "The audit does without what runs the operator"
 METRICS = "Only web serves metrics"
-SIMULATOR = "The simulator reads no clock, speaks to nobody and draws no randomness but from its seed"
+SIMULATOR = "The simulator reads no clock, opens no connection and draws no randomness but from its seed"
 CONTRACTS = (
     LAYERS, CLUSTER_LAYERS, DECIDING, SPEAKING, FAIRNESS, SOLVERS, INNER, CLUSTER, SIMULATOR, KOPF, AUDIT, METRICS,
 )  # fmt: skip

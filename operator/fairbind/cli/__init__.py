@@ -16,14 +16,11 @@ from pathlib import Path
 import click
 
 from fairbind import __version__
+from fairbind.cli.exit_status import EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED
 from fairbind.cli.logs import LOG_FORMATS, LOG_LEVELS, LogFormat
 from fairbind.cli.mechanisms.commands import COMMANDS as MECHANISM_COMMANDS
-from fairbind.cli.options import debug_option
+from fairbind.cli.options import Command, debug_option, output_option
 from fairbind.cli.simulate import simulate
-
-EXIT_FAILURE = 1
-EXIT_BAD_INPUT = 2
-EXIT_INTERRUPTED = 130
 
 DEFAULT_NAMESPACE = "fairbind-system"
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -71,17 +68,41 @@ kubeconfig_option = click.option(
 )
 
 
+def namespace_option(about: str) -> Callable[[Command], Command]:
+    """Return the option --namespace with this help."""
+    return click.option(
+        "--namespace",
+        callback=check_namespace,
+        envvar=["FAIRBIND_NAMESPACE", "POD_NAMESPACE"],
+        default=find_default_namespace,
+        show_default=f"the pod's own, else {DEFAULT_NAMESPACE}",
+        show_envvar=True,
+        help=about,
+    )
+
+
+def scheduler_name_option(about: str) -> Callable[[Command], Command]:
+    """Return the option --scheduler-name with this help."""
+    return click.option(
+        "--scheduler-name",
+        callback=check_scheduler_name,
+        envvar="FAIRBIND_SCHEDULER_NAME",
+        default="fairbind",
+        show_default=True,
+        show_envvar=True,
+        help=about,
+    )
+
+
+context_option = click.option(
+    "--context", metavar="NAME", help="Context of the kubeconfig; without it the current one."
+)
+own_namespace_option = namespace_option("Namespace that the operator runs in; its pods belong to no tenant.")
+
+
 @commands.command(short_help="Watch a cluster and bind its pods.")
 @kubeconfig_option
-@click.option(
-    "--namespace",
-    callback=check_namespace,
-    envvar=["FAIRBIND_NAMESPACE", "POD_NAMESPACE"],
-    default=find_default_namespace,
-    show_default=f"the pod's own, else {DEFAULT_NAMESPACE}",
-    show_envvar=True,
-    help="Namespace of the lease that decides which replica leads.",
-)
+@namespace_option("Namespace of the lease that decides which replica leads.")
 @click.option(
     "--metrics-address",
     metavar="HOST:PORT",
@@ -117,15 +138,7 @@ kubeconfig_option = click.option(
     show_envvar=True,
     help="Take only tokens that are made for this audience: a stolen one is worth nothing elsewhere. May be repeated.",
 )
-@click.option(
-    "--scheduler-name",
-    callback=check_scheduler_name,
-    envvar="FAIRBIND_SCHEDULER_NAME",
-    default="fairbind",
-    show_default=True,
-    show_envvar=True,
-    help="Bind the pods whose spec.schedulerName is this.",
-)
+@scheduler_name_option("Bind the pods whose spec.schedulerName is this.")
 @click.option(
     "--log-format",
     type=click.Choice(LOG_FORMATS),
@@ -189,33 +202,10 @@ def operator(
 
 @commands.command(short_help="Say who envies whom in a cluster, and who would do better alone.")
 @kubeconfig_option
-@click.option("--context", metavar="NAME", help="Context of the kubeconfig; without it the current one.")
-@click.option(
-    "--namespace",
-    callback=check_namespace,
-    envvar=["FAIRBIND_NAMESPACE", "POD_NAMESPACE"],
-    default=find_default_namespace,
-    show_default=f"the pod's own, else {DEFAULT_NAMESPACE}",
-    show_envvar=True,
-    help="Namespace that the operator runs in; its pods belong to no tenant.",
-)
-@click.option(
-    "--scheduler-name",
-    callback=check_scheduler_name,
-    envvar="FAIRBIND_SCHEDULER_NAME",
-    default="fairbind",
-    show_default=True,
-    show_envvar=True,
-    help="Pods wait for fairbind when their spec.schedulerName is this.",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json", "yaml"]),
-    default="table",
-    show_default=True,
-    help="What is printed.",
-)
+@context_option
+@own_namespace_option
+@scheduler_name_option("Pods wait for fairbind when their spec.schedulerName is this.")
+@output_option("table", "json", "yaml")
 @debug_option
 def audit(*, kubeconfig: Path | None, context: str | None, namespace: str, scheduler_name: str, output: str) -> None:
     """Say who envies whom in a cluster, and who would do better in a cluster of their own, as things stand now.
@@ -234,33 +224,10 @@ def audit(*, kubeconfig: Path | None, context: str | None, namespace: str, sched
 
 @commands.command(short_help="Write a cluster as a problem file.")
 @kubeconfig_option
-@click.option("--context", metavar="NAME", help="Context of the kubeconfig; without it the current one.")
-@click.option(
-    "--namespace",
-    callback=check_namespace,
-    envvar=["FAIRBIND_NAMESPACE", "POD_NAMESPACE"],
-    default=find_default_namespace,
-    show_default=f"the pod's own, else {DEFAULT_NAMESPACE}",
-    show_envvar=True,
-    help="Namespace that the operator runs in; its pods belong to no tenant.",
-)
-@click.option(
-    "--scheduler-name",
-    callback=check_scheduler_name,
-    envvar="FAIRBIND_SCHEDULER_NAME",
-    default="fairbind",
-    show_default=True,
-    show_envvar=True,
-    help="Pending pods count when their spec.schedulerName is this.",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["yaml", "json"]),
-    default="yaml",
-    show_default=True,
-    help="What is printed.",
-)
+@context_option
+@own_namespace_option
+@scheduler_name_option("Pending pods count when their spec.schedulerName is this.")
+@output_option("yaml", "json")
 @debug_option
 def problem(*, kubeconfig: Path | None, context: str | None, namespace: str, scheduler_name: str, output: str) -> None:
     """Write the cluster as it is now as a problem that `fairbind allocate`, `check` and `compare` read.

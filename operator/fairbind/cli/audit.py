@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from fairbind import __version__
+from fairbind.cli.cluster_listing import list_cluster
 from fairbind.cli.documents import format_document
 from fairbind.cli.mechanisms.tables import lay_out
-from fairbind.kube.client.api import ApiClient
-from fairbind.kube.client.credentials import Credentials, load_credentials
-from fairbind.kube.operator.list_once import list_cluster_once
+from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.model.overview import ClusterOverview
 from fairbind.scheduling.fair_shares.audit import AuditReport, Finding, audit, make_audit_scene
 from fairbind.scheduling.fair_shares.problem import make_exact_problem, solve_exactly
@@ -30,22 +27,18 @@ def print_audit(
 
     Raises FairbindError when it cannot be listed, PermanentClusterError for an invalid kubeconfig.
     """
-    credentials = load_credentials(kubeconfig, context=context)
-    policy, overview, report = asyncio.run(_look(credentials, namespace, scheduler_name))
+    cache = list_cluster(
+        "audit", kubeconfig=kubeconfig, context=context, namespace=namespace, scheduler_name=scheduler_name
+    )
+    policy, overview, report = compute_report(cache)
     if output in {"json", "yaml"}:
         click.echo(format_document(describe_report(policy, overview, report), output))
     else:
         click.echo("\n".join(format_report(policy, overview, report)))
 
 
-async def _look(
-    credentials: Credentials, namespace: str, scheduler_name: str
-) -> tuple[str, ClusterOverview, AuditReport]:
-    api = ApiClient(credentials, user_agent=f"fairbind-audit/{__version__}")
-    try:
-        cache = await list_cluster_once(api, scheduler_name, namespace)
-    finally:
-        await api.close()
+def compute_report(cache: ClusterCache) -> tuple[str, ClusterOverview, AuditReport]:
+    """Return the cluster's policy, its overview with exact fair shares, and the audit."""
     snapshot = cache.build_detailed_snapshot()
     problem = make_exact_problem(snapshot, cache.settings)
     fair_shares = None if problem is None else solve_exactly(problem).fair_shares

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 
 import click
 import numpy as np
 
-from fairbind import __version__
+from fairbind.cli.cluster_listing import list_cluster
 from fairbind.cli.documents import format_document
 from fairbind.cli.mechanisms.writing import describe_problem
 from fairbind.fairness.problems.problem import Problem
-from fairbind.kube.client.api import ApiClient
-from fairbind.kube.client.credentials import Credentials, load_credentials
-from fairbind.kube.operator.list_once import list_cluster_once
 from fairbind.model import PolicySettings, Snapshot
 from fairbind.model.errors import FairbindError
 from fairbind.scheduling.fair_shares.problem import make_exact_problem
@@ -33,18 +29,11 @@ def print_problem(
     Raises FairbindError when it cannot be listed or no tenant has demand, PermanentClusterError for a kubeconfig that
     is invalid.
     """
-    credentials = load_credentials(kubeconfig, context=context)
-    snapshot, settings = asyncio.run(_look(credentials, namespace, scheduler_name))
-    click.echo(format_document(describe_problem(make_problem_of_cluster(snapshot, settings)), output))
-
-
-async def _look(credentials: Credentials, namespace: str, scheduler_name: str) -> tuple[Snapshot, PolicySettings]:
-    api = ApiClient(credentials, user_agent=f"fairbind-problem/{__version__}")
-    try:
-        cache = await list_cluster_once(api, scheduler_name, namespace)
-    finally:
-        await api.close()
-    return cache.build_detailed_snapshot(), cache.settings
+    cache = list_cluster(
+        "problem", kubeconfig=kubeconfig, context=context, namespace=namespace, scheduler_name=scheduler_name
+    )
+    problem = make_problem_of_cluster(cache.build_detailed_snapshot(), cache.settings)
+    click.echo(format_document(describe_problem(problem), output))
 
 
 def make_problem_of_cluster(snapshot: Snapshot, settings: PolicySettings) -> Problem:

@@ -21,6 +21,7 @@ from typing import Self
 
 import click
 
+from fairbind.cli.exit_status import EXIT_INTERRUPTED
 from fairbind.cli.mechanisms.reading import read_document
 from fairbind.cli.mechanisms.tables import lay_out, write_text
 from fairbind.model.errors import FairbindError, InvalidProblemError
@@ -33,7 +34,6 @@ from fairbind.simulator.scenario import Scenario
 from fairbind.simulator.tables import choose_format, write_results
 from fairbind.simulator.workload import Workload, draw_workload
 
-EXIT_INTERRUPTED = 130
 PROGRESS_SECONDS = 0.5
 LOOK_SECONDS = 0.2
 GIVE_UP = signal.SIGUSR1
@@ -102,7 +102,7 @@ class Interruption:
     def __init__(self) -> None:
         self.is_wanted = False
         self._may_stop = False
-        # A thread, because a process has one alarm, which whoever calls us may need.
+        # A thread, because a process has one alarm, which the caller may need.
         self._timer = threading.Timer(PATIENCE_SECONDS, signal.pthread_kill, (threading.get_ident(), GIVE_UP))
         self._timer.daemon = True
 
@@ -113,7 +113,7 @@ class Interruption:
     def __exit__(self, *_: object) -> None:
         self._timer.cancel()
         if self._timer.is_alive():
-            self._timer.join()  # so that its signal never comes when nobody listens any more
+            self._timer.join()  # its signal must not come after the handlers are gone
         for number, handler in zip((signal.SIGINT, GIVE_UP), self._before, strict=True):
             signal.signal(number, handler)
 

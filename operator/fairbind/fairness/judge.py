@@ -1,4 +1,4 @@
-"""Is an allocation that somebody else computed the one that a mechanism asks for, and if not, where is it wrong?
+"""Judges an allocation computed elsewhere: is it the one that a mechanism asks for, and if not, where is it wrong?
 
 It may come from another scheduler or from a paper, and may be of whole tasks. First it must exceed no capacity, no
 tenant's tasks and no eligibility. Then the mechanism's certificate judges it: its levels alone where that suffices
@@ -73,7 +73,7 @@ def judge_allocation(
 
     tasks_ik: tasks of each tenant on each server entry, in the problem's order, shape (I, K); one column for a pool.
     tolerance: violations up to here are rounding, such as that of a printed table.
-    Raises InvalidProblemError for options that the mechanism does not take and for tasks that cannot be meant.
+    Raises InvalidProblemError for options that the mechanism does not take and for invalid tasks.
 
     >>> from fairbind.fairness import make_problem
     >>> problem = make_problem([[9, 18]], [[1, 4], [3, 1]], tenant_names=["ada", "ben"])

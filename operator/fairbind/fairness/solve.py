@@ -25,7 +25,7 @@ from fairbind.fairness.solvers.warm import WarmStart
 from fairbind.model.errors import InvalidProblemError, SolverError
 from fairbind.model.policy import LEAST_ALPHA
 
-NOBODY = {"method": "no tenant can run anything"}
+NOTHING_RUNS = {"method": "no tenant can run anything"}
 
 # How an option is spelled in a refusal.
 _MEANINGS = {
@@ -74,7 +74,7 @@ def compute_allocation(
         evidence = solution.evidence
         tasks_ik = expand_tasks(instance, solution.tasks_ik)
     else:
-        certificate = NOBODY
+        certificate = NOTHING_RUNS
         tasks_ik = np.zeros(solved.eligible_ik.shape)
     check_feasible_problem(solved, tasks_ik, mechanism_id)
     tasks_ik.setflags(write=False)

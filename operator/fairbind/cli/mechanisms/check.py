@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from fairbind.cli.documents import format_document
 from fairbind.cli.mechanisms.solving import read_problem
 from fairbind.cli.mechanisms.tables import lay_out
 from fairbind.fairness.mechanisms.guarantees import GUARANTEES, is_guaranteed
@@ -77,7 +77,7 @@ class Findings:
     def to_json(self) -> str:
         """Return the same, and the numbers of the witnesses."""
         document = {"mechanism": self.mechanism, "properties": [finding.to_document() for finding in self.found]}
-        return json.dumps(document, indent=2, allow_nan=False)
+        return format_document(document, "json")
 
     def check_proofs(self) -> None:
         """Raise InvariantError if something is violated that is proved for this problem."""

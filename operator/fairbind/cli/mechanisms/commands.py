@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
-from fairbind.cli.options import debug_option
+from fairbind.cli.options import Command, debug_option, output_option
 
 DEFAULT_SEED: Final = 0
 PICTURES: Final = (".png", ".svg")
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def _example(command: str) -> str:
@@ -71,7 +68,7 @@ def _check_picture(_context: click.Context, _parameter: click.Parameter, path: P
     return path
 
 
-def _take_problem(command: _Command) -> _Command:
+def _take_problem(command: Command) -> Command:
     """Add what every command takes that solves a problem."""
     for add in (
         debug_option,
@@ -87,12 +84,6 @@ def _take_problem(command: _Command) -> _Command:
     return command
 
 
-def _output_option(*formats: str) -> Callable[[_Command], _Command]:
-    return click.option(
-        "-o", "--output", type=click.Choice(formats), default=formats[0], show_default=True, help="What is printed."
-    )
-
-
 _mechanism_option = click.option(
     "--mechanism", metavar="ID", required=True, help="Which one: an id that `fairbind mechanisms` lists."
 )
@@ -103,7 +94,7 @@ _mechanism_option = click.option(
     epilog=_example("fairbind allocate problem.json --mechanism drf --output table"),
 )
 @_mechanism_option
-@_output_option("json", "table", "yaml", "csv")
+@output_option("json", "table", "yaml", "csv")
 @click.option(
     "--certificate",
     is_flag=True,
@@ -153,7 +144,7 @@ def allocate(problem: str, mechanism: str, alpha: float | None, output: str, *, 
     show_default=True,
     help="With --allocation: how much of what is allowed or of what a tenant has counts as rounding.",
 )
-@_output_option("table", "json")
+@output_option("table", "json")
 @_take_problem
 def check(
     problem: str,
@@ -210,7 +201,7 @@ def check(
     callback=_check_picture,
     help="Draw the shares of each tenant, of all servers and of each entry. Needs the extra `plot`.",
 )
-@_output_option("table", "json", "yaml")
+@output_option("table", "json", "yaml")
 @_take_problem
 def compare(
     problem: str, mechanisms: tuple[str, ...], plot: Path | None, alpha: float | None, output: str, *, pool: bool

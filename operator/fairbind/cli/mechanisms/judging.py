@@ -7,13 +7,13 @@ server and tasks. A pair that is left out runs nothing.
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
+from fairbind.cli.documents import format_document
 from fairbind.cli.mechanisms.check import find_properties
 from fairbind.cli.mechanisms.reading import read_document, read_text
 from fairbind.cli.mechanisms.solving import read_problem
@@ -119,7 +119,7 @@ def describe_judgement(judgement: Judgement, witnesses: Mapping[str, Witness | N
 def show_judgement(judgement: Judgement, witnesses: Mapping[str, Witness | None], output: str) -> str:
     """Return what the command prints."""
     if output == "json":
-        return json.dumps(describe_judgement(judgement, witnesses), indent=2, allow_nan=False)
+        return format_document(describe_judgement(judgement, witnesses), output)
     name = judgement.allocation.mechanism
     rows = [[one.condition, "violated", one.text] for one in judgement.violations]
     if judgement.is_feasible and not judgement.violations:

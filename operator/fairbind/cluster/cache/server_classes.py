@@ -102,7 +102,7 @@ def _number_distinct_rows(value_nr: IntArray) -> NumberArray:
     for value_n in value_nr.T:
         distinct, code_n = np.unique(value_n, return_inverse=True)
         if len(distinct) > 1:
-            # Column by column, numbered anew each time: a product of two counts of rows never overflows.
+            # Column by column, renumbered each time: a product of two counts of rows never overflows.
             number_n = np.unique(number_n * len(distinct) + code_n.reshape(-1), return_inverse=True)[1].reshape(-1)
     return number_n
 

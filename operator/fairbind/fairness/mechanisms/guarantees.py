@@ -281,7 +281,7 @@ _ALPHA_PF_VDS: Mapping[str, Guarantee] = {
     "envy-freeness": _proved(
         f"{_PS_DSF_PAPER}, theorem 3; here: server by server", ALPHA_FROM_1, beyond=counterexamples.ALPHA_ENVY
     ),
-    # One server alone maximises an increasing function of everybody's tasks.
+    # One server alone maximises an increasing function of each tenant's tasks.
     "pareto-optimality": _fails(
         f"here; proved then in {_PS_DSF_PAPER}, theorem 3, and here: one server maximises what only more tasks raise",
         counterexamples.ALPHA_PARETO,

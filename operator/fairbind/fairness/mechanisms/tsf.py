@@ -7,8 +7,8 @@ Paper: Wang, Li, Liang, Li, "Multi-Resource Fair Sharing for Datacenter Jobs wit
 defined in section 2.2 of Khamse-Ashari et al., "An Efficient and Fair Multi-Resource Allocation Mechanism for
 Heterogeneous Servers".
 Complexity: as drfh.
-Guarantees: Pareto optimality, envy-freeness and strategy-proofness. The sharing incentive holds when everybody may use
-every server, and can fail when not, although the latter paper's table 1 does not say so.
+Guarantees: Pareto optimality, envy-freeness and strategy-proofness. The sharing incentive holds when every tenant may
+use every server, and can fail when not, although the latter paper's table 1 does not say so.
 
 >>> from fairbind.fairness.problems.instance import reduce_problem
 >>> from fairbind.fairness.problems.problem import make_problem

@@ -42,7 +42,7 @@ class Allocation:
     tasks_ik: tasks of tenant i on all servers of entry k together, shape (I, K). totals_i: their sums.
     dominant_shares_i: max over r of total x d_ir / C_r, C over all entries; resources that nobody has are left out.
     certificate: why it is right, plain JSON values. status is "optimal": anything else was an error. proof: prices,
-    levels and multipliers; None for an allocation that somebody else computed.
+    levels and multipliers; None for an allocation computed elsewhere.
     """
 
     problem: Problem

@@ -1,8 +1,8 @@
 """From the document that people write to the `Problem` that mechanisms take, or an error that says where it is wrong.
 
 `parse_problem` takes what a JSON or YAML reader returns: objects, lists, text, numbers, true, false, null. Nothing is
-guessed or corrected: the first field that cannot be meant raises InvalidProblemError with its path, its value and what
-would be right, and a name that nobody knows comes with the nearest one that is known. The name of the server or the
+guessed or corrected: the first invalid field raises InvalidProblemError with its path, its value and what
+would be right, and an unknown name comes with the nearest one that is known. The name of the server or the
 tenant follows the path.
 
 >>> parse_problem({

@@ -1,7 +1,7 @@
 """Carries decisions out: one POST to the binding subresource of each pod, many of them in flight.
 
-What must never happen is a pod bound twice, a pod bound by a replica that does not lead any more, or a node filled with
-pods that we believe were not bound. So:
+A pod must never be bound twice or by a replica that no longer leads, and no node may be filled on the belief that an
+earlier pod was not bound there. So:
 
 * Every request carries the pod's UID as precondition; a pod that is bound already answers 409. A repeated request can
   do no harm, and the answer "not bound" is never guessed: after a lost answer the same binding is sent again, or the

@@ -146,7 +146,7 @@ class _Clear:
         if self._asks == MANY_ASKS:
             self._sorted_r = np.sort(self._left_rn, axis=1).tolist()
         if self._sorted_r:
-            # What is left is never below zero, so no task lacks what is not asked for.
+            # Free amounts are never negative, so a demand of 0 never lacks anything.
             return [bisect_left(left, demand) for left, demand in zip(self._sorted_r, demand_r, strict=True)]
         return [int(np.count_nonzero(left < demand)) for left, demand in zip(self._left_rn, demand_r, strict=True)]
 
