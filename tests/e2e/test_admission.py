@@ -290,6 +290,8 @@ def test_a_pod_that_fairbind_does_not_honour_keeps_the_default_scheduler(
         return str(made["spec"]["schedulerName"])
 
     wait_for(lambda: find_scheduler({}) == SCHEDULER_NAME, describe="the policy to act")
+    # a policy that an earlier test had installed refuses for a moment after it was deleted
+    wait_allowed(lambda: try_pod(member, enforced, make_pod(SMALL, scheduler_name=DEFAULT, **NOT_HONOURED["claim"])))
     found = {name: find_scheduler(spec) for name, spec in (HONOURED | NOT_HONOURED).items()}
     assert found == dict.fromkeys(HONOURED, SCHEDULER_NAME) | dict.fromkeys(NOT_HONOURED, DEFAULT)
 
