@@ -431,7 +431,7 @@ def test_a_whole_cycle_fits_into_the_mirror(cluster: Cluster) -> None:
 
 def test_a_book_that_is_wrong_is_found(cluster: Cluster) -> None:
     cluster.add_pods(make_pod("p", node="a", requests={"cpu": "1"}))
-    cluster.cache.books.servers.books["a"].held["cpu"] += 1
+    cluster.cache.books.servers.books["a"].hold((("cpu", 1),), system=False)
     cluster.cache._snapshot = None
     with pytest.raises(InvariantError, match="free_kr are"):
         cluster.cache.check_consistent()

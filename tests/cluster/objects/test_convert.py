@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import fairbind
-from cluster.builders import Json, make_pod, read_pod
+from cluster.builders import Json, make_node, make_pod, read_node, read_pod
 from fairbind.cluster.objects import convert
 from fairbind.cluster.objects.facts import Owner
 
@@ -26,6 +26,18 @@ def test_messages_whose_numbers_change_for_ever_are_not_kept_for_ever() -> None:
     for number in range(convert.MAX_SHARED_MESSAGES + 10):
         read_pod(make_waiting("p", f"0/{number} nodes are available."))
     assert convert._share.cache_info().currsize == convert.MAX_SHARED_MESSAGES
+
+
+def test_equal_labels_and_amounts_are_one_object() -> None:
+    labels, taint = {"zone": "east"}, {"key": "gpu", "effect": "NoSchedule"}
+    nodes = [make_node(name, labels={**labels, "kubernetes.io/hostname": name}, taints=[taint]) for name in "ab"]
+    one, other = map(read_node, nodes)
+    assert one.taints[0] is other.taints[0]
+    assert one.allocatable is other.allocatable
+    assert one.labels[-1] is other.labels[-1] == ("zone", "east")
+    assert one.labels[0][1] is one.name
+    few = (read_pod(make_pod(name, labels={"app": "web", "hash": "6d4cf56db6"})) for name in "ab")
+    assert len({id(pod.labels) for pod in few}) == 1
 
 
 def test_a_waiting_pods_owner_is_its_controller() -> None:

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 
 from fairbind.cluster.filters.node_eligibility import Eligibility
@@ -32,6 +33,9 @@ MAX_AXES = 128
 
 _LOW_BITS = 32
 _NO_PORTS: frozenset[str] = frozenset()
+_NOTHING: Mapping[str, int] = {}
+_NO_PORTS_HELD: Mapping[str, frozenset[str]] = {}
+"""Thousands of nodes hold nothing of a sort, and share what says so."""
 
 
 def add_amounts(total: dict[str, int], amounts: Amounts, sign: int = 1) -> None:
@@ -48,17 +52,37 @@ def add_amounts(total: dict[str, int], amounts: Amounts, sign: int = 1) -> None:
 class ServerBook:
     """One node's book. node: None when only pods told us of it. system, held: base units. ports: keys by pod.
 
+    Mappings and sets are replaced and never written to.
     system_ports: the uids of those of them that are system pods. reserved: promised to pods that are not bound yet.
     pods: how many hold something or are promised something.
     """
 
     node: NodeFacts | None = None
-    system: dict[str, int] = field(default_factory=dict)
-    held: dict[str, int] = field(default_factory=dict)
-    ports: dict[str, frozenset[str]] = field(default_factory=dict)
-    system_ports: set[str] = field(default_factory=set)
-    reserved: dict[str, int] = field(default_factory=dict)
+    system: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
+    held: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
+    ports: Mapping[str, frozenset[str]] = field(default_factory=lambda: _NO_PORTS_HELD)
+    system_ports: frozenset[str] = _NO_PORTS
+    reserved: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
     pods: int = 0
+
+    def hold(self, amounts: Amounts, sign: int = 1, *, system: bool) -> None:
+        """Count more that is held, or less."""
+        if system:
+            self.system = _add(self.system, amounts, sign)
+        else:
+            self.held = _add(self.held, amounts, sign)
+        self.pods += sign
+
+    def reserve(self, amounts: Amounts, sign: int) -> None:
+        """Count more that is promised, or less."""
+        self.reserved = _add(self.reserved, amounts, sign)
+        self.pods += sign
+
+
+def _add(total: Mapping[str, int], amounts: Amounts, sign: int) -> Mapping[str, int]:
+    changed = dict(total)
+    add_amounts(changed, amounts, sign)
+    return changed or _NOTHING
 
 
 class Servers:
@@ -73,7 +97,7 @@ class Servers:
         self.eligibility = eligibility
         self.axes: Axes = BASE_RESOURCES
         self.names: tuple[str, ...] = ()
-        self.index: dict[str, int] = {}
+        self.index: Mapping[str, int] = {}
         self.capacity_kr: IntArray = np.zeros((0, len(self.axes)), dtype=np.int64)
         self.free_kr: IntArray = self.capacity_kr.copy()
         self.usable_k: BoolArray = np.zeros(0, dtype=np.bool_)
@@ -103,7 +127,7 @@ class Servers:
         if known is not None and is_same_node(known, node):
             return False
         self._count_offered(known, node)
-        book.node = node
+        book.node = msgspec.structs.replace(node, version="")  # of use to feeds only, and another for each node
         self._changed_nodes.add(node.name)
         self._is_list_changed |= known is None
         return True
@@ -140,30 +164,29 @@ class Servers:
     def hold(self, name: str, uid: str, amounts: Amounts, ports: frozenset[str], *, system: bool) -> None:
         """Note that a pod holds something on a node."""
         book = self.books.setdefault(name, ServerBook())
-        book.pods += 1
-        add_amounts(book.system if system else book.held, amounts)
+        book.hold(amounts, system=system)
         if ports:
-            book.ports[uid] = ports
+            book.ports = {**book.ports, uid: ports}
             if system:
-                book.system_ports.add(uid)
+                book.system_ports |= {uid}
             self._are_ports_changed = True
         self._changed_books.add(name)
 
     def release(self, name: str, uid: str, amounts: Amounts, *, system: bool) -> None:
         """Take back what `hold` noted."""
         book = self.books[name]
-        book.pods -= 1
-        add_amounts(book.system if system else book.held, amounts, -1)
-        self._are_ports_changed |= book.ports.pop(uid, None) is not None
-        book.system_ports.discard(uid)
+        book.hold(amounts, -1, system=system)
+        if uid in book.ports:
+            left = {other: ports for other, ports in book.ports.items() if other != uid}
+            book.ports, book.system_ports = left or _NO_PORTS_HELD, book.system_ports - {uid}
+            self._are_ports_changed = True
         self._changed_books.add(name)
         self._drop_if_empty(name)
 
     def reserve(self, name: str, amounts: Amounts, sign: int = 1) -> None:
         """Note that room on a node is promised to a pod, or no more."""
         book = self.books.setdefault(name, ServerBook())
-        book.pods += sign
-        add_amounts(book.reserved, amounts, sign)
+        book.reserve(amounts, sign)
         self._changed_books.add(name)
         self._drop_if_empty(name)
 
@@ -205,15 +228,15 @@ class Servers:
         return BASE_RESOURCES + tuple(sorted(resource for _, resource in others))
 
     def _rebuild(self, axes: Axes) -> None:
-        before = {} if self._is_everything_changed else self.index
+        before: Mapping[str, int] = {} if self._is_everything_changed else self.index
         nodes = [book.node for _, book in sorted(self.books.items()) if book.node is not None]
         self.axes = axes
         self.names = tuple(node.name for node in nodes)
-        self.index = {name: index for index, name in enumerate(self.names)}
         kept = np.array(
             [-1 if name in self._changed_nodes else before.get(name, -1) for name in self.names], dtype=np.int64
         )
         self.eligibility.set_nodes(nodes, None if self._is_everything_changed else kept, self._selector)
+        self.index = self.eligibility.index
         self.capacity_kr, self.free_kr = self._compute_rows([self.books[name] for name in self.names])
         self.usable_k = np.array([is_usable(node, self._selector) for node in nodes], dtype=np.bool_)
         self.open_k = np.ones(len(nodes), dtype=np.bool_)  # whoever tolerates it may go to a cordoned node

@@ -38,6 +38,9 @@ MAX_PLACEMENTS = 2_048
 MIN_TENANT_PLACEMENTS = 4
 """Each tenant has so many, however many tenants there are."""
 
+MANY_MOVED_PART = 4
+"""When more than one in so many queues has another placement all at once, all are sorted anew."""
+
 LATER = Rejection(RejectionKind.LATER)
 
 _get_turn = itemgetter(0)
@@ -156,13 +159,14 @@ class _Sorted:
         if queue is not None and turn is not None:
             self._add(queue, turn)
 
-    def follow_features(self, queues: Mapping[QueueKey, TaskQueue]) -> None:
+    def follow_features(self, queues: Mapping[QueueKey, TaskQueue]) -> bool:
         """Bring the sets that come with another answer on the nodes of now to where they are one with others.
 
+        False: there are so many of them that it costs less to sort all anew; nothing is done.
         queues: of now; those that have changed besides are taken by `follow`.
         """
         if self._features_version == self._eligibility.features_version:
-            return
+            return True
         self._features_version = self._eligibility.features_version
         simplify = self._eligibility.simplify
         moved = [
@@ -170,11 +174,14 @@ class _Sorted:
             for key, place in self._places.items()
             if place.look is not None and simplify(key.constraints) is not place.look[0]
         ]
+        if len(moved) * MANY_MOVED_PART > len(self._places):
+            return False
         for key, place in moved:
             self._remove(key, place)
             queue = queues.get(key)
             if queue is not None:
                 self._add(queue, compute_turn(queue.tasks[0]))
+        return True
 
     def list_looks(self) -> list[_Look]:
         """Return all looks, in turn; not to be written to."""
@@ -278,10 +285,8 @@ class Window:
         """Sort the queues of tenants that are not sorted yet; of the others only take over what changed."""
         for tenant, queues in crowded.items():
             known = self._sorted.get(tenant)
-            if known is None:
+            if known is None or not known.follow_features(queues):
                 self._sorted[tenant] = _Sorted(self._eligibility, queues.values())
-            else:
-                known.follow_features(queues)
         for key in changed if crowded else ():
             if key.tenant in crowded:
                 self._sorted[key.tenant].follow(key, crowded[key.tenant].get(key))

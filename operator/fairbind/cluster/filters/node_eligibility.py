@@ -139,6 +139,7 @@ class Verdict:
 class Eligibility:
     """Verdicts for all constraints that were asked for, kept up to date node by node.
 
+    index: of each node by its name, another object when nodes come or go.
     version: grows with every change of the nodes. answers_version: grows when any answer may be another one.
     features_version: grows when constraints that were simplified are now simplified in another way.
     """
@@ -149,7 +150,7 @@ class Eligibility:
         self.answers_version = 0
         self.features_version = 0
         self._nodes: list[NodeFacts] = []
-        self._index: dict[str, int] = {}
+        self.index: Mapping[str, int] = {}
         self._selector: tuple[tuple[str, str], ...] = ()
         self._columns: NodeColumns | None = None
         self._features = NodeFeatures()
@@ -168,7 +169,7 @@ class Eligibility:
         nothing may be kept.
         """
         old, self._nodes, self._columns = self._nodes, list(nodes), None
-        self._index = {node.name: index for index, node in enumerate(nodes)}
+        self.index = {node.name: index for index, node in enumerate(nodes)}
         self._placements.clear()
         self.version += 1
         self.answers_version += 1
@@ -255,7 +256,7 @@ class Eligibility:
 
     def _get_columns(self) -> NodeColumns:
         if self._columns is None:
-            self._columns = NodeColumns(self._nodes, self._index, self._selector)
+            self._columns = NodeColumns(self._nodes, self.index, self._selector)
         return self._columns
 
     def _prepare(self, indexes: Iterable[int]) -> list[tuple[int, AskedNode]]:

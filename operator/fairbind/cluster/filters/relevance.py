@@ -25,24 +25,14 @@ _NO_TERM: tuple[NodeTerm, ...] = ()
 
 
 class FeatureChanges:
-    """Features that no node had before, or that none has any more.
+    """Features that no node had before, or that none has any more: label pairs, names, and taints by their keys."""
 
-    taint_keys: of taints. effects: such that any taint has; tolerations without a key go by them alone.
-    """
-
-    def __init__(
-        self,
-        pairs: Iterable[tuple[str, str]],
-        names: AbstractSet[str],
-        taint_keys: AbstractSet[str],
-        effects: AbstractSet[str],
-    ) -> None:
+    def __init__(self, pairs: Iterable[tuple[str, str]], names: AbstractSet[str], taint_keys: AbstractSet[str]) -> None:
         self._pairs: dict[str, set[str]] = {}
         for key, value in pairs:
             self._pairs.setdefault(key, set()).add(value)
         self._names = names
         self._taint_keys = taint_keys
-        self._effects = effects
 
     def __bool__(self) -> bool:
         return bool(self._pairs or self._names or self._taint_keys)
@@ -54,7 +44,7 @@ class FeatureChanges:
         """
         if self._taint_keys:
             for toleration in constraints.tolerations:
-                if toleration.key in self._taint_keys or (not toleration.key and self._is_of_effect(toleration)):
+                if toleration.key in self._taint_keys:
                     return True
         if not self._pairs and not self._names:
             return False
@@ -65,9 +55,6 @@ class FeatureChanges:
             if self._is_asked_for(term):
                 return True
         return any(self._is_asked_for(term) for _, term in constraints.preferred)
-
-    def _is_of_effect(self, toleration: Toleration) -> bool:
-        return bool(self._effects) and (not toleration.effect or toleration.effect in self._effects)
 
     def _is_asked_for(self, term: NodeTerm) -> bool:
         for requirement in term.labels:
@@ -87,7 +74,6 @@ class NodeFeatures:
         self._pairs: Counter[tuple[str, str]] = Counter()
         self._names: set[str] = set()
         self._taints: dict[str, Counter[Taint]] = {}
-        self._effects: Counter[str] = Counter()
 
     def replace(self, old: Iterable[NodeFacts], new: Iterable[NodeFacts]) -> FeatureChanges:
         """Take new nodes, or new states of nodes, in the place of old ones, and return what came and went."""
@@ -104,17 +90,14 @@ class NodeFeatures:
         self._names.update(name for name, change in names.items() if change > 0)
         self._names.difference_update([name for name, change in names.items() if change < 0])
         taint_keys = set()
-        effect_changes: Counter[str] = Counter()
         for taint, change in taint_changes.items():
             of_key = self._taints.setdefault(taint.key, Counter())
-            effect_changes[taint.effect] += change
             if _apply(of_key, {taint: change}):
                 taint_keys.add(taint.key)
             if not of_key:
                 del self._taints[taint.key]
         moved_names = {name for name, change in names.items() if change}
-        effects = set(_apply(self._effects, effect_changes))
-        return FeatureChanges(_apply(self._pairs, changes), moved_names, taint_keys, effects)
+        return FeatureChanges(_apply(self._pairs, changes), moved_names, taint_keys)
 
     def simplify(self, constraints: Constraints) -> Constraints:
         """Return constraints with the same answer on every node, equal for as many tasks as can be."""
@@ -141,7 +124,7 @@ class NodeFeatures:
 
     def _meets_taint(self, toleration: Toleration) -> bool:
         if not toleration.key:
-            return any(toleration.tolerates(taint) for of_key in self._taints.values() for taint in of_key)
+            return True  # there are a few of them, by effect, and thousands of pods may have one: they stay as they are
         return any(toleration.tolerates(taint) for taint in self._taints.get(toleration.key, ()))
 
     def _may_hold(self, term: NodeTerm) -> bool:

@@ -16,7 +16,7 @@ from fairbind.cluster.objects.constraints import (
     make_placed_constraints,
     reject_excess,
 )
-from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, Owner, PodFacts, Taint
+from fairbind.cluster.objects.facts import Amounts, NamespaceFacts, NodeFacts, Owner, PodFacts, Taint
 from fairbind.cluster.objects.requests import MAX_RESOURCES, DemandReader, compute_demand, keep_first
 from fairbind.model import MAX_AMOUNT, Rejection, RejectionKind
 
@@ -26,8 +26,13 @@ TOO_MANY_OFFERED = f"status.allocatable: more than {MAX_RESOURCES} resources; th
 TOO_MANY_RESOURCES = Rejection(RejectionKind.NOT_SUPPORTED, f"requests for more than {MAX_RESOURCES} resources")
 MAX_SHARED_MESSAGES = 4096
 MAX_SHARED_NAMES = 32_768
+MAX_SHARED_VALUES = 1_024
+"""Labels and amounts of nodes, and lists of them: few kinds, of which thousands of objects are."""
+
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 """The label of the coscheduling plugin and of others that followed it."""
+
+Labels = tuple[tuple[str, str], ...]
 
 _FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 _REJECTIONS = {
@@ -45,8 +50,36 @@ def _parse_time(text: str | None) -> float:
         return 0.0
 
 
-def _sort_labels(labels: wire.Labels | None) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted(labels.items())) if labels else ()
+def _sort_labels(labels: wire.Labels | None, name: str = "") -> Labels:
+    """Return labels as facts have them. name: of the object, which one of its labels may say again."""
+    if not labels:
+        return ()
+    return tuple(sorted((_share_name(k), name) if v == name else _share_label(k, v) for k, v in labels.items()))
+
+
+@lru_cache(maxsize=MAX_SHARED_VALUES)
+def _share_label(key: str, value: str) -> tuple[str, str]:
+    return key, value
+
+
+@lru_cache(maxsize=MAX_SHARED_VALUES)
+def _share_labels(labels: Labels) -> Labels:
+    return labels
+
+
+@lru_cache(maxsize=MAX_SHARED_VALUES)
+def _make_taint(key: str, value: str, effect: str) -> Taint:
+    return Taint(key, value, effect)
+
+
+@lru_cache(maxsize=MAX_SHARED_VALUES)
+def _share_amount(resource: str, amount: int) -> tuple[str, int]:
+    return resource, amount
+
+
+@lru_cache(maxsize=MAX_SHARED_VALUES)
+def _share_amounts(amounts: Amounts) -> Amounts:
+    return amounts
 
 
 def convert_pod(pod: wire.Pod) -> PodFacts:
@@ -85,7 +118,7 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         unsupported=unsupported[0] if unsupported else None,
         unsupported_detail=unsupported[1] if unsupported else None,
         repels=find_repelling_terms(spec, meta.namespace) if node else (),
-        labels=() if node or excess is not None else _sort_labels(meta.labels),
+        labels=() if node or excess is not None else _share_labels(_sort_labels(meta.labels)),
         scheduled_message=_find_scheduled_message(status),
         rejection=_find_rejection(status),
         start=_parse_time(status.start_time) or created,
@@ -157,15 +190,15 @@ def convert_node(node: wire.Node) -> NodeFacts:
     too_many = TOO_MANY_OFFERED if len(allocatable) > MAX_RESOURCES else None
     if too_many is not None:
         allocatable = keep_first(dict(sorted(allocatable.items())), MAX_RESOURCES)
-    amounts = ((_share_name(resource), min(amount, MAX_AMOUNT)) for resource, amount in allocatable.items())
+    amounts = (_share_amount(resource, min(amount, MAX_AMOUNT)) for resource, amount in allocatable.items())
     return NodeFacts(
         name=node.metadata.name,
         version=node.metadata.resource_version,
-        labels=_sort_labels(node.metadata.labels),
-        taints=tuple(Taint(taint.key, taint.value or "", taint.effect) for taint in node.spec.taints or ()),
+        labels=_sort_labels(node.metadata.labels, node.metadata.name),
+        taints=tuple(_make_taint(taint.key, taint.value or "", taint.effect) for taint in node.spec.taints or ()),
         ready=any(c.type == "Ready" and c.status == "True" for c in node.status.conditions or ()),
         unschedulable=bool(node.spec.unschedulable),
-        allocatable=tuple(sorted(amounts)),
+        allocatable=_share_amounts(tuple(sorted(amounts))),
         fault=node.fault or reader.fault or too_many,
     )
 
