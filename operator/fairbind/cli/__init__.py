@@ -21,6 +21,7 @@ from fairbind.cli.logs import LOG_FORMATS, LOG_LEVELS, LogFormat
 from fairbind.cli.mechanisms.commands import COMMANDS as MECHANISM_COMMANDS
 from fairbind.cli.options import Command, debug_option, output_option
 from fairbind.cli.simulate import simulate
+from fairbind.cli.trace import trace
 
 DEFAULT_NAMESPACE = "fairbind-system"
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -33,7 +34,7 @@ def commands() -> None:
     """Share a Kubernetes cluster fairly between tenants, also when its nodes differ."""
 
 
-for _command in (*MECHANISM_COMMANDS, simulate):
+for _command in (*MECHANISM_COMMANDS, simulate, trace):
     commands.add_command(_command)
 
 
