@@ -21,7 +21,7 @@ from fairbind.cli.logs import LOG_FORMATS, LOG_LEVELS, LogFormat
 from fairbind.cli.mechanisms.commands import COMMANDS as MECHANISM_COMMANDS
 from fairbind.cli.options import Command, debug_option, output_option
 from fairbind.cli.simulate import simulate
-from fairbind.cli.trace import trace
+from fairbind.cli.trace_command import trace
 
 DEFAULT_NAMESPACE = "fairbind-system"
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
