@@ -175,7 +175,7 @@ def test_dlrm(tmp_path: Path, write: Any, capsys: pytest.CaptureFixture[str]) ->
         ("app-1", 10, 30, {"cpu": "4000m", "memory": "8192Mi", "ephemeral-storage": "10240Mi"}),
     ]
     assert document["composite"] == "tasks of dlrm (dlrm.csv), nodes of table (nodes.csv)"
-    said = capsys.readouterr().err
+    said = capsys.readouterr().out
     assert "no node has ephemeral-storage, so 2 tasks never start; --ignore ephemeral-storage lets them" in said
     assert "no node has rdma/bandwidth, so 1 tasks never start" in said
     assert "nvidia.com/gpu is not kept" in said

@@ -228,7 +228,7 @@ def audit(*, kubeconfig: Path | None, context: str | None, namespace: str, sched
 @context_option
 @own_namespace_option
 @scheduler_name_option("Pending pods count when their spec.schedulerName is this.")
-@output_option("yaml", "json")
+@output_option("yaml", "json", "csv")
 @debug_option
 def problem(*, kubeconfig: Path | None, context: str | None, namespace: str, scheduler_name: str, output: str) -> None:
     """Write the cluster as it is now as a problem that `fairbind allocate`, `check` and `compare` read.

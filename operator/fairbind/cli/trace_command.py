@@ -54,10 +54,7 @@ class Unknown(click.ParamType[str | float]):
 
 @click.command(
     short_help="Make a scenario of a workload trace.",
-    epilog="\b\nExamples:\n"
-    "  $ fairbind trace openb openb_pod_list_default.csv --nodes openb:openb_node_list_all_node.csv -o month.json\n"
-    "  $ fairbind trace google2011 job_events.csv.gz --pods dlrm:trace.csv.gz --nodes table:nodes.csv "
-    "--until 86400 -o day.json",
+    epilog="\b\nExample:\n  $ fairbind trace openb pods.csv --nodes openb:nodes.csv -o scenario.json",
 )
 @click.argument("kind", metavar="FORMAT", type=click.Choice(FORMATS))
 @click.argument("tasks", type=_file)

@@ -39,7 +39,7 @@ class Request:
 
 
 def write_scenario(request: Request, output: Path | None) -> None:
-    """Read the trace, write the scenario, and say on stderr what was left out and assumed.
+    """Read the trace, write the scenario, and say what was assumed; on stderr where the scenario goes to stdout.
 
     Raises InvalidProblemError for a file of another format, and when nothing is left.
     """
@@ -70,9 +70,9 @@ def write_scenario(request: Request, output: Path | None) -> None:
             raise InvalidProblemError(f"--output: {output} cannot be written: {error.strerror or error}") from error
     count = sum(len(entry["arrival"]["times"]) for entry in scenario["workload"])
     tenants, entries = len(scenario["tenants"]), len(scenario["workload"])
-    click.echo(f"{count:,} tasks of {tenants:,} tenants in {entries:,} workload entries", err=True)
+    click.echo(f"{count:,} tasks of {tenants:,} tenants in {entries:,} workload entries", err=output is None)
     for note in scenario["notes"]:
-        click.echo(f"assumed: {note}", err=True)
+        click.echo(f"assumed: {note}", err=output is None)
 
 
 def check_request(request: Request) -> None:
