@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.builders import Cluster, Json, make_namespace, make_node, make_pod, read_node, read_pod
+from fairbind.cluster.cache import books
 from fairbind.cluster.filters.anti_affinity import AntiAffinity
+from fairbind.cluster.filters.selector_bits import SelectorBits
 from fairbind.cluster.objects.budget import MAX_REPELLING_TERMS
 from fairbind.cluster.objects.facts import AntiAffinityTerm
-from fairbind.cluster.objects.selectors import LabelSelector
+from fairbind.cluster.objects.selectors import LabelSelector, Requirement
 
 KEYS, VALUES, NAMESPACES, NODES = ("app", "tier"), ("a", "b", "c"), ("one", "two"), ("m", "n", "gone")
 NAMESPACE_LABELS = {"one": {"env": "prod"}, "two": {"env": "test"}}
@@ -209,22 +212,14 @@ def test_thousands_of_terms_that_select_thousands_of_pods_cost_a_few_times_what_
     assert measure_placing(cluster, affinity, rounds=1) < 8 * reading
 
 
-def test_pods_that_are_the_same_to_the_terms_are_compared_with_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_group_of_pods_is_asked_once_whatever_the_number_of_terms(monkeypatch: pytest.MonkeyPatch) -> None:
     """A placed pod with 32 terms that select waiting pods of all namespaces, each with a label of its own."""
-    asked = 0
-    ask = LabelSelector.is_met_by
-
-    def count(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-        nonlocal asked
-        asked += 1
-        return ask(selector, labels)
-
-    monkeypatch.setattr(LabelSelector, "is_met_by", count)
     cluster = Cluster()
     cluster.add_nodes(make_node("a", labels={"host": "a"}), make_node("b", labels={"host": "b"}))
     pods, kinds = 400, 5
     labels = [{"app": f"a{n % kinds}", "own": str(n)} for n in range(pods)]
     cluster.add_pods(*(make_pod(f"w{n}", namespace=f"t{n % 9}", labels=labels[n]) for n in range(pods)))
+    cluster.cache.build_snapshot()
     terms = [
         {
             "topologyKey": "host",
@@ -238,11 +233,76 @@ def test_pods_that_are_the_same_to_the_terms_are_compared_with_them_once(monkeyp
         }
         for number in range(32)
     ]
-    anti_affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-    cluster.add_pods(make_pod("evil", node="a", affinity=anti_affinity))
+    counts = {
+        name: count_calls(monkeypatch, where, name)
+        for where, name in ((LabelSelector, "is_met_by"), (SelectorBits, "find_met"), (books, "locate"))
+    }
+    cluster.add_pods(make_pod("evil", node="a", affinity=repel(*terms)))
 
     assert cluster.find_eligible("uid-w0") == {"b"}
     assert cluster.find_eligible(f"uid-w{kinds - 1}") == {"a", "b"}
-    # Once for each namespace's selector, and once for each kind of pod, and not for each pod.
-    assert 32 * (kinds - 1) <= asked <= 32 * (9 + 2 * kinds)
+    assert len(counts["find_met"]) == 9 + pods * (kinds - 1) // kinds, "each namespace, each selected pod"
+    assert len(counts["is_met_by"]) == 0
+    assert len(counts["locate"]) == 1, "pods move to other queues together"
     cluster.cache.check_consistent()
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, where: Any, name: str) -> list[None]:
+    calls: list[None] = []
+    asked = getattr(where, name)
+
+    def ask(*arguments: Any) -> Any:
+        calls.append(None)
+        return asked(*arguments)
+
+    monkeypatch.setattr(where, name, ask)
+    return calls
+
+
+def test_pods_keep_their_turn_and_their_books_when_terms_move_them_together() -> None:
+    cluster = Cluster()
+    cluster.add_nodes(*(make_node(name, labels={"host": name}) for name in "abc"))
+    for n in range(12):
+        created = f"2026-01-01T00:00:{59 - n}Z"
+        labels = {"app": "ab"[n % 2], "tier": str(n % 3)}
+        cluster.add_pods(make_pod(f"w{n}", namespace=f"t{n % 2}", created=created, labels=labels))
+    for app, node in (("a", "a"), ("b", "b"), ("a", "c")):
+        term = {"topologyKey": "host", "namespaceSelector": {}, "labelSelector": {"matchLabels": {"app": app}}}
+        cluster.add_pods(make_pod(f"by-{node}", namespace="other", node=node, affinity=repel(term)))
+        cluster.cache.check_consistent()
+    assert cluster.find_eligible("uid-w0") == {"b"}
+    assert cluster.find_eligible("uid-w1") == {"a", "c"}
+    (first,) = (each for each in cluster.cache.build_snapshot().task_classes if each.tenant == "ns/t0")
+    assert [task.uid for task in first.tasks] == [f"uid-w{n}" for n in range(10, -1, -2)]
+    for node in "abc":
+        cluster.delete_pod(make_pod(f"by-{node}", namespace="other"))
+        cluster.cache.check_consistent()
+    assert cluster.find_eligible("uid-w0") == set("abc")
+
+
+label_selectors = st.builds(
+    lambda drawn: LabelSelector(
+        tuple(Requirement(key, operator, tuple(sorted(each))) for key, operator, each in drawn)
+    ),
+    st.lists(
+        st.tuples(
+            st.sampled_from(KEYS),
+            st.sampled_from(("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Odd")),
+            st.sets(st.sampled_from((*VALUES, "1", "2")), max_size=3),
+        ),
+        max_size=4,
+    ),
+)
+
+
+@given(
+    st.lists(st.none() | label_selectors, max_size=6),
+    st.lists(st.dictionaries(st.sampled_from((*KEYS, "x")), st.sampled_from((*VALUES, "z", "1", "2"))), max_size=8),
+)
+def test_many_selectors_at_once_say_what_each_says(
+    selectors: list[LabelSelector | None], objects: list[dict[str, str]]
+) -> None:
+    bits = SelectorBits(selectors)
+    for labels in objects:
+        met = [selector is not None and selector.is_met_by(labels) for selector in selectors]
+        assert bits.find_met(tuple(labels.items())) == sum(1 << n for n, is_met in enumerate(met) if is_met)

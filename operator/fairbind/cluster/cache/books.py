@@ -18,9 +18,9 @@ from fairbind.cluster.cache.slots import WantedPods
 from fairbind.cluster.cache.usage import Usage
 from fairbind.cluster.filters.anti_affinity import AntiAffinity
 from fairbind.cluster.filters.node_eligibility import Eligibility
-from fairbind.cluster.objects.facts import Constraints, PodFacts
+from fairbind.cluster.objects.facts import AntiAffinityTerm, Constraints, PodFacts
 from fairbind.cluster.tenancy.tenants import Directory
-from fairbind.model import PolicySettings, Targets, Wait
+from fairbind.model import PolicySettings, Targets, Task, Wait
 
 
 class Books:
@@ -80,6 +80,8 @@ class Books:
     def move(self, entry: PodEntry) -> bool:
         """Bring a pod's books up to date; False when it stays where it is."""
         now = locate(entry, self.directory, self.anti_affinity, self.nominations, self.scheduler_name)
+        if isinstance(now, Waiting) and (queue := self.queues.get(now.key)) is not None:
+            now = Waiting(queue.key, now.task, now.labels, now.nomination)  # thousands of pods share one key
         before, entry.position = entry.position, now
         if now == before:
             return False
@@ -109,12 +111,7 @@ class Books:
             case Waiting(key, task, _, nomination):
                 if nomination is not None:
                     self._promise(nomination)
-                queue = self.queues.get(key)
-                if queue is None:
-                    queue = self.queues[key] = TaskQueue(key)
-                    self.queues_by_tenant.setdefault(key.tenant, {})[key] = queue
-                    self.waiting_constraints[key.constraints] += 1
-                queue.add(task)
+                self._get_queue(key).add(task)
                 self.changed_queues[key] = None
                 self.usage.wait(key.tenant)
                 self.usage.note_pod(key.tenant, facts.created)
@@ -141,7 +138,6 @@ class Books:
                 self.changed_queues[key] = None
                 if not queue.tasks:
                     self._drop_queue(key)
-                    self.wanted.set_waiting(key, 0)
                 self.usage.wait(key.tenant, -1)
             case Idle(tenant, gated):
                 self.usage.idle(tenant, -1, gated=gated)
@@ -156,8 +152,17 @@ class Books:
         self.nominations.remove(nomination)
         self.servers.reserve(nomination.node, nomination.demand.real, -1)
 
+    def _get_queue(self, key: QueueKey) -> TaskQueue:
+        queue = self.queues.get(key)
+        if queue is None:
+            queue = self.queues[key] = TaskQueue(key)
+            self.queues_by_tenant.setdefault(key.tenant, {})[key] = queue
+            self.waiting_constraints[key.constraints] += 1
+        return queue
+
     def _drop_queue(self, key: QueueKey) -> None:
         del self.queues[key]
+        self.wanted.set_waiting(key, 0)
         self.waiting_constraints[key.constraints] -= 1
         if not self.waiting_constraints[key.constraints]:
             del self.waiting_constraints[key.constraints]
@@ -179,8 +184,32 @@ class Books:
         self.usage.declare(self.directory.specs)
 
     def _resolve_anti_affinity(self) -> None:
+        """Bring waiting pods to the queues of the terms that select them now, all at once.
+
+        One placed pod may select thousands of them. Nothing else of them changes, and a tenant's pods stay its own.
+        """
+        moves: dict[tuple[QueueKey, frozenset[AntiAffinityTerm]], tuple[QueueKey, list[Task]]] = {}
         for uid in self.anti_affinity.take_stale():
-            self.move(self.entries[uid])
+            entry = self.entries[uid]
+            position = entry.position
+            assert isinstance(position, Waiting)
+            before, terms = position.key, self.anti_affinity.find_terms(entry.facts.namespace, position.labels)
+            if terms == before.repelled:
+                continue
+            move = moves.get((before, terms))
+            if move is None:
+                move = moves[before, terms] = before._replace(repelled=terms), []
+                self.changed_queues[before] = self.changed_queues[move[0]] = None
+            key, tasks = move
+            entry.position = Waiting(key, position.task, position.labels, position.nomination)
+            tasks.append(position.task)
+        for key, tasks in moves.values():
+            self._get_queue(key).add_all(tasks)
+        for (before, _), (_, tasks) in moves.items():
+            queue = self.queues[before]
+            queue.remove_all({task.uid for task in tasks})
+            if not queue.tasks:
+                self._drop_queue(before)
 
     def _resolve_nominations(self) -> None:
         least = self.nominations.take_least_changed()

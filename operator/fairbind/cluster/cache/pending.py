@@ -7,7 +7,8 @@ Its tasks stay sorted while pods come and go, and what a snapshot needs of it is
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from math import inf
 from typing import NamedTuple
 
@@ -90,6 +91,17 @@ class TaskQueue:
     def add(self, task: Task) -> None:
         """Take a task in its turn."""
         insort(self.tasks, task, key=compute_turn)
+        self._task_class = self._oldest = None
+
+    def add_all(self, tasks: Iterable[Task]) -> None:
+        """Take many tasks at once."""
+        self.tasks.extend(tasks)
+        self.tasks.sort(key=compute_turn)
+        self._task_class = self._oldest = None
+
+    def remove_all(self, uids: AbstractSet[str]) -> None:
+        """Let the tasks of many pods go at once."""
+        self.tasks = [task for task in self.tasks if task.uid not in uids]
         self._task_class = self._oldest = None
 
     def remove(self, task: Task) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from fairbind.cluster.cache.nominations import Nomination, Nominations
 from fairbind.cluster.cache.pending import QueueKey
 from fairbind.cluster.filters.anti_affinity import AntiAffinity, Labels
@@ -18,8 +20,7 @@ from fairbind.cluster.tenancy.tenants import Directory
 from fairbind.model import Task
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True, gc=False):
     """It holds its demand on a node. tenant: None when it belongs to no tenant."""
 
     tenant: str | None
@@ -29,8 +30,7 @@ class Held:
     repels: tuple[AntiAffinityTerm, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Struct, frozen=True, gc=False):
     """It waits for its turn.
 
     labels: by which terms of placed pods may select it. nomination: the room that is kept for it meanwhile, or None.

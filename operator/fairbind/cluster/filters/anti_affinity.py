@@ -8,21 +8,23 @@ A term closes domains: the values that its topology key has on the nodes where i
 exist, or that lacks the key, it closes nothing; such a term is only noted, and nothing is compared with it.
 
 Both sides are indexed, because one tenant writes the terms and all tenants' pods wait. Waiting pods are kept in groups
-of one namespace and equal labels, and each group knows the terms that select it. A term that comes or goes asks only
-the groups that have a label pair without which it selects nothing. A new group asks only the terms that wait for one
-of its label pairs, and those few that wait for none, of its own namespace and of those that choose namespaces by label.
+of one namespace and equal labels, and each group knows the terms that select it. Terms that come or go ask only the
+groups that have a label pair without which they select nothing, and all of them at once (`SelectorBits`): a group costs
+a look-up for each of its labels, however many terms there are. A new group asks only the terms that wait for one of its
+label pairs, and those few that wait for none, of its own namespace and of those that choose namespaces by label.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import chain, product
 
 import numpy as np
 
 from fairbind.cluster.filters.node_eligibility import Eligibility
+from fairbind.cluster.filters.selector_bits import SelectorBits
 from fairbind.cluster.objects.facts import AntiAffinityTerm, NodeFacts
 from fairbind.model import Placement, Rejection, RejectionKind
 from fairbind.model.servers import BoolArray
@@ -57,6 +59,36 @@ def find_pairs(term: AntiAffinityTerm) -> tuple[_Pair, ...]:
         return (_ANY_PAIR,)
     shortest = min(listing, key=lambda requirement: (len(requirement.values), requirement.key))
     return tuple((shortest.key, value) for value in shortest.values)
+
+
+class _AskedTerms:
+    """Terms that are asked about many groups, one after the other."""
+
+    def __init__(
+        self, terms: Sequence[AntiAffinityTerm], find_namespace_labels: Callable[[str], Mapping[str, str]]
+    ) -> None:
+        self._terms = terms
+        self._find_namespace_labels = find_namespace_labels
+        self._by_labels = SelectorBits([term.labels for term in terms])
+        self._by_namespace_labels = SelectorBits([term.namespace_selector for term in terms])
+        self._naming: dict[str, int] = {}
+        for number, term in enumerate(terms):
+            for namespace in term.namespaces:
+                self._naming[namespace] = self._naming.get(namespace, 0) | 1 << number
+        self._covering: dict[str, int] = {}
+
+    def find_selecting(self, group: _Group) -> int:
+        """Return which terms select the pods of a group: bit n for number n."""
+        covering = self._covering.get(group.namespace)
+        if covering is None:
+            labels = tuple(self._find_namespace_labels(group.namespace).items())
+            covering = self._by_namespace_labels.find_met(labels) | self._naming.get(group.namespace, 0)
+            self._covering[group.namespace] = covering
+        return covering & self._by_labels.find_met(group.labels) if covering else 0
+
+    def list_terms(self, selecting: int) -> Iterator[AntiAffinityTerm]:
+        """Return the terms of these bits."""
+        return (term for number, term in enumerate(self._terms) if selecting >> number & 1)
 
 
 class AntiAffinity:
@@ -223,31 +255,21 @@ class AntiAffinity:
 
     def _index(self, terms: Sequence[AntiAffinityTerm]) -> None:
         """Let terms that close a domain now be found, and note which groups they select."""
-        candidates: dict[_Group, list[AntiAffinityTerm]] = {}
         for term in terms:
             for namespace, pair in _find_places(term):
                 self._terms.setdefault(namespace, {}).setdefault(pair, {})[term] = None
-            for group in self._find_candidates(term):
-                candidates.setdefault(group, []).append(term)
-        unions: dict[tuple[frozenset[AntiAffinityTerm], tuple[AntiAffinityTerm, ...]], frozenset[AntiAffinityTerm]] = {}
-        asked = {requirement.key for term in terms for requirement in term.labels.requirements}
-        answers: dict[tuple[tuple[int, ...], Labels], tuple[AntiAffinityTerm, ...]] = {}
-        for group, found in candidates.items():
-            labels = tuple(pair for pair in group.labels if pair[0] in asked)
-            question = tuple(map(id, found)), labels  # thousands of groups are the same to the terms
-            selecting = answers.get(question)
-            if selecting is None:
-                pairs = dict(labels)
-                selecting = answers[question] = tuple(term for term in found if term.labels.is_met_by(pairs))
+        asked = _AskedTerms(terms, self._find_namespace_labels)
+        unions: dict[tuple[frozenset[AntiAffinityTerm], int], frozenset[AntiAffinityTerm]] = {}
+        for group in self._find_candidates(terms):
+            selecting = asked.find_selecting(group)
             if selecting:  # thousands of groups get the same terms, and share one set
                 union = unions.get((group.terms, selecting))
                 if union is None:
-                    union = unions[group.terms, selecting] = group.terms.union(selecting)
+                    union = unions[group.terms, selecting] = group.terms.union(asked.list_terms(selecting))
                 self._set_terms(group, union)
 
-    def _unindex(self, terms: Iterable[AntiAffinityTerm]) -> None:
+    def _unindex(self, terms: Collection[AntiAffinityTerm]) -> None:
         """Take back what `_index` did."""
-        candidates: dict[_Group, list[AntiAffinityTerm]] = {}
         for term in terms:
             for namespace, pair in _find_places(term):
                 index = self._terms[namespace]
@@ -256,24 +278,26 @@ class AntiAffinity:
                     del index[pair]
                 if not index:
                     del self._terms[namespace]
-            for pair in find_pairs(term):
-                for group in self._groups_by_pair.get(pair, ()):
-                    candidates.setdefault(group, []).append(term)
-        for group, found in candidates.items():
-            self._set_terms(group, group.terms.difference(found))
+        differences: dict[frozenset[AntiAffinityTerm], frozenset[AntiAffinityTerm]] = {}
+        for group in self._find_candidates(terms):
+            if group.terms:
+                difference = differences.get(group.terms)
+                if difference is None:
+                    difference = differences[group.terms] = group.terms.difference(terms)
+                self._set_terms(group, difference)
 
-    def _find_candidates(self, term: AntiAffinityTerm) -> Iterator[_Group]:
-        """Find the groups that a term may select: by label pair, or by namespace where those are fewer."""
-        groups = [group for pair in find_pairs(term) for group in self._groups_by_pair.get(pair, ())]
-        if term.namespace_selector is None:
-            near = [self._groups.get(namespace, {}) for namespace in term.namespaces]
-            if sum(map(len, near)) < len(groups):
-                return (group for found in near for group in found.values())
-        covered: dict[str, bool] = {}
-        for group in groups:
-            if group.namespace not in covered:
-                covered[group.namespace] = self._covers(term, group.namespace)
-        return (group for group in groups if covered[group.namespace])
+    def _find_candidates(self, terms: Iterable[AntiAffinityTerm]) -> Iterable[_Group]:
+        """Find the groups that terms may select: by label pair, or by namespace where those are fewer."""
+        found: dict[int, Collection[_Group]] = {}  # terms share pairs and namespaces
+        for term in terms:
+            by_pair = [groups for pair in find_pairs(term) if (groups := self._groups_by_pair.get(pair))]
+            if term.namespace_selector is None:
+                near = [pods for namespace in term.namespaces if (pods := self._groups.get(namespace))]
+                if sum(map(len, near)) < sum(map(len, by_pair)):
+                    found.update((id(pods), pods.values()) for pods in near)
+                    continue
+            found.update((id(groups), groups) for groups in by_pair)
+        return dict.fromkeys(chain.from_iterable(found.values()))
 
     def _set_terms(self, group: _Group, terms: frozenset[AntiAffinityTerm]) -> None:
         if terms != group.terms:
