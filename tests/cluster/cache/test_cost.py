@@ -17,6 +17,7 @@ from cluster.builders import Cluster, Json, make_node, make_pod, read_node, read
 from fairbind.cluster.cache import nodes, window
 from fairbind.cluster.cache.snapshot import SnapshotBuilder
 from fairbind.cluster.cache.window import MAX_TENANT_PLACEMENTS
+from fairbind.cluster.filters.relevance import NodeFeatures
 from fairbind.cluster.objects.requests import MAX_RESOURCES
 from fairbind.model import PolicySettings
 from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
@@ -153,24 +154,64 @@ def test_verdicts_and_classes_are_no_more_than_a_tenant_may_have(spec: Spec) -> 
     assert len(scene.cluster.cache.books.eligibility) <= MAX_TENANT_PLACEMENTS + 1
 
 
-def test_to_place_a_daemonset_costs_what_its_pods_cost_and_not_pods_times_cycles(
-    monkeypatch: pytest.MonkeyPatch,
+def tell(n: int) -> Json:
+    return {"nodeSelector": {"host": f"n{n}"}}
+
+
+@pytest.mark.parametrize("spec", [tolerate, avoid, tell])
+def test_a_change_of_a_node_looks_at_those_constraints_only_that_it_concerns(
+    spec: Spec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is done for each waiting pod in each cycle of 25 decisions would be done 20,000 times."""
+    """A taint or a label that comes or goes sets few constraints apart, of thousands that wait."""
+    scene = Scene(spec)
+    scene.add_pods()
+    scene.decide()
+    counts = count_calls(monkeypatch, (NodeFeatures, "simplify"), (SnapshotBuilder, "_count_wanted"))
+
+    def change(**options: Any) -> Counter[str]:
+        counts.clear()
+        scene.cluster.cache.nodes.apply(read_node(make_node("n7", **{"labels": {"host": "n7"}, **options})))
+        scene.cluster.cache.build_snapshot()
+        return Counter(counts)
+
+    none: Counter[str] = Counter()
+    one = Counter({"simplify": 1})
+    taints = [{"key": key, "effect": "NoSchedule"} for key in ("other", "k7")]
+    assert change(unschedulable=True) == change() == none
+    assert change(taints=taints[:1]) == change() == none
+    assert change(labels={"host": "n7", "new": "x"}) == change() == none
+    assert change(taints=taints[1:]) == change() == (one if spec is tolerate else none)
+    assert change(labels={"host": "none"}) == change() == (one if spec is tell else none)
+    scene.cluster.cache.check_consistent()
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, *named: tuple[object, str]) -> Counter[str]:
     counts: Counter[str] = Counter()
 
     def count(where: object, name: str) -> None:
         counted = getattr(where, name)
 
-        def call(*args: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
             counts[name] += 1
-            return counted(*args)
+            return counted(*arguments, **options)
 
         monkeypatch.setattr(where, name, call)
 
-    count(window, "compute_turn")
-    count(SnapshotBuilder, "_build_task_class")
-    count(checks, "check_task_class")
+    for where, name in named:
+        count(where, name)
+    return counts
+
+
+def test_to_place_a_daemonset_costs_what_its_pods_cost_and_not_pods_times_cycles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is done for each waiting pod in each cycle of 25 decisions would be done 20,000 times."""
+    counts = count_calls(
+        monkeypatch,
+        (window, "compute_turn"),
+        (SnapshotBuilder, "_build_task_class"),
+        (checks, "check_task_class"),
+    )
     scene = Scene(pin)
     scene.pods = [make_pod(f"p{n}", requests={"cpu": "1"}, **pin(n)) for n in range(NODES)]
     scene.add_pods()

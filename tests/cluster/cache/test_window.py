@@ -172,6 +172,18 @@ def test_unsupported_pods_of_such_a_tenant_are_one_class_a_reason() -> None:
     assert unsupported.blocked.kind == RejectionKind.NOT_SUPPORTED
 
 
+def test_who_joins_those_that_are_left_out_waits_with_them() -> None:
+    cluster = make_cluster(2 * MOST)
+    split(cluster)
+    second = make_pod("second", requests={"cpu": "1"}, created="2026-01-02T00:00:00Z", affinity=pin(2 * MOST - 1))
+    cluster.add_pods(second)
+    shown, blocked = split(cluster)
+    assert "uid-second" in name_tasks(blocked)
+    assert len(name_tasks(shown)) + len(name_tasks(blocked)) == 2 * MOST + 1
+    cluster.delete_pod(second)
+    assert "uid-second" not in name_tasks(split(cluster)[1])
+
+
 def test_the_other_tenants_are_shown_as_ever() -> None:
     cluster = make_cluster(MOST + 5)
     for n in range(3):

@@ -39,6 +39,7 @@ class SnapshotBuilder:
         self._closings_valid_for: tuple[int, int] | None = None
         self._crowded: frozenset[str] = frozenset()
         self._nominations_version = 0
+        self._answers = 0
         self._restricted: dict[tuple[int, frozenset[AntiAffinityTerm]], tuple[Placement, Placement]] = {}
         self._restricted_valid_for = 0, 0
         self.window = Window(books.eligibility)
@@ -116,7 +117,7 @@ class SnapshotBuilder:
     def _build_crowd(self, tenant: str, choice: Choice) -> Iterator[TaskClass]:
         """Build the classes of a tenant that has very many queues."""
         for group in choice.groups:
-            if group.is_stale:
+            if group.is_stale or group.answers != self._answers:
                 self._rebuild(group)
             assert group.task_class is not None
             yield group.task_class
@@ -130,7 +131,7 @@ class SnapshotBuilder:
         template, before = self._build_task_class(group.first), group.task_class
         for queue in group:
             queue.follow(group.first)
-        group.is_stale = False
+        group.is_stale, group.answers = False, self._answers
         if len(group) == 1:
             group.task_class = template
         elif before is None or template is not group.template or before.tasks != group.tasks:
@@ -144,7 +145,8 @@ class SnapshotBuilder:
         closings_valid_for = books.eligibility.version, books.anti_affinity.version
         if valid_for != self._classes_valid_for:
             self._task_classes.clear()
-            books.changed_queues.update(dict.fromkeys(books.queues))
+            books.changed_queues.update((key, None) for key in books.queues if key.tenant not in self._crowded)
+            self._answers += 1
         elif closings_valid_for != self._closings_valid_for:
             books.changed_queues.update((key, None) for key in books.queues if key.repelled)
         if books.nominations.version != self._nominations_version:

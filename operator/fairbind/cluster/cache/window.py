@@ -54,15 +54,17 @@ _Kind = tuple[Demand, str | None]
 class Group:
     """Queues that are one task class. is_stale: whether any of them has changed since the class was made.
 
+    answers: which answers about nodes the class was made of, a number of who makes it.
     template: what `task_class` was made of, for who makes it. False when it has no queues.
     """
 
-    __slots__ = ("_ordered", "_tasks", "is_stale", "task_class", "template")
+    __slots__ = ("_ordered", "_tasks", "answers", "is_stale", "task_class", "template")
 
     def __init__(self) -> None:
         self._ordered: list[tuple[Turn, TaskQueue]] = []
         self._tasks: tuple[Task, ...] | None = None
         self.is_stale = True
+        self.answers = 0
         self.template: TaskClass | None = None
         self.task_class: TaskClass | None = None
 
@@ -126,6 +128,7 @@ class _Sorted:
     """All queues of a tenant, sorted as of a version of the nodes' features, and kept so while queues change.
 
     looks: the groups of each, by kind. unsupported: by reason. _order: the look of each supported queue, in turn.
+    _later: see `gather_later`, and what of the looks it was made of.
     """
 
     def __init__(self, eligibility: Eligibility, queues: Iterable[TaskQueue]) -> None:
@@ -135,6 +138,8 @@ class _Sorted:
         self._eligibility = eligibility
         self._places: dict[QueueKey, _Place] = {}
         self._order: list[tuple[Turn, _Look]] = []
+        self._listed: list[_Look] | None = None
+        self._later: tuple[list[_Look], Group] | None = None
         for queue in sorted(queues, key=lambda queue: compute_turn(queue.tasks[0])):
             self._add(queue, compute_turn(queue.tasks[0]))
 
@@ -144,6 +149,7 @@ class _Sorted:
         turn = None if queue is None else compute_turn(queue.tasks[0])
         if place is not None and place.turn == turn:
             place.group.note_change()
+            self._later = None
             return
         if place is not None:
             self._remove(key, place)
@@ -171,10 +177,24 @@ class _Sorted:
                 self._add(queue, compute_turn(queue.tasks[0]))
 
     def list_looks(self) -> list[_Look]:
-        """Return all looks, in turn."""
-        return list(dict.fromkeys(look for _, look in self._order))
+        """Return all looks, in turn; not to be written to."""
+        if self._listed is None:
+            self._listed = list(dict.fromkeys(look for _, look in self._order))
+        return self._listed
+
+    def gather_later(self, shown: list[_Look]) -> Group:
+        """Return all groups of other looks as one; it is the same while nothing of a queue changes."""
+        if self._later is None or self._later[0] != shown:
+            without, later = set(shown), Group()
+            for look, kinds in self.looks.items():
+                if look not in without:
+                    for group in kinds.values():
+                        later.extend(group)
+            self._later = shown, later
+        return self._later[1]
 
     def _add(self, queue: TaskQueue, turn: Turn) -> None:
+        self._listed = self._later = None
         key = queue.key
         if key.unsupported is None:
             look = self._eligibility.simplify(key.constraints), key.repelled, key.overtaken, key.nominee
@@ -188,6 +208,7 @@ class _Sorted:
         group.add(turn, queue)
 
     def _remove(self, key: QueueKey, place: _Place) -> None:
+        self._listed = self._later = None
         del self._places[key]
         place.group.remove(place.turn)
         if place.look is not None:
@@ -269,14 +290,9 @@ class Window:
         if len(known.looks) <= self._limit:
             self._rounds.pop(tenant, None)
             return Choice([group for kinds in known.looks.values() for group in kinds.values()], known.unsupported)
-        shown = dict.fromkeys(self._pick(tenant, known.list_looks()))
-        later = Group()
-        for look, kinds in known.looks.items():
-            if look not in shown:
-                for group in kinds.values():
-                    later.extend(group)
+        shown = list(dict.fromkeys(self._pick(tenant, known.list_looks())))
         groups = [group for look in shown for group in known.looks[look].values()]
-        return Choice(groups, {**known.unsupported, LATER: later})
+        return Choice(groups, {**known.unsupported, LATER: known.gather_later(shown)})
 
     def _pick(self, tenant: str, looks: list[_Look]) -> Iterator[_Look]:
         """Pick which placements are shown. looks: in turn, more than are allowed."""

@@ -140,12 +140,14 @@ class Eligibility:
     """Verdicts for all constraints that were asked for, kept up to date node by node.
 
     version: grows with every change of the nodes. answers_version: grows when any answer may be another one.
+    features_version: grows when constraints that were simplified are now simplified in another way.
     """
 
     def __init__(self) -> None:
         self.reasons = Reasons()
         self.version = 0
         self.answers_version = 0
+        self.features_version = 0
         self._nodes: list[NodeFacts] = []
         self._index: dict[str, int] = {}
         self._selector: tuple[tuple[str, str], ...] = ()
@@ -222,11 +224,6 @@ class Eligibility:
     def __len__(self) -> int:
         return len(self._verdicts)
 
-    @property
-    def features_version(self) -> int:
-        """Grows when constraints may be simplified in another way."""
-        return self._features.version
-
     def simplify(self, constraints: Constraints) -> Constraints:
         """Return constraints with the same answer on the nodes of now, the same object for as many as can be."""
         known = self._simplified.get(constraints, _UNKNOWN)
@@ -267,10 +264,15 @@ class Eligibility:
         return [(index, AskedNode(self._nodes[index], self._selector)) for index in indexes]
 
     def _follow_features(self, old: Iterable[NodeFacts], new: Iterable[NodeFacts]) -> None:
-        before = self._features.version
-        self._features.replace(old, new)
-        if self._features.version != before:
-            self._simplified.clear()
+        changes = self._features.replace(old, new)
+        if not changes:
+            return
+        moved = False
+        for constraints in [known for known in self._simplified if changes.may_concern(known)]:
+            before = self._simplified.pop(constraints) or constraints
+            moved |= self.simplify(constraints) is not before
+        if moved:
+            self.features_version += 1
             self.answers_version += 1
 
     def _forget_placements(self) -> None:

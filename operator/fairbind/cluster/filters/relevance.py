@@ -3,12 +3,14 @@
 A toleration of a taint that no node has changes nothing, nor does an affinity term for a label value that no node
 carries. Thousands of pods may differ in nothing else. Without these parts their constraints are the same object, so
 they have one verdict and one placement. What is left out comes back when a node comes with such a taint or label.
+Nodes change all the time, and few constraints ask for what came or went with one of them (`FeatureChanges`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import TypeVar
 
 from fairbind.cluster.filters.refusals import find_standing
@@ -22,17 +24,73 @@ _NO_TERM: tuple[NodeTerm, ...] = ()
 """Required affinity that nothing meets."""
 
 
+class FeatureChanges:
+    """Features that no node had before, or that none has any more.
+
+    taint_keys: of taints. effects: such that any taint has; tolerations without a key go by them alone.
+    """
+
+    def __init__(
+        self,
+        pairs: Iterable[tuple[str, str]],
+        names: AbstractSet[str],
+        taint_keys: AbstractSet[str],
+        effects: AbstractSet[str],
+    ) -> None:
+        self._pairs: dict[str, set[str]] = {}
+        for key, value in pairs:
+            self._pairs.setdefault(key, set()).add(value)
+        self._names = names
+        self._taint_keys = taint_keys
+        self._effects = effects
+
+    def __bool__(self) -> bool:
+        return bool(self._pairs or self._names or self._taint_keys)
+
+    def may_concern(self, constraints: Constraints) -> bool:
+        """Whether constraints ask for one of these features, so that they may be simplified in another way.
+
+        Asked of thousands at a time, of which hardly one does, so most is decided by the keys.
+        """
+        if self._taint_keys:
+            for toleration in constraints.tolerations:
+                if toleration.key in self._taint_keys or (not toleration.key and self._is_of_effect(toleration)):
+                    return True
+        if not self._pairs and not self._names:
+            return False
+        for key, value in constraints.selector:
+            if key in self._pairs and value in self._pairs[key]:
+                return True
+        for term in constraints.required or ():
+            if self._is_asked_for(term):
+                return True
+        return any(self._is_asked_for(term) for _, term in constraints.preferred)
+
+    def _is_of_effect(self, toleration: Toleration) -> bool:
+        return bool(self._effects) and (not toleration.effect or toleration.effect in self._effects)
+
+    def _is_asked_for(self, term: NodeTerm) -> bool:
+        for requirement in term.labels:
+            if (
+                requirement.operator == "In"
+                and requirement.key in self._pairs
+                and any(map(requirement.has_value, self._pairs[requirement.key]))
+            ):
+                return True
+        return any(not self._names.isdisjoint(requirement.values) for requirement in term.fields)
+
+
 class NodeFeatures:
-    """Label pairs, names and taints of the nodes of now. version: grows when one comes that was not, or goes."""
+    """Label pairs, names and taints of the nodes of now."""
 
     def __init__(self) -> None:
-        self.version = 0
         self._pairs: Counter[tuple[str, str]] = Counter()
         self._names: set[str] = set()
         self._taints: dict[str, Counter[Taint]] = {}
+        self._effects: Counter[str] = Counter()
 
-    def replace(self, old: Iterable[NodeFacts], new: Iterable[NodeFacts]) -> None:
-        """Take new nodes, or new states of nodes, in the place of old ones."""
+    def replace(self, old: Iterable[NodeFacts], new: Iterable[NodeFacts]) -> FeatureChanges:
+        """Take new nodes, or new states of nodes, in the place of old ones, and return what came and went."""
         changes: Counter[tuple[str, str]] = Counter()
         taint_changes: Counter[Taint] = Counter()
         names: Counter[str] = Counter()
@@ -45,14 +103,18 @@ class NodeFeatures:
                     taint_changes[taint] += sign
         self._names.update(name for name, change in names.items() if change > 0)
         self._names.difference_update([name for name, change in names.items() if change < 0])
-        is_changed = any(names.values())
-        is_changed |= _apply(self._pairs, changes)
+        taint_keys = set()
+        effect_changes: Counter[str] = Counter()
         for taint, change in taint_changes.items():
             of_key = self._taints.setdefault(taint.key, Counter())
-            is_changed |= _apply(of_key, {taint: change})
+            effect_changes[taint.effect] += change
+            if _apply(of_key, {taint: change}):
+                taint_keys.add(taint.key)
             if not of_key:
                 del self._taints[taint.key]
-        self.version += is_changed
+        moved_names = {name for name, change in names.items() if change}
+        effects = set(_apply(self._effects, effect_changes))
+        return FeatureChanges(_apply(self._pairs, changes), moved_names, taint_keys, effects)
 
     def simplify(self, constraints: Constraints) -> Constraints:
         """Return constraints with the same answer on every node, equal for as many tasks as can be."""
@@ -98,14 +160,15 @@ class NodeFeatures:
         return any(name in self._names for name in requirement.values)
 
 
-def _apply(counts: Counter[Feature], changes: Mapping[Feature, int]) -> bool:
-    """Count changes; True when one of these features came or went."""
-    is_changed = False
+def _apply(counts: Counter[Feature], changes: Mapping[Feature, int]) -> list[Feature]:
+    """Count changes, and return which of these features came or went."""
+    moved = []
     for feature, change in changes.items():
         before = counts[feature]
-        is_changed |= (before > 0) != (before + change > 0)
+        if (before > 0) != (before + change > 0):
+            moved.append(feature)
         if before + change:
             counts[feature] = before + change
         else:
             del counts[feature]
-    return is_changed
+    return moved
