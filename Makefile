@@ -63,6 +63,11 @@ nightly: install ## the unit tests with new seeds and many examples, then fuzz-c
 fuzz-cost: install ## look for objects that cost too much time or memory (SECONDS=600 SEED=number; cases go to tests/fuzz/corpus)
 	@PYTHONPATH=tests exec $(VENV)/python tests/fuzz/main.py --seconds "$(or $(SECONDS),600)" --seed "$${SEED:-$$(date +%s)}"
 
+.PHONY: differential
+differential: install ## hold the filters against kube-scheduler's own (CASES=number SEED=number, OUTPUT=path of the result)
+	@exec $(VENV)/python tests/differential/differential.py --cases "$(or $(CASES),20000)" $(if $(SEED),--seed "$(SEED)") \
+	  $(if $(OUTPUT),--output "$(OUTPUT)",--output docs/reliability/results/differential.json)
+
 .PHONY: soak
 soak: install ## let a million pods and 10,000 tenants come and go, and judge what stays in memory (LIVES=number)
 	@PYTHONPATH=tests exec $(VENV)/python tests/soak/soak.py --lives "$(or $(LIVES),1000000)"

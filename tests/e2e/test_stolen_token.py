@@ -209,7 +209,7 @@ class TestBindingsOfOthersPods:
         protect(lookUpPods=True)
         wait_refused(lambda: bind(thief, foreign), "fairbind-own-pods", "whose spec.schedulerName is fairbind")
 
-        bind(thief, waiting)
+        wait_allowed(lambda: bind(thief, waiting))
         bind(api, foreign)
         nodes([make_node(make_name("n"))])
         operator()
@@ -231,9 +231,9 @@ def test_the_danger_is_real(thief: Api, waiting: Json, protect: Callable[..., No
     body = {"metadata": {"labels": {"app": "b"}}, "status": {"phase": "Succeeded", "podIP": "10.0.0.1"}}
 
     wait_allowed(lambda: write_status(thief, waiting["path"], body))
+    wait_allowed(lambda: bind(thief, waiting, annotations={"a": "b"}))
     changed = write_status(thief, waiting["path"], body)
     assert (changed["metadata"]["labels"], changed["status"]["phase"]) == ({"app": "b"}, "Succeeded")
-    bind(thief, waiting, annotations={"a": "b"})
 
 
 def test_the_policies_compile_without_a_warning(api: Api, protect: Callable[..., None]) -> None:

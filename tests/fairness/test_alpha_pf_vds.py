@@ -356,6 +356,7 @@ def test_a_tenant_that_lacks_a_part_of_its_few_tasks_is_refused(lack: float) -> 
         ALPHA_PF_VDS.certify(instance, less)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [1.0, 2.0, 3.0, 10.0])
 @pytest.mark.parametrize("seed", [48, 49])
 def test_no_ordinary_problem_with_few_tasks_is_refused(seed: int, alpha: float) -> None:

@@ -21,12 +21,14 @@ from fairness.families import FAMILIES, families_for
 
 SEEDS = range(2)
 MOST_GROUPS = 4
+QUICK_STEP = 4  # `make quick` takes each fourth family
 
 
 def list_cases() -> Iterator[Any]:
     for mechanism in MECHANISMS.values():
-        for family in families_for(mechanism.options):
-            yield pytest.param(mechanism.id, family.name, id=f"{mechanism.id}-{family.name}")
+        for index, family in enumerate(families_for(mechanism.options)):
+            marks = [pytest.mark.slow] if index % QUICK_STEP else []
+            yield pytest.param(mechanism.id, family.name, id=f"{mechanism.id}-{family.name}", marks=marks)
 
 
 def solve(mechanism_id: str, family: str, seed: int) -> tuple[Instance, Solution]:

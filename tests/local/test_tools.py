@@ -129,6 +129,8 @@ def test_a_tool_that_was_not_asked_for_says_how_to_build_it() -> None:
 @pytest.mark.parametrize("kubernetes", [None, *OLDER_KUBERNETES])
 def test_every_tool_is_pinned_in_its_module(kubernetes: str | None) -> None:
     for tool in find_pins(kubernetes).values():
+        if tool.package == ".":
+            continue  # a program of our own: what it links is pinned there
         wanted = (module.MODULES / tool.module / "go.mod").read_text(encoding="utf-8")
         assert re.search(rf"^(tool |\t){re.escape(tool.package)}$", wanted, re.MULTILINE), tool.name
 

@@ -1,8 +1,9 @@
 """Run the benchmark of the exact library: ``make bench-exact``, or ``.venv/bin/python tests/perf/exact.py --help``.
 
 Every case is measured in a process of its own: seconds, and the memory of that process. Beside ours stands the linear
-program of the papers with a variable for each tenant and server, solved by scipy, where the mechanism is one. Writes
-raw results to docs/benchmarks/results/exact, and from them docs/benchmarks/exact.md with its picture.
+program of the papers, solved by scipy, where the mechanism is one: with a variable for each tenant and server, and with
+one for each tenant and class of equal servers. Writes raw results to docs/benchmarks/results/exact, and from them
+docs/benchmarks/exact.md with its picture.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:1] = [str(ROOT / "tests"), str(ROOT / "deploy" / "tools" / "local")]
 
-from perf.exact_problems import TEXTBOOK, Case  # noqa: E402  the path comes first
+from perf.exact_problems import BY_CLASS, TEXTBOOK, Case  # noqa: E402  the path comes first
 from perf.exact_report import RESULTS, render_tables, write_page  # noqa: E402
 from perf.machine import describe_machine, describe_versions  # noqa: E402
 
@@ -108,6 +109,8 @@ def _make_goals() -> Iterator[Case]:
         yield replace(case, is_mixed=True)
         if mechanism in WITH_TEXTBOOK and servers != "google singly":
             yield replace(case, solver=TEXTBOOK)
+        if mechanism in WITH_TEXTBOOK and classes > 1 and servers != "google singly":
+            yield replace(case, solver=BY_CLASS)
 
 
 def _make_growth() -> Iterator[Case]:

@@ -17,7 +17,7 @@ from typing import Any
 
 sys.path[:1] = [str(Path(__file__).resolve().parents[1])]
 
-from perf.exact_problems import TEXTBOOK, Case, change_problem, make_case_problem  # noqa: E402  the path comes first
+from perf.exact_problems import BY_CLASS, TEXTBOOK, Case, change_problem, make_case_problem  # noqa: E402  the path comes first
 
 LONG_SECONDS = 5.0  # a case that takes longer is not repeated
 REPEATS = 3
@@ -40,11 +40,12 @@ def measure(case: Case) -> dict[str, Any]:
     """Return seconds of each run (the first one imports what it needs) and the memory before and at the most."""
     problem = make_case_problem(case)
     run: Callable[[], Mapping[str, Any]]
-    if case.solver == TEXTBOOK:
+    if case.solver in (TEXTBOOK, BY_CLASS):
         from perf.exact_textbook import solve_textbook  # noqa: PLC0415  ours must not pay for scipy
 
         def run() -> Mapping[str, Any]:
-            return {"total": float(solve_textbook(problem, case.mechanism).sum())}
+            tasks_i = solve_textbook(problem, case.mechanism, is_by_class=case.solver == BY_CLASS)
+            return {"total": float(tasks_i.sum())}
     else:
         from fairbind.fairness.solve import compute_allocation  # noqa: PLC0415
 

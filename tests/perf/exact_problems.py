@@ -14,14 +14,15 @@ from perf.google_servers import GOOGLE_SERVERS, GOOGLE_SHAPES
 
 SERVERS_PER_CLASS = 250
 TEXTBOOK = "textbook"  # instead of ours: the linear program with one variable per tenant and server, by scipy
+BY_CLASS = "textbook by class"  # the same with one variable per tenant and class of equal servers
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """One problem for one solver.
 
-    mechanism: its id. solver: "fairbind" or TEXTBOOK. servers: "pool" (one), "google" (Table 1, ten entries with
-    counts), "google singly" (an entry for each server) or "random" (as many different entries as `classes`).
+    mechanism: its id. solver: "fairbind", TEXTBOOK or BY_CLASS. servers: "pool" (one), "google" (Table 1, ten entries
+    with counts), "google singly" (an entry for each server) or "random" (as many different entries as `classes`).
     of_google: how many of Table 1's servers. is_mixed: with weights, finite tasks and eligibility, as far as the
     mechanism takes them; otherwise all tenants are entitled to the same, want no end and may run everywhere.
     group: which table or panel it belongs to. change: "weight", "demand" or "count": solve again after that changed.

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from perf.exact_problems import TEXTBOOK
+from perf.exact_problems import BY_CLASS, TEXTBOOK
 from perf.report import FOLDER, render_table
 
 if TYPE_CHECKING:
@@ -122,13 +122,13 @@ def find_goals(results: Results) -> Iterator[tuple[str, str, bool]]:
 
 
 def render_sizes(results: Results) -> str:
-    """Ours plain and with options, memory, and the textbook's program on the plain problem."""
+    """Ours plain and with options, memory, and the textbook's programs on the plain problem."""
     rows = []
     for case in _find(results, "goals", solver="fairbind", is_mixed=False):
         same = {name: case[name] for name in ("mechanism", "tenants", "servers", "classes", "resources")}
         mixed = next(_find(results, "goals", **same, solver="fairbind", is_mixed=True), {})
         textbook = next(_find(results, "goals", **same, solver=TEXTBOOK), {})
-        ratio = compute_seconds(textbook) / compute_seconds(case)
+        by_class = next(_find(results, "goals", **same, solver=BY_CLASS), {})
         rows.append(
             [
                 case["mechanism"],
@@ -138,10 +138,12 @@ def render_sizes(results: Results) -> str:
                 describe_memory(mixed if "memory_mib" in mixed else case),
                 describe_seconds(textbook),
                 describe_memory(textbook),
-                f"{ratio:,.1f}" if math.isfinite(ratio) else "",
+                describe_ratio(textbook, case),
+                describe_seconds(by_class),
+                describe_ratio(by_class, case),
             ]
         )
-    head = ["mechanism", "size", "plain", "mixed", "MiB", "textbook", "its MiB", "times ours"]
+    head = ["mechanism", "size", "plain", "mixed", "MiB", "textbook", "its MiB", "times ours", "by class", "times ours"]
     return render_table(head, rows)
 
 
@@ -270,6 +272,12 @@ def describe_seconds(case: Outcome) -> str:
     if not case:
         return ""
     return _format_seconds(compute_seconds(case)) if case["status"] == "optimal" else str(case["status"]).split(":")[0]
+
+
+def describe_ratio(textbook: Outcome, ours: Outcome) -> str:
+    """Return how many times as long the textbook's program takes; nothing where it did not end."""
+    ratio = compute_seconds(textbook) / compute_seconds(ours)
+    return f"{ratio:,.1f}" if math.isfinite(ratio) else ""
 
 
 def describe_memory(case: Outcome) -> str:

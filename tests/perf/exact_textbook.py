@@ -1,6 +1,6 @@
-"""The linear programs as the papers write them: a variable for each tenant and each server, solved by scipy.
+"""The linear programs as the papers write them, solved by scipy: a variable for each tenant and each server or class.
 
-They know nothing of equal servers, of who is frozen when, or of what was solved before. Only for problems without
+They know nothing of who is frozen when, or of what was solved before. Only for problems without
 weights, limits, eligibility and zero demands, for which one program (or one an arrival) is the whole mechanism.
 """
 
@@ -24,9 +24,15 @@ class NoProgramError(ValueError):
     """The mechanism is not a linear program."""
 
 
-def solve_textbook(problem: Problem, mechanism: str) -> FloatArray:
-    """Return tasks per tenant, shape (I,). Raises NoProgramError where there is no linear program."""
-    capacity_kr = np.repeat(problem.capacity_kr, problem.count_k.astype(np.intp), axis=0)
+def solve_textbook(problem: Problem, mechanism: str, *, is_by_class: bool = False) -> FloatArray:
+    """Return tasks per tenant, shape (I,). Raises NoProgramError where there is no linear program.
+
+    is_by_class: equal servers are one of their added capacity, as the entries of the problem have them.
+    """
+    if is_by_class:
+        capacity_kr = problem.capacity_kr * problem.count_k[:, None]
+    else:
+        capacity_kr = np.repeat(problem.capacity_kr, problem.count_k.astype(np.intp), axis=0)
     if mechanism == "dynamic-drf":
         return _solve_arrivals(problem)
     share_ir = problem.demand_ir / problem.total_r

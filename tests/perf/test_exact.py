@@ -64,6 +64,7 @@ def test_the_textbook_has_the_same_answer(case: Case) -> None:
     problem = make_case_problem(case)
     totals_i = compute_allocation(problem, case.mechanism).totals_i
     np.testing.assert_allclose(solve_textbook(problem, case.mechanism), totals_i, rtol=1e-6)
+    np.testing.assert_allclose(solve_textbook(problem, case.mechanism, is_by_class=True), totals_i, rtol=1e-6)
 
 
 def test_what_is_no_linear_program_has_no_textbook() -> None:
@@ -148,6 +149,7 @@ def test_page_says_all_that_was_measured(results: dict[str, Any]) -> None:
         "out of time",
         "results/exact/2026-01-02.json",
         "drf by the textbook",
+        "| by class |",
     ):
         assert part in page
 

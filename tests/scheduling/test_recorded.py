@@ -21,7 +21,10 @@ MANY_SERVERS = 50
 SAMPLE = range(0, SINGLE.count, 11)
 
 
-@pytest.mark.parametrize("start", SINGLE.blocks)
+@pytest.mark.parametrize(
+    "start",
+    [pytest.param(start, marks=pytest.mark.slow if index % 8 else []) for index, start in enumerate(SINGLE.blocks)],
+)
 def test_snapshots_are_decided_as_recorded(start: int) -> None:
     check_block(SINGLE, start)
 
@@ -146,6 +149,7 @@ PROMISED = {
 }
 
 
+@pytest.mark.slow
 def test_the_cases_have_in_them_what_they_promise() -> None:
     found: Counter[str] = Counter()
     for number in SAMPLE:

@@ -104,6 +104,7 @@ def many_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("many_files")
 @pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\nX-Slow: "])
 async def test_five_thousand_half_open_requests_keep_nobody_out(sent: bytes) -> None:
@@ -172,6 +173,7 @@ async def test_a_header_that_does_not_come_ends_the_connection(sent: bytes) -> N
         await eventually(lambda: server.open_connections == 0)
 
 
+@pytest.mark.slow
 async def test_the_header_of_a_later_request_has_the_same_time() -> None:
     whole = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
     async with serving(Limits(header_seconds=1.0, idle_seconds=FOREVER)) as (_, port):
@@ -202,6 +204,7 @@ async def test_an_answer_that_nobody_reads_ends_the_connection() -> None:
         await eventually(lambda: server.open_connections == 0)
 
 
+@pytest.mark.slow
 async def test_handshakes_that_do_not_end_count_as_connections_and_end(tmp_path: Path) -> None:
     authority = Authority()
     authority.issue_server("server", ["127.0.0.1"]).write(tmp_path / CERTIFICATE, tmp_path / KEY)

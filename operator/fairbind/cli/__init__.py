@@ -21,6 +21,7 @@ from fairbind.cli.logs import LOG_FORMATS, LOG_LEVELS, LogFormat
 from fairbind.cli.mechanisms.commands import COMMANDS as MECHANISM_COMMANDS
 from fairbind.cli.options import Command, debug_option, output_option
 from fairbind.cli.simulate import simulate
+from fairbind.cli.trace_command import trace
 
 DEFAULT_NAMESPACE = "fairbind-system"
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -33,7 +34,7 @@ def commands() -> None:
     """Share a Kubernetes cluster fairly between tenants, also when its nodes differ."""
 
 
-for _command in (*MECHANISM_COMMANDS, simulate):
+for _command in (*MECHANISM_COMMANDS, simulate, trace):
     commands.add_command(_command)
 
 
@@ -227,7 +228,7 @@ def audit(*, kubeconfig: Path | None, context: str | None, namespace: str, sched
 @context_option
 @own_namespace_option
 @scheduler_name_option("Pending pods count when their spec.schedulerName is this.")
-@output_option("yaml", "json")
+@output_option("yaml", "json", "csv")
 @debug_option
 def problem(*, kubeconfig: Path | None, context: str | None, namespace: str, scheduler_name: str, output: str) -> None:
     """Write the cluster as it is now as a problem that `fairbind allocate`, `check` and `compare` read.

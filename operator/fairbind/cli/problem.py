@@ -10,6 +10,7 @@ import numpy as np
 
 from fairbind.cli.cluster_listing import list_cluster
 from fairbind.cli.documents import format_document
+from fairbind.cli.mechanisms.csv_problem import format_csv
 from fairbind.cli.mechanisms.writing import describe_problem
 from fairbind.fairness.problems.problem import Problem
 from fairbind.model import PolicySettings, Snapshot
@@ -33,7 +34,8 @@ def print_problem(
         "problem", kubeconfig=kubeconfig, context=context, namespace=namespace, scheduler_name=scheduler_name
     )
     problem = make_problem_of_cluster(cache.build_detailed_snapshot(), cache.settings)
-    click.echo(format_document(describe_problem(problem), output))
+    document = describe_problem(problem)
+    click.echo(format_csv(document) if output == "csv" else format_document(document, output))
 
 
 def make_problem_of_cluster(snapshot: Snapshot, settings: PolicySettings) -> Problem:

@@ -57,12 +57,20 @@ def run_scenario(
             runs = _run_in_turn(scenario, interruption)
         is_interrupted = len(runs) < len(scenario.policies) or any(run.interrupted for run in runs)
         if folder is not None:
-            write_results(folder, runs, table_format, is_interrupted=is_interrupted)
+            write_results(
+                folder,
+                runs,
+                table_format,
+                is_interrupted=is_interrupted,
+                composite=scenario.composite,
+                notes=scenario.notes,
+            )
             (folder / "report.html").write_text(compute_report(scenario, runs), encoding="utf-8")
     if is_interrupted:
         click.echo(f"fairbind: {_describe_progress(scenario, runs)}", err=True)
         return EXIT_INTERRUPTED
-    write_text("\n".join(lay_out(compute_table(runs))))
+    composite = [] if scenario.composite is None else [f"composite: {scenario.composite}"]
+    write_text("\n".join([*composite, *lay_out(compute_table(runs))]))
     return 0
 
 

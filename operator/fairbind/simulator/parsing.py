@@ -42,6 +42,7 @@ from fairbind.simulator.scenario import (
     AllAt,
     Arrival,
     Duration,
+    Each,
     Entry,
     Event,
     Every,
@@ -64,14 +65,14 @@ UNLIMITED_PODS: Final = 1_000_000
 
 SCENARIO_FIELDS: Final = (
     "name", "seed", "horizon", "cluster", "tenants", "workload", "events", "policies", "measureEvery",
-    "slots",
+    "slots", "composite", "notes",
 )  # fmt: skip
 SHAPE_FIELDS: Final = ("shape", "count", "capacity", "labels", "taints")
 TAINT_FIELDS: Final = ("key", "value", "effect")
 TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 ENTRY_FIELDS: Final = ("tenant", "name", "tasks", "arrival", "duration", "pod", "namespace")
 ARRIVAL_FIELDS: Final = ("at", "every", "poisson", "times")
-DURATION_FIELDS: Final = ("exponential", "lognormal", "uniform")
+DURATION_FIELDS: Final = ("exponential", "lognormal", "uniform", "each")
 MOST_TASKS: Final = 10_000_000
 MOST_RATE: Final = 1e6
 MOST_SLOTS: Final = 1_000_000
@@ -105,6 +106,10 @@ def parse_scenario(document: object) -> Scenario:
         policies=_read_policies(members["policies"]) if "policies" in members else (DEFAULT_POLICY,),
         measure_every=_read_measure_every(members, horizon),
         slots=read_whole(members["slots"], ("slots",), 1, MOST_SLOTS) if "slots" in members else DEFAULT_SLOTS,
+        composite=read_text(members["composite"], ("composite",)) if "composite" in members else None,
+        notes=tuple(
+            read_text(note, ("notes", place)) for place, note in enumerate(read_optional_list(members, "notes", ()))
+        ),
     )
 
 
@@ -229,12 +234,13 @@ def _read_entry(value: object, path: Path, tenants: Mapping[str, Sequence[str]],
         )
     arrival = _read_arrival(members.get("arrival", {"at": 0}), (*path, "arrival"))
     waiting, placed = read_pod(members["pod"], (*path, "pod"), namespace)
+    tasks = _read_tasks(members, path, arrival, horizon)
     return Entry(
         tenant=tenant,
         name=name,
-        tasks=_read_tasks(members, path, arrival, horizon),
+        tasks=tasks,
         arrival=arrival,
-        duration=_read_duration(members["duration"], (*path, "duration")),
+        duration=_read_duration(members["duration"], (*path, "duration"), tasks),
         waiting=waiting,
         placed=placed,
     )
@@ -279,17 +285,27 @@ def _read_arrival(value: object, path: Path) -> Arrival:
     return AllAt(at)
 
 
-def _read_duration(value: object, path: Path) -> Duration:
+def _read_duration(value: object, path: Path, tasks: int | None) -> Duration:
     if value == "forever":
         return Fixed(None)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return Fixed(read_span(value, path))
     if not isinstance(value, Mapping):
-        refuse(value, path, "a number of seconds, forever, or an object with exponential, lognormal or uniform")
+        refuse(value, path, "a number of seconds, forever, or an object with exponential, lognormal, uniform or each")
     kind, parameters = read_choice(value, path, DURATION_FIELDS)
     path = (*path, kind)
     if kind == "exponential":
         return Exponential(read_number(parameters, path, LEAST_SECONDS, MOST_SECONDS))
+    if kind == "each":
+        lengths = read_list(parameters, path, "seconds")
+        if len(lengths) != tasks:
+            complain(path, f"must have one entry for each of the tasks, whose number is {tasks or 'left out'}")
+        return Each(
+            tuple(
+                None if length == "forever" else read_span(length, (*path, place))
+                for place, length in enumerate(lengths)
+            )
+        )
     if kind == "lognormal":
         members = read_object(parameters, path, ("median", "sigma"), required=("median", "sigma"))
         return Lognormal(

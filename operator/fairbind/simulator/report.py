@@ -45,6 +45,10 @@ def compute_report(scenario: Scenario, runs: Sequence[Run]) -> str:
         f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>",
         f"<h1>{escape(title)}</h1><p>{escape(_describe_scenario(scenario))}</p>",
     ]
+    if scenario.composite is not None:
+        parts.append(f"<p><strong>A composite: {escape(scenario.composite)}.</strong></p>")
+    if scenario.notes:
+        parts.append(f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in scenario.notes)}</ul>")
     if any(run.interrupted for run in runs):
         parts.append("<p><strong>The simulation was interrupted; here is what was decided until then.</strong></p>")
     parts += ["<h2>Policies</h2>", _format_policies(runs)]

@@ -86,7 +86,14 @@ class Uniform:
     high: float
 
 
-Duration = Fixed | Exponential | Lognormal | Uniform
+@dataclass(frozen=True, slots=True)
+class Each:
+    """Each task runs a length of its own; None: for ever."""
+
+    lengths: tuple[int | None, ...]
+
+
+Duration = Fixed | Exponential | Lognormal | Uniform | Each
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +178,8 @@ class Scenario:
     """What is simulated.
 
     events: in their order. horizon: None: until nothing waits or runs or can change any more. slots: of the largest
-    server, for the policy of that name.
+    server, for the policy of that name. composite: from which sources it was put together; None when from one. notes:
+    what was assumed.
     """
 
     name: str
@@ -184,3 +192,5 @@ class Scenario:
     policies: tuple[str, ...]
     measure_every: int
     slots: int
+    composite: str | None = None
+    notes: tuple[str, ...] = ()

@@ -137,6 +137,11 @@ _DURATION: Final = {
             {"uniform": {"type": "array", "minItems": 2, "maxItems": 2, "items": _TIME}},
             required=("uniform",),
         ),
+        _make_object(
+            "One for each of the tasks, in their order.",
+            {"each": _make_list("Seconds, or forever.", {"anyOf": [_SPAN, {"const": "forever"}]})},
+            required=("each",),
+        ),
     ],
 }
 
@@ -257,6 +262,14 @@ SCENARIO_SCHEMA: Final[dict[str, Any]] = {
                 "maximum": MOST_SLOTS,
                 "default": DEFAULT_SLOTS,
             },
+            "composite": {
+                "description": "From which sources the scenario was put together; said in every output.",
+                "type": "string",
+                "minLength": 1,
+            },
+            "notes": _make_list(
+                "What was assumed, for the report and the summary.", {"type": "string", "minLength": 1}, least=0
+            ),
             "measureEvery": {
                 "description": "Seconds between two measurements.",
                 "default": DEFAULT_MEASURE_EVERY // NANOSECONDS,

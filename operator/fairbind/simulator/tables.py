@@ -40,14 +40,25 @@ def choose_format(wanted: str | None) -> str:
     return wanted or (PARQUET if has_parquet() else CSV)
 
 
-def write_results(folder: Path, runs: Sequence[Run], table_format: str, *, is_interrupted: bool = False) -> None:
-    """Write the tables and the summary into a folder."""
+def write_results(
+    folder: Path,
+    runs: Sequence[Run],
+    table_format: str,
+    *,
+    is_interrupted: bool = False,
+    composite: str | None = None,
+    notes: Sequence[str] = (),
+) -> None:
+    """Write the tables and the summary into a folder. composite, notes: of the scenario."""
     for name in _ROWS:
         rows: list[Any] = [row for run in runs for row in getattr(run, name)]
         write = _write_parquet if table_format == PARQUET else _write_csv
         write(folder / f"{name}.{table_format}", name, rows)
-    interrupted = {"interrupted": True} if is_interrupted else {}
-    summaries = {"policies": {run.policy: run.summary for run in runs}, **interrupted}
+    optional = {"interrupted": is_interrupted, "composite": composite, "notes": list(notes)}
+    summaries = {
+        "policies": {run.policy: run.summary for run in runs},
+        **{name: value for name, value in optional.items() if value},
+    }
     summary = json.dumps(summaries, indent=2, allow_nan=False)
     (folder / "summary.json").write_text(f"{summary}\n", encoding="utf-8")
 

@@ -16,6 +16,7 @@ from fairbind.simulator.scenario import (
     AllAt,
     Arrival,
     Duration,
+    Each,
     Entry,
     Every,
     Exponential,
@@ -108,6 +109,8 @@ def _draw_durations(duration: Duration, count: int, seed: tuple[int, int, int]) 
     match duration:
         case Fixed(length):
             return np.full(count, FOREVER if length is None else length, dtype=np.int64)
+        case Each(lengths):
+            return np.array([FOREVER if length is None else length for length in lengths], dtype=np.int64)
         case Exponential(mean):
             seconds = stream.exponential(mean, count)
         case Lognormal(median, sigma):

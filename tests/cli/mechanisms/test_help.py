@@ -15,9 +15,11 @@ from cli.mechanisms.typed import POOL, Terminal
 from fairbind.cli import commands
 from fairbind.cli.mechanisms.commands import COMMANDS as MECHANISM_COMMANDS
 from fairbind.cli.simulate import simulate
+from fairbind.cli.trace_command import trace
 from simulator.scenarios import make_scenario
+from simulator.test_traces import OPENB_NODES, OPENB_PODS
 
-COMMANDS = (*MECHANISM_COMMANDS, simulate)
+COMMANDS = (*MECHANISM_COMMANDS, simulate, trace)
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
 
 
@@ -32,6 +34,8 @@ def test_the_example_of_a_command_works(
 ) -> None:
     terminal.write(POOL)
     (terminal.folder / "scenario.yaml").write_text(json.dumps(make_scenario()), encoding="utf-8")
+    (terminal.folder / "pods.csv").write_text(OPENB_PODS, encoding="utf-8")
+    (terminal.folder / "nodes.csv").write_text(OPENB_NODES, encoding="utf-8")
     monkeypatch.chdir(terminal.folder)
     assert command.name is not None
     examples = list(examples_in(terminal.succeed(command.name, "--help").out))

@@ -79,6 +79,7 @@ def measure_memory(spec: Spec) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spec", "most_kib_a_pod"), [(tolerate, 3), (avoid, 12), (pin, 12)])
 def test_pods_that_differ_cost_little_more_memory_than_equal_ones(spec: Spec, most_kib_a_pod: int) -> None:
     """An array for each pod and node alone is 5 KiB at 1,000 nodes, and a pod with a verdict of its own has eight."""

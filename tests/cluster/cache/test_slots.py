@@ -69,6 +69,7 @@ def test_pods_that_ask_for_next_to_nothing_take_no_more_than_their_half_of_the_s
     assert running["victim"] == pytest.approx(half, rel=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("small", ["100m", "175m", "250m"])
 def test_where_slots_are_not_scarce_small_pods_keep_the_share_that_they_have_without_slots(

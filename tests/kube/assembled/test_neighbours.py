@@ -34,6 +34,7 @@ async def measure(*faults: Fault) -> float:
         return bound_at - began
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [500, 403, 422, 429])
 @in_virtual_time
 async def test_a_namespace_whose_bindings_are_refused_does_not_stop_another(status: int) -> None:

@@ -268,6 +268,7 @@ async def test_all_strangers_together_make_so_many_questions_a_second() -> None:
     assert server.count(TOKEN_REVIEWS) <= STRANGERS_PER_SECOND * (20 + BURST_SECONDS)
 
 
+@pytest.mark.slow
 async def test_junk_displaces_no_reader_and_keeps_none_waiting() -> None:
     """Sixty scrapes, one every 15 s, each amid junk from two hundred addresses whose questions have no answer yet."""
     server, clock = FakeServer(), Clock()

@@ -249,6 +249,7 @@ async def test_nothing_is_decided_without_leading() -> None:
         await bench.until(lambda: bench.binder.asked == ["a"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("result", [BindResult.CONFLICT, BindResult.GONE, BindResult.INVALID, BindResult.FAILED])
 async def test_a_failed_binding_gives_its_room_back_and_its_pod_waits(
     result: BindResult, monkeypatch: pytest.MonkeyPatch
@@ -346,6 +347,7 @@ async def test_who_waits_is_told_after_a_complete_cycle() -> None:
         assert bench.world.waits == ()
 
 
+@pytest.mark.slow
 async def test_where_very_many_classes_wait_they_are_explained_anew_now_and_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,6 +1,6 @@
 """The control plane's binaries and those wanted beside it, built from pinned Go modules and cached outside the tree.
 
-A binary's place in the cache is named after everything that decides its content (go.mod, go.sum, flags, platform), so
+A binary's place in the cache is named after all that decides its content (pins, our own code, flags, platform), so
 a second clone builds nothing and a changed pin never meets an old binary. Builds wait for each other by a lock; a
 binary appears under its name only when it is whole.
 """
@@ -50,6 +50,7 @@ TOOLS: Mapping[str, Tool] = {
         Tool("kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", 90),
         Tool("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", 15),
         Tool("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", 30),
+        Tool("filter-oracle", "oracle", ".", 15),
         Tool("kwok", "cluster", "sigs.k8s.io/kwok/cmd/kwok", 150),
         Tool("helm", "cluster", "helm.sh/helm/v4/cmd/helm", 40),
         Tool("kind", "kind", "sigs.k8s.io/kind", 15),
@@ -190,10 +191,15 @@ def _build(go: Path, tool: Tool, folder: Path, position: str, report: Callable[[
 
 def _compute_folder(cache: Path, module: str) -> Path:
     digest = hashlib.sha256()
-    for name in ("go.mod", "go.sum"):
-        digest.update((MODULES / module / name).read_bytes())
+    for path in find_sources(MODULES / module):
+        digest.update(path.read_bytes())
     digest.update("\0".join([*_compute_flags(module), sys.platform, platform.machine()]).encode())
     return cache / "tools" / digest.hexdigest()[:16] / "bin"
+
+
+def find_sources(folder: Path) -> list[Path]:
+    """Return what decides what a module's programs are: its pins, and the code of a program of our own."""
+    return [folder / "go.mod", folder / "go.sum", *sorted(folder.glob("*.go"))]
 
 
 def _compute_flags(module: str) -> list[str]:

@@ -74,10 +74,10 @@ class Findings:
         """Return a line for each property."""
         return "\n".join(lay_out([_show(finding) for finding in self.found], numbers_from=4, headings=0))
 
-    def to_json(self) -> str:
-        """Return the same, and the numbers of the witnesses."""
+    def to_text(self, output: str) -> str:
+        """Return the same as JSON or YAML, with the numbers of the witnesses."""
         document = {"mechanism": self.mechanism, "properties": [finding.to_document() for finding in self.found]}
-        return format_document(document, "json")
+        return format_document(document, output)
 
     def check_proofs(self) -> None:
         """Raise InvariantError if something is violated that is proved for this problem."""

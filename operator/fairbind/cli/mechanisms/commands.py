@@ -144,7 +144,7 @@ def allocate(problem: str, mechanism: str, alpha: float | None, output: str, *, 
     show_default=True,
     help="With --allocation: how much of what is allowed or of what a tenant has counts as rounding.",
 )
-@output_option("table", "json")
+@output_option("table", "json", "yaml")
 @_take_problem
 def check(
     problem: str,
@@ -179,7 +179,7 @@ def check(
         write_text(show_judgement(*judged, output))
         return
     findings = compute_findings(problem, mechanism, properties, alpha=alpha, pools=pool, seed=seed)
-    write_text(findings.to_json() if output == "json" else findings.to_lines())
+    write_text(findings.to_lines() if output == "table" else findings.to_text(output))
     findings.check_proofs()
 
 

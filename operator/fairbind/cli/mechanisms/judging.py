@@ -118,7 +118,7 @@ def describe_judgement(judgement: Judgement, witnesses: Mapping[str, Witness | N
 
 def show_judgement(judgement: Judgement, witnesses: Mapping[str, Witness | None], output: str) -> str:
     """Return what the command prints."""
-    if output == "json":
+    if output != "table":
         return format_document(describe_judgement(judgement, witnesses), output)
     name = judgement.allocation.mechanism
     rows = [[one.condition, "violated", one.text] for one in judgement.violations]

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from fairbind.cli.mechanisms.csv_problem import read_csv
 from fairbind.cli.mechanisms.quantities import read_quantities
-from fairbind.cli.mechanisms.reading import read_document
+from fairbind.cli.mechanisms.reading import read_document, read_text
 from fairbind.fairness.problems.allocation import Allocation
 from fairbind.fairness.problems.parse import parse_problem
 from fairbind.fairness.problems.problem import FloatArray, Problem
@@ -32,8 +33,12 @@ class Summary:
 
 def read_problem(source: str, *, pools: bool) -> Problem:
     """Return the problem in the file ("-": standard input), pooled if the command asks for it."""
-    problem = parse_problem(read_quantities(read_document(source)))
+    problem = parse_problem(read_quantities(_read(source)))
     return replace(problem, is_pooled=True) if pools else problem
+
+
+def _read(source: str) -> object:
+    return read_csv(read_text(source), source) if source.lower().endswith(".csv") else read_document(source)
 
 
 def compute_use(allocation: Allocation) -> FloatArray:

@@ -32,7 +32,7 @@ from fairbind.fairness.mechanisms.mechanism import LevelScope, Mechanism, Option
 from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance
 from fairbind.fairness.problems.problem import FloatArray
-from fairbind.fairness.problems.verify import FEASIBILITY, check_feasible
+from fairbind.fairness.problems.verify import FEASIBILITY, CertificateError, check_feasible
 from fairbind.fairness.solvers.market.best_response import BestResponses
 from fairbind.fairness.solvers.market.market import (
     Market,
@@ -99,26 +99,27 @@ def certify_alpha_pf_vds(instance: Instance, solution: Solution) -> Mapping[str,
         raise SolverError("alpha-pf-vds: the prices are negative or no numbers")
     totals_i = market.get_totals(part_ki)
     if not (totals_i > 0).all():
-        raise SolverError(f"alpha-pf-vds: tenant {int(instance.rank_i[(totals_i <= 0).argmax()])} gets nothing")
+        tenant = int(instance.rank_i[(totals_i <= 0).argmax()])
+        raise CertificateError("alpha-pf-vds", "{tenant} gets nothing", np.inf, tenant=tenant)
     mismatch_ki = compute_mismatches(market, part_ki, price_kr, OPTIMALITY)
     mismatch = float(mismatch_ki.max())
     if not mismatch <= OPTIMALITY:
         server, group = np.unravel_index(int(mismatch_ki.argmax()), mismatch_ki.shape)
-        raise SolverError(
-            f"alpha-pf-vds: on server class {int(server)} tenant {int(instance.rank_i[group])} pays {mismatch:.3g} "
-            "(of what it is worth) too much or too little"
-        )
+        words = f"{{tenant}} pays {mismatch:.3g} (of what it is worth) too much or too little on {{server}}"
+        tenant = int(instance.rank_i[group])
+        raise CertificateError("alpha-pf-vds", words, mismatch, tenant=tenant, server_class=int(server))
     charge_kr = compute_charges(market, part_ki, price_kr)
     emptiest = int(charge_kr.sum(axis=1).argmax())
     if not charge_kr[emptiest].sum() <= OPTIMALITY:
         largest = float(charge_kr[emptiest].max())
-        raise SolverError(
-            f"alpha-pf-vds: on server class {emptiest} {largest:.3g} of what costs something is left over"
-        )
-    gap = float(_bound_inequality(market, part_ki, price_kr).max())
+        words = f"{largest:.3g} of what costs something is left over on {{server}}"
+        raise CertificateError("alpha-pf-vds", words, largest, server_class=emptiest)
+    gap_k = _bound_inequality(market, part_ki, price_kr)
+    gap = float(gap_k.max())
     allowed = OPTIMALITY * max(1.0, float(instance.alpha_k.max()))
     if not gap <= allowed:
-        raise SolverError(f"alpha-pf-vds: a server could do better by {gap:.3g} of what it does")
+        words = f"{{server}} could do better by {gap:.3g} of what it does"
+        raise CertificateError("alpha-pf-vds", words, gap, server_class=int(gap_k.argmax()))
     return {"method": "inequality 16", "largestExcess": excess, "largestMismatch": mismatch, "largestGap": gap}
 
 

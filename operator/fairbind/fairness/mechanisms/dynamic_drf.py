@@ -22,7 +22,8 @@ What is not as in the note:
   so different weights need all tenants to be listed.
 
 Guarantees (with any weights that are taken): dynamic sharing incentive, dynamic envy-freeness, dynamic Pareto
-optimality (some resource that it needs is used up to W_k / W for everybody), strategy-proofness.
+optimality (some resource that it needs is used up to W_k / W for each tenant); strategy-proofness if all demands are
+positive; once all have come, sharing incentive and Pareto optimality. NOT envy-freeness: who came early may keep more.
 
 >>> import numpy as np
 >>> from fairbind.fairness.problems.instance import reduce_problem

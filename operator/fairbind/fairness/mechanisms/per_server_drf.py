@@ -13,7 +13,8 @@ max-min fair over all pairs of tenant and server, so it is unique and depends on
 still its own DRF among the tasks that the other servers leave (a stopped tenant has no more tasks to offer it).
 
 Complexity: one event per used-up resource of a server and per tenant that runs out of tasks, O(I K R) each at worst.
-Guarantees: the (strong) sharing incentive, as DRF on each server (section 4.5); no Pareto optimality (section 3.4).
+Guarantees: the (strong) sharing incentive (section 4.5) and envy-freeness, as DRF on each server; strategy-proofness
+where no tenant runs out of tasks; NOT Pareto optimality (section 3.4), but on one server.
 
 >>> from fairbind.fairness.problems.instance import reduce_problem
 >>> from fairbind.fairness.problems.problem import make_problem

@@ -14,8 +14,8 @@ are solved for (`psdsf_active_set`).
 Paper: Khamse-Ashari, Lambadaris, Kesidis, Urgaonkar, Zhao, "An Efficient and Fair Multi-Resource Allocation Mechanism
 for Heterogeneous Servers", definition 4 in section 2.3; section 3.4 and equation 17 for servers that are not divisible.
 Complexity: O(I K R log I) a sweep; O(I K^2 R^2 + K^3 R^3) a step of a market, some 15 steps, a few markets.
-Guarantees: sharing incentive; envy-freeness, server by server; bottleneck fairness without ends of tasks. Not Pareto
-optimal.
+Guarantees: sharing incentive; envy-freeness, server by server; bottleneck fairness where no tenant runs out of tasks.
+NOT Pareto optimality, and not strategy-proofness: it can pay to hide a server.
 Nearly equal servers are divided far worse than equal ones: make classes of them first.
 
 >>> import numpy as np

@@ -1,0 +1,77 @@
+"""The project's own tables, as CSV or Parquet, for a trace that no other reader knows.
+
+Tasks: the columns `tenant`, `arrival` and `duration` (seconds; a duration may be `forever`, or empty where it is not
+known), and one column for each resource, under its name in Kubernetes, with quantities. Nodes: `count`, and one column
+for each resource. A column `label:KEY` holds the label of a node, or the one that a task's node must have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from fairbind.cluster.objects.quantity import QuantityError, to_base_units
+from fairbind.fairness.problems.parse import show_value
+from fairbind.simulator.traces.rows import BrokenRowError, LeftOut, Row, make_from_rows, read_table
+from fairbind.simulator.traces.tasks import FOREVER, Ending, Pod, Shape, TraceTask
+
+TASK_COLUMNS: Final = ("tenant", "arrival", "duration")
+NODE_COLUMNS: Final = ("count",)
+LABEL: Final = "label:"
+
+
+def read_tasks(path: Path, left_out: LeftOut) -> Iterator[TraceTask]:
+    """Yield the tasks."""
+    rows = read_table(path, TASK_COLUMNS, what="table of tasks", left_out=left_out)
+    for _, task in make_from_rows(rows, left_out, _read_task):
+        yield task
+
+
+def _read_task(row: Row) -> TraceTask:
+    arrival = row.time("arrival", 1.0)
+    if arrival is None:
+        raise BrokenRowError("arrival is empty")
+    pod = Pod(_read_amounts(row, TASK_COLUMNS), tuple((key, (value,)) for key, value in _read_labels(row)))
+    tenant = row.text("tenant")
+    if row.values["duration"].strip() == FOREVER:
+        return TraceTask(tenant, arrival, 0, Ending.OUTLIVES, pod)
+    length = row.time("duration", 1.0)
+    if length is None:
+        return TraceTask(tenant, arrival, 0, Ending.UNKNOWN, pod)
+    return TraceTask(tenant, arrival, length, Ending.KNOWN, pod)
+
+
+def read_shapes(path: Path, left_out: LeftOut) -> dict[Shape, int]:
+    """Return how many nodes of each shape there are."""
+    shapes: dict[Shape, int] = {}
+    rows = read_table(path, NODE_COLUMNS, what="table of nodes", left_out=left_out)
+    for _, (shape, count) in make_from_rows(rows, left_out, _read_nodes):
+        shapes[shape] = shapes.get(shape, 0) + count
+    return shapes
+
+
+def _read_nodes(row: Row) -> tuple[Shape, int]:
+    count = row.text("count")
+    if not count.isdecimal():
+        raise BrokenRowError(f"count must be a whole number, not {show_value(count)}")
+    return Shape(_read_amounts(row, NODE_COLUMNS), tuple(_read_labels(row))), int(count)
+
+
+def _read_amounts(row: Row, others: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    amounts = []
+    for column, value in row.values.items():
+        if column in others or column.startswith(LABEL) or not value.strip():
+            continue
+        try:
+            to_base_units(column, value.strip())
+        except QuantityError as error:
+            raise BrokenRowError(f"{column} must be a quantity, not {show_value(value)}") from error
+        amounts.append((column, value.strip()))
+    return tuple(amounts)
+
+
+def _read_labels(row: Row) -> Iterator[tuple[str, str]]:
+    for column, value in row.values.items():
+        if column.startswith(LABEL) and value.strip():
+            yield column.removeprefix(LABEL), value.strip()

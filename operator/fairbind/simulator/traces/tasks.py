@@ -1,0 +1,141 @@
+"""What a trace says of its tasks, and what is assumed where it says nothing."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from fairbind.simulator.reading import NANOSECONDS
+
+FOREVER = "forever"
+LEAVE_OUT = "leave-out"
+MEDIAN = "median"
+TRACE_END = "trace-end"
+
+
+class Ending(Enum):
+    """What a trace says of a task's end: its length, that it outlives the trace, or nothing."""
+
+    KNOWN = "known"
+    OUTLIVES = "outlives"
+    UNKNOWN = "unknown"
+
+
+class Pod(NamedTuple):
+    """What a task asks for. requests: quantities by resource. labels: the values that its node's labels may have."""
+
+    requests: tuple[tuple[str, str], ...]
+    labels: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def without(self, resources: Collection[str]) -> Pod:
+        """Return the pod without what it asks for of these resources."""
+        return self._replace(requests=tuple(pair for pair in self.requests if pair[0] not in resources))
+
+
+class TraceTask(NamedTuple):
+    """A task of a trace. arrival, length: nanoseconds; length up to the trace's end where it outlives the trace."""
+
+    tenant: str
+    arrival: int
+    length: int
+    ending: Ending
+    pod: Pod
+
+
+class Shape(NamedTuple):
+    """Equal nodes of a trace. capacity: quantities by resource."""
+
+    capacity: tuple[tuple[str, str], ...]
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Assumptions:
+    """What is assumed where a trace says nothing.
+
+    outliving: of tasks that outlive the trace: FOREVER, TRACE_END or LEAVE_OUT. unknown: of tasks without a length:
+    MEDIAN of those that have one, FOREVER, LEAVE_OUT, or seconds. first, last: arrivals that are taken, nanoseconds
+    from the trace's start; last None: all that come later.
+    """
+
+    outliving: str = FOREVER
+    unknown: str | float = MEDIAN
+    first: int = 0
+    last: int | None = None
+
+
+@dataclass(slots=True)
+class Group:
+    """Equal tasks of a tenant: when each arrives and how long it runs, in nanoseconds; None: for ever."""
+
+    tenant: str
+    pod: Pod
+    arrivals: list[int] = field(default_factory=list)
+    lengths: list[int | None] = field(default_factory=list)
+
+
+def group_tasks(tasks: Iterable[TraceTask], assumptions: Assumptions) -> tuple[list[Group], list[str]]:
+    """Return the tasks by tenant and pod, in the order of the groups' first arrivals, and what was assumed of how many.
+
+    Arrivals count from `assumptions.first` on.
+    """
+    chosen = sorted((task for task in tasks if _is_inside(task, assumptions)), key=lambda task: task.arrival)
+    known = [task.length for task in chosen if task.ending is Ending.KNOWN]
+    median = round(statistics.median(known)) if known else None
+    groups: dict[tuple[str, Pod], Group] = {}
+    touched = dict.fromkeys(Ending, 0)
+    for task in chosen:
+        touched[task.ending] += 1
+        length = _assume_length(task, assumptions, median)
+        if length == 0:
+            continue
+        group = groups.setdefault((task.tenant, task.pod), Group(task.tenant, task.pod))
+        group.arrivals.append(task.arrival - assumptions.first)
+        group.lengths.append(length)
+    return list(groups.values()), _describe(assumptions, touched, median)
+
+
+def _is_inside(task: TraceTask, assumptions: Assumptions) -> bool:
+    last = assumptions.last
+    return task.arrival >= assumptions.first and (last is None or task.arrival <= last)
+
+
+def _assume_length(task: TraceTask, assumptions: Assumptions, median: int | None) -> int | None:
+    """Return a length; None: for ever; 0: the task is left out."""
+    if task.ending is Ending.KNOWN or (task.ending is Ending.OUTLIVES and assumptions.outliving == TRACE_END):
+        return max(1, task.length)
+    chosen = assumptions.outliving if task.ending is Ending.OUTLIVES else assumptions.unknown
+    if chosen == FOREVER:
+        return None
+    if chosen == MEDIAN:
+        return median or 0
+    return 0 if isinstance(chosen, str) else round(chosen * NANOSECONDS)
+
+
+def _describe(assumptions: Assumptions, touched: Mapping[Ending, int], median: int | None) -> list[str]:
+    notes = []
+    if touched[Ending.OUTLIVES]:
+        count = touched[Ending.OUTLIVES]
+        notes.append(f"{count:,} tasks outlive the trace: {_OUTLIVING[assumptions.outliving]}")
+    if touched[Ending.UNKNOWN]:
+        said = {FOREVER: "they run for ever", LEAVE_OUT: "they are left out"}
+        if assumptions.unknown == MEDIAN:
+            text = "they are left out, as no other has one"
+            if median is not None:
+                text = f"they run for the median of the others, {median / NANOSECONDS:g} s"
+        elif isinstance(assumptions.unknown, str):
+            text = said[assumptions.unknown]
+        else:
+            text = f"they run for {assumptions.unknown:g} s"
+        notes.append(f"{touched[Ending.UNKNOWN]:,} tasks have no length in the trace: {text}")
+    return notes
+
+
+_OUTLIVING = {
+    FOREVER: "they run for ever",
+    TRACE_END: "they end where it ends",
+    LEAVE_OUT: "they are left out",
+}

@@ -1,0 +1,393 @@
+"""Clusters and pods at random, from a seed: few values of everything, so that they meet.
+
+A seed always gives the same cluster. What is generated is what people write; the API server's defaults come later
+(`oracle.create`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+Json = dict[str, Any]
+Item = TypeVar("Item")
+
+SCHEDULER = "fairbind"
+OTHER_SCHEDULER = "default-scheduler"
+ZONE = "topology.kubernetes.io/zone"
+HOSTNAME = "kubernetes.io/hostname"
+RACK = "example.com/rack"
+GPU = "example.com/gpu"
+HUGE_PAGES = "hugepages-2Mi"
+NAMESPACES = {
+    "red": {"team": "red", "stage": "live"},
+    "blue": {"team": "blue", "stage": "live"},
+    "green": {"team": "green"},
+    "kube-system": {},
+}
+LABELS = {
+    "disk": ("ssd", "hdd", ""),
+    "gen": ("1", "2", "3", "10", "007", "x1", "9223372036854775808"),
+    "arch": ("amd64", "arm64"),
+    RACK: ("r1", "r2", "r3"),
+    ZONE: ("a", "b", "c"),
+}
+POD_LABELS = {"app": ("web", "db", "job"), "tier": ("front", "back"), "rev": ("1", "2")}
+TAINT_KEYS = ("dedicated", "gpu", "spot", "node.kubernetes.io/disk-pressure")
+TAINT_VALUES = ("", "red", "blue")
+EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
+CPU = ("0", "10m", "100m", "250m", "0.5", "1", "1500m", "2", "3", "1e-2", "1.0005")
+MEMORY = ("0", "64Mi", "128974848", "129e6", "256M", "1Gi", "1.5Gi", "3Gi", "500m")
+STORAGE = ("0", "100Mi", "1Gi", "5Gi")
+ADDRESSES = ("", "", "0.0.0.0", "127.0.0.1", "10.0.0.1", "::1")
+PORTS = (80, 443, 8080)
+PROTOCOLS = ("TCP", "TCP", "UDP", "SCTP")
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A cluster, and pods that wait in it. All but the nodes and namespaces are to be created first."""
+
+    seed: int
+    nodes: tuple[Json, ...]
+    namespaces: tuple[Json, ...]
+    pods: tuple[Json, ...]
+    asked: tuple[Json, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What pods may carry. spread, affinity: hard constraints about other pods, of those that wait."""
+
+    spread: bool = False
+    affinity: bool = False
+
+
+class Generator:
+    """Draws objects. Names are counted."""
+
+    def __init__(self, seed: int, features: Features) -> None:
+        self._random = random.Random(seed)
+        self._features = features
+        self._pods = 0
+        self._density = 0.0
+
+    def draw_world(self, seed: int, *, most_nodes: int, asked: int) -> World:
+        """Return a world."""
+        draw = self._random
+        count = draw.choice((1, draw.randint(2, 8), draw.randint(2, max(2, most_nodes))))
+        self._density = draw.choice((0.15, 0.3, 0.5))
+        nodes = [self._draw_node(f"node-{number:02}") for number in range(min(count, most_nodes))]
+        names = [node["metadata"]["name"] for node in nodes]
+        placed = [self._draw_placed(names) for _ in range(draw.randint(0, 4 * len(nodes)))]
+        promised = [self._draw_promised(names) for _ in range(draw.choice((0, 0, 0, 1, 3)))]
+        waiting = [self.draw_waiting() for _ in range(asked)]
+        namespaces = [{"metadata": {"name": name, "labels": dict(of)}} for name, of in NAMESPACES.items()]
+        return World(seed, tuple(nodes), tuple(namespaces), (*placed, *promised), tuple(waiting))
+
+    # --- nodes ---
+
+    def _draw_node(self, name: str) -> Json:
+        draw = self._random
+        labels = {key: draw.choice(values) for key, values in LABELS.items() if draw.random() < 0.75}
+        if draw.random() < 0.95:
+            labels[HOSTNAME] = name
+        allocatable = {
+            "cpu": draw.choice(("0", "500m", "2", "4", "8", "3920m", "15.9")),
+            "memory": draw.choice(("512Mi", "2Gi", "8Gi", "16000000Ki", "9e9")),
+            "pods": draw.choice(("0", "2", "5", "20", "110")),
+        }
+        if self._happens(0.6):
+            allocatable["ephemeral-storage"] = draw.choice(("0", "1Gi", "20Gi"))
+        if self._happens(0.3):
+            allocatable[GPU] = draw.choice(("0", "1", "4"))
+        if self._happens(0.2):
+            allocatable[HUGE_PAGES] = draw.choice(("0", "64Mi", "1Gi"))
+        spec, ready = self._draw_standing()
+        conditions = [{"type": "Ready", "status": ready}]
+        return {
+            "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels},
+            "spec": spec,
+            "status": {"allocatable": allocatable, "capacity": dict(allocatable), "conditions": conditions},
+        }
+
+    def _draw_standing(self) -> tuple[Json, str]:
+        """Return taints and cordon, and the status of the condition Ready."""
+        draw = self._random
+        taints = [self._draw_taint() for _ in range(draw.choice((0, 0, 0, 1, 1, 2)))]
+        spec: Json = {}
+        ready = "True"
+        if self._happens(0.1):
+            spec["unschedulable"] = True
+            if self._happens(0.8):
+                taints.append({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"})
+        if self._happens(0.1):
+            ready, which = draw.choice((("False", "not-ready"), ("Unknown", "unreachable")))
+            effects = draw.choice((("NoSchedule",), ("NoSchedule", "NoExecute"), ("NoExecute",), ()))
+            taints.extend({"key": f"node.kubernetes.io/{which}", "effect": effect} for effect in effects)
+        unique = {(taint["key"], taint["effect"]): taint for taint in taints}
+        return {**spec, **({"taints": list(unique.values())} if unique else {})}, ready
+
+    def _draw_taint(self) -> Json:
+        draw = self._random
+        taint = {"key": draw.choice(TAINT_KEYS), "effect": draw.choice(EFFECTS)}
+        value = draw.choice(TAINT_VALUES)
+        return {**taint, "value": value} if value else taint
+
+    # --- pods ---
+
+    def draw_waiting(self) -> Json:
+        """Return a pod that fairbind is asked for."""
+        return self._draw_pod(self._draw_waiting_spec(), SCHEDULER)
+
+    def _draw_placed(self, names: Sequence[str]) -> Json:
+        draw = self._random
+        spec = self._draw_waiting_spec() if self._happens(0.5) else {**self._draw_resources()}
+        if self._happens(0.4):
+            spec.setdefault("affinity", {})["podAntiAffinity"] = self._draw_pod_affinity()
+        spec["nodeName"] = draw.choice((*names, "gone")) if self._happens(0.05) else draw.choice(names)
+        pod = self._draw_pod(spec, draw.choice((SCHEDULER, OTHER_SCHEDULER)))
+        pod["status"] = self._draw_status(pod)
+        if self._happens(0.05):
+            pod["metadata"] |= {"deletionTimestamp": "2026-01-02T00:00:00Z", "deletionGracePeriodSeconds": 30}
+        return pod
+
+    def _draw_promised(self, names: Sequence[str]) -> Json:
+        """Return a pod that another scheduler has made room for on a node."""
+        pod = self._draw_pod(self._draw_resources(), OTHER_SCHEDULER)
+        pod["status"] = {"phase": "Pending", "nominatedNodeName": self._random.choice(names)}
+        return pod
+
+    def _draw_status(self, pod: Json) -> Json:
+        draw = self._random
+        status: Json = {"phase": draw.choice(("Running",) * 16 + ("Pending", "Succeeded", "Failed"))}
+        if status["phase"] == "Running" and self._happens(0.15):
+            container = pod["spec"]["containers"][0]
+            held = {"cpu": draw.choice(CPU[1:]), "memory": draw.choice(MEMORY[1:-1])}
+            allocated = {"cpu": draw.choice(CPU[1:]), "memory": draw.choice(MEMORY[1:-1])}
+            state: Json = {"name": container["name"], "resources": {"requests": held}}
+            if self._happens(0.5):
+                state["allocatedResources"] = allocated
+            status["containerStatuses"] = [state]
+            if self._happens(0.4):
+                reason = draw.choice(("Infeasible", "Deferred"))
+                status["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": reason}]
+        return status
+
+    def _draw_pod(self, spec: Json, scheduler: str) -> Json:
+        draw = self._random
+        self._pods += 1
+        name = f"pod-{self._pods:03}"
+        priority = draw.choice((0, 0, 10, 1000))
+        labels = {key: draw.choice(values) for key, values in POD_LABELS.items() if draw.random() < 0.7}
+        return {
+            "metadata": {
+                "name": name,
+                "namespace": draw.choice(tuple(NAMESPACES)[:3] if scheduler == SCHEDULER else tuple(NAMESPACES)),
+                "uid": f"uid-{name}",
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": labels,
+            },
+            "spec": {"schedulerName": scheduler, "priority": priority, **spec},
+            "status": {"phase": "Pending"},
+        }
+
+    def _draw_waiting_spec(self) -> Json:
+        spec = self._draw_resources()
+        if self._happens(0.3):
+            spec["nodeSelector"] = self._draw_pairs(LABELS, self._random.choice((1, 1, 2)))
+        if self._happens(0.5):
+            spec["tolerations"] = [self._draw_toleration() for _ in range(self._random.choice((1, 1, 2, 4)))]
+        affinity: Json = {}
+        if self._happens(0.5):
+            affinity["nodeAffinity"] = self._draw_node_affinity()
+        if self._features.affinity:
+            for kind in ("podAffinity", "podAntiAffinity"):
+                if self._happens(0.3):
+                    affinity[kind] = self._draw_pod_affinity()
+        if affinity:
+            spec["affinity"] = affinity
+        if self._features.spread and self._happens(0.5):
+            spec["topologySpreadConstraints"] = self._draw_spread()
+        return spec
+
+    def _draw_resources(self) -> Json:
+        draw = self._random
+        containers = [self._draw_container(f"c{number}") for number in range(draw.choice((1, 1, 1, 2, 3)))]
+        spec: Json = {"containers": containers}
+        if self._happens(0.25):
+            spec["initContainers"] = [self._draw_init(f"i{number}") for number in range(draw.choice((1, 2, 3)))]
+        if self._happens(0.1):
+            spec["overhead"] = {"cpu": draw.choice(CPU[1:5]), "memory": draw.choice(MEMORY[1:4])}
+        if self._happens(0.1):
+            level = {"cpu": draw.choice(("7", "8")), "memory": draw.choice(("20Gi", "21Gi"))}
+            spec["resources"] = {draw.choice(("requests", "limits")): level}
+        return spec
+
+    def _draw_container(self, name: str) -> Json:
+        draw = self._random
+        requests: Json = {}
+        if self._happens(0.7):
+            requests["cpu"] = draw.choice(CPU)
+        if self._happens(0.7):
+            requests["memory"] = draw.choice(MEMORY)
+        if self._happens(0.15):
+            requests["ephemeral-storage"] = draw.choice(STORAGE)
+        limits: Json = {}
+        if self._happens(0.1):
+            limits[GPU] = draw.choice(("0", "1", "2"))
+        if self._happens(0.08):
+            limits[HUGE_PAGES] = draw.choice(("2Mi", "64Mi"))
+            requests.setdefault("cpu", "100m")
+        if self._happens(0.1):
+            limits["cpu"] = "6"
+        container: Json = {"name": name, "image": f"registry.example/{draw.choice('abc')}:1"}
+        if requests or limits:
+            container["resources"] = {
+                **({"requests": requests} if requests else {}),
+                **({"limits": limits} if limits else {}),
+            }
+        if self._happens(0.2):
+            unique = {(port["hostPort"], port["protocol"], port.get("hostIP")): port for port in self._draw_ports()}
+            container["ports"] = list(unique.values())
+        return container
+
+    def _draw_ports(self) -> list[Json]:
+        draw = self._random
+        ports = []
+        for _ in range(draw.choice((1, 1, 2))):
+            port = draw.choice(PORTS)
+            address = draw.choice(ADDRESSES)
+            ports.append(
+                {"containerPort": port, "hostPort": port, "protocol": draw.choice(PROTOCOLS)}
+                | ({"hostIP": address} if address else {})
+            )
+        return ports
+
+    def _draw_init(self, name: str) -> Json:
+        container = self._draw_container(name)
+        return {**container, "restartPolicy": "Always"} if self._happens(0.4) else container
+
+    # --- selectors ---
+
+    def _draw_pairs(self, source: dict[str, tuple[str, ...]], count: int) -> dict[str, str]:
+        keys = self._random.sample(sorted(source), count)
+        return {key: self._random.choice(source[key]) for key in keys}
+
+    def _draw_toleration(self) -> Json:
+        draw = self._random
+        if draw.random() < 0.1:
+            return {"operator": "Exists", **({"effect": draw.choice(EFFECTS)} if draw.random() < 0.3 else {})}
+        keys = (
+            *TAINT_KEYS,
+            "node.kubernetes.io/not-ready",
+            "node.kubernetes.io/unreachable",
+            "node.kubernetes.io/unschedulable",
+        )
+        toleration: Json = {"key": draw.choice(keys)}
+        if draw.random() < 0.4:
+            toleration["operator"] = "Exists"
+        else:
+            toleration |= draw.choice(({}, {"operator": "Equal"}))
+            value = draw.choice(TAINT_VALUES)
+            toleration |= {"value": value} if value else {}
+        effect = draw.choice(("", *EFFECTS))
+        return {**toleration, "effect": effect} if effect else toleration
+
+    def _draw_node_affinity(self) -> Json:
+        draw = self._random
+        affinity: Json = {}
+        if draw.random() < 0.8:
+            terms = [self._draw_node_term() for _ in range(draw.choice((1, 1, 2)))]
+            affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
+        if draw.random() < 0.3:
+            affinity["preferredDuringSchedulingIgnoredDuringExecution"] = [
+                {"weight": draw.choice((1, 50, 100)), "preference": self._draw_node_term()}
+            ]
+        return affinity
+
+    def _draw_node_term(self) -> Json:
+        draw = self._random
+        term: Json = {}
+        if draw.random() < 0.85:
+            term["matchExpressions"] = [self._draw_node_expression() for _ in range(draw.choice((1, 1, 1, 2)))]
+        if draw.random() < 0.15:
+            names = [f"node-{draw.randint(0, 9):02}"]
+            operator = draw.choice(("In", "In", "NotIn"))
+            term["matchFields"] = [{"key": "metadata.name", "operator": operator, "values": names}]
+        return term
+
+    def _draw_node_expression(self) -> Json:
+        draw = self._random
+        if draw.random() < 0.2:
+            bound = draw.choice(("0", "2", "007", "9", "x1", "9223372036854775807"))
+            return {"key": "gen", "operator": draw.choice(("Gt", "Lt")), "values": [bound]}
+        return self._draw_expression(LABELS)
+
+    def _draw_expression(self, source: dict[str, tuple[str, ...]]) -> Json:
+        draw = self._random
+        key = draw.choice(sorted(source))
+        operator = draw.choice(("In", "In", "NotIn", "Exists", "DoesNotExist"))
+        if operator in {"Exists", "DoesNotExist"}:
+            return {"key": key, "operator": operator}
+        values = draw.sample(source[key], draw.randint(1, min(2, len(source[key]))))
+        return {"key": key, "operator": operator, "values": values}
+
+    def _draw_selector(self) -> Json:
+        draw = self._random
+        if draw.random() < 0.1:
+            return {}
+        if draw.random() < 0.6:
+            return {"matchLabels": self._draw_pairs(POD_LABELS, draw.choice((1, 1, 2)))}
+        return {"matchExpressions": [self._draw_expression(POD_LABELS)]}
+
+    def _draw_pod_affinity(self) -> Json:
+        """Return hard terms about other pods."""
+        terms = [self._draw_pod_term() for _ in range(self._random.choice((1, 1, 2)))]
+        return {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+
+    def _draw_pod_term(self) -> Json:
+        draw = self._random
+        term: Json = {"topologyKey": draw.choice((ZONE, HOSTNAME, HOSTNAME, RACK))}
+        if draw.random() < 0.95:
+            term["labelSelector"] = self._draw_selector()
+        if draw.random() < 0.3:
+            term["namespaces"] = draw.sample(sorted(NAMESPACES), draw.choice((1, 2)))
+        if draw.random() < 0.2:
+            selectors: tuple[Json, ...] = (
+                {},
+                {"matchLabels": {"team": "red"}},
+                {"matchExpressions": [{"key": "stage", "operator": "Exists"}]},
+                {"matchExpressions": [{"key": "stage", "operator": "NotIn", "values": ["live"]}]},
+            )
+            term["namespaceSelector"] = draw.choice(selectors)
+        if draw.random() < 0.15 and "labelSelector" in term:
+            term[draw.choice(("matchLabelKeys", "mismatchLabelKeys"))] = ["rev"]
+        return term
+
+    def _draw_spread(self) -> list[Json]:
+        draw = self._random
+        unique: dict[tuple[str, str], Json] = {}
+        for _ in range(draw.choice((1, 1, 2))):
+            constraint: Json = {
+                "topologyKey": draw.choice((ZONE, ZONE, HOSTNAME, RACK)),
+                "maxSkew": draw.choice((1, 1, 2, 5)),
+                "whenUnsatisfiable": draw.choice(("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway")),
+            }
+            if draw.random() < 0.95:
+                constraint["labelSelector"] = self._draw_selector()
+            if constraint["whenUnsatisfiable"] == "DoNotSchedule" and draw.random() < 0.3:
+                constraint["minDomains"] = draw.choice((1, 2, 3, 5))
+            for policy in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+                if draw.random() < 0.3:
+                    constraint[policy] = draw.choice(("Honor", "Ignore"))
+            if draw.random() < 0.2 and "labelSelector" in constraint:
+                constraint["matchLabelKeys"] = ["rev"]
+            unique[constraint["topologyKey"], constraint["whenUnsatisfiable"]] = constraint
+        return list(unique.values())
+
+    def _happens(self, chance: float) -> bool:
+        """Whether something rare happens: a world has much of all that is rare, or little."""
+        return self._random.random() < chance * 2 * self._density

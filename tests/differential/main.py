@@ -1,0 +1,106 @@
+"""The long run: see `differential.py`."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from differential.compare import Asked, Difference, ask_oracle, compare, compare_pod
+from differential.generate import Features, Generator
+from differential.oracle import Oracle, run_oracle
+from differential.ours import Ours
+
+SEQUENCE_LENGTH = 30
+MOST_SHOWN = 20
+FIRST_SEQUENCE_SEED = 10_000_000
+
+
+def draw_worlds(oracle: Oracle, seeds: range) -> Iterator[Asked]:
+    """Yield the worlds of these seeds with the verdicts."""
+    for seed in seeds:
+        generator = Generator(seed, Features())
+        yield ask_oracle(oracle, generator.draw_world(seed, most_nodes=60, asked=4))
+
+
+def play_sequence(oracle: Oracle, seed: int) -> Iterator[Difference]:
+    """Yield where the two differ while pods are placed one after the other, each where fairbind may place it."""
+    generator = Generator(FIRST_SEQUENCE_SEED + seed, Features())
+    world = generator.draw_world(seed, most_nodes=20, asked=0)
+    pods = oracle.create(world.pods)
+    oracle.judge({"nodes": world.nodes, "pods": pods, "namespaces": world.namespaces}, [])
+    ours = Ours(world.nodes, world.namespaces, pods)
+    placed: list[dict[str, object]] = []
+    steps = 0
+    while steps < SEQUENCE_LENGTH:
+        waiting = oracle.create([generator.draw_waiting()])
+        if not waiting:
+            continue
+        steps += 1
+        (pod,) = waiting
+        (verdict,) = oracle.place(placed, [pod])
+        opinion = ours.judge(pod)
+        yield from compare_pod(seed, pod, world.nodes, pods, verdict, opinion)
+        placed = []
+        if opinion.feasible:
+            bound = {**pod, "spec": {**pod["spec"], "nodeName": min(opinion.feasible)}}
+            ours.place(bound)
+            pods.append(bound)
+            placed = [bound]
+
+
+def main() -> int:
+    """Compare, print what differs, and write the result."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=int, default=20_000, help="how many pods (20000)")
+    parser.add_argument("--sequences", type=int, default=200, help=f"sequences of {SEQUENCE_LENGTH} placements (200)")
+    parser.add_argument("--seed", type=int, default=1_000_000, help="the first world's seed")
+    parser.add_argument("--output", type=Path, help="where the result goes")
+    arguments = parser.parse_args()
+    started = time.monotonic()
+    cases = 0
+    counts, faults = Counter[str](), list[Difference]()
+    plugins, feasible = Counter[str](), 0
+
+    def take(differences: Iterator[Difference]) -> None:
+        for difference in differences:
+            counts[difference.why or "fault"] += 1
+            if not difference.why:
+                faults.append(difference)
+                if len(faults) <= MOST_SHOWN:
+                    print(difference, flush=True)
+
+    with run_oracle() as oracle:
+        seed = arguments.seed
+        while cases < arguments.cases:
+            (asked,) = draw_worlds(oracle, range(seed, seed + 1))
+            take(compare(asked))
+            cases += len(asked.waiting)
+            for verdict in asked.verdicts:
+                plugins.update({refusal.plugin for refusal in verdict.values() if refusal is not None})
+                feasible += any(refusal is None for refusal in verdict.values())
+            seed += 1
+        for number in range(arguments.sequences):
+            take(play_sequence(oracle, number))
+    result = {
+        "day": f"{dt.datetime.now(dt.UTC):%Y-%m-%d}",
+        "first_seed": arguments.seed,
+        "worlds": seed - arguments.seed,
+        "cases": cases,
+        "cases_with_a_node": feasible,
+        "cases_with_a_refusal_by": dict(sorted(plugins.items())),
+        "sequences": arguments.sequences,
+        "placements_in_each": SEQUENCE_LENGTH,
+        "faults": len(faults),
+        "on_purpose": {why: count for why, count in sorted(counts.items()) if why != "fault"},
+        "seconds": round(time.monotonic() - started),
+    }
+    text = json.dumps(result, indent=2)
+    print(text)
+    if arguments.output is not None:
+        arguments.output.write_text(f"{text}\n", encoding="utf-8")
+    return 1 if faults else 0

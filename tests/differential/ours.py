@@ -1,0 +1,105 @@
+"""What fairbind says of a pod, in the oracle's terms: where it may be placed, and what refuses it elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fairbind.cluster.cache.cache import ClusterCache
+from fairbind.cluster.objects.decode import NAMESPACES, NODES, PODS
+from fairbind.model import RejectionKind, Snapshot, TaskClass, Wait
+from fairbind.scheduling import run_cycle
+
+Json = dict[str, Any]
+
+PLUGINS: Mapping[RejectionKind, str] = {
+    RejectionKind.CORDONED: "NodeUnschedulable",
+    RejectionKind.TAINT: "TaintToleration",
+    RejectionKind.NOT_READY: "TaintToleration",
+    RejectionKind.SELECTOR: "NodeAffinity",
+    RejectionKind.ANTI_AFFINITY: "InterPodAffinity",
+    RejectionKind.PORT_CONFLICT: "NodePorts",
+    RejectionKind.INSUFFICIENT: "NodeResourcesFit",
+}
+ROOM = ("NodePorts", "NodeResourcesFit")
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """Where a pod may be placed; where it may not, how many nodes each plugin would refuse, leaving those about room.
+
+    not_supported: what the pod carries that fairbind does not honour; it waits then, whatever the nodes.
+    """
+
+    feasible: frozenset[str]
+    refused: Mapping[str, int]
+    not_supported: str = ""
+
+
+class Ours:
+    """A cache as the operator has it, fed with objects as the API server lists them."""
+
+    def __init__(self, nodes: Sequence[Json], namespaces: Sequence[Json], pods: Sequence[Json]) -> None:
+        self.cache = ClusterCache("fairbind", lambda: None)
+        self.cache.namespaces.replace([NAMESPACES.decode_item(encode(each)) for each in namespaces])
+        self.cache.nodes.replace([NODES.decode_item(encode(each)) for each in nodes])
+        self.cache.pods.replace([PODS.decode_item(encode(each)) for each in pods])
+
+    def place(self, pod: Json) -> None:
+        """Let a pod join that has a node."""
+        self.cache.pods.apply(PODS.decode_item(encode(pod)))
+
+    def judge(self, pod: Json) -> Opinion:
+        """Return where the cycle would place a pod that waits alone, and where else if not there."""
+        facts = PODS.decode_item(encode(pod))
+        self.cache.pods.apply(facts)
+        try:
+            return self._judge(facts.uid)
+        finally:
+            self.cache.pods.delete(facts)
+
+    def _judge(self, uid: str) -> Opinion:
+        snapshot = self.cache.build_snapshot()
+        (waiting,) = (each for each in snapshot.task_classes if any(task.uid == uid for task in each.tasks))
+        closed: set[str] = set()
+        while True:
+            report = run_cycle(close(snapshot, waiting, closed), self.cache.settings, 0.0)
+            if not report.bindings:
+                break
+            (bind,) = report.bindings
+            closed.add(bind.server)
+        (wait,) = report.waits
+        return Opinion(
+            feasible=frozenset(closed),
+            refused=count_refusals(wait) if not closed else {},
+            not_supported=wait.blocked.subject if wait.blocked is not None else "",
+        )
+
+
+def count_refusals(wait: Wait) -> dict[str, int]:
+    """Return how many nodes are refused by each plugin, without those about room."""
+    counts = Counter[str]()
+    for rejection, count in wait.rejections:
+        counts[PLUGINS[rejection.kind]] += count
+    return {plugin: count for plugin, count in counts.items() if plugin not in ROOM}
+
+
+def close(snapshot: Snapshot, waiting: TaskClass, closed: set[str]) -> Snapshot:
+    """Return the snapshot with this class alone, which may not go to these servers."""
+    eligible_k = waiting.placement.eligible_k.copy()
+    for index, name in enumerate(snapshot.servers.names):
+        if name in closed:
+            eligible_k[index] = False
+    pin = waiting.pin
+    if pin is not None and pin.name in closed:
+        pin = replace(pin, server=None)
+    alone = replace(waiting, placement=replace(waiting.placement, eligible_k=eligible_k), pin=pin)
+    return replace(snapshot, task_classes=(alone,))
+
+
+def encode(document: Json) -> bytes:
+    """Return an object as the API server writes it."""
+    return json.dumps(document).encode()
