@@ -39,7 +39,7 @@ MIN_TENANT_PLACEMENTS = 4
 """Each tenant has so many, however many tenants there are."""
 
 MANY_MOVED_PART = 4
-"""When more than one in so many queues has another placement all at once, all are sorted anew."""
+"""When more than one in so many queues has another placement all at once, all are sorted again."""
 
 LATER = Rejection(RejectionKind.LATER)
 
@@ -162,7 +162,7 @@ class _Sorted:
     def follow_features(self, queues: Mapping[QueueKey, TaskQueue]) -> bool:
         """Bring the sets that come with another answer on the nodes of now to where they are one with others.
 
-        False: there are so many of them that it costs less to sort all anew; nothing is done.
+        False: there are so many of them that it costs less to sort all again; nothing is done.
         queues: of now; those that have changed besides are taken by `follow`.
         """
         if self._features_version == self._eligibility.features_version:
