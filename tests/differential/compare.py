@@ -1,7 +1,7 @@
 """Holds what fairbind says of pods against what kube-scheduler's filters say; knows where they differ on purpose.
 
-A case is one pod in one world. Compared are the nodes that may take it and, where no node does, how many nodes each
-plugin refuses for a reason that is not about room.
+A case is one pod in one world. Compared are the nodes that may take it, and how many of the others refuse it for which
+reason: the plugin, and for a lack of room each resource that is short.
 """
 
 from __future__ import annotations
@@ -13,19 +13,23 @@ from typing import Any, Final
 
 from differential.generate import World
 from differential.oracle import Oracle, Refusal, Verdict
-from differential.ours import ROOM, Opinion, Ours
+from differential.ours import FIT, Opinion, Ours, name_lack
+from fairbind.cluster.objects.facts import BASE_RESOURCES
 
 Json = dict[str, Any]
 
 READINESS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 HARD: Final = ("NoSchedule", "NoExecute")
 TAINTS = "TaintToleration"
+PORTS = "NodePorts"
+TOO_MANY_PODS = "Too many pods"
 BEFORE_TAINTS: Final = ("NodeUnschedulable", TAINTS)
 
 NOT_READY = "a node that is not ready and has no taint that says so"
 NOMINATED_PORTS = "host ports of a pod that is nominated to a node are not kept for it"
 RESIZED = "containers of a pod that is being resized are counted one by one, which may hold more than their sums"
-ON_PURPOSE: Final = (NOT_READY, NOMINATED_PORTS, RESIZED)
+NOT_OFFERED = "a resource that no node offers is the only lack of room that is told"
+ON_PURPOSE: Final = (NOT_READY, NOMINATED_PORTS, RESIZED, NOT_OFFERED)
 """Where the two differ on purpose. docs/reliability/differential.md gives the reasons."""
 
 
@@ -86,9 +90,47 @@ def compare_pod(
         told = "may take it" if node in opinion.feasible else "refuses it"
         text = f"fairbind says that {node} {told}; kube-scheduler: {expected[node]}"
         yield Difference(seed, name, explain(node, pod, pods, expected[node], opinion), text)
-    refused = count_refused(expected)
-    if not feasible and not opinion.feasible and refused != opinion.refused and not has_fields(pod):
-        yield Difference(seed, name, "", f"refused by {opinion.refused}; kube-scheduler: {refused}")
+    if feasible == opinion.feasible and not names_nodes(pod):
+        yield from compare_reasons(seed, pod, nodes, pods, expected, opinion)
+
+
+def compare_reasons(
+    seed: int, pod: Json, nodes: Sequence[Json], pods: Sequence[Json], expected: Verdict, opinion: Opinion
+) -> Iterator[Difference]:
+    """Yield where the two refuse a pod on the same nodes for other reasons."""
+    name, refused = pod["metadata"]["name"], count_refused(expected)
+    not_offered = find_not_offered(pod, nodes)
+    if not_offered:
+        told = count_refused({node: tell_only(refusal, not_offered) for node, refusal in expected.items()})
+        if told != refused:
+            yield Difference(seed, name, NOT_OFFERED, ", ".join(not_offered))
+        refused = told
+    if refused != opinion.refused:
+        text = f"refused by {dict(opinion.refused)}; kube-scheduler: {dict(refused)}"
+        yield Difference(seed, name, explain_reasons(pod, pods, expected, refused, opinion), text)
+
+
+def explain_reasons(
+    pod: Json, pods: Sequence[Json], verdict: Verdict, refused: Mapping[str, int], opinion: Opinion
+) -> str:
+    """Return why the two differ on purpose in what they refuse a pod for, or an empty text.
+
+    What is told of a node on which pods are resized may be another lack besides. A node that lacks what is asked for
+    beyond ports may be told for that where kube-scheduler tells of the ports of a nominated pod.
+    """
+    kinds = {*refused, *opinion.refused}
+    more = {kind for kind in kinds if opinion.refused.get(kind, 0) > refused.get(kind, 0)}
+    fewer = {kind for kind in kinds if opinion.refused.get(kind, 0) < refused.get(kind, 0)}
+    if not all(kind.startswith(FIT) for kind in more):
+        return ""
+    if not fewer and any(
+        refusal is not None and refusal.plugin == FIT and any(map(is_resized, find_placed(node, pods)))
+        for node, refusal in verdict.items()
+    ):
+        return RESIZED
+    if fewer == {PORTS} and any(keeps_ports(node, pod, pods, refusal) for node, refusal in verdict.items()):
+        return NOMINATED_PORTS
+    return ""
 
 
 def is_refused_before(refusal: Refusal | None) -> bool:
@@ -98,29 +140,66 @@ def is_refused_before(refusal: Refusal | None) -> bool:
 
 def explain(node: str, pod: Json, pods: Sequence[Json], refusal: Refusal | None, opinion: Opinion) -> str:
     """Return why the two differ on purpose about a node, or an empty text."""
-    there = [other for other in pods if other["spec"].get("nodeName") == node]
-    promised = [
-        other
-        for other in pods
-        if not other["spec"].get("nodeName") and other["status"].get("nominatedNodeName") == node
-    ]
-    if refusal is None and node not in opinion.feasible and any(is_resized(other) for other in there):
+    if refusal is None and node not in opinion.feasible and any(map(is_resized, find_placed(node, pods))):
         return RESIZED
-    if refusal is not None and refusal.plugin == "NodePorts" and node in opinion.feasible:
-        rank = pod["spec"].get("priority", 0)
-        if any(has_host_port(other) and other["spec"].get("priority", 0) >= rank for other in promised):
-            return NOMINATED_PORTS
+    if node in opinion.feasible and keeps_ports(node, pod, pods, refusal):
+        return NOMINATED_PORTS
     return ""
 
 
+def find_placed(node: str, pods: Sequence[Json]) -> list[Json]:
+    """Return the pods that are on a node."""
+    return [pod for pod in pods if pod["spec"].get("nodeName") == node]
+
+
+def keeps_ports(node: str, pod: Json, pods: Sequence[Json], refusal: Refusal | None) -> bool:
+    """Whether kube-scheduler may keep ports of a node for a pod that is nominated to it."""
+    rank = pod["spec"].get("priority", 0)
+    return (refusal is not None and refusal.plugin == PORTS) and any(
+        not other["spec"].get("nodeName")
+        and other["status"].get("nominatedNodeName") == node
+        and has_host_port(other)
+        and other["spec"].get("priority", 0) >= rank
+        for other in pods
+    )
+
+
+def find_not_offered(pod: Json, nodes: Sequence[Json]) -> list[str]:
+    """Return the resources that a pod asks for and no node has, not even none of it; sorted."""
+    offered = {resource for node in nodes for resource in node["status"]["allocatable"]} | set(BASE_RESOURCES)
+    containers = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]
+    requests = [container.get("resources", {}).get("requests", {}) for container in containers]
+    return sorted({resource for each in requests for resource in each if each[resource] != "0"} - offered)
+
+
+def tell_only(refusal: Refusal | None, resources: Sequence[str]) -> Refusal | None:
+    """Return what a refusal for lack of room is when a lack of these resources is told, and no other."""
+    if refusal is None or refusal.besides or refusal.plugin not in {PORTS, FIT}:
+        return refusal
+    return Refusal(FIT, tuple(f"Insufficient {resource}" for resource in resources))
+
+
 def count_refused(verdict: Verdict) -> Mapping[str, int]:
-    """Return how many nodes each plugin refuses, or would refuse if there were room; without those about room."""
+    """Return how many nodes refuse for what, in the order of fairbind's filters: other pods come before room."""
     counts = Counter[str]()
     for refusal in verdict.values():
         if refusal is not None:
-            counts[refusal.besides if refusal.plugin in ROOM else refusal.plugin] += 1
-    del counts[""]
+            counts.update(name_refusal(refusal))
     return dict(counts)
+
+
+def name_refusal(refusal: Refusal) -> list[str]:
+    """Return what one refusal counts for.
+
+    >>> name_refusal(Refusal("NodeResourcesFit", ("Too many pods", "Insufficient cpu")))
+    ['NodeResourcesFit: pods', 'NodeResourcesFit: cpu']
+    """
+    if refusal.besides:
+        return [refusal.besides]
+    if refusal.plugin != FIT:
+        return [refusal.plugin]
+    lacks = (reason.removeprefix("Insufficient ") for reason in refusal.reasons)
+    return [name_lack("pods" if lack == TOO_MANY_PODS else lack) for lack in lacks]
 
 
 def is_quietly_unready(node: Json, pod: Json) -> bool:
@@ -141,8 +220,9 @@ def tolerates_not_ready(toleration: Json) -> bool:
 
 
 def is_resized(pod: Json) -> bool:
-    """Whether a node says what it has allocated to a pod's containers."""
-    return any("resources" in status for status in pod["status"].get("containerStatuses", []))
+    """Whether a node says what it has allocated to one of several containers; with a single one the two agree."""
+    containers = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]
+    return len(containers) > 1 and any("resources" in status for status in pod["status"].get("containerStatuses", []))
 
 
 def has_host_port(pod: Json) -> bool:
@@ -151,9 +231,11 @@ def has_host_port(pod: Json) -> bool:
     return any(port.get("hostPort") for container in containers for port in container.get("ports", []))
 
 
-def has_fields(pod: Json) -> bool:
-    """Whether a pod names nodes: kube-scheduler then asks only those, and counts all others under that reason."""
-    required = (
-        pod["spec"].get("affinity", {}).get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+def names_nodes(pod: Json) -> bool:
+    """Whether a pod names its nodes: kube-scheduler then asks only those, and counts all others under that reason."""
+    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    return required is not None and all(
+        any(field["operator"] == "In" for field in term.get("matchFields", ()))
+        for term in required["nodeSelectorTerms"]
     )
-    return required is not None and any(term.get("matchFields") for term in required["nodeSelectorTerms"])

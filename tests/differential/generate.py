@@ -41,7 +41,7 @@ EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
 CPU = ("0", "10m", "100m", "250m", "0.5", "1", "1500m", "2", "3", "1e-2", "1.0005")
 MEMORY = ("0", "64Mi", "128974848", "129e6", "256M", "1Gi", "1.5Gi", "3Gi", "500m")
 STORAGE = ("0", "100Mi", "1Gi", "5Gi")
-ADDRESSES = ("", "", "0.0.0.0", "127.0.0.1", "10.0.0.1", "::1")
+ADDRESSES = ("", "", "0.0.0.0", "127.0.0.1", "10.0.0.1", "::1", "::")
 PORTS = (80, 443, 8080)
 PROTOCOLS = ("TCP", "TCP", "UDP", "SCTP")
 
@@ -163,7 +163,7 @@ class Generator:
     def _draw_status(self, pod: Json) -> Json:
         draw = self._random
         status: Json = {"phase": draw.choice(("Running",) * 16 + ("Pending", "Succeeded", "Failed"))}
-        if status["phase"] == "Running" and self._happens(0.15):
+        if status["phase"] == "Running" and self._happens(0.3):
             container = pod["spec"]["containers"][0]
             held = {"cpu": draw.choice(CPU[1:]), "memory": draw.choice(MEMORY[1:-1])}
             allocated = {"cpu": draw.choice(CPU[1:]), "memory": draw.choice(MEMORY[1:-1])}
@@ -171,7 +171,7 @@ class Generator:
             if self._happens(0.5):
                 state["allocatedResources"] = allocated
             status["containerStatuses"] = [state]
-            if self._happens(0.4):
+            if draw.random() < 0.5:
                 reason = draw.choice(("Infeasible", "Deferred"))
                 status["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": reason}]
         return status
@@ -313,9 +313,9 @@ class Generator:
         term: Json = {}
         if draw.random() < 0.85:
             term["matchExpressions"] = [self._draw_node_expression() for _ in range(draw.choice((1, 1, 1, 2)))]
-        if draw.random() < 0.15:
+        if draw.random() < 0.3:
             names = [f"node-{draw.randint(0, 9):02}"]
-            operator = draw.choice(("In", "In", "NotIn"))
+            operator = draw.choice(("In", "NotIn"))
             term["matchFields"] = [{"key": "metadata.name", "operator": operator, "values": names}]
         return term
 

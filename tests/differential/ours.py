@@ -15,6 +15,7 @@ from fairbind.scheduling import run_cycle
 
 Json = dict[str, Any]
 
+FIT = "NodeResourcesFit"
 PLUGINS: Mapping[RejectionKind, str] = {
     RejectionKind.CORDONED: "NodeUnschedulable",
     RejectionKind.TAINT: "TaintToleration",
@@ -22,14 +23,13 @@ PLUGINS: Mapping[RejectionKind, str] = {
     RejectionKind.SELECTOR: "NodeAffinity",
     RejectionKind.ANTI_AFFINITY: "InterPodAffinity",
     RejectionKind.PORT_CONFLICT: "NodePorts",
-    RejectionKind.INSUFFICIENT: "NodeResourcesFit",
+    RejectionKind.INSUFFICIENT: FIT,
 }
-ROOM = ("NodePorts", "NodeResourcesFit")
 
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """Where a pod may be placed; where it may not, how many nodes each plugin would refuse, leaving those about room.
+    """Where a pod may be placed, and how many of the other nodes refuse it for what: a plugin, or a lack (`name_lack`).
 
     not_supported: what the pod carries that fairbind does not honour; it waits then, whatever the nodes.
     """
@@ -74,17 +74,27 @@ class Ours:
         (wait,) = report.waits
         return Opinion(
             feasible=frozenset(closed),
-            refused=count_refusals(wait) if not closed else {},
+            refused=count_refusals(wait),
             not_supported=wait.blocked.subject if wait.blocked is not None else "",
         )
 
 
 def count_refusals(wait: Wait) -> dict[str, int]:
-    """Return how many nodes are refused by each plugin, without those about room."""
+    """Return how many nodes are refused for what. A node that lacks several resources counts for each."""
     counts = Counter[str]()
     for rejection, count in wait.rejections:
-        counts[PLUGINS[rejection.kind]] += count
-    return {plugin: count for plugin, count in counts.items() if plugin not in ROOM}
+        plugin = PLUGINS[rejection.kind]
+        counts[name_lack(rejection.subject) if plugin == FIT else plugin] += count
+    return dict(counts)
+
+
+def name_lack(resource: str) -> str:
+    """Return what a node counts for that has too little of a resource.
+
+    >>> name_lack("cpu")
+    'NodeResourcesFit: cpu'
+    """
+    return f"{FIT}: {resource}"
 
 
 def close(snapshot: Snapshot, waiting: TaskClass, closed: set[str]) -> Snapshot:

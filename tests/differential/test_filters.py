@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from differential.compare import NOMINATED_PORTS, NOT_READY, ON_PURPOSE, RESIZED, Asked, Difference, ask_oracle, compare
+from differential.compare import (
+    NOMINATED_PORTS,
+    NOT_OFFERED,
+    NOT_READY,
+    ON_PURPOSE,
+    RESIZED,
+    Asked,
+    Difference,
+    ask_oracle,
+    compare,
+)
 from differential.generate import World
 from differential.main import draw_worlds, play_sequence
 from differential.oracle import Oracle, run_oracle
@@ -132,7 +142,7 @@ def test_what_is_not_looked_at_is_noticed(worlds: list[Asked], what: str) -> Non
     assert any(list_faults(compare(asked, BLIND[what])) for asked in worlds)
 
 
-# --- what was found, and stays so on purpose ---
+# --- what was found: mended, or so on purpose ---
 
 NODE: Json = {
     "metadata": {"name": "n", "uid": "n", "labels": {"kubernetes.io/hostname": "n"}},
@@ -194,8 +204,37 @@ def test_containers_that_are_resized_count_one_by_one(oracle: Oracle) -> None:
     assert find_differences(oracle, [resized], make_pod("b"), node) == []
 
 
+@pytest.mark.parametrize("reason", ["Infeasible", "Deferred"])
+def test_one_container_that_is_resized_counts_alike(oracle: Oracle, reason: str) -> None:
+    resized = make_pod("a", cpu="3", node="n", phase="Running")
+    resized["status"] |= {
+        "containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+        "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}],
+    }
+
+    assert find_differences(oracle, [resized], make_pod("b", cpu="3")) == []  # there is room when it is infeasible
+
+
 def test_a_node_that_is_not_ready_takes_no_pods_even_without_a_taint(oracle: Oracle) -> None:
     node = copy.deepcopy(NODE)
     node["status"]["conditions"][0]["status"] = "Unknown"
 
     assert find_differences(oracle, [], make_pod("b"), node) == [NOT_READY]
+
+
+def test_a_resource_that_no_node_offers_is_the_only_lack_that_is_told(oracle: Oracle) -> None:
+    waiting = make_pod("b", cpu="8")
+    assert find_differences(oracle, [], waiting) == []
+    waiting["spec"]["containers"][0]["resources"]["limits"] = {"example.com/gpu": "1"}
+    assert find_differences(oracle, [], waiting) == [NOT_OFFERED]
+
+
+@pytest.mark.parametrize("address", ["", "0.0.0.0", "127.0.0.1", "::1", "::"])
+@pytest.mark.parametrize("other", ["", "0.0.0.0", "127.0.0.1", "::1", "::"])
+def test_all_addresses_are_those_of_kube_scheduler(oracle: Oracle, address: str, other: str) -> None:
+    """`::` was taken for all addresses, so a port of 127.0.0.1 beside it was refused."""
+    placed, waiting = make_pod("a", ports=True, node="n", phase="Running"), make_pod("b", ports=True)
+    for pod, on in ((placed, address), (waiting, other)):
+        pod["spec"]["containers"][0]["ports"][0]["hostIP"] = on
+
+    assert find_differences(oracle, [placed], waiting) == []

@@ -31,7 +31,8 @@ _ConstraintsKey = tuple[
 ]
 _TermKey = tuple[str, tuple[str, ...], LabelSelector | None, LabelSelector]
 
-_ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104  addresses that mean all addresses; nothing listens here
+_ANY_ADDRESS = ("", "0.0.0.0")  # noqa: S104  nothing listens here
+"""Addresses that mean all addresses. `::` is one like any other to kube-scheduler and to the kubelet: all of IPv6."""
 _DISKS = (
     ("aws_elastic_block_store", "awsElasticBlockStore"),
     ("azure_disk", "azureDisk"),
