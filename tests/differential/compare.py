@@ -167,8 +167,7 @@ def keeps_ports(node: str, pod: Json, pods: Sequence[Json], refusal: Refusal | N
 def find_not_offered(pod: Json, nodes: Sequence[Json]) -> list[str]:
     """Return the resources that a pod asks for and no node has, not even none of it; sorted."""
     offered = {resource for node in nodes for resource in node["status"]["allocatable"]} | set(BASE_RESOURCES)
-    containers = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]
-    requests = [container.get("resources", {}).get("requests", {}) for container in containers]
+    requests = [container.get("resources", {}).get("requests", {}) for container in list_containers(pod)]
     return sorted({resource for each in requests for resource in each if each[resource] != "0"} - offered)
 
 
@@ -221,14 +220,19 @@ def tolerates_not_ready(toleration: Json) -> bool:
 
 def is_resized(pod: Json) -> bool:
     """Whether a node says what it has allocated to one of several containers; with a single one the two agree."""
-    containers = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]
-    return len(containers) > 1 and any("resources" in status for status in pod["status"].get("containerStatuses", []))
+    return len(list_containers(pod)) > 1 and any(
+        "resources" in status for status in pod["status"].get("containerStatuses", [])
+    )
 
 
 def has_host_port(pod: Json) -> bool:
     """Whether a pod takes a port of its node."""
-    containers = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]
-    return any(port.get("hostPort") for container in containers for port in container.get("ports", []))
+    return any(port.get("hostPort") for container in list_containers(pod) for port in container.get("ports", []))
+
+
+def list_containers(pod: Json) -> list[Json]:
+    """Return all containers of a pod."""
+    return [*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]
 
 
 def names_nodes(pod: Json) -> bool:

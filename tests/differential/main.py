@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
+import itertools
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from differential.compare import Asked, Difference, ask_oracle, compare, compare_pod
@@ -20,7 +21,7 @@ MOST_SHOWN = 20
 FIRST_SEQUENCE_SEED = 10_000_000
 
 
-def draw_worlds(oracle: Oracle, seeds: range) -> Iterator[Asked]:
+def draw_worlds(oracle: Oracle, seeds: Iterable[int]) -> Iterator[Asked]:
     """Yield the worlds of these seeds with the verdicts."""
     for seed in seeds:
         generator = Generator(seed, Features())
@@ -62,41 +63,42 @@ def main() -> int:
     parser.add_argument("--output", type=Path, help="where the result goes")
     arguments = parser.parse_args()
     started = time.monotonic()
-    cases = 0
-    counts, faults = Counter[str](), list[Difference]()
+    worlds = cases = 0
+    on_purpose, faults = Counter[str](), list[Difference]()
     plugins, feasible = Counter[str](), 0
 
     def take(differences: Iterator[Difference]) -> None:
         for difference in differences:
-            counts[difference.why or "fault"] += 1
-            if not difference.why:
-                faults.append(difference)
-                if len(faults) <= MOST_SHOWN:
-                    print(difference, flush=True)
+            if difference.why:
+                on_purpose[difference.why] += 1
+                continue
+            faults.append(difference)
+            if len(faults) <= MOST_SHOWN:
+                print(difference, flush=True)
 
     with run_oracle() as oracle:
-        seed = arguments.seed
-        while cases < arguments.cases:
-            (asked,) = draw_worlds(oracle, range(seed, seed + 1))
+        for asked in draw_worlds(oracle, itertools.count(arguments.seed)):
+            if cases >= arguments.cases:
+                break
+            worlds += 1
             take(compare(asked))
             cases += len(asked.waiting)
             for verdict in asked.verdicts:
                 plugins.update({refusal.plugin for refusal in verdict.values() if refusal is not None})
                 feasible += any(refusal is None for refusal in verdict.values())
-            seed += 1
         for number in range(arguments.sequences):
             take(play_sequence(oracle, number))
     result = {
         "day": f"{dt.datetime.now(dt.UTC):%Y-%m-%d}",
         "first_seed": arguments.seed,
-        "worlds": seed - arguments.seed,
+        "worlds": worlds,
         "cases": cases,
         "cases_with_a_node": feasible,
         "cases_with_a_refusal_by": dict(sorted(plugins.items())),
         "sequences": arguments.sequences,
         "placements_in_each": SEQUENCE_LENGTH,
         "faults": len(faults),
-        "on_purpose": {why: count for why, count in sorted(counts.items()) if why != "fault"},
+        "on_purpose": dict(sorted(on_purpose.items())),
         "seconds": round(time.monotonic() - started),
     }
     text = json.dumps(result, indent=2)

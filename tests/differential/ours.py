@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cluster.builders import read_namespace, read_node, read_pod
 from fairbind.cluster.cache.cache import ClusterCache
-from fairbind.cluster.objects.decode import NAMESPACES, NODES, PODS
 from fairbind.model import RejectionKind, Snapshot, TaskClass, Wait
 from fairbind.scheduling import run_cycle
 
@@ -44,17 +43,17 @@ class Ours:
 
     def __init__(self, nodes: Sequence[Json], namespaces: Sequence[Json], pods: Sequence[Json]) -> None:
         self.cache = ClusterCache("fairbind", lambda: None)
-        self.cache.namespaces.replace([NAMESPACES.decode_item(encode(each)) for each in namespaces])
-        self.cache.nodes.replace([NODES.decode_item(encode(each)) for each in nodes])
-        self.cache.pods.replace([PODS.decode_item(encode(each)) for each in pods])
+        self.cache.namespaces.replace(map(read_namespace, namespaces))
+        self.cache.nodes.replace(map(read_node, nodes))
+        self.cache.pods.replace(map(read_pod, pods))
 
     def place(self, pod: Json) -> None:
         """Let a pod join that has a node."""
-        self.cache.pods.apply(PODS.decode_item(encode(pod)))
+        self.cache.pods.apply(read_pod(pod))
 
     def judge(self, pod: Json) -> Opinion:
         """Return where the cycle would place a pod that waits alone, and where else if not there."""
-        facts = PODS.decode_item(encode(pod))
+        facts = read_pod(pod)
         self.cache.pods.apply(facts)
         try:
             return self._judge(facts.uid)
@@ -108,8 +107,3 @@ def close(snapshot: Snapshot, waiting: TaskClass, closed: set[str]) -> Snapshot:
         pin = replace(pin, server=None)
     alone = replace(waiting, placement=replace(waiting.placement, eligible_k=eligible_k), pin=pin)
     return replace(snapshot, task_classes=(alone,))
-
-
-def encode(document: Json) -> bytes:
-    """Return an object as the API server writes it."""
-    return json.dumps(document).encode()

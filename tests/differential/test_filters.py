@@ -142,7 +142,7 @@ def test_what_is_not_looked_at_is_noticed(worlds: list[Asked], what: str) -> Non
     assert any(list_faults(compare(asked, BLIND[what])) for asked in worlds)
 
 
-# --- what was found: mended, or so on purpose ---
+# --- differences that were found: fixed, or kept on purpose ---
 
 NODE: Json = {
     "metadata": {"name": "n", "uid": "n", "labels": {"kubernetes.io/hostname": "n"}},

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pytest
 
 from fairbind.fairness.mechanisms.mechanism import Option
 from fairbind.fairness.problems.problem import FloatArray, Problem, make_problem
@@ -39,6 +40,11 @@ class Family:
 def families_for(options: Collection[Option]) -> tuple[Family, ...]:
     """Return the families whose problems use no other than these options."""
     return tuple(family for family in FAMILIES.values() if family.options <= frozenset(options))
+
+
+def mark_for_quick(index: int) -> list[pytest.MarkDecorator]:
+    """Return the marks of a case of many, by its place among them: `make quick` takes each fourth."""
+    return [pytest.mark.slow] if index % 4 else []
 
 
 def with_bottleneck(problem: Problem, resource: int = 0) -> Problem:

@@ -17,18 +17,17 @@ from fairbind.fairness.mechanisms.registry import MECHANISMS
 from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance, reduce_problem
 from fairbind.model.errors import SolverError
-from fairness.families import FAMILIES, families_for
+from fairness.families import FAMILIES, families_for, mark_for_quick
 
 SEEDS = range(2)
 MOST_GROUPS = 4
-QUICK_STEP = 4  # `make quick` takes each fourth family
 
 
 def list_cases() -> Iterator[Any]:
     for mechanism in MECHANISMS.values():
         for index, family in enumerate(families_for(mechanism.options)):
-            marks = [pytest.mark.slow] if index % QUICK_STEP else []
-            yield pytest.param(mechanism.id, family.name, id=f"{mechanism.id}-{family.name}", marks=marks)
+            name = f"{mechanism.id}-{family.name}"
+            yield pytest.param(mechanism.id, family.name, id=name, marks=mark_for_quick(index))
 
 
 def solve(mechanism_id: str, family: str, seed: int) -> tuple[Instance, Solution]:

@@ -28,13 +28,12 @@ from fairbind.fairness.problems.problem import Problem
 from fairbind.fairness.properties import PROPERTIES, properties_for
 from fairbind.fairness.properties.strategy import Lie, compute_true_tasks
 from fairbind.fairness.solve import compute_allocation
-from fairness.families import FAMILIES, families_for, with_bottleneck
+from fairness.families import FAMILIES, families_for, mark_for_quick, with_bottleneck
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "counterexamples"
 FILES = {path.stem: path for path in sorted(GOLDEN.glob("*.json"))}
 SEEDS = range(2)  # a family's problems that are tried; of those that need many solves, the first
 TRIES = 2  # random lies a tenant, and steps of the walk
-QUICK_STEP = 4  # `make quick` takes each fourth family
 
 
 @functools.cache
@@ -66,8 +65,7 @@ def list_promises() -> Iterator[Any]:
             for index, family in enumerate(families_for(mechanism.options)):
                 if any(list_problems(property_id, guarantee, family.name)):
                     name = f"{mechanism.id}-{property_id}-{family.name}"
-                    is_slow = PROPERTIES[property_id].is_searched or index % QUICK_STEP
-                    marks = [pytest.mark.slow] if is_slow else []
+                    marks = [pytest.mark.slow] if PROPERTIES[property_id].is_searched else mark_for_quick(index)
                     yield pytest.param(mechanism.id, property_id, family.name, id=name, marks=marks)
 
 

@@ -109,8 +109,8 @@ def _make_goals() -> Iterator[Case]:
         yield replace(case, is_mixed=True)
         if mechanism in WITH_TEXTBOOK and servers != "google singly":
             yield replace(case, solver=TEXTBOOK)
-        if mechanism in WITH_TEXTBOOK and classes > 1 and servers != "google singly":
-            yield replace(case, solver=BY_CLASS)
+            if classes > 1:
+                yield replace(case, solver=BY_CLASS)
 
 
 def _make_growth() -> Iterator[Case]:

@@ -1,7 +1,7 @@
 """The linear programs as the papers write them, solved by scipy: a variable for each tenant and each server or class.
 
-They know nothing of who is frozen when, or of what was solved before. Only for problems without
-weights, limits, eligibility and zero demands, for which one program (or one an arrival) is the whole mechanism.
+They know nothing of who is frozen when, or of what was solved before. Only for problems without weights, limits,
+eligibility and zero demands, for which one program (or one an arrival) is the whole mechanism.
 """
 
 from __future__ import annotations

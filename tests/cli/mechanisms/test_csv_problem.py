@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from cli.test_problem import ARRAYS, make_full_problem
 from fairbind.cli import main
 from fairbind.cli.mechanisms.csv_problem import format_csv, read_csv
 from fairbind.cli.mechanisms.quantities import read_quantities
@@ -18,10 +20,6 @@ from fairbind.fairness import Allocation, make_problem, parse_problem
 from fairbind.model.errors import InvalidProblemError
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "researchers.md").read_text(encoding="utf-8")
-ARRAYS = (
-    "capacity_kr", "count_k", "divisible_k", "alpha_k", "demand_ir", "weight_i", "tasks_i", "eligible_ik",
-    "resource_weight_ir",
-)  # fmt: skip
 
 
 def find_block(language: str, word: str) -> str:
@@ -59,20 +57,11 @@ def test_the_python_of_the_page_runs_and_gives_what_it_says() -> None:
 
 
 def test_every_field_is_written_and_read_back() -> None:
-    problem = make_problem(
-        [[9.0, 18.0], [1.0, 0.0]],
-        [[1.0, 4.0], [1 / 3, 0.0]],
-        count_k=[3, 1],
-        divisible_k=[True, False],
-        alpha_k=[np.nan, 0.5],
-        weight_i=[1, 2.5],
-        tasks_i=[np.inf, 7],
-        eligible_ik=[[True, True], [False, True]],
-        resource_weight_ir=[[1, 1], [2, 1]],
-    )
+    third = np.array([[1.0, 4.0], [1 / 3, 0.0]])
+    problem = replace(make_full_problem(), demand_ir=third, expected_tenants=None, is_pooled=False)
     again = parse_problem(read_csv(format_csv(describe_problem(problem)), "problem.csv"))
 
-    for name in ARRAYS:
+    for name in (*ARRAYS, "resource_weight_ir"):
         np.testing.assert_array_equal(getattr(again, name), getattr(problem, name))
     assert (again.resources, again.server_names, again.tenant_names) == (("r0", "r1"), ("s0", "s1"), ("t0", "t1"))
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod, read_node, read_pod
+from cluster.counting import count_calls
 from fairbind.cluster.cache import nodes, window
 from fairbind.cluster.cache.snapshot import SnapshotBuilder
 from fairbind.cluster.cache.window import MAX_TENANT_PLACEMENTS
@@ -183,23 +184,6 @@ def test_a_change_of_a_node_looks_at_those_constraints_only_that_it_concerns(
     assert change(taints=taints[1:]) == change() == (one if spec is tolerate else none)
     assert change(labels={"host": "none"}) == change() == (one if spec is tell else none)
     scene.cluster.cache.check_consistent()
-
-
-def count_calls(monkeypatch: pytest.MonkeyPatch, *named: tuple[object, str]) -> Counter[str]:
-    counts: Counter[str] = Counter()
-
-    def count(where: object, name: str) -> None:
-        counted = getattr(where, name)
-
-        def call(*arguments: Any, **options: Any) -> Any:
-            counts[name] += 1
-            return counted(*arguments, **options)
-
-        monkeypatch.setattr(where, name, call)
-
-    for where, name in named:
-        count(where, name)
-    return counts
 
 
 def test_to_place_a_daemonset_costs_what_its_pods_cost_and_not_pods_times_cycles(

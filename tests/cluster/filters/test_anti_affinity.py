@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.builders import Cluster, Json, make_namespace, make_node, make_pod, read_node, read_pod
+from cluster.counting import count_calls
 from fairbind.cluster.cache import books
 from fairbind.cluster.filters.anti_affinity import AntiAffinity
 from fairbind.cluster.filters.selector_bits import SelectorBits
@@ -233,30 +233,15 @@ def test_each_group_of_pods_is_asked_once_whatever_the_number_of_terms(monkeypat
         }
         for number in range(32)
     ]
-    counts = {
-        name: count_calls(monkeypatch, where, name)
-        for where, name in ((LabelSelector, "is_met_by"), (SelectorBits, "find_met"), (books, "locate"))
-    }
+    counts = count_calls(monkeypatch, (LabelSelector, "is_met_by"), (SelectorBits, "find_met"), (books, "locate"))
     cluster.add_pods(make_pod("evil", node="a", affinity=repel(*terms)))
 
     assert cluster.find_eligible("uid-w0") == {"b"}
     assert cluster.find_eligible(f"uid-w{kinds - 1}") == {"a", "b"}
-    assert len(counts["find_met"]) == 9 + pods * (kinds - 1) // kinds, "each namespace, each selected pod"
-    assert len(counts["is_met_by"]) == 0
-    assert len(counts["locate"]) == 1, "pods move to other queues together"
+    assert counts["find_met"] == 9 + pods * (kinds - 1) // kinds, "each namespace, each selected pod"
+    assert counts["is_met_by"] == 0
+    assert counts["locate"] == 1, "pods move to other queues together"
     cluster.cache.check_consistent()
-
-
-def count_calls(monkeypatch: pytest.MonkeyPatch, where: Any, name: str) -> list[None]:
-    calls: list[None] = []
-    asked = getattr(where, name)
-
-    def ask(*arguments: Any) -> Any:
-        calls.append(None)
-        return asked(*arguments)
-
-    monkeypatch.setattr(where, name, ask)
-    return calls
 
 
 def test_pods_keep_their_turn_and_their_books_when_terms_move_them_together() -> None:

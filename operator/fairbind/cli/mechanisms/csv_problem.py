@@ -1,7 +1,8 @@
 """A problem as one CSV table: a line for each server entry and each tenant.
 
-The columns `kind` (server or tenant) and `name` must be there. A column that has no meaning of its own is a resource:
-what the server has of it, or what one task of the tenant asks for. `weight:RESOURCE` weighs a resource of a tenant.
+The columns `kind` (server or tenant) and `name` are required. Every other column is a resource, unless it has a meaning
+of its own. The cell is the server's capacity, or the demand of one task of the tenant. `weight:RESOURCE` is a tenant's
+weight of a resource.
 """
 
 from __future__ import annotations

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from datetime import datetime
 from functools import lru_cache
+from typing import TypeVar
 
 from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.budget import find_excess
@@ -33,6 +35,7 @@ GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 """The label of the coscheduling plugin and of others that followed it."""
 
 Labels = tuple[tuple[str, str], ...]
+Value = TypeVar("Value", bound=Hashable)
 
 _FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 _REJECTIONS = {
@@ -54,32 +57,28 @@ def _sort_labels(labels: wire.Labels | None, name: str = "") -> Labels:
     """Return labels as facts have them. name: of the object, which one of its labels may say again."""
     if not labels:
         return ()
-    return tuple(sorted((_share_name(k), name) if v == name else _share_label(k, v) for k, v in labels.items()))
+    return tuple(sorted((_share_name(k), name) if v == name else _share_label((k, v)) for k, v in labels.items()))
 
 
-@lru_cache(maxsize=MAX_SHARED_VALUES)
-def _share_label(key: str, value: str) -> tuple[str, str]:
-    return key, value
+def _make_sharing() -> Callable[[Value], Value]:
+    """Return a function that gives one object for equal values, as long as there are not too many of them."""
+
+    @lru_cache(maxsize=MAX_SHARED_VALUES)
+    def share(value: Value) -> Value:
+        return value
+
+    return share
 
 
-@lru_cache(maxsize=MAX_SHARED_VALUES)
-def _share_labels(labels: Labels) -> Labels:
-    return labels
+_share_label: Callable[[tuple[str, str]], tuple[str, str]] = _make_sharing()
+_share_labels: Callable[[Labels], Labels] = _make_sharing()
+_share_amount: Callable[[tuple[str, int]], tuple[str, int]] = _make_sharing()
+_share_amounts: Callable[[Amounts], Amounts] = _make_sharing()
 
 
 @lru_cache(maxsize=MAX_SHARED_VALUES)
 def _make_taint(key: str, value: str, effect: str) -> Taint:
     return Taint(key, value, effect)
-
-
-@lru_cache(maxsize=MAX_SHARED_VALUES)
-def _share_amount(resource: str, amount: int) -> tuple[str, int]:
-    return resource, amount
-
-
-@lru_cache(maxsize=MAX_SHARED_VALUES)
-def _share_amounts(amounts: Amounts) -> Amounts:
-    return amounts
 
 
 def convert_pod(pod: wire.Pod) -> PodFacts:
@@ -190,7 +189,7 @@ def convert_node(node: wire.Node) -> NodeFacts:
     too_many = TOO_MANY_OFFERED if len(allocatable) > MAX_RESOURCES else None
     if too_many is not None:
         allocatable = keep_first(dict(sorted(allocatable.items())), MAX_RESOURCES)
-    amounts = (_share_amount(resource, min(amount, MAX_AMOUNT)) for resource, amount in allocatable.items())
+    amounts = (_share_amount((resource, min(amount, MAX_AMOUNT))) for resource, amount in allocatable.items())
     return NodeFacts(
         name=node.metadata.name,
         version=node.metadata.resource_version,

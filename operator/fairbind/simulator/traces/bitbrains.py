@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from fairbind.simulator.traces.rows import BrokenRowError, LeftOut, Row, make_from_rows, read_table
+from fairbind.simulator.traces.rows import BrokenRowError, LeftOut, Row, read_table
 from fairbind.simulator.traces.tasks import Ending, Pod, TraceTask
 
 COLUMNS: Final = ("id", "submission_time", "duration", "cpu_count", "cpu_capacity", "mem_capacity")
@@ -32,8 +32,7 @@ class _Machine(NamedTuple):
 
 def read_tasks(path: Path, left_out: LeftOut, *, usage: Path | None = None) -> Iterator[TraceTask]:
     """Yield the machines. usage: where given, each asks for as much CPU as it ever used, and not for all its cores."""
-    rows = read_table(path, COLUMNS, what="list of Bitbrains machines", left_out=left_out)
-    machines = [machine for _, machine in make_from_rows(rows, left_out, _read_machine)]
+    machines = list(read_table(path, COLUMNS, _read_machine, what="list of Bitbrains machines", left_out=left_out))
     peaks = {} if usage is None else _find_peaks(usage, left_out)
     first = min((machine.submitted for machine in machines), default=0.0)
     for machine in machines:
@@ -62,7 +61,11 @@ def _read_machine(row: Row) -> _Machine:
 def _find_peaks(path: Path, left_out: LeftOut) -> dict[str, float]:
     """Return the most CPU that each machine used, in megahertz."""
     peaks: dict[str, float] = defaultdict(float)
-    rows = read_table(path, USAGE_COLUMNS, what="list of Bitbrains fragments", left_out=left_out)
-    for _, (name, used) in make_from_rows(rows, left_out, lambda row: (row.text("id"), row.amount("cpu_usage"))):
+    what = "list of Bitbrains fragments"
+    for name, used in read_table(path, USAGE_COLUMNS, _read_use, what=what, left_out=left_out):
         peaks[name] = max(peaks[name], used)
     return dict(peaks)
+
+
+def _read_use(row: Row) -> tuple[str, float]:
+    return row.text("id"), row.amount("cpu_usage")

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from fairbind.simulator.traces.openb import GPU
-from fairbind.simulator.traces.rows import LeftOut, Row, make_from_rows, read_table
-from fairbind.simulator.traces.tasks import Ending, Pod, TraceTask
+from fairbind.simulator.traces.rows import LeftOut, Row, read_table
+from fairbind.simulator.traces.tasks import Pod, TraceTask, make_task
 
 COLUMNS: Final = (
     "app_name", "cpu_request", "gpu_request", "rdma_request", "memory_request", "disk_request", "creation_time",
@@ -31,15 +31,10 @@ UNITS: Final = (
 
 def read_tasks(path: Path, left_out: LeftOut) -> Iterator[TraceTask]:
     """Yield the instances."""
-    rows = read_table(path, COLUMNS, what="DLRM trace", left_out=left_out)
-    instances = [instance for _, instance in make_from_rows(rows, left_out, _read_instance)]
+    instances = list(read_table(path, COLUMNS, _read_instance, what="DLRM trace", left_out=left_out))
     last = max((max(arrival, end or 0) for _, _, arrival, _, end in instances), default=0)
     for tenant, pod, arrival, start, end in instances:
-        began = arrival if start is None else start
-        if end is None:
-            yield TraceTask(tenant, arrival, max(0, last - began), Ending.OUTLIVES, pod)
-        else:
-            yield TraceTask(tenant, arrival, max(0, end - began), Ending.KNOWN, pod)
+        yield make_task(tenant, pod, arrival, arrival if start is None else start, end, last=last)
 
 
 def _read_instance(row: Row) -> tuple[str, Pod, int, int | None, int | None]:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from fairbind.simulator.traces.rows import BrokenRowError, LeftOut, Row, make_from_rows, read_table
-from fairbind.simulator.traces.tasks import Ending, Pod, TraceTask
+from fairbind.simulator.traces.rows import BrokenRowError, LeftOut, Row, read_table
+from fairbind.simulator.traces.tasks import Ending, Pod, TraceTask, make_task
 
 COLUMNS: Final = (
     "time_us", "missing_info", "job_id", "event_type", "user", "scheduling_class", "job_name", "logical_job_name",
@@ -53,10 +53,10 @@ class _Job:
 
 def read_tasks(path: Path, left_out: LeftOut) -> Iterator[TraceTask]:
     """Yield the jobs, with nothing that they ask for; users are numbered in the order in which they come."""
-    rows = read_table(path, COLUMNS, what="list of job events of 2011", left_out=left_out, has_header=False)
+    what = "list of job events of 2011"
     jobs: dict[str, _Job] = {}
     last = 0
-    for _, event in make_from_rows(rows, left_out, _read_event):
+    for event in read_table(path, COLUMNS, _read_event, what=what, left_out=left_out, has_header=False):
         jobs.setdefault(event.job, _Job(event.user)).add(event)
         last = max(last, event.time)
     users: dict[str, str] = {}
@@ -70,9 +70,7 @@ def _make_task(tenant: str, job: _Job, last: int) -> TraceTask:
     arrival = job.arrival if job.arrival is not None else start or 0
     if start is None:
         return TraceTask(tenant, arrival, 0, Ending.UNKNOWN, Pod(()))
-    if job.end is None:
-        return TraceTask(tenant, arrival, max(0, last - start), Ending.OUTLIVES, Pod(()))
-    return TraceTask(tenant, arrival, max(0, job.end - start), Ending.KNOWN, Pod(()))
+    return make_task(tenant, Pod(()), arrival, start, job.end, last=last)
 
 
 def _read_event(row: Row) -> _JobEvent:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from fairbind.simulator.traces.rows import LeftOut, Row, make_from_rows, read_table
-from fairbind.simulator.traces.tasks import Ending, Pod, Shape, TraceTask
+from fairbind.simulator.traces.rows import LeftOut, Row, read_table
+from fairbind.simulator.traces.tasks import Pod, Shape, TraceTask, make_task
 
 POD_COLUMNS: Final = (
     "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos", "creation_time", "deletion_time",
@@ -27,21 +28,12 @@ MILLI: Final = 1000
 
 def read_tasks(path: Path, left_out: LeftOut, *, has_parts: bool) -> Iterator[TraceTask]:
     """Yield the pods. has_parts: GPUs are counted in thousandths; else a part of one counts as a whole one."""
-    rows = make_from_rows(
-        read_table(path, POD_COLUMNS, what="openb list of pods", left_out=left_out),
-        left_out,
-        lambda row: _read_pod(row, has_parts=has_parts),
-    )
-    pods = [pod for _, pod in rows]
+    make = partial(_read_pod, has_parts=has_parts)
+    pods = list(read_table(path, POD_COLUMNS, make, what="openb list of pods", left_out=left_out))
     last = max((end for *_, end in pods if end is not None), default=0)
     for tenant, pod, arrival, start, end in pods:
-        if end is None or end >= last:
-            length = max(0, last - arrival if start is None else last - start)
-            yield TraceTask(tenant, arrival, length, Ending.OUTLIVES, pod)
-        elif start is None:
-            yield TraceTask(tenant, arrival, 0, Ending.UNKNOWN, pod)
-        else:
-            yield TraceTask(tenant, arrival, max(0, end - start), Ending.KNOWN, pod)
+        known_end = None if end == last else end
+        yield make_task(tenant, pod, arrival, start, known_end, last=last)
 
 
 def _read_pod(row: Row, *, has_parts: bool) -> tuple[str, Pod, int, int | None, int | None]:
@@ -60,10 +52,8 @@ def _read_pod(row: Row, *, has_parts: bool) -> tuple[str, Pod, int, int | None, 
 
 def read_shapes(path: Path, left_out: LeftOut, *, has_parts: bool) -> dict[Shape, int]:
     """Return how many nodes of each shape there are; the largest group first."""
-    rows = read_table(path, NODE_COLUMNS, what="openb list of nodes", left_out=left_out)
-    shapes = Counter(
-        shape for _, shape in make_from_rows(rows, left_out, lambda row: _read_node(row, has_parts=has_parts))
-    )
+    make = partial(_read_node, has_parts=has_parts)
+    shapes = Counter(read_table(path, NODE_COLUMNS, make, what="openb list of nodes", left_out=left_out))
     return dict(shapes.most_common())
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from fairbind.cluster.objects.quantity import QuantityError, to_base_units
 from fairbind.fairness.problems.parse import show_value
-from fairbind.simulator.traces.rows import BrokenRowError, LeftOut, Row, make_from_rows, read_table
+from fairbind.simulator.traces.rows import BrokenRowError, LeftOut, Row, read_table
 from fairbind.simulator.traces.tasks import FOREVER, Ending, Pod, Shape, TraceTask
 
 TASK_COLUMNS: Final = ("tenant", "arrival", "duration")
@@ -22,10 +22,8 @@ LABEL: Final = "label:"
 
 
 def read_tasks(path: Path, left_out: LeftOut) -> Iterator[TraceTask]:
-    """Yield the tasks."""
-    rows = read_table(path, TASK_COLUMNS, what="table of tasks", left_out=left_out)
-    for _, task in make_from_rows(rows, left_out, _read_task):
-        yield task
+    """Return the tasks."""
+    return read_table(path, TASK_COLUMNS, _read_task, what="table of tasks", left_out=left_out)
 
 
 def _read_task(row: Row) -> TraceTask:
@@ -45,8 +43,7 @@ def _read_task(row: Row) -> TraceTask:
 def read_shapes(path: Path, left_out: LeftOut) -> dict[Shape, int]:
     """Return how many nodes of each shape there are."""
     shapes: dict[Shape, int] = {}
-    rows = read_table(path, NODE_COLUMNS, what="table of nodes", left_out=left_out)
-    for _, (shape, count) in make_from_rows(rows, left_out, _read_nodes):
+    for shape, count in read_table(path, NODE_COLUMNS, _read_nodes, what="table of nodes", left_out=left_out):
         shapes[shape] = shapes.get(shape, 0) + count
     return shapes
 

@@ -1,7 +1,7 @@
 """Reads a trace's file row by row: CSV, plain or gzipped, or Parquet where pyarrow is installed.
 
-A row that makes no sense is left out, counted and named. A file of another format, or one that ends in the middle of a
-row, is refused.
+An invalid row is left out, counted and named. A file of another format, or one that ends in the middle of a row, is
+refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Made = TypeVar("Made")
 
 
 class BrokenRowError(Exception):
-    """A row of a trace makes no sense; the message says which column and why."""
+    """A row of a trace is invalid; the message says which column and why."""
 
 
 @dataclass(slots=True)
@@ -85,13 +85,29 @@ class Row:
 
 
 def read_table(
-    path: Path, columns: Sequence[str], *, what: str, left_out: LeftOut, has_header: bool = True
-) -> Iterator[Row]:
-    """Yield the rows of a file.
+    path: Path,
+    columns: Sequence[str],
+    make: Callable[[Row], Made],
+    *,
+    what: str,
+    left_out: LeftOut,
+    has_header: bool = True,
+) -> Iterator[Made]:
+    """Yield what is made of each row of a file; a row for which `make` raises BrokenRowError is left out.
 
     columns: those that must be there; without a header, all of them in their order. what: what the file should be, for
     messages. Raises InvalidProblemError for a file that cannot be read or is something else.
     """
+    for row in _read_rows(path, columns, what=what, left_out=left_out, has_header=has_header):
+        try:
+            made = make(row)
+        except BrokenRowError as error:
+            left_out.add(row.number, str(error))
+        else:
+            yield made
+
+
+def _read_rows(path: Path, columns: Sequence[str], *, what: str, left_out: LeftOut, has_header: bool) -> Iterator[Row]:
     if path.suffix == ".parquet":
         yield from _read_parquet(path, columns, what)
         return
@@ -113,20 +129,6 @@ def read_table(
                 left_out.add(reader.line_num, f"has {len(cells)} columns, not {len(names)}")
     except csv.Error as error:
         raise InvalidProblemError(f"{path}: line {reader.line_num}: {error}") from error
-
-
-def make_from_rows(
-    rows: Iterator[Row], left_out: LeftOut, make: Callable[[Row], Made | None]
-) -> Iterator[tuple[Row, Made]]:
-    """Yield what is made of each row that makes sense. make: may return None for a row that says nothing."""
-    for row in rows:
-        try:
-            made = make(row)
-        except BrokenRowError as error:
-            left_out.add(row.number, str(error))
-            continue
-        if made is not None:
-            yield row, made
 
 
 def _check_columns(path: Path, names: Sequence[str], columns: Sequence[str], what: str) -> None:

@@ -45,6 +45,15 @@ class TraceTask(NamedTuple):
     pod: Pod
 
 
+def make_task(tenant: str, pod: Pod, arrival: int, start: int | None, end: int | None, *, last: int) -> TraceTask:
+    """Return a task of these times, in nanoseconds. None: the trace does not say. last: the trace's last instant."""
+    if end is None:
+        return TraceTask(tenant, arrival, max(0, last - (arrival if start is None else start)), Ending.OUTLIVES, pod)
+    if start is None:
+        return TraceTask(tenant, arrival, 0, Ending.UNKNOWN, pod)
+    return TraceTask(tenant, arrival, max(0, end - start), Ending.KNOWN, pod)
+
+
 class Shape(NamedTuple):
     """Equal nodes of a trace. capacity: quantities by resource."""
 
@@ -119,22 +128,21 @@ def _describe(assumptions: Assumptions, touched: Mapping[Ending, int], median: i
     notes = []
     if touched[Ending.OUTLIVES]:
         count = touched[Ending.OUTLIVES]
-        notes.append(f"{count:,} tasks outlive the trace: {_OUTLIVING[assumptions.outliving]}")
+        notes.append(f"{count:,} tasks outlive the trace: {_ASSUMED[assumptions.outliving]}")
     if touched[Ending.UNKNOWN]:
-        said = {FOREVER: "they run for ever", LEAVE_OUT: "they are left out"}
         if assumptions.unknown == MEDIAN:
             text = "they are left out, as no other has one"
             if median is not None:
                 text = f"they run for the median of the others, {median / NANOSECONDS:g} s"
         elif isinstance(assumptions.unknown, str):
-            text = said[assumptions.unknown]
+            text = _ASSUMED[assumptions.unknown]
         else:
             text = f"they run for {assumptions.unknown:g} s"
         notes.append(f"{touched[Ending.UNKNOWN]:,} tasks have no length in the trace: {text}")
     return notes
 
 
-_OUTLIVING = {
+_ASSUMED = {
     FOREVER: "they run for ever",
     TRACE_END: "they end where it ends",
     LEAVE_OUT: "they are left out",
