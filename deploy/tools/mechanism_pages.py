@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,9 @@ from fairbind.fairness.mechanisms.mechanism import Guarantee, Mechanism, Option,
 from fairbind.fairness.mechanisms.registry import MECHANISMS
 from fairbind.fairness.problems.allocation import Allocation
 from fairbind.fairness.problems.parse import parse_problem
+from fairbind.fairness.problems.problem import Problem
 from fairbind.fairness.properties import PROPERTIES
-from fairbind.fairness.properties.strategy import Lie, compute_true_tasks
+from fairbind.fairness.properties.strategy import compute_true_tasks, read_lie
 from fairbind.fairness.solve import compute_allocation
 from pictures.mechanisms import draw_mechanisms
 
@@ -213,8 +214,8 @@ def show_counterexample(mechanism: str, name: str, example: Mapping[str, Any]) -
     problem = parse_problem(example["problem"])
     options = example.get("options", {})
     allocation = compute_allocation(problem, mechanism, **options)
-    if "lie" in example:
-        text = show_lie(example, allocation, **options)
+    if "lies" in example:
+        text = show_lies(example["lies"], allocation, **options)
     else:
         witness = PROPERTIES[name].find(problem, mechanism, allocation, **options)
         if witness is None:
@@ -241,24 +242,29 @@ def show_problem(document: Mapping[str, Any]) -> str:
     return f"{', '.join(servers)}; {', '.join(tenants)}{expected}"
 
 
-def show_lie(example: Mapping[str, Any], truth: Allocation, **options: float) -> str:
+def show_lies(told: Sequence[Mapping[str, Any]], truth: Allocation, **options: float) -> str:
     """Return who says what and gains how much."""
-    problem, lie = truth.problem, example["lie"]
-    i = problem.tenant_names.index(lie["tenant"])
-    demand = tuple(problem.demand_ir[i].tolist())
-    hidden: tuple[int, ...] = ()
+    problem = truth.problem
+    lies = [read_lie(problem, one) for one in told]
+    gained = compute_true_tasks(problem, truth.mechanism, lies, **options)
+    return ", and ".join(
+        show_lie(one, problem, float(truth.totals_i[lie.tenant]), tasks)
+        for one, lie, tasks in zip(told, lies, gained, strict=True)
+    )
+
+
+def show_lie(told: Mapping[str, Any], problem: Problem, honest: float, gained: float) -> str:
+    """Return what one tenant says and gains."""
     said = []
-    if "demand" in lie:
-        demand = tuple(float(lie["demand"].get(name, 0)) for name in problem.resources)
-        said.append(f"needs `<{', '.join(f'{amount:g}' for amount in demand)}>`")
-    if "eligible" in lie:
-        hidden = tuple(k for k, server in enumerate(problem.server_names) if server not in lie["eligible"])
-        said.append(f"may only use {_join(lie['eligible'])}")
-    told = Lie(i, demand, float(problem.tasks_i[i]), hidden)
-    gained = compute_true_tasks(problem, truth.mechanism, told, **options)
-    honest = float(truth.totals_i[i])
+    if "demand" in told:
+        amounts = ", ".join(f"{told['demand'].get(name, 0):g}" for name in problem.resources)
+        said.append(f"needs `<{amounts}>`")
+    if "eligible" in told:
+        said.append(f"may only use {_join(told['eligible'])}")
     more = f"{100 * (gained / honest - 1):.0f} %"
-    return f"{lie['tenant']} runs {honest:.4g} tasks, and {gained:.4g} when it says that it {_join(said)} ({more} more)"
+    return (
+        f"{told['tenant']} runs {honest:.4g} tasks, and {gained:.4g} when it says that it {_join(said)} ({more} more)"
+    )
 
 
 def make_facts(_root: Path, name: str) -> str:

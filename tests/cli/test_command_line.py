@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import fairbind
-from fairbind.cli import find_default_namespace, main
+from fairbind.cli import main
+from fairbind.cli.cluster_options import find_default_namespace
 
 KUBECONFIG = """\
 apiVersion: v1
@@ -140,7 +141,7 @@ def test_options_come_from_the_environment() -> None:
 
 
 def test_the_namespace_is_the_pods_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairbind.cli.SERVICE_ACCOUNT_NAMESPACE", tmp_path / "namespace")
+    monkeypatch.setattr("fairbind.cli.cluster_options.SERVICE_ACCOUNT_NAMESPACE", tmp_path / "namespace")
     assert find_default_namespace() == "fairbind-system"
     (tmp_path / "namespace").write_text("team-scheduling\n")
     assert find_default_namespace() == "team-scheduling"

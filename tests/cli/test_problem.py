@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from fairbind.cli import main
 from fairbind.cli.mechanisms.writing import describe_problem
 from fairbind.cli.problem import make_problem_of_cluster
 from fairbind.fairness import Problem, compute_allocation, make_problem, parse_problem
@@ -60,3 +68,72 @@ def test_every_field_is_written_and_read_back() -> None:
         np.testing.assert_array_equal(getattr(again, name), getattr(problem, name))
     assert (again.resources, again.server_names, again.tenant_names) == (("r0", "r1"), ("s0", "s1"), ("t0", "t1"))
     assert (again.expected_tenants, again.is_pooled) == (4, True)
+
+
+def write_kubeconfig(folder: Path, port: int) -> str:
+    path = folder / "config"
+    path.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"
+        f'clusters: [{{name: c, cluster: {{server: "http://127.0.0.1:{port}"}}}}]\nusers: [{{name: u, user: {{}}}}]\n'
+    )
+    return str(path)
+
+
+class Forbidding(BaseHTTPRequestHandler):
+    """An API server that knows the user and allows it nothing."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        body = json.dumps({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "not for you"}).encode()
+        self.send_response(403)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+class QuietServer(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """Say nothing: a client that was refused hangs up."""
+
+
+@pytest.fixture
+def forbidding_port() -> Iterator[int]:
+    with QuietServer(("127.0.0.1", 0), Forbidding) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+def be_refused(capsys: pytest.CaptureFixture[str], status: int, *words: str) -> str:
+    """Return what the command says on one line of stderr."""
+    assert main(["problem", *words]) == status
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert re.fullmatch(r"fairbind: [^\n]+\n", shown.err)
+    return shown.err
+
+
+def test_a_cluster_that_cannot_be_read_is_status_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], forbidding_port: int
+) -> None:
+    assert "127.0.0.1" in be_refused(capsys, 1, "--kubeconfig", write_kubeconfig(tmp_path, 1))
+    assert "not for you" in be_refused(capsys, 1, "--kubeconfig", write_kubeconfig(tmp_path, forbidding_port))
+
+
+def test_invalid_input_is_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write_kubeconfig(tmp_path, 1)
+    unreadable = tmp_path / "broken"
+    unreadable.write_text("clusters: [")
+
+    assert "elsewhere" in be_refused(capsys, 2, "--kubeconfig", config, "--context", "elsewhere")
+    assert "/nonexistent/config" in be_refused(capsys, 2, "--kubeconfig", "/nonexistent/config")
+    assert "broken" in be_refused(capsys, 2, "--kubeconfig", str(unreadable))
+    assert "xml" in be_refused(capsys, 2, "--kubeconfig", config, "--output", "xml")
+    assert "--namespace" in be_refused(capsys, 2, "--kubeconfig", config, "--namespace", "No Such Name")

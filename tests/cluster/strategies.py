@@ -91,6 +91,21 @@ repelling_terms = st.fixed_dictionaries(
     optional={"namespaceSelector": st.sampled_from(({}, {"matchLabels": {"env": "prod"}}))},
 )
 
+spread_constraints = st.fixed_dictionaries(
+    {
+        "topologyKey": st.sampled_from(("zone", "disk")),
+        "maxSkew": st.integers(1, 2),
+        "whenUnsatisfiable": st.sampled_from(("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway")),
+        "labelSelector": st.sampled_from([{}, *({"matchLabels": {"app": app}} for app in APPS)]),
+    },
+    optional={
+        "minDomains": st.integers(1, 3),
+        "nodeAffinityPolicy": st.sampled_from(("Honor", "Ignore")),
+        "nodeTaintsPolicy": st.sampled_from(("Honor", "Ignore")),
+        "matchLabelKeys": st.just(["app"]),
+    },
+)
+
 groups = st.sampled_from(({}, {}, {"scheduling.x-k8s.io/pod-group": "g"}))
 
 
@@ -99,9 +114,12 @@ def pods(draw: st.DrawFn) -> Json:
     """A pod of ours or of somebody else, waiting or bound; the caller gives it a name."""
     spec = draw(constraints)
     node = draw(st.none() | st.sampled_from(NODE_NAMES))
+    for kind in ("podAffinity", "podAntiAffinity"):
+        if draw(st.integers(0, 3)) == 0:
+            terms = {"requiredDuringSchedulingIgnoredDuringExecution": [draw(repelling_terms)]}
+            spec["affinity"] = {**spec.get("affinity", {}), kind: terms}
     if draw(st.integers(0, 3)) == 0:
-        terms = {"requiredDuringSchedulingIgnoredDuringExecution": [draw(repelling_terms)]}
-        spec["affinity"] = {**spec.get("affinity", {}), "podAntiAffinity": terms}
+        spec["topologySpreadConstraints"] = draw(st.lists(spread_constraints, min_size=1, max_size=2))
     if node is None and draw(st.integers(0, 3)) == 0:
         spec["schedulingGates"] = [{"name": "g"}]
     pod = make_pod(

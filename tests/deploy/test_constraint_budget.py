@@ -25,6 +25,7 @@ def test_the_chart_has_the_numbers_of_the_operator() -> None:
         "nodeExpressions": budget.MAX_NODE_EXPRESSIONS,
         "nodeValues": budget.MAX_NODE_VALUES,
         "hostPorts": budget.MAX_HOST_PORTS,
+        "podTerms": budget.MAX_POD_TERMS,
     }
 
 
@@ -40,4 +41,5 @@ def test_the_policy_has_no_number_of_its_own() -> None:
         "nodeExpressions",
         "nodeValues",
         "hostPorts",
+        "podTerms",
     }

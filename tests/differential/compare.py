@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from differential.generate import World
 from differential.oracle import Oracle, Refusal, Verdict
-from differential.ours import FIT, Opinion, Ours, name_lack
+from differential.ours import FIT, OTHER_PODS, Opinion, Ours, name_lack
+from fairbind.cluster.cache.volumes import WAITS_FOR_CONSUMER
 from fairbind.cluster.objects.facts import BASE_RESOURCES
 
 Json = dict[str, Any]
@@ -22,14 +23,27 @@ READINESS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreacha
 HARD: Final = ("NoSchedule", "NoExecute")
 TAINTS = "TaintToleration"
 PORTS = "NodePorts"
+SHARED_VOLUMES: Final = ("VolumeRestrictions", "NodeVolumeLimits")
 TOO_MANY_PODS = "Too many pods"
+ABOUT_OTHER_PODS: Final = ("PodTopologySpread", "InterPodAffinity")
 BEFORE_TAINTS: Final = ("NodeUnschedulable", TAINTS)
 
 NOT_READY = "a node that is not ready and has no taint that says so"
 NOMINATED_PORTS = "host ports of a pod that is nominated to a node are not kept for it"
+NOMINATED_WISHES = "wishes about other pods do not see a pod that is nominated to a node"
+NOMINATED_VOLUMES = "volumes of a pod that is nominated to a node are not kept for it"
 RESIZED = "containers of a pod that is being resized are counted one by one, which may hold more than their sums"
 NOT_OFFERED = "a resource that no node offers is the only lack of room that is told"
-ON_PURPOSE: Final = (NOT_READY, NOMINATED_PORTS, RESIZED, NOT_OFFERED)
+LATE_BOUND = "claims that are bound once their pod has a node are not honoured yet"
+ON_PURPOSE: Final = (
+    NOT_READY,
+    NOMINATED_PORTS,
+    NOMINATED_WISHES,
+    NOMINATED_VOLUMES,
+    RESIZED,
+    NOT_OFFERED,
+    LATE_BOUND,
+)
 """Where the two differ on purpose. docs/reliability/differential.md gives the reasons."""
 
 
@@ -43,6 +57,7 @@ class Asked:
     pods: Sequence[Json]
     waiting: Sequence[Json]
     verdicts: Sequence[Verdict]
+    storage: Mapping[str, Sequence[Json]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +73,16 @@ class Difference:
 def ask_oracle(oracle: Oracle, world: World) -> Asked:
     """Return the world without the pods that the API server would refuse, and the verdicts on those that wait."""
     pods, waiting = oracle.create(world.pods), oracle.create(world.asked)
-    verdicts = oracle.judge({"nodes": world.nodes, "pods": pods, "namespaces": world.namespaces}, waiting)
-    return Asked(world.seed, world.nodes, world.namespaces, pods, waiting, verdicts)
+    cluster = {"nodes": world.nodes, "pods": pods, "namespaces": world.namespaces, **world.storage}
+    verdicts = oracle.judge(cluster, waiting)
+    return Asked(world.seed, world.nodes, world.namespaces, pods, waiting, verdicts, world.storage)
 
 
 def compare(asked: Asked, blind: Callable[[Json], Json] = lambda thing: thing) -> Iterator[Difference]:
     """Yield where fairbind differs. blind: what it is shown in place of each node and pod."""
     pods = [blind(pod) for pod in asked.pods]
-    ours = Ours([blind(node) for node in asked.nodes], asked.namespaces, pods)
+    storage = {kind: [blind(item) for item in items] for kind, items in asked.storage.items()}
+    ours = Ours([blind(node) for node in asked.nodes], asked.namespaces, pods, storage)
     for pod, verdict in zip(asked.waiting, asked.verdicts, strict=True):
         yield from compare_pod(asked.seed, pod, asked.nodes, asked.pods, verdict, ours.judge(blind(pod)))
 
@@ -82,6 +99,12 @@ def compare_pod(
     }
     if expected != verdict:
         yield Difference(seed, name, NOT_READY, ", ".join(sorted(unready)))
+    if opinion.claim:
+        yield from compare_claim(seed, pod, verdict, opinion.claim)
+        return
+    if opinion.not_supported == WAITS_FOR_CONSUMER.subject:
+        yield Difference(seed, name, LATE_BOUND, "")
+        return
     if opinion.not_supported:
         yield Difference(seed, name, "", f"waits as not supported: {opinion.not_supported}")
         return
@@ -92,6 +115,22 @@ def compare_pod(
         yield Difference(seed, name, explain(node, pod, pods, expected[node], opinion), text)
     if feasible == opinion.feasible and not names_nodes(pod):
         yield from compare_reasons(seed, pod, nodes, pods, expected, opinion)
+
+
+def compare_claim(seed: int, pod: Json, verdict: Verdict, told: str) -> Iterator[Difference]:
+    """Yield where kube-scheduler would place a pod that waits for a claim, or tells of something else about volumes."""
+    name = pod["metadata"]["name"]
+    feasible = sorted(node for node, refusal in verdict.items() if refusal is None)
+    refusals = [refusal for refusal in verdict.values() if refusal is not None and is_about_claims(refusal)]
+    words = {reason for refusal in refusals for reason in refusal.reasons}
+    is_told_by_node = told.startswith("node(s)")  # then another reason may come first, even on every node
+    if feasible or (words and told not in words and not is_told_by_node):
+        yield Difference(seed, name, "", f"waits: {told}; kube-scheduler: {feasible or sorted(words)}")
+
+
+def is_about_claims(refusal: Refusal) -> bool:
+    """Whether a refusal may be about a claim, whatever the node."""
+    return refusal.plugin in {"VolumeRestrictions", "VolumeBinding", "VolumeZone"}
 
 
 def compare_reasons(
@@ -105,6 +144,11 @@ def compare_reasons(
         if told != refused:
             yield Difference(seed, name, NOT_OFFERED, ", ".join(not_offered))
         refused = told
+        if refused != opinion.refused and merge_wishes(refused, not_offered) == merge_wishes(
+            opinion.refused, not_offered
+        ):
+            yield Difference(seed, name, NOT_OFFERED, "before rules about other pods")
+            return
     if refused != opinion.refused:
         text = f"refused by {dict(opinion.refused)}; kube-scheduler: {dict(refused)}"
         yield Difference(seed, name, explain_reasons(pod, pods, expected, refused, opinion), text)
@@ -119,8 +163,13 @@ def explain_reasons(
     beyond ports may be told for that where kube-scheduler tells of the ports of a nominated pod.
     """
     kinds = {*refused, *opinion.refused}
+    is_about_limits = any(opinion.refused.get(kind, 0) != refused.get(kind, 0) for kind in SHARED_VOLUMES)
+    if is_about_limits and any(keeps_volumes(node, pod, pods) for node in verdict):
+        return NOMINATED_VOLUMES
     more = {kind for kind in kinds if opinion.refused.get(kind, 0) > refused.get(kind, 0)}
     fewer = {kind for kind in kinds if opinion.refused.get(kind, 0) < refused.get(kind, 0)}
+    if fewer == {OTHER_PODS} and has_nominated(pod, pods):
+        return NOMINATED_WISHES
     if not all(kind.startswith(FIT) for kind in more):
         return ""
     if not fewer and any(
@@ -144,7 +193,33 @@ def explain(node: str, pod: Json, pods: Sequence[Json], refusal: Refusal | None,
         return RESIZED
     if node in opinion.feasible and keeps_ports(node, pod, pods, refusal):
         return NOMINATED_PORTS
+    if node in opinion.feasible and refusal is not None and refusal.plugin in ABOUT_OTHER_PODS:
+        return NOMINATED_WISHES if has_nominated(pod, pods) else ""
+    if (refusal is None or refusal.plugin in SHARED_VOLUMES) and keeps_volumes(node, pod, pods):
+        return NOMINATED_VOLUMES
     return ""
+
+
+def has_nominated(pod: Json, pods: Sequence[Json]) -> bool:
+    """Whether kube-scheduler counts a pod that is nominated to a node as if it were there already."""
+    rank = pod["spec"].get("priority", 0)
+    return any(
+        not other["spec"].get("nodeName")
+        and other["status"].get("nominatedNodeName")
+        and other["spec"].get("priority", 0) >= rank
+        for other in pods
+    )
+
+
+def merge_wishes(refused: Mapping[str, int], not_offered: Sequence[str]) -> Mapping[str, int]:
+    """Return counts in which nodes that lack such a resource or are refused because of other pods are one kind.
+
+    A node that lacks several such resources counts once.
+    """
+    lacks = {name_lack(resource) for resource in not_offered}
+    most = max((count for kind, count in refused.items() if kind in lacks), default=0)
+    rest = {kind: count for kind, count in refused.items() if kind not in lacks and kind != OTHER_PODS}
+    return {**rest, OTHER_PODS: most + refused.get(OTHER_PODS, 0)}
 
 
 def find_placed(node: str, pods: Sequence[Json]) -> list[Json]:
@@ -154,14 +229,26 @@ def find_placed(node: str, pods: Sequence[Json]) -> list[Json]:
 
 def keeps_ports(node: str, pod: Json, pods: Sequence[Json], refusal: Refusal | None) -> bool:
     """Whether kube-scheduler may keep ports of a node for a pod that is nominated to it."""
-    rank = pod["spec"].get("priority", 0)
     return (refusal is not None and refusal.plugin == PORTS) and any(
-        not other["spec"].get("nodeName")
-        and other["status"].get("nominatedNodeName") == node
-        and has_host_port(other)
-        and other["spec"].get("priority", 0) >= rank
-        for other in pods
+        map(has_host_port, find_nominated(node, pod, pods))
     )
+
+
+def keeps_volumes(node: str, pod: Json, pods: Sequence[Json]) -> bool:
+    """Whether kube-scheduler may count volumes on a node of a pod that is nominated to it."""
+    return any(other["spec"].get("volumes") for other in find_nominated(node, pod, pods))
+
+
+def find_nominated(node: str, pod: Json, pods: Sequence[Json]) -> list[Json]:
+    """Return the pods that are nominated to a node and come before another pod."""
+    rank = pod["spec"].get("priority", 0)
+    return [
+        other
+        for other in pods
+        if not other["spec"].get("nodeName")
+        and other["status"].get("nominatedNodeName") == node
+        and other["spec"].get("priority", 0) >= rank
+    ]
 
 
 def find_not_offered(pod: Json, nodes: Sequence[Json]) -> list[str]:
@@ -193,10 +280,9 @@ def name_refusal(refusal: Refusal) -> list[str]:
     >>> name_refusal(Refusal("NodeResourcesFit", ("Too many pods", "Insufficient cpu")))
     ['NodeResourcesFit: pods', 'NodeResourcesFit: cpu']
     """
-    if refusal.besides:
-        return [refusal.besides]
-    if refusal.plugin != FIT:
-        return [refusal.plugin]
+    if refusal.besides or refusal.plugin != FIT:
+        plugin = refusal.besides or refusal.plugin
+        return [OTHER_PODS if plugin in ABOUT_OTHER_PODS else plugin]
     lacks = (reason.removeprefix("Insufficient ") for reason in refusal.reasons)
     return [name_lack("pods" if lack == TOO_MANY_PODS else lack) for lack in lacks]
 

@@ -7,9 +7,11 @@ A seed always gives the same cluster. What is generated is what people write; th
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+from differential.generate_volumes import VolumeGenerator
 
 Json = dict[str, Any]
 Item = TypeVar("Item")
@@ -48,21 +50,23 @@ PROTOCOLS = ("TCP", "TCP", "UDP", "SCTP")
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A cluster, and pods that wait in it. All but the nodes and namespaces are to be created first."""
+    """A cluster, and pods that wait in it, which are to be created first. storage: objects about volumes, by kind."""
 
     seed: int
     nodes: tuple[Json, ...]
     namespaces: tuple[Json, ...]
     pods: tuple[Json, ...]
     asked: tuple[Json, ...]
+    storage: Mapping[str, Sequence[Json]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What pods may carry. spread, affinity: hard constraints about other pods, of those that wait."""
+    """What pods may carry. spread, affinity: hard constraints about other pods, of those that wait. volumes: claims."""
 
     spread: bool = False
     affinity: bool = False
+    volumes: bool = False
 
 
 class Generator:
@@ -71,6 +75,7 @@ class Generator:
     def __init__(self, seed: int, features: Features) -> None:
         self._random = random.Random(seed)
         self._features = features
+        self._volumes = VolumeGenerator(seed, NAMESPACES) if features.volumes else None
         self._pods = 0
         self._density = 0.0
 
@@ -85,7 +90,8 @@ class Generator:
         promised = [self._draw_promised(names) for _ in range(draw.choice((0, 0, 0, 1, 3)))]
         waiting = [self.draw_waiting() for _ in range(asked)]
         namespaces = [{"metadata": {"name": name, "labels": dict(of)}} for name, of in NAMESPACES.items()]
-        return World(seed, tuple(nodes), tuple(namespaces), (*placed, *promised), tuple(waiting))
+        storage = {} if self._volumes is None else self._volumes.draw_storage(names)
+        return World(seed, tuple(nodes), tuple(namespaces), (*placed, *promised), tuple(waiting), storage)
 
     # --- nodes ---
 
@@ -182,10 +188,13 @@ class Generator:
         name = f"pod-{self._pods:03}"
         priority = draw.choice((0, 0, 10, 1000))
         labels = {key: draw.choice(values) for key, values in POD_LABELS.items() if draw.random() < 0.7}
+        namespace = draw.choice(tuple(NAMESPACES)[:3] if scheduler == SCHEDULER else tuple(NAMESPACES))
+        if self._volumes is not None and (volumes := self._volumes.draw_volumes(namespace, name)):
+            spec = {**spec, "volumes": volumes}
         return {
             "metadata": {
                 "name": name,
-                "namespace": draw.choice(tuple(NAMESPACES)[:3] if scheduler == SCHEDULER else tuple(NAMESPACES)),
+                "namespace": namespace,
                 "uid": f"uid-{name}",
                 "creationTimestamp": "2026-01-01T00:00:00Z",
                 "labels": labels,

@@ -17,6 +17,7 @@ from differential.oracle import Oracle, run_oracle
 from differential.ours import Ours
 
 SEQUENCE_LENGTH = 30
+FEATURES = Features(spread=True, affinity=True, volumes=True)
 MOST_SHOWN = 20
 FIRST_SEQUENCE_SEED = 10_000_000
 
@@ -24,17 +25,17 @@ FIRST_SEQUENCE_SEED = 10_000_000
 def draw_worlds(oracle: Oracle, seeds: Iterable[int]) -> Iterator[Asked]:
     """Yield the worlds of these seeds with the verdicts."""
     for seed in seeds:
-        generator = Generator(seed, Features())
+        generator = Generator(seed, FEATURES)
         yield ask_oracle(oracle, generator.draw_world(seed, most_nodes=60, asked=4))
 
 
 def play_sequence(oracle: Oracle, seed: int) -> Iterator[Difference]:
     """Yield where the two differ while pods are placed one after the other, each where fairbind may place it."""
-    generator = Generator(FIRST_SEQUENCE_SEED + seed, Features())
+    generator = Generator(FIRST_SEQUENCE_SEED + seed, FEATURES)
     world = generator.draw_world(seed, most_nodes=20, asked=0)
     pods = oracle.create(world.pods)
-    oracle.judge({"nodes": world.nodes, "pods": pods, "namespaces": world.namespaces}, [])
-    ours = Ours(world.nodes, world.namespaces, pods)
+    oracle.judge({"nodes": world.nodes, "pods": pods, "namespaces": world.namespaces, **world.storage}, [])
+    ours = Ours(world.nodes, world.namespaces, pods, world.storage)
     placed: list[dict[str, object]] = []
     steps = 0
     while steps < SEQUENCE_LENGTH:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,12 +16,21 @@ from fairbind.scheduling import run_cycle
 Json = dict[str, Any]
 
 FIT = "NodeResourcesFit"
+OTHER_PODS = "PodTopologySpread or InterPodAffinity"
+"""A node may be refused by both, of which fairbind tells the one that no placement can change."""
 PLUGINS: Mapping[RejectionKind, str] = {
     RejectionKind.CORDONED: "NodeUnschedulable",
     RejectionKind.TAINT: "TaintToleration",
     RejectionKind.NOT_READY: "TaintToleration",
     RejectionKind.SELECTOR: "NodeAffinity",
-    RejectionKind.ANTI_AFFINITY: "InterPodAffinity",
+    RejectionKind.ANTI_AFFINITY: OTHER_PODS,
+    RejectionKind.OWN_ANTI_AFFINITY: OTHER_PODS,
+    RejectionKind.AFFINITY: OTHER_PODS,
+    RejectionKind.SPREAD: OTHER_PODS,
+    RejectionKind.VOLUME_AFFINITY: "VolumeBinding",
+    RejectionKind.VOLUME_ZONE: "VolumeZone",
+    RejectionKind.VOLUME_LIMIT: "NodeVolumeLimits",
+    RejectionKind.VOLUME_DRIVER: "NodeVolumeLimits",
     RejectionKind.PORT_CONFLICT: "NodePorts",
     RejectionKind.INSUFFICIENT: FIT,
 }
@@ -30,22 +40,33 @@ PLUGINS: Mapping[RejectionKind, str] = {
 class Opinion:
     """Where a pod may be placed, and how many of the other nodes refuse it for what: a plugin, or a lack (`name_lack`).
 
-    not_supported: what the pod carries that fairbind does not honour; it waits then, whatever the nodes.
+    not_supported: what the pod carries that fairbind does not honour; it waits then, whatever the nodes. claim: what it
+    waits for of its claims.
     """
 
     feasible: frozenset[str]
     refused: Mapping[str, int]
     not_supported: str = ""
+    claim: str = ""
 
 
 class Ours:
     """A cache as the operator has it, fed with objects as the API server lists them."""
 
-    def __init__(self, nodes: Sequence[Json], namespaces: Sequence[Json], pods: Sequence[Json]) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[Json],
+        namespaces: Sequence[Json],
+        pods: Sequence[Json],
+        storage: Mapping[str, Sequence[Json]],
+    ) -> None:
         self.cache = ClusterCache("fairbind", lambda: None)
         self.cache.namespaces.replace(map(read_namespace, namespaces))
         self.cache.nodes.replace(map(read_node, nodes))
         self.cache.pods.replace(map(read_pod, pods))
+        for resource_type, feed in self.cache.volume_feeds:
+            items = storage.get(resource_type.name, ())
+            feed.replace([resource_type.decode_item(json.dumps(item).encode()) for item in items])
 
     def place(self, pod: Json) -> None:
         """Let a pod join that has a node."""
@@ -71,6 +92,10 @@ class Ours:
             (bind,) = report.bindings
             closed.add(bind.server)
         (wait,) = report.waits
+        if wait.blocked is not None and wait.blocked.kind == RejectionKind.VOLUME_CLAIM:
+            pod = self.cache.find_pod(uid)
+            assert pod is not None
+            return Opinion(frozenset(closed), {}, claim=pod.unsupported or "?")
         return Opinion(
             feasible=frozenset(closed),
             refused=count_refusals(wait),

@@ -26,7 +26,7 @@ from differential.oracle import Oracle, run_oracle
 
 Json = dict[str, Any]
 
-WORLDS = 260
+WORLDS = 350
 LEAST_CASES = 1000
 SEQUENCES = 30
 MOST_SHOWN = 5
@@ -72,6 +72,10 @@ def test_the_cases_are_of_all_kinds(worlds: list[Asked]) -> None:
         "NodePorts",
         "NodeResourcesFit",
         "InterPodAffinity",
+        "VolumeRestrictions",
+        "NodeVolumeLimits",
+        "VolumeBinding",
+        "VolumeZone",
     )
     assert {plugin: plugins[plugin] for plugin in named if plugins[plugin] < 20} == {}
     assert min(feasible.values()) > 40, feasible
@@ -133,6 +137,21 @@ BLIND = {
     "namespaces of anti-affinity": without(*TERMS, "namespaces"),
     "namespace selectors of anti-affinity": without(*TERMS, "namespaceSelector"),
     "phases": without("status", "phase"),
+    "claims": without("spec", "volumes", "persistentVolumeClaim"),
+    "ephemeral claims": without("spec", "volumes", "ephemeral"),
+    "annotations of claims": without("metadata", "annotations"),
+    "states of claims": without("status", "phase"),
+    "deletions": without("metadata", "deletionTimestamp"),
+    "owners of claims": without("metadata", "ownerReferences"),
+    "access modes of claims": without("spec", "accessModes"),
+    "volumes of claims": without("spec", "volumeName"),
+    "node affinity of volumes": without("spec", "nodeAffinity"),
+    "drivers of volumes": without("spec", "csi"),
+    "binding modes": without("volumeBindingMode"),
+    "limits of drivers": without("spec", "drivers", "allocatable"),
+    "drivers of nodes": without("spec", "drivers"),
+    "drivers that must be installed": without("spec", "preventPodSchedulingIfMissing"),
+    "attachments": without("spec", "attacher"),
 }
 
 

@@ -256,9 +256,6 @@ REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": AFFINITY}
 SPREAD = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}
 CLAIM_TEMPLATE = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
 NOT_HONOURED: dict[str, Json] = {
-    "pod affinity": {"affinity": {"podAffinity": REQUIRED}},
-    "pod anti-affinity": {"affinity": {"podAntiAffinity": REQUIRED}},
-    "spread": {"topologySpreadConstraints": [{**SPREAD, "whenUnsatisfiable": "DoNotSchedule"}]},
     "claim": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
     "ephemeral volume": {"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": CLAIM_TEMPLATE}}]},
     "disk": {"volumes": [{"name": "v", "gcePersistentDisk": {"pdName": "d"}}]},
@@ -266,6 +263,9 @@ NOT_HONOURED: dict[str, Json] = {
 }
 HONOURED: dict[str, Json] = {
     "nothing": {},
+    "pod affinity": {"affinity": {"podAffinity": REQUIRED}},
+    "pod anti-affinity": {"affinity": {"podAntiAffinity": REQUIRED}},
+    "spread": {"topologySpreadConstraints": [{**SPREAD, "whenUnsatisfiable": "DoNotSchedule"}]},
     "soft spread": {"topologySpreadConstraints": [{**SPREAD, "whenUnsatisfiable": "ScheduleAnyway"}]},
     "soft affinity": {
         "affinity": {

@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-KINDS = {"": ["pods", "nodes", "namespaces"], "fairbind.io": ["tenants", "schedulingpolicies"]}
+KINDS = {
+    "": ["pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes"],
+    "storage.k8s.io": ["storageclasses", "csinodes", "csidrivers", "volumeattachments"],
+    "fairbind.io": ["tenants", "schedulingpolicies"],
+}
 
 
 def run_audit(kubeconfig: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -125,7 +129,7 @@ def test_findings_have_numbers_and_causes(
     assert re.search(rf"^{late} +{first} +history +0\.000 +0\.750$", table.stdout, flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("missing", ["pods", "tenants"])
+@pytest.mark.parametrize("missing", ["pods", "csinodes", "tenants"])
 def test_who_may_not_list_is_told_what(cluster: Cluster, reader: Callable[..., Path], missing: str) -> None:
     assert cluster.api.items("/api/v1/namespaces")
     done = run_audit(reader(but=missing))

@@ -61,6 +61,11 @@ def make_constrained(count: int, what: str) -> Json:
             spec["affinity"] = require(*make_terms(1, expressions=count - 1), make_field("n"))
         case "node affinity values":
             spec["affinity"] = require(*make_terms(1, values=count - 1), make_field("n"))
+        case "terms about other pods":
+            term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}
+            required = "requiredDuringSchedulingIgnoredDuringExecution"
+            spec["affinity"] = {"podAffinity": {required: [term] * (count - 2)}, "podAntiAffinity": {required: [term]}}
+            spec["topologySpreadConstraints"] = [{**term, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]
         case _:
             ports = [{"containerPort": 1 + n, "hostPort": 1 + n} for n in range(count)]
             spec["containers"][0]["ports"] = [*ports, {"containerPort": 9999}]
@@ -84,6 +89,7 @@ LIMITS = [
     (128, "node affinity expressions"),
     (512, "node affinity values"),
     (128, "host ports"),
+    (32, "terms about other pods"),
 ]
 
 

@@ -68,24 +68,20 @@ NOWHERE: dict[str, tuple[Json, str]] = {
                 }
             }
         },
-        "affinity",
+        "node(s) didn't match pod affinity rules",
     ),
     "topology spread": (
         {
             "topologySpreadConstraints": [
                 {
                     "maxSkew": 1,
-                    "topologyKey": HOSTNAME,
+                    "topologyKey": "no-such-label",
                     "whenUnsatisfiable": "DoNotSchedule",
                     "labelSelector": {"matchLabels": {"app": "x"}},
                 }
             ]
         },
-        "topology spread",
-    ),
-    "volume claim": (
-        {"volumes": [{"name": "disk", "persistentVolumeClaim": {"claimName": "a-claim"}}]},
-        "a-claim",
+        "node(s) didn't match pod topology spread constraints (missing required label)",
     ),
 }
 

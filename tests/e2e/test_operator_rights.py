@@ -121,6 +121,7 @@ class Lack:
         Lack("leases", "create", read_readiness, ("election: ", "Role must allow")),
         Lack("leases", "get", read_readiness, ("election: ", "Role must allow")),
         Lack("nodes", "list", read_readiness, ("nodes: ", "ClusterRole must grant")),
+        Lack("csinodes", "list", read_readiness, ("csinodes: ", "ClusterRole must grant")),
         Lack("tenants", "list", read_readiness, ("tenants: forbidden", "ClusterRole grants")),
     ],
     ids=lambda lack: f"{lack.verb}-{lack.resource.replace('/', '-')}",

@@ -21,13 +21,17 @@ ACCOUNT = f"system:serviceaccount:{HOME}:fairbind"
 GROUPS = ["system:serviceaccounts", f"system:serviceaccounts:{HOME}", "system:authenticated"]
 FAIRBIND = "fairbind.io"
 RBAC = "rbac.authorization.k8s.io"
+STORAGE = "storage.k8s.io"
+WATCHED = ("pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes")
+WATCHED_STORAGE = ("storageclasses", "csinodes", "csidrivers", "volumeattachments")
 
 # verb, API group, resource (with its subresource), namespace ("": the cluster), name
 Question = tuple[str, str, str, str, str]
 
 ALLOWED: list[Question] = [
     ("get", "", "pods", "any", "a"),
-    *((verb, "", resource, "", "") for resource in ("pods", "nodes", "namespaces") for verb in ("list", "watch")),
+    *((verb, "", resource, "", "") for resource in WATCHED for verb in ("list", "watch")),
+    *((verb, STORAGE, resource, "", "") for resource in WATCHED_STORAGE for verb in ("list", "watch")),
     ("create", "", "pods/binding", "any", "a"),
     ("patch", "", "pods/status", "any", "a"),
     ("create", "events.k8s.io", "events", "any", ""),
@@ -81,7 +85,12 @@ DENIED: list[Question] = [
     ("list", "", "events", "", ""),
     ("delete", "events.k8s.io", "events", "any", "a"),
     ("list", "events.k8s.io", "events", "", ""),
-    ("list", "", "persistentvolumeclaims", "", ""),
+    ("get", "", "persistentvolumeclaims", "any", "a"),
+    ("patch", "", "persistentvolumeclaims", "any", "a"),
+    ("patch", "", "persistentvolumes", "", "a"),
+    ("get", STORAGE, "csinodes", "", "a"),
+    ("create", STORAGE, "volumeattachments", "", ""),
+    ("patch", STORAGE, "storageclasses", "", "a"),
     ("create", FAIRBIND, "tenants", "", ""),
     ("update", FAIRBIND, "tenants", "", "a"),
     ("patch", FAIRBIND, "tenants", "", "a"),

@@ -95,7 +95,7 @@ def test_under_fifo_a_priority_is_worth_something_until_a_quota_forbids_it(
 def test_a_pod_that_repels_everybody_keeps_a_node_for_itself_until_a_quota_forbids_it(
     api: Api, member: Api, mine: str, theirs: str, node: str, operator: StartOperator
 ) -> None:
-    """Required anti-affinity works both ways, across namespaces too. fairbind itself places no pod that has it."""
+    """Required anti-affinity works both ways, across namespaces too, whichever scheduler has placed the pod."""
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}, "namespaceSelector": {}}
     repelling = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     tiny = {"cpu": "1m", "memory": "1Mi"}

@@ -1,17 +1,20 @@
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from fairbind.fairness.mechanisms import alpha_pf_vds
 from fairbind.fairness.mechanisms.alpha_pf_vds import ALPHA_PF_VDS, find_guess
 from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance, expand_tasks, reduce_problem
 from fairbind.fairness.problems.problem import FloatArray, Problem, make_problem
 from fairbind.fairness.solve import compute_allocation
 from fairbind.fairness.solvers.market.best_response import BestResponses
-from fairbind.fairness.solvers.market.interior_point import find_equilibrium
+from fairbind.fairness.solvers.market.interior_point import Newton, StepBudget, find_equilibrium
 from fairbind.fairness.solvers.market.market import Market, compute_costs, make_market
 from fairbind.fairness.solvers.market.market_active_set import (
     Guess,
@@ -466,3 +469,119 @@ def test_servers_far_apart_or_next_to_equal_are_answered(alpha: float, apart: fl
         problem = make_problem(capacity_kr, demand_ir)
         tasks_ik = compute_allocation(problem, "alpha-pf-vds", alpha=alpha).tasks_ik
         assert compute_best_slope(problem, tasks_ik, np.full(3, alpha)) < 1e-6 * alpha
+
+
+def test_a_guess_stays_what_it_is_when_servers_respond_again() -> None:
+    market = make_hard()
+    responses = BestResponses(market)
+    responses.run(1)
+    guess = responses.get_guess()
+    mismatch = compute_mismatch(market, guess)
+    change = responses.run(1)
+    assert change > 1e-3
+    assert compute_mismatch(market, guess) == mismatch
+
+
+def count_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list of one number: the Newton steps that are taken from now on."""
+    steps = [0]
+    start = Newton.__init__
+
+    def count(newton: Newton, *arguments: Any) -> None:
+        steps[0] += 1
+        start(newton, *arguments)
+
+    monkeypatch.setattr(Newton, "__init__", count)
+    return steps
+
+
+# Nine orders of magnitude between servers: without a bound the servers answer each other for 18,700 steps, some 20 s.
+FAR_APART = make_problem(
+    [
+        [0.5, 0.043, 0.034],
+        [2.1e-9, 1.2e-9, 1.5e-9],
+        [1.4e-10, 2.3e-10, 1.7e-9],
+        [0.35, 2.2, 0.083],
+        [0.57, 0.019, 0.065],
+    ],
+    [[1.3, 0.018, 2.6], [0.1, 0.072, 54.0], [3.0, 0.6, 0.018], [0.31, 29.0, 0.16], [0.2, 2.7, 0.1]],
+)
+
+
+@pytest.mark.parametrize("most", [40, 1000])
+def test_the_steps_of_a_search_are_counted_together(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever has been found by then is the answer, and the certificate decides whether it is one."""
+    monkeypatch.setattr(alpha_pf_vds, "MOST_STEPS", most - 5 * 2)
+    monkeypatch.setattr(alpha_pf_vds, "MOST_SERVER_STEPS", 2)
+    steps = count_steps(monkeypatch)
+    with contextlib.suppress(SolverError):
+        compute_allocation(FAR_APART, "alpha-pf-vds", alpha=10.0)
+    assert 0 < steps[0] <= most
+
+
+def test_servers_respond_no_more_when_no_steps_are_left() -> None:
+    budget = StepBudget(10_000)
+    responses = BestResponses(make_hard(), budget)
+    responses.run(1)
+    assert 0 < budget.left < 10_000
+    last_ki, budget.left = responses.part_ki.copy(), 0
+    responses.run(1)
+    np.testing.assert_array_equal(responses.part_ki, last_ki)
+
+
+@pytest.mark.slow
+def test_amounts_that_are_too_far_apart_end_within_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = count_steps(monkeypatch)
+    with contextlib.suppress(SolverError):
+        compute_allocation(FAR_APART, "alpha-pf-vds", alpha=10.0)
+    assert 0 < steps[0] <= alpha_pf_vds.MOST_STEPS + alpha_pf_vds.MOST_SERVER_STEPS * 5
+
+
+def test_a_spent_budget_leaves_the_best_answer_so_far() -> None:
+    market = make_hard()
+    enough, few = StepBudget(300), StepBudget(3)
+    found, short = find_equilibrium(market, centring=0.7, budget=enough), find_equilibrium(market, budget=few)
+    assert found.gap < 1e-13
+    assert enough.left == 300 - found.steps
+    assert few.is_spent
+    assert short.steps == 3
+    assert 1e-6 < short.gap < np.inf
+
+
+def test_the_interior_point_method_gives_up_where_it_does_not_get_on() -> None:
+    """Long steps reach 0.003 on this problem after some 14, and no less after 300."""
+    equilibrium = find_equilibrium(make_hard())
+    assert equilibrium.gap > 1e-3
+    assert equilibrium.steps < 100
+
+
+@pytest.mark.parametrize(
+    ("mismatches", "runs"),
+    [
+        ([1e-4, 9e-5, 8e-5, 7e-5, 6e-5], [8, 16, 32, 64, 128]),  # nowhere near: to the end
+        ([5e-8, 4e-8, 1e-12], [8, 16]),  # near enough for a certificate, and hardly better than before
+        ([5e-8, 2e-8, 9e-9, 1e-12], [8, 16, 32, 64]),  # near enough, and twice as good each time
+        ([2e-7, 1.5e-7, 9e-8, 1e-12], [8, 16, 32]),  # stalls, but only the third is near enough
+        ([1e-12], [8]),  # found
+    ],
+)
+def test_servers_stop_answering_when_that_hardly_helps(
+    mismatches: list[float], runs: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What each number of answers leads to is given; the rule decides after which of them to stop."""
+    market = make_market_of(FIGURE, 2.0)
+    exact, _ = find_exact_equilibrium(market)
+    asked: list[int] = []
+    outcomes = iter(mismatches)
+
+    def respond(_: BestResponses, times: int) -> float:
+        asked.append(times)
+        return 1.0
+
+    monkeypatch.setattr(BestResponses, "run", respond)
+    monkeypatch.setattr(BestResponses, "get_guess", lambda _: exact)
+    monkeypatch.setattr(alpha_pf_vds, "find_exact_equilibrium", lambda *_: (exact, 1.0))
+    monkeypatch.setattr(alpha_pf_vds, "solve_active_set", lambda *_: (exact, next(outcomes)))
+    _, mismatch = find_guess(market)
+    assert asked == runs
+    assert mismatch == min(mismatches[: len(runs)])

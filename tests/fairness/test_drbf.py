@@ -176,7 +176,7 @@ def test_certificate_refuses_what_breaks_a_rule() -> None:
     solution = solve_drbf(instance)
     is_cpu_i = compute_dominant_resources(instance) == 0
     tasks_ik = np.where(is_cpu_i[:, None], 0.5, 1.0) * solution.tasks_ik
-    with pytest.raises(SolverError, match="a rule between queues is broken"):
+    with pytest.raises(SolverError, match="envies another queue or has less than an equal part"):
         certify_drbf(instance, Solution(tasks_ik, solution.evidence))
 
 

@@ -284,7 +284,7 @@ REFUSED: dict[str, tuple[str, Callable[[], Problem]]] = {
         lambda: make_problem([[1]], [[1], [2]], weight_i=[1, 2], expected_tenants=3),
     ),
     "weight of somebody who can run nothing": (
-        r"tenants\[1\]\.demand: no task of it can ever run",
+        r"tenants\[1\]\.demand of t1: no task of it can ever run",
         lambda: make_problem([[1, 0]], [[1, 0], [1, 1], [2, 0]], weight_i=[1, 2, 3]),
     ),
     "finite tasks": (

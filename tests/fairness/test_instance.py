@@ -123,10 +123,10 @@ def test_the_dominant_share_counts_resource_weights() -> None:
 @pytest.mark.parametrize(
     ("tasks_ik", "message"),
     [
-        ([[3.0, 0], [0, -1e-20]], "negative"),
-        ([[np.nan, 0], [0, 1]], "no number"),
-        ([[4.00000001, 0], [0, 1]], "exceeds"),
-        ([[3.0, 0], [0, 2.00000001]], "exceeds"),
+        ([[3.0, 0], [0, -1e-20]], "tenant 1 has -1e-20 tasks on server class 1, not a finite number"),
+        ([[np.nan, 0], [0, 1]], "tenant 0 has nan tasks on server class 0"),
+        ([[4.00000001, 0], [0, 1]], "exceeds the capacity of server class 0"),
+        ([[3.0, 0], [0, 2.00000001]], "the tasks of tenant 1 exceed"),
         ([[3.0, 1e-30], [0, 1]], "cannot run"),
         ([[3.0, 0]], "shape"),
     ],
@@ -140,9 +140,9 @@ def test_what_does_not_fit_is_refused(tasks_ik: list[list[float]], message: str)
 
 
 def test_the_time_of_an_indivisible_server_is_limited() -> None:
-    instance = reduce_problem(make_problem([[4.0, 8.0]], [[1, 1], [1, 2]], divisible_k=[False]))
+    instance = reduce_problem(make_problem([[4.0, 8.0]], [[1.0, 1.0], [0.25, 2.0]], divisible_k=[False]))
     check_feasible(instance, np.array([[2.0], [2.0]]), "test")
-    with pytest.raises(SolverError, match="exceeds"):
+    with pytest.raises(SolverError, match="more than the time of server class 0"):
         check_feasible(instance, np.array([[2.1], [2.0]]), "test")
 
 

@@ -148,7 +148,7 @@ def test_task_shares_count_servers_that_a_tenant_may_not_use() -> None:
 
 
 def solve_large(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> tuple[Instance, Solution]:
-    """Solve as if the problem were large: few pairs at first, chosen by the interior-point method."""
+    """Solve as if the problem were large: few pairs at first, those of which a class runs the most tasks."""
     monkeypatch.setattr("fairbind.fairness.solvers.maxmin.level_lp.FEW_PAIRS", 0)
     monkeypatch.setattr("fairbind.fairness.solvers.maxmin.level_lp.FIRST_PAIRS", 1)
     monkeypatch.setattr("fairbind.fairness.solvers.maxmin.level_lp.MORE_PAIRS", 1)
@@ -259,23 +259,23 @@ def test_totals_of_nothing_are_left_as_they_are() -> None:
     np.testing.assert_array_equal(refined_ik, tasks_ik)
 
 
-@pytest.mark.parametrize(("tenants", "servers", "resources"), [(30, 3, 2), (5, 12, 3)])
-def test_advice_is_near_the_best(tenants: int, servers: int, resources: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways to reduce the equations: fewer rows than groups, and fewer groups than rows; in few steps."""
-    monkeypatch.setattr("fairbind.fairness.solvers.maxmin.lp_interior_point.STEPS", 10)
-    problem = make_random(4, tenants, servers, resources)
-    instance = reduce_problem(replace(problem, tasks_i=np.full(problem.tasks_i.shape, np.inf)))
+def test_a_large_problem_begins_with_few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of each group and one of each class: where a task takes the least, and whose tasks take the least."""
+    problem = make_problem([[8.0, 8.0], [8.0, 80.0], [1.0, 1.0]], [[1.0, 1.0], [1.0, 8.0], [2.0, 1.0]])
+    instance = reduce_problem(problem)
     level_per_task_i = instance.share_per_task_i / instance.weight_i
-    everybody = np.ones(instance.weight_i.size, dtype=bool)
-    program = LevelProgram(instance, level_per_task_i, None)
-    assert (program.inverse_kr.size <= instance.weight_i.size) == (tenants > servers * resources)
-    best = program.solve(everybody, np.zeros(everybody.shape), 1.0).level
-    advised = program.advise(everybody, np.zeros(everybody.shape), 1.0)
-    assert best * (1 - 1e-5) <= advised <= best
+    assert LevelProgram(instance, level_per_task_i, None).has_pair_ik.all()
+    monkeypatch.setattr("fairbind.fairness.solvers.maxmin.level_lp.FEW_PAIRS", 8)
+    monkeypatch.setattr("fairbind.fairness.solvers.maxmin.level_lp.FIRST_PAIRS", 1)
+    has_pair_ik = LevelProgram(instance, level_per_task_i, None).has_pair_ik
+    best_i, best_k = instance.gamma_ik.argmax(axis=1), instance.gamma_ik.argmax(axis=0)
+    assert has_pair_ik[np.arange(3), best_i].all()
+    assert has_pair_ik[best_k, np.arange(3)].all()
+    assert has_pair_ik.sum() < 6
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_advice_fixes_nobody_too_high(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_pairs_are_enough_where_tasks_bind(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With tasks that bind for many, all that fit included, the large way ends where the small one does."""
     problem = make_random(seed, 12, 6, 3)
     plenty = compute_allocation(replace(problem, tasks_i=np.full(12, np.inf)), "drfh").totals_i

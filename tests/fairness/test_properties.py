@@ -9,13 +9,14 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
+from fairbind.fairness.mechanisms.mechanism import Option
 from fairbind.fairness.mechanisms.registry import MECHANISMS
 from fairbind.fairness.problems.allocation import Allocation
 from fairbind.fairness.problems.problem import Problem, make_problem
 from fairbind.fairness.properties import PROPERTIES, Witness, properties_for
 from fairbind.fairness.properties.reductions import find_bottleneck
 from fairbind.fairness.properties.shares import compute_slice
-from fairbind.fairness.properties.strategy import Lie, apply_lie, compute_true_tasks
+from fairbind.fairness.properties.strategy import Lie, apply_lies, compute_true_tasks
 from fairbind.fairness.properties.witness import Property
 from fairbind.fairness.solve import compute_allocation, compute_dominant_shares
 
@@ -129,11 +130,99 @@ def test_tasks_that_do_not_exist_are_no_gain() -> None:
 def test_a_lie_is_judged_by_the_true_tasks() -> None:
     """Ghodsi et al., NSDI 2011, section 6.1.2: for asset fairness a lie about one demand moves only the others."""
     lie = Lie(0, (1.0, 8.0), np.inf)
-    told = compute_allocation(apply_lie(TWO, lie), "drf").totals_i[0]
-    assert compute_true_tasks(TWO, "drf", lie) == pytest.approx(told)  # the processors bind its true tasks
+    told = compute_allocation(apply_lies(TWO, [lie]), "drf").totals_i[0]
+    assert compute_true_tasks(TWO, "drf", [lie]) == pytest.approx([told])  # the processors bind its true tasks
     deflated = Lie(0, (0.5, 4.0), np.inf)
-    told = compute_allocation(apply_lie(TWO, deflated), "drf").totals_i[0]
-    assert compute_true_tasks(TWO, "drf", deflated) == pytest.approx(told / 2)
+    told = compute_allocation(apply_lies(TWO, [deflated]), "drf").totals_i[0]
+    assert compute_true_tasks(TWO, "drf", [deflated]) == pytest.approx([told / 2])
+
+
+def test_two_lies_are_told_at_once() -> None:
+    """Wang et al., figures 2 to 4: each leaves to the other the server that suits it."""
+    problem = make_problem([[2, 12], [12, 2]], [[0.2, 1], [1, 0.2]])
+    lies = [Lie(0, (0.2, 1.0), np.inf, hidden=(1,)), Lie(1, (1.0, 0.2), np.inf, hidden=(0,))]
+    assert compute_allocation(problem, "per-server-drf").totals_i == pytest.approx([6, 6])
+    assert compute_true_tasks(problem, "per-server-drf", lies) == pytest.approx([10, 10])
+    assert compute_true_tasks(problem, "per-server-drf", lies[:1])[0] < 6
+
+
+def find_lies(property_id: str, mechanism: str, problem: Problem) -> Witness | None:
+    return PROPERTIES[property_id].find(problem, mechanism, compute_allocation(problem, mechanism))
+
+
+HIDING = make_problem([[6, 4], [2, 1]], [[1, 3], [3, 1]])
+"""Under ps-dsf the second tenant gains by hiding the second server."""
+
+
+def test_hiding_servers_and_misstating_demands_are_told_apart() -> None:
+    hiding = find_lies("eligibility-strategy-proofness", "ps-dsf", HIDING)
+    assert hiding is not None
+    assert hiding.property == "eligibility-strategy-proofness"
+    assert hiding.evidence["claims"] == {"demand": {"r0": 3.0, "r1": 1.0}, "hidden": ["s1"], "tasks": None}
+    assert hiding.size == pytest.approx(1 / 14)
+    assert find_lies("strategy-proofness", "ps-dsf", HIDING) is None
+    demand = find_lies("strategy-proofness", "ceei", make_problem([[100, 100]], [[16, 1], [1, 2]]))
+    assert demand is not None
+    assert demand.evidence["claims"]["hidden"] == []
+    assert demand.evidence["claims"]["demand"] != {"r0": 16.0, "r1": 1.0}
+
+
+def test_one_tenant_alone_is_a_group() -> None:
+    witness = find_lies("group-strategy-proofness", "ps-dsf", HIDING)
+    assert witness is not None
+    assert witness.property == "group-strategy-proofness"
+    assert [liar["tenant"] for liar in witness.evidence["liars"]] == ["t1"]
+
+
+def test_in_a_group_each_must_gain() -> None:
+    """Servers that suit one tenant each: together both gain, alone neither does; nor do they where one has both."""
+    suited = make_problem([[2, 12], [12, 2]], [[0.2, 1], [1, 0.2]])
+    witness = find_lies("group-strategy-proofness", "per-server-drf", suited)
+    assert witness is not None
+    assert [(liar["tenant"], liar["claims"]["hidden"]) for liar in witness.evidence["liars"]] == [
+        ("t0", ["s1"]),
+        ("t1", ["s0"]),
+    ]
+    assert witness.size == pytest.approx(2 / 3)
+    assert find_lies("eligibility-strategy-proofness", "per-server-drf", suited) is None
+    both_suit_one = make_problem([[2, 12], [12, 2]], [[0.2, 1], [0.2, 1]])
+    assert find_lies("group-strategy-proofness", "per-server-drf", both_suit_one) is None
+
+
+def test_a_group_gains_what_the_least_of_its_members_gains() -> None:
+    uneven = make_problem([[3, 12], [20, 2]], [[0.2, 1], [1, 0.2]])
+    witness = find_lies("group-strategy-proofness", "per-server-drf", uneven)
+    assert witness is not None
+    gains = [liar["tasksByLying"] / liar["tasks"] - 1 for liar in witness.evidence["liars"]]
+    assert max(gains) > 1.1 * min(gains)
+    assert witness.size == pytest.approx(min(gains))
+
+
+def test_one_whole_task_more_is_no_envy() -> None:
+    problem = make_problem([[10]], [[1], [1]])
+    name = "envy-freeness-up-to-one-task"
+    assert find("envy-freeness", problem, [[4], [5]]) is not None
+    assert find(name, problem, [[4], [5]]) is None
+    assert find(name, problem, [[4], [5.9]]) is None  # only whole tasks count
+    witness = find(name, problem, [[4], [6]])
+    assert witness is not None
+    assert witness.evidence == {"tenant": "t0", "envied": "t1", "tasks": 4.0, "tasksInstead": 6.0}
+    assert "even with one task more" in witness.text
+
+
+def test_whole_tasks_are_counted_server_by_server() -> None:
+    """On each of two servers 1.9 tasks' worth: 3.8 in all, but only two whole ones."""
+    problem = make_problem([[2], [2]], [[1], [1]])
+    name = "envy-freeness-up-to-one-task"
+    assert find(name, problem, [[0.1, 0.1], [1.9, 1.9]]) is not None
+    assert find(name, problem, [[1, 0.0], [1.9, 1.9]]) is None
+    assert find(name, problem, [[0, 0], [2 - 1e-9, 0]]) is not None  # rounding takes no task away
+
+
+def test_weights_scale_whole_tasks() -> None:
+    problem = make_problem([[16]], [[1], [1]], weight_i=[1, 3])
+    assert find("envy-freeness-up-to-one-task", problem, [[4], [12]]) is None
+    assert find("envy-freeness-up-to-one-task", problem, [[2], [12]]) is not None
 
 
 def test_a_bottleneck_is_one_on_every_server() -> None:
@@ -242,5 +331,7 @@ def test_witnesses_are_plain_json() -> None:
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_mechanism_has_the_properties_that_mean_something_for_it(mechanism: str) -> None:
     ids = {one.id for one in properties_for(mechanism)}
-    dynamic = {one for one in PROPERTIES if one.startswith("dynamic-")}
-    assert ids == set(PROPERTIES) if mechanism == "dynamic-drf" else ids == set(PROPERTIES) - dynamic
+    others = {one for one in PROPERTIES if one.startswith("dynamic-")} if mechanism != "dynamic-drf" else set()
+    if Option.ELIGIBLE not in MECHANISMS[mechanism].options:
+        others.add("eligibility-strategy-proofness")
+    assert ids == set(PROPERTIES) - others

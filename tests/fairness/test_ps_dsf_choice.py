@@ -8,15 +8,17 @@ which resource that is leaves linear conditions; all suppositions together leave
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.optimize import linprog  # type: ignore[import-untyped]
 
-from fairbind.fairness.mechanisms.counterexamples import PS_DSF_LIE
+from fairbind.fairness.mechanisms.counterexamples import PS_DSF_DEMAND_LIE, PS_DSF_HIDING
 from fairbind.fairness.problems.parse import parse_problem
 from fairbind.fairness.problems.problem import FloatArray, Problem, make_problem
+from fairbind.fairness.properties.strategy import apply_lies, read_lie
 from fairbind.fairness.solve import compute_allocation
 from fairness.levelling import compute_tasks_alone
 from fairness.textbook import Row
@@ -121,11 +123,24 @@ def test_to_hide_a_server_pays_whichever_division_is_chosen() -> None:
 
     When t2 hides s2, t1 has all of it, 1/3 of a task: x2 = 1.5 (a + 1/3), so 3 a + x2 = 4 and x2 = 5/3.
     """
-    honest = parse_problem(PS_DSF_LIE["problem"])
-    told = {**PS_DSF_LIE["problem"], "tenants": [dict(tenant) for tenant in PS_DSF_LIE["problem"]["tenants"]]}
-    lie = PS_DSF_LIE["lie"]
-    liar = next(i for i, tenant in enumerate(told["tenants"]) if tenant["name"] == lie["tenant"])
-    told["tenants"][liar]["eligible"] = lie["eligible"]
-    for problem, expected in ((honest, 14 / 9), (parse_problem(told), 5 / 3)):
+    honest = parse_problem(PS_DSF_HIDING["problem"])
+    (told,) = PS_DSF_HIDING["lies"]
+    lie = read_lie(honest, told)
+    liar = lie.tenant
+    for problem, expected in ((honest, 14 / 9), (apply_lies(honest, [lie]), 5 / 3)):
         np.testing.assert_allclose(find_range(problem, liar), [expected, expected], rtol=1e-8)
         assert compute_allocation(problem, "ps-dsf").totals_i[liar] == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_false_demand_pays_by_the_division_that_is_chosen() -> None:
+    """Honestly t2 always has 0.6 tasks. Of those that it tells of it could have 1.2, which are no more; it gets 1.5."""
+    honest = parse_problem(PS_DSF_DEMAND_LIE["problem"])
+    (told,) = PS_DSF_DEMAND_LIE["lies"]
+    lie = read_lie(honest, told)
+    lied = apply_lies(honest, [lie])
+    for problem, expected in ((honest, 0.6), (lied, 1.2)):
+        endless = replace(problem, tasks_i=np.full(2, np.inf))
+        assert find_range(endless, lie.tenant) == pytest.approx((expected, expected))
+        assert compute_allocation(endless, "ps-dsf").totals_i[lie.tenant] == pytest.approx(expected)
+    assert compute_allocation(honest, "ps-dsf").totals_i[lie.tenant] == pytest.approx(0.6)
+    assert compute_allocation(lied, "ps-dsf").totals_i[lie.tenant] == pytest.approx(1.5)

@@ -26,7 +26,7 @@ from fairbind.fairness.problems.allocation import Allocation
 from fairbind.fairness.problems.parse import parse_problem
 from fairbind.fairness.problems.problem import Problem
 from fairbind.fairness.properties import PROPERTIES, properties_for
-from fairbind.fairness.properties.strategy import Lie, compute_true_tasks
+from fairbind.fairness.properties.strategy import compute_true_tasks, read_lie
 from fairbind.fairness.solve import compute_allocation
 from fairness.families import FAMILIES, families_for, mark_for_quick, with_bottleneck
 
@@ -91,16 +91,6 @@ def read(mechanism: str, property_id: str) -> dict[str, Any]:
     return document
 
 
-def read_lie(problem: Problem, told: dict[str, Any]) -> Lie:
-    """Return the lie: the tenant's line of the problem with what it says instead."""
-    tenant = problem.tenant_names.index(told["tenant"])
-    demand_r = problem.demand_ir[tenant].tolist()
-    if "demand" in told:
-        demand_r = [told["demand"].get(resource, 0.0) for resource in problem.resources]
-    hidden = [k for k, server in enumerate(problem.server_names) if server not in told.get("eligible", [server])]
-    return Lie(tenant, tuple(demand_r), float(problem.tasks_i[tenant]), tuple(hidden))
-
-
 def is_close(found: object, stored: object) -> bool:
     if isinstance(stored, dict):
         return (
@@ -115,28 +105,27 @@ def is_close(found: object, stored: object) -> bool:
 
 @pytest.mark.parametrize(("mechanism", "property_id"), list(list_counterexamples()))
 def test_what_fails_has_the_stored_witness(mechanism: str, property_id: str) -> None:
-    """The example is stored as the registry has it, and its witness is found again; a lie is told again."""
+    """The example is stored as the registry has it, and its witness is found again; lies are told again."""
     golden, guarantee = read(mechanism, property_id), GUARANTEES[mechanism][property_id]
-    assert guarantee.counterexample == {key: golden[key] for key in ("problem", "options", "lie") if key in golden}
+    assert guarantee.counterexample == {key: golden[key] for key in ("problem", "options", "lies") if key in golden}
     problem = parse_problem(golden["problem"])
     allocation = compute_allocation(problem, mechanism, **golden["options"])
-    if "lie" in golden:
-        lie = read_lie(problem, golden["lie"])
-        tenant = lie.tenant
-        got = compute_true_tasks(problem, mechanism, lie, **golden["options"])
-        assert allocation.totals_i[tenant] == pytest.approx(golden["witness"]["evidence"]["tasks"])
-        assert got == pytest.approx(golden["witness"]["evidence"]["tasksByLying"])
-        assert got > 1.01 * allocation.totals_i[tenant]
-        stored = None
-    else:
-        stored = golden["witness"]
+    if "lies" in golden:
+        lies = [read_lie(problem, told) for told in golden["lies"]]
+        gained = compute_true_tasks(problem, mechanism, lies, **golden["options"])
+        for lie, got, stored in zip(lies, gained, golden["witness"]["evidence"]["liars"], strict=True):
+            assert stored["tenant"] == problem.tenant_names[lie.tenant]
+            assert allocation.totals_i[lie.tenant] == pytest.approx(stored["tasks"])
+            assert got == pytest.approx(stored["tasksByLying"])
+            assert got > 1.01 * allocation.totals_i[lie.tenant]
     generator = np.random.default_rng(0)
     witness = PROPERTIES[property_id].find(
         problem, mechanism, allocation, generator=generator, tries=TRIES, **golden["options"]
     )
     assert witness is not None
     assert witness.size > 0.01
-    assert stored is None or is_close(witness.to_document()["evidence"], stored["evidence"])
+    if "lies" not in golden:
+        assert is_close(witness.to_document()["evidence"], golden["witness"]["evidence"])
 
 
 @pytest.mark.parametrize(("mechanism", "property_id"), list(list_counterexamples()))

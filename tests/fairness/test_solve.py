@@ -1,18 +1,21 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fairbind.fairness.mechanisms.mechanism import Mechanism
+from fairbind.fairness.judge import judge_allocation
+from fairbind.fairness.mechanisms.mechanism import Mechanism, Option
 from fairbind.fairness.mechanisms.registry import MECHANISMS, make_registry
 from fairbind.fairness.problems.allocation import Allocation, Solution
 from fairbind.fairness.problems.instance import Instance, reduce_problem
 from fairbind.fairness.problems.negligible import drop_negligible
-from fairbind.fairness.problems.problem import Problem, make_problem
+from fairbind.fairness.problems.problem import FloatArray, Problem, make_problem
+from fairbind.fairness.problems.verify import check_feasible_problem
 from fairbind.fairness.solve import compute_allocation
 from fairbind.fairness.solvers.maxmin.level_lp import run
 from fairbind.fairness.solvers.warm import WarmStart
@@ -121,6 +124,71 @@ def test_an_answer_that_does_not_fit_the_problem_never_comes_out() -> None:
     generous = replace(MECHANISMS["drf"], solve=solve_too_much, certify=believe)
     with pytest.raises(SolverError, match="exceeds"):
         allocate_by(generous, make_problem(**PLAIN))
+
+
+NAMES: dict[str, Any] = {"tenant_names": ["ada", "ben", "cy"], "server_names": ["left", "right"]}
+INDEX = re.compile(r"\b(tenant|server|server class|group|class|queue) \d|\[\d+\](?!.* of )|\bNone\b")
+CHANGES: dict[str, Callable[[FloatArray], FloatArray]] = {
+    "a tenant gets half": lambda tasks_ik: np.where(np.arange(len(tasks_ik))[:, None] == 1, tasks_ik / 2, tasks_ik),
+    "all get half": lambda tasks_ik: tasks_ik / 2,
+    "all get twice": lambda tasks_ik: tasks_ik * 2,
+    "a tenant gets nothing": lambda tasks_ik: np.where(np.arange(len(tasks_ik))[:, None] == 1, 0.0, tasks_ik),
+    "no number": lambda tasks_ik: tasks_ik * np.nan,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("mechanism", sorted(MECHANISMS))
+def test_an_answer_that_is_refused_is_told_by_names(mechanism: str, change: str) -> None:
+    """Indices of tenants and servers are those of the instance; no user knows them."""
+    right = MECHANISMS[mechanism]
+    takes_servers = Option.SERVERS in right.options
+
+    def solve_wrongly(instance: Instance) -> Solution:
+        solution = right.solve(instance)
+        return replace(solution, tasks_ik=CHANGES[change](solution.tasks_ik))
+
+    capacity_kr = [[9, 18], [18, 9]] if takes_servers else [[27, 27]]
+    names = NAMES if takes_servers else {**NAMES, "server_names": ["left"]}
+    problem = make_problem(capacity_kr, [[1, 4], [3, 1], [1, 1]], **names)
+    with pytest.raises(SolverError) as caught:
+        allocate_by(replace(right, solve=solve_wrongly, resolve=None), problem)
+
+    message = str(caught.value)
+    assert message.startswith(f"{mechanism}: ")
+    assert re.search(r"(tenant (ada|ben|cy)|server (left|right))\b", message), message
+    assert not INDEX.search(message), message
+
+
+def test_an_answer_that_exceeds_a_limit_or_time_is_told_by_names() -> None:
+    def solve_too_much(instance: Instance) -> Solution:
+        tasks_ik = np.full(instance.usable_ik.shape, 0.1)
+        return Solution(np.where(instance.usable_ik, tasks_ik, 0.0) if instance.divisible_k.all() else 70 * tasks_ik)
+
+    def refuse(problem: Problem) -> str:
+        with pytest.raises(SolverError) as caught:
+            allocate_by(replace(MECHANISMS["ps-dsf"], solve=solve_too_much, resolve=None), problem)
+        return str(caught.value)
+
+    demand_ir = [[1, 4], [3, 1], [1, 1]]
+    few = make_problem([[9, 18], [18, 9]], demand_ir, tasks_i=[9, 0.1, 9], **NAMES)
+    slow = make_problem([[99, 99], [99, 99]], [[10, 1], [1, 10], [1, 1]], divisible_k=[True, False], **NAMES)
+    narrow = make_problem([[9, 18], [18, 9]], demand_ir, eligible_ik=[[1, 1], [1, 0], [1, 1]], **NAMES)
+    free = replace(narrow, eligible_ik=np.ones((3, 2), dtype=np.bool_))
+
+    assert refuse(few) == "ps-dsf: the tasks of tenant ben exceed its number of tasks by 1 of it"
+    assert refuse(slow).endswith("more than the time of server right")
+    with pytest.raises(SolverError, match="tenant ben has tasks on server right, which cannot run"):
+        check_feasible_problem(narrow, compute_allocation(free, "ps-dsf").tasks_ik, "ps-dsf")
+
+
+def test_a_tenant_that_dynamic_drf_cannot_take_is_named() -> None:
+    problem = make_problem([[9, 0]], [[1, 0], [3, 1], [1, 0]], weight_i=[1, 2, 2], tenant_names=["ada", "ben", "cy"])
+
+    with pytest.raises(InvalidProblemError, match=r"^tenants\[1\].demand of ben: no task of it can ever run"):
+        compute_allocation(problem, "dynamic-drf")
+    with pytest.raises(InvalidProblemError, match=r"^tenants\[1\].demand of ben: no task of it can ever run"):
+        judge_allocation(problem, "dynamic-drf", np.zeros((3, 1)))
 
 
 def put_negligible(instance: Instance) -> Solution:

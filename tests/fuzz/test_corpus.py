@@ -39,7 +39,7 @@ def test_the_same_seed_gives_the_same_recipes_and_none_is_too_large() -> None:
 
 
 def test_a_step_that_is_slow_is_found_and_made_smaller(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    convert = decode.PODS._convert
+    convert = decode.PODS.convert
 
     def convert_slowly(pod: object) -> object:
         tolerations = pod.spec.tolerations or ()  # type: ignore[attr-defined]
@@ -48,7 +48,7 @@ def test_a_step_that_is_slow_is_found_and_made_smaller(world: World, monkeypatch
             pass
         return convert(pod)
 
-    monkeypatch.setattr(decode.PODS, "_convert", convert_slowly)
+    monkeypatch.setattr(decode.PODS, "convert", convert_slowly)
     monkeypatch.setattr(cost, "REPEATS", 0)
     recipe = Recipe("pod", "tolerations", {"count": 300})
     _, excess = judge(world, recipe, with_memory=False)
@@ -57,13 +57,13 @@ def test_a_step_that_is_slow_is_found_and_made_smaller(world: World, monkeypatch
 
 
 def test_what_stays_in_memory_is_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    convert, kept = decode.PODS._convert, []
+    convert, kept = decode.PODS.convert, []
 
     def convert_and_keep(pod: object) -> object:
         kept.append(pod)
         return convert(pod)
 
-    monkeypatch.setattr(decode.PODS, "_convert", convert_and_keep)
+    monkeypatch.setattr(decode.PODS, "convert", convert_and_keep)
     _, excess = judge(world, Recipe("pod", "tolerations", {"count": 3000}), with_memory=True)
     assert [each.partition(" ")[2] for each in excess if "left" in each]
 
@@ -75,7 +75,7 @@ def test_an_exception_is_found_and_kept_as_a_case(
         del pod
         raise ValueError("no")
 
-    monkeypatch.setattr(decode.PODS, "_convert", fail)
+    monkeypatch.setattr(decode.PODS, "convert", fail)
     recipe = Recipe("pod", "tolerations", {"count": 3})
     _, excess = judge(world, recipe, with_memory=False)
     assert excess == ["ValueError: no"]

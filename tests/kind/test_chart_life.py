@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 PREVIOUS = Path(__file__).parent / "packages" / "fairbind-0.0.9.tgz"
 PRESENT_IMAGE = f"--set=image.tag={__version__}"  # the previous chart would ask for an image of its own version
+ROLES = "/apis/rbac.authorization.k8s.io/v1"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 LONGEST_WAIT_SECONDS = 15.0
 
@@ -39,6 +40,21 @@ def changed(fairbind_installed: Release) -> Iterator[Release]:
     """The release, which a test may change; afterwards the chart is installed with its defaults."""
     yield fairbind_installed
     fairbind_installed.install("--force-conflicts")
+
+
+@pytest.fixture
+def present_rights(changed: Release, api: Api) -> Iterator[None]:
+    """What the present image may read, also under a chart of before, whose own image would read less."""
+    name = make_name("present-rights")
+    role = api.get(f"{ROLES}/clusterroles/{RELEASE}")
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    account = {"kind": "ServiceAccount", "name": RELEASE, "namespace": changed.namespace}
+    api.post(f"{ROLES}/clusterroles", {"metadata": {"name": name}, "rules": role["rules"]})
+    binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": [account]}
+    api.post(f"{ROLES}/clusterrolebindings", binding)
+    yield
+    for kind in ("clusterrolebindings", "clusterroles"):
+        api.delete(f"{ROLES}/{kind}/{name}")
 
 
 def get_container(release: Release) -> Json:
@@ -62,6 +78,7 @@ def test_a_rolling_upgrade_loses_no_pod_and_pauses_for_seconds(
     stream.check(LONGEST_WAIT_SECONDS)
 
 
+@pytest.mark.usefixtures("present_rights")
 def test_the_previous_version_is_upgraded_and_rolled_back_while_pods_arrive(
     changed: Release, api: Api, namespace: MakeNamespace, tenant: MakeTenant
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 RESULTS = FOLDER / "results" / "exact"
 PAGE = FOLDER / "exact.md"
+PARTS = RESULTS / "parts" / "parts.json"
 PICTURE = FOLDER / "exact.svg"
 TEMPLATE = Path(__file__).with_name("exact.template")
 
@@ -77,6 +79,7 @@ def render_page(results: Results, source: str) -> str:
         "@LIMIT_SECONDS@": f"{results['limits']['seconds']:.0f}",
         "@LIMIT_GIB@": f"{results['limits']['memory_gib']:.0f}",
         "@TABLES@": render_tables(results),
+        "@PARTS@": describe_parts(PARTS),
     }
     page = TEMPLATE.read_text(encoding="utf-8")
     for mark, text in replacements.items():
@@ -199,6 +202,44 @@ def render_growth(results: Results, group: str, size: str) -> str:
             exponent = f"{math.log(slow / fast) / math.log(large / small):.1f}"
         rows.append([name, *(_format_seconds(seconds.get(each)) for each in sizes), exponent])
     return render_table(["mechanism", *(f"{each:,}" for each in sizes), "last exponent"], rows)
+
+
+def describe_parts(path: Path) -> str:
+    """Return the table of the numerical parts with its source, or that they have not been measured."""
+    if not path.exists():
+        return "This table has not been measured yet: `tests/perf/exact_parts.py` measures it."
+    source = f"Raw results: [results/exact/parts/{path.name}](results/exact/parts/{path.name})."
+    return f"{source}\n\n{render_parts(json.loads(path.read_text(encoding='utf-8')))}"
+
+
+def render_parts(parts: Results) -> str:
+    """A row for each numerical part and set of problems, solved with everything and without the part."""
+    rows = []
+    for full, less in zip(parts["trials"][::2], parts["trials"][1::2], strict=True):
+        case = full["case"]
+        size = "all families of the tests" if case is None else f"{describe_size(case)}, {describe_kind(case)}"
+        seconds, shorter = (describe_trial(trial) for trial in (full, less))
+        rows.append([full["part"], full["mechanism"], size, *seconds, *shorter, describe_loss(full, less)])
+    head = ["part", "mechanism", "problems", "answered", "seconds", "answered without", "seconds", "times as long"]
+    return render_table(head, rows)
+
+
+def describe_trial(trial: Outcome) -> tuple[str, str]:
+    """Return how many problems were answered, and the seconds of the better run."""
+    ended = [run for run in trial["runs"] if run["status"] == "ended"]
+    if not ended:
+        return "", str(trial["runs"][0]["status"])
+    best = min(ended, key=lambda run: run["seconds"])
+    return f"{best['answered']:,} of {best['problems']:,}", _format_seconds(best["seconds"])
+
+
+def describe_loss(full: Outcome, less: Outcome) -> str:
+    """Return how many times as long it takes without the part; nothing where that leaves problems unanswered."""
+    (answered, _), (answered_less, _) = (describe_trial(trial) for trial in (full, less))
+    if answered != answered_less:
+        return ""
+    seconds, shorter = (min(run["seconds"] for run in trial["runs"]) for trial in (full, less))
+    return f"{shorter / seconds:.1f}"
 
 
 def draw_growth(results: Results, path: Path) -> None:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from hypothesis import strategies as st
 
-from fairbind.model import Holding, Placement, RunningTask, Snapshot, Task, TaskClass, Tenant
+from fairbind.model import (
+    AffinityRule,
+    DomainCounter,
+    DomainRules,
+    Holding,
+    Placement,
+    RunningTask,
+    Snapshot,
+    Task,
+    TaskClass,
+    Tenant,
+)
 from fairbind.scheduling import POLICIES
 from fairbind.scheduling.cycle.draft import Draft
 from scheduling.strategies import KEYS, snapshots
@@ -54,13 +66,14 @@ class Story:
         taken_keys = {k: self.find_keys(snapshot, left, k) for k in range(len(servers.names))}
         counts = [sum(c is task_class for c, _ in self.placed) for task_class in snapshot.task_classes]
         waiting = [sort_tasks(c, policy)[n:] for c, n in zip(snapshot.task_classes, counts, strict=True)]
+        waiting_classes = [
+            replace(c, tasks=tasks) for c, tasks in zip(snapshot.task_classes, waiting, strict=True) if tasks
+        ]
         return replace(
             snapshot,
             servers=replace(servers, free_kr=free_kr, taken_keys=taken_keys),
             tenants=tuple(self.rewrite(tenant, snapshot) for tenant in snapshot.tenants),
-            task_classes=tuple(
-                replace(c, tasks=tasks) for c, tasks in zip(snapshot.task_classes, waiting, strict=True) if tasks
-            ),
+            task_classes=tuple(count_placed(waiting_classes, self.placed)),
             running=left,
         )
 
@@ -92,6 +105,35 @@ class Story:
                         holdings[n] = replace(holding, count=holding.count - 1)
                         break
         return replace(tenant, allocated_r=allocated_r, holdings=tuple(holdings), allocated_by_server=on_server)
+
+
+def count_placed(task_classes: list[TaskClass], placed: list[tuple[TaskClass, int]]) -> Iterator[TaskClass]:
+    """Yield the classes with what was placed in their counters; what they shared before is one object again."""
+    counters: dict[DomainCounter, DomainCounter] = {}
+    known: dict[DomainRules, DomainRules] = {}
+
+    def count(counter: DomainCounter) -> DomainCounter:
+        if counter not in counters:
+            count_d = counter.count_d.copy()
+            for task_class, k in placed:
+                domain = counter.domains.domain_k[k]
+                if domain >= 0 and counter.subject in task_class.counts_as:
+                    count_d[domain] += 1
+            counters[counter] = replace(counter, count_d=count_d)
+        return counters[counter]
+
+    for task_class in task_classes:
+        rules = task_class.rules
+        if rules is not None and rules not in known:
+            known[rules] = DomainRules(
+                tuple(
+                    replace(rule, counters=tuple(map(count, rule.counters)))
+                    if isinstance(rule, AffinityRule)
+                    else replace(rule, counter=count(rule.counter))
+                    for rule in rules.rules
+                )
+            )
+        yield task_class if rules is None else replace(task_class, rules=known[rules])
 
 
 def sort_tasks(task_class: TaskClass, policy: str) -> tuple[Task, ...]:

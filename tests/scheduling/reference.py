@@ -15,13 +15,17 @@ from math import inf
 
 from fairbind.model import (
     TOLERANCE,
+    AffinityRule,
     Bind,
     CycleReport,
+    DomainCounter,
+    DomainRule,
     FairnessReason,
     Rejection,
     RejectionKind,
     Rejections,
     Snapshot,
+    SpreadRule,
     Task,
     TaskClass,
     Tenant,
@@ -52,6 +56,7 @@ class World:
     pool_k: list[int] | None = field(init=False)
     tasks: dict[str, list[tuple[int, ...]]] = field(init=False)
     on_pool: dict[tuple[str, int], list[int]] = field(init=False)
+    placed: list[tuple[TaskClass, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         snapshot = self.snapshot
@@ -101,10 +106,38 @@ class World:
     def fits(self, task_class: TaskClass, k: int) -> bool:
         if task_class.placement.exclusive_keys.conflicting & self.taken_keys[k]:
             return False
+        if self.find_closing(task_class, k) is not None:
+            return False
         return all(
             demand == 0 or demand <= free
             for demand, free in zip(task_class.demand_r, self.find_room(task_class, k), strict=True)
         )
+
+    def find_closing(self, task_class: TaskClass, k: int) -> Rejection | None:
+        """What the first rule says that closes a server to the class, as things stand."""
+        rules = task_class.rules.rules if task_class.rules is not None else ()
+        return next((rule.rejection for rule in rules if self.closes(rule, k)), None)
+
+    def closes(self, rule: DomainRule, k: int) -> bool:
+        if isinstance(rule, AffinityRule):
+            if any(counter.domains.domain_k[k] < 0 for counter in rule.counters):
+                return True
+            if rule.may_begin and not any(sum(self.count_domains(counter)) for counter in rule.counters):
+                return False
+            return any(not self.count_domains(counter)[counter.domains.domain_k[k]] for counter in rule.counters)
+        domain, counts = int(rule.counter.domains.domain_k[k]), self.count_domains(rule.counter)
+        if not isinstance(rule, SpreadRule):
+            return domain >= 0 and counts[domain] > 0
+        least = min(counts, default=0) if len(counts) >= rule.min_domains else 0
+        return domain < 0 or counts[domain] + rule.counts_itself - least > rule.max_skew
+
+    def count_domains(self, counter: DomainCounter) -> list[int]:
+        counts = [int(count) for count in counter.count_d]
+        for task_class, k in self.placed:
+            domain = int(counter.domains.domain_k[k])
+            if domain >= 0 and counter.subject in task_class.counts_as:
+                counts[domain] += 1
+        return counts
 
     def find_room(self, task_class: TaskClass, k: int) -> list[int]:
         """What is free on a server for tasks of the class."""
@@ -316,6 +349,7 @@ class World:
     def put(self, n: int, k: int) -> None:
         task_class = self.snapshot.task_classes[n]
         self.waiting[n].pop(0)
+        self.placed.append((task_class, k))
         self.free[k] = [free - demand for free, demand in zip(self.free[k], task_class.demand_r, strict=True)]
         self.taken_keys[k] |= task_class.placement.exclusive_keys.taken
         held = self.held[task_class.tenant]
@@ -416,7 +450,9 @@ def count_rejections(world: World, task_class: TaskClass) -> Rejections:
             for r, demand in enumerate(task_class.demand_r)
             if demand > 0 and world.find_room(task_class, k)[r] < demand
         ]
-        if task_class.placement.exclusive_keys.conflicting & world.taken_keys[k]:
+        if (closing := world.find_closing(task_class, k)) is not None:
+            reasons = [closing]
+        elif task_class.placement.exclusive_keys.conflicting & world.taken_keys[k]:
             reasons = [Rejection(RejectionKind.PORT_CONFLICT)]
         for reason in reasons:
             counts[reason] = counts.get(reason, 0) + 1

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fairbind.model import Placement, ServerTable, Snapshot, Task, TaskClass, Tenant
+from fairbind.model import DomainRules, Placement, ServerTable, Snapshot, Task, TaskClass, Tenant
 from fairbind.model.tenants import Holding
 from fairbind.scheduling.fair_shares.audit import AuditReport, Cause, audit, make_audit_scene
 
@@ -32,6 +32,7 @@ class Cluster:
         waiting: int = 0,
         weight: int = 1,
         eligible: Sequence[str] | None = None,
+        rules: DomainRules | None = None,
     ) -> None:
         """held: tasks that run, by server. waiting: tasks that wait."""
         placement = Placement(np.array([eligible is None or n in eligible for n in self.names], dtype=np.bool_))
@@ -49,7 +50,7 @@ class Cluster:
         )
         if waiting:
             tasks = tuple(Task(f"{name}{n}", f"{name}/{n}", 0, 0.0) for n in range(waiting))
-            self.classes.append(TaskClass(name, task, task, placement, tasks))
+            self.classes.append(TaskClass(name, task, task, placement, tasks, rules=rules))
 
     def audit(self, fair_shares: Mapping[str, float] | None = None) -> AuditReport:
         demand_groups = sorted(set(self.capacity))
@@ -108,6 +109,15 @@ def test_room_in_pieces_comes_from_indivisible_tasks() -> None:
     cluster.add("b", (6, 0), {"n6": 1, "n7": 1}, waiting=9)
     [envy] = cluster.audit({"a": 0.5, "b": 0.5}).envies
     assert envy.cause is Cause.INDIVISIBLE  # 32 CPUs are free: room for four, but no server has six
+
+
+def test_room_that_rules_about_other_pods_close_is_told_apart() -> None:
+    """What waits must keep apart by server: 60 CPUs are free, on servers that have one such task already."""
+    cluster = Cluster({f"n{n}": (10, 0) for n in range(8)})
+    cluster.add("a", (2, 0), {f"n{n}": 1 for n in range(6)}, waiting=9)
+    cluster.add("b", (2, 0), {"n6": 1, "n7": 1}, waiting=9, rules=DomainRules(()))
+    [envy] = cluster.audit({"a": 0.5, "b": 0.5}).envies
+    assert (envy.tenant, envy.cause) == ("b", Cause.OTHER_PODS)
 
 
 def test_who_asks_for_no_more_misses_nothing() -> None:

@@ -24,6 +24,7 @@ from fairbind.scheduling import POLICIES, UnschedulableCache, run_cycle
 from fairbind.scheduling.cycle.draft import Draft, Mark, expect_undefined_scores
 from fairbind.scheduling.policies.target_ratios import TargetRatios
 from scheduling.drafts import Story, busy_snapshots
+from scheduling.rules import add_rules
 from scheduling.strategies import POLICY_IDS
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot
 
@@ -135,6 +136,22 @@ class Walk:
                 place_p = anew.measure._get_standing(anew.progress_of[name]).place_p
                 np.testing.assert_array_equal(self.draft.measure._get_standing(progress).place_p, place_p)
         assert look(self.draft) == fill(anew)
+
+
+@given(snapshot=busy_snapshots().flatmap(add_rules), story=steps, is_asked=st.booleans())
+@settings(max_examples=2 * settings().max_examples)
+def test_with_rules_about_domains_it_decides_like_one_made_anew(
+    snapshot: Snapshot, story: list[Step], *, is_asked: bool
+) -> None:
+    """Evictions do not count: a snapshot does not say in which counters running tasks are."""
+    for policy in POLICY_IDS:
+        note(policy)
+        walk = Walk(snapshot, policy)
+        for step in story:
+            walk.do(step)
+            if is_asked:
+                walk.check()
+        walk.check()
 
 
 @given(snapshot=busy_snapshots(), story=steps, is_asked=st.booleans())

@@ -7,7 +7,7 @@ import pytest
 from fairbind.cluster.pacing import BindResult, Forget
 from fairbind.model import InvariantError
 from fairbind.scheduling import POLICIES
-from fairbind.simulator import driver
+from fairbind.simulator import virtual_operator
 from fairbind.simulator.driver import StopRun, simulate
 from fairbind.simulator.parsing import parse_scenario
 from fairbind.simulator.results import Run
@@ -269,7 +269,7 @@ def test_a_run_may_be_stopped_amid_an_instant() -> None:
 
 def test_a_binding_that_fails_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing fails in a simulation. If pacing said so all the same, the tables would be wrong from there on."""
-    monkeypatch.setattr(driver, "BindResult", type("Failing", (), {"BOUND": BindResult.STALE}))
+    monkeypatch.setattr(virtual_operator, "BindResult", type("Failing", (), {"BOUND": BindResult.STALE}))
 
     with pytest.raises(InvariantError, match=Forget.__name__):
         run(make_scenario())

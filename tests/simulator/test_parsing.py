@@ -168,7 +168,8 @@ def test_what_cannot_be_meant_is_refused_with_its_path(path: str, value: Any, me
 def test_what_must_be_there_is_named(field: str) -> None:
     document = {name: part for name, part in GOOD.items() if name != field}
 
-    with pytest.raises(InvalidProblemError, match=f"^{field}: is missing; cluster, tenants, workload must be there$"):
+    message = f"^{field}: is missing; cluster, tenants and workload must be there$"
+    with pytest.raises(InvalidProblemError, match=message):
         parse_scenario(document)
 
 

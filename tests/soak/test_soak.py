@@ -25,13 +25,13 @@ def test_nothing_stays_of_pods_that_came_and_went() -> None:
 
 
 def test_a_leak_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    convert, leaked = decode.PODS._convert, []
+    convert, leaked = decode.PODS.convert, []
 
     def convert_and_leak(pod: Any) -> Any:
         leaked.append(pod.metadata.name * 5)
         return convert(pod)
 
-    monkeypatch.setattr(decode.PODS, "_convert", convert_and_leak)
+    monkeypatch.setattr(decode.PODS, "convert", convert_and_leak)
     assert "memory grows" in run(2_000, traced=True, pods_per_round=PODS_PER_ROUND).find_faults(MOST_BYTES)[0]
 
 

@@ -23,18 +23,10 @@ matchLabels:
 {{- end }}
 {{- end }}
 
-{{/* Whether fairbind honours all that a pod carries, in CEL; it leaves others waiting (`find_unsupported` of the operator). */}}
+{{/* Whether fairbind honours all that a pod carries, in CEL; it leaves others waiting (`find_unsupported` of the operator).
+A claim that is bound already is honoured, but a policy cannot look at claims. */}}
 {{- define "fairbind.isHonoured" -}}
-(!has(object.spec.affinity) || (
-  (!has(object.spec.affinity.podAffinity)
-    || !has(object.spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution)
-    || object.spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution.size() == 0)
-  && (!has(object.spec.affinity.podAntiAffinity)
-    || !has(object.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution)
-    || object.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution.size() == 0)))
-&& (!has(object.spec.topologySpreadConstraints)
-  || object.spec.topologySpreadConstraints.all(c, c.whenUnsatisfiable == 'ScheduleAnyway'))
-&& (!has(object.spec.volumes) || !object.spec.volumes.exists(v, has(v.persistentVolumeClaim) || has(v.ephemeral)
+(!has(object.spec.volumes) || !object.spec.volumes.exists(v, has(v.persistentVolumeClaim) || has(v.ephemeral)
   || has(v.awsElasticBlockStore) || has(v.azureDisk) || has(v.cinder) || has(v.gcePersistentDisk) || has(v.iscsi)
   || has(v.portworxVolume) || has(v.rbd) || has(v.vsphereVolume)))
 && (!has(object.spec.resourceClaims) || object.spec.resourceClaims.size() == 0)
@@ -50,4 +42,5 @@ nodeTerms: 64
 nodeExpressions: 128
 nodeValues: 512
 hostPorts: 128
+podTerms: 32
 {{- end }}

@@ -7,24 +7,29 @@ that `fairbind --version` answers at once.
 
 from __future__ import annotations
 
-import re
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from fairbind import __version__
+from fairbind.cli.cluster_options import (
+    context_option,
+    kubeconfig_option,
+    namespace_option,
+    own_namespace_option,
+    scheduler_name_option,
+)
 from fairbind.cli.exit_status import EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED
 from fairbind.cli.logs import LOG_FORMATS, LOG_LEVELS, LogFormat
 from fairbind.cli.mechanisms.commands import COMMANDS as MECHANISM_COMMANDS
-from fairbind.cli.options import Command, debug_option, output_option
+from fairbind.cli.options import debug_option, output_option
 from fairbind.cli.simulate import simulate
+from fairbind.cli.snapshot_commands import replay, snapshot
 from fairbind.cli.trace_command import trace
-
-DEFAULT_NAMESPACE = "fairbind-system"
-SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+from fairbind.cli.what_if_command import advise, what_if
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -34,71 +39,8 @@ def commands() -> None:
     """Share a Kubernetes cluster fairly between tenants, also when its nodes differ."""
 
 
-for _command in (*MECHANISM_COMMANDS, simulate, trace):
+for _command in (*MECHANISM_COMMANDS, simulate, trace, snapshot, replay, what_if, advise):
     commands.add_command(_command)
-
-
-def find_default_namespace() -> str:
-    """Return the namespace that this pod runs in, or the one that the chart is installed to by default."""
-    try:
-        return SERVICE_ACCOUNT_NAMESPACE.read_text(encoding="ascii").strip() or DEFAULT_NAMESPACE
-    except (OSError, UnicodeDecodeError):
-        return DEFAULT_NAMESPACE
-
-
-def _check_name(limit: int, pattern: re.Pattern[str]) -> Callable[[click.Context, click.Parameter, str], str]:
-    def check(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
-        if len(name) > limit or not pattern.fullmatch(name):
-            raise click.BadParameter(f"{name!r} is not a name that Kubernetes takes")
-        return name
-
-    return check
-
-
-_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-check_namespace = _check_name(63, re.compile(_LABEL))
-check_scheduler_name = _check_name(253, re.compile(rf"{_LABEL}(\.{_LABEL})*"))
-
-
-kubeconfig_option = click.option(
-    "--kubeconfig",
-    type=click.Path(path_type=Path),
-    envvar="FAIRBIND_KUBECONFIG",
-    show_envvar=True,
-    help="File that says how to reach the cluster. Without it: KUBECONFIG, the pod's service account, ~/.kube/config.",
-)
-
-
-def namespace_option(about: str) -> Callable[[Command], Command]:
-    """Return the option --namespace with this help."""
-    return click.option(
-        "--namespace",
-        callback=check_namespace,
-        envvar=["FAIRBIND_NAMESPACE", "POD_NAMESPACE"],
-        default=find_default_namespace,
-        show_default=f"the pod's own, else {DEFAULT_NAMESPACE}",
-        show_envvar=True,
-        help=about,
-    )
-
-
-def scheduler_name_option(about: str) -> Callable[[Command], Command]:
-    """Return the option --scheduler-name with this help."""
-    return click.option(
-        "--scheduler-name",
-        callback=check_scheduler_name,
-        envvar="FAIRBIND_SCHEDULER_NAME",
-        default="fairbind",
-        show_default=True,
-        show_envvar=True,
-        help=about,
-    )
-
-
-context_option = click.option(
-    "--context", metavar="NAME", help="Context of the kubeconfig; without it the current one."
-)
-own_namespace_option = namespace_option("Namespace that the operator runs in; its pods belong to no tenant.")
 
 
 @commands.command(short_help="Watch a cluster and bind its pods.")
@@ -211,7 +153,7 @@ def operator(
 def audit(*, kubeconfig: Path | None, context: str | None, namespace: str, scheduler_name: str, output: str) -> None:
     """Say who envies whom in a cluster, and who would do better in a cluster of their own, as things stand now.
 
-    It only looks: it needs to list pods, nodes, namespaces, Tenants and SchedulingPolicies. The operator and its CRDs
+    It only looks: it needs to list what the operator watches. The operator and its CRDs
     need not be installed: with --scheduler-name default-scheduler it audits any cluster. Each finding says what it
     comes from: tasks that cannot be divided, pods that run on, a demand that is missing, or the policy's own idea of
     fairness.

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from fairbind.cli.mechanisms.commands import Seed
-from fairbind.cli.options import debug_option
+from fairbind.cli.options import debug_option, gather_run_times, run_time_option
 
 MOST_JOBS = 1024
 
@@ -16,7 +16,9 @@ MOST_JOBS = 1024
     short_help="Simulate a workload under one or several policies.",
     epilog="\b\nExample:\n  $ fairbind simulate scenario.yaml --policy ps-dsf --out results --tables csv",
 )
-@click.argument("scenario")
+@click.argument("scenario", required=False)
+@click.option("--from", "snapshot", metavar="FILE", help="Simulate a snapshot of a cluster, in place of SCENARIO.")
+@run_time_option
 @click.option(
     "--policy",
     "policies",
@@ -47,14 +49,34 @@ MOST_JOBS = 1024
 )
 @debug_option
 def simulate(
-    *, scenario: str, policies: tuple[str, ...], seed: int | None, out: Path | None, jobs: int, tables: str | None
+    *,
+    scenario: str | None,
+    snapshot: str | None,
+    run_times: tuple[tuple[str, str], ...],
+    policies: tuple[str, ...],
+    seed: int | None,
+    out: Path | None,
+    jobs: int,
+    tables: str | None,
 ) -> int:
     """Simulate SCENARIO: the operator's own decisions on a virtual clock.
 
     SCENARIO is a JSON or YAML file, or - for standard input; `fairbind schema scenario` describes it. The same seed
     gives the same arrivals and durations to all policies, and the same bytes in each file. Ctrl-C writes what was
     decided until then and exits with 130.
+
+    With --from (`fairbind snapshot`) pods that run and wait now are simulated until their run times are over; a pod of
+    which no run time is known never ends, and nothing else arrives.
     """
     from fairbind.cli.simulation import run_scenario  # noqa: PLC0415 - numpy and the scheduler
 
-    return run_scenario(scenario, policies=policies, seed=seed, folder=out, jobs=jobs, tables=tables)
+    return run_scenario(
+        scenario,
+        snapshot=snapshot,
+        run_times=gather_run_times(run_times),
+        policies=policies,
+        seed=seed,
+        folder=out,
+        jobs=jobs,
+        tables=tables,
+    )

@@ -11,8 +11,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -31,6 +31,8 @@ from fairbind.simulator.reading import NANOSECONDS
 from fairbind.simulator.report import compute_report
 from fairbind.simulator.results import Run
 from fairbind.simulator.scenario import Scenario
+from fairbind.simulator.snapshot_file import parse_snapshot
+from fairbind.simulator.snapshot_scenario import make_scenario
 from fairbind.simulator.tables import choose_format, write_results
 from fairbind.simulator.workload import Workload, draw_workload
 
@@ -43,10 +45,25 @@ PATIENCE_SECONDS = 3.0
 
 
 def run_scenario(
-    source: str, *, policies: Sequence[str], seed: int | None, folder: Path | None, jobs: int, tables: str | None
+    source: str | None,
+    *,
+    snapshot: str | None,
+    run_times: Mapping[str, Sequence[float]],
+    policies: Sequence[str],
+    seed: int | None,
+    folder: Path | None,
+    jobs: int,
+    tables: str | None,
 ) -> int:
-    """Simulate, write and print; return the exit status. Raises InvalidProblemError for invalid input."""
-    question = Question(read_document(source), tuple(policies), seed)
+    """Simulate, write and print; return the exit status. Raises InvalidProblemError for invalid input.
+
+    source: of a scenario. snapshot: of one, in its place. run_times: seconds, by tenant; for a snapshot.
+    """
+    if (source is None) == (snapshot is None):
+        raise InvalidProblemError("SCENARIO: must be there, or --from in its place, and not both")
+    if source is not None and run_times:
+        raise InvalidProblemError("--run-time: must stand beside --from; a scenario has durations of its own")
+    question = Question(read_document(source or snapshot or ""), tuple(policies), seed, snapshot is not None, run_times)
     scenario = question.make_scenario()
     table_format = choose_format(tables)
     _make_folder(folder)
@@ -69,22 +86,32 @@ def run_scenario(
     if is_interrupted:
         click.echo(f"fairbind: {_describe_progress(scenario, runs)}", err=True)
         return EXIT_INTERRUPTED
-    composite = [] if scenario.composite is None else [f"composite: {scenario.composite}"]
-    write_text("\n".join([*composite, *lay_out(compute_table(runs))]))
+    told = [] if scenario.composite is None else [f"composite: {scenario.composite}"]
+    if scenario.start is not None:
+        told += scenario.notes
+    write_text("\n".join([*told, *lay_out(compute_table(runs))]))
     return 0
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What was asked: a document, and what the command line says in place of its own policies and seed."""
+    """What was asked: a document, and what the command line says in place of its own policies and seed.
+
+    is_snapshot: whether the document is of a cluster; then run_times says how long pods run, by tenant.
+    """
 
     document: object
     policies: tuple[str, ...]
     seed: int | None
+    is_snapshot: bool = False
+    run_times: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def make_scenario(self) -> Scenario:
         """Return the scenario. Raises InvalidProblemError."""
-        scenario = parse_scenario(self.document)
+        if self.is_snapshot:
+            scenario = make_scenario(parse_snapshot(self.document), self.seed or 0, self.run_times)
+        else:
+            scenario = parse_scenario(self.document)
         if self.policies:
             check_policies(self.policies)
             scenario = replace(scenario, policies=self.policies)

@@ -26,10 +26,18 @@ _WORDS: Mapping[RejectionKind, str] = {
     RejectionKind.TAINT: "node(s) had untolerated taint {{{}}}",
     RejectionKind.SELECTOR: "node(s) didn't match Pod's node affinity/selector",
     RejectionKind.ANTI_AFFINITY: "node(s) didn't satisfy existing pods anti-affinity rules",
+    RejectionKind.OWN_ANTI_AFFINITY: "node(s) didn't match pod anti-affinity rules",
+    RejectionKind.AFFINITY: "node(s) didn't match pod affinity rules",
+    RejectionKind.SPREAD: "node(s) didn't match pod topology spread constraints{}",
+    RejectionKind.VOLUME_AFFINITY: "node(s) didn't match PersistentVolume's node affinity",
+    RejectionKind.VOLUME_ZONE: "node(s) had no available volume zone",
+    RejectionKind.VOLUME_LIMIT: "node(s) exceed max volume count",
+    RejectionKind.VOLUME_DRIVER: "{} CSI driver is not installed on the node",
     RejectionKind.OUTSIDE: "node(s) didn't match the scheduler's node selector",
     RejectionKind.CORDONED: "node(s) were unschedulable",
     RejectionKind.NOT_READY: "node(s) were not ready",
     RejectionKind.UNCLAIMED: "a namespace that no Tenant claims",
+    RejectionKind.VOLUME_CLAIM: "{}",
     RejectionKind.NOT_SUPPORTED: "{}",
     RejectionKind.UNREADABLE: "unreadable fields",
     RejectionKind.LATER: "other pods of its tenant, with too many different constraints, come first",
@@ -40,6 +48,7 @@ SCHEDULER_ERROR = "SchedulerError"
 
 _BLOCKED_REASONS: Mapping[RejectionKind, str] = {
     RejectionKind.UNCLAIMED: "UnclaimedNamespace",
+    RejectionKind.VOLUME_CLAIM: "ClaimNotReady",
     RejectionKind.NOT_SUPPORTED: "NotSupported",
     RejectionKind.UNREADABLE: "InvalidSpec",
     RejectionKind.LATER: "Queued",
@@ -153,6 +162,8 @@ def shorten(message: str) -> str:
 def _format_blocked(blocked: Rejection, detail: str | None) -> str:
     if blocked.kind == RejectionKind.LATER:
         return f"pod waits: {word_rejection(blocked)}"
+    if blocked.kind == RejectionKind.VOLUME_CLAIM:
+        return detail or word_rejection(blocked)
     trouble = f"pod has {detail or word_rejection(blocked)}"
     match blocked.kind:
         case RejectionKind.UNREADABLE:

@@ -1,12 +1,12 @@
-"""What is fair: the mechanisms of the papers on divisible tasks, exact and certified.
+"""Mechanisms of fair division from the literature, for divisible tasks: exact and certified.
 
-A `Problem` goes in, an `Allocation` with its certificate comes out of `solve.compute_allocation`, or an error: never an
-answer that was not verified. Each of the four sub-packages uses only those before it: `problems` (what is asked and
-answered), `solvers` (numerical methods), `mechanisms` (one module each, listed in `mechanisms.registry`) and, above
-`solve`, `properties` (what a mechanism should guarantee, with a search for witnesses against it).
+`compute_allocation` takes a `Problem` and returns an `Allocation` with its certificate, or raises an error. It never
+returns an answer that was not verified. Each of the four sub-packages uses only those before it: `problems` (problems
+and allocations), `solvers` (numerical methods), `mechanisms` (one module each, listed in `mechanisms.registry`) and,
+above `solve`, `properties` (what a mechanism should guarantee, with a search for counterexamples).
 
-Pure: no clock, no randomness, no input or output. highspy is imported by the functions that need it, because that takes
-longer than most answers.
+The package is pure: no clock, no randomness, no input or output. The functions that need highspy import it themselves,
+because the import takes longer than most answers.
 
 >>> from fairbind.fairness import compute_allocation, make_problem
 >>> problem = make_problem([[9, 18]], [[1, 4], [3, 1]], resources=["cpu", "memory"], tenant_names=["ada", "ben"])

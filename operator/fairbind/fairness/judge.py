@@ -1,10 +1,11 @@
-"""Judges an allocation computed elsewhere: is it the one that a mechanism asks for, and if not, where is it wrong?
+"""Judges an allocation computed elsewhere: is it what a mechanism would give, and if not, where does it differ?
 
-It may come from another scheduler or from a paper, and may be of whole tasks. First it must exceed no capacity, no
-tenant's tasks and no eligibility. Then the mechanism's certificate judges it: its levels alone where that suffices
-(drf, asset-fairness, per-server-drf, ps-dsf), and otherwise the prices or levels of the mechanism's own answer. Those
-prove every allocation of the same totals, and totals are unique in all of these mechanisms but alpha-pf-vds: there a
-failure means that it is not the equilibrium that fairbind finds. Servers that are equal count as one class.
+The allocation may come from another scheduler or from a paper, and may be rounded to whole tasks. First it must exceed
+no capacity, no tenant's number of tasks and no eligibility. Then the mechanism's certificate is checked: from the tasks
+alone where that suffices (drf, asset-fairness, per-server-drf, ps-dsf), otherwise with the prices or levels of the
+mechanism's own answer. Those prove every allocation with the same totals, and totals are unique in all of these
+mechanisms except alpha-pf-vds: there, a failure means that it is not the equilibrium that fairbind finds. Equal servers
+count as one class.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from fairbind.fairness.solve import (
     compute_dominant_shares,
     get_mechanism,
     name_classes,
+    naming_errors,
     reduce_for,
     show_condition,
 )
@@ -37,7 +39,7 @@ class Violation:
     """A condition that an allocation does not meet.
 
     condition: capacity, tasks, eligibility or fairness. amount: by how much, relative to what is allowed or to what the
-    tenant has; inf where that is nothing. tenant, servers, resource: names, empty where none is meant.
+    tenant has; inf if that is 0. tenant, servers, resource: names, empty where none applies.
     """
 
     condition: str
@@ -50,7 +52,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judgement:
-    """The allocation as the library has it, and what is wrong with it; fairness is judged only if it is feasible."""
+    """The allocation and its violations; fairness is judged only if the allocation is feasible."""
 
     allocation: Allocation
     violations: tuple[Violation, ...]
@@ -69,10 +71,10 @@ def judge_allocation(
     alpha: float | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
 ) -> Judgement:
-    """Return what is wrong with an allocation, by the mechanism's rules.
+    """Return how an allocation violates the mechanism's conditions.
 
     tasks_ik: tasks of each tenant on each server entry, in the problem's order, shape (I, K); one column for a pool.
-    tolerance: violations up to here are rounding, such as that of a printed table.
+    tolerance: violations up to this count as rounding, such as that of a printed table.
     Raises InvalidProblemError for options that the mechanism does not take and for invalid tasks.
 
     >>> from fairbind.fairness import make_problem
@@ -129,7 +131,8 @@ def _find_unfairness(
     if not instance.weight_i.size:
         return
     given_ik = _reduce_tasks(instance, tasks_ik)
-    own = mechanism.solve(instance)
+    with naming_errors(mechanism.id, instance, problem):
+        own = mechanism.solve(instance)
     try:
         with np.errstate(all="ignore"):  # of tenants that have nothing
             mechanism.certify(instance, replace(own, tasks_ik=given_ik))
@@ -147,7 +150,7 @@ def _find_unfairness(
 def _compare_totals(
     problem: Problem, given_ik: FloatArray, instance: Instance, own_ik: FloatArray, reason: str, tolerance: float
 ) -> Iterator[Violation]:
-    """Name the tenant whose total is furthest from the mechanism's own answer."""
+    """Yield the tenant whose total is furthest from the mechanism's own answer."""
     given_i = expand_tasks(instance, given_ik).sum(axis=1)
     own_i = expand_tasks(instance, own_ik).sum(axis=1)
     with np.errstate(all="ignore"):
@@ -162,7 +165,7 @@ def _compare_totals(
 
 
 def _reduce_tasks(instance: Instance, tasks_ik: FloatArray) -> FloatArray:
-    """Return the tasks by tenant and class, made smaller by what they exceed within the tolerance."""
+    """Return the tasks by tenant and class, scaled down by the largest excess within the tolerance."""
     present = np.flatnonzero(instance.group_of_tenant >= 0)
     given_ik = np.zeros((present.size, instance.capacity_kr.shape[0]))
     for k, number in enumerate(instance.class_of_server.tolist()):

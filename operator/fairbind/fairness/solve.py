@@ -1,12 +1,13 @@
-"""From a problem to a verified allocation: the one way in.
+"""Solves a problem by a mechanism and verifies the allocation: the entry point of the library.
 
-Options that a mechanism does not take are refused by their names. The answer is checked twice: by the mechanism's own
-certificate on the reduced instance, and for feasibility on the problem as it was written.
+Options that a mechanism does not take are refused by name. The answer is checked twice: by the mechanism's certificate
+on the reduced instance, and for feasibility on the original problem.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
@@ -20,7 +21,7 @@ from fairbind.fairness.problems.allocation import Allocation, Proof, Solution
 from fairbind.fairness.problems.instance import Instance, expand_tasks, reduce_problem
 from fairbind.fairness.problems.negligible import drop_negligible
 from fairbind.fairness.problems.problem import BoolArray, FloatArray, Problem
-from fairbind.fairness.problems.verify import CertificateError, check_feasible_problem
+from fairbind.fairness.problems.verify import CertificateError, RefusedTenantError, check_feasible_problem
 from fairbind.fairness.solvers.warm import WarmStart
 from fairbind.model.errors import InvalidProblemError, SolverError
 from fairbind.model.policy import LEAST_ALPHA
@@ -48,13 +49,13 @@ def compute_allocation(
     warm: WarmStart | None = None,
     mechanisms: Mapping[str, Mechanism] = MECHANISMS,
 ) -> Allocation:
-    """Return what the mechanism gives to whom, verified.
+    """Return the mechanism's allocation, verified.
 
-    alpha: for the servers that name none (2 where the call does not either); only for mechanisms that take it.
-    warm: what is remembered of a similar problem, and of this one afterwards; makes the answer faster, not different.
+    alpha: for servers without their own (default 2); only for mechanisms that take it.
+    warm: the state that a similar problem left, and that this problem replaces; it saves time.
     mechanisms: the registry in which the id is looked up.
-    Raises InvalidProblemError for an unknown mechanism or an option that it does not take, SolverError when no answer
-    was found that can be proved right.
+    Raises InvalidProblemError for an unknown mechanism or an option that it does not take, SolverError if no answer
+    can be proved right.
 
     >>> from fairbind.fairness.problems.problem import make_problem
     >>> compute_allocation(make_problem([[9, 18]], [[1, 4], [3, 1]]), "drf").totals_i.round(9).tolist()
@@ -67,10 +68,8 @@ def compute_allocation(
     evidence: Mapping[str, Any] = {}
     certificate: Mapping[str, Any]
     if instance.weight_i.size:
-        try:
+        with naming_errors(mechanism_id, instance, solved):
             solution, certificate = _solve(problem, instance, mechanism, warm)
-        except SolverError as error:
-            raise _name_mechanism(error, mechanism_id, instance, solved) from error
         evidence = solution.evidence
         tasks_ik = expand_tasks(instance, solution.tasks_ik)
     else:
@@ -123,7 +122,7 @@ def name_classes(instance: Instance, problem: Problem) -> list[list[str]]:
 def _solve(
     problem: Problem, instance: Instance, mechanism: Mechanism, warm: WarmStart | None
 ) -> tuple[Solution, Mapping[str, Any]]:
-    """Return the mechanism's answer and its certificate; if a warm start led nowhere, those from nothing."""
+    """Return the mechanism's answer and its certificate; if the warm start fails, solve again without it."""
     if warm is None or mechanism.resolve is None:
         return _prove(instance, mechanism, mechanism.solve(instance))
     warm.begin(mechanism.id, problem, instance)
@@ -136,7 +135,7 @@ def _solve(
 
 
 def _prove(instance: Instance, mechanism: Mechanism, solution: Solution) -> tuple[Solution, Mapping[str, Any]]:
-    """Return the answer without negligible tasks and its certificate; with them, if it is not right without."""
+    """Return the answer without negligible tasks and its certificate; with them if it is not right without them."""
     trimmed_ik = drop_negligible(instance, solution.tasks_ik)
     if trimmed_ik is not solution.tasks_ik:
         trimmed = replace(solution, tasks_ik=trimmed_ik)
@@ -148,7 +147,7 @@ def _prove(instance: Instance, mechanism: Mechanism, solution: Solution) -> tupl
 
 
 def show_condition(error: CertificateError, instance: Instance, problem: Problem) -> str:
-    """Return what the condition says is wrong, with the names of the tenant and of the servers of the class."""
+    """Return the error's message, with the names of the tenant and of the servers of the class."""
     tenant = "" if error.tenant is None else f"tenant {problem.tenant_names[error.tenant]}"
     server = (
         "" if error.server_class is None else f"server {', '.join(name_classes(instance, problem)[error.server_class])}"
@@ -156,8 +155,19 @@ def show_condition(error: CertificateError, instance: Instance, problem: Problem
     return error.show(tenant, server)
 
 
+@contextmanager
+def naming_errors(mechanism_id: str, instance: Instance, problem: Problem) -> Iterator[None]:
+    """Put the names of the mechanism, the tenant and the servers into errors of solvers, which know none of them."""
+    try:
+        yield
+    except SolverError as error:
+        raise _name_mechanism(error, mechanism_id, instance, problem) from error
+    except RefusedTenantError as error:
+        raise InvalidProblemError(error.show(problem.tenant_names[error.tenant])) from error
+
+
 def _name_mechanism(error: SolverError, mechanism_id: str, instance: Instance, problem: Problem) -> SolverError:
-    """Return the error with the mechanism in front and by names; solvers know neither."""
+    """Return the error with the mechanism in front and by names."""
     if isinstance(error, CertificateError):
         return SolverError(f"{mechanism_id}: {show_condition(error, instance, problem)}")
     message = str(error)
@@ -165,7 +175,7 @@ def _name_mechanism(error: SolverError, mechanism_id: str, instance: Instance, p
 
 
 def compute_dominant_shares(problem: Problem, totals_i: FloatArray) -> FloatArray:
-    """Return max over r of total x d_ir / C_r, shape (I,); resources that nobody has are left out."""
+    """Return max over r of total x d_ir / C_r, shape (I,); resources that no server has are left out."""
     exists_r = problem.total_r > 0
     share_per_task_i = (problem.demand_ir[:, exists_r] / problem.total_r[exists_r]).max(axis=1, initial=0.0)
     shares_i: FloatArray = totals_i * share_per_task_i
@@ -184,7 +194,7 @@ def get_mechanism(mechanism_id: str, mechanisms: Mapping[str, Mechanism] = MECHA
 def check_options(problem: Problem, mechanism: Mechanism, *, alpha: float | None = None) -> None:
     """Raise InvalidProblemError for the first option that the problem uses and the mechanism does not take.
 
-    What a pool cannot keep comes first: no mechanism takes that.
+    Options that a pool cannot keep come first: no mechanism takes them.
     """
     if problem.is_pooled:
         _check_pool(problem)
@@ -204,7 +214,7 @@ def check_options(problem: Problem, mechanism: Mechanism, *, alpha: float | None
 
 
 def _check_pool(problem: Problem) -> None:
-    """Raise InvalidProblemError for what one pool cannot keep."""
+    """Raise InvalidProblemError for an option that one pool cannot keep."""
     for field, what in (
         (_find_row(problem, "tenants", "eligible", ~problem.eligible_ik.all(axis=1)), "every tenant may use a pool"),
         (_find_row(problem, "servers", "alpha", _differs(problem.alpha_k)), "servers of a pool must agree on it"),
@@ -218,7 +228,7 @@ def _check_pool(problem: Problem) -> None:
 
 
 def _differs(values: FloatArray | BoolArray) -> BoolArray:
-    """Which of the values are not the first one (NaN equals NaN)."""
+    """Return which values differ from the first (NaN equals NaN)."""
     differs: BoolArray = (values != values[:1]) & ~(np.isnan(values) & np.isnan(values[:1]))
     return differs
 
@@ -240,8 +250,8 @@ def _find_row(problem: Problem, collection: str, field: str, marked: npt.ArrayLi
     return f"{collection}[{rows[0]}].{field} of {names[rows[0]]}"
 
 
-# Where a problem uses an option, by its field's path; None where it does not. What is the same for everybody (all
-# weights equal) uses nothing.
+# Where a problem uses an option, by its field's path; None where it does not. An option that is the same for each
+# tenant (all weights equal) counts as not used.
 _FIELDS: Mapping[Option, Callable[[Problem], str | None]] = {
     Option.SERVERS: _find_many_servers,
     Option.ELIGIBLE: lambda problem: _find_row(problem, "tenants", "eligible", ~problem.eligible_ik.all(axis=1)),

@@ -16,13 +16,29 @@ from fairbind.model.snapshot import Snapshot
 from fairbind.model.targets import Targets
 from fairbind.model.tasks import NO_EXCLUSIVE_KEYS, ExclusiveKeys, Pin, Placement, RunningTask, Task, TaskClass
 from fairbind.model.tenants import Holding, Tenant
+from fairbind.model.topology import (
+    NO_DOMAIN,
+    AffinityRule,
+    DomainCounter,
+    DomainRule,
+    DomainRules,
+    Domains,
+    SeparationRule,
+    SpreadRule,
+)
 
 __all__ = [
     "MAX_AMOUNT",
+    "NO_DOMAIN",
     "NO_EXCLUSIVE_KEYS",
     "TOLERANCE",
+    "AffinityRule",
     "Bind",
     "CycleReport",
+    "DomainCounter",
+    "DomainRule",
+    "DomainRules",
+    "Domains",
     "ExclusiveKeys",
     "FairbindError",
     "FairnessReason",
@@ -36,9 +52,11 @@ __all__ = [
     "RejectionKind",
     "Rejections",
     "RunningTask",
+    "SeparationRule",
     "ServerTable",
     "Snapshot",
     "SolverError",
+    "SpreadRule",
     "Targets",
     "Task",
     "TaskClass",

@@ -73,6 +73,8 @@ class ClusterOverview:
     share_error: how far the worst backlogged tenant is below its fair share, as a dominant share; None without any.
     audit: how many findings of the last audit come from what; None before the first one. counting: the resources that
     count for shares now. classes: the largest server classes. namespaces: whose each namespace is.
+    node_faults: by node, what of it could not be read or is left out. left_out: resources that nodes offer and that no
+    task can be given, because there are too many.
     """
 
     capacity: Mapping[str, float]
@@ -85,6 +87,8 @@ class ClusterOverview:
     counting: frozenset[str] = frozenset()
     classes: tuple[ServerClassOverview, ...] = ()
     namespaces: Mapping[str, str] = field(default_factory=dict)
+    node_faults: Mapping[str, str] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
 
 
 PENDING_REASONS = ("queued", "insufficient", "ineligible", "unsupported", "gated")
@@ -98,10 +102,18 @@ PENDING_REASON_OF: Mapping[RejectionKind, str] = {
     RejectionKind.TAINT: INELIGIBLE,
     RejectionKind.SELECTOR: INELIGIBLE,
     RejectionKind.ANTI_AFFINITY: INELIGIBLE,
+    RejectionKind.OWN_ANTI_AFFINITY: INELIGIBLE,
+    RejectionKind.AFFINITY: INELIGIBLE,
+    RejectionKind.SPREAD: INELIGIBLE,
+    RejectionKind.VOLUME_AFFINITY: INELIGIBLE,
+    RejectionKind.VOLUME_ZONE: INELIGIBLE,
+    RejectionKind.VOLUME_LIMIT: INSUFFICIENT,
+    RejectionKind.VOLUME_DRIVER: INELIGIBLE,
     RejectionKind.OUTSIDE: INELIGIBLE,
     RejectionKind.CORDONED: INELIGIBLE,
     RejectionKind.NOT_READY: INELIGIBLE,
     RejectionKind.UNCLAIMED: INELIGIBLE,
+    RejectionKind.VOLUME_CLAIM: INELIGIBLE,
     RejectionKind.NOT_SUPPORTED: UNSUPPORTED,
     RejectionKind.UNREADABLE: UNSUPPORTED,
     RejectionKind.LATER: QUEUED,

@@ -29,6 +29,20 @@ class RejectionKind(StrEnum):
     """The server is not what the task's selector or affinity asks for."""
     ANTI_AFFINITY = "anti-affinity", True
     """A task that runs in the server's domain keeps this one away."""
+    OWN_ANTI_AFFINITY = "own anti-affinity", True
+    """The server's domain has a task that this one does not want to be with."""
+    AFFINITY = "affinity", True
+    """The server's domain has none of the tasks that this one must be with."""
+    SPREAD = "spread", True
+    """The server's domain would have too many more tasks than others. Subject: what is missing, if something is."""
+    VOLUME_AFFINITY = "volume affinity", True
+    """The server cannot reach a volume of the task."""
+    VOLUME_ZONE = "volume zone", True
+    """A volume of the task is in another zone or region."""
+    VOLUME_LIMIT = "volume limit", True
+    """The server would have more volumes attached than it takes."""
+    VOLUME_DRIVER = "volume driver", True
+    """The server lacks the driver of a volume of the task. Subject: the driver."""
     OUTSIDE = "outside", True
     """The server is none of those that the scheduler was told to use."""
     CORDONED = "cordoned", True
@@ -37,6 +51,8 @@ class RejectionKind(StrEnum):
     """The server does not work."""
     UNCLAIMED = "unclaimed", False
     """No tenant claims the task's namespace, and the policy refuses such tasks; blocks the task."""
+    VOLUME_CLAIM = "volume claim", False
+    """A volume that the task claims is not there yet, or in use; blocks the task. Subject: what of both."""
     NOT_SUPPORTED = "not supported", False
     """The task asks for something that the scheduler does not honour; blocks the task. Subject: the feature."""
     UNREADABLE = "unreadable", False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fairbind.model.reasons import Rejection, Rejections
 from fairbind.model.servers import BoolArray
+from fairbind.model.topology import DomainRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,8 @@ class TaskClass:
     placement: where it may go. pin: the only server of these where it may; None: all of them.
     tasks: in their turn (priority descending, queue time, uid); never empty.
     blocked: why no task of this class may be placed at all, or None.
+    rules: what closes servers depending on which tasks their topology domains hold; None: nothing does.
+    counts_as: the subjects of counters in which its tasks count once they are placed.
     """
 
     tenant: str
@@ -92,10 +95,12 @@ class TaskClass:
     tasks: tuple[Task, ...]
     blocked: Rejection | None = None
     pin: Pin | None = None
+    rules: DomainRules | None = None
+    counts_as: frozenset[Hashable] = frozenset()
 
     @property
     def is_eligible(self) -> bool:
-        """Whether there is a server to which its tasks may go, however full it is."""
+        """Whether there is a server to which its tasks may go, however full it is and whatever its domains hold."""
         return bool(self.placement.eligible_k.any()) if self.pin is None else self.pin.server is not None
 
 

@@ -11,42 +11,27 @@ that arrive together, those of the first workload entry come first, then those o
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
 from fairbind.cluster.cache.cache import ClusterCache
-from fairbind.cluster.deciding import Decider
+from fairbind.cluster.listed_objects import build_cache
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
-from fairbind.cluster.pacing import (
-    Announce,
-    Beat,
-    BindEnded,
-    BindResult,
-    Changed,
-    CycleEnded,
-    Decided,
-    Instruction,
-    NothingWaits,
-    Pacing,
-    RunCycle,
-    Tick,
-    WakeAt,
-)
-from fairbind.model import Bind, InvariantError, Snapshot, Wait
+from fairbind.model import Bind, PolicySettings
 from fairbind.simulator.autoscaler import Autoscaler, find_marked
-from fairbind.simulator.fair_shares import FairShares
 from fairbind.simulator.measuring import Measures
 from fairbind.simulator.parse_pods import SCHEDULER
 from fairbind.simulator.parsing import HOST_NAME
-from fairbind.simulator.reading import NANOSECONDS
 from fairbind.simulator.results import Run, TaskRow
 from fairbind.simulator.scenario import (
     Action,
     AddNodes,
     Cordon,
+    ListedPod,
     RemoveNodes,
     RemoveTenant,
     Scenario,
@@ -54,8 +39,9 @@ from fairbind.simulator.scenario import (
     Shape,
     StartAutoscaler,
 )
-from fairbind.simulator.slots import SLOTS, divide_into_slots, make_settings
+from fairbind.simulator.slots import SLOTS, divide_into_slots, set_policy
 from fairbind.simulator.summary import TaskTimes, compute_summary
+from fairbind.simulator.virtual_operator import VirtualOperator
 from fairbind.simulator.workload import FOREVER, Workload
 
 NEW_NODE = "(a new node)"
@@ -110,7 +96,7 @@ class Simulation:
         self._duration = workload.duration_t.tolist()
         self._entry = workload.entry_t.tolist()
         self._index = workload.index_t.tolist()
-        self._cluster = _Cluster(scenario, policy, self._start)
+        self._cluster = VirtualOperator(partial(_make_cache, scenario, policy), policy, self._start)
         self._measures = self._make_measures()
         self._arrived = 0
         self._happened = 0
@@ -142,6 +128,8 @@ class Simulation:
         horizon = self._scenario.horizon
         try:
             for shape in self._scenario.shapes.values():
+                for node in shape.present:
+                    self._add_node(shape, node)
                 self._add_nodes(shape, shape.count)
             at: int | None = 0
             while at is not None and (horizon is None or at <= horizon) and not self._should_stop():
@@ -196,7 +184,16 @@ class Simulation:
 
     def _arrive(self, number: int) -> None:
         self._measures.arrive(self._get_tenant(number))
-        self._queue(number)
+        listed = self._find_listed(number)
+        if listed is None or listed.server is None:
+            self._queue(number)
+        else:
+            self._number_of[listed.placed.uid] = number
+            self._run(number, listed.server)
+
+    def _find_listed(self, number: int) -> ListedPod | None:
+        pods = self._scenario.workload[self._entry[number]].pods
+        return pods[self._index[number]] if pods else None
 
     def _queue(self, number: int) -> None:
         facts = self._make_pod(number)
@@ -204,6 +201,12 @@ class Simulation:
         self._cluster.cache.pods.apply(facts)
 
     def _make_pod(self, number: int, server: str | None = None) -> PodFacts:
+        listed = self._find_listed(number)
+        if listed is not None:
+            own: PodFacts = listed.waiting
+            if server is not None:
+                own = msgspec.structs.replace(listed.placed, node=server)
+            return own
         entry = self._scenario.workload[self._entry[number]]
         facts: PodFacts = msgspec.structs.replace(
             entry.waiting if server is None else entry.placed,
@@ -220,12 +223,14 @@ class Simulation:
         return tenant
 
     def _start(self, bind: Bind) -> None:
-        number = self._number_of[bind.task.uid]
-        node = self._nodes[bind.server]
+        self._run(self._number_of[bind.task.uid], bind.server)
+
+    def _run(self, number: int, server: str) -> None:
+        node = self._nodes[server]
         attempt = self._attempts[number] = self._attempts.get(number, 0) + 1
-        self._running[number] = _Running(self._now, bind.server, attempt)
+        self._running[number] = _Running(self._now, server, attempt)
         node.pods[number] = None
-        pod = self._make_pod(number, bind.server)
+        pod = self._make_pod(number, server)
         self._cluster.cache.pods.apply(pod)
         self._measures.start(self._get_tenant(number), node.shape, pod)
         if self._duration[number] != FOREVER:
@@ -280,12 +285,14 @@ class Simulation:
         for _ in range(count):
             name = f"{shape.name}-{self._numbers[shape.name]}"
             self._numbers[shape.name] += 1
-            facts = name_node(shape.node, name)
-            self._nodes[name] = _Node(shape.name, facts, {})
-            self._cluster.cache.nodes.apply(facts)
-            self._measures.add_capacity(shape.name, facts.allocatable)
+            self._add_node(shape, name_node(shape.node, name))
             names.append(name)
         return names
+
+    def _add_node(self, shape: Shape, facts: NodeFacts) -> None:
+        self._nodes[facts.name] = _Node(shape.name, facts, {})
+        self._cluster.cache.nodes.apply(facts)
+        self._measures.add_capacity(shape.name, facts.allocatable)
 
     def _remove_node(self, name: str) -> None:
         node = self._nodes.get(name)
@@ -372,12 +379,19 @@ class Simulation:
             findings=None if self._measures.audits is None else self._measures.audits.list_rows(),
         )
 
+    def _name_task(self, number: int) -> str:
+        """Return a task's name; pods of a snapshot have names in namespaces, of which a tenant may have several."""
+        listed = self._find_listed(number)
+        if listed is not None:
+            return f"{listed.waiting.namespace}/{listed.waiting.name}"
+        return f"{self._scenario.workload[self._entry[number]].name}-{self._index[number]}"
+
     def _make_row(self, number: int, running: _Running | None, end: int | None) -> TaskRow:
         entry = self._scenario.workload[self._entry[number]]
         return TaskRow(
             policy=self._policy,
             tenant=entry.tenant,
-            task=f"{entry.name}-{self._index[number]}",
+            task=self._name_task(number),
             arrival=self._arrival[number],
             start=None if running is None else running.start,
             end=end,
@@ -392,76 +406,15 @@ def name_node(node: NodeFacts, name: str) -> NodeFacts:
     return msgspec.structs.replace(node, name=name, labels=tuple(sorted(labels.items())))
 
 
-class _Cluster:
-    """The operator's cache, pacing and cycle, in place of its loop. start: called for each decision, in their order.
-
-    snapshot: what the last cycle decided on. waits: those of the last cycle.
-    """
-
-    def __init__(self, scenario: Scenario, policy: str, start: Callable[[Bind], None]) -> None:
-        self._start = start
-        self._is_undecided = False
-        self._pacing = Pacing()
-        self._clock = 0.0
-        self._settled_at = 0
-        self._wake_at = 0.0
-        self._decider = Decider()
-        self._noted: Iterable[Wait] = ()
-        self.waits: Iterable[Wait] = ()
-        self.cache = ClusterCache(SCHEDULER, self._note_change)
-        self.cache.set_policy(make_settings(scenario, policy))
-        self.cache.replace_tenants(scenario.tenants)
-        for namespace in sorted({entry.waiting.namespace for entry in scenario.workload}):
-            self.cache.namespaces.apply(NamespaceFacts(namespace, "", ()))
-        self.fair_shares = FairShares(self.cache, policy)
-        self.snapshot: Snapshot = self.cache.build_snapshot()
-
-    def _note_change(self) -> None:
-        self._is_undecided = True
-
-    def settle(self, now: int, should_stop: Callable[[], bool]) -> None:
-        """Let pacing decide until nothing is left to decide. Its clock passes the pauses, the simulated time does not.
-
-        Bindings take no time and none fails, so of pacing's rules only batches, limits and explanations play a part.
-        """
-        self._clock += (now - self._settled_at) / NANOSECONDS
-        self._settled_at = now
-        self._is_undecided = True
-        self.fair_shares.follow()
-        while self._is_undecided and not should_stop():
-            self._obey(self._pacing.handle(Changed(), self._clock))
-            self._clock = max(self._clock, self._wake_at)
-            self._obey(self._pacing.handle(Tick(), self._clock))
-
-    def _obey(self, instructions: Iterable[Instruction]) -> None:
-        for instruction in instructions:
-            match instruction:
-                case WakeAt(at):
-                    self._wake_at = at
-                case RunCycle():
-                    self._obey(self._run_cycle(instruction))
-                case Beat() | Announce():
-                    pass
-                case _:
-                    raise InvariantError(f"no binding fails here, but pacing says {instruction}")
-
-    def _run_cycle(self, order: RunCycle) -> Iterable[Instruction]:
-        self._is_undecided = False
-        self.snapshot = snapshot = self.cache.build_snapshot()
-        if not snapshot.task_classes:
-            self.waits = self._noted = ()
-            self.cache.note_waits(())
-            return self._pacing.handle(NothingWaits(), self._clock)
-        report = self._decider.decide(snapshot, self.cache.settings, self._clock, order)
-        classes = len(snapshot.task_classes)
-        for bind in self._pacing.handle(Decided(report.bindings, report.complete, classes), self._clock):
-            if not isinstance(bind, Bind) or not self.cache.assume(bind.task.uid, bind.server):
-                raise InvariantError(f"nothing happens while a cycle decides, but pacing says {bind}")
-            self._start(bind)
-            self._obey(self._pacing.handle(BindEnded(bind.task.uid, BindResult.BOUND), self._clock))
-        if report.waits != self._noted:
-            self.cache.note_waits(report.waits)
-            self._noted = report.waits
-        self.waits = report.waits
-        self._is_undecided |= not report.complete
-        return self._pacing.handle(CycleEnded(0.0), self._clock)
+def _make_cache(scenario: Scenario, policy: str, on_change: Callable[[], None]) -> ClusterCache:
+    """Return the cache of the scenario's cluster, before there is a node in it."""
+    if scenario.start is not None:
+        cache = build_cache(scenario.start, on_change)
+        cache.set_policy(set_policy(cache.settings, policy))
+        return cache
+    cache = ClusterCache(SCHEDULER, on_change)
+    cache.set_policy(set_policy(PolicySettings(seed=scenario.seed), policy))
+    cache.replace_tenants(scenario.tenants)
+    for namespace in sorted({entry.waiting.namespace for entry in scenario.workload}):
+        cache.namespaces.apply(NamespaceFacts(namespace, "", ()))
+    return cache

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from fairbind.cluster.tenancy.tenants import TenantSpec, parse_tenant
-from fairbind.fairness.problems.parse import Path, show_path, show_value
+from fairbind.fairness.problems.fields import Path, show_path, show_value
 from fairbind.model import InvalidProblemError
 from fairbind.simulator.reading import (
     add_name,

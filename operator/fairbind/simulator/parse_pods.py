@@ -14,7 +14,7 @@ from fairbind.cluster.objects.convert import UNREADABLE
 from fairbind.cluster.objects.decode import PODS
 from fairbind.cluster.objects.facts import PodFacts
 from fairbind.cluster.objects.quantity import QuantityError, to_base_units
-from fairbind.fairness.problems.parse import Path, show_path
+from fairbind.fairness.problems.fields import Path, show_path
 from fairbind.model import MAX_AMOUNT, InvalidProblemError
 from fairbind.simulator.reading import check_known, complain, read_mapping, read_object, read_whole, refuse
 

@@ -15,7 +15,7 @@ from fairbind.cluster.objects.decode import NODES
 from fairbind.cluster.objects.facts import PODS as SLOTS
 from fairbind.cluster.objects.facts import NodeFacts
 from fairbind.cluster.tenancy.tenants import TenantSpec
-from fairbind.fairness.problems.parse import Path, show_value
+from fairbind.fairness.problems.fields import DocumentName, Path, show_value
 from fairbind.model.policy import DEFAULT_POLICY
 from fairbind.simulator.parse_events import MOST_NODES, Stage, number_tenant, read_events, read_tenant
 from fairbind.simulator.parse_pods import read_amounts, read_label_value, read_labels, read_pod
@@ -82,7 +82,8 @@ MOST_SIGMA: Final = 20.0
 
 def parse_scenario(document: object) -> Scenario:
     """Return the scenario that the document describes. Raises InvalidProblemError at the first field that is wrong."""
-    members = read_object(document, (), SCENARIO_FIELDS, required=("cluster", "tenants", "workload"))
+    path = (DocumentName("scenario"),)
+    members = read_object(document, path, SCENARIO_FIELDS, required=("cluster", "tenants", "workload"))
     horizon = read_span(members["horizon"], ("horizon",)) if "horizon" in members else None
     shapes = _read_shapes(members["cluster"])
     tenants = _read_tenants(members["tenants"])

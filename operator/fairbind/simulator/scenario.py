@@ -10,17 +10,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fairbind.cluster.listed_objects import ListedObjects
 from fairbind.cluster.objects.facts import NodeFacts, PodFacts
 from fairbind.cluster.tenancy.tenants import TenantSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Equal nodes. node: one of them, without its name. count: how many are there at the start."""
+    """Equal nodes. node: one of them, without its name. count: how many are there at the start.
+
+    present: those that are there at the start under names of their own, as in a snapshot.
+    """
 
     name: str
     count: int
     node: NodeFacts
+    present: tuple[NodeFacts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +102,20 @@ Duration = Fixed | Exponential | Lognormal | Uniform | Each
 
 
 @dataclass(frozen=True, slots=True)
+class ListedPod:
+    """A pod of a snapshot. waiting, placed: before and after it is bound. server: where it runs at the start, if so."""
+
+    waiting: PodFacts
+    placed: PodFacts
+    server: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """Equal tasks of one tenant. tasks: how many; None: as many as arrive up to the horizon.
 
-    waiting, placed: one of its pods, without name, uid and creation time, before and after it is bound.
+    waiting, placed: one of its pods, without name, uid and creation time, before and after it is bound. pods: the tasks
+    themselves, each as it was listed in a snapshot; empty: all are equal.
     """
 
     tenant: str
@@ -110,6 +125,7 @@ class Entry:
     duration: Duration
     waiting: PodFacts
     placed: PodFacts
+    pods: tuple[ListedPod, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +195,7 @@ class Scenario:
 
     events: in their order. horizon: None: until nothing waits or runs or can change any more. slots: of the largest
     server, for the policy of that name. composite: from which sources it was put together; None when from one. notes:
-    what was assumed.
+    what was assumed. start: of a snapshot, what is there beside nodes and tasks; None: nothing but the tenants.
     """
 
     name: str
@@ -194,3 +210,4 @@ class Scenario:
     slots: int
     composite: str | None = None
     notes: tuple[str, ...] = ()
+    start: ListedObjects | None = None

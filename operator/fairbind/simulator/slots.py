@@ -4,7 +4,7 @@ The largest server (the most of each resource that any shape has) is divided int
 amount of cpu and memory, every server has as many slots as it has room for, and a task takes as many whole slots as
 cover its requests. Slots are given to tenants evenly, by weight, each on the first server that has them: the operator's
 own cycle does that, with slots as one more resource that alone counts for shares. What a task asks for of other
-resources counts as ever.
+resources counts as ever, and so does what other schedulers' pods of a snapshot take: they have no slots.
 
 Source: Wang, Liang, Li, "Multi-Resource Fair Allocation in Heterogeneous Cloud Computing Systems", TPDS 2015, 6.2.
 """
@@ -23,7 +23,7 @@ from fairbind.cluster.objects.facts import CPU, MEMORY, NodeFacts, PodFacts
 from fairbind.cluster.objects.requests import make_demand
 from fairbind.model import PolicySettings
 from fairbind.scheduling import POLICIES
-from fairbind.simulator.scenario import Scenario
+from fairbind.simulator.scenario import Scenario, Shape
 
 SLOTS: Final = "slots"
 SLOT_RESOURCE: Final = "fairbind.io/slots"
@@ -33,19 +33,26 @@ KNOWN_POLICIES: Final = (*POLICIES, SLOTS)
 """The ids of all policies that can be simulated."""
 
 
-def make_settings(scenario: Scenario, policy: str) -> PolicySettings:
-    """Return how the operator's code is set to decide as a policy does."""
+def set_policy(settings: PolicySettings, policy: str) -> PolicySettings:
+    """Return settings with which the operator's code decides as a policy does."""
     if policy == SLOTS:
-        return PolicySettings(policy="first-fit-drfh", fairness_resources=(SLOT_RESOURCE,), seed=scenario.seed)
-    return PolicySettings(policy=policy, seed=scenario.seed)
+        return replace(settings, policy="first-fit-drfh", fairness_resources=(SLOT_RESOURCE,))
+    return replace(settings, policy=policy)
 
 
 def divide_into_slots(scenario: Scenario) -> Scenario:
     """Return the scenario with slots on its nodes and in its pods' requests."""
     slot = compute_slot((shape.node for shape in scenario.shapes.values()), scenario.slots)
-    shapes = {name: replace(shape, node=_divide_node(shape.node, slot)) for name, shape in scenario.shapes.items()}
+    shapes = {name: _divide_shape(shape, slot) for name, shape in scenario.shapes.items()}
     workload = [
-        replace(entry, waiting=_cover(entry.waiting, slot), placed=_cover(entry.placed, slot))
+        replace(
+            entry,
+            waiting=_cover(entry.waiting, slot),
+            placed=_cover(entry.placed, slot),
+            pods=tuple(
+                replace(pod, waiting=_cover(pod.waiting, slot), placed=_cover(pod.placed, slot)) for pod in entry.pods
+            ),
+        )
         for entry in scenario.workload
     ]
     return replace(scenario, shapes=shapes, workload=tuple(workload))
@@ -59,6 +66,11 @@ def compute_slot(nodes: Iterable[NodeFacts], count: int) -> dict[str, Fraction]:
             if resource in {CPU, MEMORY}:
                 largest[resource] = max(amount, largest.get(resource, 0))
     return {resource: Fraction(amount, count) for resource, amount in largest.items()}
+
+
+def _divide_shape(shape: Shape, slot: Mapping[str, Fraction]) -> Shape:
+    present = tuple(_divide_node(node, slot) for node in shape.present)
+    return replace(shape, node=_divide_node(shape.node, slot), present=present)
 
 
 def _divide_node(node: NodeFacts, slot: Mapping[str, Fraction]) -> NodeFacts:

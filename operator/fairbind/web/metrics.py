@@ -34,7 +34,10 @@ from fairbind.model.overview import PENDING_REASONS, ClusterOverview, TenantOver
 from fairbind.web.resource_seconds import ResourceSeconds
 
 BINDING_RESULTS = ("bound", "conflict", "gone", "invalid", "fenced", "stale", "crowded", "failed")
-WATCHED_RESOURCES = ("pods", "nodes", "namespaces", "tenants", "schedulingpolicies")
+WATCHED_RESOURCES = (
+    *("pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes", "storageclasses"),
+    *("csinodes", "csidrivers", "volumeattachments", "tenants", "schedulingpolicies"),
+)
 SOLVE_RESULTS = ("solved", "failed", "timeout")
 RESTART_REASONS = ("expired", "connection", "unreadable", "unconfirmed")
 REJECTIONS = ("resources", "ports", "node", "other")
@@ -163,6 +166,18 @@ CLUSTER_METRICS = (
         "1 for a resource that counts for shares now, else 0. By default pods count while slots would run out first.",
     ),
     MetricSpec("fairbind_server_classes", "gauge", (), "Groups of nodes that are equal for every pending pod."),
+    MetricSpec(
+        "fairbind_nodes_with_faults",
+        "gauge",
+        (),
+        "Nodes of which something cannot be read, or that offer more resources than are counted. The log names them.",
+    ),
+    MetricSpec(
+        "fairbind_left_out_resources",
+        "gauge",
+        (),
+        "Resources that nodes offer and that no pod can be given, because there are too many. The log names them.",
+    ),
     MetricSpec(
         "fairbind_fairness_jain_index",
         "gauge",
@@ -307,6 +322,8 @@ def _cluster_samples(overview: ClusterOverview) -> Iterator[tuple[str, Samples]]
         [([resource], float(resource in overview.counting)) for resource in overview.capacity],
     )
     yield "fairbind_server_classes", [([], float(overview.server_classes))]
+    yield "fairbind_nodes_with_faults", [([], float(len(overview.node_faults)))]
+    yield "fairbind_left_out_resources", [([], float(len(overview.left_out)))]
     yield "fairbind_fairness_jain_index", [([], overview.jain_index)]
     if (audit := overview.audit) is not None:
         yield "fairbind_fairness_envy_pairs", _by_cause(audit.envy_pairs)

@@ -17,6 +17,7 @@ from fairbind.cli.mechanisms.csv_problem import format_csv, read_csv
 from fairbind.cli.mechanisms.quantities import read_quantities
 from fairbind.cli.mechanisms.writing import describe_problem
 from fairbind.fairness import Allocation, make_problem, parse_problem
+from fairbind.fairness.mechanisms.registry import MECHANISMS
 from fairbind.model.errors import InvalidProblemError
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "researchers.md").read_text(encoding="utf-8")
@@ -29,7 +30,7 @@ def find_block(language: str, word: str) -> str:
 
 
 def test_the_example_of_the_page_is_the_problem_that_it_shows() -> None:
-    problem = parse_problem(read_quantities(read_csv(find_block("csv", "kind,name"), "problem.csv")))
+    problem = parse_problem(read_quantities(read_csv(find_block("csv", "kind,name"), "problem.csv").document))
 
     assert (problem.resources, problem.server_names, problem.tenant_names) == (
         ("cpu", "memory"),
@@ -59,7 +60,7 @@ def test_the_python_of_the_page_runs_and_gives_what_it_says() -> None:
 def test_every_field_is_written_and_read_back() -> None:
     third = np.array([[1.0, 4.0], [1 / 3, 0.0]])
     problem = replace(make_full_problem(), demand_ir=third, expected_tenants=None, is_pooled=False)
-    again = parse_problem(read_csv(format_csv(describe_problem(problem)), "problem.csv"))
+    again = parse_problem(read_csv(format_csv(describe_problem(problem)), "problem.csv").document)
 
     for name in (*ARRAYS, "resource_weight_ir"):
         np.testing.assert_array_equal(getattr(again, name), getattr(problem, name))
@@ -88,16 +89,26 @@ HEAD = "kind,name,count,tasks,eligible,cpu\n"
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("name,cpu\na,1\n", "the first line must name the columns kind, name and the resources"),
-        ("kind,name,cpu,cpu\nserver,a,1,1\n", "stands there twice"),
-        (HEAD + "sever,a,,,,9\n", "line 2: kind must be server or tenant, not"),
+        ("name,cpu\na,1\n", "problem.csv line 1: must name the columns kind, name and the resources"),
+        ("kind,name,cpu,cpu\nserver,a,1,1\n", 'line 1, column "cpu": stands there twice'),
+        (HEAD + "sever,a,,,,9\n", 'line 2, column "kind": must be server or tenant, not "sever"; did you mean server?'),
         (HEAD + "server,a,,,,9\ntenant,ada,,,\n", "line 3: has 5 cells, but there are 6 columns"),
-        (HEAD + "server,a,,4,,9\n", "line 2: tasks must be empty for a server, not"),
-        (HEAD + "server,a,,,,9\ntenant,ada,3,,,1\n", "line 3: count must be empty for a tenant, not"),
-        (HEAD + "server,a,,,,nine\ntenant,ada,,,,1\n", "servers[0].capacity.cpu of a: must be"),
-        (HEAD + "server,a,,,,9\ntenant,ada,,,b,1\n", "tenants[0].eligible[0] of ada"),
-        (HEAD + "server,a,,,,9\ntenant,ada,,-1,,1\n", "tenants[0].tasks of ada"),
-        (HEAD + "server,a,,,,nan\ntenant,ada,,,,1\n", "servers[0].capacity.cpu of a: must be"),
+        (HEAD + "server,a,,4,,9\n", 'line 2, column "tasks": must be empty for a server, not "4"'),
+        (HEAD + "server,a,,,,9\ntenant,ada,3,,,1\n", 'line 3, column "count": must be empty for a tenant, not "3"'),
+        (
+            HEAD + "server,a,,,,nine\ntenant,ada,,,,1\n",
+            'problem.csv line 2, column "cpu": must be 0 or a number from 1e-15 to 1e+21, not "nine"',
+        ),
+        (HEAD + "server,a,,,,9\n\ntenant,ada,,,b,1\n", 'line 4, column "eligible": "b" is no server of this problem'),
+        (HEAD + "server,a,,,,9\ntenant,ada,,-1,,1\n", 'line 3, column "tasks": must be'),
+        (HEAD + "server,a,,,,nan\ntenant,ada,,,,1\n", 'line 2, column "cpu": must be'),
+        (HEAD + "server,a,,,,9\ntenant,ada,,,,\n", "line 3: must ask for more than 0 of at least one resource"),
+        (HEAD + "server,a,,,,9\nserver,,,,,9\ntenant,ada,,,,1\n", 'line 3, column "name": must be a name'),
+        (HEAD + "server,a,,,,9\nserver,a,,,,9\n", 'line 3, column "name": "a" is the name of the server of line 2'),
+        (HEAD + "server,a,0.5,,,9\ntenant,ada,,,,1\n", 'line 2, column "count": must be a whole number from 1'),
+        (HEAD + "server,a,,,,9\n", "problem.csv: tenants: must have at least one entry"),
+        ("kind,name,cpu,weight:cpu\nserver,a,9,\ntenant,ada,1,0\n", 'line 3, column "weight:cpu": must be a number'),
+        ("kind,name,cpu,weight:gpu\nserver,a,9,\ntenant,ada,1,1\n", 'line 3, column "weight:gpu": is no resource'),
     ],
 )
 def test_a_wrong_table_is_refused_with_the_place(
@@ -121,3 +132,16 @@ def test_the_commands_take_a_table(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["check", str(path), "--mechanism", "drfh", "-o", "yaml"]) == 0
     assert capsys.readouterr().out.startswith("mechanism: drfh\nproperties:\n- property: ")
     assert main(["compare", str(path), "--mechanism", "drfh", "--mechanism", "tsf"]) == 0
+
+
+def test_the_page_names_the_paper_of_every_mechanism() -> None:
+    section = PAGE.partition("## The papers")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`[^|]*) \| ([^|]+) \|$", section, re.MULTILINE)
+    papers = {mechanism: paper for cell, paper in rows for mechanism in re.findall("`([^`]+)`", cell)}
+
+    assert papers.keys() == MECHANISMS.keys()
+    for mechanism, paper in papers.items():
+        authors, *_ = MECHANISMS[mechanism].paper.split(",")
+        (title,) = re.findall(r'"([^"]+)"', MECHANISMS[mechanism].paper)
+        assert paper.startswith(authors.removesuffix(" et al.")), mechanism
+        assert title in paper, mechanism

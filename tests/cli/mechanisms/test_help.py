@@ -15,11 +15,15 @@ from cli.mechanisms.typed import POOL, Terminal
 from fairbind.cli import commands
 from fairbind.cli.mechanisms.commands import COMMANDS as MECHANISM_COMMANDS
 from fairbind.cli.simulate import simulate
+from fairbind.cli.snapshot_commands import replay, snapshot
 from fairbind.cli.trace_command import trace
+from fairbind.cli.what_if_command import advise, what_if
 from simulator.scenarios import make_scenario
 from simulator.test_traces import OPENB_NODES, OPENB_PODS
 
 COMMANDS = (*MECHANISM_COMMANDS, simulate, trace)
+OF_SNAPSHOTS = (snapshot, replay, what_if, advise)
+"""What these examples need is a cluster's file: tests/cli/test_snapshots.py writes one."""
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
 
 
@@ -49,7 +53,7 @@ def test_the_example_of_a_command_works(
 def test_the_page_has_every_example() -> None:
     shown = list(examples_in(PAGE.read_text(encoding="utf-8")))
 
-    assert [words[0] for words in shown] == sorted(command.name or "" for command in COMMANDS)
+    assert {words[0] for words in shown} == {command.name for command in (*COMMANDS, *OF_SNAPSHOTS)}
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=[command.name for command in COMMANDS])

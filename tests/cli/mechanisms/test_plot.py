@@ -10,9 +10,11 @@ from pathlib import Path
 import matplotlib.image
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from cli.mechanisms.typed import POOL, SERVERS, Terminal, check_refused, document_with
-from fairbind.cli.mechanisms.plot import MOST_ENTRIES, MOST_TENANTS, compute_panels, draw
+from fairbind.cli.mechanisms.plot import MOST_ENTRIES, MOST_TENANTS, compute_panels, draw, draw_panel
 from fairbind.fairness.problems.allocation import Allocation
 from fairbind.fairness.problems.parse import parse_problem
 from fairbind.fairness.solve import compute_allocation
@@ -96,6 +98,34 @@ def test_what_is_not_drawn_is_said(terminal: Terminal) -> None:
     assert "not drawn: 2 of 17 server entries, from n15 on" in path.read_text(encoding="utf-8")
     terminal.succeed(*words, terminal.write({**SERVERS, "servers": servers[:MOST_ENTRIES]}))
     assert "not drawn" not in path.read_text(encoding="utf-8")
+
+
+def test_mechanisms_and_servers_without_an_answer_are_said(terminal: Terminal) -> None:
+    """The panel of a server that no tenant uses would be empty."""
+    idle = {"name": "idle", "capacity": {"memory": 8}}
+    path = terminal.folder / "bars.svg"
+    file = terminal.write({**SERVERS, "servers": [*SERVERS["servers"], idle]})
+    terminal.succeed("compare", file, "--plot", str(path))
+
+    texts = ["".join(element.itertext()) for element in ET.parse(path).iter("{http://www.w3.org/2000/svg}text")]
+    (note,) = (text for text in texts if text.startswith("not drawn: "))
+    assert note.startswith("not drawn: idle, on which no task runs; drf, ")
+    assert note.endswith(", which have no answer to this problem")
+    assert "idle" not in texts
+
+
+def test_who_has_nothing_has_no_bar_and_the_axis_begins_at_0() -> None:
+    figure = Figure()
+    shares_mi = np.array([[0.5, 0.0, 0.25], [0.0, 0.0, 0.1], [0.0, 1e-9, 0.0]])
+    panel = figure.subplots()
+    draw_panel(panel, "a", shares_mi, ["drf", "tsf", "ceei"])
+    bars = [bar for bar in panel.patches if isinstance(bar, Rectangle)]
+
+    assert sorted(bar.get_height() for bar in bars) == [0.1, 0.25, 0.5]
+    assert [bar.get_x() + bar.get_width() / 2 for bar in bars if bar.get_height() == 0.1] == pytest.approx([1])
+    empty = figure.subplots()
+    draw_panel(empty, "a", np.zeros((2, 3)), ["drf", "tsf"])
+    assert empty.get_ylim() == (0.0, 1.0)
 
 
 def test_too_many_tenants_for_bars(terminal: Terminal) -> None:

@@ -463,14 +463,14 @@ def test_the_overview_tells_why_pods_wait(cluster: Cluster) -> None:
         make_pod("gated", schedulingGates=[{"name": "g"}]),
         make_pod("missing", requests={"moon": "1"}),
     )
-    assert overview_of(cluster, "ns/team").pending == {"queued": 3, "unsupported": 1, "gated": 1}
+    assert overview_of(cluster, "ns/team").pending == {"queued": 3, "ineligible": 1, "gated": 1}
     report = run_cycle(cluster.cache.build_snapshot(), cluster.cache.settings, 0.0)
     cluster.cache.note_waits(report.waits)
     tenant = overview_of(cluster, "ns/team")
-    assert tenant.pending == {"insufficient": 2, "ineligible": 1, "unsupported": 1, "gated": 1}
+    assert tenant.pending == {"insufficient": 2, "ineligible": 2, "gated": 1}
     assert tenant.backlogged
     cluster.cache.note_waits(())
-    assert overview_of(cluster, "ns/team").pending == {"queued": 3, "unsupported": 1, "gated": 1}
+    assert overview_of(cluster, "ns/team").pending == {"queued": 3, "ineligible": 1, "gated": 1}
 
 
 def test_only_tenants_with_pods_that_may_go_somewhere_are_backlogged(cluster: Cluster) -> None:

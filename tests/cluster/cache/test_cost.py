@@ -231,7 +231,13 @@ def test_a_node_with_thousands_of_resources_costs_a_snapshot_little() -> None:
     assert {"cpu", "pods", "example.com/r0000", "example.com/r0061"} <= set(offered)
     assert len(node.allocatable) == MAX_RESOURCES
     assert "example.com/r0062" not in offered
-    assert node.fault == "status.allocatable: more than 64 resources; the first ones by name count"
+    faults = {"n7": "status.allocatable: more than 64 resources; the first ones by name count"}
+    assert cluster.cache.queries.build_overview().node_faults == faults
+    cluster.cache.nodes.apply(read_node(make_node("n7")))
+    assert cluster.cache.queries.build_overview().node_faults == {}
+    cluster.cache.nodes.apply(node)
+    cluster.cache.nodes.delete(read_node(make_node("n7")))
+    assert cluster.cache.queries.build_overview().node_faults == {}
 
 
 def test_of_all_nodes_resources_those_count_that_most_nodes_offer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,6 +248,7 @@ def test_of_all_nodes_resources_those_count_that_most_nodes_offer(monkeypatch: p
     cluster.add_pods(make_pod("gpu", requests={"zz.com/gpu": "1"}), make_pod("rare", requests={"aa.com/r5": "1"}))
 
     assert cluster.cache.build_snapshot().resources[4:] == ("aa.com/r0", "zz.com/gpu")
+    assert cluster.cache.queries.build_overview().left_out == tuple(f"aa.com/r{n}" for n in range(1, 9))
     assert cluster.find_eligible("uid-gpu") != set()
     assert cluster.find_eligible("uid-rare") == set()
     cluster.add_nodes(*(make_node(f"m{n}", allocatable={"cpu": "4"}) for n in range(5)))

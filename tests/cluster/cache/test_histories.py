@@ -364,7 +364,8 @@ class Histories(RuleBasedStateMachine):
             elif is_ours_to_place(facts) and uid not in self.postponed:
                 assert tenant is not None
                 expected.waiting[uid] = tenant
-                if facts.unsupported is None:
+                is_refused = self.unclaimed == Unclaimed.REFUSE and tenant not in self.tenants
+                if facts.unsupported is None and not is_refused:
                     expected.node_cpu[facts.nominated_node] += dict(facts.demand.real).get("cpu", 0)
             elif facts.scheduler != SCHEDULER and not facts.terminating and not facts.gated:
                 expected.node_cpu[facts.nominated_node] += dict(facts.demand.real).get("cpu", 0)

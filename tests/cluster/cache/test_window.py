@@ -161,7 +161,7 @@ def test_pods_that_differ_in_what_no_node_has_are_one_class() -> None:
 
 
 def test_unsupported_pods_of_such_a_tenant_are_one_class_a_reason() -> None:
-    claim = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    claim = [{"name": "v", "gcePersistentDisk": {"pdName": "d"}}]
     cluster = make_cluster(2)
     for n in range(MOST):
         cluster.add_pods(make_pod(f"u{n}", requests={"cpu": f"{n + 1}m"}, volumes=claim))

@@ -16,7 +16,7 @@ from fairbind.cluster.cache import books
 from fairbind.cluster.filters.anti_affinity import AntiAffinity
 from fairbind.cluster.filters.selector_bits import SelectorBits
 from fairbind.cluster.objects.budget import MAX_REPELLING_TERMS
-from fairbind.cluster.objects.facts import AntiAffinityTerm
+from fairbind.cluster.objects.facts import PodTerm
 from fairbind.cluster.objects.selectors import LabelSelector, Requirement
 
 KEYS, VALUES, NAMESPACES, NODES = ("app", "tier"), ("a", "b", "c"), ("one", "two"), ("m", "n", "gone")
@@ -52,7 +52,7 @@ def repel(*each: Json) -> Json:
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": list(each)}}
 
 
-def read_terms(*each: Json, namespace: str = "one") -> tuple[AntiAffinityTerm, ...]:
+def read_terms(*each: Json, namespace: str = "one") -> tuple[PodTerm, ...]:
     return read_pod(make_pod(namespace=namespace, node="m", affinity=repel(*each))).repels
 
 
@@ -63,14 +63,14 @@ class World:
         self.namespaces = {name: dict(labels) for name, labels in NAMESPACE_LABELS.items()}
         self.index = AntiAffinity(lambda name: self.namespaces.get(name, {}))
         self.nodes: dict[str, dict[str, str]] = {}
-        self.placed: list[tuple[tuple[AntiAffinityTerm, ...], str]] = []
+        self.placed: list[tuple[tuple[PodTerm, ...], str]] = []
         self.waiting: list[tuple[str, str, tuple[tuple[str, str], ...]]] = []
 
-    def find_domains(self, term: AntiAffinityTerm) -> set[str]:
+    def find_domains(self, term: PodTerm) -> set[str]:
         nodes = [self.nodes.get(node, {}) for held, node in self.placed if term in held]
         return {node[term.topology_key] for node in nodes if term.topology_key in node}
 
-    def select(self, namespace: str, labels: tuple[tuple[str, str], ...]) -> set[AntiAffinityTerm]:
+    def select(self, namespace: str, labels: tuple[tuple[str, str], ...]) -> set[PodTerm]:
         return {
             term
             for held, _ in self.placed
@@ -78,13 +78,13 @@ class World:
             if self.find_domains(term) and term.labels.is_met_by(dict(labels)) and self.covers(term, namespace)
         }
 
-    def covers(self, term: AntiAffinityTerm, namespace: str) -> bool:
+    def covers(self, term: PodTerm, namespace: str) -> bool:
         selector = term.namespace_selector
         return namespace in term.namespaces or (
             selector is not None and selector.is_met_by(self.namespaces.get(namespace, {}))
         )
 
-    def happen(self, draw: random.Random, held: list[tuple[AntiAffinityTerm, ...]], number: int) -> None:
+    def happen(self, draw: random.Random, held: list[tuple[PodTerm, ...]], number: int) -> None:
         match draw.choice(("hold", "hold", "release", "node", "node", "wait", "wait", "stop", "namespace")):
             case "hold":
                 place = draw.choice(held), draw.choice(NODES)
@@ -116,7 +116,7 @@ class World:
 def test_the_index_finds_what_asking_every_term_finds(drawn: list[list[Json]], seed: int) -> None:
     world, draw = World(), random.Random(seed)
     held = [read_terms(*each) for each in drawn]
-    known: dict[str, frozenset[AntiAffinityTerm]] = {}
+    known: dict[str, frozenset[PodTerm]] = {}
     for number in range(40):
         world.happen(draw, held, number)
         now = {uid: world.index.find_terms(namespace, labels) for uid, namespace, labels in world.waiting}

@@ -274,7 +274,7 @@ def test_columns_go_with_the_verdicts() -> None:
         assert eligibility.match_values("host", [str(n % 9), str(n % 7)]).sum() == len({n % 9, n % 7})
         if len(eligibility) > 10:
             eligibility.keep_only([])
-        columns = eligibility._get_columns()
+        columns = eligibility.get_columns()
         most = max(most, len(columns._masks), len(columns._columns))
 
     assert most <= 2 * 11

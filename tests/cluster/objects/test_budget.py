@@ -61,6 +61,11 @@ MANY: dict[str, tuple[int, Callable[[int], Json]]] = {
         lambda n: {"affinity": require({"matchExpressions": expect(1, n)})},
     ),
     "host ports": (budget.MAX_HOST_PORTS, lambda n: {"containers": listen(n)}),
+    "terms about other pods": (budget.MAX_POD_TERMS, lambda n: {"affinity": repel(n)}),
+    "parts of terms about other pods": (
+        budget.MAX_POD_TERM_PARTS,
+        lambda n: {"affinity": repel(1, matchExpressions=expect(1, n - 2))},
+    ),
     "characters in its constraints": (
         budget.MAX_CHARACTERS,
         lambda n: {"tolerations": [{"key": "k" * (n - 6), "operator": "Exists"}]},
@@ -74,7 +79,7 @@ def test_a_pod_at_a_limit_is_read_in_full(what: str) -> None:
     facts = read_pod(make_pod(**make(limit)))
 
     assert facts.unsupported is None
-    assert facts.labels if what == "labels" else facts.constraints is not NO_CONSTRAINTS
+    assert facts.labels or facts.wishes is not None or facts.constraints is not NO_CONSTRAINTS
 
 
 @pytest.mark.parametrize("what", MANY)
@@ -156,14 +161,33 @@ def test_terms_that_say_very_much_are_fewer() -> None:
     assert len(facts.repels) == budget.MAX_REPELLING_PARTS // 102
 
 
-def test_a_pod_that_waits_keeps_no_terms() -> None:
-    assert read_pod(make_pod(affinity=repel(3))).repels == ()
+def test_a_pod_that_waits_with_more_terms_about_other_pods_is_not_supported() -> None:
+    spread = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
+    most = repel(budget.MAX_POD_TERMS - 1)
+
+    within = read_pod(make_pod(affinity=most, topologySpreadConstraints=[spread]))
+    beyond = read_pod(make_pod(affinity=most, topologySpreadConstraints=[spread, spread]))
+
+    assert within.unsupported is None
+    assert within.wishes is not None
+    assert beyond.unsupported_detail == "more than 32 terms about other pods (33)"
+    assert beyond.wishes is None
+
+
+def test_a_pod_that_waits_with_terms_that_say_very_much_is_not_supported() -> None:
+    values = [f"v{n}" for n in range(100)]
+    facts = read_pod(make_pod(affinity=repel(6, matchExpressions=[{"key": "k", "operator": "In", "values": values}])))
+
+    assert facts.unsupported_detail == "more than 512 parts of terms about other pods (612)"
+    assert facts.wishes is None
+    assert facts.labels == ()
 
 
 HUGE = {
     "15,000 terms": make_pod(affinity=require(*(name_node(f"n{i}") for i in range(15_000)))),
     "120,000 values": make_pod(affinity=require({"matchExpressions": expect(1, 120_000)})),
     "15,000 terms of anti-affinity": make_pod(node="a", affinity=repel(10_000)),
+    "10,000 terms of anti-affinity of a pod that waits": make_pod(affinity=repel(10_000)),
     "20,000 tolerations": make_pod(tolerations=tolerate(20_000)),
 }
 

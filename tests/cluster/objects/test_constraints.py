@@ -257,27 +257,13 @@ def test_a_resource_that_no_node_has_fits_nowhere() -> None:
     cluster.cache.check_consistent()
 
 
-ANTI = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone", "labelSelector": {}}]}
-
-
 @pytest.mark.parametrize(
     ("spec", "named"),
     [
-        ({"affinity": {"podAffinity": ANTI}}, "required pod affinity over 'zone'"),
-        ({"affinity": {"podAntiAffinity": ANTI}}, "required pod anti-affinity over 'zone'"),
         (
-            {
-                "topologySpreadConstraints": [
-                    {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
-                ]
-            },
-            "topology spread with DoNotSchedule over 'zone'",
+            {"volumes": [{"name": f"v{n}", "persistentVolumeClaim": {"claimName": f"c{n}"}} for n in range(129)]},
+            "129 volumes with claims",
         ),
-        (
-            {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "mine"}}]},
-            "volume 'v' with persistentVolumeClaim 'mine'",
-        ),
-        ({"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]}, "ephemeral volume 'v'"),
         ({"volumes": [{"name": "v", "awsElasticBlockStore": {"volumeID": "x"}}]}, "awsElasticBlockStore volume 'v'"),
         ({"resourceClaims": [{"name": "gpu", "resourceClaimName": "x"}]}, "resource claim 'gpu'"),
         ({"schedulingGroup": {"podGroupName": "g"}}, "gang scheduling"),
@@ -429,7 +415,7 @@ def test_domains_follow_the_labels_of_nodes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rest", "repelled"),
+    ("rest", "selected_by"),
     [
         ({}, False),
         ({"namespaces": ["team"]}, True),
@@ -439,11 +425,11 @@ def test_domains_follow_the_labels_of_nodes() -> None:
         ({"namespaceSelector": {"matchLabels": {"env": "test"}}}, False),
     ],
 )
-def test_terms_reach_other_namespaces_only_when_they_say_so(rest: Json, repelled: bool) -> None:  # noqa: FBT001
+def test_terms_reach_other_namespaces_only_when_they_say_so(rest: Json, selected_by: bool) -> None:  # noqa: FBT001
     cluster = make_cluster(*ZONES, labels={"app": "web"})
     cluster.cache.namespaces.apply(read_namespace(make_namespace("team", {"env": "prod"})))
     place_repelling(cluster, repel({"app": "web"}, **rest), namespace="elsewhere")
-    assert ("a1" not in cluster.find_eligible("uid-pod")) is repelled
+    assert ("a1" not in cluster.find_eligible("uid-pod")) is selected_by
     cluster.cache.check_consistent()
 
 

@@ -77,7 +77,7 @@ def draw_constraints(dice: Dice) -> Json:
     if dice.chance(0.06):
         spec["schedulingGates"] = [{"name": "gate"}]
     if dice.chance(0.04):
-        spec.update(draw_unsupported(dice))
+        spec.update(draw_seldom(dice))
     return spec
 
 
@@ -90,8 +90,15 @@ def draw_toleration(dice: Dice) -> Json:
     return toleration
 
 
-def draw_unsupported(dice: Dice) -> Json:
-    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+def draw_seldom(dice: Dice) -> Json:
+    """Draw what is spread over zones, or not honoured."""
+    selector = {"matchLabels": {"app": APPS[0]}}
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": selector,
+    }
     ways: tuple[Json, ...] = (
         {"topologySpreadConstraints": [spread]},
         {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "mine"}}]},

@@ -27,6 +27,12 @@ COLLECTIONS = {
     "/api/v1/pods": "pods",
     "/api/v1/nodes": "nodes",
     "/api/v1/namespaces": "namespaces",
+    "/api/v1/persistentvolumeclaims": "persistentvolumeclaims",
+    "/api/v1/persistentvolumes": "persistentvolumes",
+    "/apis/storage.k8s.io/v1/storageclasses": "storageclasses",
+    "/apis/storage.k8s.io/v1/csinodes": "csinodes",
+    "/apis/storage.k8s.io/v1/csidrivers": "csidrivers",
+    "/apis/storage.k8s.io/v1/volumeattachments": "volumeattachments",
     "/apis/fairbind.io/v1alpha1/tenants": "tenants",
     "/apis/fairbind.io/v1alpha1/schedulingpolicies": "schedulingpolicies",
 }

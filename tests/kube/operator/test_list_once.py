@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from cluster.builders import Json, make_namespace, make_node, make_pod
+from fairbind.cluster.listed_objects import build_cache
 from fairbind.kube.client.errors import ApiError, TransientClusterError
 from fairbind.kube.operator.list_once import MAX_PAUSE_SECONDS, MOST_REPEATS, list_cluster_once
 from fairbind.model import FairbindError, PolicySettings
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 
 TENANTS = "/apis/fairbind.io/v1alpha1/tenants"
 POLICIES = "/apis/fairbind.io/v1alpha1/schedulingpolicies"
+ABOUT_VOLUMES = (
+    "/api/v1/persistentvolumeclaims",
+    "/api/v1/persistentvolumes",
+    *(f"/apis/storage.k8s.io/v1/{name}" for name in ("storageclasses", "csinodes", "csidrivers", "volumeattachments")),
+)
 
 
 class Lists:
@@ -27,6 +33,7 @@ class Lists:
             "/api/v1/pods": list(pods.values()),
             "/api/v1/nodes": [make_node("n")],
             "/api/v1/namespaces": [make_namespace("team")],
+            **{path: [] for path in ABOUT_VOLUMES},
             TENANTS: [make_object("Tenant", "a", weight=2, namespaces=["team"])],
             POLICIES: [make_object("SchedulingPolicy", "default", policy="tsf")],
         }
@@ -54,7 +61,7 @@ def make_object(kind: str, name: str, **spec: object) -> Json:
 
 
 async def survey(lists: Lists) -> ClusterCache:
-    return await list_cluster_once(cast("ApiClient", lists), "fairbind", "fairbind-system")
+    return build_cache(await list_cluster_once(cast("ApiClient", lists), "fairbind", "fairbind-system", 0.0))
 
 
 async def test_everything_is_seen_by_lists_alone() -> None:
@@ -80,7 +87,9 @@ async def test_without_the_crds_there_are_no_tenants_and_the_default_policy_appl
     assert cache.settings == PolicySettings()
 
 
-@pytest.mark.parametrize("path", ["/api/v1/pods", "/api/v1/nodes", "/api/v1/namespaces", TENANTS, POLICIES])
+@pytest.mark.parametrize(
+    "path", ["/api/v1/pods", "/api/v1/nodes", "/api/v1/namespaces", *ABOUT_VOLUMES, TENANTS, POLICIES]
+)
 @pytest.mark.parametrize(
     "trouble",
     [
@@ -111,10 +120,10 @@ async def test_a_server_that_says_too_early_is_asked_again_after_the_time_that_i
         if len(paused) == 2:
             lists.items[TENANTS] = tenants
 
-    cache = await list_cluster_once(cast("ApiClient", lists), "fairbind", "fairbind-system", pause=pause)
+    listed = await list_cluster_once(cast("ApiClient", lists), "fairbind", "fairbind-system", 0.0, pause=pause)
 
     assert paused == [3.0, 3.0]
-    assert [tenant.name for tenant in cache.queries.build_overview().tenants] == ["a"]
+    assert [tenant.name for tenant in build_cache(listed).queries.build_overview().tenants] == ["a"]
 
 
 async def test_a_server_that_keeps_saying_too_early_is_named() -> None:
@@ -126,5 +135,5 @@ async def test_a_server_that_keeps_saying_too_early_is_named() -> None:
         paused.append(seconds)
 
     with pytest.raises(FairbindError, match=r"schedulingpolicies.*429 TooManyRequests"):
-        await list_cluster_once(cast("ApiClient", lists), "fairbind", "fairbind-system", pause=pause)
+        await list_cluster_once(cast("ApiClient", lists), "fairbind", "fairbind-system", 0.0, pause=pause)
     assert paused == [MAX_PAUSE_SECONDS] * MOST_REPEATS

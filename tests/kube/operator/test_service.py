@@ -304,6 +304,16 @@ async def test_a_part_that_only_reports_is_started_again_after_an_error(
     await asyncio.gather(waiting, stopping, return_exceptions=True)
 
 
+async def test_what_is_left_out_of_a_node_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    operator = make_operator()
+    offered = {"cpu": "4", "pods": "110"} | {f"example.com/r{n}": "1" for n in range(100)}
+    operator.cache.nodes.apply(NODES.decode_item(json.dumps(make_node("odd", allocatable=offered)).encode()))
+    for _ in range(3):
+        operator._publish_overview()
+    told = [record.getMessage() for record in caplog.records if "odd" in record.getMessage()]
+    assert told == ["node odd: status.allocatable: more than 64 resources; the first ones by name count"]
+
+
 async def test_an_error_in_an_overview_is_not_the_last_overview(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "OVERVIEW_SECONDS", 0.005)
     observer = WatchingObserver()

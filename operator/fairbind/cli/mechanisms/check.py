@@ -13,7 +13,7 @@ from fairbind.cli.mechanisms.solving import read_problem
 from fairbind.cli.mechanisms.tables import lay_out
 from fairbind.fairness.mechanisms.guarantees import GUARANTEES, is_guaranteed
 from fairbind.fairness.mechanisms.mechanism import Guarantee, Standing
-from fairbind.fairness.problems.parse import suggest_name
+from fairbind.fairness.problems.fields import suggest_name
 from fairbind.fairness.properties import PROPERTIES, Property, Witness, properties_for
 from fairbind.fairness.solve import compute_allocation, get_mechanism
 from fairbind.model.errors import InvalidProblemError, InvariantError

@@ -28,7 +28,8 @@ class Alpha(click.ParamType[float]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number or fail as the command line's errors do."""
         from fairbind.cli.mechanisms.out_of_range_numbers import read_float  # noqa: PLC0415 - so does what follows
-        from fairbind.fairness.problems.parse import MAX_MAGNITUDE, show_value  # noqa: PLC0415 - needs numpy
+        from fairbind.fairness.problems.fields import show_value  # noqa: PLC0415 - needs numpy
+        from fairbind.fairness.problems.parse import MAX_MAGNITUDE  # noqa: PLC0415 - needs numpy
         from fairbind.model.policy import LEAST_ALPHA  # noqa: PLC0415 - the same
 
         number = read_float(value) if self._number.fullmatch(value) else None
@@ -49,7 +50,7 @@ class Seed(click.ParamType[int]):
         if isinstance(value, int):
             return value
         if not re.fullmatch(r"\d{1,100}", value, re.ASCII):
-            from fairbind.fairness.problems.parse import show_value  # noqa: PLC0415 - needs numpy
+            from fairbind.fairness.problems.fields import show_value  # noqa: PLC0415 - needs numpy
 
             self.fail(f"must be a whole number from 0, not {show_value(value)}", param, ctx)
         return int(value)
@@ -223,7 +224,7 @@ def compare(
     if plot is not None:
         from fairbind.cli.mechanisms.plot import draw  # noqa: PLC0415 - needs an extra
 
-        draw(comparison.allocations, plot)
+        draw(comparison.allocations, plot, [*comparison.refused, *comparison.failed])
     write_text(comparison.to_text(output))
     comparison.check_failures()
 

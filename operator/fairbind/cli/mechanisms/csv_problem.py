@@ -2,17 +2,19 @@
 
 The columns `kind` (server or tenant) and `name` are required. Every other column is a resource, unless it has a meaning
 of its own. The cell is the server's capacity, or the demand of one task of the tenant. `weight:RESOURCE` is a tenant's
-weight of a resource.
+weight of a resource. Errors name the file, the line and the column.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from fairbind.fairness.problems.parse import show_value, suggest_name
+from fairbind.fairness.problems.fields import FieldError, Path, show_path, show_value, suggest_name
 from fairbind.model.errors import InvalidProblemError
 
 SERVER, TENANT = "server", "tenant"
@@ -25,52 +27,102 @@ _KNOWN: Final = (*REQUIRED, *SERVER_COLUMNS, *TENANT_COLUMNS)
 _TRUTHS: Final = {"true": True, "false": False}
 
 
-def read_csv(text: str, source: str) -> dict[str, Any]:
-    r"""Return the document that the table stands for; what is wrong with an amount is for the parser to say.
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table and the document that it stands for.
+
+    source: the file, for messages. lines: of each server and tenant, by the start of the path of its fields. names: the
+    lines again, by kind and name.
+    """
+
+    source: str
+    document: dict[str, Any]
+    lines: dict[Path, int] = field(default_factory=dict)
+    names: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    @contextmanager
+    def naming_places(self) -> Iterator[None]:
+        """Put the file, the line and the column into errors about fields of the document."""
+        try:
+            yield
+        except FieldError as error:
+            raise InvalidProblemError(f"{self.locate(error.path)}: {error.complaint}") from error
+
+    def locate(self, path: Path) -> str:
+        """Return where a field stands, as `_locate` says it; the name of the list where it has no line."""
+        line = self.lines.get(path[:2])
+        return f"{self.source}: {show_path(path)}" if line is None else _locate(self.source, line, _find_column(path))
+
+
+def _find_column(path: Path) -> str:
+    """Return the column of a field of a server or a tenant; empty for one that has none."""
+    match path[2:]:
+        case ("capacity" | "demand", str(resource)):
+            return resource
+        case ("resourceWeights", str(resource)):
+            return f"{WEIGHT}{resource}"
+        case ("capacity" | "demand" | "resourceWeights",):
+            return ""
+        case (str(column), *_):
+            return column
+    return ""
+
+
+def _locate(source: str, line: int, column: str = "") -> str:
+    return f"{source} line {line}, column {show_value(column)}" if column else f"{source} line {line}"
+
+
+def read_csv(text: str, source: str) -> Table:
+    r"""Return the table with the document that it stands for; what is wrong with an amount is for the parser to say.
 
     source: the file, for messages. Raises InvalidProblemError for a table that is no problem.
 
-    >>> document = read_csv("kind,name,tasks,cpu\nserver,a,,9\ntenant,ada,2,500m\n", "p.csv")
-    >>> document["tenants"]
+    >>> table = read_csv("kind,name,tasks,cpu\nserver,a,,9\ntenant,ada,2,500m\n", "p.csv")
+    >>> table.document["tenants"]
     [{'name': 'ada', 'demand': {'cpu': '500m'}, 'tasks': 2.0}]
+    >>> table.locate(("tenants", 0, "demand", "cpu"))
+    'p.csv line 3, column "cpu"'
     """
     rows = csv.reader(io.StringIO(text))
     try:
         columns = [column.strip() for column in next(rows, [])]
         _check_columns(columns, source)
         resources = [column for column in columns if column not in _KNOWN and not column.startswith(WEIGHT)]
-        document: dict[str, Any] = {"resources": resources, "servers": [], "tenants": []}
+        table = Table(source, {"resources": resources, "servers": [], "tenants": []})
         for cells in rows:
             if not any(cell.strip() for cell in cells):
                 continue
-            where = f"{source} line {rows.line_num}"
             if len(cells) != len(columns):
+                where = _locate(source, rows.line_num)
                 raise InvalidProblemError(f"{where}: has {len(cells)} cells, but there are {len(columns)} columns")
-            _add(document, dict(zip(columns, (cell.strip() for cell in cells), strict=True)), where)
+            _add(table, dict(zip(columns, (cell.strip() for cell in cells), strict=True)), rows.line_num)
     except csv.Error as error:
-        raise InvalidProblemError(f"{source} line {rows.line_num}: {error}") from error
-    return document
+        raise InvalidProblemError(f"{_locate(source, rows.line_num)}: {error}") from error
+    return table
 
 
 def _check_columns(columns: Sequence[str], source: str) -> None:
     missing = [column for column in REQUIRED if column not in columns]
     if missing:
-        raise InvalidProblemError(f"{source}: the first line must name the columns kind, name and the resources")
+        where = _locate(source, 1)
+        raise InvalidProblemError(f"{where}: must name the columns kind, name and the resources")
     repeated = [column for column in columns if columns.count(column) > 1]
     if repeated:
-        raise InvalidProblemError(f"{source}: the column {show_value(repeated[0])} stands there twice")
+        raise InvalidProblemError(f"{_locate(source, 1, repeated[0])}: stands there twice")
 
 
-def _add(document: dict[str, Any], row: Mapping[str, str], where: str) -> None:
+def _add(table: Table, row: Mapping[str, str], line: int) -> None:
     kind = row["kind"]
     if kind not in {SERVER, TENANT}:
         suggestion = suggest_name(kind, (SERVER, TENANT))
-        raise InvalidProblemError(f"{where}: kind must be server or tenant, not {show_value(kind)}{suggestion}")
+        where = _locate(table.source, line, "kind")
+        raise InvalidProblemError(f"{where}: must be server or tenant, not {show_value(kind)}{suggestion}")
     own, others = (SERVER_COLUMNS, TENANT_COLUMNS) if kind == SERVER else (TENANT_COLUMNS, SERVER_COLUMNS)
     for column in (*others, *(column for column in row if column.startswith(WEIGHT) and kind == SERVER)):
         if row.get(column):
-            raise InvalidProblemError(f"{where}: {column} must be empty for a {kind}, not {show_value(row[column])}")
-    amounts = {resource: _read_number(row[resource]) for resource in document["resources"] if row[resource]}
+            where = _locate(table.source, line, column)
+            raise InvalidProblemError(f"{where}: must be empty for a {kind}, not {show_value(row[column])}")
+    amounts = {resource: _read_number(row[resource]) for resource in table.document["resources"] if row[resource]}
     entry: dict[str, Any] = {"name": row["name"], "capacity" if kind == SERVER else "demand": amounts}
     for column in own:
         if row.get(column):
@@ -82,7 +134,14 @@ def _add(document: dict[str, Any], row: Mapping[str, str], where: str) -> None:
     }
     if weights:
         entry["resourceWeights"] = weights
-    document["servers" if kind == SERVER else "tenants"].append(entry)
+    collection = "servers" if kind == SERVER else "tenants"
+    entries = table.document[collection]
+    first = table.names.setdefault((kind, row["name"]), line)
+    if first != line:
+        where = _locate(table.source, line, "name")
+        raise InvalidProblemError(f"{where}: {show_value(row['name'])} is the name of the {kind} of line {first}")
+    table.lines[collection, len(entries)] = line
+    entries.append(entry)
 
 
 def _read_cell(column: str, cell: str) -> object:
@@ -105,9 +164,9 @@ def format_csv(document: Mapping[str, Any]) -> str:
     Raises InvalidProblemError for what a table cannot say: expected tenants, a pool, names with semicolons, and
     resources that are named like a column.
     """
-    for field in ("expectedTenants", "pool"):
-        if field in document:
-            raise InvalidProblemError(f"{field}: cannot be said in CSV; write JSON or YAML")
+    for option in ("expectedTenants", "pool"):
+        if option in document:
+            raise InvalidProblemError(f"{option}: cannot be said in CSV; write JSON or YAML")
     resources = list(document["resources"])
     for resource in resources:
         if resource in _KNOWN or resource.startswith(WEIGHT):

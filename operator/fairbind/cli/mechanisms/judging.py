@@ -19,7 +19,7 @@ from fairbind.cli.mechanisms.reading import read_document, read_text
 from fairbind.cli.mechanisms.solving import read_problem
 from fairbind.cli.mechanisms.tables import lay_out
 from fairbind.fairness.judge import Judgement, judge_allocation
-from fairbind.fairness.problems.parse import show_path, show_value, suggest_name
+from fairbind.fairness.problems.fields import show_path, show_value, suggest_name
 from fairbind.fairness.problems.problem import FloatArray, Problem
 from fairbind.fairness.properties import Witness
 from fairbind.model.errors import InvalidProblemError

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from fairbind.cli.mechanisms.out_of_range_numbers import read_float, read_whole
-from fairbind.fairness.problems.parse import show_path, show_value
+from fairbind.fairness.problems.fields import show_path, show_value
 from fairbind.model.errors import InvalidProblemError
 
 STANDARD_INPUT = "-"

@@ -33,12 +33,13 @@ class Summary:
 
 def read_problem(source: str, *, pools: bool) -> Problem:
     """Return the problem in the file ("-": standard input), pooled if the command asks for it."""
-    problem = parse_problem(read_quantities(_read(source)))
+    if source.lower().endswith(".csv"):
+        table = read_csv(read_text(source), source)
+        with table.naming_places():
+            problem = parse_problem(read_quantities(table.document))
+    else:
+        problem = parse_problem(read_quantities(read_document(source)))
     return replace(problem, is_pooled=True) if pools else problem
-
-
-def _read(source: str) -> object:
-    return read_csv(read_text(source), source) if source.lower().endswith(".csv") else read_document(source)
 
 
 def compute_use(allocation: Allocation) -> FloatArray:

@@ -16,7 +16,7 @@ import yaml
 
 from fairbind.cli.mechanisms.out_of_range_numbers import read_float, read_whole
 from fairbind.cli.mechanisms.reading import MAX_DEPTH
-from fairbind.fairness.problems.parse import Path, show_path
+from fairbind.fairness.problems.fields import Path, show_path
 from fairbind.model.errors import InvalidProblemError
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

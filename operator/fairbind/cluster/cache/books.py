@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from fairbind.cluster.cache.nodes import Servers
 from fairbind.cluster.cache.nominations import Nomination, Nominations
@@ -16,9 +16,12 @@ from fairbind.cluster.cache.pods import Held, Idle, PodEntry, Position, Promised
 from fairbind.cluster.cache.running import RunningTasks
 from fairbind.cluster.cache.slots import WantedPods
 from fairbind.cluster.cache.usage import Usage
+from fairbind.cluster.cache.volumes import Volumes
+from fairbind.cluster.cache.wish_turns import WishTurns
 from fairbind.cluster.filters.anti_affinity import AntiAffinity
 from fairbind.cluster.filters.node_eligibility import Eligibility
-from fairbind.cluster.objects.facts import AntiAffinityTerm, Constraints, PodFacts
+from fairbind.cluster.filters.topology import Topology
+from fairbind.cluster.objects.facts import Constraints, PodFacts, PodTerm, TopologyWishes
 from fairbind.cluster.tenancy.tenants import Directory
 from fairbind.model import PolicySettings, Targets, Task, Wait
 
@@ -27,11 +30,12 @@ class Books:
     """See the module.
 
     directory: whose namespace is whose. entries: pods by UID. by_namespace: their UIDs. queues: who waits, by class.
-    queues_by_tenant: the same. waiting_constraints: how many queues have which. changed_queues: those that changed
-    since the last snapshot. usage: by tenant. wanted: pods that hold or may be placed, the latter as of the last
-    snapshot. nominations: room that is promised to pods that wait. running: pod by pod. eligibility, anti_affinity: the
-    filters. servers: the nodes. settings, targets: the policy's. noted_waits: why classes wait, as the last cycle saw
-    it.
+    queues_by_tenant: the same. waiting_constraints: how many queues have which. queues_with_loads: how many bring
+    volumes that are counted. changed_queues: those that changed since the last snapshot. usage: by tenant. wanted: pods
+    that hold or may be placed, the latter as of the last snapshot. nominations: room that is promised to pods that
+    wait. running: pod by pod. eligibility, anti_affinity, topology: the filters. turns: whose wishes about other pods
+    are looked at. volumes: the claims of pods. servers: the nodes. settings, targets: the policy's. noted_waits: why
+    classes wait, as the last cycle saw it.
     """
 
     def __init__(self, scheduler_name: str, directory: Directory) -> None:
@@ -42,22 +46,36 @@ class Books:
         self.queues: dict[QueueKey, TaskQueue] = {}
         self.queues_by_tenant: dict[str, dict[QueueKey, TaskQueue]] = {}
         self.waiting_constraints: Counter[Constraints] = Counter()
+        self.queues_with_loads = 0
         self.changed_queues: dict[QueueKey, None] = {}
         self.usage = Usage()
         self.wanted = WantedPods()
         self.nominations = Nominations()
         self.running = RunningTasks()
         self.eligibility = Eligibility()
-        self.anti_affinity = AntiAffinity(lambda namespace: self.directory.namespaces.get(namespace, {}))
+        self.anti_affinity = AntiAffinity(self._find_namespace_labels)
+        self.turns = WishTurns()
+        self.topology = Topology(self.eligibility, self.anti_affinity, self._find_namespace_labels)
+        self.volumes = Volumes()
         self.servers = Servers(self.eligibility)
         self.settings = PolicySettings()
         self.targets: Targets | None = None
         self.noted_waits: Sequence[Wait] = ()
 
+    def _find_namespace_labels(self, namespace: str) -> Mapping[str, str]:
+        return self.directory.namespaces.get(namespace, {})
+
+    def note_labels(self, namespace: str) -> None:
+        """A namespace's labels changed; terms that select namespaces by label may see it differently."""
+        self.anti_affinity.note_labels(namespace)
+        self.topology.placed.note_labels(namespace)
+
     def add_entry(self, facts: PodFacts) -> PodEntry:
         """Take a pod that is not in the books yet; `move` counts it."""
         entry = self.entries[facts.uid] = PodEntry(facts)
         self.by_namespace.setdefault(facts.namespace, set()).add(facts.uid)
+        if facts.claims:
+            self.volumes.add_pod(facts)
         return entry
 
     def remove_entry(self, uid: str) -> bool:
@@ -73,15 +91,24 @@ class Books:
             self._leave(entry.facts, entry.position)
         if isinstance(entry.position, Waiting):
             self.anti_affinity.stop_waiting(uid, namespace, entry.position.labels)
+            self._note_wishes(uid, entry.position, None)
+            if entry.position.key.wishes is not None:
+                self.topology.unwatch(entry.position.key.wishes)
+        if entry.facts.claims:
+            self.volumes.remove_pod(entry.facts)
         if namespace not in self.by_namespace:
             self.directory.forget(namespace)
         return entry.position is not None
 
     def move(self, entry: PodEntry) -> bool:
         """Bring a pod's books up to date; False when it stays where it is."""
-        now = locate(entry, self.directory, self.anti_affinity, self.nominations, self.scheduler_name)
+        now = self._locate(entry)
+        self._note_wishes(entry.facts.uid, entry.position, now)
+        asked, asked_before = _get_asked(now), _get_asked(entry.position)
+        if asked is not asked_before and asked is not None and self.topology.watch(asked):
+            now = self._locate(entry)  # its own terms are in use from now on, and may select the pod itself
         if isinstance(now, Waiting) and (queue := self.queues.get(now.key)) is not None:
-            now = Waiting(queue.key, now.task, now.labels, now.nomination)  # thousands of pods share one key
+            now = Waiting(queue.key, now.task, now.labels, now.nomination, now.wishes)  # thousands share one key
         before, entry.position = entry.position, now
         if now == before:
             return False
@@ -95,12 +122,37 @@ class Books:
             self._enter(entry.facts, now)
         if isinstance(now, Waiting) and not both:
             self.anti_affinity.wait(entry.facts.uid, entry.facts.namespace, now.labels)
+        if asked_before is not asked and asked_before is not None:
+            self.topology.unwatch(asked_before)
         return True
+
+    def _locate(self, entry: PodEntry) -> Position | None:
+        return locate(
+            entry,
+            self.directory,
+            self.anti_affinity,
+            self.nominations,
+            self.turns,
+            self.volumes,
+            self.scheduler_name,
+        )
+
+    def _note_wishes(self, uid: str, before: Position | None, now: Position | None) -> None:
+        """Note whose wishes wait for their turn."""
+        known, wanted = _get_wishes(before), _get_wishes(now)
+        if known != wanted:
+            if known is not None:
+                self.turns.remove(*known, uid)
+            if wanted is not None:
+                self.turns.add(*wanted, uid)
 
     def _enter(self, facts: PodFacts, position: Position) -> None:
         match position:
-            case Held(tenant, node, demand, constraints, repels):
+            case Held(tenant, node, demand, constraints, repels, labels, is_leaving):
                 self.anti_affinity.hold(repels, node)
+                self.topology.placed.hold(facts.namespace, labels, node, is_leaving=is_leaving)
+                if facts.claims:
+                    self.volumes.hold(facts, node)
                 exclusive_keys = constraints.exclusive_keys.taken
                 self.servers.hold(node, facts.uid, demand.real, exclusive_keys, system=tenant is None)
                 if tenant is not None:
@@ -123,8 +175,11 @@ class Books:
 
     def _leave(self, facts: PodFacts, position: Position) -> None:
         match position:
-            case Held(tenant, node, demand, constraints, repels):
+            case Held(tenant, node, demand, constraints, repels, labels, is_leaving):
                 self.anti_affinity.release(repels, node)
+                self.topology.placed.hold(facts.namespace, labels, node, -1, is_leaving=is_leaving)
+                if facts.claims:
+                    self.volumes.release(facts)
                 self.servers.release(node, facts.uid, demand.real, system=tenant is None)
                 if tenant is not None:
                     self.usage.hold(tenant, node, (demand, constraints), -1)
@@ -158,11 +213,13 @@ class Books:
             queue = self.queues[key] = TaskQueue(key)
             self.queues_by_tenant.setdefault(key.tenant, {})[key] = queue
             self.waiting_constraints[key.constraints] += 1
+            self.queues_with_loads += key.load is not None
         return queue
 
     def _drop_queue(self, key: QueueKey) -> None:
         del self.queues[key]
         self.wanted.set_waiting(key, 0)
+        self.queues_with_loads -= key.load is not None
         self.waiting_constraints[key.constraints] -= 1
         if not self.waiting_constraints[key.constraints]:
             del self.waiting_constraints[key.constraints]
@@ -174,13 +231,19 @@ class Books:
     def resolve(self) -> None:
         """Bring every pod to where namespaces, Tenants and labels as of now put it."""
         self._resolve_tenants()
+        self._resolve_volumes()
+        self.move_all(self.turns.take_turned())
         self._resolve_anti_affinity()
         self._resolve_nominations()
 
+    def move_all(self, uids: Iterable[str]) -> None:
+        """Bring the books of these pods up to date."""
+        for uid in uids:
+            self.move(self.entries[uid])
+
     def _resolve_tenants(self) -> None:
         for namespace in self.directory.resolve():
-            for uid in sorted(self.by_namespace.get(namespace, ())):
-                self.move(self.entries[uid])
+            self.move_all(sorted(self.by_namespace.get(namespace, ())))
         self.usage.declare(self.directory.specs)
 
     def _resolve_anti_affinity(self) -> None:
@@ -188,20 +251,20 @@ class Books:
 
         One placed pod may select thousands of them. Nothing else of them changes, and a tenant's pods stay its own.
         """
-        moves: dict[tuple[QueueKey, frozenset[AntiAffinityTerm]], tuple[QueueKey, list[Task]]] = {}
+        moves: dict[tuple[QueueKey, frozenset[PodTerm]], tuple[QueueKey, list[Task]]] = {}
         for uid in self.anti_affinity.take_stale():
             entry = self.entries[uid]
             position = entry.position
             assert isinstance(position, Waiting)
             before, terms = position.key, self.anti_affinity.find_terms(entry.facts.namespace, position.labels)
-            if terms == before.repelled:
+            if terms == before.selected_by:
                 continue
             move = moves.get((before, terms))
             if move is None:
-                move = moves[before, terms] = before._replace(repelled=terms), []
+                move = moves[before, terms] = before._replace(selected_by=terms), []
                 self.changed_queues[before] = self.changed_queues[move[0]] = None
             key, tasks = move
-            entry.position = Waiting(key, position.task, position.labels, position.nomination)
+            entry.position = Waiting(key, position.task, position.labels, position.nomination, position.wishes)
             tasks.append(position.task)
         for key, tasks in moves.values():
             self._get_queue(key).add_all(tasks)
@@ -210,6 +273,11 @@ class Books:
             queue.remove_all({task.uid for task in tasks})
             if not queue.tasks:
                 self._drop_queue(before)
+
+    def _resolve_volumes(self) -> None:
+        while self.volumes.has_stale:  # a pod that moves may concern others with the same claim
+            for uid in self.volumes.take_stale():
+                self.move(self.entries[uid])
 
     def _resolve_nominations(self) -> None:
         least = self.nominations.take_least_changed()
@@ -223,3 +291,15 @@ class Books:
         """Return where a pod waits for its turn."""
         entry = self.entries.get(uid)
         return entry.position.key if entry is not None and isinstance(entry.position, Waiting) else None
+
+
+def _get_asked(position: Position | None) -> TopologyWishes | None:
+    """Return the wishes of a pod that are looked at."""
+    return position.key.wishes if isinstance(position, Waiting) else None
+
+
+def _get_wishes(position: Position | None) -> tuple[str, TopologyWishes] | None:
+    """Return the tenant and the wishes of a pod that has some, also while they are not looked at."""
+    if not isinstance(position, Waiting) or position.wishes is None:
+        return None
+    return position.key.tenant, position.wishes

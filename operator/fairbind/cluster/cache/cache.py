@@ -13,18 +13,49 @@ makes its node smaller and belongs to no tenant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
 
 from fairbind.cluster.cache.books import Books
 from fairbind.cluster.cache.consistency import check_same, describe
 from fairbind.cluster.cache.feeds import Feed
-from fairbind.cluster.cache.pods import Held, PodRecord, Waiting, find_tenant, is_waiting
+from fairbind.cluster.cache.pods import Held, PodEntry, PodRecord, Waiting, find_tenant, is_waiting
 from fairbind.cluster.cache.queries import Queries
 from fairbind.cluster.cache.snapshot import SnapshotBuilder
+from fairbind.cluster.cache.volumes import find_key
+from fairbind.cluster.objects.decode import (
+    ATTACHMENTS,
+    CLAIMS,
+    CSI_DRIVERS,
+    CSI_NODES,
+    STORAGE_CLASSES,
+    VOLUMES,
+    ResourceType,
+)
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
+from fairbind.cluster.objects.volume_facts import (
+    AttachmentFacts,
+    ClaimFacts,
+    CsiDriverFacts,
+    CsiNodeFacts,
+    StorageClassFacts,
+    VolumeFacts,
+)
 from fairbind.cluster.tenancy.tenants import SYSTEM_NAMESPACES, Directory, TenantSpec
 from fairbind.model import PolicySettings, Snapshot, Targets, Wait
 from fairbind.scheduling import POLICIES
+
+Named = TypeVar(
+    "Named", bound=ClaimFacts | VolumeFacts | StorageClassFacts | CsiNodeFacts | CsiDriverFacts | AttachmentFacts
+)
+
+
+def _get_name(
+    facts: VolumeFacts | StorageClassFacts | CsiNodeFacts | CsiDriverFacts | AttachmentFacts,
+) -> str:
+    return facts.name
 
 
 class ClusterCache:
@@ -33,6 +64,7 @@ class ClusterCache:
     on_change: called, cheaply and often, when something changed on which a decision may depend.
     operator_namespace: counts as a system namespace too.
     on_rejection: called with what for, when a kubelet refused one of our pods.
+    volume_feeds: for each kind of object about volumes where it goes.
     queries: what others ask. books: the state, to be changed by the cache only.
     """
 
@@ -61,6 +93,15 @@ class ClusterCache:
             put=lambda namespace: self._set_namespace(namespace.name, dict(namespace.labels)),
             remove=lambda name: self._set_namespace(name, None),
             known=self.books.directory.namespaces.keys,
+        )
+        volumes = self.books.volumes
+        self.volume_feeds: tuple[tuple[ResourceType[Any], Feed[Any]], ...] = (
+            (CLAIMS, self._feed_volumes(find_key, volumes.put_claim, volumes.claims)),
+            (VOLUMES, self._feed_volumes(_get_name, volumes.put_volume, volumes.volumes)),
+            (STORAGE_CLASSES, self._feed_volumes(_get_name, volumes.put_class, volumes.classes)),
+            (CSI_NODES, self._feed_volumes(_get_name, volumes.put_csi_node, volumes.csi_nodes)),
+            (CSI_DRIVERS, self._feed_volumes(_get_name, volumes.put_driver, volumes.drivers)),
+            (ATTACHMENTS, self._feed_volumes(_get_name, volumes.put_attachment, volumes.attachments)),
         )
 
     # --- what others tell ---
@@ -144,7 +185,9 @@ class ClusterCache:
         """
         self.books.noted_waits = waits
         self._builder.window.note_cycle()
-        if self._builder.window.has_more:
+        turned = self.books.turns.rotate()
+        self.books.move_all(turned)
+        if self._builder.window.has_more or turned:
             self._snapshot = None
             self._on_change()
 
@@ -168,10 +211,19 @@ class ClusterCache:
             assumed=None if facts.node else entry.assumed,
             resource_version=facts.version,
             is_waiting=is_waiting(entry.position),
-            unsupported=facts.unsupported_detail,
+            unsupported=self._find_detail(entry),
             scheduled_message=facts.scheduled_message,
             owner=facts.owner,
         )
+
+    def _find_detail(self, entry: PodEntry) -> str | None:
+        """Return the very thing for which a pod is not placed, where others wait for the like."""
+        facts, position = entry.facts, entry.position
+        if facts.claims and facts.unsupported is None and isinstance(position, Waiting):
+            trouble = self.books.volumes.find_trouble(facts)
+            if trouble is not None and trouble[0] == position.key.unsupported:
+                return trouble[1]
+        return facts.unsupported_detail
 
     def build_snapshot(self) -> Snapshot:
         """Return the world as it is now; the same object as before when nothing changed."""
@@ -193,15 +245,18 @@ class ClusterCache:
             describe(self.build_snapshot(), self.books.usage, self.books.servers),
             describe(anew.build_snapshot(), anew.books.usage, anew.books.servers),
         )
+        check_same({"volumes": self.books.volumes.describe()}, {"volumes": anew.books.volumes.describe()})
         check_same({"wanted": self.books.wanted.describe()}, {"wanted": anew.books.wanted.describe()})
 
     def _make_anew(self) -> ClusterCache:
         anew = ClusterCache(self.books.scheduler_name, lambda: None)
         anew.books.directory = self.books.directory.copy()
+        anew.books.turns = self.books.turns.copy()
         anew.set_policy(self.books.settings)
         for book in self.books.servers.books.values():
             if book.node is not None:
                 anew._put_node(book.node)
+        anew.books.volumes.copy_objects(self.books.volumes)
         for entry in self.books.entries.values():
             copy = anew.books.add_entry(entry.facts)
             copy.assumed, copy.postponed = entry.assumed, entry.postponed
@@ -221,6 +276,9 @@ class ClusterCache:
             self._remove_pod(facts.uid)
             return
         entry = self.books.entries.get(facts.uid)
+        if entry is not None and entry.facts.claims != facts.claims:  # the API server lets nobody change them
+            self._remove_pod(facts.uid)
+            entry = None
         if entry is None:
             entry = self.books.add_entry(facts)
         entry.facts = facts
@@ -244,11 +302,13 @@ class ClusterCache:
     def _put_node(self, node: NodeFacts) -> None:
         if self.books.servers.put_node(node):
             self.books.anti_affinity.set_node(node.name, node)
+            self.books.volumes.set_node(node.name, is_there=True)
             self._touch()
 
     def _remove_node(self, name: str) -> None:
         if self.books.servers.remove_node(name):
             self.books.anti_affinity.set_node(name, None)
+            self.books.volumes.set_node(name, is_there=False)
             self._touch()
 
     def _find_node_names(self) -> list[str]:
@@ -257,12 +317,37 @@ class ClusterCache:
     def _set_namespace(self, name: str, labels: dict[str, str] | None) -> None:
         if self.books.directory.namespaces.get(name) != labels:
             self.books.directory.set_labels(name, labels)
-            self.books.anti_affinity.note_labels(name)
+            self.books.note_labels(name)
             if name not in self.books.by_namespace:
                 self.books.directory.forget(name)
             self._touch()
 
+    # --- volumes ---
+
+    def _feed_volumes(
+        self, key: Callable[[Named], str], put: Callable[[str, Named | None], None], objects: Mapping[str, Named]
+    ) -> Feed[Named]:
+        """Return the feed of a kind of objects about volumes, which are kept by their keys."""
+
+        def change(name: str, facts: Named | None) -> None:
+            kept = None if facts is None else msgspec.structs.replace(facts, version="")  # of use to feeds only
+            if objects.get(name) == kept:
+                return
+            limits_version = self.books.volumes.limits.version
+            put(name, kept)
+            is_other_limit = self.books.queues_with_loads and self.books.volumes.limits.version != limits_version
+            if self.books.volumes.has_stale or is_other_limit:
+                self._touch()
+
+        return Feed(
+            key=key,
+            put=lambda facts: change(key(facts), facts),
+            remove=lambda name: change(name, None),
+            known=objects.keys,
+        )
+
     def _touch(self) -> None:
         self._snapshot = None
         self._builder.window.note_change()
+        self.books.turns.note_change()
         self._on_change()

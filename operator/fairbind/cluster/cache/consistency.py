@@ -9,7 +9,15 @@ from typing import Any
 from fairbind.cluster.cache.holdings import HeldKind
 from fairbind.cluster.cache.nodes import Servers
 from fairbind.cluster.cache.usage import Usage
-from fairbind.model import InvariantError, Snapshot
+from fairbind.model import (
+    AffinityRule,
+    DomainCounter,
+    DomainRule,
+    InvariantError,
+    SeparationRule,
+    Snapshot,
+    SpreadRule,
+)
 
 Picture = Mapping[str, Any]
 
@@ -70,9 +78,27 @@ def _describe_classes(snapshot: Snapshot) -> list[Any]:
             task_class.placement.rejections,
             sorted(task_class.placement.exclusive_keys.conflicting),
             task_class.pin and (task_class.pin.name, task_class.pin.server, task_class.pin.rejections),
+            sorted(map(_describe_rule, task_class.rules.rules)) if task_class.rules is not None else [],
         )
         for task_class in snapshot.task_classes
     )
+
+
+def _describe_rule(rule: DomainRule) -> tuple[Any, ...]:
+    """Return what a rule says; domains without their numbers, which depend on the order in which labels were seen."""
+    counters = rule.counters if isinstance(rule, AffinityRule) else (rule.counter,)
+    counts = [[_find_count(counter, int(domain)) for domain in counter.domains.domain_k] for counter in counters]
+    match rule:
+        case SpreadRule():
+            return rule.rejection, counts, rule.max_skew, rule.min_domains, rule.counts_itself
+        case AffinityRule():
+            return rule.rejection, counts, rule.may_begin
+        case SeparationRule():
+            return rule.rejection, counts
+
+
+def _find_count(counter: DomainCounter, domain: int) -> int:
+    return int(counter.count_d[domain]) if domain >= 0 else -1
 
 
 def check_same(kept: Picture, rebuilt: Picture) -> None:

@@ -10,9 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Generic, Protocol, TypeVar
 
-from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
 
-Facts = TypeVar("Facts", bound=PodFacts | NodeFacts | NamespaceFacts)
+class Versioned(Protocol):
+    """What is known of an object."""
+
+    @property
+    def version(self) -> str:
+        """Its resourceVersion."""
+
+
+Facts = TypeVar("Facts", bound=Versioned)
 Item = TypeVar("Item", contravariant=True)  # noqa: PLC0105  the usual short name; variance is said here
 
 

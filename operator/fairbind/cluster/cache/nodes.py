@@ -88,13 +88,16 @@ def _add(total: Mapping[str, int], amounts: Amounts, sign: int) -> Mapping[str, 
 class Servers:
     """All books, and the arrays over the nodes that exist, in name order.
 
-    After `flush`: axes, names, capacity_kr, free_kr, usable_k, open_k, taken_keys, fixed_keys, total_r. Arrays that
-    were handed out are never written again.
+    faults: by node, what of it could not be read or is left out.
+    After `flush`: axes, left_out (resources that nodes offer and that are no axes), names, capacity_kr, free_kr,
+    usable_k, open_k, taken_keys, fixed_keys, total_r. Arrays that were handed out are never written again.
     """
 
     def __init__(self, eligibility: Eligibility) -> None:
         self.books: dict[str, ServerBook] = {}
         self.eligibility = eligibility
+        self.faults: dict[str, str] = {}
+        self.left_out: tuple[str, ...] = ()
         self.axes: Axes = BASE_RESOURCES
         self.names: tuple[str, ...] = ()
         self.index: Mapping[str, int] = {}
@@ -124,6 +127,7 @@ class Servers:
         """Take a node; False when nothing that matters changed."""
         book = self.books.setdefault(node.name, ServerBook())
         known = book.node
+        self._note_fault(node.name, node.fault)
         if known is not None and is_same_node(known, node):
             return False
         self._count_offered(known, node)
@@ -138,6 +142,7 @@ class Servers:
         if book is None or book.node is None:
             return False
         self._count_offered(book.node, None)
+        self._note_fault(name, None)
         book.node = None
         self._is_list_changed = True
         self._drop_if_empty(name)
@@ -192,7 +197,7 @@ class Servers:
 
     def flush(self) -> None:
         """Bring the arrays up to date."""
-        axes = self._compute_axes()
+        axes, self.left_out = self._compute_axes()
         if self._is_everything_changed or self._is_list_changed or axes != self.axes:
             self._rebuild(axes)
         elif self._changed_nodes or self._changed_books:
@@ -212,20 +217,27 @@ class Servers:
             if not self._offered[resource]:
                 del self._offered[resource]
 
+    def _note_fault(self, name: str, fault: str | None) -> None:
+        if fault is not None:
+            self.faults[name] = fault
+        else:
+            self.faults.pop(name, None)
+
     def _drop_if_empty(self, name: str) -> None:
         book = self.books[name]
         if book.node is None and book.pods == 0:
             del self.books[name]
 
-    def _compute_axes(self) -> Axes:
+    def _compute_axes(self) -> tuple[Axes, tuple[str, ...]]:
+        """Return the axes, and the resources that are none because there are too many."""
         others = [
             (-nodes, resource)
             for resource, nodes in self._offered.items()
             if nodes > 0 and resource not in BASE_RESOURCES
         ]
-        if len(others) > MAX_AXES - len(BASE_RESOURCES):
-            others = sorted(others)[: MAX_AXES - len(BASE_RESOURCES)]
-        return BASE_RESOURCES + tuple(sorted(resource for _, resource in others))
+        most = MAX_AXES - len(BASE_RESOURCES)
+        ranked = [resource for _, resource in sorted(others)]
+        return BASE_RESOURCES + tuple(sorted(ranked[:most])), tuple(sorted(ranked[most:]))
 
     def _rebuild(self, axes: Axes) -> None:
         before: Mapping[str, int] = {} if self._is_everything_changed else self.index

@@ -15,9 +15,11 @@ from typing import NamedTuple
 from fairbind.cluster.cache.nodes import Axes
 from fairbind.cluster.cache.pinning import lack, make_pin
 from fairbind.cluster.filters.anti_affinity import AntiAffinity
+from fairbind.cluster.filters.attach_limits import VolumeLoad
 from fairbind.cluster.filters.node_eligibility import Eligibility
-from fairbind.cluster.objects.facts import Amounts, AntiAffinityTerm, Constraints, Demand
-from fairbind.model import Pin, Placement, Rejection, RejectionKind, Task, TaskClass
+from fairbind.cluster.filters.topology import Topology
+from fairbind.cluster.objects.facts import Amounts, Constraints, Demand, PodTerm, TopologyWishes
+from fairbind.model import DomainRules, Pin, Placement, Rejection, RejectionKind, Task, TaskClass
 from fairbind.scheduling.cycle.task_queues import compute_turn
 
 
@@ -25,9 +27,10 @@ class QueueKey(NamedTuple):
     """What makes a class.
 
     unsupported: why its pods may not be placed at all, or None. pin: the name of the only node that they may use, or
-    None. repelled: the terms of placed pods that keep its pods away from somewhere. overtaken: the highest priority of
-    nominated pods that its pods are above, or None. nominee: the UID of its only pod, when that one is nominated
-    itself.
+    None. selected_by: the terms in use that select its pods. overtaken: the highest priority of nominated pods that its
+    pods are above, or None. nominee: the UID of its only pod, when that one is nominated itself. wishes: what its pods
+    require about other pods, or None. load: the volumes that a pod brings to its node, of drivers that are looked at,
+    or None.
     """
 
     tenant: str
@@ -35,14 +38,30 @@ class QueueKey(NamedTuple):
     constraints: Constraints
     unsupported: Rejection | None
     pin: str | None = None
-    repelled: frozenset[AntiAffinityTerm] = frozenset()
+    selected_by: frozenset[PodTerm] = frozenset()
     overtaken: int | None = None
     nominee: str | None = None
+    wishes: TopologyWishes | None = None
+    load: VolumeLoad | None = None
 
     @property
     def has_reserved(self) -> bool:
         """Whether its pods may use what is kept from others for a nominated pod."""
         return self.overtaken is not None or self.nominee is not None
+
+    @property
+    def repelled(self) -> frozenset[PodTerm]:
+        """The terms by which placed pods keep its pods away, but for its own, which are rules."""
+        return self.selected_by if self.wishes is None else self.selected_by.difference(self.wishes.apart)
+
+    def is_about(self, terms: frozenset[PodTerm]) -> bool:
+        """Whether where its pods may go may depend on one of these terms."""
+        return not (terms.isdisjoint(self.selected_by) and (self.wishes is None or terms.isdisjoint(self.wishes.terms)))
+
+    @property
+    def may_have_rules(self) -> bool:
+        """Whether where its pods may go may depend on other pods."""
+        return bool(self.selected_by) or self.wishes is not None
 
 
 def compute_vector(amounts: Amounts, axes: Axes) -> tuple[int, ...]:
@@ -61,11 +80,13 @@ class TaskQueue:
         "_axes",
         "_base",
         "_found_pin",
+        "_labelled",
         "_oldest",
         "_pin",
         "_pin_made_of",
         "_placement",
         "_restricted",
+        "_ruled_by",
         "_task_class",
         "is_eligible",
         "key",
@@ -86,6 +107,8 @@ class TaskQueue:
         self._pin_made_of: tuple[Placement, Placement, Mapping[str, int]] | None = None
         self._placement: Placement | None = None
         self._restricted: tuple[tuple[Placement, int, int], Placement] | None = None
+        self._labelled: tuple[tuple[Placement, int], Placement] | None = None
+        self._ruled_by: tuple[DomainRules | None, frozenset[object]] = None, frozenset()
         self._task_class: TaskClass | None = None
 
     def add(self, task: Task) -> None:
@@ -113,12 +136,17 @@ class TaskQueue:
         self._task_class = self._oldest = None
 
     def build_task_class(
-        self, axes: Axes, base: Placement, eligibility: Eligibility, pin: Pin | None = None
+        self,
+        axes: Axes,
+        base: Placement,
+        eligibility: Eligibility,
+        pin: Pin | None = None,
+        ruled_by: tuple[DomainRules | None, frozenset[object]] = (None, frozenset()),
     ) -> TaskClass:
         """Return the class as it is now; the same object as before when nothing changed.
 
         base: where its constraints let it go, by `Eligibility`, which shares placements. pin: the only server of these,
-        for a key that has one.
+        for a key that has one. ruled_by: its rules about topology domains, and as what its tasks count in others'.
         """
         missing = tuple(resource for resource, _ in self.key.demand.real if resource not in axes)
         pin = None if pin is None else lack(pin, missing)
@@ -126,6 +154,8 @@ class TaskQueue:
             self._axes, self._base, self._pin, self.missing = axes, base, pin, missing
             self._placement = eligibility.share(exclude_all(base, missing)) if missing and pin is None else base
             self._task_class = None
+        if ruled_by[0] is not self._ruled_by[0] or ruled_by[1] != self._ruled_by[1]:
+            self._ruled_by, self._task_class = ruled_by, None
         if self._task_class is None:
             assert self._placement is not None
             self._task_class = TaskClass(
@@ -136,6 +166,8 @@ class TaskQueue:
                 tasks=tuple(self.tasks),
                 blocked=self.key.unsupported,
                 pin=self._pin,
+                rules=self._ruled_by[0],
+                counts_as=self._ruled_by[1],
             )
             self.is_eligible = self._task_class.is_eligible
         return self._task_class
@@ -164,6 +196,14 @@ class TaskQueue:
             restricted = eligibility.share(anti_affinity.restrict(base, self.key.repelled, eligibility))
             self._restricted = made_of, restricted
         return self._restricted[1]
+
+    def close_unlabelled(self, base: Placement, topology: Topology, eligibility: Eligibility) -> Placement:
+        """Return the placement without the nodes that lack a label which its wishes need; remembered."""
+        assert self.key.wishes is not None
+        made_of = base, eligibility.version
+        if self._labelled is None or self._labelled[0] != made_of:
+            self._labelled = made_of, eligibility.share(topology.close_unlabelled(base, self.key.wishes))
+        return self._labelled[1]
 
     @property
     def oldest(self) -> float:

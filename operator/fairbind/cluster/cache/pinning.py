@@ -31,14 +31,18 @@ def make_pin(name: str, base: Placement, allowed: Placement, index: Mapping[str,
     return Pin(name, server if may_use else None, rejections)
 
 
+def refuse(pin: Pin, rejection: Rejection) -> Pin:
+    """Return the pin of tasks whose node is not eligible for another reason."""
+    return Pin(pin.name, None, _add(pin.rejections, rejection, 1))
+
+
 def lack(pin: Pin, missing: tuple[str, ...]) -> Pin:
     """Return the pin of tasks that ask for resources that no node offers: their node lacks them."""
     if pin.server is None or not missing:
         return pin
-    rejections = pin.rejections
     for resource in missing:
-        rejections = _add(rejections, Rejection(RejectionKind.INSUFFICIENT, resource), 1)
-    return Pin(pin.name, None, rejections)
+        pin = refuse(pin, Rejection(RejectionKind.INSUFFICIENT, resource))
+    return pin
 
 
 @lru_cache(_SHARED_ANSWERS)

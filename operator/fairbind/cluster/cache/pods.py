@@ -14,32 +14,41 @@ from msgspec import Struct
 
 from fairbind.cluster.cache.nominations import Nomination, Nominations
 from fairbind.cluster.cache.pending import QueueKey
+from fairbind.cluster.cache.volumes import Volumes
+from fairbind.cluster.cache.wish_turns import NOT_YET, WishTurns
 from fairbind.cluster.filters.anti_affinity import AntiAffinity, Labels
-from fairbind.cluster.objects.facts import AntiAffinityTerm, Constraints, Demand, Owner, PodFacts
+from fairbind.cluster.objects.facts import Constraints, Demand, Owner, PodFacts, PodTerm, TopologyWishes
 from fairbind.cluster.tenancy.tenants import Directory
 from fairbind.model import Task
 
 
 class Held(Struct, frozen=True, gc=False):
-    """It holds its demand on a node. tenant: None when it belongs to no tenant."""
+    """It holds its demand on a node.
+
+    tenant: None when it belongs to no tenant. repels, labels, is_leaving: what other pods' wishes may ask about it.
+    """
 
     tenant: str | None
     node: str
     demand: Demand
     constraints: Constraints
-    repels: tuple[AntiAffinityTerm, ...]
+    repels: tuple[PodTerm, ...]
+    labels: Labels = ()
+    is_leaving: bool = False
 
 
 class Waiting(Struct, frozen=True, gc=False):
     """It waits for its turn.
 
-    labels: by which terms of placed pods may select it. nomination: the room that is kept for it meanwhile, or None.
+    labels: by which the terms of other pods may select it. nomination: the room that is kept for it meanwhile, or None.
+    wishes: what it requires about other pods, also while that is not looked at.
     """
 
     key: QueueKey
     task: Task
     labels: Labels
     nomination: Nomination | None = None
+    wishes: TopologyWishes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +123,8 @@ def locate(
     directory: Directory,
     anti_affinity: AntiAffinity,
     nominations: Nominations,
+    turns: WishTurns,
+    volumes: Volumes,
     scheduler_name: str,
 ) -> Position | None:
     """Return where the pod stands now; None when it neither holds nor waits for anything of ours."""
@@ -128,24 +139,36 @@ def locate(
         return None if nomination is None else Promised(nomination)
     tenant = find_tenant(facts, directory, scheduler_name)
     if node is not None:
-        return Held(tenant, node, facts.demand, facts.constraints, facts.repels)
+        constraints = volumes.constrain(facts) if facts.claims else facts.constraints
+        return Held(tenant, node, facts.demand, constraints, facts.repels, facts.labels, facts.terminating)
     assert tenant is not None
     if facts.gated or entry.postponed:
         return Idle(tenant, facts.gated)
     blocked = facts.unsupported or directory.find_refusal(facts.namespace)
+    constraints, load = facts.constraints, None
+    if facts.claims and blocked is None:
+        if (trouble := volumes.find_trouble(facts)) is not None:
+            blocked = trouble[0]
+        else:
+            constraints, load = volumes.constrain(facts), volumes.find_load(facts)
+    wishes = facts.wishes if blocked is None else None
+    if wishes is not None and not turns.is_looked_at(tenant, wishes):
+        blocked = NOT_YET
     nomination = find_nomination(facts) if blocked is None else None
     key = QueueKey(
         tenant,
         facts.demand,
-        facts.constraints,
+        constraints,
         blocked,
         pin=facts.pin,
-        repelled=anti_affinity.find_terms(facts.namespace, facts.labels),
+        selected_by=anti_affinity.find_terms(facts.namespace, facts.labels),
+        wishes=wishes if blocked is None else None,
         overtaken=nominations.find_overtaken(facts.priority),
         nominee=None if nomination is None else facts.uid,
+        load=load,
     )
     task = Task(facts.uid, f"{facts.namespace}/{facts.name}", facts.priority, facts.created)
-    return Waiting(key, task, facts.labels, nomination)
+    return Waiting(key, task, facts.labels, nomination, wishes)
 
 
 def find_nomination(facts: PodFacts) -> Nomination | None:

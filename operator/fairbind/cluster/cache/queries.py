@@ -31,15 +31,20 @@ class Queries:
         entry = self._books.entries.get(uid)
         if entry is None:
             return True  # the API server will say what became of it
-        if entry.facts.pin not in {None, node}:
+        facts, volumes = entry.facts, self._books.volumes
+        if facts.pin not in {None, node}:
             return False
-        return self._books.servers.may_use(node, entry.facts.constraints)
+        if not facts.claims:
+            return self._books.servers.may_use(node, facts.constraints)
+        return volumes.find_claim_trouble(facts) is None and self._books.servers.may_use(node, volumes.constrain(facts))
 
     def has_room(self, uid: str, node: str) -> bool:
         """Whether a pod that is decided to go to a node fits there still, given what others bound there since."""
         entry = self._books.entries.get(uid)
         if entry is None or not isinstance(entry.position, Held) or entry.position.node != node:
             return True  # the API server will say what became of it
+        if entry.facts.claims and self._books.volumes.is_crowded(entry.facts):
+            return False
         exclusive_keys = entry.facts.constraints.exclusive_keys.conflicting
         return not self._books.servers.is_crowded(node, uid, entry.facts.demand.real, exclusive_keys)
 
@@ -79,4 +84,9 @@ class Queries:
         if self._reasons is None or self._reasons[0] is not snapshot or self._reasons[1] is not waits:
             self._reasons = snapshot, waits, compute_pending_reasons(queues, waits, self._books.find_queue)
         overview = build_overview(snapshot, self._books.usage.by_name, queues, self._reasons[2], fair_shares)
-        return replace(overview, namespaces=self._books.directory.find_tenants())
+        return replace(
+            overview,
+            namespaces=self._books.directory.find_tenants(),
+            node_faults=dict(self._books.servers.faults),
+            left_out=self._books.servers.left_out,
+        )

@@ -9,11 +9,12 @@ from dataclasses import replace
 from fairbind.cluster.cache.books import Books
 from fairbind.cluster.cache.nodes import Axes
 from fairbind.cluster.cache.pending import QueueKey, TaskQueue
+from fairbind.cluster.cache.pinning import refuse
 from fairbind.cluster.cache.server_classes import ServerGrouping
 from fairbind.cluster.cache.window import Choice, Group, Window
 from fairbind.cluster.objects.constraints import NO_CONSTRAINTS
-from fairbind.cluster.objects.facts import EPHEMERAL_STORAGE, PODS, AntiAffinityTerm, Constraints
-from fairbind.model import Placement, ServerTable, Snapshot, Targets, TaskClass
+from fairbind.cluster.objects.facts import EPHEMERAL_STORAGE, PODS, Constraints, PodTerm
+from fairbind.model import DomainRules, Placement, ServerTable, Snapshot, Targets, TaskClass
 from fairbind.scheduling import POLICIES
 
 NOT_FITTED = frozenset({PODS, EPHEMERAL_STORAGE})
@@ -40,7 +41,7 @@ class SnapshotBuilder:
         self._crowded: frozenset[str] = frozenset()
         self._nominations_version = 0
         self._answers = 0
-        self._restricted: dict[tuple[int, frozenset[AntiAffinityTerm]], tuple[Placement, Placement]] = {}
+        self._restricted: dict[tuple[int, frozenset[PodTerm]], tuple[Placement, Placement]] = {}
         self._restricted_valid_for = 0, 0
         self.window = Window(books.eligibility)
 
@@ -142,13 +143,17 @@ class SnapshotBuilder:
         """Note which queues must be looked at because nodes or placed pods changed."""
         books = self._books
         valid_for = books.servers.axes, books.eligibility.answers_version
-        closings_valid_for = books.eligibility.version, books.anti_affinity.version
+        closings_valid_for = books.eligibility.version, books.volumes.limits.version
+        changed_terms = books.topology.take_changed()
         if valid_for != self._classes_valid_for:
             self._task_classes.clear()
             books.changed_queues.update((key, None) for key in books.queues if key.tenant not in self._crowded)
             self._answers += 1
         elif closings_valid_for != self._closings_valid_for:
-            books.changed_queues.update((key, None) for key in books.queues if key.repelled)
+            ruled = (key for key in books.queues if key.may_have_rules or key.load is not None)
+            books.changed_queues.update(dict.fromkeys(ruled))
+        elif changed_terms:
+            books.changed_queues.update((key, None) for key in books.queues if key.is_about(changed_terms))
         if books.nominations.version != self._nominations_version:
             books.changed_queues.update((key, None) for key in books.queues if key.has_reserved)
         self._classes_valid_for, self._closings_valid_for = valid_for, closings_valid_for
@@ -157,14 +162,32 @@ class SnapshotBuilder:
     def _build_task_class(self, queue: TaskQueue) -> TaskClass:
         servers, eligibility, key = self._books.servers, self._books.eligibility, queue.key
         placement, pin = eligibility.get_placement(key.constraints), None
+        if key.load is not None:
+            limits = self._books.volumes.limits
+            placement = eligibility.share(limits.restrict(placement, key.load, eligibility.index))
         if key.pin is not None:
             pin = queue.find_pin(placement, self._restrict(placement, key.repelled), servers.index)
         elif key.repelled:
             placement = queue.restrict(placement, self._books.anti_affinity, eligibility)
+        if key.wishes is not None:
+            open_ = queue.close_unlabelled(placement, self._books.topology, eligibility)
+            if pin is None:
+                placement = open_
+            elif pin.server is not None and not open_.eligible_k[pin.server]:
+                more = Counter(dict(open_.rejections)) - Counter(dict(placement.rejections))
+                pin = refuse(pin, next(iter(more)))
         placement = self._books.nominations.reserve(placement, key, servers.axes, servers.index)
-        return queue.build_task_class(servers.axes, placement, eligibility, pin)
+        return queue.build_task_class(servers.axes, placement, eligibility, pin, self._find_rules(key))
 
-    def _restrict(self, base: Placement, repelled: frozenset[AntiAffinityTerm]) -> Placement:
+    def _find_rules(self, key: QueueKey) -> tuple[DomainRules | None, frozenset[object]]:
+        """Return the rules of a class, and as what its tasks count in others'."""
+        if not key.may_have_rules or key.unsupported is not None:
+            return None, frozenset()
+        topology, constraints = self._books.topology, self._books.eligibility.simplify(key.constraints)
+        rules = topology.find_rules(key.wishes, key.selected_by, constraints, key.pin)
+        return rules, topology.find_subjects(key.wishes, key.selected_by)
+
+    def _restrict(self, base: Placement, repelled: frozenset[PodTerm]) -> Placement:
         """Return a placement without the nodes that placed pods close: one for pods pinned to thousands of nodes."""
         if not repelled:
             return base
@@ -175,7 +198,8 @@ class SnapshotBuilder:
             self._restricted.clear()
         known = self._restricted.get((id(base), repelled))
         if known is None:
-            known = self._restricted[id(base), repelled] = base, anti_affinity.restrict(base, repelled, eligibility)
+            restricted = anti_affinity.restrict(base, repelled, eligibility)
+            known = self._restricted[id(base), repelled] = base, restricted
         return known[1]
 
     def _compute_counts(self, axes: tuple[str, ...]) -> tuple[bool, ...]:

@@ -21,8 +21,9 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from fairbind.cluster.cache.pending import QueueKey, TaskQueue
+from fairbind.cluster.filters.attach_limits import VolumeLoad
 from fairbind.cluster.filters.node_eligibility import Eligibility
-from fairbind.cluster.objects.facts import AntiAffinityTerm, Constraints, Demand
+from fairbind.cluster.objects.facts import Constraints, Demand, PodTerm, TopologyWishes
 from fairbind.model import Rejection, RejectionKind, Task, TaskClass
 from fairbind.scheduling.cycle.task_queues import Turn, compute_turn
 
@@ -45,9 +46,10 @@ LATER = Rejection(RejectionKind.LATER)
 
 _get_turn = itemgetter(0)
 
-_Look = tuple[Constraints, frozenset[AntiAffinityTerm], int | None, str | None]
-"""What decides a placement: constraints without what does not matter now, the terms that keep the pods away, and which
-reserved room they may use (`QueueKey.overtaken`, `QueueKey.nominee`)."""
+_Look = tuple[Constraints, frozenset[PodTerm], TopologyWishes | None, int | None, str | None, VolumeLoad | None]
+"""What decides a placement: constraints without what does not matter now, the terms in use that select the pods, what
+they require about others, which reserved room they may use (`QueueKey.overtaken`, `QueueKey.nominee`), and the volumes
+that they bring."""
 
 
 _Kind = tuple[Demand, str | None]
@@ -204,7 +206,8 @@ class _Sorted:
         self._listed = self._later = None
         key = queue.key
         if key.unsupported is None:
-            look = self._eligibility.simplify(key.constraints), key.repelled, key.overtaken, key.nominee
+            simple = self._eligibility.simplify(key.constraints)
+            look = simple, key.selected_by, key.wishes, key.overtaken, key.nominee, key.load
             groups, kind = self.looks.setdefault(look, {}), (key.demand, key.pin)
             group = groups.get(kind) or groups.setdefault(kind, Group())
             insort(self._order, (turn, look))

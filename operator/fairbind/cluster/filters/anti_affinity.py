@@ -1,11 +1,11 @@
-"""Placed pods that keep others away: required anti-affinity works both ways.
+"""Terms that select pods: which of them select a waiting pod, and what those of placed pods keep it away from.
 
 A pod with required anti-affinity does not only choose its own place. Once it is placed, no pod that its terms select
-may come into the same topology domain, under any scheduler. Pods that carry such terms wait here (they are not
-honoured yet), but others may have placed some, and what they keep away must stay away.
+may come into the same topology domain, under any scheduler.
 
-A term closes domains: the values that its topology key has on the nodes where its pods are. On a node that does not
-exist, or that lacks the key, it closes nothing; such a term is only noted, and nothing is compared with it.
+A term is in use while a placed pod closes a domain by it, or a waiting pod asks about it (`watch`). It closes domains:
+the values that its topology key has on the nodes where its pods are. On a node that does not exist, or that lacks the
+key, it closes nothing; without a waiting pod that asks, such a term is only noted, and nothing is compared with it.
 
 Both sides are indexed, because one tenant writes the terms and all tenants' pods wait. Waiting pods are kept in groups
 of one namespace and equal labels, and each group knows the terms that select it. Terms that come or go ask only the
@@ -25,12 +25,12 @@ import numpy as np
 
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.filters.selector_bits import SelectorBits
-from fairbind.cluster.objects.facts import AntiAffinityTerm, NodeFacts
+from fairbind.cluster.objects.facts import NodeFacts, PodTerm
 from fairbind.model import Placement, Rejection, RejectionKind
 from fairbind.model.servers import BoolArray
 
 REPELLED = Rejection(RejectionKind.ANTI_AFFINITY)
-NO_TERMS: frozenset[AntiAffinityTerm] = frozenset()
+NO_TERMS: frozenset[PodTerm] = frozenset()
 
 Labels = tuple[tuple[str, str], ...]
 _Pair = tuple[str, str]
@@ -41,18 +41,18 @@ _WIDE = ""
 
 
 class _Group:
-    """Waiting pods of one namespace with equal labels. terms: of the open ones those that select them."""
+    """Waiting pods of one namespace with equal labels. terms: of those in use those that select them."""
 
     __slots__ = ("labels", "namespace", "terms", "uids")
 
-    def __init__(self, namespace: str, labels: Labels, terms: frozenset[AntiAffinityTerm]) -> None:
+    def __init__(self, namespace: str, labels: Labels, terms: frozenset[PodTerm]) -> None:
         self.namespace = namespace
         self.labels = labels
         self.terms = terms
         self.uids: set[str] = set()
 
 
-def find_pairs(term: AntiAffinityTerm) -> tuple[_Pair, ...]:
+def find_pairs(term: PodTerm) -> tuple[_Pair, ...]:
     """Return label pairs of which each pod that the term selects has one; `_ANY_PAIR` when none can be named."""
     listing = [requirement for requirement in term.labels.requirements if requirement.operator == "In"]
     if not listing:
@@ -61,12 +61,10 @@ def find_pairs(term: AntiAffinityTerm) -> tuple[_Pair, ...]:
     return tuple((shortest.key, value) for value in shortest.values)
 
 
-class _AskedTerms:
+class AskedTerms:
     """Terms that are asked about many groups, one after the other."""
 
-    def __init__(
-        self, terms: Sequence[AntiAffinityTerm], find_namespace_labels: Callable[[str], Mapping[str, str]]
-    ) -> None:
+    def __init__(self, terms: Sequence[PodTerm], find_namespace_labels: Callable[[str], Mapping[str, str]]) -> None:
         self._terms = terms
         self._find_namespace_labels = find_namespace_labels
         self._by_labels = SelectorBits([term.labels for term in terms])
@@ -75,18 +73,22 @@ class _AskedTerms:
         for number, term in enumerate(terms):
             for namespace in term.namespaces:
                 self._naming[namespace] = self._naming.get(namespace, 0) | 1 << number
+        self._narrowed = [(number, term) for number, term in enumerate(terms) if term.also]
         self._covering: dict[str, int] = {}
 
-    def find_selecting(self, group: _Group) -> int:
-        """Return which terms select the pods of a group: bit n for number n."""
-        covering = self._covering.get(group.namespace)
+    def find_selecting(self, namespace: str, labels: Labels) -> int:
+        """Return which terms select pods of a namespace with these labels: bit n for number n."""
+        covering = self._covering.get(namespace)
         if covering is None:
-            labels = tuple(self._find_namespace_labels(group.namespace).items())
-            covering = self._by_namespace_labels.find_met(labels) | self._naming.get(group.namespace, 0)
-            self._covering[group.namespace] = covering
-        return covering & self._by_labels.find_met(group.labels) if covering else 0
+            of_namespace = tuple(self._find_namespace_labels(namespace).items())
+            covering = self._by_namespace_labels.find_met(of_namespace) | self._naming.get(namespace, 0)
+            for number, term in self._narrowed:
+                if not covers(term, namespace, dict(of_namespace)):
+                    covering &= ~(1 << number)
+            self._covering[namespace] = covering
+        return covering & self._by_labels.find_met(labels) if covering else 0
 
-    def list_terms(self, selecting: int) -> Iterator[AntiAffinityTerm]:
+    def list_terms(self, selecting: int) -> Iterator[PodTerm]:
         """Return the terms of these bits."""
         return (term for number, term in enumerate(self._terms) if selecting >> number & 1)
 
@@ -95,29 +97,32 @@ class AntiAffinity:
     """The terms of placed pods, and the waiting pods that they may select.
 
     find_namespace_labels: of a namespace by its name. version: grows when the domains that any term closes change.
+    changed: the terms that close other domains than when it was emptied last.
     """
 
     def __init__(self, find_namespace_labels: Callable[[str], Mapping[str, str]]) -> None:
         self._find_namespace_labels = find_namespace_labels
         self._nodes: dict[str, NodeFacts] = {}
-        self._noted: dict[str, Counter[AntiAffinityTerm]] = {}
-        self._domains: dict[AntiAffinityTerm, Counter[str]] = {}
-        self._terms: dict[str, dict[_Pair, dict[AntiAffinityTerm, None]]] = {}
+        self._noted: dict[str, Counter[PodTerm]] = {}
+        self._domains: dict[PodTerm, Counter[str]] = {}
+        self._watched: set[PodTerm] = set()
+        self._terms: dict[str, dict[_Pair, dict[PodTerm, None]]] = {}
         self._groups: dict[str, dict[Labels, _Group]] = {}
         self._groups_by_pair: dict[_Pair, dict[_Group, None]] = {}
         self._stale: dict[_Group, None] = {}
         self.version = 0
+        self.changed: set[PodTerm] = set()
 
     # --- placed pods and their nodes ---
 
-    def hold(self, terms: Iterable[AntiAffinityTerm], node: str) -> None:
+    def hold(self, terms: Iterable[PodTerm], node: str) -> None:
         """Note that a pod with these terms is on a node."""
         terms = tuple(terms)
         if terms:
             self._noted.setdefault(node, Counter()).update(terms)
             self._index([term for term in terms if self._open(term, self._find_domain(term, node))])
 
-    def release(self, terms: Iterable[AntiAffinityTerm], node: str) -> None:
+    def release(self, terms: Iterable[PodTerm], node: str) -> None:
         """Take back what `hold` noted."""
         noted = self._noted.get(node, Counter())
         closed = []
@@ -144,23 +149,29 @@ class AntiAffinity:
         self._index([term for term, _, new in moved if self._open(term, new, noted[term])])
         self._unindex([term for term, old, _ in moved if self._close(term, old, noted[term])])
 
-    def _find_domain(self, term: AntiAffinityTerm, name: str) -> str | None:
+    def find_closed(self, term: PodTerm) -> Collection[str]:
+        """Return the domains that a term closes, as values of its topology key."""
+        return self._domains.get(term, ())
+
+    def _find_domain(self, term: PodTerm, name: str) -> str | None:
         """Return the value of the term's topology key on a node; None when there is none."""
         node = self._nodes.get(name)
         return dict(node.labels).get(term.topology_key) if node is not None else None
 
-    def _open(self, term: AntiAffinityTerm, domain: str | None, pods: int = 1) -> bool:
-        """Count more pods in a domain; True when the term closed none before."""
+    def _open(self, term: PodTerm, domain: str | None, pods: int = 1) -> bool:
+        """Count more pods in a domain; True when the term was not in use before."""
         if domain is None:
             return False
-        is_new = term not in self._domains
+        is_new = term not in self._domains and term not in self._watched
         domains = self._domains.setdefault(term, Counter())
-        self.version += not domains[domain]
+        if not domains[domain]:
+            self.version += 1
+            self.changed.add(term)
         domains[domain] += pods
         return is_new
 
-    def _close(self, term: AntiAffinityTerm, domain: str | None, pods: int = 1) -> bool:
-        """Count fewer pods in a domain; True when the term closes none any more."""
+    def _close(self, term: PodTerm, domain: str | None, pods: int = 1) -> bool:
+        """Count fewer pods in a domain; True when the term is not in use any more."""
         if domain is None:
             return False
         domains = self._domains[term]
@@ -168,10 +179,25 @@ class AntiAffinity:
         if not domains[domain]:
             del domains[domain]
             self.version += 1
+            self.changed.add(term)
         if domains:
             return False
         del self._domains[term]
-        return True
+        return term not in self._watched
+
+    # --- terms of waiting pods ---
+
+    def watch(self, terms: Iterable[PodTerm]) -> None:
+        """Keep terms in use that no pod asked about before, whether they close a domain or not."""
+        terms = [term for term in terms if term not in self._watched]
+        self._watched.update(terms)
+        self._index([term for term in terms if term not in self._domains])
+
+    def unwatch(self, terms: Iterable[PodTerm]) -> None:
+        """Take back what `watch` did."""
+        terms = list(terms)
+        self._watched.difference_update(terms)
+        self._unindex([term for term in terms if term not in self._domains])
 
     # --- waiting pods ---
 
@@ -179,7 +205,7 @@ class AntiAffinity:
         """Note that a pod waits."""
         group = self._groups.get(namespace, {}).get(labels)
         if group is None:
-            group = _Group(namespace, labels, self._select_terms(namespace, labels))
+            group = _Group(namespace, labels, self.select(namespace, labels))
             self._groups.setdefault(namespace, {})[labels] = group
             for pair in _list_pairs(labels):
                 self._groups_by_pair.setdefault(pair, {})[group] = None
@@ -204,12 +230,12 @@ class AntiAffinity:
         """A namespace's labels changed; terms that select namespaces by label may see it differently."""
         if _WIDE in self._terms:
             for group in self._groups.get(namespace, {}).values():
-                self._set_terms(group, self._select_terms(namespace, group.labels))
+                self._set_terms(group, self.select(namespace, group.labels))
 
-    def find_terms(self, namespace: str, labels: Labels) -> frozenset[AntiAffinityTerm]:
-        """Return the terms that select a pod."""
+    def find_terms(self, namespace: str, labels: Labels) -> frozenset[PodTerm]:
+        """Return the terms in use that select a pod."""
         group = self._groups.get(namespace, {}).get(labels)
-        return self._select_terms(namespace, labels) if group is None else group.terms
+        return self.select(namespace, labels) if group is None else group.terms
 
     def take_stale(self) -> list[str]:
         """Return the waiting pods that other terms select than before, sorted; asked again, there are none."""
@@ -217,58 +243,50 @@ class AntiAffinity:
         self._stale.clear()
         return stale
 
-    def _select_terms(self, namespace: str, labels: Labels) -> frozenset[AntiAffinityTerm]:
+    def select(self, namespace: str, labels: Labels) -> frozenset[PodTerm]:
+        """Return the terms in use that select pods of a namespace with these labels, by asking them."""
         indexes = [index for index in (self._terms.get(namespace), self._terms.get(_WIDE)) if index is not None]
         if not indexes:
             return NO_TERMS
-        pod_labels = dict(labels)
+        pod_labels, of_namespace = dict(labels), self._find_namespace_labels(namespace)
         return frozenset(
             term
             for index in indexes
             for pair in _list_pairs(labels)
             for term in index.get(pair, ())
-            if term.labels.is_met_by(pod_labels) and self._covers(term, namespace)
+            if term.labels.is_met_by(pod_labels) and covers(term, namespace, of_namespace)
         )
 
     # --- both ---
 
-    def restrict(self, base: Placement, terms: frozenset[AntiAffinityTerm], eligibility: Eligibility) -> Placement:
+    def restrict(self, base: Placement, terms: frozenset[PodTerm], eligibility: Eligibility) -> Placement:
         """Return a placement without the nodes that the terms close."""
         closed: dict[str, set[str]] = {}
-        for term in terms:
-            closed.setdefault(term.topology_key, set()).update(self._domains.get(term, ()))
+        for term in terms & self._domains.keys():
+            closed.setdefault(term.topology_key, set()).update(self._domains[term])
+        if not closed:
+            return base
         closed_k: BoolArray = np.zeros_like(base.eligible_k)
         for topology_key, domains in closed.items():
             closed_k |= eligibility.match_values(topology_key, domains)
-        refused = int(np.count_nonzero(base.eligible_k & closed_k))
-        if not refused:
-            return base
-        eligible_k = base.eligible_k & ~closed_k
-        eligible_k.flags.writeable = False
-        return replace(base, eligible_k=eligible_k, rejections=tuple(sorted((*base.rejections, (REPELLED, refused)))))
+        return close(base, closed_k, REPELLED)
 
-    def _covers(self, term: AntiAffinityTerm, namespace: str) -> bool:
-        if namespace in term.namespaces:
-            return True
-        selector = term.namespace_selector
-        return selector is not None and selector.is_met_by(self._find_namespace_labels(namespace))
-
-    def _index(self, terms: Sequence[AntiAffinityTerm]) -> None:
+    def _index(self, terms: Sequence[PodTerm]) -> None:
         """Let terms that close a domain now be found, and note which groups they select."""
         for term in terms:
             for namespace, pair in _find_places(term):
                 self._terms.setdefault(namespace, {}).setdefault(pair, {})[term] = None
-        asked = _AskedTerms(terms, self._find_namespace_labels)
-        unions: dict[tuple[frozenset[AntiAffinityTerm], int], frozenset[AntiAffinityTerm]] = {}
+        asked = AskedTerms(terms, self._find_namespace_labels)
+        unions: dict[tuple[frozenset[PodTerm], int], frozenset[PodTerm]] = {}
         for group in self._find_candidates(terms):
-            selecting = asked.find_selecting(group)
+            selecting = asked.find_selecting(group.namespace, group.labels)
             if selecting:  # thousands of groups get the same terms, and share one set
                 union = unions.get((group.terms, selecting))
                 if union is None:
                     union = unions[group.terms, selecting] = group.terms.union(asked.list_terms(selecting))
                 self._set_terms(group, union)
 
-    def _unindex(self, terms: Collection[AntiAffinityTerm]) -> None:
+    def _unindex(self, terms: Collection[PodTerm]) -> None:
         """Take back what `_index` did."""
         for term in terms:
             for namespace, pair in _find_places(term):
@@ -278,7 +296,7 @@ class AntiAffinity:
                     del index[pair]
                 if not index:
                     del self._terms[namespace]
-        differences: dict[frozenset[AntiAffinityTerm], frozenset[AntiAffinityTerm]] = {}
+        differences: dict[frozenset[PodTerm], frozenset[PodTerm]] = {}
         for group in self._find_candidates(terms):
             if group.terms:
                 difference = differences.get(group.terms)
@@ -286,7 +304,7 @@ class AntiAffinity:
                     difference = differences[group.terms] = group.terms.difference(terms)
                 self._set_terms(group, difference)
 
-    def _find_candidates(self, terms: Iterable[AntiAffinityTerm]) -> Iterable[_Group]:
+    def _find_candidates(self, terms: Iterable[PodTerm]) -> Iterable[_Group]:
         """Find the groups that terms may select: by label pair, or by namespace where those are fewer."""
         found: dict[int, Collection[_Group]] = {}  # terms share pairs and namespaces
         for term in terms:
@@ -299,17 +317,35 @@ class AntiAffinity:
             found.update((id(groups), groups) for groups in by_pair)
         return dict.fromkeys(chain.from_iterable(found.values()))
 
-    def _set_terms(self, group: _Group, terms: frozenset[AntiAffinityTerm]) -> None:
+    def _set_terms(self, group: _Group, terms: frozenset[PodTerm]) -> None:
         if terms != group.terms:
             group.terms = terms
             self._stale[group] = None
+
+
+def covers(term: PodTerm, namespace: str, labels: Mapping[str, str]) -> bool:
+    """Whether a term is about pods of a namespace with these labels."""
+    return all(
+        namespace in names or (selector is not None and selector.is_met_by(labels))
+        for names, selector in ((term.namespaces, term.namespace_selector), *term.also)
+    )
+
+
+def close(base: Placement, closed_k: BoolArray, rejection: Rejection) -> Placement:
+    """Return a placement without the nodes that are closed; those of them that were eligible count under a reason."""
+    refused = int(np.count_nonzero(base.eligible_k & closed_k))
+    if not refused:
+        return base
+    eligible_k = base.eligible_k & ~closed_k
+    eligible_k.flags.writeable = False
+    return replace(base, eligible_k=eligible_k, rejections=tuple(sorted((*base.rejections, (rejection, refused)))))
 
 
 def _list_pairs(labels: Labels) -> Iterable[_Pair]:
     return dict.fromkeys((*labels, _ANY_PAIR))
 
 
-def _find_places(term: AntiAffinityTerm) -> Iterator[tuple[str, _Pair]]:
+def _find_places(term: PodTerm) -> Iterator[tuple[str, _Pair]]:
     """Find where a term is in the index: none for one that selects nothing."""
     namespaces = term.namespaces if term.namespace_selector is None else (_WIDE,)
     return product(namespaces, find_pairs(term))

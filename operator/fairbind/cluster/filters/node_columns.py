@@ -60,6 +60,24 @@ class NodeColumns:
             self._restrict_by_name(match_k, requirement)
         return match_k
 
+    def match_wanted(self, selector: Iterable[tuple[str, str]], required: Sequence[NodeTerm] | None) -> BoolArray:
+        """Return which nodes are what a selector and a required affinity ask for, shape (K,)."""
+        match_k = self.match_pairs(selector)
+        if required is not None:
+            nowhere = np.zeros(self._count, dtype=np.bool_)
+            match_k &= reduce(np.logical_or, (self.match_term(term) for term in required), nowhere)
+        return match_k
+
+    def get_codes(self, key: str) -> tuple[CodeArray, int]:
+        """Return a number from 0 on for each node's value of a label, -1 without it, and how many values there are."""
+        code_k, codes = self._get_column(key)
+        return code_k, len(codes)
+
+    def mark_values(self, key: str, values: Iterable[str]) -> NDArray[np.int64]:
+        """Return 1 for each number of `get_codes` whose value is one of these, and 0 for the others."""
+        _, codes = self._get_column(key)
+        return _find_listed(codes, values)[:-1].astype(np.int64)
+
     def match_values(self, key: str, values: Iterable[str]) -> BoolArray:
         """Return which nodes have one of these values of a label, shape (K,).
 
@@ -67,6 +85,10 @@ class NodeColumns:
         """
         code_k, codes = self._get_column(key)
         return _find_listed(codes, values)[code_k]
+
+    def match_present(self, key: str) -> BoolArray:
+        """Return which nodes carry a label, shape (K,)."""
+        return self._match(Requirement(key, "Exists"))
 
     def _restrict_by_name(self, match_k: BoolArray, requirement: Requirement) -> None:
         """Take out the nodes whose name does not meet an expression, which names one node or all others."""

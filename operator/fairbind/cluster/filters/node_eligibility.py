@@ -2,8 +2,8 @@
 
 A node is refused for the first of these that holds, in the order in which kube-scheduler asks them, and counts once
 under that reason: cordoned; outside the scheduler's node selector; a taint that is not tolerated; not ready, where no
-taint says so; not what the task's selector or required affinity asks for. Cordons and readiness are taints, too, which
-a task may tolerate (`refusals`).
+taint says so; not what the task's selector or required affinity asks for; out of reach of one of its volumes
+(`volume_topology`). Cordons and readiness are taints, too, which a task may tolerate (`refusals`).
 
 Soft wishes become one score, as kube-scheduler ranks by default: twice the preferred affinity's weights plus three
 times the absence of untolerated PreferNoSchedule taints, each scaled to 0..100 over the eligible nodes.
@@ -21,7 +21,6 @@ computed from them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -38,7 +37,10 @@ from fairbind.cluster.filters.refusals import (
     find_standing_refusal,
 )
 from fairbind.cluster.filters.relevance import NodeFeatures
+from fairbind.cluster.filters.volume_columns import match_affinities, match_zones
+from fairbind.cluster.filters.volume_topology import OTHER_ZONE, OUT_OF_REACH
 from fairbind.cluster.objects.facts import Constraints, NodeFacts, Toleration
+from fairbind.cluster.objects.volume_facts import ANYWHERE
 from fairbind.model import ExclusiveKeys, Placement, Rejection, Rejections
 from fairbind.model.servers import BoolArray
 
@@ -252,9 +254,10 @@ class Eligibility:
 
     def match_values(self, key: str, values: Iterable[str]) -> BoolArray:
         """Return which nodes have one of these values of a label, shape (K,)."""
-        return self._get_columns().match_values(key, values)
+        return self.get_columns().match_values(key, values)
 
-    def _get_columns(self) -> NodeColumns:
+    def get_columns(self) -> NodeColumns:
+        """Return the nodes of now by columns, as long as `version` stays the same."""
         if self._columns is None:
             self._columns = NodeColumns(self._nodes, self.index, self._selector)
         return self._columns
@@ -290,12 +293,13 @@ class Eligibility:
             self._most_reasons = max(MANY_REASONS, 2 * len(self.reasons))
 
     def _compute_verdict(self, constraints: Constraints) -> Verdict:
-        columns = self._get_columns()
-        match_k = columns.match_pairs(constraints.selector)
-        if constraints.required is not None:
-            nowhere = np.zeros(len(self._nodes), dtype=np.bool_)
-            match_k &= reduce(np.logical_or, (columns.match_term(term) for term in constraints.required), nowhere)
+        columns = self.get_columns()
+        match_k = columns.match_wanted(constraints.selector, constraints.required)
         reason_k = np.where(match_k, 0, self.reasons.get_number(MISMATCH)).astype(np.int32)
+        if constraints.volumes != ANYWHERE:
+            for rejection, match in ((OUT_OF_REACH, match_affinities), (OTHER_ZONE, match_zones)):
+                is_reached_k = match(constraints.volumes, columns)
+                reason_k[(reason_k == 0) & ~is_reached_k] = self.reasons.get_number(rejection)
         refused_k, disliked_k = self._ask_standings(columns, constraints.tolerations)
         reason_k = np.where(refused_k > 0, refused_k, reason_k)
         cordoned = self.reasons.get_number(CORDONED)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from fairbind.cluster.filters.volume_topology import find_volume_refusal
 from fairbind.cluster.objects.facts import Constraints, NodeFacts, Taint, Toleration
 from fairbind.model import Rejection, RejectionKind
 
@@ -110,7 +111,9 @@ class AskedNode:
         refusal = find_standing_refusal(self._standing, constraints.tolerations, is_outside=self._is_outside)
         if refusal is not None:
             return refusal
-        return None if self._is_wanted(constraints) else MISMATCH
+        if not self._is_wanted(constraints):
+            return MISMATCH
+        return find_volume_refusal(constraints.volumes, self._labels)
 
     def count_disliked(self, constraints: Constraints) -> int:
         """Return how many of its PreferNoSchedule taints are not tolerated."""

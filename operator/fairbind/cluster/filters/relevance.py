@@ -17,6 +17,7 @@ from fairbind.cluster.filters.refusals import find_standing
 from fairbind.cluster.objects.constraints import share_constraints
 from fairbind.cluster.objects.facts import Constraints, NodeFacts, Taint, Toleration
 from fairbind.cluster.objects.selectors import NAME_FIELD, NodeTerm, Requirement
+from fairbind.cluster.objects.volume_facts import ANYWHERE
 
 Feature = TypeVar("Feature", bound=Hashable)
 
@@ -102,7 +103,7 @@ class NodeFeatures:
     def simplify(self, constraints: Constraints) -> Constraints:
         """Return constraints with the same answer on every node, equal for as many tasks as can be."""
         selector, required, preferred = constraints.selector, constraints.required, constraints.preferred
-        tolerations = constraints.tolerations
+        tolerations, volumes = constraints.tolerations, constraints.volumes
         if tolerations:
             tolerations = tuple(each for each in tolerations if self._meets_taint(each))
         if preferred:
@@ -110,7 +111,7 @@ class NodeFeatures:
         if required is not None:
             required = tuple(term for term in required if self._may_hold(term))
         if required == _NO_TERM or any(pair not in self._pairs for pair in selector):
-            selector, required, preferred = (), _NO_TERM, ()
+            selector, required, preferred, volumes = (), _NO_TERM, (), ANYWHERE
         parts = selector, required, preferred, tolerations
         if parts == (constraints.selector, constraints.required, constraints.preferred, constraints.tolerations):
             return constraints
@@ -120,6 +121,7 @@ class NodeFeatures:
             preferred=preferred,
             tolerations=tolerations,
             exclusive_keys=constraints.exclusive_keys,
+            volumes=volumes,
         )
 
     def _meets_taint(self, toleration: Toleration) -> bool:

@@ -42,6 +42,12 @@ MAX_HOST_PORTS = 128
 MAX_LABELS = 256
 """Labels of the pod itself: anti-affinity of placed pods selects by them."""
 
+MAX_POD_TERMS = 32
+"""Terms of required pod affinity and anti-affinity, and spread constraints, together."""
+
+MAX_POD_TERM_PARTS = 512
+"""Namespaces, labels, expressions and values in these terms together."""
+
 MAX_CHARACTERS = 32_768
 """Characters in all of these together."""
 
@@ -106,9 +112,19 @@ def _count_parts(spec: wire.PodSpec, labels: wire.Labels) -> Iterator[tuple[str,
     expressions = [expression for part in parts for expression in part]
     yield "node affinity values", sum(len(each.values or ()) for each in expressions), MAX_NODE_VALUES
     yield "host ports", _count_host_ports(spec), MAX_HOST_PORTS
+    pod_terms, spread = _get_pod_terms(spec), spec.topology_spread_constraints or ()
+    yield "terms about other pods", len(pod_terms) + len(spread), MAX_POD_TERMS
+    selectors = [selector for term in pod_terms for selector in (term.label_selector, term.namespace_selector)]
+    selectors.extend(constraint.label_selector for constraint in spread)
+    named = [namespace for term in pod_terms for namespace in term.namespaces or ()]
+    named.extend(key for constraint in spread for key in constraint.match_label_keys or ())
+    parts_of_terms = len(named) + sum(map(count_selector_parts, selectors))
+    yield "parts of terms about other pods", parts_of_terms, MAX_POD_TERM_PARTS
     texts: list[Iterable[str | None]] = [selector, selector.values(), labels, labels.values()]
     texts.extend((each.key, each.operator, *(each.values or ())) for each in expressions)
     texts.extend((each.key, each.operator, each.value, each.effect) for each in tolerations)
+    texts.append([*named, *(each.topology_key for each in (*pod_terms, *spread))])
+    texts.extend(map(_list_texts, selectors))
     yield "characters in its constraints", sum(len(text or "") for part in texts for text in part), MAX_CHARACTERS
 
 
@@ -121,6 +137,22 @@ def _get_terms(
     required = affinity.required_during_scheduling_ignored_during_execution
     terms = required.node_selector_terms if required is not None else None
     return terms or [], affinity.preferred_during_scheduling_ignored_during_execution or []
+
+
+def _get_pod_terms(spec: wire.PodSpec) -> list[wire.PodAffinityTerm]:
+    """Return the required terms about other pods."""
+    affinity = spec.affinity
+    each = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity is not None else ()
+    lists = (kind.required_during_scheduling_ignored_during_execution for kind in each if kind is not None)
+    return [term for terms in lists if terms for term in terms]
+
+
+def _list_texts(selector: wire.LabelSelector | None) -> Iterator[str | None]:
+    if selector is not None:
+        for key, value in (selector.match_labels or {}).items():
+            yield from (key, value)
+        for each in selector.match_expressions or ():
+            yield from (each.key, each.operator, *(each.values or ()))
 
 
 def _count_host_ports(spec: wire.PodSpec) -> int:
@@ -136,7 +168,7 @@ def take_repelling_terms(terms: Iterable[wire.PodAffinityTerm]) -> list[wire.Pod
         if term.label_selector is None:
             continue  # selects no pod at all
         parts += len(term.namespaces or ()) + sum(
-            _count_selector_parts(selector) for selector in (term.label_selector, term.namespace_selector)
+            count_selector_parts(selector) for selector in (term.label_selector, term.namespace_selector)
         )
         if len(taken) == MAX_REPELLING_TERMS or parts > MAX_REPELLING_PARTS:
             break
@@ -144,7 +176,8 @@ def take_repelling_terms(terms: Iterable[wire.PodAffinityTerm]) -> list[wire.Pod
     return taken
 
 
-def _count_selector_parts(selector: wire.LabelSelector | None) -> int:
+def count_selector_parts(selector: wire.LabelSelector | None) -> int:
+    """Return how many labels, expressions and values a selector has."""
     if selector is None:
         return 0
     expressions = selector.match_expressions or ()

@@ -1,10 +1,10 @@
 """What a pod's spec says about where it may go, and what it says that we do not honour yet.
 
-Honoured: nodeSelector, node affinity (required and preferred), tolerations, host ports. Soft wishes about other pods
-and about spreading are not read: without them a pod is placed, only less well. Hard ones are never placed wrongly: a
-pod with required pod affinity or anti-affinity, a spread constraint that forbids scheduling, a claim of any kind (we
-watch none, so we cannot tell which nodes can reach it) or a gang waits, with a reason that names what it is. So does a
-pod whose constraints cost too much (`budget`).
+Honoured: nodeSelector, node affinity (required and preferred), tolerations, host ports, required pod affinity and
+anti-affinity, spread constraints that forbid scheduling. Soft wishes about other pods and about spreading are not read:
+without them a pod is placed, only less well. Hard ones are never placed wrongly: a pod with a disk of a cloud, a device
+claim or a gang waits, with a reason that names what it is. So does a pod whose constraints cost too much (`budget`).
+Which nodes reach its volumes is not in the spec: the cache adds it (`add_volumes`).
 
 A host port is a `ExclusiveKeys` key per (protocol, port). A port on all addresses conflicts with the same port on any
 address, a port on one address only with the same address or with all; see `_make_exclusive_keys`.
@@ -12,14 +12,23 @@ address, a port on one address only with the same address or with all; see `_mak
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 
 from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.budget import MAX_PLACED_HOST_PORTS, Excess, take_repelling_terms
-from fairbind.cluster.objects.facts import AntiAffinityTerm, Constraints, Interner, Toleration
+from fairbind.cluster.objects.facts import (
+    Constraints,
+    Interner,
+    Namespaces,
+    PodTerm,
+    SpreadWish,
+    Toleration,
+    TopologyWishes,
+)
 from fairbind.cluster.objects.pins import split_pin
-from fairbind.cluster.objects.selectors import LabelSelector, NodeTerm, make_label_selector, make_term
+from fairbind.cluster.objects.selectors import LabelSelector, NodeTerm, Requirement, make_label_selector, make_term
+from fairbind.cluster.objects.volume_facts import ANYWHERE, MAX_CLAIMS, VolumeTopology
 from fairbind.model import NO_EXCLUSIVE_KEYS, ExclusiveKeys, Rejection, RejectionKind
 
 _ConstraintsKey = tuple[
@@ -28,8 +37,13 @@ _ConstraintsKey = tuple[
     tuple[tuple[int, NodeTerm], ...],
     tuple[Toleration, ...],
     ExclusiveKeys,
+    VolumeTopology,
 ]
-_TermKey = tuple[str, tuple[str, ...], LabelSelector | None, LabelSelector]
+_TermKey = tuple[str, tuple[str, ...], LabelSelector | None, LabelSelector, tuple[Namespaces, ...]]
+_WishesKey = tuple[tuple[PodTerm, ...], tuple[PodTerm, ...], tuple[SpreadWish, ...]]
+
+_NOTHING = LabelSelector((Requirement("", "In"),))
+"""Selects no pod, as the selector of a wish does that has none."""
 
 _ANY_ADDRESS = ("", "0.0.0.0")  # noqa: S104  nothing listens here
 """Addresses that mean all addresses. `::` is one like any other to kube-scheduler and to the kubelet: all of IPv6."""
@@ -46,7 +60,8 @@ _DISKS = (
 
 
 _CONSTRAINTS: Interner[_ConstraintsKey, Constraints] = Interner(lambda key: Constraints(*key))
-_TERMS: Interner[_TermKey, AntiAffinityTerm] = Interner(lambda key: AntiAffinityTerm(*key))
+_TERMS: Interner[_TermKey, PodTerm] = Interner(lambda key: PodTerm(*key))
+_WISHES: Interner[_WishesKey, TopologyWishes] = Interner(lambda key: TopologyWishes(*key))
 
 
 def make_constraints(spec: wire.PodSpec) -> Constraints:
@@ -69,9 +84,24 @@ def share_constraints(
     preferred: tuple[tuple[int, NodeTerm], ...] = (),
     tolerations: tuple[Toleration, ...] = (),
     exclusive_keys: ExclusiveKeys = NO_EXCLUSIVE_KEYS,
+    volumes: VolumeTopology = ANYWHERE,
 ) -> Constraints:
     """Return the one object of constraints that say this."""
-    return _CONSTRAINTS.get((selector, required, preferred, tolerations, exclusive_keys))
+    return _CONSTRAINTS.get((selector, required, preferred, tolerations, exclusive_keys, volumes))
+
+
+def add_volumes(constraints: Constraints, volumes: VolumeTopology) -> Constraints:
+    """Return constraints that hold a pod to the nodes that reach its volumes, too; the same when all of them do."""
+    if volumes == constraints.volumes:
+        return constraints
+    return share_constraints(
+        selector=constraints.selector,
+        required=constraints.required,
+        preferred=constraints.preferred,
+        tolerations=constraints.tolerations,
+        exclusive_keys=constraints.exclusive_keys,
+        volumes=volumes,
+    )
 
 
 NO_CONSTRAINTS = share_constraints()
@@ -151,23 +181,8 @@ def reject_excess(excess: Excess) -> tuple[Rejection, str]:
 
 def find_unsupported(spec: wire.PodSpec) -> tuple[Rejection, str] | None:
     """Return what the spec carries that is not honoured yet, as (reason, the very thing), or None."""
-    affinity = spec.affinity
-    if affinity is not None:
-        for wishes, kind in (
-            (affinity.pod_affinity, "pod affinity"),
-            (affinity.pod_anti_affinity, "pod anti-affinity"),
-        ):
-            if wishes is not None and wishes.required_during_scheduling_ignored_during_execution:
-                term = wishes.required_during_scheduling_ignored_during_execution[0]
-                return _reject(f"required {kind}"), f"required {kind} over {term.topology_key!r}"
-    for constraint in spec.topology_spread_constraints or ():
-        if constraint.when_unsatisfiable != "ScheduleAnyway":
-            kind = "topology spread with DoNotSchedule"
-            return _reject(kind), f"{kind} over {constraint.topology_key!r}"
-    for volume in spec.volumes or ():
-        unsupported = _find_unsupported_volume(volume)
-        if unsupported is not None:
-            return unsupported
+    if spec.volumes and (unsupported := _find_unsupported_volumes(spec.volumes)) is not None:
+        return unsupported
     if spec.resource_claims:
         return _reject("resource claims"), f"resource claim {spec.resource_claims[0].name!r}"
     if spec.scheduling_group is not None or spec.workload_ref is not None:
@@ -175,41 +190,75 @@ def find_unsupported(spec: wire.PodSpec) -> tuple[Rejection, str] | None:
     return None
 
 
-def _find_unsupported_volume(volume: wire.Volume) -> tuple[Rejection, str] | None:
-    if volume.persistent_volume_claim is not None:
-        claim = volume.persistent_volume_claim.claim_name
-        return _reject("persistentVolumeClaim volumes"), f"volume {volume.name!r} with persistentVolumeClaim {claim!r}"
-    if volume.ephemeral is not None:
-        return _reject("ephemeral volumes"), f"ephemeral volume {volume.name!r}, which needs a persistentVolumeClaim"
-    for attribute, kind in _DISKS:
-        if getattr(volume, attribute) is not None:
-            return _reject(f"{kind} volumes"), f"{kind} volume {volume.name!r}"
+def _find_unsupported_volumes(volumes: list[wire.Volume]) -> tuple[Rejection, str] | None:
+    claims = 0
+    for volume in volumes:
+        if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
+            claims += 1
+            continue
+        for attribute, kind in _DISKS:
+            if getattr(volume, attribute) is not None:
+                return _reject(f"{kind} volumes"), f"{kind} volume {volume.name!r}"
+    if claims > MAX_CLAIMS:
+        return _reject(f"more than {MAX_CLAIMS} volumes with claims"), f"{claims:,} volumes with claims"
     return None
 
 
-def find_repelling_terms(spec: wire.PodSpec, namespace: str) -> tuple[AntiAffinityTerm, ...]:
-    """Return the required anti-affinity of a placed pod, as far as the budget goes: it keeps others away."""
+def find_repelling_terms(spec: wire.PodSpec, namespace: str) -> tuple[PodTerm, ...]:
+    """Return the required anti-affinity of a pod, as far as the budget of placed pods goes: it keeps others away."""
     anti = spec.affinity.pod_anti_affinity if spec.affinity is not None else None
     if anti is None or not anti.required_during_scheduling_ignored_during_execution:
         return ()
     return tuple(
-        _TERMS.get(
-            (
-                term.topology_key,
-                _find_namespaces(term, namespace),
-                make_label_selector(term.namespace_selector),
-                _make_pod_selector(term.label_selector),
-            )
-        )
+        _make_pod_term(term, namespace, make_label_selector(term.label_selector) or _NOTHING)
         for term in take_repelling_terms(anti.required_during_scheduling_ignored_during_execution)
     )
 
 
-def _find_namespaces(term: wire.PodAffinityTerm, namespace: str) -> tuple[str, ...]:
+def find_wishes(spec: wire.PodSpec, namespace: str, labels: Mapping[str, str]) -> TopologyWishes | None:
+    """Return what a pod requires about other pods, which must be within the budget; None: nothing."""
+    apart, together = find_repelling_terms(spec, namespace), _find_together(spec, namespace)
+    spread = tuple(
+        _make_spread_wish(constraint, namespace, labels)
+        for constraint in spec.topology_spread_constraints or ()
+        if constraint.when_unsatisfiable != "ScheduleAnyway"
+    )
+    if not apart and not together and not spread:
+        return None
+    return _WISHES.get((tuple(dict.fromkeys(apart)), together, tuple(dict.fromkeys(spread))))
+
+
+def _find_together(spec: wire.PodSpec, namespace: str) -> tuple[PodTerm, ...]:
+    """Return the required affinity: a pod counts for each term if all of them select it, so all select the same."""
+    affinity = spec.affinity.pod_affinity if spec.affinity is not None else None
+    terms = (affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None) or ()
+    selectors = [make_label_selector(term.label_selector) or _NOTHING for term in terms]
+    common = LabelSelector(tuple(sorted({each for selector in selectors for each in selector.requirements})))
+    first, *others = sorted({_find_namespaces(term, namespace) for term in terms}, key=repr) or [((), None)]
+    return tuple(dict.fromkeys(_TERMS.get((term.topology_key, *first, common, tuple(others))) for term in terms))
+
+
+def _make_spread_wish(constraint: wire.SpreadConstraint, namespace: str, labels: Mapping[str, str]) -> SpreadWish:
+    selector = make_label_selector(constraint.label_selector) or _NOTHING
+    keys = (key for key in constraint.match_label_keys or () if key in labels)
+    same = {Requirement(key, "In", (labels[key],)) for key in keys}
+    requirements = tuple(sorted({*selector.requirements, *same}))
+    # kube-scheduler counts no pod for a selector that is empty, although it selects all.
+    selector = LabelSelector(requirements) if requirements else _NOTHING
+    return SpreadWish(
+        _TERMS.get((constraint.topology_key, (namespace,), None, selector, ())),
+        constraint.max_skew,
+        constraint.min_domains or 1,
+        honors_affinity=constraint.node_affinity_policy != "Ignore",
+        honors_taints=constraint.node_taints_policy == "Honor",
+    )
+
+
+def _make_pod_term(term: wire.PodAffinityTerm, namespace: str, labels: LabelSelector) -> PodTerm:
+    return _TERMS.get((term.topology_key, *_find_namespaces(term, namespace), labels, ()))
+
+
+def _find_namespaces(term: wire.PodAffinityTerm, namespace: str) -> Namespaces:
     if not term.namespaces and term.namespace_selector is None:
-        return (namespace,)
-    return tuple(sorted(set(term.namespaces or ())))
-
-
-def _make_pod_selector(selector: wire.LabelSelector | None) -> LabelSelector:
-    return make_label_selector(selector) or LabelSelector()
+        return (namespace,), None
+    return tuple(sorted(set(term.namespaces or ()))), make_label_selector(term.namespace_selector)

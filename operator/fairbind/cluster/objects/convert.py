@@ -8,18 +8,20 @@ from functools import lru_cache
 from typing import TypeVar
 
 from fairbind.cluster.objects import wire
-from fairbind.cluster.objects.budget import find_excess
+from fairbind.cluster.objects.budget import MAX_LABELS, Excess, find_excess
 from fairbind.cluster.objects.constraints import (
     NO_CONSTRAINTS,
     find_pin,
     find_repelling_terms,
     find_unsupported,
+    find_wishes,
     make_constraints,
     make_placed_constraints,
     reject_excess,
 )
 from fairbind.cluster.objects.facts import Amounts, NamespaceFacts, NodeFacts, Owner, PodFacts, Taint
 from fairbind.cluster.objects.requests import MAX_RESOURCES, DemandReader, compute_demand, keep_first
+from fairbind.cluster.objects.volume_facts import find_claims
 from fairbind.model import MAX_AMOUNT, Rejection, RejectionKind
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -37,7 +39,7 @@ GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 Labels = tuple[tuple[str, str], ...]
 Value = TypeVar("Value", bound=Hashable)
 
-_FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
+FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 _REJECTIONS = {
     "NodePorts": "ports",
     **dict.fromkeys(("NodeAffinity", "NodeName", "NodeUnschedulable", "TaintToleration"), "node"),
@@ -45,7 +47,7 @@ _REJECTIONS = {
 }
 
 
-def _parse_time(text: str | None) -> float:
+def parse_time(text: str | None) -> float:
     """Return seconds since the epoch; 0 for what is no time."""
     try:
         return datetime.fromisoformat(text).timestamp() if text else 0.0
@@ -98,7 +100,7 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         constraints = make_constraints(spec)
     else:
         constraints = make_placed_constraints(spec) if node else NO_CONSTRAINTS
-    created = _parse_time(meta.creation_timestamp)
+    created = parse_time(meta.creation_timestamp)
     return PodFacts(
         uid=meta.uid,
         namespace=_share_name(meta.namespace),
@@ -109,22 +111,29 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         scheduler=_share_name(spec.scheduler_name or DEFAULT_SCHEDULER),
         node=_share_name(node) if node else None,
         terminating=meta.deletion_timestamp is not None,
-        finished=status.phase in _FINISHED_PHASES,
+        finished=status.phase in FINISHED_PHASES,
         gated=bool(spec.scheduling_gates),
         demand=demand,
         constraints=constraints,
         pin=find_pin(spec) if node is None and excess is None else None,
         unsupported=unsupported[0] if unsupported else None,
         unsupported_detail=unsupported[1] if unsupported else None,
-        repels=find_repelling_terms(spec, meta.namespace) if node else (),
-        labels=() if node or excess is not None else _share_labels(_sort_labels(meta.labels)),
+        repels=find_repelling_terms(spec, meta.namespace),
+        labels=_share_labels(_sort_labels(meta.labels)) if _keeps_labels(meta, excess, node) else (),
         scheduled_message=_find_scheduled_message(status),
         rejection=_find_rejection(status),
-        start=_parse_time(status.start_time) or created,
+        start=parse_time(status.start_time) or created,
         group=_find_group(pod),
         nominated_node=status.nominated_node_name or None,
         owner=None if node else _find_owner(meta),
+        wishes=find_wishes(spec, meta.namespace, meta.labels or {}) if node is None and excess is None else None,
+        claims=find_claims(meta.name, spec.volumes) if spec.volumes else (),
     )
+
+
+def _keeps_labels(meta: wire.ObjectMeta, excess: Excess | None, node: str | None) -> bool:
+    """Whether other pods may ask for the labels: a pod that is placed counts, unless its labels are too many."""
+    return excess is None or (node is not None and len(meta.labels or ()) <= MAX_LABELS)
 
 
 @lru_cache(maxsize=MAX_SHARED_NAMES)

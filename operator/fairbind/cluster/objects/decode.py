@@ -18,6 +18,20 @@ import msgspec
 from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.convert import convert_namespace, convert_node, convert_pod
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
+from fairbind.cluster.objects.volume_facts import (
+    AttachmentFacts,
+    ClaimFacts,
+    CsiDriverFacts,
+    CsiNodeFacts,
+    StorageClassFacts,
+    VolumeFacts,
+    convert_attachment,
+    convert_claim,
+    convert_csi_driver,
+    convert_csi_node,
+    convert_storage_class,
+    convert_volume,
+)
 
 Item = TypeVar("Item")
 
@@ -80,14 +94,15 @@ class WatchFault:
 class ResourceType(Generic[Item]):
     """One kind of object: where it is listed, and how its JSON becomes facts.
 
-    name: the resource's plural, as in paths and metric labels. path: of the list over all namespaces.
+    name: the resource's plural, as in paths and metric labels. path: of the list over all namespaces. convert: makes
+    facts of what was decoded as wire_type.
     """
 
     def __init__(self, name: str, path: str, wire_type: type[Any], convert: Callable[[Any], Item]) -> None:
         self.name = name
         self.path = path
-        self._wire_type = wire_type
-        self._convert = convert
+        self.wire_type = wire_type
+        self.convert = convert
         items_type: Any = list[wire_type] | None  # type: ignore[valid-type]
         list_type = msgspec.defstruct(
             f"{wire_type.__name__}List",
@@ -111,7 +126,7 @@ class ResourceType(Generic[Item]):
         except msgspec.ValidationError:
             listing = _RAW_LIST.decode(body)
             objects = [self._decode_leniently(raw) for raw in listing.items or ()]
-        items = tuple(self._convert(decoded) for decoded in objects)
+        items = tuple(self.convert(decoded) for decoded in objects)
         return Page(items, listing.metadata.resource_version, listing.metadata.continue_ or None)
 
     def decode_event(self, line: bytes) -> Changed[Item] | Bookmark | WatchFault:
@@ -129,18 +144,18 @@ class ResourceType(Generic[Item]):
         version: str = decoded.metadata.resource_version
         if kind == "BOOKMARK":
             return Bookmark(version)
-        return Changed(self._convert(decoded), version, kind == "DELETED")
+        return Changed(self.convert(decoded), version, kind == "DELETED")
 
     def decode_item(self, body: bytes) -> Item:
         """Return the facts of one object."""
-        return self._convert(self._decode_leniently(body))
+        return self.convert(self._decode_leniently(body))
 
     def _decode_leniently(self, body: bytes | msgspec.Raw) -> Any:
         try:
             return self._item.decode(body)
         except msgspec.ValidationError as error:
             parts = msgspec.json.decode(body, type=dict[str, Any])
-            return _convert_readable(self._wire_type, {**parts, "fault": str(error)})
+            return _convert_readable(self.wire_type, {**parts, "fault": str(error)})
 
 
 _RAW_LIST = msgspec.json.Decoder(_RawList)
@@ -181,4 +196,22 @@ PODS: ResourceType[PodFacts] = ResourceType("pods", "/api/v1/pods", wire.Pod, co
 NODES: ResourceType[NodeFacts] = ResourceType("nodes", "/api/v1/nodes", wire.Node, convert_node)
 NAMESPACES: ResourceType[NamespaceFacts] = ResourceType(
     "namespaces", "/api/v1/namespaces", wire.Namespace, convert_namespace
+)
+CLAIMS: ResourceType[ClaimFacts] = ResourceType(
+    "persistentvolumeclaims", "/api/v1/persistentvolumeclaims", wire.PersistentVolumeClaim, convert_claim
+)
+VOLUMES: ResourceType[VolumeFacts] = ResourceType(
+    "persistentvolumes", "/api/v1/persistentvolumes", wire.PersistentVolume, convert_volume
+)
+STORAGE_CLASSES: ResourceType[StorageClassFacts] = ResourceType(
+    "storageclasses", "/apis/storage.k8s.io/v1/storageclasses", wire.StorageClass, convert_storage_class
+)
+CSI_NODES: ResourceType[CsiNodeFacts] = ResourceType(
+    "csinodes", "/apis/storage.k8s.io/v1/csinodes", wire.CsiNode, convert_csi_node
+)
+CSI_DRIVERS: ResourceType[CsiDriverFacts] = ResourceType(
+    "csidrivers", "/apis/storage.k8s.io/v1/csidrivers", wire.CsiDriver, convert_csi_driver
+)
+ATTACHMENTS: ResourceType[AttachmentFacts] = ResourceType(
+    "volumeattachments", "/apis/storage.k8s.io/v1/volumeattachments", wire.VolumeAttachment, convert_attachment
 )

@@ -8,13 +8,14 @@ nothing that a decision depends on differs, whatever else changed in the API (he
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
 from fairbind.cluster.objects.selectors import LabelSelector, NodeTerm
+from fairbind.cluster.objects.volume_facts import ANYWHERE, ClaimUse, VolumeTopology
 from fairbind.model import NO_EXCLUSIVE_KEYS, ExclusiveKeys, Rejection
 
 CPU = "cpu"
@@ -86,7 +87,8 @@ class Constraints:
     """Which nodes a pod may and would like to use; equal ones are one object.
 
     selector: label pairs that a node must have. required: terms of which one must hold; None when there is no such
-    wish (no terms at all match nothing). preferred: (weight, term). exclusive_keys: host ports.
+    wish (no terms at all match nothing). preferred: (weight, term). exclusive_keys: host ports. volumes: which nodes
+    reach its volumes.
     """
 
     selector: tuple[tuple[str, str], ...] = ()
@@ -94,20 +96,62 @@ class Constraints:
     preferred: tuple[tuple[int, NodeTerm], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     exclusive_keys: ExclusiveKeys = NO_EXCLUSIVE_KEYS
+    volumes: VolumeTopology = ANYWHERE
+
+
+Namespaces = tuple[tuple[str, ...], LabelSelector | None]
+"""Namespaces by name and, in addition, by label; None selects none."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class AntiAffinityTerm:
-    """A required anti-affinity of a pod that is placed: pods that it selects may not come into its topology domain.
+class PodTerm:
+    """Pods that a wish is about, and the label of nodes whose values are the topology domains.
 
+    A pod may wish not to be in a domain with them, to be in one with them, or that domains have equally many of them.
     Equal ones are one object. namespaces: by name. namespace_selector: by label, in addition; None selects none.
-    labels: which pods.
+    labels: which pods. also: further sets of namespaces, of which the pods' must be in each.
     """
 
     topology_key: str
     namespaces: tuple[str, ...]
     namespace_selector: LabelSelector | None
     labels: LabelSelector
+    also: tuple[Namespaces, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadWish:
+    """A wish to be spread over domains.
+
+    max_skew: a domain may have so many more of the pods than the one with the fewest. min_domains: with fewer domains
+    the fewest is 0. honors_affinity, honors_taints: whether nodes count only if the pod's selector and node affinity
+    allow them, and only if it tolerates their taints.
+    """
+
+    term: PodTerm
+    max_skew: int
+    min_domains: int
+    honors_affinity: bool
+    honors_taints: bool
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class TopologyWishes:
+    """What a waiting pod requires about other pods; equal ones are one object.
+
+    apart: no such pod in its domain. together: one in its domain, for each term; all of them select the same pods.
+    spread: so even the domains must stay. terms: all of them.
+    """
+
+    apart: tuple[PodTerm, ...]
+    together: tuple[PodTerm, ...]
+    spread: tuple[SpreadWish, ...]
+    terms: frozenset[PodTerm] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Gather the terms, which are asked for whenever a placed pod changes."""
+        terms = frozenset((*self.apart, *self.together, *(wish.term for wish in self.spread)))
+        object.__setattr__(self, "terms", terms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +171,13 @@ class PodFacts(Struct, frozen=True, gc=False):
     ended and holds nothing. gated: it has scheduling gates. unsupported: why it may not be placed at all (what it
     carries is not honoured yet, or cannot be read), or None; unsupported_detail names the very thing. constraints: of a
     pod above the budget only what is left of them (`budget`). pin: the name of the only node of those that they allow,
-    kept only while it waits; None: all of them. repels: kept only when it is bound. labels: kept only while it waits.
+    kept only while it waits; None: all of them. repels: its required anti-affinity. labels: none when they are above
+    the budget. wishes: what it requires about other pods, kept only while it waits; None: nothing.
     scheduled_message: what its condition PodScheduled=False says, or None.
     rejection: for what its kubelet refused it (resources, ports, node, other); None when it did not.
     start: when its kubelet took it, seconds since the epoch; `created` before that. group: the name of the pod group in
     its namespace that it belongs to; None: to none. nominated_node: where room is promised to it until it is bound.
-    owner: its controller, kept only while it waits.
+    owner: its controller, kept only while it waits. claims: those of its volumes.
     """
 
     uid: str
@@ -150,7 +195,7 @@ class PodFacts(Struct, frozen=True, gc=False):
     constraints: Constraints
     unsupported: Rejection | None
     unsupported_detail: str | None
-    repels: tuple[AntiAffinityTerm, ...]
+    repels: tuple[PodTerm, ...]
     labels: tuple[tuple[str, str], ...]
     scheduled_message: str | None
     pin: str | None = None
@@ -159,6 +204,8 @@ class PodFacts(Struct, frozen=True, gc=False):
     group: str | None = None
     nominated_node: str | None = None
     owner: Owner | None = None
+    wishes: TopologyWishes | None = None
+    claims: tuple[ClaimUse, ...] = ()
 
 
 class NodeFacts(Struct, frozen=True, gc=False):

@@ -34,6 +34,7 @@ from fairbind.fairness.problems.instance import Instance
 from fairbind.fairness.problems.problem import FloatArray
 from fairbind.fairness.problems.verify import FEASIBILITY, CertificateError, check_feasible
 from fairbind.fairness.solvers.market.best_response import BestResponses
+from fairbind.fairness.solvers.market.interior_point import StepBudget
 from fairbind.fairness.solvers.market.market import (
     Market,
     compute_charges,
@@ -49,6 +50,7 @@ OPTIMALITY = 1e-6  # relative: between what a tenant's place on a server costs a
 FIRST_RESPONSES, MOST_RESPONSES = 8, 128  # of every server, before the exact amounts are solved for again
 STALLED = 0.5  # of the mismatch after half as many responses: above it, more responses hardly help
 SUFFICIENT_MISMATCH = OPTIMALITY / 10  # with which a certificate holds: no further responses once they stall
+MOST_STEPS, MOST_SERVER_STEPS = 6000, 200  # Newton steps of one problem in all: at least, and for each server class
 RESPONSE_WORK = 60_000  # tenants x servers x responses before giving up: some ten seconds
 
 
@@ -63,14 +65,18 @@ def solve_alpha_pf_vds(instance: Instance) -> Solution:
 
 
 def find_guess(market: Market) -> tuple[Guess, float]:
-    """Return the best equilibrium found and how far it is from one (the largest relative mismatch of any condition)."""
-    best, mismatch = find_exact_equilibrium(market)
-    responses = BestResponses(market)
+    """Return the best equilibrium found and how far it is from one (the largest relative mismatch of any condition).
+
+    Amounts that are too far apart for float64 can keep the search busy without end, so its steps are counted.
+    """
+    budget = StepBudget(MOST_STEPS + MOST_SERVER_STEPS * market.gain_ki.shape[0])
+    best, mismatch = find_exact_equilibrium(market, budget)
+    responses = BestResponses(market, budget)
     times, last = FIRST_RESPONSES, np.inf
     most = min(MOST_RESPONSES, RESPONSE_WORK // max(market.gain_ki.size, 1))
-    while mismatch > ACCEPTED_MISMATCH and times <= most:
+    while mismatch > ACCEPTED_MISMATCH and times <= most and not budget.is_spent:
         change = responses.run(times)
-        solved, reached = solve_active_set(market, responses.get_guess())
+        solved, reached = solve_active_set(market, responses.get_guess(), budget)
         if reached < mismatch:
             best, mismatch = solved, reached
         is_stalled = reached > STALLED * last and mismatch <= SUFFICIENT_MISMATCH
@@ -84,8 +90,8 @@ def find_guess(market: Market) -> tuple[Guess, float]:
 def certify_alpha_pf_vds(instance: Instance, solution: Solution) -> Mapping[str, Any]:
     """Prove inequality (16) with the prices.
 
-    Three things are checked for each server. Nobody could use it for less than it is worth to it (but for those who
-    have all their tasks); nobody who has a part pays more than that is worth; slots with room cost nothing. Weak
+    Three things are checked for each server. No tenant could use it for less than its worth (except tenants
+    with all their tasks); no tenant with a part pays more than its worth; slots with room cost nothing. Weak
     duality then bounds the left side of (16), for whatever other use of the server. That bound has the exponent as a
     factor (what is off by e in prices is off by alpha e in multipliers), the three checks have not.
     """

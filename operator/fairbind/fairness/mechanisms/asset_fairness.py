@@ -1,14 +1,14 @@
-"""Asset fairness: every part of every resource costs the same, and everybody's weighted spending rises at one speed.
+"""Asset fairness: one per cent of any resource costs the same, and all weighted spending rises at the same speed.
 
-A tenant pays, for each task, the sum of the parts that the task takes of all resources of the pool. A tenant stops
-when a resource that its tasks need is used up, or when all its tasks run; the others go on. So the weighted sums of
-shares are max-min fair.
+A task costs the sum of the parts that it takes of all resources of the pool. A tenant stops when a resource that its
+tasks need is used up, or when all its tasks run; the other tenants go on. So the weighted sums of shares are max-min
+fair.
 
 Paper: Ghodsi et al., "Dominant Resource Fairness: Fair Allocation of Multiple Resource Types", NSDI 2011, section 5.1;
-what it loses against dominant resource fairness is in section 6.1.1. The paper raises all sums until the first resource
-is used up; going on with those who do not need it, as its section 4.2 does for dominant shares, is what keeps Pareto
-optimality when some demands are zero.
-Complexity: at most one round a resource; a round costs O(I log I + I R) (the water filling of `drf`).
+section 6.1.1 shows its drawbacks against dominant resource fairness. The paper raises all sums until the first resource
+is used up. Here tenants that do not need that resource go on, as in the paper's section 4.2 for dominant shares; this
+keeps Pareto optimality when some demands are zero.
+Complexity: at most one round per resource; a round costs O(I log I + I R) (the water filling of `drf`).
 Guarantees, for any weights: envy-freeness, Pareto optimality and strategy-proofness; NOT the sharing incentive and not
 bottleneck fairness, and more capacity can leave a tenant with less.
 
@@ -33,7 +33,7 @@ from fairbind.fairness.problems.verify import check_feasible
 
 
 def compute_price_per_task(instance: Instance) -> FloatArray:
-    """Return what one task of each group costs: the sum over resources of its part of the pool, shape (I,)."""
+    """Return the cost of one task of each group: the sum over resources of its part of the pool, shape (I,)."""
     price_i: FloatArray = (instance.demand_ir / instance.capacity_kr.sum(axis=0)).sum(axis=1)
     return price_i
 
@@ -47,8 +47,8 @@ def solve_asset_fairness(instance: Instance) -> Solution:
 def certify_asset_fairness(instance: Instance, solution: Solution) -> Mapping[str, Any]:
     """Prove that the weighted sums of shares are max-min fair: each tenant has all its tasks, or a bottleneck.
 
-    A bottleneck of i is a used-up resource that i needs and where nobody who needs it spends more per weight than i.
-    Whoever gave i more would take it from somebody there who spends no more.
+    A bottleneck of i is a used-up resource that i needs and that no tenant with higher weighted spending needs. More
+    for i would have to come from a tenant there that spends no more.
     """
     tasks_i = solution.tasks_ik[:, 0]
     excess = check_feasible(instance, solution.tasks_ik, "asset-fairness")

@@ -1,13 +1,13 @@
 """Competitive equilibrium from equal incomes: tenants buy resources with budgets, at the prices that clear the market.
 
-Everybody gets a budget (its weight) and spends it on as many tasks as it can pay for; prices are such that no resource
-is asked for beyond what there is, and what is left over is free. The outcome is the allocation that maximises the
-weighted sum of logarithms of the tasks (Eisenberg and Gale), so it is unique. A tenant with finite tasks buys no more
-than these and keeps the rest of its budget.
+Each tenant gets a budget (its weight) and spends it on as many tasks as it can pay for. At the equilibrium prices no
+resource is overused, and a resource that is left over is free. The allocation maximises the weighted sum of logarithms
+of the tasks (Eisenberg and Gale), so it is unique. A tenant with finite tasks buys no more than these and keeps the
+rest of its budget.
 
 Paper: Ghodsi et al., "Dominant Resource Fairness: Fair Allocation of Multiple Resource Types", NSDI 2011, section 5.2;
 the market goes back to Varian, "Equity, envy, and efficiency", 1974.
-Complexity: O(I R^2 + R^3) a step of the interior-point method, some 10 to 30 steps.
+Complexity: O(I R^2 + R^3) per step of the interior-point method, some 10 to 30 steps.
 Guarantees: Pareto optimality; envy-freeness, sharing incentive. It is not strategy-proof (section 6.1.2).
 
 >>> from fairbind.fairness.problems.instance import reduce_problem
@@ -36,7 +36,7 @@ OPTIMALITY = 1e-8  # of a tenant's budget, or of all budgets: what may be spent 
 
 
 def solve_ceei(instance: Instance) -> Solution:
-    """Return the allocation of one pool, with prices: budgets (which sum to 1) for all that there is of a resource."""
+    """Return the allocation of one pool; the price of a resource is for its whole capacity, and budgets sum to 1."""
     market = make_market(instance, np.ones(1))
     guess, _ = find_exact_equilibrium(market)
     return Solution(market.get_tasks(guess.part_ki), {"price_r": guess.price_kr[0]})
@@ -45,8 +45,8 @@ def solve_ceei(instance: Instance) -> Solution:
 def certify_ceei(instance: Instance, solution: Solution) -> Mapping[str, Any]:
     """Prove that the prices clear the market.
 
-    Everybody spends its budget (or has all its tasks, for no more than the budget), and a resource that is left over
-    costs nothing. Then no other allocation has a higher weighted sum of logarithms: prices are its multipliers.
+    Each tenant spends its budget, or has all its tasks for no more than the budget, and a resource that is left over
+    costs nothing. Then no other allocation has a higher weighted sum of logarithms: the prices are its multipliers.
     """
     excess = check_feasible(instance, solution.tasks_ik, "ceei")
     tasks_i, price_r = solution.tasks_ik[:, 0], solution.evidence["price_r"]

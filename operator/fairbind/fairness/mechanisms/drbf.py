@@ -1,31 +1,32 @@
-"""Dominant resource with bottlenecked fairness: equal shares among rivals for one resource, efficiency between them.
+"""Dominant resource with bottlenecked fairness: fairness among tenants with one dominant resource, efficiency beyond.
 
-Tenants queue at their dominant resource. Within a queue everybody has the same weighted dominant share; how much one
-queue has more than another is free, as long as nobody envies anybody in another queue and nobody has less than an equal
-part of its dominant resource. Within that freedom, as many tasks run as possible.
+Tenants queue at their dominant resource. All tenants of a queue have the same weighted dominant share. Different queues
+may have different shares, as long as no tenant envies one of another queue and each has at least an equal part of its
+dominant resource. Under these conditions as many tasks run as possible.
 
 Paper: Zhao, Du, Chen, "A New Multi-Resource Allocation Mechanism: A Tradeoff between Fairness and Efficiency in Cloud
 Computing", China Communications 2018, sections 5.1 (rules 1 and 2) and 5.3 (the linear program, whose formulas are lost
-in print and follow from the proofs): with N_i = lambda_q w_i / D_{i r_i} for everybody in queue q,
+in print and follow from the proofs): with N_i = lambda_q w_i / D_{i r_i} for each tenant i of queue q,
 
     maximise sum_i N_i   subject to   sum_i N_i D_ir <= 1,  N_i D_{i r_i} >= N_j D_{j r_i} across queues,  lambda >= 1.
 
-Complexity: a linear program of one variable a queue, so of at most R variables and R (R + 1) rows, whatever I is.
+Complexity: a linear program with one variable per queue, so at most R variables and R (R + 1) rows for any I.
 
-What is not as in the paper:
-* lambda >= 1 is a row of the program. The paper proves the sharing incentive without it, and that proof is wrong: down
-  to 18 % of an equal part was seen.
-* Its Theorem 3, strategy-proofness, is wrong too: who asks for more of what the other queue is short of can gain. In
-  the example of section 6.2, user a gets 2 tasks instead of 1.59 by asking for 3 CPUs and 5 GB instead of 3 and 1.
-* Weights: w_i is the part of everything that the tenant is entitled to; envy is between bundles per weight.
-* The program can have many optima. Among them the lambdas are the lexicographic max-min: as equal as can be, and the
-  same whatever order queues and tenants are in.
-* Whoever has several dominant resources queues at the first of them in the order of the problem's resources. That is
-  the only place where the order of resources matters; the answer is discontinuous there.
-* Finite tasks are not taken. If somebody has fewer tasks than its queue's lambda says, N_i is no longer proportional
-  to lambda: the capacity rows then bound a concave function from above, so that what may be chosen is not convex and
-  there are several maxima without a reason to take one. Fixing those who have enough and starting again does not help:
-  with them gone, the best lambda of their queue can be lower than what they were fixed at.
+Differences from the paper:
+* lambda >= 1 is a row of the program. The paper proves the sharing incentive without it, and that proof is wrong: a
+  tenant was seen with only 18 % of an equal part.
+* Theorem 3, strategy-proofness, is wrong too: a tenant can gain by asking for more of the other queue's scarce
+  resource. In the example of section 6.2, user a gets 2 tasks instead of 1.59 by asking for 3 CPUs and 5 GB instead of
+  3 and 1.
+* Weights: w_i is the part of everything that the tenant is entitled to; envy compares bundles per weight.
+* The program can have many optima. Among them the lexicographic max-min of the lambdas is chosen: as equal as possible,
+  and independent of the order of queues and tenants.
+* A tenant with several dominant resources queues at the first of them in the order of the problem's resources. Only
+  here does the order of resources matter; the answer is discontinuous there.
+* Finite tasks are not taken. For a tenant with fewer tasks than its queue's lambda implies, N_i is no longer
+  proportional to lambda. The capacity rows then bound a concave function from above, so the feasible set is not convex
+  and there are several maxima with no reason to prefer one. Fixing such tenants and starting again does not help:
+  without them, the best lambda of their queue can be lower than the one at which they were fixed.
 
 Guarantees: sharing incentive and envy-freeness, by the program's rows; Pareto optimality if all demands are positive
 (otherwise a queue stops as soon as one of its tenants has to).
@@ -50,7 +51,7 @@ from fairbind.fairness.mechanisms.mechanism import LevelScope, Mechanism, Option
 from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance, IntArray
 from fairbind.fairness.problems.problem import BoolArray, FloatArray
-from fairbind.fairness.problems.verify import FEASIBILITY, check_feasible
+from fairbind.fairness.problems.verify import FEASIBILITY, CertificateError, check_feasible
 from fairbind.model.errors import SolverError
 
 SAME = 1e-12  # of the larger: shares that differ by less are equal, and both resources dominant
@@ -62,9 +63,9 @@ BALANCE = 1e-9  # of the terms of a column: how far prices may be from the objec
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Program:
-    """The program in the lambdas of the Q queues that somebody is in: rows @ lambda <= bound, shapes (M, Q), (M,).
+    """The program in the lambdas of the Q queues with tenants: rows @ lambda <= bound, shapes (M, Q), (M,).
 
-    queue_i: each group's queue. gain_q: tasks that run for each lambda, scaled so that the largest is 1.
+    queue_i: each group's queue. gain_q: tasks per unit of each lambda, scaled so that the largest is 1.
     """
 
     queue_i: IntArray
@@ -74,7 +75,7 @@ class _Program:
 
 
 def compute_dominant_resources(instance: Instance) -> IntArray:
-    """Return each group's dominant resource, the first one where there are several, shape (I,)."""
+    """Return each group's dominant resource, the first one if there are several, shape (I,)."""
     largest_i1 = instance.demand_ir.max(axis=1, keepdims=True)
     dominant_i: IntArray = (instance.demand_ir >= largest_i1 * (1 - SAME)).argmax(axis=1)
     return dominant_i
@@ -116,14 +117,15 @@ class _Stage:
 
 
 def _make_first_stage(program: _Program) -> _Stage:
-    """As many tasks as possible; z is the lambdas."""
+    """Return the program that runs as many tasks as possible; z is the lambdas."""
     return _Stage(program.gain_q, program.rows, program.bound, np.zeros(program.bound.shape, dtype=np.bool_))
 
 
 def _make_level_stage(program: _Program, is_tight: BoolArray, is_free_q: BoolArray, lambda_q: FloatArray) -> _Stage:
-    """The least lambda of the free queues as high as possible, without losing a task; z is the lambdas and that level.
+    """Return the program that raises the least lambda of the free queues without losing a task.
 
-    is_tight: rows that every solution with as many tasks meets with equality. Queues that are not free stay.
+    z is the lambdas and that level. is_tight: rows that every solution with as many tasks meets with equality. Queues
+    that are not free keep their lambda.
     """
     queues = is_free_q.size
     own_rows = np.where(is_free_q[:, None], -np.eye(queues), np.eye(queues))
@@ -138,7 +140,7 @@ def _make_level_stage(program: _Program, is_tight: BoolArray, is_free_q: BoolArr
 
 
 def _find_priced(price: FloatArray) -> BoolArray:
-    """Which rows have a price: every optimal solution meets them with equality."""
+    """Return which rows have a price: every optimal solution meets them with equality."""
     is_priced: BoolArray = price > POSITIVE * np.abs(price).max(initial=0.0)
     return is_priced
 
@@ -188,9 +190,9 @@ def _solve_stage(stage: _Stage) -> tuple[FloatArray, FloatArray]:
 
 
 def _meet_rows(stage: _Stage, z: FloatArray, is_tight: BoolArray) -> FloatArray:
-    """Return z, changed as little as possible (relatively), so that it meets these rows up to rounding.
+    """Return z with the smallest relative change that meets these rows up to rounding.
 
-    HiGHS meets them up to an absolute tolerance, which is much to a queue that has a small part in a row.
+    HiGHS meets them up to an absolute tolerance, which is large for a queue with a small part of a row.
     """
     terms = stage.rows[is_tight] * np.abs(z)
     size = np.abs(terms).sum(axis=1, keepdims=True)
@@ -201,28 +203,33 @@ def _meet_rows(stage: _Stage, z: FloatArray, is_tight: BoolArray) -> FloatArray:
 
 
 def certify_drbf(instance: Instance, solution: Solution) -> Mapping[str, Any]:
-    """Prove rules 1 and 2, the floor, that no more tasks can run, and that the lambdas are the most equal ones.
+    """Prove rules 1 and 2, the lower bound, that no more tasks can run, and that the lambdas are the most equal ones.
 
-    Within a queue by comparing; between queues by the prices of each program of the chain: they add up to the objective
-    and rows that have one are met with equality, so nothing better is feasible.
+    Within a queue the tenants are compared. Between queues the prices of each program of the chain are the proof: they
+    add up to the objective, and rows with a price are met with equality, so nothing better is feasible.
     """
     excess = check_feasible(instance, solution.tasks_ik, "drbf")
     program = _make_program(instance)
     lambda_q, spread = _measure_queues(instance, solution, program)
     size = np.abs(program.rows) @ lambda_q + np.abs(program.bound)
-    violation = float(((program.rows @ lambda_q - program.bound) / size).max())
-    if violation > FEASIBILITY:
-        raise SolverError(f"drbf: a rule between queues is broken by {violation:.3g}")
+    violation_m = (program.rows @ lambda_q - program.bound) / size
+    violation = float(violation_m.max())
+    tenant_q = instance.rank_i[np.unique(program.queue_i, return_index=True)[1]]
+    if not violation <= FEASIBILITY:
+        tenant = int(tenant_q[program.rows[violation_m.argmax()].argmin()])  # the queue with a minus has too little
+        words = f"{{tenant}} envies another queue or has less than an equal part, by {violation:.3g}"
+        raise CertificateError("drbf", words, violation, tenant=tenant)
     first, *others = solution.evidence["prices"]
-    distance = _check_stage(_make_first_stage(program), lambda_q, first)
+    distance = _check_stage(_make_first_stage(program), lambda_q, first, tenant_q)
     is_free_q = np.ones(lambda_q.shape, dtype=np.bool_)
     for price in others:
         stage = _make_level_stage(program, _find_priced(first), is_free_q, lambda_q)
         level = lambda_q[is_free_q].min(initial=np.inf)
-        distance = max(distance, _check_stage(stage, np.append(lambda_q, level), price))
+        distance = max(distance, _check_stage(stage, np.append(lambda_q, level), price, tenant_q))
         is_free_q &= ~_find_priced(price[program.bound.size :])
     if is_free_q.any():
-        raise SolverError("drbf: nothing shows that a queue has as much as it can")
+        words = "nothing shows that {tenant} has as much as it can"
+        raise CertificateError("drbf", words, np.inf, tenant=int(tenant_q[is_free_q.argmax()]))
     return {
         "method": "prices",
         "queues": lambda_q.size,
@@ -234,19 +241,24 @@ def certify_drbf(instance: Instance, solution: Solution) -> Mapping[str, Any]:
 
 
 def _measure_queues(instance: Instance, solution: Solution, program: _Program) -> tuple[FloatArray, float]:
-    """Return (lambda of each queue, largest relative difference within one); raise SolverError if it counts."""
+    """Return (lambda of each queue, largest relative difference within one); raise SolverError if too large."""
     lambda_i = solution.tasks_ik[:, 0] * instance.share_per_task_i / instance.weight_i
-    least_q, most_q = np.full(program.gain_q.shape, np.inf), np.zeros(program.gain_q.shape)
-    np.minimum.at(least_q, program.queue_i, lambda_i)
+    most_q = np.zeros(program.gain_q.shape)
     np.maximum.at(most_q, program.queue_i, lambda_i)
-    spread = float((most_q / least_q - 1).max()) if (least_q > 0).all() else float("inf")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        behind_i = np.nan_to_num(most_q[program.queue_i] / lambda_i - 1, nan=np.inf, posinf=np.inf)
+    spread = float(behind_i.max())
     if not spread <= FEASIBILITY:
-        raise SolverError(f"drbf: two tenants of one queue differ by {spread:.3g}")
+        words = f"a tenant with the same dominant resource has {spread:.3g} more than {{tenant}}"
+        raise CertificateError("drbf", words, spread, tenant=int(instance.rank_i[behind_i.argmax()]))
     return most_q, spread
 
 
-def _check_stage(stage: _Stage, z: FloatArray, price: FloatArray) -> float:
-    """Return how far a row that has a price is from equality, in parts of its smallest term; raise if it counts."""
+def _check_stage(stage: _Stage, z: FloatArray, price: FloatArray, tenant_q: IntArray) -> float:
+    """Return how far a row with a price is from equality, in parts of its smallest term; raise if too far.
+
+    tenant_q: the first tenant of each queue, for the error.
+    """
     if price.shape != stage.bound.shape or (price[~stage.is_equality] < -POSITIVE * np.abs(price).max()).any():
         raise SolverError("drbf: prices of another program, or a negative one")
     missing = np.abs(stage.gain - price @ stage.rows)
@@ -255,10 +267,13 @@ def _check_stage(stage: _Stage, z: FloatArray, price: FloatArray) -> float:
     terms = np.abs(stage.rows) * np.abs(z)
     smallest = np.where(terms > 0, terms, np.inf).min(axis=1)
     slack = np.maximum(np.abs(stage.bound - stage.rows @ z) - ROUNDING * terms.sum(axis=1), 0.0)
-    distance = (slack / smallest)[_find_priced(np.abs(price)) | stage.is_equality].max(initial=0.0)
+    distance_m = np.where(_find_priced(np.abs(price)) | stage.is_equality, slack / smallest, 0.0)
+    distance = float(distance_m.max(initial=0.0))
     if not distance <= EQUALITY:
-        raise SolverError(f"drbf: a queue could have {distance:.3g} of its own more")
-    return float(distance)
+        own_q = terms[distance_m.argmax(), : tenant_q.size]
+        tenant = int(tenant_q[np.where(own_q > 0, own_q, np.inf).argmin()])
+        raise CertificateError("drbf", f"{{tenant}} could have {distance:.3g} of its own more", distance, tenant=tenant)
+    return distance
 
 
 DRBF = Mechanism(

@@ -1,11 +1,11 @@
-"""Dominant resource fairness: raise everybody's weighted dominant share at one speed, until something stops them.
+"""Dominant resource fairness: all weighted dominant shares rise at the same speed until a resource is used up.
 
-A tenant stops when a resource that its tasks need is used up, or when all its tasks run; the others go on. So the
-weighted dominant shares are max-min fair: nobody could get more without somebody who has no more getting less.
+A tenant stops when a resource that its tasks need is used up, or when all its tasks run; the other tenants go on. So
+the weighted dominant shares are max-min fair: no tenant could get more unless a tenant with no higher share got less.
 
 Paper: Ghodsi et al., "Dominant Resource Fairness: Fair Allocation of Multiple Resource Types", NSDI 2011, sections 4.1
 (Algorithm 1, for divisible tasks) and 4.3 (weights, also one per resource).
-Complexity: at most one round a resource; a round costs O(I log I + I R).
+Complexity: at most one round per resource; a round costs O(I log I + I R).
 Guarantees, for any weights: sharing incentive, envy-freeness, Pareto optimality, strategy-proofness (all proved in
 section 5 of the paper).
 
@@ -40,10 +40,10 @@ def solve_drf(instance: Instance) -> Solution:
 
 
 def fill_pool(capacity_r: FloatArray, demand_ir: FloatArray, speed_i: FloatArray, limit_i: FloatArray) -> FloatArray:
-    """Return the tasks, shape (I,), when tasks grow as level * speed_i until a resource or the limit stops each.
+    """Return the tasks, shape (I,), if they grow as level * speed_i until a resource or the limit stops each tenant.
 
-    Everybody who needs a resource stops when it is used up; the rest go on. Amounts in any unit. demand_ir may be 0,
-    but every tenant needs some resource of the pool.
+    When a resource is used up, all tenants that need it stop; the others go on. Amounts in any unit. demand_ir may be
+    0, but every tenant needs some resource of the pool.
     """
     tasks_i = np.zeros(speed_i.shape)
     is_moving_i = np.ones(speed_i.shape, dtype=bool)
@@ -60,7 +60,7 @@ def fill_pool(capacity_r: FloatArray, demand_ir: FloatArray, speed_i: FloatArray
 def _find_next_stop(
     room_r: FloatArray, demand_ir: FloatArray, speed_i: FloatArray, limit_i: FloatArray
 ) -> tuple[float, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """Return the level at which the first resource is used up, and which are; inf when limits stop everybody before.
+    """Return the level at which the first resource is used up, and which are; inf if limits stop all tenants first.
 
     The use of r at a level is the sum of d_ir * min(level * speed_i, limit_i): concave, piecewise linear. Its pieces
     are found by sorting the levels at which tenants meet their limits.
@@ -85,8 +85,8 @@ def _find_next_stop(
 def certify_drf(instance: Instance, solution: Solution) -> Mapping[str, Any]:
     """Prove that weighted dominant shares are max-min fair: each tenant has all its tasks, or a bottleneck.
 
-    A bottleneck of i is a used-up resource that i needs and where nobody who needs it has a higher level. Whoever gave
-    i more would take it from somebody there with no higher level.
+    A bottleneck of i is a used-up resource that i needs and that no tenant with a higher level needs. More for i would
+    have to come from a tenant there with no higher level.
     """
     level_i = solution.tasks_ik[:, 0] * instance.share_per_task_i / instance.weight_i
     excess = check_feasible(instance, solution.tasks_ik, "drf")
@@ -95,7 +95,7 @@ def certify_drf(instance: Instance, solution: Solution) -> Mapping[str, Any]:
 
 
 def check_bottlenecks(instance: Instance, tasks_i: FloatArray, level_i: FloatArray, mechanism_id: str) -> float:
-    """Return how much more, as a part of its own level, the worst tenant could get; raise SolverError if it counts."""
+    """Return how much more, as a part of its own level, the worst tenant could get; raise SolverError if too much."""
     used_r = tasks_i @ instance.demand_ir
     room_r = np.maximum(instance.capacity_kr[0] - used_r, 0.0)
     needs_ir = instance.demand_ir > 0

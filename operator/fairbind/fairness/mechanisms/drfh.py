@@ -1,16 +1,17 @@
-"""DRFH: one dominant share per tenant over all servers, the least as high as can be, then the next least.
+"""DRFH: dominant resource fairness on heterogeneous servers, with one dominant share per tenant over all servers.
 
 A tenant's global dominant share is the largest part that its tasks hold of any resource of the whole cluster, wherever
-they run. DRFH makes the weighted shares lexicographically max-min fair.
+they run. DRFH makes the weighted shares lexicographically max-min fair: the least is as high as possible, then the next
+least, and so on.
 
 Paper: Wang, Liang, Li, "Multi-Resource Fair Allocation in Heterogeneous Cloud Computing Systems", TPDS 2015, section
-4.1 and equation 6; weights and finite tasks from section 5.1. Equation 6 asks for equal shares, which is right only
-when all demands are positive, everybody may use every server and nobody runs out of tasks; here it is the first round
+4.1 and equation 6; weights and finite tasks from section 5.1. Equation 6 demands equal shares, which is right only if
+all demands are positive, each tenant may use every server and no tenant runs out of tasks; here it is the first round
 of the lexicographic procedure (see `lexicographic`).
-Complexity: a linear program a round with a variable per (group, class) that matters; rounds <= distinct levels.
-Guarantees: Pareto optimality, envy-freeness and strategy-proofness, also with zero demands, placement constraints,
-weights and finite tasks; only the weak sharing incentive (section 4.5). The paper's group strategy-proofness (sections
-4.2 to 4.4) is proved for one level.
+Complexity: one linear program per round, with a variable per (group, class) that matters; rounds <= distinct levels.
+Guarantees: Pareto optimality, envy-freeness and strategy-proofness, of groups too, also with zero demands, placement
+constraints, weights and finite tasks (the paper's sections 4.2 to 4.4 are for one level); only the weak sharing
+incentive (section 4.5).
 
 >>> from fairbind.fairness.problems.instance import reduce_problem
 >>> from fairbind.fairness.problems.problem import make_problem
@@ -37,7 +38,7 @@ def solve_drfh(instance: Instance, warm: WarmStart | None = None) -> Solution:
 
 
 def certify_drfh(instance: Instance, solution: Solution) -> Mapping[str, Any]:
-    """Prove it by prices; see `lexicographic`."""
+    """Prove by prices that the levels are max-min fair; see `lexicographic`."""
     return certify_lexicographic(instance, instance.share_per_task_i / instance.weight_i, solution, "drfh")
 
 

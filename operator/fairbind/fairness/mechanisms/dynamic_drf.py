@@ -1,29 +1,30 @@
-"""Dynamic dominant resource fairness: tenants come one after another, and nobody ever gives anything back.
+"""Dynamic dominant resource fairness: tenants arrive one after another, and no tenant ever gives anything back.
 
-When k of n tenants have come, k/n of every resource may be in use; whoever has the smallest dominant share grows, all
-of them together, until something is used up to that part. Later ones therefore find their equal part untouched.
+When k of n tenants have arrived, k/n of every resource may be in use. The tenants with the smallest dominant share grow
+together until a resource is used up to that part. So later tenants find their equal part free.
 
 Paper: Li, Liu, Zhang, Zhang, "A note on dynamic fair division of multiple resources", 2019: the linear program (1),
 Lemmas 1 to 3 and Algorithm 1; the mechanism is that of Kash, Procaccia and Shah, "No Agent Left Behind", 2014.
-Complexity: O(R) a step, amortized, so O(T R) for all T steps; with tenants of P kinds (sets of resources that they
-need at all) O(T P R). Algorithm 1 of the note looks for the first tenant that grows by bisection, in O(k) at step k.
-Here those with equal levels are kept together as one block: levels fall from the first tenant to the last (Lemma 2), so
-a step only merges blocks at the end, and every tenant is merged away at most once.
+Complexity: O(R) per step, amortized, so O(T R) for all T steps; with tenants of P kinds (sets of resources that they
+need at all) O(T P R). Algorithm 1 of the note finds the first tenant that grows by bisection, in O(k) at step k. Here
+tenants with equal levels form one block. Levels fall from the first tenant to the last (Lemma 2), so a step only merges
+blocks at the end, and each tenant is merged at most once.
 
-What is not as in the note:
-* Line 6 of its Algorithm 1 tests the sum of d_ir x_i^(k-1), which always holds. It has to be x_1^(k-1): can everybody
+Differences from the note:
+* Line 6 of its Algorithm 1 tests the sum of d_ir x_i^(k-1), which always holds. It must be x_1^(k-1): can all tenants
   be raised to the level of the first? Nothing here depends on it.
-* Zero demands. Then the program (1) leaves some who could still grow; they do here: a step is the lexicographic
-  max-min above what everybody has. Levels are the same for all tenants of one kind that grow in a step.
-* Weights. A tenant is entitled to the part w_i / W of everything instead of 1/n, W over all who will ever come, and
-  levels are x_i / w_i. The proofs carry over: that x^(k-1) and the entitlement of k fit in W_k / W gives the sharing
-  incentive; Lemmas 1 to 3 are about levels; and a lie of i could only help if, when i last grows, nobody who can hold
-  less than with the truth did so after i came, but before that nothing differs. W must be known from the beginning,
-  so different weights need all tenants to be listed.
+* Zero demands. Program (1) then stops some tenants that could still grow. Here they grow: a step is the lexicographic
+  max-min above what each tenant has. Levels are equal for all tenants of one kind that grow in a step.
+* Weights. A tenant is entitled to the part w_i / W of everything instead of 1/n, W over all tenants that will ever
+  arrive, and levels are x_i / w_i. The proofs carry over: x^(k-1) and the entitlement of k fit in W_k / W, which gives
+  the sharing incentive; Lemmas 1 to 3 are about levels; and a lie of i could only help if, when i last grows, no tenant
+  that can hold less than with the truth did so after i arrived, but before that nothing differs. W must be known from
+  the beginning, so with different weights all tenants must be listed.
 
 Guarantees (with any weights that are taken): dynamic sharing incentive, dynamic envy-freeness, dynamic Pareto
 optimality (some resource that it needs is used up to W_k / W for each tenant); strategy-proofness if all demands are
-positive; once all have come, sharing incentive and Pareto optimality. NOT envy-freeness: who came early may keep more.
+positive; once all have arrived, sharing incentive and Pareto optimality. NOT envy-freeness: an early tenant may keep
+more.
 
 >>> import numpy as np
 >>> from fairbind.fairness.problems.instance import reduce_problem
@@ -47,8 +48,8 @@ from fairbind.fairness.mechanisms.mechanism import LevelScope, Mechanism, Option
 from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance, IntArray
 from fairbind.fairness.problems.problem import BoolArray, FloatArray
-from fairbind.fairness.problems.verify import check_feasible
-from fairbind.model.errors import InvalidProblemError, SolverError
+from fairbind.fairness.problems.verify import CertificateError, RefusedTenantError, check_feasible
+from fairbind.model.errors import InvalidProblemError
 
 OPTIMALITY = 1e-7  # of a level: how much higher it could be before we refuse it
 AGREEMENT = 1e-9  # of a tenant's tasks: how far they may be from what the levels say
@@ -59,14 +60,14 @@ INFINITE = float("inf")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrivals:
-    """What happens when the tenants of an instance come, one a step; T steps, I groups (of one tenant), P kinds.
+    """The arrivals of the tenants of an instance, one per step; T steps, I groups (of one tenant), P kinds.
 
-    A tenant that can run nothing comes too, at its step: what it is entitled to is then for the others.
+    A tenant that can run nothing arrives too, at its step; the others get its entitlement.
 
     entitled_t: part of every resource that may be in use after step t, increasing, at most 1, shape (T,).
-    step_i: when the tenant came. kind_i: which set of resources it needs; needs_pr: that set, shape (P, R).
-    speed_i: tasks at level 1, where the dominant share is exactly what the tenant is entitled to.
-    level_tp: to which level those of a kind that had less were raised in step t, shape (T, P); 0 if nobody was there.
+    step_i: the step of the tenant's arrival. kind_i: the set of resources that it needs; needs_pr: that set, shape
+    (P, R). speed_i: tasks at level 1, where the dominant share is exactly the tenant's entitlement.
+    level_tp: the level to which tenants of a kind below it were raised in step t, shape (T, P); 0 without tenants.
     """
 
     entitled_t: FloatArray
@@ -77,9 +78,9 @@ class Arrivals:
     level_tp: FloatArray
 
     def compute_tasks(self, step: int) -> FloatArray:
-        """Return everybody's tasks after the step, shape (I,); 0 for those who come later. Complexity: O(T P + I).
+        """Return each tenant's tasks after the step, shape (I,); 0 before its arrival. Complexity: O(T P + I).
 
-        Nobody gives anything back, so a tenant has the highest level since it came.
+        No tenant gives anything back, so a tenant has the highest level since its arrival.
         """
         highest_tp = np.maximum.accumulate(self.level_tp[step::-1], axis=0)[::-1]
         is_here_i = self.step_i <= step
@@ -89,9 +90,9 @@ class Arrivals:
 
 
 def compute_arrivals(instance: Instance) -> Arrivals:
-    """Return the allocation after every arrival. Raises InvalidProblemError where entitlements are not known.
+    """Return the allocation after every arrival. Raises InvalidProblemError if entitlements are not known.
 
-    Raises ValueError for an instance that was not made with merges_tenants=False: equal tenants come one by one, too.
+    Raises ValueError for an instance with merged tenants: equal tenants arrive one by one, too.
     """
     if (instance.member_i > 1).any():
         raise ValueError("equal tenants were merged, but they come one after another")
@@ -111,14 +112,14 @@ def compute_arrivals(instance: Instance) -> Arrivals:
 
 
 def solve_dynamic_drf(instance: Instance) -> Solution:
-    """Return the allocation after the last tenant of the problem has come; evidence: the levels of every step."""
+    """Return the allocation after the last arrival; evidence: the levels of every step."""
     arrivals = compute_arrivals(instance)
     tasks_i = arrivals.compute_tasks(instance.tenants_total - 1)
     return Solution(tasks_i[:, None], {"level_tp": arrivals.level_tp})
 
 
 def _compute_entitlements(instance: Instance) -> tuple[FloatArray, FloatArray]:
-    """Return (part of everything that may be in use after each step, entitlement of each group)."""
+    """Return (part of every resource that may be in use after each step, entitlement of each group)."""
     steps = instance.tenants_total
     expected = steps if instance.expected_tenants is None else instance.expected_tenants
     if expected < steps:
@@ -132,9 +133,11 @@ def _compute_entitlements(instance: Instance) -> tuple[FloatArray, FloatArray]:
         )
     powerless = np.flatnonzero(instance.group_of_tenant < 0)
     if powerless.size:
-        raise InvalidProblemError(
-            f"tenants[{powerless[0]}].demand: no task of it can ever run, and where weights differ, dynamic-drf cannot "
-            f"say what such a tenant leaves to the others: leave the tenant out"
+        raise RefusedTenantError(
+            int(powerless[0]),
+            "demand",
+            "no task of it can ever run, and where weights differ, dynamic-drf cannot say what such a tenant leaves to "
+            "the others: leave the tenant out",
         )
     return np.cumsum(instance.weight_i), instance.weight_i
 
@@ -142,10 +145,10 @@ def _compute_entitlements(instance: Instance) -> tuple[FloatArray, FloatArray]:
 def _raise_one_kind(
     gain_t: Sequence[float], newcomer_t: Sequence[int], slope_ir: Sequence[Sequence[float]]
 ) -> FloatArray:
-    """Return the level that is reached in each step when everybody needs every resource, shape (T,).
+    """Return the level reached in each step if each tenant needs every resource, shape (T,).
 
-    Blocks of tenants with one level are a stack, the lowest on top. Room is what may be used and is not: keeping it,
-    instead of the difference of what may be used and what is, keeps small entitlements exact.
+    Blocks of tenants with one level form a stack, the lowest on top. The variable room is the capacity that may be used
+    and is not. It is updated in place of a difference between two totals, which keeps small entitlements exact.
     """
     room = [0.0] * len(slope_ir[0])
     levels: list[float] = []
@@ -176,20 +179,20 @@ def _raise_one_kind(
 
 
 class _Fronts:
-    """For each kind, its tenants that are here: a stack of blocks with one level each, the lowest on top."""
+    """For each kind, its tenants that have arrived: a stack of blocks with one level each, the lowest on top."""
 
     def __init__(self, kinds: int) -> None:
         self.levels: list[list[float]] = [[] for _ in range(kinds)]
         self.slopes: list[list[Sequence[float]]] = [[] for _ in range(kinds)]
 
     def find_lowest(self, moving: Sequence[int]) -> tuple[float, list[int]]:
-        """Return (the lowest level of these kinds, those that have it)."""
+        """Return (the lowest level of these kinds, the kinds that have it)."""
         tops = [self.levels[kind][-1] for kind in moving]
         level = min(tops)
         return level, [kind for kind, top in zip(moving, tops, strict=True) if top == level]
 
     def find_ceiling(self, moving: Sequence[int], lowest: Sequence[int]) -> float:
-        """Return the level at which the lowest meet somebody."""
+        """Return the level at which the lowest blocks meet the next ones."""
         others = [self.levels[kind][-1] for kind in moving if kind not in lowest] if len(lowest) < len(moving) else []
         ceiling = min(others, default=INFINITE)
         for kind in lowest:
@@ -199,13 +202,13 @@ class _Fronts:
         return ceiling
 
     def add_slopes(self, lowest: Sequence[int]) -> Sequence[float]:
-        """Return what the lowest use of each resource for each level."""
+        """Return the lowest blocks' use of each resource per level."""
         if len(lowest) == 1:
             return self.slopes[lowest[0]][-1]
         return [sum(parts) for parts in zip(*[self.slopes[kind][-1] for kind in lowest], strict=True)]
 
     def lift(self, lowest: Sequence[int], level: float) -> None:
-        """Give the lowest the level; merge blocks that have the same."""
+        """Raise the lowest blocks to the level; merge blocks with the same level."""
         for kind in lowest:
             levels, slopes = self.levels[kind], self.slopes[kind]
             levels[-1] = level
@@ -221,7 +224,7 @@ def _raise_kinds(
     kind_i: Sequence[int],
     needs_pr: BoolArray,
 ) -> FloatArray:
-    """Return the level that each kind reaches in each step, shape (T, P), when not everybody needs every resource."""
+    """Return the level that each kind reaches in each step, shape (T, P), if some tenants need only some resources."""
     users_r = [frozenset(np.flatnonzero(needs_p).tolist()) for needs_p in needs_pr.T]
     fronts = _Fronts(needs_pr.shape[0])
     here: list[int] = []
@@ -247,7 +250,7 @@ def _raise_kinds(
 
 
 def _raise_lowest(fronts: _Fronts, moving: Sequence[int], room: list[float]) -> tuple[float, list[float], int]:
-    """Raise the lowest of these until a resource is used up; return (level, what is left of the room, the resource)."""
+    """Raise the lowest of these kinds until a resource is used up; return (level, remaining capacity, resource)."""
     while True:
         level, lowest = fronts.find_lowest(moving)
         ceiling, slope = fronts.find_ceiling(moving, lowest), fronts.add_slopes(lowest)
@@ -266,10 +269,9 @@ def _raise_lowest(fronts: _Fronts, moving: Sequence[int], room: list[float]) -> 
 def certify_dynamic_drf(instance: Instance, solution: Solution) -> Mapping[str, Any]:
     """Prove, from the levels of every step, that each step is the one lexicographic max-min above the step before.
 
-    For every step: no more is in use than may be, and every kind that is here needs a resource that is used up and of
-    which no kind that needs it was raised to a higher level. So nobody could get more in that step without somebody
-    getting less who has no more. What is in use after a step follows from levels and demands alone: everybody has the
-    highest level since it came.
+    In every step no more is in use than may be, and every kind with tenants needs some used-up resource that no kind
+    raised to a higher level needs. So no tenant could get more in that step unless a tenant with no more got less. The
+    use after a step follows from levels and demands alone: each tenant has the highest level since its arrival.
     """
     excess = check_feasible(instance, solution.tasks_ik, "dynamic-drf")
     entitled_t, weight_i = _compute_entitlements(instance)
@@ -278,9 +280,13 @@ def certify_dynamic_drf(instance: Instance, solution: Solution) -> Mapping[str, 
     level_tp = np.asarray(solution.evidence["level_tp"], dtype=np.float64)
     arrivals = Arrivals(entitled_t, instance.rank_i, kind_i.reshape(-1), needs_pr, speed_i, level_tp)
     tasks_i = arrivals.compute_tasks(entitled_t.size - 1)
-    distance = float((np.abs(solution.tasks_ik[:, 0] - tasks_i) / tasks_i).max())
+    distance_i = np.abs(solution.tasks_ik[:, 0] - tasks_i) / tasks_i
+    worst = int(distance_i.argmax())
+    distance = float(distance_i[worst])
     if not distance <= AGREEMENT:
-        raise SolverError(f"dynamic-drf: tasks are {distance:.3g} away from what the levels of the steps say")
+        given = float(solution.tasks_ik[worst, 0])
+        words = f"{{tenant}} has {given:.6g} tasks, but the levels of the steps say {tasks_i[worst]:.6g}"
+        raise CertificateError("dynamic-drf", words, distance, tenant=int(instance.rank_i[worst]))
     overuse, gap = _check_steps(arrivals, instance.demand_ir * speed_i[:, None])
     last = level_tp[-1][level_tp[-1] > 0]
     return {
@@ -294,40 +300,44 @@ def certify_dynamic_drf(instance: Instance, solution: Solution) -> Mapping[str, 
 
 
 def _check_steps(arrivals: Arrivals, slope_ir: FloatArray) -> tuple[float, float]:
-    """Return the largest (use above what may be used, part of its level that a kind could still rise) of all steps."""
+    """Return, over all steps, the largest overuse and the largest part of its level that a kind could still rise."""
     kinds = range(arrivals.needs_pr.shape[0])
     use_ptr, raised_ptr = zip(*(_compute_use(arrivals, kind, slope_ir) for kind in kinds), strict=True)
     entitled_t1 = arrivals.entitled_t[:, None]
     use_tr = sum(use_ptr)
-    overuse = float((use_tr / entitled_t1 - 1).max())
-    if overuse > AGREEMENT:
-        raise SolverError(f"dynamic-drf: a step uses {overuse:.3g} more than may be in use after it")
+    overuse_t = (use_tr / entitled_t1 - 1).max(axis=1)
+    overuse = float(overuse_t.max())
+    if not overuse <= AGREEMENT:
+        words = f"{overuse:.3g} more is in use after the arrival of {{tenant}} than may be"
+        raise CertificateError("dynamic-drf", words, overuse, tenant=int(overuse_t.argmax()))
     raised_tr = sum(raised_ptr)
     rounding = ROUNDING + ROUNDING_PER_STEP * arrivals.entitled_t.size
     room_tr = np.maximum(entitled_t1 * (1 - rounding) - use_tr, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         growth_tr = np.where(room_tr > 0, room_tr / raised_tr, 0.0)
-    gap = 0.0
+    gap_t = np.zeros(arrivals.entitled_t.shape)
     for kind in kinds:
         is_here_t = np.maximum.accumulate(_find_steps(arrivals, kind))
         level_t = arrivals.level_tp[:, kind]
-        gap_t = np.full(level_t.shape, np.inf)
+        own_t = np.full(level_t.shape, np.inf)
         for r in np.flatnonzero(arrivals.needs_pr[kind]):
             highest_t = arrivals.level_tp[:, arrivals.needs_pr[:, r]].max(axis=1)
             with np.errstate(divide="ignore", invalid="ignore"):
                 lag_t = np.where(highest_t > level_t, highest_t / level_t - 1, 0.0)
-            gap_t = np.minimum(gap_t, np.maximum(lag_t, growth_tr[:, r]))
-        gap = max(gap, float(gap_t[is_here_t].max(initial=0.0)))
+            own_t = np.minimum(own_t, np.maximum(lag_t, growth_tr[:, r]))
+        gap_t = np.maximum(gap_t, np.where(is_here_t, own_t, 0.0))
+    gap = float(gap_t.max())
     if not gap <= OPTIMALITY:
-        raise SolverError(f"dynamic-drf: a tenant could rise {gap:.3g} of its level more in the step of an arrival")
+        words = f"a tenant could rise {gap:.3g} of its level more in the step of the arrival of {{tenant}}"
+        raise CertificateError("dynamic-drf", words, gap, tenant=int(gap_t.argmax()))
     return max(overuse, 0.0), gap
 
 
 def _compute_use(arrivals: Arrivals, kind: int, slope_ir: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return (what the kind uses after each step, the part of it held by those just raised), each of shape (T, R).
+    """Return (the kind's use after each step, the part of it held by tenants just raised), each of shape (T, R).
 
-    Let p be the last step before t with a higher level: those who came until p have what they had after p, and those
-    who came since have the level of t.
+    Let p be the last step before t with a higher level: tenants that arrived until p keep what they had after p, and
+    tenants that arrived later have the level of t.
     """
     steps, resources = arrivals.entitled_t.size, slope_ir.shape[1]
     before = _find_last_higher(arrivals.level_tp[:, kind].tolist())
@@ -346,7 +356,7 @@ def _compute_use(arrivals: Arrivals, kind: int, slope_ir: FloatArray) -> tuple[F
 
 
 def _find_last_higher(values: Sequence[float]) -> list[int]:
-    """Return, for each place, the last one before it with a higher value; -1 where there is none.
+    """Return, for each place, the last place before it with a higher value; -1 without one.
 
     >>> _find_last_higher([3.0, 1.0, 2.0, 2.0, 5.0])
     [-1, 0, 0, 0, -1]
@@ -361,7 +371,7 @@ def _find_last_higher(values: Sequence[float]) -> list[int]:
 
 
 def _find_steps(arrivals: Arrivals, kind: int) -> BoolArray:
-    """In which steps somebody of the kind came, shape (T,)."""
+    """Return the steps in which a tenant of the kind arrived, shape (T,)."""
     comes_t = np.zeros(arrivals.entitled_t.size, dtype=np.bool_)
     comes_t[arrivals.step_i[arrivals.kind_i == kind]] = True
     return comes_t

@@ -1,9 +1,10 @@
-"""What is known of each mechanism and property: proved, refuted by an example, or neither.
+"""Lists for each mechanism and property whether it is proved, refuted by an example, or neither.
 
-`GUARANTEES[mechanism][property]` has an entry for every mechanism of the registry and every property that means
-something for it. Assumptions are sentences that `ASSUMPTIONS` can decide for a problem. A property that is proved under
-some has an example that shows why they are needed, where one is known; one that fails names those under which it holds
-all the same. The tests draw problems that meet the assumptions, look for witnesses, and replay each counterexample.
+`GUARANTEES[mechanism][property]` has an entry for every mechanism of the registry and every property that applies to
+it. Assumptions are sentences that `ASSUMPTIONS` can decide for a problem. A property that is proved under assumptions
+has an example that shows why they are needed, where one is known. A property that fails names the assumptions under
+which it still holds. The tests draw problems that meet the assumptions, look for witnesses, and replay each
+counterexample.
 
 Where a source is "here", the argument stands in the comment above the guarantee.
 """
@@ -97,12 +98,12 @@ def _proved(source: str, *assumed: str, beyond: Counterexample | None = None) ->
 
 
 def _fails(source: str, counterexample: Counterexample, *unless: str) -> Guarantee:
-    """Return a property that does not hold; unless: where it is proved all the same."""
+    """Return a property that does not hold; unless: the assumptions under which it is proved."""
     return Guarantee(Standing.FAILS, _JOINT.join(unless), source, counterexample)
 
 
 def _open(source: str, *assumed: str, beyond: Counterexample | None = None) -> Guarantee:
-    """Return a property that nobody has proved or refuted under these assumptions; beyond: an example without them."""
+    """Return a property neither proved nor refuted under these assumptions; beyond: an example without them."""
     return Guarantee(Standing.NOT_REFUTED, _JOINT.join(assumed), source, beyond)
 
 
@@ -121,15 +122,20 @@ _LEXICOGRAPHIC = "here: what i could use of a higher level would have been given
 # The proof stands in docs/mechanisms/drfh.md. All that it asks of a level is that the stated level of a bundle is no
 # less than the true level of the true tasks that could run with it.
 _NO_LIE_PAYS = "in general here, for lexicographic optima: see the proof in the page on drfh"
+_NO_GROUP_GAINS = "here: the same proof, for groups of which every member gains, in the page on drfh"
+_FROM_ENVY_FREENESS = "follows from envy-freeness"
+_ALONE = "here: a group of one"
 _ENTITLED = "here: each tenant's equal part of its dominant resource is a row of the program"
 
 _DRF: Mapping[str, Guarantee] = {
     "sharing-incentive": _proved(f"{_DRF_PAPER}, section 5"),
     "envy-freeness": _proved(f"{_DRF_PAPER}, section 5"),
+    "envy-freeness-up-to-one-task": _proved(_FROM_ENVY_FREENESS),
     "pareto-optimality": _proved(f"{_DRF_PAPER}, section 5; Parkes et al., 2015, for zero demands"),
     "strategy-proofness": _proved(
         f"{_DRF_PAPER}, section 5; Parkes et al., 2015, for zero demands; Li et al., 2014, for finite tasks"
     ),
+    "group-strategy-proofness": _proved(_NO_GROUP_GAINS),
     "single-server-reduction": _proved("by definition"),
     "single-resource-reduction": _proved(f"{_DRF_PAPER}, table 2"),
     "bottleneck-fairness": _proved(f"{_DRF_PAPER}, table 2"),
@@ -143,8 +149,11 @@ _DRFH: Mapping[str, Guarantee] = {
         f"{_DRFH_PAPER}, proposition 4; on one server it is drf", counterexamples.DRFH_SHARING, ONE_SERVER
     ),
     "envy-freeness": _proved(f"{_DRFH_PAPER}, proposition 1; {_LEXICOGRAPHIC}"),
+    "envy-freeness-up-to-one-task": _proved(_FROM_ENVY_FREENESS),
     "pareto-optimality": _proved(f"{_DRFH_PAPER}, proposition 2; in general as a lexicographic optimum"),
     "strategy-proofness": _proved(f"{_DRFH_PAPER}, proposition 3, for one level; {_NO_LIE_PAYS}"),
+    "eligibility-strategy-proofness": _proved(_NO_LIE_PAYS),
+    "group-strategy-proofness": _proved(_NO_GROUP_GAINS),
     "single-server-reduction": _proved(f"{_DRFH_PAPER}, proposition 6"),
     "single-resource-reduction": _proved(f"{_DRFH_PAPER}, proposition 7"),
     # Here: if rho is the bottleneck of all servers for i, d_ir c_k,rho <= d_i,rho c_kr for all k, and so in the sums.
@@ -167,8 +176,11 @@ _TSF: Mapping[str, Guarantee] = {
         ELIGIBLE,
     ),
     "envy-freeness": _proved(f"Wang et al., SC 2016; {_LEXICOGRAPHIC}"),
+    "envy-freeness-up-to-one-task": _proved(_FROM_ENVY_FREENESS),
     "pareto-optimality": _proved("Wang et al., SC 2016; in general as a lexicographic optimum"),
     "strategy-proofness": _proved(f"Wang et al., SC 2016, for their model; {_NO_LIE_PAYS}"),
+    "eligibility-strategy-proofness": _proved(_NO_LIE_PAYS),
+    "group-strategy-proofness": _proved(_NO_GROUP_GAINS),
     "single-server-reduction": _proved(f"{_PS_DSF_PAPER}, section 2.2"),
     "single-resource-reduction": _proved("here: the task share is the share of the resource"),
     "bottleneck-fairness": _fails(
@@ -188,8 +200,10 @@ _TSF: Mapping[str, Guarantee] = {
 _ASSET_FAIRNESS: Mapping[str, Guarantee] = {
     "sharing-incentive": _fails(f"{_DRF_PAPER}, theorem 1", counterexamples.ASSET_SHARING),
     "envy-freeness": _proved(f"{_DRF_PAPER}, table 2"),
+    "envy-freeness-up-to-one-task": _proved(_FROM_ENVY_FREENESS),
     "pareto-optimality": _proved(f"{_DRF_PAPER}, table 2"),
     "strategy-proofness": _proved(f"{_DRF_PAPER}, table 2; {_NO_LIE_PAYS}"),
+    "group-strategy-proofness": _proved(_NO_GROUP_GAINS),
     "single-server-reduction": _fails(f"{_DRF_PAPER}, section 5.1", counterexamples.ASSET_REDUCTION),
     "single-resource-reduction": _proved(f"{_DRF_PAPER}, table 2"),
     "bottleneck-fairness": _fails(f"{_DRF_PAPER}, theorem 2", counterexamples.ASSET_BOTTLENECK),
@@ -200,8 +214,10 @@ _ASSET_FAIRNESS: Mapping[str, Guarantee] = {
 _CEEI: Mapping[str, Guarantee] = {
     "sharing-incentive": _proved(f"{_DRF_PAPER}, table 2: each tenant can afford its part of everything"),
     "envy-freeness": _proved(f"{_DRF_PAPER}, table 2: each tenant can afford what another has, by weight"),
+    "envy-freeness-up-to-one-task": _proved(_FROM_ENVY_FREENESS),
     "pareto-optimality": _proved("first theorem of welfare economics"),
     "strategy-proofness": _fails(f"{_DRF_PAPER}, figure 6", counterexamples.CEEI_LIE),
+    "group-strategy-proofness": _fails(_ALONE, counterexamples.CEEI_LIE),
     "single-server-reduction": _fails("here", counterexamples.CEEI_REDUCTION),
     "single-resource-reduction": _proved(f"{_DRF_PAPER}, table 2"),
     "bottleneck-fairness": _proved(f"{_DRF_PAPER}, table 2"),
@@ -214,9 +230,11 @@ _CEEI: Mapping[str, Guarantee] = {
 _DRBF: Mapping[str, Guarantee] = {
     "sharing-incentive": _proved(f"{_ENTITLED} (without it theorem 2 of {_DRBF_PAPER} is wrong)"),
     "envy-freeness": _proved(f"{_DRBF_PAPER}, theorem 1: rows of the program"),
+    "envy-freeness-up-to-one-task": _proved(_FROM_ENVY_FREENESS),
     # A queue stops as soon as one of its tenants has to; with positive demands everybody has to.
     "pareto-optimality": _proved(_DRBF_PAPER, POSITIVE, beyond=counterexamples.DRBF_PARETO),
     "strategy-proofness": _fails(f"here, against theorem 3 of {_DRBF_PAPER}", counterexamples.DRBF_LIE),
+    "group-strategy-proofness": _fails(_ALONE, counterexamples.DRBF_LIE),
     "single-server-reduction": _fails("here", counterexamples.DRBF_REDUCTION),
     "single-resource-reduction": _proved("here: there is one queue"),
     "bottleneck-fairness": _proved("here: equal parts of the bottleneck are rows of the program, and use all of it"),
@@ -227,8 +245,10 @@ _DRBF: Mapping[str, Guarantee] = {
 _DYNAMIC_DRF: Mapping[str, Guarantee] = {
     "sharing-incentive": _proved(_DYNAMIC_PAPER, ALL_CAME, beyond=counterexamples.DYNAMIC_WAITING),
     "envy-freeness": _fails("here: who came early may keep more", counterexamples.DYNAMIC_ENVY),
+    "envy-freeness-up-to-one-task": _fails("here: who came early may keep more", counterexamples.DYNAMIC_ENVY_OF_TASKS),
     "pareto-optimality": _proved(_DYNAMIC_PAPER, ALL_CAME, beyond=counterexamples.DYNAMIC_WAITING),
     "strategy-proofness": _proved(_DYNAMIC_PAPER, POSITIVE),
+    "group-strategy-proofness": _open(_SEARCHED, POSITIVE),
     "single-server-reduction": _fails("here: who came early may keep more", counterexamples.DYNAMIC_REDUCTION),
     "single-resource-reduction": _proved(
         "here: each tenant has its part at every step", ALL_CAME, beyond=counterexamples.DYNAMIC_WAITING
@@ -254,11 +274,15 @@ _DYNAMIC_DRF: Mapping[str, Guarantee] = {
 _PS_DSF: Mapping[str, Guarantee] = {
     "sharing-incentive": _proved(f"{_PS_DSF_PAPER}, table 1"),
     "envy-freeness": _proved(f"{_PS_DSF_PAPER}, table 1; here: server by server"),
+    "envy-freeness-up-to-one-task": _proved(_FROM_ENVY_FREENESS),
     "pareto-optimality": _fails(f"{_PS_DSF_PAPER}, section 2.3; this example here", counterexamples.PS_DSF_PARETO),
-    # In the example the honest answer is the only one, so this is not about which answer is chosen.
+    # Hiding pays whichever division is chosen: with the truth and with the lie there is one. The lie about a demand
+    # pays by the choice: it allows another division, too, in which nothing is gained.
     "strategy-proofness": _fails(
-        "here: it can pay to hide a server; and with finite tasks, to misstate the demand", counterexamples.PS_DSF_LIE
+        "here: with finite tasks, by which of several divisions is chosen", counterexamples.PS_DSF_DEMAND_LIE
     ),
+    "eligibility-strategy-proofness": _fails("here: it can pay to hide a server", counterexamples.PS_DSF_HIDING),
+    "group-strategy-proofness": _fails(_ALONE, counterexamples.PS_DSF_HIDING),
     "single-server-reduction": _proved(f"{_PS_DSF_PAPER}, section 2.3"),
     "single-resource-reduction": _proved(
         "here: no tenant below can be displaced, by however long a chain",
@@ -281,6 +305,9 @@ _ALPHA_PF_VDS: Mapping[str, Guarantee] = {
     "envy-freeness": _proved(
         f"{_PS_DSF_PAPER}, theorem 3; here: server by server", ALPHA_FROM_1, beyond=counterexamples.ALPHA_ENVY
     ),
+    "envy-freeness-up-to-one-task": _proved(
+        _FROM_ENVY_FREENESS, ALPHA_FROM_1, beyond=counterexamples.ALPHA_ENVY_OF_TASKS
+    ),
     # One server alone maximises an increasing function of each tenant's tasks.
     "pareto-optimality": _fails(
         f"here; proved then in {_PS_DSF_PAPER}, theorem 3, and here: one server maximises what only more tasks raise",
@@ -288,6 +315,10 @@ _ALPHA_PF_VDS: Mapping[str, Guarantee] = {
         ALPHA_1_OR_ONE_SERVER,
     ),
     "strategy-proofness": _fails(f"as ceei; {_DRF_PAPER}, figure 6", counterexamples.ALPHA_LIE),
+    "eligibility-strategy-proofness": _fails(
+        "here: who leaves a server may find less need of the others", counterexamples.ALPHA_HIDING
+    ),
+    "group-strategy-proofness": _fails(_ALONE, counterexamples.ALPHA_LIE),
     "single-server-reduction": _fails("here", counterexamples.ALPHA_REDUCTION),
     "single-resource-reduction": _proved(f"{_PS_DSF_PAPER}, theorem 4", ENDLESS),
     "bottleneck-fairness": _proved(f"{_PS_DSF_PAPER}, theorem 4", ENDLESS),
@@ -300,9 +331,16 @@ _ALPHA_PF_VDS: Mapping[str, Guarantee] = {
 _PER_SERVER_DRF: Mapping[str, Guarantee] = {
     "sharing-incentive": _proved(f"{_DRFH_PAPER}, section 4.5: on every server; here: also with finite tasks"),
     "envy-freeness": _proved(f"{_DRF_PAPER}, section 5, on every server; here: also with finite tasks"),
+    "envy-freeness-up-to-one-task": _proved(_FROM_ENVY_FREENESS),
     "pareto-optimality": _fails(f"{_DRFH_PAPER}, section 3.4", counterexamples.PER_SERVER_PARETO, ONE_SERVER),
-    "strategy-proofness": _proved(
-        f"{_DRF_PAPER}, section 5, on every server", ENDLESS, beyond=counterexamples.PER_SERVER_LIE
+    "strategy-proofness": _proved(f"{_DRF_PAPER}, section 5, on every server", ENDLESS),
+    "eligibility-strategy-proofness": _proved(
+        "here: what it leaves on one server changes nothing on the others",
+        ENDLESS,
+        beyond=counterexamples.PER_SERVER_HIDING,
+    ),
+    "group-strategy-proofness": _fails(
+        "here: two leave each other the servers that suit them", counterexamples.PER_SERVER_COLLUSION, ONE_SERVER
     ),
     "single-server-reduction": _proved("by definition"),
     "single-resource-reduction": _fails(

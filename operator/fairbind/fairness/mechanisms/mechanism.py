@@ -1,4 +1,4 @@
-"""What the registry holds: a mechanism, where it comes from, what it takes and what it guarantees."""
+"""Defines an entry of the registry: a mechanism with its source, its options and its guarantees."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fairbind.fairness.solvers.warm import WarmStart
 
 
 class Option(StrEnum):
-    """What a problem may ask for beyond capacities and demands; the value is the field's name in a problem."""
+    """An option of a problem beyond capacities and demands; the value is the field's name in a problem."""
 
     WEIGHT = "weight"
     RESOURCE_WEIGHTS = "resourceWeights"
@@ -26,7 +26,7 @@ class Option(StrEnum):
 
 
 class Standing(StrEnum):
-    """What is known of a property of a mechanism."""
+    """Whether a mechanism has a property, as far as is known."""
 
     PROVED = "proved"
     FAILS = "fails"
@@ -34,7 +34,7 @@ class Standing(StrEnum):
 
 
 class LevelScope(StrEnum):
-    """Where a mechanism compares tenants: which of a tenant's tasks count, and against what they are measured."""
+    """The scope in which a mechanism compares tenants: which tasks of a tenant count, and relative to what."""
 
     CLUSTER = "cluster"  # all tasks, against all servers together
     SERVER_CLASS = "server class"  # on each server class by itself: all tasks, wherever they run, against the class
@@ -51,10 +51,10 @@ class ShareSum(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """What is known of one property of one mechanism.
+    """The standing of one property of one mechanism.
 
-    assumptions: under which it is proved (empty: always). counterexample: a problem document (and what to do with it)
-    that a test replays, for those that fail. source: who proved or refuted it.
+    assumptions: under which it is proved (empty: always). counterexample: for a property that fails, a problem document
+    and its options, which a test replays. source: the paper or the argument that proves or refutes it.
     """
 
     standing: Standing
@@ -65,13 +65,13 @@ class Guarantee:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mechanism:
-    """One way to divide. `solve` finds an answer for an instance; `certify` proves it or raises SolverError.
+    """A mechanism. `solve` finds an answer for an instance; `certify` proves it or raises SolverError.
 
-    story: the idea in a few sentences. level_scope, share_sum: what a tenant's level is, for whoever splits a tenant
-    into parts of equal tasks. is_one_bidder: True where a tenant bids, queues or arrives as one, so that it is not
-    split and one average task stands for all its tasks. merges_tenants: False where the order of arrival counts, so
-    that equal tenants stay apart. resolve: the same as solve, but may begin with what it remembers of a similar
-    instance, and remembers this one; None where that would not be faster. properties: by the ids of
+    story: the idea in a few sentences. level_scope, share_sum: how a tenant's level is defined, for a caller that
+    splits a tenant into parts of equal tasks. is_one_bidder: True where a tenant bids, queues or arrives as one, so
+    that it is not split and one average task stands for all its tasks. merges_tenants: False where the order of arrival
+    counts, so that equal tenants stay apart. resolve: like solve, but it starts from the state of a similar instance
+    and stores the state of this one; None where that would not be faster. properties: by the ids of
     `fairbind.fairness.properties`, filled in by the registry.
     """
 

@@ -1,20 +1,20 @@
-"""DRF on each server by itself: what schedulers do that look at one server at a time.
+"""DRF on each server by itself, as schedulers do that look at one server at a time.
 
-On every server the weighted dominant shares of that server rise together until something stops each tenant there. It is
-the naive extension of DRF to several servers that the papers compare with: simple, and wasteful, because a tenant gets
-its part of a server that suits it badly.
+On every server the weighted dominant shares of that server rise together until each tenant there stops. The papers
+compare with this naive extension of DRF to several servers: it is simple, and wasteful because a tenant also gets its
+part of a server that suits it badly.
 
 Paper: Wang, Liang, Li, "Multi-Resource Fair Allocation in Heterogeneous Cloud Computing Systems", TPDS 2015, section
 3.4 ("naive DRF extension"); DRF itself and its weights from Ghodsi et al., NSDI 2011, sections 4.1 and 4.3.
 
-A tenant with few tasks: the papers leave open from which servers it takes them. Here all servers fill in step, the way
-servers that each run DRF at the same time do, and the tenant stops on all of them when its tasks are given out. That is
-max-min fair over all pairs of tenant and server, so it is unique and depends on no order; and what each server does is
-still its own DRF among the tasks that the other servers leave (a stopped tenant has no more tasks to offer it).
+The papers do not define which servers run the tasks of a tenant with few tasks. Here all servers fill in step, as if
+each ran DRF at the same time, and the tenant stops on all of them when all its tasks run. This is max-min fair over all
+pairs of tenant and server, so it is unique and depends on no order. Each server still runs its own DRF among the tasks
+that the other servers leave: a stopped tenant has no more tasks.
 
-Complexity: one event per used-up resource of a server and per tenant that runs out of tasks, O(I K R) each at worst.
+Complexity: one event per used-up resource of a server and per tenant that runs out of tasks, each O(I K R) at worst.
 Guarantees: the (strong) sharing incentive (section 4.5) and envy-freeness, as DRF on each server; strategy-proofness
-where no tenant runs out of tasks; NOT Pareto optimality (section 3.4), but on one server.
+where no tenant runs out of tasks; NOT Pareto optimality (section 3.4) and not for groups, but on one server.
 
 >>> from fairbind.fairness.problems.instance import reduce_problem
 >>> from fairbind.fairness.problems.problem import make_problem
@@ -41,7 +41,7 @@ ROUNDING = 1e-13  # of a class's resource: what sums over all tenants may lose
 
 
 def solve_per_server_drf(instance: Instance) -> Solution:
-    """Return each class's own DRF; all fill in step, and who runs out of tasks stops on all."""
+    """Return the DRF of each class; all classes fill in step, and a tenant that runs out of tasks stops on all."""
     speed_ik = compute_speed(instance)
     is_moving_ik = instance.usable_ik.copy()
     tasks_ik = np.zeros(speed_ik.shape)
@@ -70,9 +70,9 @@ def compute_speed(instance: Instance) -> FloatArray:
 def _find_full_levels(
     instance: Instance, speed_ik: FloatArray, is_moving_ik: BoolArray, tasks_ik: FloatArray
 ) -> FloatArray:
-    """Return the level at which those who move use up each resource, shape (K, R); inf if never.
+    """Return the level at which the pairs that still rise use up each resource, shape (K, R); inf if never.
 
-    Both sums are taken anew each time: a difference of large ones would drown who has little weight.
+    Both sums are computed again each time: in a difference of large sums, rounding would hide tenants of small weight.
     """
     rate_kr = np.where(is_moving_ik, speed_ik, 0.0).T @ instance.demand_ir
     left_kr = np.maximum(instance.capacity_kr - tasks_ik.T @ instance.demand_ir, 0.0)
@@ -84,9 +84,9 @@ def _find_full_levels(
 def _find_done_levels(
     instance: Instance, speed_ik: FloatArray, is_moving_ik: BoolArray, tasks_ik: FloatArray
 ) -> FloatArray:
-    """Return the level at which each tenant runs out of tasks, shape (I,); inf if it never does or stands still.
+    """Return the level at which each tenant runs out of tasks, shape (I,); inf if it never does or has stopped.
 
-    tasks_ik: of those who stopped; 0 while a pair moves.
+    tasks_ik: of the pairs that have stopped; 0 while a pair rises.
     """
     rate_i = np.where(is_moving_ik, speed_ik, 0.0).sum(axis=1)
     left_i = np.maximum(instance.limit_i - tasks_ik.sum(axis=1), 0.0)
@@ -98,8 +98,8 @@ def _find_done_levels(
 def certify_per_server_drf(instance: Instance, solution: Solution) -> Mapping[str, Any]:
     """Prove that the levels of all pairs are max-min fair: each pair has a bottleneck, or the tenant has all its tasks.
 
-    A bottleneck of (i, k) is a used-up resource of k that i needs and where nobody has a higher level; for a tenant
-    with all its tasks, the pair must have the highest of its own levels.
+    A bottleneck of (i, k) is a used-up resource of k that i needs and where no tenant has a higher level. For a tenant
+    with all its tasks, the pair must have the highest of the tenant's levels.
     """
     excess = check_feasible(instance, solution.tasks_ik, "per-server-drf")
     tasks_ik, usable_ik = solution.tasks_ik, instance.usable_ik
@@ -121,7 +121,7 @@ def certify_per_server_drf(instance: Instance, solution: Solution) -> Mapping[st
 
 
 def _find_gaps(instance: Instance, tasks_ik: FloatArray, level_ik: FloatArray, k: int) -> FloatArray:
-    """Return how much more of its own each tenant could get on class k with nobody of a lower level losing, (I,)."""
+    """Return how much more each tenant could get on class k without a loss at a lower level, relative, shape (I,)."""
     takes_ir = (instance.demand_ir > 0) & instance.usable_ik[:, k, None]
     used_ir = tasks_ik[:, k, None] * instance.demand_ir
     left_r = np.maximum(instance.capacity_kr[k] * (1 - ROUNDING) - used_ir.sum(axis=0), 0.0)

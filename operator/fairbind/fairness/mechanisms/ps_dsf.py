@@ -1,22 +1,23 @@
-"""Per-server dominant share fairness: on every server, max-min fairness of what tenants have in terms of that server.
+"""Per-server dominant share fairness: on every server, max-min fairness of virtual dominant shares.
 
 A tenant's virtual dominant share on a server is the number of its tasks, wherever they run, over the number that the
-server could run if the tenant had it alone. A division is PS-DSF when nobody could get more tasks without somebody
-losing some on a server where it has, weighted, no higher virtual dominant share. It splits by server: for every tenant
+server could run if the tenant had it alone. A division is PS-DSF if no tenant could get more tasks unless a tenant with
+no higher weighted virtual dominant share on a server lost some there. The condition splits by server: for every tenant
 and every server that it may use, some slot that it needs (a resource; on a server that is not divisible, its time) is
 used up by tenants whose shares there are no higher.
 
-There can be many such divisions. The one returned is where this leads: equal servers are one class; the classes are
-filled in the order of their (first) names, one after the other and again, from nothing, until nothing changes. For
-large problems, where that takes long, a market finds who is served where (`psdsf_market_start`), and the exact amounts
-are solved for (`psdsf_active_set`).
+Many divisions can meet this condition. The returned one is the limit of a procedure: equal servers are one class, and
+the classes are filled in turn, in the order of their (first) names, from zero until nothing changes. For large
+problems, where this takes long, a market determines which server serves which tenant (`psdsf_market_start`), and the
+exact amounts are solved for (`psdsf_active_set`).
 
 Paper: Khamse-Ashari, Lambadaris, Kesidis, Urgaonkar, Zhao, "An Efficient and Fair Multi-Resource Allocation Mechanism
 for Heterogeneous Servers", definition 4 in section 2.3; section 3.4 and equation 17 for servers that are not divisible.
-Complexity: O(I K R log I) a sweep; O(I K^2 R^2 + K^3 R^3) a step of a market, some 15 steps, a few markets.
+Complexity: O(I K R log I) per sweep; O(I K^2 R^2 + K^3 R^3) per step of a market, some 15 steps, a few markets.
 Guarantees: sharing incentive; envy-freeness, server by server; bottleneck fairness where no tenant runs out of tasks.
-NOT Pareto optimality, and not strategy-proofness: it can pay to hide a server.
-Nearly equal servers are divided far worse than equal ones: make classes of them first.
+NOT Pareto optimality, and not strategy-proofness: it can pay to hide a server and, with finite tasks, to misstate the
+demand.
+Nearly equal servers are divided far worse than equal ones: group them into classes first.
 
 >>> import numpy as np
 >>> from fairbind.fairness.problems.instance import reduce_problem
@@ -64,7 +65,7 @@ def solve_ps_dsf(instance: Instance) -> Solution:
 
 
 def resolve_ps_dsf(instance: Instance, warm: WarmStart) -> Solution:
-    """Return a PS-DSF division, found near the remembered one if there is one."""
+    """Return a PS-DSF division; the search starts near the stored one if there is one."""
     market = make_market(instance, np.ones(instance.divisible_k.size))
     before = warm.state
     if isinstance(before, Division) and (warm.class_before_k >= 0).all():
@@ -82,7 +83,7 @@ def resolve_ps_dsf(instance: Instance, warm: WarmStart) -> Solution:
 def find_division(market: Market, near: Division | None = None) -> tuple[Division, float]:
     """Return the best division found and how much more some tenant could get, as a part of its tasks.
 
-    near: a division of a similar market, to begin with instead of with nothing.
+    near: a division of a similar market, as a start.
     """
     search = Search(market)
     if near is None:
@@ -105,7 +106,7 @@ def find_division(market: Market, near: Division | None = None) -> tuple[Divisio
 
 
 class Search:
-    """The best division so far, and the sweeps, which go on where they were."""
+    """The best division so far, and the sweeps, which continue where they stopped."""
 
     def __init__(self, market: Market) -> None:
         self.market = market
@@ -116,16 +117,16 @@ class Search:
         self.spare = SPARE
 
     def is_done(self) -> bool:
-        """Whether the best is as good as it need be."""
+        """Return whether the best division is good enough."""
         return self.gap <= CONVERGED_GAP or self.spare <= 0
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether enough has been tried."""
+        """Whether the search has used up its work limit."""
         return self.swept * self.market.gain_ki.size > MOST_SWEEP_WORK
 
     def sweep(self) -> Division:
-        """Sweep as often as so far, at first for as long as is cheap."""
+        """Sweep as often as so far in all; at first, as often as is cheap."""
         cheap = SWEEP_WORK // max(self.market.gain_ki.size, 1)
         times = max(self.swept, min(max(cheap, LEAST_SWEEPS), MOST_SWEEPS))
         self.sweeps.run(times)
@@ -156,8 +157,8 @@ def compute_gap(market: Market, part_ki: FloatArray) -> float:
 def compute_gaps(market: Market, part_ki: FloatArray) -> FloatArray:
     """Return how much more, as a part of its tasks, each tenant could get from each server, shape (K, I).
 
-    On a server a tenant can take back what users of a slot have beyond its own share, and what is left over of it; it
-    needs all its slots, so the least of these counts.
+    On a server a tenant can take what users of a slot have beyond its own share, and what is left of the slot. It needs
+    all its slots, so the smallest of these amounts counts.
     """
     share_ki = compute_shares(market, part_ki)
     totals_i = market.get_totals(part_ki)

@@ -1,6 +1,6 @@
-"""Every mechanism by its id: the only place that lists them.
+"""The registry of all mechanisms by id: the only place that lists them.
 
-What depends on the mechanism is a field of its entry (see `mechanism`); nobody asks for its id.
+Whatever depends on the mechanism is a field of its entry (see `mechanism`); no code compares ids.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""TSF: task shares, measured against the whole cluster as one's own, lexicographically max-min.
+"""TSF: task share fairness, lexicographic max-min fairness of task shares.
 
-A tenant's task share is its tasks divided by those that it could run if it had all servers, also those that it may not
-use. The weighted task shares are made max-min fair as in `drfh`.
+A tenant's task share is its number of tasks divided by the number that it could run alone on all servers, including
+those that it may not use. The weighted task shares are made max-min fair as in `drfh`.
 
 Paper: Wang, Li, Liang, Li, "Multi-Resource Fair Sharing for Datacenter Jobs with Placement Constraints", SC 2016, as
 defined in section 2.2 of Khamse-Ashari et al., "An Efficient and Fair Multi-Resource Allocation Mechanism for
 Heterogeneous Servers".
 Complexity: as drfh.
-Guarantees: Pareto optimality, envy-freeness and strategy-proofness. The sharing incentive holds when every tenant may
-use every server, and can fail when not, although the latter paper's table 1 does not say so.
+Guarantees: Pareto optimality, envy-freeness and strategy-proofness, of groups too. The sharing incentive holds when
+every tenant may use every server, and can fail otherwise, although table 1 of the second paper does not say so.
 
 >>> from fairbind.fairness.problems.instance import reduce_problem
 >>> from fairbind.fairness.problems.problem import make_problem
@@ -35,7 +35,7 @@ def solve_tsf(instance: Instance, warm: WarmStart | None = None) -> Solution:
 
 
 def certify_tsf(instance: Instance, solution: Solution) -> Mapping[str, Any]:
-    """Prove it by prices; see `lexicographic`."""
+    """Prove by prices that the levels are max-min fair; see `lexicographic`."""
     return certify_lexicographic(instance, 1 / (instance.monopoly_i * instance.weight_i), solution, "tsf")
 
 

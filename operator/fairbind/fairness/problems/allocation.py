@@ -1,4 +1,4 @@
-"""What comes out: tasks per tenant and server entry, with the proof that they are right."""
+"""The answer to a problem: tasks per tenant and server entry, with the proof that they are right."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fairbind.fairness.problems.problem import FloatArray, Problem
 class Solution:
     """A solver's answer for an `Instance`, not yet verified.
 
-    tasks_ik: tasks of each group on each class, shape (I, K). evidence: what the certificate is checked with (duals,
-    prices, levels, ...), arrays or numbers by name; the mechanism's own `certify` reads it.
+    tasks_ik: tasks of each group on each class, shape (I, K). evidence: arrays or numbers by name (duals, prices,
+    levels) with which the mechanism's `certify` checks the certificate.
     """
 
     tasks_ik: FloatArray
@@ -24,7 +24,7 @@ class Solution:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Proof:
-    """What the certificate was checked with, so that others can check it again.
+    """The values with which the certificate was checked, so that others can check it again.
 
     instance: the problem in the solver's units, where every total is 1. resources: the names of the instance's
     resources, in its order. values: prices, levels or multipliers by name; each name ends in the axes of its array.
@@ -40,9 +40,9 @@ class Allocation:
     """A verified answer. Arrays follow the order of the problem's tenants (I) and server entries (K).
 
     tasks_ik: tasks of tenant i on all servers of entry k together, shape (I, K). totals_i: their sums.
-    dominant_shares_i: max over r of total x d_ir / C_r, C over all entries; resources that nobody has are left out.
-    certificate: why it is right, plain JSON values. status is "optimal": anything else was an error. proof: prices,
-    levels and multipliers; None for an allocation computed elsewhere.
+    dominant_shares_i: max over r of total x d_ir / C_r, C over all entries; resources that no server has are left
+    out. certificate: why the answer is right, as plain JSON values. status: "optimal", because anything else is an
+    error. proof: prices, levels and multipliers; None for an allocation computed elsewhere.
     """
 
     problem: Problem

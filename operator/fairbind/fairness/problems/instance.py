@@ -1,13 +1,13 @@
-"""A problem made ready for a solver: without units, without those who can run nothing, without copies.
+"""Prepares a problem for a solver: no units, no duplicates, no tenants that can run nothing.
 
-Every mechanism here is indifferent to the unit of a resource, to a common factor of the weights, and to whether equal
-servers or equal tenants are written once or many times. So solvers see an `Instance`: totals are 1, weights sum to 1,
-equal entries are one class and equal tenants one group. `expand_tasks` turns its answer back.
+No mechanism depends on the unit of a resource, on a common factor of the weights, or on whether equal servers or equal
+tenants are listed once or many times. So solvers get an `Instance`: totals are 1, weights sum to 1, equal entries are
+one class and equal tenants one group. `expand_tasks` translates the answer back.
 
-Classes and groups are in the order of their first name, so the order in which a problem lists servers and tenants does
-not reach a solver, not even by the rounding of a sum; only where the order of arrival is part of the problem do groups
-(of one tenant each) keep it. Resources can be put into the order of their names, too: where an answer leaves free which
-server runs what, a solver takes what it meets first.
+Classes and groups are sorted by their first name. So the order in which a problem lists servers and tenants does not
+affect a solver, not even by the rounding of a sum. Where the order of arrival is part of the problem, groups have one
+tenant each and keep that order. Resources can be sorted by name as well: where an answer does not determine which
+server runs what, a solver takes the first option that it meets.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ DEFAULT_ALPHA = 2.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Instance:
-    """What a solver gets. K classes of servers, I groups of tenants, R resources; every total is 1. Read-only.
+    """A solver's input. K classes of servers, I groups of tenants, R resources; every total is 1. Read-only.
 
     capacity_kr: all servers of the class together, as a part of the resource's total, shape (K, R).
-    demand_ir: one task's need as a part of the totals (those of ALL servers), shape (I, R).
+    demand_ir: demand of one task as a part of the totals (those of ALL servers), shape (I, R).
     weight_i: of the whole group; all sum to 1. limit_i: tasks that the group has, inf allowed, > 0.
-    usable_ik: eligible, and the class has something of all that a task needs; every row has a True.
+    usable_ik: eligible, and the class has some of each resource that a task needs; every row has a True.
     gamma_ik: tasks of i that the class runs when i has it alone: min over r of c_kr / d_ir; 0 where not usable.
     monopoly_i: tasks of i that ALL servers would run, eligible or not, each by itself (the papers' gamma_n of TSF).
     share_per_task_i: max over r of d_ir / resource weight: the (per-resource weighted) dominant share of one task.
-    alpha_k, divisible_k: of the class. member_i: tenants in the group. rank_i: place of the group's first in the order
-    of arrival, from 0. tenants_total: all tenants of the problem, also those who can run nothing.
+    alpha_k, divisible_k: of the class. member_i: tenants in the group. rank_i: place of the group's first tenant in the
+    order of arrival, from 0. tenants_total: all tenants of the problem, including those that can run nothing.
 
-    Resources that no server has are left out (whoever needs them is, too); the others are in the problem's order, or in
-    that of their names if that was asked for.
+    Resources that no server has are left out, and so are the tenants that need them. The other resources are in the
+    problem's order, or sorted by name on request.
     I may be 0: then there is nothing to solve, and `compute_allocation` calls no solver.
     """
 
@@ -59,7 +59,7 @@ class Instance:
     rank_i: IntArray
     tenants_total: int
     expected_tenants: int | None
-    group_of_tenant: IntArray  # shape (tenants of the problem,); -1 for those who can run nothing
+    group_of_tenant: IntArray  # shape (tenants of the problem,); -1 for those that can run nothing
     class_of_server: IntArray  # shape (entries of the problem,)
     part_of_class: FloatArray  # shape (entries of the problem,): the entry's part of its class
 
@@ -74,10 +74,10 @@ class Instance:
 def reduce_problem(
     problem: Problem, *, alpha: float | None = None, merges_tenants: bool = True, sorts_resources: bool = False
 ) -> Instance:
-    """Return the instance of a problem. Complexity: O(tenants * servers * resources), a sort of either's names.
+    """Return the instance of a problem. Complexity: O(tenants * servers * resources), and sorting the names.
 
-    alpha: for the servers that do not name their own. merges_tenants: False keeps equal tenants apart, in the order of
-    the problem. sorts_resources: True puts resources into the order of their names.
+    alpha: for servers without their own. merges_tenants: False keeps equal tenants apart, in the problem's order.
+    sorts_resources: True sorts resources by name.
 
     >>> from fairbind.fairness.problems.problem import make_problem
     >>> instance = reduce_problem(make_problem([[9, 18]], [[1, 4], [3, 1], [1, 4]]))
@@ -144,7 +144,7 @@ def reduce_problem(
 
 
 def compute_gamma(capacity_kr: FloatArray, demand_ir: FloatArray) -> FloatArray:
-    """Return how many tasks of each kind each server runs alone, shape (I, K): min over needed r of c_kr / d_ir."""
+    """Return how many tasks of each group alone each class runs, shape (I, K): min over needed r of c_kr / d_ir."""
     gamma_ik = np.full((demand_ir.shape[0], capacity_kr.shape[0]), np.inf)
     for r in range(demand_ir.shape[1]):
         needs_i = demand_ir[:, r] > 0
@@ -154,9 +154,9 @@ def compute_gamma(capacity_kr: FloatArray, demand_ir: FloatArray) -> FloatArray:
 
 
 def expand_tasks(instance: Instance, tasks_ik: FloatArray) -> FloatArray:
-    """Return tasks per tenant and server entry of the problem from those per group and class.
+    """Return tasks per tenant and server entry of the problem, from tasks per group and class.
 
-    A group's tasks are split evenly over its tenants, a class's in proportion to the servers in each entry.
+    A group's tasks are split evenly over its tenants, a class's tasks in proportion to the servers of each entry.
     """
     has_group = instance.group_of_tenant >= 0
     expanded = np.zeros((instance.group_of_tenant.size, instance.class_of_server.size))
@@ -168,7 +168,7 @@ def expand_tasks(instance: Instance, tasks_ik: FloatArray) -> FloatArray:
 
 
 def _find_usable(problem: Problem) -> BoolArray:
-    """Who may use what and finds something there of all that a task needs, shape (I, K)."""
+    """Return whether each tenant may use each server and finds some of each needed resource there, shape (I, K)."""
     lacks_kr = (problem.capacity_kr == 0).astype(np.float32)
     needs_ir = (problem.demand_ir > 0).astype(np.float32)
     usable_ik: BoolArray = problem.eligible_ik & (needs_ir @ lacks_kr.T == 0)
@@ -182,9 +182,9 @@ def _sort_names(names: Sequence[str]) -> IntArray:
 def _merge_rows(
     numbers: Sequence[npt.NDArray[np.generic]], packed: Sequence[npt.NDArray[np.uint8]], names: Sequence[str]
 ) -> tuple[IntArray, IntArray]:
-    """Return (number of the class of each row, first row of each class); classes are in the order of their first name.
+    """Return (number of the class of each row, first row of each class); classes are sorted by their first name.
 
-    Rows are the same when all their numbers are equal exactly (0.0 and -0.0 are) and all packed bits are.
+    Rows are equal if all their numbers are exactly equal (0.0 and -0.0 are) and all packed bits are.
     """
     floats = np.concatenate([np.asarray(part, dtype=np.float64) for part in numbers], axis=1) + 0.0
     numbers_raw = np.frombuffer(floats.tobytes(), dtype=np.uint8).reshape(len(names), floats.shape[1] * floats.itemsize)

@@ -1,8 +1,8 @@
-"""Take negligible tasks out of an answer: those that are nothing to the tenant and nothing to the server.
+"""Removes negligible tasks from an answer: those that are negligible both to the tenant and to the server.
 
-A solver that may miss by 1e-10 leaves a billionth of a task where there should be none, and an answer then says that a
-tenant runs on servers that it does not run on. What is small for the tenant alone can be all that a small server has,
-and what is small for the server alone can be all that a small tenant gets: both have to be.
+A solver with a tolerance of 1e-10 leaves a billionth of a task where there should be none, and the answer then lists
+servers that the tenant does not use. Both conditions are needed: tasks that are few for the tenant can fill a small
+server, and tasks that take little of the server can be all that a small tenant gets.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NEGLIGIBLE = 1e-9  # of the group's tasks, and of what the class could run
 
 
 def drop_negligible(instance: Instance, tasks_ik: FloatArray) -> FloatArray:
-    """Return the tasks without the negligible ones; the very same array where there are none.
+    """Return the tasks without the negligible ones; the same array object if there are none.
 
     >>> from fairbind.fairness.problems.instance import reduce_problem
     >>> from fairbind.fairness.problems.problem import make_problem

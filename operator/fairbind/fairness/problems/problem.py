@@ -1,8 +1,8 @@
 """The one problem that every mechanism takes: servers with capacities, tenants with demands.
 
-Amounts are float64 in whatever units the caller likes, the same for capacities and demands of a resource; no mechanism
-depends on the choice. A server entry stands for `count` equal servers and is one class, pooled: its tasks are those of
-all of them together.
+Amounts are float64. The caller chooses the unit of each resource, the same for capacities and demands; no mechanism
+depends on the choice. A server entry stands for `count` equal servers and is one pooled class: its tasks are the tasks
+on all of them together.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ POOL_NAME = "pool"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """Servers, tenants and what they want. All arrays are read-only; K entries, I tenants, R resources.
+    """Servers, tenants and their demands. All arrays are read-only; K entries, I tenants, R resources.
 
-    capacity_kr: what ONE server of entry k has, shape (K, R), >= 0. count_k: servers in the entry, > 0.
+    capacity_kr: capacity of ONE server of entry k, shape (K, R), >= 0. count_k: servers in the entry, > 0.
     divisible_k: False where a server's time, not its resources, is shared (paper of PS-DSF, equation 17).
-    alpha_k: the exponent of alpha-pf-vds on entry k; NaN where the call's own counts.
-    demand_ir: what one task needs, shape (I, R), >= 0, never all zero. weight_i: > 0. tasks_i: how many tasks the
-    tenant has, inf for no end. eligible_ik: may tenant i use entry k. resource_weight_ir: > 0, divides the share of r.
-    expected_tenants: how many will ever come (dynamic-drf). is_pooled: treat all entries as one server.
-    The order of tenants is their order of arrival.
+    alpha_k: the exponent of alpha-pf-vds on entry k; NaN: the call's own.
+    demand_ir: demand of one task, shape (I, R), >= 0, never all zero. weight_i: > 0. tasks_i: number of tasks of the
+    tenant, inf for unlimited. eligible_ik: whether tenant i may use entry k. resource_weight_ir: > 0, divides the share
+    of r. expected_tenants: how many tenants will arrive in all (dynamic-drf). is_pooled: all entries count as one
+    server. The order of tenants is their order of arrival.
     """
 
     resources: tuple[str, ...]
@@ -51,7 +51,7 @@ class Problem:
     is_pooled: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse shapes that do not belong together and values that cannot be meant, and freeze the arrays.
+        """Check that shapes agree and values are valid, and freeze the arrays.
 
         Raises InvalidProblemError, which is a ValueError.
         """
@@ -83,7 +83,7 @@ class Problem:
     def pooled(self) -> Problem:
         """Return the problem with one server that has everything.
 
-        Entries must agree on alpha and divisible, which the pool keeps, and everybody must be eligible everywhere.
+        Entries must agree on alpha and divisible, which the pool keeps, and each tenant must be eligible everywhere.
         """
         return replace(
             self,

@@ -1,7 +1,7 @@
-"""Values that no problem can have: what an array may hold, checked before a mechanism sees it.
+"""Checks the arrays of a problem before a mechanism gets them.
 
-A problem file is checked field by field as it is read (`parse`). Whoever builds a `Problem` from arrays has no such
-reader, and a NaN or a negative demand makes solvers loop or prove nonsense.
+`parse` checks a problem file field by field. A `Problem` made from arrays has no such reader, and a NaN or a negative
+demand would make solvers loop or return a meaningless proof.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _POSITIVE = "a finite number above 0"
 
 
 def check_values(problem: Problem) -> None:
-    """Raise InvalidProblemError for the first value or name that cannot be meant. Complexity: one pass over the arrays.
+    """Raise InvalidProblemError for the first invalid value or name. Complexity: one pass over the arrays.
 
     >>> from fairbind.fairness.problems.problem import make_problem
     >>> make_problem([[9, 18]], [[1, -4]], tenant_names=["ada"])

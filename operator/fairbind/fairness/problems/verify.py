@@ -1,21 +1,24 @@
-"""What every answer must pass, whoever computed it: no negative tasks, no capacity, limit or rule exceeded.
+"""Checks that every answer must pass: no negative tasks, no capacity or limit exceeded.
 
-Amounts are compared relatively, with `FEASIBILITY`: 1e-9 of the capacity or limit that must hold.
+The tolerance is relative: `FEASIBILITY` of the capacity or limit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from fairbind.fairness.problems.instance import Instance
-from fairbind.fairness.problems.problem import FloatArray, Problem
-from fairbind.model.errors import SolverError
+from fairbind.fairness.problems.problem import BoolArray, FloatArray, Problem
+from fairbind.model.errors import InvalidProblemError, SolverError
 
 FEASIBILITY = 1e-9
 
 
 class CertificateError(SolverError):
-    """A condition of fairness that an answer does not meet, with where and by how much as values.
+    """A condition that an answer does not meet, with the place and the amount as values.
 
     words: what is wrong, with {tenant} and {server} where their names belong. amount: by how much, relatively; inf for
     a tenant that has nothing. tenant: its place in the problem. server_class: its number in the instance.
@@ -40,55 +43,101 @@ class CertificateError(SolverError):
         return self.words.format(tenant=tenant, server=server)
 
 
+class RefusedTenantError(InvalidProblemError):
+    """A tenant that a mechanism cannot take. tenant: its place in the problem. field: which of its fields is wrong."""
+
+    def __init__(self, tenant: int, field: str, words: str) -> None:
+        """Word it by number; `show` adds the name."""
+        self.path, self.words, self.tenant = f"tenants[{tenant}].{field}", words, tenant
+        super().__init__(f"{self.path}: {words}")
+
+    def show(self, tenant: str) -> str:
+        """Return what is wrong, with this name."""
+        return f"{self.path} of {tenant}: {self.words}"
+
+
+_Fail = Callable[[str, float, int | None, int | None], SolverError]
+"""Makes the error of: words, amount, row of the tenant, row of the server."""
+
+
 def check_feasible(instance: Instance, tasks_ik: FloatArray, mechanism_id: str) -> float:
-    """Return the largest relative violation, at most FEASIBILITY; raise SolverError above it.
+    """Return the largest relative violation, at most FEASIBILITY; raise CertificateError above it.
 
     On a non-divisible class the parts of its time, tasks / gamma, must not exceed 1 (PS-DSF, equation 17).
     """
-    _check_numbers(tasks_ik, instance.usable_ik.shape, mechanism_id)
-    if (tasks_ik[~instance.usable_ik] != 0).any():
-        raise SolverError(f"{mechanism_id}: tasks on a server that cannot run them")
-    used_kr = tasks_ik.T @ instance.demand_ir
-    violations = [
-        _compute_excess(used_kr, instance.capacity_kr),
-        _compute_excess(tasks_ik.sum(axis=1), instance.limit_i),
-    ]
+    fail = partial(_fail_in_instance, mechanism_id, instance)
+    _check_numbers(tasks_ik, instance.usable_ik.shape, mechanism_id, fail)
+    violation = _check_amounts(
+        tasks_ik, instance.usable_ik, instance.demand_ir, instance.capacity_kr, instance.limit_i, fail
+    )
     if not instance.divisible_k.all():
-        whole = ~instance.divisible_k
+        whole = np.flatnonzero(~instance.divisible_k)
         gamma_ik = np.where(instance.usable_ik, instance.gamma_ik, 1.0)[:, whole]
-        violations.append(_compute_excess((tasks_ik[:, whole] / gamma_ik).sum(axis=0), np.ones(int(whole.sum()))))
-    return _check_violation(max(violations), mechanism_id)
+        excess, row = _find_excess((tasks_ik[:, whole] / gamma_ik).sum(axis=0), np.ones(whole.size))
+        if excess > FEASIBILITY:
+            raise fail(f"tasks take {excess:.3g} more than the time of {{server}}", excess, None, int(whole[row]))
+        violation = max(violation, excess)
+    return violation
 
 
 def check_feasible_problem(problem: Problem, tasks_ik: FloatArray, mechanism_id: str) -> float:
     """Return the largest relative violation of the problem itself, as written; raise SolverError above FEASIBILITY."""
-    _check_numbers(tasks_ik, problem.eligible_ik.shape, mechanism_id)
-    if (tasks_ik[~problem.eligible_ik] != 0).any():
-        raise SolverError(f"{mechanism_id}: tasks on a server that is not eligible")
+    fail = partial(_fail_in_problem, mechanism_id, problem)
+    _check_numbers(tasks_ik, problem.eligible_ik.shape, mechanism_id, fail)
     capacity_kr = problem.count_k[:, None] * problem.capacity_kr
-    violation = max(
-        _compute_excess(tasks_ik.T @ problem.demand_ir, capacity_kr),
-        _compute_excess(tasks_ik.sum(axis=1), problem.tasks_i),
-    )
-    return _check_violation(violation, mechanism_id)
+    return _check_amounts(tasks_ik, problem.eligible_ik, problem.demand_ir, capacity_kr, problem.tasks_i, fail)
 
 
-def _check_numbers(tasks_ik: FloatArray, shape: tuple[int, ...], mechanism_id: str) -> None:
+def _fail_in_instance(
+    mechanism_id: str, instance: Instance, words: str, amount: float, group: int | None, server_class: int | None
+) -> SolverError:
+    tenant = None if group is None else int(instance.rank_i[group])
+    return CertificateError(mechanism_id, words, amount, tenant=tenant, server_class=server_class)
+
+
+def _fail_in_problem(
+    mechanism_id: str, problem: Problem, words: str, _: float, tenant: int | None, server: int | None
+) -> SolverError:
+    tenant_name = "" if tenant is None else f"tenant {problem.tenant_names[tenant]}"
+    server_name = "" if server is None else f"server {problem.server_names[server]}"
+    return SolverError(f"{mechanism_id}: {words.format(tenant=tenant_name, server=server_name)}")
+
+
+def _check_numbers(tasks_ik: FloatArray, shape: tuple[int, ...], mechanism_id: str, fail: _Fail) -> None:
     if tasks_ik.shape != shape:
         raise SolverError(f"{mechanism_id}: an answer of shape {tasks_ik.shape} to a problem of shape {shape}")
-    if not np.isfinite(tasks_ik).all() or (tasks_ik < 0).any():
-        raise SolverError(f"{mechanism_id}: tasks that are negative or no number")
+    is_wrong_ik = ~(np.isfinite(tasks_ik) & (tasks_ik >= 0))
+    for i, k in np.argwhere(is_wrong_ik)[:1].tolist():
+        raise fail(f"{{tenant}} has {tasks_ik[i, k]} tasks on {{server}}, not a finite number from 0 on", np.inf, i, k)
 
 
-def _compute_excess(used: FloatArray, allowed: FloatArray) -> float:
-    """Return the largest (used - allowed) / allowed, at least 0; any use where nothing is allowed is infinite."""
+def _check_amounts(
+    tasks_ik: FloatArray,
+    may_run_ik: BoolArray,
+    demand_ir: FloatArray,
+    capacity_kr: FloatArray,
+    limit_i: FloatArray,
+    fail: _Fail,
+) -> float:
+    """Return the largest relative violation of a capacity or a limit, at most FEASIBILITY."""
+    for i, k in np.argwhere((tasks_ik != 0) & ~may_run_ik)[:1].tolist():
+        raise fail("{tenant} has tasks on {server}, which cannot run them or is not eligible", np.inf, i, k)
+    excess, server = _find_excess(tasks_ik.T @ demand_ir, capacity_kr)
+    if excess > FEASIBILITY:
+        raise fail(f"use of a resource exceeds the capacity of {{server}} by {excess:.3g} of it", excess, None, server)
+    over, tenant = _find_excess(tasks_ik.sum(axis=1), limit_i)
+    if over > FEASIBILITY:
+        raise fail(f"the tasks of {{tenant}} exceed its number of tasks by {over:.3g} of it", over, tenant, None)
+    return max(excess, over)
+
+
+def _find_excess(used: FloatArray, allowed: FloatArray) -> tuple[float, int]:
+    """Return the largest (used - allowed) / allowed, at least 0, and its row; inf for a use where none is allowed."""
     excess = used - allowed
-    over = excess > 0
+    rows, *columns = np.nonzero(excess > 0)
+    if not rows.size:
+        return 0.0, 0
     with np.errstate(divide="ignore"):
-        return float((excess[over] / allowed[over]).max(initial=0.0))
-
-
-def _check_violation(violation: float, mechanism_id: str) -> float:
-    if violation > FEASIBILITY:
-        raise SolverError(f"{mechanism_id}: the answer exceeds what there is by {violation:.3g} of it")
-    return violation
+        relative = excess[(rows, *columns)] / allowed[(rows, *columns)]
+    worst = int(relative.argmax())
+    return float(relative[worst]), int(rows[worst])

@@ -1,9 +1,9 @@
-"""What a fair division may promise, and who would have to complain if it did not.
+"""Properties of fair division, and the search for witnesses that an allocation or a mechanism violates them.
 
-Each property has an id, a definition with its source, and `find`, which looks for a witness: who envies whom and by
-how much, which allocation dominates, which lie pays. None means that the property holds on this problem within the
-tolerance of `witness.py`, or, for those that are searched for, that nothing was found. What is known of each mechanism
-in general stands in `fairbind.fairness.mechanisms.guarantees`.
+Each property has an id, a definition with its source, and `find`, which looks for a witness: which tenant envies which
+and by how much, which allocation dominates, which lie pays. None means that the property holds on this problem within
+the tolerance of `witness`, or, for properties that are searched, that the search found nothing. For each mechanism in
+general, `fairbind.fairness.mechanisms.guarantees` lists what is proved and refuted.
 
 >>> from fairbind.fairness.problems.problem import make_problem
 >>> from fairbind.fairness.solve import compute_allocation
@@ -31,8 +31,12 @@ from fairbind.fairness.properties.reductions import (
     SINGLE_RESOURCE_REDUCTION,
     SINGLE_SERVER_REDUCTION,
 )
-from fairbind.fairness.properties.shares import ENVY_FREENESS, SHARING_INCENTIVE
-from fairbind.fairness.properties.strategy import STRATEGY_PROOFNESS
+from fairbind.fairness.properties.shares import ENVY_FREENESS, ENVY_FREENESS_UP_TO_ONE_TASK, SHARING_INCENTIVE
+from fairbind.fairness.properties.strategy import (
+    ELIGIBILITY_STRATEGY_PROOFNESS,
+    GROUP_STRATEGY_PROOFNESS,
+    STRATEGY_PROOFNESS,
+)
 from fairbind.fairness.properties.witness import Property, Witness
 
 __all__ = ["PROPERTIES", "Property", "Witness", "properties_for"]
@@ -40,8 +44,11 @@ __all__ = ["PROPERTIES", "Property", "Witness", "properties_for"]
 _ALL = (
     SHARING_INCENTIVE,
     ENVY_FREENESS,
+    ENVY_FREENESS_UP_TO_ONE_TASK,
     PARETO_OPTIMALITY,
     STRATEGY_PROOFNESS,
+    ELIGIBILITY_STRATEGY_PROOFNESS,
+    GROUP_STRATEGY_PROOFNESS,
     SINGLE_SERVER_REDUCTION,
     SINGLE_RESOURCE_REDUCTION,
     BOTTLENECK_FAIRNESS,
@@ -56,7 +63,7 @@ PROPERTIES: Mapping[str, Property] = MappingProxyType({one.id: one for one in _A
 
 
 def properties_for(mechanism_id: str) -> tuple[Property, ...]:
-    """Return the properties that mean something for a mechanism, in the registry's order.
+    """Return the properties that apply to a mechanism, in the registry's order.
 
     >>> "dynamic-envy-freeness" in [one.id for one in properties_for("drf")]
     False

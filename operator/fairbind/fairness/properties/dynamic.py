@@ -1,9 +1,9 @@
-"""What a mechanism for tenants who arrive one by one promises at every step, not only at the end.
+"""Properties at every step of a mechanism for tenants that arrive one by one, not only at the end.
 
 Step k is the mechanism on the first k tenants, with the same number of tenants expected in all. The part of the pool
-that is open at step k is k / n, by weight: the weights of those who came / those of all who are expected. With
-different weights the first k tenants alone do not say how much that is, so then the mechanism's own course of arrivals
-is read instead. Complexity: one solve a step, at most MOST_STEPS.
+that is open at step k is k / n; with weights, the weights of the tenants that have arrived over those of all expected
+tenants. With different weights the first k tenants alone do not determine that part, so the mechanism's own record of
+arrivals is used instead. Complexity: one solve per step, at most MOST_STEPS.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MOST_STEPS = 24
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """The course of arrivals. totals_of: tasks of the first k tenants after step k, by k from 1."""
+    """The steps of the arrivals. totals_of: tasks of the first k tenants after step k, by k from 1."""
 
     problem: Problem
     steps: IntArray
@@ -44,7 +44,7 @@ class _Steps:
     alone_i: FloatArray
 
     def compute_worths(self, step: int, tenant: int) -> FloatArray:
-        """Return the tasks that the tenant would run with what each of the first has, by weight, shape (step,)."""
+        """Return the tasks that the tenant would run with each of the first tenants' bundles, by weight, (step,)."""
         needed_r = self.problem.demand_ir[tenant] > 0
         held_ir = (self.totals_of[step] / self.problem.weight_i[:step])[:, None] * self.problem.demand_ir[:step]
         per_task_r = self.problem.demand_ir[tenant, needed_r] / self.problem.weight_i[tenant]
@@ -55,7 +55,7 @@ class _Steps:
         return capped_i
 
     def open_part(self, step: int) -> float:
-        """Return the part of the pool that may be given away at this step."""
+        """Return the part of the pool that may be in use at this step."""
         return float(self.problem.weight_i[:step].sum() / self.total_weight)
 
     @property
@@ -69,7 +69,7 @@ class _Steps:
 def _compute_steps(
     problem: Problem, mechanism_id: str, allocation: Allocation, alpha: float | None, *, also_before: bool
 ) -> _Steps:
-    """Solve the chosen steps; also_before: the step before each as well. The last is the allocation itself."""
+    """Solve the chosen steps; also_before: the step before each too. The last step is the allocation itself."""
     solved = as_solved(problem)
     present = len(solved.tenant_names)
     steps = choose(np.arange(1, present + 1), MOST_STEPS, None)
@@ -100,7 +100,7 @@ def find_unshared_step(
     generator: np.random.Generator | None = None,
     tries: int = TRIES,
 ) -> Witness | None:
-    """Return the step at which somebody has least of its part (1/n) of the pool, or None."""
+    """Return the step at which some tenant has the least of its part (1/n) of the pool, or None."""
     del generator, tries
     course = _compute_steps(problem, mechanism_id, allocation, alpha, also_before=False)
     best: Witness | None = None
@@ -132,7 +132,7 @@ def find_envy_of_a_step(
     generator: np.random.Generator | None = None,
     tries: int = TRIES,
 ) -> Witness | None:
-    """Return who envies somebody who came later, or who got more since the envious one came, or None."""
+    """Return a tenant that envies one that came later, or one that got more since the first came, or None."""
     del generator, tries
     course = _compute_steps(problem, mechanism_id, allocation, alpha, also_before=True)
     for step in course.steps.tolist():
@@ -173,9 +173,9 @@ def find_idle_step(
     generator: np.random.Generator | None = None,
     tries: int = TRIES,
 ) -> Witness | None:
-    """Return the step at which somebody could run more inside what is open at that step, or None.
+    """Return the step at which some tenant could run more within the part that is open at that step, or None.
 
-    In one pool that is so if and only if of all that a tenant needs something is left.
+    In one pool that is so if and only if some of each resource that the tenant needs is left.
     """
     del generator, tries
     course = _compute_steps(problem, mechanism_id, allocation, alpha, also_before=False)

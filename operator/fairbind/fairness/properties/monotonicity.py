@@ -1,4 +1,4 @@
-"""Monotonicity: if a tenant leaves, or something is added, nobody who stays should run less. Tried one at a time."""
+"""Monotonicity: no remaining tenant should run less if a tenant leaves or capacity is added; tried one at a time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def find_loss_by_leaving(
     generator: np.random.Generator | None = None,
     tries: int = TRIES,
 ) -> Witness | None:
-    """Return whose leaving costs somebody most, or None. At most MOST_LEAVERS tenants are tried."""
+    """Return the tenant whose leaving costs another tenant most, or None. At most MOST_LEAVERS tenants are tried."""
     del tries
     solved = as_solved(problem)
     alone_i = compute_alone(solved).sum(axis=1)
@@ -61,7 +61,7 @@ def find_loss_by_growth(
     generator: np.random.Generator | None = None,
     tries: int = TRIES,
 ) -> Witness | None:
-    """Return which addition costs somebody most, or None. At most MOST_ADDITIONS are tried."""
+    """Return the addition that costs some tenant most, or None. At most MOST_ADDITIONS are tried."""
     del tries
     solved = as_solved(problem)
     alone_i = compute_alone(solved).sum(axis=1)
@@ -86,7 +86,7 @@ def find_loss_by_growth(
 
 
 def _list_additions(problem: Problem) -> Iterator[tuple[str, Problem]]:
-    """Yield what may be added: a half or as much again of one resource of one entry, or one more server."""
+    """Yield the additions: half as much or as much again of one resource of one entry, or one more server."""
     for k, server in enumerate(problem.server_names):
         for r, resource in enumerate(problem.resources):
             if problem.capacity_kr[k, r] > 0:

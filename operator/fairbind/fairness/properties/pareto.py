@@ -1,8 +1,9 @@
-"""Pareto optimality: could somebody run more without anybody running less? One linear program answers.
+"""Pareto optimality: could a tenant run more without another tenant running less? One linear program answers.
 
-Everybody keeps what it has in number of tasks, not in places; what is left is given away so that the gains, each as a
-part of what the tenant could run alone, sum to the most. The allocation is a feasible point of the program, so the sum
-is 0 or the optimum dominates it. Complexity: one LP with a variable per tenant and server entry.
+Each tenant keeps its number of tasks, not their places. The program gives away the free capacity so that the sum of the
+gains is largest, each gain as a part of what the tenant could run alone. The allocation is a feasible point of the
+program, so either the sum is 0 or the optimum dominates it. Complexity: one LP with a variable per tenant and server
+entry.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def find_dominating(
     generator: np.random.Generator | None = None,
     tries: int = TRIES,
 ) -> Witness | None:
-    """Return an allocation in which somebody runs more and nobody less, or None.
+    """Return an allocation in which some tenant runs more and no tenant less, or None.
 
     It counts when the gains sum to more than SMALLEST_VIOLATION of what tenants could run alone.
     """
@@ -64,7 +65,7 @@ def _maximise_gains(problem: Problem, tasks_ik: FloatArray, alone_ik: FloatArray
     """Return the allocation with the largest sum of gains, shape (I, K).
 
     Variables are the parts of what each tenant could run alone on each server, so that all coefficients are at most 1.
-    Bounds give way to the present allocation by as much as it exceeds them (rounding): it stays feasible.
+    Bounds are relaxed by as much as the present allocation exceeds them (rounding), so that it stays feasible.
     """
     tenant_v, server_v = np.nonzero(alone_ik > 0)
     alone_v = alone_ik[tenant_v, server_v]

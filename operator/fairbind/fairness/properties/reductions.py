@@ -1,7 +1,8 @@
-"""Does a mechanism become what it should where there is no dispute: on one server, with one resource, one bottleneck?
+"""Reductions: a mechanism should agree with a simpler one on one server, with one resource, with one bottleneck.
 
-One server: dominant resource fairness. One resource, or one that everybody needs most of on every server: the max-min
-fair division of that resource. Both references are mechanisms of this library, certified on their own.
+On one server that is dominant resource fairness. With one resource, or one that is every tenant's dominant resource on
+every server, it is the max-min fair division of that resource. Both references are certified mechanisms of this
+library.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def find_unlike_drf(
     generator: np.random.Generator | None = None,
     tries: int = TRIES,
 ) -> Witness | None:
-    """Return who gets something else than by drf on one of the servers (each alone, with those who may use it)."""
+    """Return a tenant whose tasks differ from drf on one of the servers (each alone, with its eligible tenants)."""
     del tries
     solved = as_solved(problem)
     alone_ik = compute_alone(solved)
@@ -65,7 +66,7 @@ def find_unlike_max_min(
     generator: np.random.Generator | None = None,
     tries: int = TRIES,
 ) -> Witness | None:
-    """Return who gets something else than the max-min fair division of one of the resources, as if it were the only."""
+    """Return a tenant whose tasks differ from the max-min fair division of one of the resources, taken alone."""
     del generator, tries
     solved = as_solved(problem)
     for r in range(len(solved.resources)):
@@ -91,7 +92,7 @@ def find_unfair_bottleneck(
     generator: np.random.Generator | None = None,
     tries: int = TRIES,
 ) -> Witness | None:
-    """Return who gets something else than the max-min fair division of the bottleneck; None where there is none."""
+    """Return a tenant whose tasks differ from the max-min fair division of the bottleneck; None without one."""
     del mechanism_id, alpha, generator, tries
     solved = as_solved(problem)
     bottleneck = find_bottleneck(solved)
@@ -105,8 +106,8 @@ def find_unfair_bottleneck(
 def find_bottleneck(problem: Problem) -> int | None:
     """Return the resource of which, on every server, every tenant that can use it needs the largest part; or None.
 
-    With weights per resource it must be the largest part both with and without them: the first decides who is behind,
-    the second that no other resource can run out before.
+    With weights per resource it must be the largest part both with and without them: with them it decides which tenant
+    is behind, without them no other resource can run out first.
 
     >>> from fairbind.fairness.problems.problem import make_problem
     >>> find_bottleneck(make_problem([[9, 18], [4, 4]], [[1, 1], [3, 2]]))
@@ -129,7 +130,7 @@ def find_bottleneck(problem: Problem) -> int | None:
 
 
 def compute_max_min(problem: Problem, resource: int, usable_ik: np.ndarray) -> FloatArray:
-    """Return the totals when one resource is divided max-min fairly by weight, and only it is looked at, shape (I,)."""
+    """Return the totals if one resource is divided max-min fairly by weight, ignoring all others, shape (I,)."""
     users = np.flatnonzero(usable_ik.any(axis=1))
     totals_i = np.zeros(len(problem.tenant_names))
     if users.size:
@@ -148,7 +149,7 @@ def compute_max_min(problem: Problem, resource: int, usable_ik: np.ndarray) -> F
 
 
 def _keep_only(problem: Problem, resource: int) -> Problem | None:
-    """Return the problem as if there were only this resource; those who need none of it leave; None if all do."""
+    """Return the problem with only this resource and the tenants that need it; None if no tenant does."""
     servers = problem.capacity_kr[:, resource] > 0
     if not servers.any():
         return None
@@ -164,7 +165,7 @@ def _keep_only(problem: Problem, resource: int) -> Problem | None:
 def _compare(
     property_id: str, problem: Problem, totals_i: FloatArray, reference_i: FloatArray, where: str
 ) -> Witness | None:
-    """Return who gets less or more than in the reference, or None."""
+    """Return a tenant that gets less or more than in the reference, or None."""
     alone_i = compute_alone(problem).sum(axis=1)
     less = find_worst(totals_i, reference_i, alone_i)
     more = find_worst(reference_i, totals_i, alone_i)

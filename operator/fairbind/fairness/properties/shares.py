@@ -1,4 +1,4 @@
-"""Sharing incentive and envy-freeness: is anybody worse off than with a slice of its own, or than somebody else?"""
+"""Sharing incentive and envy-freeness: would a tenant run more with a slice of its own, or with another's bundle?"""
 
 from __future__ import annotations
 
@@ -9,14 +9,24 @@ import numpy as np
 from fairbind.fairness.problems.allocation import Allocation
 from fairbind.fairness.problems.problem import FloatArray, Problem
 from fairbind.fairness.properties.variants import as_solved, compute_alone, compute_worth
-from fairbind.fairness.properties.witness import TRIES, Property, Witness, find_worst, is_larger, number, percent
+from fairbind.fairness.properties.witness import (
+    SMALLEST_VIOLATION,
+    TRIES,
+    Property,
+    Witness,
+    find_worst,
+    is_larger,
+    number,
+    percent,
+)
 
 
 def compute_slice(problem: Problem) -> FloatArray:
-    """Return the tasks that each tenant runs with its part of every server it may use, shape (I,).
+    """Return the tasks that each tenant runs with its part of every server that it may use, shape (I,).
 
-    The part is weight / sum of ALL weights, whether the others may use the server or not. With weights per resource it
-    is weight x resource weight / the largest column sum of those, so that the slices together are at most everything.
+    The part is weight / sum of ALL weights, whether or not the other tenants may use the server. With weights per
+    resource it is weight x resource weight / the largest column sum of those products, so that the slices together do
+    not exceed the capacity.
 
     >>> from fairbind.fairness.problems.problem import make_problem
     >>> compute_slice(make_problem([[9, 18]], [[1, 4], [3, 1]])).tolist()
@@ -40,7 +50,7 @@ def find_unshared(
     generator: np.random.Generator | None = None,
     tries: int = TRIES,
 ) -> Witness | None:
-    """Return who would run most more tasks with its slice of every server, or None."""
+    """Return the tenant that would gain most from its slice of every server, or None."""
     del mechanism_id, alpha, generator, tries
     slice_i = compute_slice(problem)
     alone_i = compute_alone(as_solved(problem)).sum(axis=1)
@@ -66,17 +76,39 @@ def find_envy(
     generator: np.random.Generator | None = None,
     tries: int = TRIES,
 ) -> Witness | None:
-    """Return who would gain most by somebody else's tasks on every server, scaled by their weights, or None."""
+    """Return the tenant that would gain most from another's bundle on every server, scaled by weight, or None."""
     del mechanism_id, alpha, generator, tries
+    return _find_envy(problem, allocation, is_whole=False)
+
+
+def find_envy_beyond_one_task(
+    problem: Problem,
+    mechanism_id: str,
+    allocation: Allocation,
+    *,
+    alpha: float | None = None,
+    generator: np.random.Generator | None = None,
+    tries: int = TRIES,
+) -> Witness | None:
+    """Return the tenant that gains most whole tasks from another's bundle, if more than one; else None."""
+    del mechanism_id, alpha, generator, tries
+    return _find_envy(problem, allocation, is_whole=True)
+
+
+def _find_envy(problem: Problem, allocation: Allocation, *, is_whole: bool) -> Witness | None:
+    """is_whole: count the whole tasks that others' parts of each entry would run, and allow one more than one's own."""
     solved = as_solved(problem)
     alone_ik = compute_alone(solved)
     alone_i = alone_ik.sum(axis=1)
     entitled_ir = solved.weight_i[:, None] * solved.resource_weight_ir
+    allowed_i = allocation.totals_i + (1.0 if is_whole else 0.0)
     found: tuple[float, int, int, float] | None = None
     for owner in np.flatnonzero(allocation.totals_i > 0).tolist():
         worth_ik = compute_worth(solved, alone_ik, owner, allocation.tasks_ik[owner], entitled_ir)
+        if is_whole:
+            worth_ik = np.floor(worth_ik * (1 + SMALLEST_VIOLATION))
         worth_i = np.minimum(worth_ik.sum(axis=1), solved.tasks_i)
-        worst = find_worst(allocation.totals_i, worth_i, alone_i)
+        worst = find_worst(allowed_i, worth_i, alone_i)
         if worst is not None and (found is None or is_larger(worst[1], found[0])):
             found = (worst[1], worst[0], owner, float(worth_i[worst[0]]))
     if found is None:
@@ -84,9 +116,12 @@ def find_envy(
     part, tenant, owner, worth = found
     envious, envied = solved.tenant_names[tenant], solved.tenant_names[owner]
     got = float(allocation.totals_i[tenant])
+    own, what = (ENVY_FREENESS_UP_TO_ONE_TASK, "whole tasks") if is_whole else (ENVY_FREENESS, "tasks")
+    also = " even with one task more" if is_whole else ""
+    would = f"{number(worth)} {what}" if is_whole else number(worth)
     return Witness(
-        ENVY_FREENESS.id,
-        f"{envious} envies {envied}: it runs {number(got)} tasks and would run {number(worth)} with what {envied} has, "
+        own.id,
+        f"{envious} envies {envied}{also}: it runs {number(got)} tasks and would run {would} with what {envied} has, "
         f"weights taken in ({percent(part)} less)",
         part,
         {"tenant": envious, "envied": envied, "tasks": got, "tasksInstead": worth},
@@ -115,4 +150,15 @@ ENVY_FREENESS = Property(
     ),
     source="Wang et al., TPDS 2015, section 3.3 (server by server); weights as in Khamse-Ashari et al., section 2.1",
     find=find_envy,
+)
+
+ENVY_FREENESS_UP_TO_ONE_TASK = Property(
+    id="envy-freeness-up-to-one-task",
+    name="Envy-freeness up to one task",
+    definition=(
+        "No tenant would run more than one task more with what another has, counted in the whole tasks that fit into "
+        "the other's part of each server entry, scaled by weight / the other's weight."
+    ),
+    source="here, for whole tasks: after Budish, 2011 (envy bounded by one good)",
+    find=find_envy_beyond_one_task,
 )

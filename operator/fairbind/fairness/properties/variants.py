@@ -1,4 +1,4 @@
-"""The same problem with less or more in it, and what tenants could make of servers and of each other's bundles."""
+"""Variants of a problem, and how many tasks a tenant would run with a server or another tenant's bundle."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Rows = IntArray | npt.NDArray[np.bool_]
 
 
 def as_solved(problem: Problem) -> Problem:
-    """Return the problem that the allocation's arrays belong to: pooled if it asks for that."""
+    """Return the problem that the allocation's arrays refer to: pooled if the problem asks for it."""
     return problem.pooled() if problem.is_pooled else problem
 
 
@@ -27,10 +27,11 @@ def compute_alone(problem: Problem) -> FloatArray:
 def compute_worth(
     problem: Problem, alone_ik: FloatArray, owner: int, tasks_k: FloatArray, price_ir: FloatArray | None = None
 ) -> FloatArray:
-    """Return the tasks that each tenant would run with what the owner has on each server, shape (I, K).
+    """Return the tasks that each tenant would run with the owner's bundle on each server, shape (I, K).
 
-    tasks_k: the owner's. price_ir: entitlements; a tenant with twice the owner's entitlement to a resource looks at
-    twice what the owner has of it. Without: at what it has. Of a server that is not divisible the owner has time.
+    tasks_k: the owner's. price_ir: entitlements; a tenant with twice the owner's entitlement to a resource is compared
+    with twice the owner's amount of it, without price_ir with the amount itself. On a server that is not divisible the
+    owner has time.
     """
     entitled_ir = np.ones(problem.demand_ir.shape) if price_ir is None else price_ir
     held_kr = tasks_k[:, None] * problem.demand_ir[owner] / entitled_ir[owner]
@@ -43,7 +44,7 @@ def compute_worth(
 
 
 def keep_tenants(problem: Problem, kept: Rows) -> Problem:
-    """Return the problem with these tenants only; the others are not expected any more either."""
+    """Return the problem with these tenants only; the others are no longer expected either."""
     names = np.array(problem.tenant_names, dtype=object)[kept]
     gone = len(problem.tenant_names) - names.size
     return replace(
@@ -84,7 +85,7 @@ def keep_resource(problem: Problem, resource: int) -> Problem:
 
 
 def find_distinct_tenants(problem: Problem) -> IntArray:
-    """Return one tenant of each kind, in the problem's order: equal ones say the same."""
+    """Return one tenant of each kind, in the problem's order: for equal tenants the answer is the same."""
     rows = np.concatenate(
         [
             problem.demand_ir,
@@ -99,7 +100,7 @@ def find_distinct_tenants(problem: Problem) -> IntArray:
 
 
 def choose(candidates: IntArray, most: int, generator: np.random.Generator | None) -> IntArray:
-    """Return at most so many of the candidates, in their order: by chance, or evenly spread without a generator."""
+    """Return at most so many of the candidates, in their order: random, or evenly spread without a generator."""
     if candidates.size <= most:
         return candidates
     if generator is None:

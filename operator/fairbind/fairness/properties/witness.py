@@ -1,7 +1,7 @@
-"""What a property is, what speaks against it, and which differences count.
+"""Defines properties and witnesses against them, and which differences count.
 
-A violation counts when it is more than `SMALLEST_VIOLATION` of what the tenant should have and more than `SOLVER_NOISE`
-of what the tenant could run if it had everything it may use to itself: below that, solvers round.
+A violation counts if it is more than `SMALLEST_VIOLATION` of what the tenant should have and more than `SOLVER_NOISE`
+of what the tenant could run alone on everything that it may use: smaller differences are rounding of solvers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TRIES = 20
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """What speaks against a property: who, what and by how much.
+    """A violation of a property: which tenant, what and by how much.
 
     text: one line for a reader. size: the violation as a part of what the tenant should have (1: twice as much would
     be right). evidence: plain JSON values to check it with.
@@ -55,18 +55,18 @@ class Finder(Protocol):
     ) -> Witness | None:
         """Return a witness or None.
 
-        allocation: the mechanism's, for this problem and alpha. generator, tries: for properties that have to be
-        searched for; without a generator only what needs no chance is tried.
+        allocation: the mechanism's, for this problem and alpha. generator, tries: for properties that are searched;
+        without a generator only deterministic candidates are tried.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One property: what it says, who says so, and how to look for a witness against it.
+    """One property: its definition, its source and the search for a witness against it.
 
-    options: those that a mechanism must take for the property to mean something. is_searched: None from `find` means
-    only that nothing was found; otherwise it means that the property holds here, within the tolerance.
+    options: those that a mechanism must take for the property to apply. is_searched: None from `find` means only that
+    the search found nothing; otherwise it means that the property holds here, within the tolerance.
     """
 
     id: str
@@ -79,13 +79,13 @@ class Property:
 
 
 def counts(shortfall_i: FloatArray, wanted_i: FloatArray, alone_i: FloatArray) -> BoolArray:
-    """Which shortfalls are more than rounding; all in tasks, shape (I,)."""
+    """Return which shortfalls are more than rounding; all in tasks, shape (I,)."""
     is_counted: BoolArray = (shortfall_i > SMALLEST_VIOLATION * wanted_i) & (shortfall_i > SOLVER_NOISE * alone_i)
     return is_counted
 
 
 def find_worst(got_i: FloatArray, wanted_i: FloatArray, alone_i: FloatArray) -> tuple[int, float] | None:
-    """Return who falls short of what it should have by the largest part, and that part; None if nobody does.
+    """Return the tenant that falls short of its due by the largest part, and that part; None if no tenant does.
 
     >>> find_worst(np.array([1.0, 3.0]), np.array([2.0, 4.0]), np.array([9.0, 9.0]))
     (0, 0.5)
@@ -100,7 +100,7 @@ def find_worst(got_i: FloatArray, wanted_i: FloatArray, alone_i: FloatArray) -> 
 
 
 def find_first_largest(size_i: FloatArray) -> int:
-    """Return the first of those that are the largest but for rounding.
+    """Return the first of the largest values, ignoring differences by rounding.
 
     >>> find_first_largest(np.array([1.0, 2.0, 2.0 + 1e-12]))
     1
@@ -109,12 +109,12 @@ def find_first_largest(size_i: FloatArray) -> int:
 
 
 def is_larger(size: float, other: float) -> bool:
-    """Whether one violation is larger than the other by more than rounding."""
+    """Return whether one violation is larger than the other by more than rounding."""
     return size > other * (1 + TIE)
 
 
 def number(value: float) -> str:
-    """Return a number as a reader wants it.
+    """Return a number as text for a reader.
 
     >>> number(2.0), number(1 / 3)
     ('2', '0.333333')

@@ -1,7 +1,7 @@
-"""What a solver may keep between two problems that differ little, to answer the second one sooner.
+"""The state that a solver keeps between two similar problems, to answer the second one sooner.
 
-An answer found from a warm start passes the same certificate as any other; where the certificate leaves a choice (how
-tasks are spread over servers), it may differ from the answer found from nothing.
+An answer found from a warm start passes the same certificate as any other. Where the certificate leaves a choice (how
+tasks are spread over servers), the answer may differ from the one of a cold start.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _NOTHING: IntArray = np.zeros(0, dtype=np.intp)
 
 @dataclass(slots=True, eq=False)
 class WarmStart:
-    """Give the same one to `compute_allocation` for each version of a problem. Mutable; not for two threads at once.
+    """Pass the same object to `compute_allocation` for each version of a problem. Mutable; not for two threads at once.
 
-    state: what the solver keeps, None at first and whenever nothing of it can be used any more (another mechanism,
-    other resources). group_before_i: which group of the remembered instance each group now was, by its first tenant's
-    name, -1 for new ones, shape (I,). class_before_k: the same for classes, shape (K,).
+    state: the solver's state; None at first and whenever it is of no use (another mechanism, other resources).
+    group_before_i: the number that each group had in the stored instance, by its first tenant's name, -1 for new
+    groups, shape (I,). class_before_k: the same for classes, shape (K,).
     """
 
     state: Any = None

@@ -8,24 +8,37 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from fairbind.cluster.cache.cache import ClusterCache
-from fairbind.cluster.objects.decode import NAMESPACES, NODES, PODS
-from fairbind.cluster.tenancy.administration import Administration
+from fairbind.cluster.cache.feeds import Feed
+from fairbind.cluster.listed_objects import ListedObjects
+from fairbind.cluster.objects import wire
+from fairbind.cluster.objects.captured import (
+    CAPTURED_NAMESPACES,
+    CAPTURED_NODES,
+    CAPTURED_PODS,
+    CAPTURED_STORAGE,
+    POLICY_FIELDS,
+    TENANT_FIELDS,
+    RunTime,
+    capture_custom_object,
+)
+from fairbind.cluster.objects.decode import NAMESPACES, NODES, PODS, ResourceType
 from fairbind.kube.client.api import Api
 from fairbind.kube.client.custom_objects import GROUP, POLICIES, TENANTS, explain_failure, list_objects
 from fairbind.kube.client.errors import ApiError, TransientClusterError
 from fairbind.kube.client.reflector import Reflector
-from fairbind.kube.operator.administration_log import AdministrationLog
 from fairbind.model.errors import FairbindError
 
 MOST_REPEATS = 5
 MAX_PAUSE_SECONDS = 5.0
+
+Item = TypeVar("Item")
 
 
 def make_reflectors(
@@ -36,10 +49,15 @@ def make_reflectors(
     jitter: Callable[[], float] = random.random,
 ) -> dict[str, Reflector[Any]]:
     """Return who keeps the cache in step with the API, by the resource's name. jitter: random numbers from 0 to 1."""
+    followed: tuple[tuple[ResourceType[Any], Feed[Any]], ...] = (
+        (PODS, cache.pods),
+        (NODES, cache.nodes),
+        (NAMESPACES, cache.namespaces),
+        *cache.volume_feeds,
+    )
     return {
-        "pods": Reflector(api, PODS, cache.pods, on_restart=on_restart, jitter=jitter),
-        "nodes": Reflector(api, NODES, cache.nodes, on_restart=on_restart, jitter=jitter),
-        "namespaces": Reflector(api, NAMESPACES, cache.namespaces, on_restart=on_restart, jitter=jitter),
+        resource_type.name: Reflector(api, resource_type, feed, on_restart=on_restart, jitter=jitter)
+        for resource_type, feed in followed
     }
 
 
@@ -47,25 +65,57 @@ async def list_cluster_once(
     api: Api,
     scheduler_name: str,
     operator_namespace: str,
+    now: float,
     *,
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
-) -> ClusterCache:
-    """Return a cache of the cluster as it is now. FairbindError says what could not be listed, and why."""
-    cache = ClusterCache(scheduler_name, lambda: None, operator_namespace=operator_namespace)
-    administration = Administration(cache, lambda: None, AdministrationLog())
-    for kind, table in ((TENANTS, administration.tenants), (POLICIES, administration.policies)):
+) -> ListedObjects:
+    """Return all objects of the cluster as it is now. FairbindError says what could not be listed, and why.
+
+    now: seconds since the epoch.
+    """
+    listed = ListedObjects(time=now, scheduler_name=scheduler_name, operator_namespace=operator_namespace)
+    kinds = ((TENANTS, TENANT_FIELDS, listed.tenants), (POLICIES, POLICY_FIELDS, listed.policies))
+    for kind, fields, objects in kinds:
         try:
-            table.replace(*await _list_patiently(api, kind, pause))
+            items, _ = await _list_patiently(api, kind, pause)
         except (ApiError, TransientClusterError, msgspec.MsgspecError) as error:
             if isinstance(error, ApiError) and error.status == HTTPStatus.NOT_FOUND:
                 continue  # the CRD is not installed, so there are none
             raise FairbindError(f"{kind}.{GROUP}: {explain_failure(kind, error)}") from error
-    for name, reflector in make_reflectors(api, cache, lambda *_: None).items():
-        try:
-            await reflector.list_once()
-        except (ApiError, TransientClusterError, msgspec.MsgspecError) as error:
-            raise FairbindError(f"{name} cannot be listed: {error}") from error
-    return cache
+        objects.extend(capture_custom_object(item, fields) for item in items)
+    pods = await _list_captured(api, CAPTURED_PODS)
+    listed.pods = [pod for pod in pods if isinstance(pod, wire.Pod)]
+    listed.run_times = [pod for pod in pods if isinstance(pod, RunTime)]
+    listed.nodes = await _list_captured(api, CAPTURED_NODES)
+    listed.namespaces = await _list_captured(api, CAPTURED_NAMESPACES)
+    listed.storage = {kind.name: await _list_captured(api, kind) for kind in CAPTURED_STORAGE}
+    return listed
+
+
+async def _list_captured(api: Api, resource_type: ResourceType[Item]) -> list[Item]:
+    found = _Found[Item]()
+    try:
+        await Reflector(api, resource_type, found, on_restart=lambda *_: None).list_once()
+    except (ApiError, TransientClusterError, msgspec.MsgspecError) as error:
+        raise FairbindError(f"{resource_type.name} cannot be listed: {error}") from error
+    return found.items
+
+
+class _Found(Generic[Item]):
+    """A sink that keeps the last list."""
+
+    def __init__(self) -> None:
+        self.items: list[Item] = []
+
+    def replace(self, items: Iterable[Item], version: str = "") -> None:  # noqa: ARG002 - nothing is watched
+        """Take a whole list."""
+        self.items = list(items)
+
+    def apply(self, item: Item) -> None:
+        """Nothing is watched, so this is never called."""
+
+    def delete(self, item: Item) -> None:
+        """Nothing is watched, so this is never called."""
 
 
 async def _list_patiently(

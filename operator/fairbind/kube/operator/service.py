@@ -38,6 +38,7 @@ from fairbind.kube.operator.health import Health
 from fairbind.kube.operator.list_once import make_reflectors
 from fairbind.kube.operator.loop import Journal, SchedulingLoop
 from fairbind.kube.operator.loop_lag import LoopLag
+from fairbind.kube.operator.node_fault_log import NodeFaultLog
 from fairbind.kube.operator.unconfirmed import UnconfirmedBindings
 from fairbind.kube.part_failures import PartFailures
 from fairbind.kube.writers.binder import Binder
@@ -171,6 +172,7 @@ class Operator:
             on_rejection=self._note_rejection,
         )
         self.administration = Administration(self.cache, self._note_change, AdministrationLog())
+        self._node_fault_log = NodeFaultLog()
         self.reflectors = make_reflectors(
             api, self.cache, observer.watch_restarted, jitter=surroundings.randomness.random
         )
@@ -405,6 +407,7 @@ class Operator:
             self.cache.queries.build_overview(self.fair_shares.shares), audit=self.fair_shares.audit
         )
         self._states = self.cache.queries.tenant_states()
+        self._node_fault_log.follow(self._overview.node_faults, self._overview.left_out)
         self._observer.overview_changed(self._overview)
 
     async def _watch_health(self) -> None:

@@ -81,7 +81,7 @@ class _Cycle:
         waits = explain_waits(
             stuck=stuck,
             blocked=[queue for queue in draft.queues if queue.task_class.blocked is not None],
-            refusals=Refusals(self.snapshot, draft.room),
+            refusals=Refusals(self.snapshot, draft.room, draft.topology),
             rivals=self._build_rivals(waiting) if stuck and draft.policy.is_fair else None,
         )
         rule = draft.rule

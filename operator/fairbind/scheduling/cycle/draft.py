@@ -25,6 +25,7 @@ import numpy as np
 
 from fairbind.model import (
     Bind,
+    DomainRules,
     InvalidProblemError,
     InvariantError,
     Placement,
@@ -48,6 +49,7 @@ from fairbind.scheduling.cycle.task_queues import (
     compute_arrival,
     compute_turn,
 )
+from fairbind.scheduling.cycle.topology import TopologyState
 from fairbind.scheduling.cycle.unschedulable_cache import UnschedulableCache
 from fairbind.scheduling.policies.measures import Measure, Undo, get_progress
 from fairbind.scheduling.policies.registry import Policy
@@ -73,7 +75,8 @@ class Mark:
 class Draft:
     """See the module. To be used within `expect_undefined_scores`.
 
-    room, measure, accounts, queues: the state; for others to read. queues: by tenant and turn; each holds its tasks.
+    room, measure, accounts, topology, queues: the state; for others to read. queues: by tenant and turn; each holds its
+    tasks.
     remembered: the waits of classes that have no queue, because they were known to fit nowhere when the draft began.
     bindings: the placements that were not taken back, in their order.
     """
@@ -105,7 +108,8 @@ class Draft:
         choices = RandomChoices(seed) if policy.has_random_choices else None
         servers, pools = snapshot.servers, self.measure.pools
         layouts = Layouts(servers, pools) if state is None else state.get_layouts(servers, pools)
-        self._shapes = Shapes(layouts, pools, self.room, policy.build_fit(snapshot), choices)
+        self.topology = TopologyState([each for each in snapshot.task_classes if each.rules is not None])
+        self._shapes = Shapes(layouts, pools, self.room, policy.build_fit(snapshot), choices, self.topology)
         self.progress_of = get_progress(snapshot) if state is None else state.get_progress(snapshot)
         self.queues = self._build_queues(looked_at)
         self.bindings: list[Bind] = []
@@ -135,7 +139,17 @@ class Draft:
         self._journal.append(choice)
         bind = Bind(queue.pop(), task_class.tenant, self.snapshot.servers.names[server])
         self.bindings.append(bind)
+        opened = self.topology.count(task_class, server, 1)
+        if opened:
+            self._reopen_classes({each.rules for each in opened})
         return bind
+
+    def _reopen_classes(self, opened: set[DomainRules]) -> None:
+        """Have the classes with these rules looked at again: a domain that was closed to them is open."""
+        if any(wait.task_class.rules in opened for wait in self.remembered.values()):
+            self._look_at_all()
+        elif self._filling is not None:
+            self._filling.reopen_classes(opened)
 
     def place(self, queue: ClassQueue, server: int) -> Bind:
         """Place the first task of a queue on a server, out of turn too.
@@ -155,6 +169,9 @@ class Draft:
             return False
         if restricted_k is not None and restricted_k[server]:
             return False
+        domains = self.topology.get_filter(task_class.rules)
+        if domains is not None and domains.closed_k[server]:
+            return False
         if task_class.pin is not None and task_class.pin.server != server:
             return False
         if not placement.exclusive_keys.conflicting.isdisjoint(self.room.taken_keys.get(server, ())):
@@ -166,6 +183,8 @@ class Draft:
 
     def evict(self, running: RunningTask) -> None:
         """Let a running task go: its server gets the room back, and the tenant holds so much less.
+
+        Counters of topology domains keep it: the snapshot does not say in which of them it counts.
 
         Raises InvalidProblemError when it is none of the snapshot's running tasks, or went already.
         """
@@ -243,6 +262,7 @@ class Draft:
         self.bindings.pop()
         self.measure.remove(queue.progress, task_class, pool)
         self.room.undo_take(server, task_class.demand_r, task_class.placement.exclusive_keys)
+        self.topology.count(task_class, server, -1)
 
     def _restrict(self, arrangement: Arrangement, servers: Iterable[int]) -> list[int]:
         changed = arrangement.restrict(servers)

@@ -20,12 +20,13 @@ from operator import gt
 
 import numpy as np
 
-from fairbind.model import Pin, Placement, Task, TaskClass
+from fairbind.model import DomainRules, Pin, Placement, Task, TaskClass
 from fairbind.model.servers import BoolArray, FloatArray, IndexArray
 from fairbind.scheduling.cycle.layouts import Arrangement, Layouts, Slices
 from fairbind.scheduling.cycle.minima import BlockMinima
 from fairbind.scheduling.cycle.random_choices import RandomChoices
 from fairbind.scheduling.cycle.room import Room
+from fairbind.scheduling.cycle.topology import DomainFilter, TopologyState
 from fairbind.scheduling.policies.fit import FitRule
 from fairbind.scheduling.policies.level_pools import LevelPools
 
@@ -39,20 +40,27 @@ MANY = 4_096
 class Shapes:
     """All shapes and arrangements of a cycle, made when they are needed first."""
 
-    __slots__ = ("_arrangements", "_choices", "_fit", "_layouts", "_pinned", "_pools", "_room", "_shapes")
+    __slots__ = ("_arrangements", "_choices", "_fit", "_layouts", "_pinned", "_pools", "_room", "_shapes", "_topology")
 
     def __init__(
-        self, layouts: Layouts, pools: LevelPools, room: Room, fit: FitRule, choices: RandomChoices | None
+        self,
+        layouts: Layouts,
+        pools: LevelPools,
+        room: Room,
+        fit: FitRule,
+        choices: RandomChoices | None,
+        topology: TopologyState,
     ) -> None:
         """Take the working state of a cycle. choices: None when every server with room is looked at."""
+        self._topology = topology
         self._layouts = layouts
         self._pools = pools
         self._room = room
         self._fit = fit
         self._choices = choices
         self._arrangements: dict[int, Arrangement] = {}
-        self._shapes: dict[tuple[tuple[int, ...], int], Shape] = {}
-        self._pinned: dict[tuple[tuple[int, ...], int, int], PinnedShape] = {}
+        self._shapes: dict[tuple[tuple[int, ...], int, DomainRules | None], Shape] = {}
+        self._pinned: dict[tuple[tuple[int, ...], int, int, DomainRules | None], PinnedShape] = {}
 
     def get_arrangement(self, placement: Placement) -> Arrangement:
         """Return the arrangement of a placement."""
@@ -75,22 +83,24 @@ class Shapes:
         if task_class.pin is not None:
             return self._get_pinned(task_class, task_class.pin)
         placement = task_class.placement
-        key = task_class.demand_r, id(placement)
+        key = task_class.demand_r, id(placement), task_class.rules
         shape = self._shapes.get(key)
         if shape is None:
             pools = len(self._pools.amount_pr)
-            shape = Shape(task_class, self.get_arrangement(placement), self._fit, self._room, pools, self._choices)
+            arrangement, domains = self.get_arrangement(placement), self._topology.get_filter(task_class.rules)
+            shape = Shape(task_class, arrangement, self._fit, self._room, pools, self._choices, domains)
             self._shapes[key] = shape
         return shape
 
     def _get_pinned(self, task_class: TaskClass, pin: Pin) -> PinnedShape:
         placement, arrangement = task_class.placement, self.get_arrangement(task_class.placement)
         server = arrangement.find_pinned(pin)
-        key = task_class.demand_r, id(placement), -1 if server is None else server
+        key = task_class.demand_r, id(placement), -1 if server is None else server, task_class.rules
         shape = self._pinned.get(key)
         if shape is None:
             pool = None if server is None else self._pools.get_pool(server)
-            shape = self._pinned[key] = PinnedShape(task_class, server, pool, arrangement, self._room)
+            domains = self._topology.get_filter(task_class.rules)
+            shape = self._pinned[key] = PinnedShape(task_class, server, pool, arrangement, self._room, domains)
         return shape
 
     def lift(self, servers: Sequence[int]) -> list[tuple[Arrangement, list[int]]]:
@@ -100,8 +110,9 @@ class Shapes:
 
 
 class Shape:
-    """Tasks of one demand under one placement: finds the best server for them.
+    """Tasks of one demand under one placement and the same rules: finds the best server for them.
 
+    is_narrowed: whether something was closed since the last opening of a domain, so that the next one matters.
     _open_p: whether a task may fit into each pool, shape (P,); False is certain as of `_gains_seen` gains of room.
     _scores: None until a server has enough of each resource.
     """
@@ -114,15 +125,18 @@ class Shape:
         "_demand_r",
         "_demand_r1",
         "_demanded",
+        "_domains",
         "_fit",
         "_gains_seen",
         "_left",
         "_minima",
         "_open_p",
+        "_openings_seen",
         "_placement",
         "_room",
         "_score",
         "_scores",
+        "is_narrowed",
     )
 
     def __init__(
@@ -133,7 +147,11 @@ class Shape:
         room: Room,
         pools: int,
         choices: RandomChoices | None,
+        domains: DomainFilter | None,
     ) -> None:
+        self._domains = domains
+        self._openings_seen = 0 if domains is None else domains.openings
+        self.is_narrowed = False
         self._arrangement = arrangement
         self._demand_r = task_class.demand_r
         self._placement = task_class.placement
@@ -179,7 +197,17 @@ class Shape:
         """Return for each pool whether a task of this shape may fit there; False is certain. Shape (P,)."""
         if self._gains_seen != len(self._room.gains):
             self._follow_gains()
+        if self._domains is not None and self._openings_seen != self._domains.openings:
+            self._follow_openings(self._domains)
         return self._open_p
+
+    def _follow_openings(self, domains: DomainFilter) -> None:
+        """Open all pools again: a domain is open that was closed. What has too little room is found so again."""
+        self._openings_seen = domains.openings
+        self.is_narrowed = False
+        if self._scores is not None:
+            self._open_p[self._arrangement.pools] = True
+            self._left.clear()
 
     def _follow_gains(self) -> None:
         """Open the pools again in which a server has gained room since the last time."""
@@ -196,19 +224,19 @@ class Shape:
 
         task: whose draw counts, where only two servers are looked at as long as one of them has room.
         """
-        if self._gains_seen != len(self._room.gains):
-            self._follow_gains()
-        if not self._open_p[pool]:
+        if not self._get_open()[pool]:
             return None
         slices = self._left.get(pool)
         if slices is None:
             slices = self._left[pool] = self._arrangement.get_slices(pool)[::-1]
         scores = self._refresh()
+        if self._domains is not None:
+            scores = self._close_domains(scores, self._domains)
         while slices:
             start, stop = slices[-1]
             if self._choices is not None:
                 best = start + self._draw_best(scores[start:stop], task, self._choices)
-            elif stop - start <= MANY:
+            elif stop - start <= MANY or self._domains is not None:
                 best = start + int(scores[start:stop].argmin())
             else:
                 if self._minima is None:
@@ -217,8 +245,14 @@ class Shape:
             if scores[best] != inf:
                 return int(self._arrangement.servers[best])
             slices.pop()
+            self.is_narrowed = True
         self._open_p[pool] = False
         return None
+
+    def _close_domains(self, scores: FloatArray, domains: DomainFilter) -> FloatArray:
+        """Return the scores with infinity where a domain is closed now."""
+        closed_n = domains.closed_k.take(self._arrangement.servers)
+        return np.where(np.append(closed_n, False), inf, scores)
 
     def _draw_best(self, scores: FloatArray, task: Task, choices: RandomChoices) -> int:
         """Return the position of the lesser one of two drawn scores; of the least one, if both are infinite."""
@@ -301,8 +335,10 @@ class PinnedShape:
         "_arrangement",
         "_conflicting",
         "_demanded",
+        "_domains",
         "_gains_seen",
         "_is_open",
+        "_openings_seen",
         "_placement",
         "_room",
         "pool",
@@ -310,8 +346,16 @@ class PinnedShape:
     )
 
     def __init__(
-        self, task_class: TaskClass, server: int | None, pool: int | None, arrangement: Arrangement, room: Room
+        self,
+        task_class: TaskClass,
+        server: int | None,
+        pool: int | None,
+        arrangement: Arrangement,
+        room: Room,
+        domains: DomainFilter | None,
     ) -> None:
+        self._domains = domains
+        self._openings_seen = 0 if domains is None else domains.openings
         self.server = server
         self.pool = pool
         self._arrangement = arrangement
@@ -322,10 +366,16 @@ class PinnedShape:
         self._gains_seen = len(room.gains)
         self._is_open = self._fits()
 
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether it was closed, so that the next opening of a domain matters."""
+        return not self._is_open
+
     def has_open(self) -> bool:
         """Whether a task of this shape may fit on its server; False is certain."""
-        if self._gains_seen != len(self._room.gains):
-            self._gains_seen = len(self._room.gains)
+        openings = 0 if self._domains is None else self._domains.openings
+        if self._gains_seen != len(self._room.gains) or self._openings_seen != openings:
+            self._gains_seen, self._openings_seen = len(self._room.gains), openings
             self._is_open = self._fits()
         return self._is_open
 
@@ -353,6 +403,8 @@ class PinnedShape:
         if any(row[r] < demand for r, demand in self._demanded):
             return False
         if self._conflicting and not self._conflicting.isdisjoint(room.taken_keys.get(server, ())):
+            return False
+        if self._domains is not None and self._domains.closed_k[server]:
             return False
         restricted_k = self._arrangement.restricted_k
         return restricted_k is None or not restricted_k[server]

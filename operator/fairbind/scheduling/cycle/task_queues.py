@@ -8,12 +8,12 @@ reopened.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 
 import numpy as np
 
-from fairbind.model import InvariantError, Task, TaskClass
+from fairbind.model import DomainRules, InvariantError, Task, TaskClass
 from fairbind.model.servers import IndexArray
 from fairbind.scheduling.cycle.shapes import PinnedShape, Shape, Shapes
 from fairbind.scheduling.policies.levels import Progress, find_least_level, find_zero_levels
@@ -67,6 +67,11 @@ class ClassQueue:
     def fits_nowhere(self) -> bool:
         """Whether it has been seen that no task of the class fits."""
         return self._shape is not None and not self._shape.has_open()
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether it was seen that nothing fits somewhere, which the opening of a domain may end."""
+        return self._shape is not None and self._shape.is_narrowed
 
     @property
     def reach(self) -> Sequence[int]:
@@ -131,12 +136,33 @@ class TenantQueue:
         self._reaching: dict[int, list[int]] | None = None
         self._heads: dict[int, list[tuple[Turn, int]]] = {}
 
+    def list_ruled(self) -> list[tuple[DomainRules, int]]:
+        """Return the classes with rules, as (rules, number)."""
+        return [(rules, n) for n, queue in enumerate(self._queues) if (rules := queue.task_class.rules) is not None]
+
+    def is_narrowed(self, n: int) -> bool:
+        """Whether the class with this number waits, and it was seen that nothing of it fits somewhere."""
+        return self._queues[n].turn is not None and self._queues[n].is_narrowed
+
     def reopen(self) -> None:
         """Forget what fitted nowhere, and how far the tenant is: room has come back, or its tasks went."""
         self.open_pools = np.arange(len(self._measure.pools.amount_pr))
         self._levels.clear()
         self._heads.clear()
         self._pinned = None
+
+    def reopen_class(self, n: int) -> None:
+        """Forget that nothing fitted of the class with this number: a domain is open that was closed to it."""
+        queue = self._queues[n]
+        pools = queue.reach
+        self.open_pools = np.union1d(self.open_pools, np.array(pools, dtype=np.intp))
+        self._levels.clear()
+        if queue.task_class.pin is not None:
+            self._pinned = None
+        for pool in pools:
+            heads = self._heads.get(pool)
+            if heads is not None and queue.turn is not None:
+                heappush(heads, (queue.turn, n))
 
     def find_pool(self) -> tuple[int, int] | None:
         """Return the least level on an open pool and that pool, the first of equals; None without open pools."""

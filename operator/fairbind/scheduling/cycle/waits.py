@@ -1,7 +1,8 @@
 """Why a class waits: which servers refuse it and for what, and who takes the next room that it could use.
 
-A server that the class may not use counts once, under its reason; one whose keys conflict counts once, as a port
-conflict; any other counts once for each resource of which it has too little.
+A server that the class may not use counts once, under its reason; one whose topology domain is closed counts once,
+under the first rule that closes it; one whose keys conflict counts once, as a port conflict; any other counts once for
+each resource of which it has too little.
 (kube-scheduler counts in the same way: a node that fails an earlier filter is not asked for resources.)
 """
 
@@ -15,6 +16,7 @@ from functools import lru_cache
 import numpy as np
 
 from fairbind.model import (
+    DomainRules,
     FairnessReason,
     Pin,
     Placement,
@@ -28,6 +30,7 @@ from fairbind.model import (
 from fairbind.model.servers import BoolArray, FloatArray, IndexArray
 from fairbind.scheduling.cycle.room import Room
 from fairbind.scheduling.cycle.task_queues import ClassQueue
+from fairbind.scheduling.cycle.topology import TopologyState
 from fairbind.scheduling.policies.levels import INFINITE_LEVEL, Progress
 from fairbind.scheduling.policies.measures import Measure
 
@@ -59,21 +62,22 @@ def explain_waits(
 class Refusals:
     """Counts the servers that refuse a class, at the end of a cycle; classes of equal shape share the answer."""
 
-    def __init__(self, snapshot: Snapshot, room: Room) -> None:
+    def __init__(self, snapshot: Snapshot, room: Room, topology: TopologyState) -> None:
         self._snapshot = snapshot
         self._room = room
+        self._topology = topology
         self._insufficient_r = [Rejection(RejectionKind.INSUFFICIENT, resource) for resource in snapshot.resources]
-        self._known: dict[tuple[tuple[int, ...], int], Rejections] = {}
-        self._clear: dict[int, _Clear] = {}
+        self._known: dict[tuple[tuple[int, ...], int, DomainRules | None], Rejections] = {}
+        self._clear: dict[tuple[int, DomainRules | None], _Clear] = {}
 
     def compute_rejections(self, task_class: TaskClass) -> Rejections:
         """Return (rejection, servers) pairs, sorted."""
         if task_class.pin is not None:
             return self._count_pinned(task_class, task_class.pin)
-        key = task_class.demand_r, id(task_class.placement)
+        key = task_class.demand_r, id(task_class.placement), task_class.rules
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self._count(task_class.demand_r, task_class.placement)
+            known = self._known[key] = self._count(task_class.demand_r, task_class.placement, task_class.rules)
         return known
 
     def _count_pinned(self, task_class: TaskClass, pin: Pin) -> Rejections:
@@ -81,6 +85,9 @@ class Refusals:
         placement, server = task_class.placement, find_pinned(pin, self._snapshot)
         if server is None:
             return pin.rejections
+        refusal = self._find_closing(task_class.rules, server)
+        if refusal is not None:
+            return _add_one_each(pin.rejections, (refusal,))
         if not placement.exclusive_keys.conflicting.isdisjoint(self._room.taken_keys.get(server, ())):
             return _add_one_each(pin.rejections, (PORT_CONFLICT,))
         row = self._room.get_row_for(placement, server)
@@ -88,26 +95,38 @@ class Refusals:
         lacking = tuple(rejection for rejection, demand, free in asked if demand > max(free, 0))
         return _add_one_each(pin.rejections, lacking)
 
-    def _count(self, demand_r: Sequence[int], placement: Placement) -> Rejections:
-        clear = self._clear.get(id(placement))
+    def _find_closing(self, rules: DomainRules | None, server: int) -> Rejection | None:
+        """Return the first rule's refusal of a server, or None."""
+        domains = self._topology.get_filter(rules)
+        if domains is None or not domains.closed_k[server]:
+            return None
+        refusals = domains.list_refusals(domains.closed_k)
+        return next(rejection for rejection, refused_k in refusals if refused_k[server])
+
+    def _count(self, demand_r: Sequence[int], placement: Placement, rules: DomainRules | None) -> Rejections:
+        clear = self._clear.get((id(placement), rules))
         if clear is None:
-            clear = self._clear[id(placement)] = self._split(placement)
+            clear = self._clear[id(placement), rules] = self._split(placement, rules)
         counts = clear.refused.copy()
         for rejection, lacking in zip(self._insufficient_r, clear.count_lacking(demand_r), strict=True):
             if lacking > 0:
                 counts[rejection] = counts.get(rejection, 0) + lacking
         return tuple(sorted(counts.items()))
 
-    def _split(self, placement: Placement) -> _Clear:
+    def _split(self, placement: Placement, rules: DomainRules | None) -> _Clear:
         """Return which servers refuse for other reasons than resources, and what the others have left."""
         clear_k = placement.eligible_k & self._snapshot.servers.accepting_k
-        eligible = int(np.count_nonzero(clear_k))
+        refused = Counter(dict(placement.rejections))
+        domains = self._topology.get_filter(rules)
+        for rejection, refused_k in () if domains is None else domains.list_refusals(clear_k):
+            refused[rejection] += int(np.count_nonzero(refused_k))
+            clear_k &= ~refused_k
         conflicting = placement.exclusive_keys.conflicting
         if conflicting:
+            without_rules = int(np.count_nonzero(clear_k))
             for server, taken in self._room.taken_keys.items():
                 clear_k[server] &= conflicting.isdisjoint(taken)
-        refused = Counter(dict(placement.rejections))
-        refused[PORT_CONFLICT] += eligible - int(np.count_nonzero(clear_k))
+            refused[PORT_CONFLICT] += without_rules - int(np.count_nonzero(clear_k))
         return _Clear(dict(+refused), self._find_left(placement, clear_k))
 
     def _find_left(self, placement: Placement, clear_k: BoolArray) -> FloatArray:

@@ -14,7 +14,10 @@ than makes one up. On a cluster of its own tasks are whole, on each server class
 Each finding has a cause, the first of these that holds:
 
 * *missing demand*: the tenant has nothing waiting that could be placed, so it asks for no more;
-* *indivisible tasks*: it is less than one task of either, or the room is there and no server has enough of it;
+* *indivisible tasks*: it is less than one task of either;
+* *other pods*: the room is there, and what waits has rules about the tasks in its topology domains, which the exact
+  mechanism leaves out;
+* *indivisible tasks* again: the room is there, and no server has enough of it;
 * *mechanism*: the tenant has what the policy's exact mechanism gives it, so this is what the policy means by fair;
 * *history*: something runs on that today would not be given to whom holds it.
 """
@@ -48,6 +51,7 @@ class Cause(StrEnum):
 
     MISSING_DEMAND = "missing_demand"
     INDIVISIBLE = "indivisible_tasks"
+    OTHER_PODS = "other_pods"
     MECHANISM = "mechanism"
     HISTORY = "history"
 
@@ -86,7 +90,7 @@ class AuditScene:
     demand_groups: each tenant's average task. capacity_pr, free_pr: of the classes. bundle_npr: what each tenant
     holds there. weight_n: of the tenant. weight_nr: times that of the resource in it. share_n: dominant share of one
     average task. largest_n: dominant share of a tenant's largest task. has_n: dominant share now. waits_n: it has
-    placeable tasks.
+    placeable tasks. ruled_n: some of its tasks that wait have rules about topology domains.
     """
 
     names: tuple[str, ...]
@@ -100,6 +104,7 @@ class AuditScene:
     largest_n: FloatArray
     has_n: FloatArray
     waits_n: BoolArray
+    ruled_n: BoolArray
 
 
 def audit(scene: AuditScene, fair_shares: Mapping[str, float] | None = None) -> AuditReport:
@@ -145,6 +150,7 @@ def make_audit_scene(snapshot: Snapshot) -> AuditScene:
     for demand_group in every:
         largest[demand_group.tenant] = max(largest[demand_group.tenant], float((demand_group.demand_r / total_r).max()))
     waiting = {c.tenant for c in snapshot.task_classes if c.blocked is None and c.is_eligible}
+    ruled = {c.tenant for c in snapshot.task_classes if c.rules is not None}
     return AuditScene(
         names=tuple(tenant.name for tenant in tenants),
         demand_groups=demand_groups,
@@ -159,6 +165,7 @@ def make_audit_scene(snapshot: Snapshot) -> AuditScene:
         largest_n=np.array([largest[demand_group.tenant] for demand_group in demand_groups]),
         has_n=np.array([max(t.allocated_r[r] / total_r[a] for a, r in enumerate(axes)) for t in tenants]),
         waits_n=np.array([tenant.name in waiting for tenant in tenants], dtype=np.bool_),
+        ruled_n=np.array([tenant.name in ruled for tenant in tenants], dtype=np.bool_),
     )
 
 
@@ -199,8 +206,10 @@ def _find_cause(scene: AuditScene, i: int, could_have: float, one_task: float, f
     if not scene.waits_n[i]:
         return Cause.MISSING_DEMAND
     room = float(_count_tasks(scene.free_pr, scene.demand_groups[i]).sum() * scene.share_n[i])
-    if lacking <= one_task + NOTICEABLE or room >= lacking:
+    if lacking <= one_task + NOTICEABLE:
         return Cause.INDIVISIBLE
+    if room >= lacking:
+        return Cause.OTHER_PODS if scene.ruled_n[i] else Cause.INDIVISIBLE
     if fair_share is not None and float(scene.has_n[i]) >= fair_share - one_task:
         return Cause.MECHANISM
     return Cause.HISTORY

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from fairbind.cluster.objects.quantity import QuantityError, to_base_units
-from fairbind.fairness.problems.parse import show_value
+from fairbind.fairness.problems.fields import show_value
 from fairbind.simulator.traces.rows import BrokenRowError, LeftOut, Row, read_table
 from fairbind.simulator.traces.tasks import FOREVER, Ending, Pod, Shape, TraceTask
 

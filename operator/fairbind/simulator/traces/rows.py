@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
 
-from fairbind.fairness.problems.parse import show_value
+from fairbind.fairness.problems.fields import show_value
 from fairbind.model import InvalidProblemError
 from fairbind.simulator.reading import MOST_SECONDS, NANOSECONDS
 

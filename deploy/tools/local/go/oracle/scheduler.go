@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -31,6 +33,13 @@ type cluster struct {
 	Nodes      []*v1.Node        `json:"nodes"`
 	Pods       []json.RawMessage `json:"pods"`
 	Namespaces []*v1.Namespace   `json:"namespaces"`
+
+	Claims         []*v1.PersistentVolumeClaim   `json:"persistentvolumeclaims"`
+	Volumes        []*v1.PersistentVolume        `json:"persistentvolumes"`
+	StorageClasses []*storagev1.StorageClass     `json:"storageclasses"`
+	CSINodes       []*storagev1.CSINode          `json:"csinodes"`
+	CSIDrivers     []*storagev1.CSIDriver        `json:"csidrivers"`
+	Attachments    []*storagev1.VolumeAttachment `json:"volumeattachments"`
 }
 
 // verdict is the answer for one pod. Refused: by the names of the nodes that do not take it.
@@ -40,23 +49,32 @@ type verdict struct {
 }
 
 // refusal is the first plugin that refuses a pod on a node, and its reasons. Besides: where that is one about room, the
-// first plugin that would refuse the pod if there were room.
+// first plugin that would refuse the pod if there were room. What volumes there are comes before how many a node takes.
 type refusal struct {
 	Plugin  string   `json:"plugin"`
 	Reasons []string `json:"reasons"`
 	Besides string   `json:"besides,omitempty"`
 }
 
-// roomless is the name of a profile without the filters about room on a node, otherwise kube-scheduler's default one.
-const roomless = "roomless"
+// roomless is the name of a profile without the filters about room on a node, otherwise kube-scheduler's default one;
+// limitless one that does not count volumes either.
+const (
+	roomless  = "roomless"
+	limitless = "limitless"
+)
 
-var aboutRoom = []string{names.NodePorts, names.NodeResourcesFit}
+var (
+	aboutRoom   = []string{names.NodePorts, names.NodeResourcesFit}
+	aboutLimits = append([]string{names.NodeVolumeLimits}, aboutRoom...)
+	aboutReach  = []string{names.VolumeBinding, names.VolumeZone}
+)
 
 // scheduler is a kube-scheduler with its default configuration that never runs: its filters look at a snapshot that is put in
 // place for each request, and at stores of objects that are filled by hand.
 type scheduler struct {
 	framework framework.Framework
 	roomless  framework.Framework
+	limitless framework.Framework
 	queue     queue.SchedulingQueue
 	informers informers.SharedInformerFactory
 	snapshot  *internalcache.Snapshot
@@ -86,6 +104,7 @@ func newScheduler(ctx context.Context) (*scheduler, error) {
 	return &scheduler{
 		framework: made.Profiles[v1.DefaultSchedulerName],
 		roomless:  made.Profiles[roomless],
+		limitless: made.Profiles[limitless],
 		queue:     made.SchedulingQueue,
 		informers: factory,
 		snapshot:  snapshot,
@@ -97,12 +116,16 @@ func makeProfiles() ([]config.KubeSchedulerProfile, error) {
 	if err != nil {
 		return nil, err
 	}
-	other := defaults.Profiles[0].DeepCopy()
-	other.SchedulerName = roomless
-	for _, name := range aboutRoom {
-		other.Plugins.Filter.Disabled = append(other.Plugins.Filter.Disabled, config.Plugin{Name: name})
+	profiles := []config.KubeSchedulerProfile{defaults.Profiles[0]}
+	for scheduler, without := range map[string][]string{roomless: aboutRoom, limitless: aboutLimits} {
+		other := defaults.Profiles[0].DeepCopy()
+		other.SchedulerName = scheduler
+		for _, name := range without {
+			other.Plugins.Filter.Disabled = append(other.Plugins.Filter.Disabled, config.Plugin{Name: name})
+		}
+		profiles = append(profiles, *other)
 	}
-	return []config.KubeSchedulerProfile{defaults.Profiles[0], *other}, nil
+	return profiles, nil
 }
 
 func (s *scheduler) answer(asked *request) ([]verdict, error) {
@@ -154,6 +177,9 @@ func (s *scheduler) take(ctx context.Context, world *cluster) error {
 	if err := fill(core.Pods().Informer(), pods); err != nil {
 		return err
 	}
+	if err := s.takeVolumes(world); err != nil {
+		return err
+	}
 	s.place(pods)
 	for _, pod := range s.nominated {
 		s.queue.Delete(klog.FromContext(ctx), pod)
@@ -167,6 +193,19 @@ func (s *scheduler) take(ctx context.Context, world *cluster) error {
 		s.nominated = append(s.nominated, pod)
 	}
 	return nil
+}
+
+// takeVolumes replaces what there is of volumes; all plugins look at the informers' stores.
+func (s *scheduler) takeVolumes(world *cluster) error {
+	core, storage := s.informers.Core().V1(), s.informers.Storage().V1()
+	return errors.Join(
+		fill(core.PersistentVolumeClaims().Informer(), world.Claims),
+		fill(core.PersistentVolumes().Informer(), world.Volumes),
+		fill(storage.StorageClasses().Informer(), world.StorageClasses),
+		fill(storage.CSINodes().Informer(), world.CSINodes),
+		fill(storage.CSIDrivers().Informer(), world.CSIDrivers),
+		fill(storage.VolumeAttachments().Informer(), world.Attachments),
+	)
 }
 
 // place lets pods hold what they hold. As in kube-scheduler's own cache, those that ended hold nothing, and those on a
@@ -191,6 +230,10 @@ func (s *scheduler) ask(ctx context.Context, pod *v1.Pod) (verdict, error) {
 	if err != nil {
 		return found, err
 	}
+	reach, err := s.filter(ctx, s.limitless, pod)
+	if err != nil {
+		return found, err
+	}
 	for _, node := range s.nodes {
 		refusal, isRefused := refused[node.Name]
 		if !isRefused {
@@ -199,6 +242,13 @@ func (s *scheduler) ask(ctx context.Context, pod *v1.Pod) (verdict, error) {
 		}
 		if slices.Contains(aboutRoom, refusal.Plugin) {
 			refusal.Besides = besides[node.Name].Plugin
+		}
+		last := refusal.Besides
+		if last == "" {
+			last = refusal.Plugin
+		}
+		if plugin := reach[node.Name].Plugin; last == names.NodeVolumeLimits && slices.Contains(aboutReach, plugin) {
+			refusal.Besides = plugin
 		}
 		found.Refused[node.Name] = refusal
 	}

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from fairbind.fairness.problems.instance import IntArray
+from fairbind.fairness.solvers.market.interior_point import StepBudget
 from fairbind.fairness.solvers.market.market import Market
 from fairbind.fairness.solvers.market.market_active_set import (
     Guess,
@@ -26,24 +27,30 @@ from fairbind.fairness.solvers.market.tolerances import ACCEPTED_RESPONSE_MISMAT
 class BestResponses:
     """The state of the procedure."""
 
-    def __init__(self, market: Market) -> None:
+    def __init__(self, market: Market, budget: StepBudget | None = None) -> None:
         """Start with nothing."""
         self.market = market
+        self.budget = budget
         self.part_ki = np.zeros(market.gain_ki.shape)
         self.price_kr = np.zeros(market.load_kri.shape[:2])
 
     def get_guess(self) -> Guess:
-        """Return what there is now, without negligible parts."""
-        return _drop_negligible(self.market, make_guess(self.market, self.part_ki, self.price_kr))
+        """Return what there is now, without negligible parts; it stays what it is when servers respond again."""
+        return _drop_negligible(self.market, make_guess(self.market, self.part_ki, self.price_kr.copy()))
 
     def run(self, times: int) -> float:
-        """Let all servers respond so many times; return the largest change of the last time, of a tenant's total."""
+        """Let all servers respond so many times; return the largest change of the last time, of a tenant's total.
+
+        A server that has no steps left to find its answer keeps the one it has.
+        """
         market = self.market
         users_k = [np.flatnonzero(row) for row in market.usable_ki]
         change = np.inf
         for _ in range(times):
             before_ki = self.part_ki.copy()
             for k, users in enumerate(users_k):
+                if self.budget is not None and self.budget.is_spent:
+                    return change
                 self._compute_best_response(k, users)
             moved_i = market.gain_ki * np.abs(self.part_ki - before_ki)
             change = float((moved_i / market.get_totals(self.part_ki)).max())
@@ -72,9 +79,9 @@ class BestResponses:
             scale_i=market.scale_i[own],
             elsewhere_i=elsewhere_i[wants],
         )
-        answer = _drop_negligible(small, find_interior_guess(small))
+        answer = _drop_negligible(small, find_interior_guess(small, budget=self.budget))
         if compute_mismatch(small, answer) > ACCEPTED_RESPONSE_MISMATCH:
-            other = _drop_negligible(small, find_plain_guess(small))
+            other = _drop_negligible(small, find_plain_guess(small, self.budget))
             answer = min((answer, other), key=lambda guess: compute_mismatch(small, guess))
         self.part_ki[k, own] = answer.part_ki[0]
         self.price_kr[k] = answer.price_kr[0]

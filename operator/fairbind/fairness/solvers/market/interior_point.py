@@ -44,6 +44,30 @@ QUIET = np.errstate(over="ignore", divide="ignore", invalid="ignore")
 SOLUTIONS = 2  # of the linear system: the second one is for what the first one lost to rounding
 
 
+class StepBudget:
+    """How many more Newton steps one problem may cost in all. Mutable; when it is spent, the best so far is returned.
+
+    >>> budget = StepBudget(1)
+    >>> budget.take(), budget.take(), budget.is_spent
+    (True, False, True)
+    """
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether no step is left."""
+        return self.left <= 0
+
+    def take(self) -> bool:
+        """Take a step off, if there is one; return whether there was."""
+        if self.is_spent:
+            return False
+        self.left -= 1
+        return True
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Equilibrium:
     """A (nearly) balanced market.
@@ -265,7 +289,7 @@ class System:
         return budget_i
 
     def get_start(self) -> Point:
-        """Everybody has half of an even split, or half of its limit; prices are above what anybody would pay."""
+        """Each tenant has half of an even split, or half of its limit; prices exceed what any tenant would pay."""
         market = self.market
         weight_ki = np.where(self.pairs, market.weight_i, 0.0)
         part_ki = 0.5 * weight_ki / np.maximum(weight_ki.sum(axis=1, keepdims=True), np.finfo(float).tiny)
@@ -332,12 +356,14 @@ def find_equilibrium(
     gap: float = DUALITY_GAP,
     near: tuple[FloatArray, FloatArray] | None = None,
     centring: float | None = None,
+    budget: StepBudget | None = None,
 ) -> Equilibrium:
     """Return the equilibrium, or how far the method came: `gap` says how near it is.
 
     gap: when to stop, as a part of all budgets. near: parts and prices of a similar market, to begin there; if it is
     none, that shows at once. centring: aim at that part of the present products in each step, instead of at what a
-    predictor promises; the nearer to 1, the more steps, and the less a large exponent can lead astray.
+    predictor promises; the nearer to 1, the more steps, and the less a large exponent can lead astray. budget: of steps
+    that this search shares with others; without one only HIGHEST_STEPS counts.
     """
     system = System(market)
     stall = STALL if centring is None else CAREFUL_STALL
@@ -354,6 +380,8 @@ def find_equilibrium(
             best, best_gap, best_step = point, reached, step_number
         is_far = near is not None and residual.money > START_IMBALANCE
         if not np.isfinite(reached) or reached <= gap or step_number - best_step > stall or is_far:
+            break
+        if budget is not None and not budget.take():
             break
         try:
             if centring is None:

@@ -3,8 +3,8 @@
 Tenant i has the budget w_i and gets gain_ki tasks for the whole of server k. A part f_ki of k loads the server's slot r
 (a resource, or its time) by f_ki * load_kri; no slot takes more than 1. Each slot has a price, and a tenant who wants a
 whole server pays the norm of the prices weighted with its load, (sum over r of load_kri * price_kr ** p) ** (1 / p)
-with the server's own exponent p. In an equilibrium nobody buys where tasks are dearer than elsewhere, everybody spends
-the budget or has all its tasks, and slots that are not full cost nothing.
+with the server's own exponent p. In an equilibrium no tenant buys where tasks are dearer than elsewhere, each spends
+its budget or has all its tasks, and slots that are not full cost nothing.
 
 With p = 1 this is the market of Eisenberg and Gale, and the equilibrium maximises the sum of w_i log(tasks of i). With
 p = alpha it is alpha-PF-VDS (Khamse-Ashari et al., section 3.2): take the p-th power of the prices for multipliers.
@@ -62,20 +62,20 @@ class Market:
 
     @property
     def is_slot_kr(self) -> BoolArray:
-        """Slots that somebody loads; the others do not exist."""
+        """Slots that some tenant loads; the others do not exist."""
         return np.asarray((self.load_kri > 0).any(axis=2))
 
     def get_gains(self, part_ki: FloatArray) -> FloatArray:
-        """Return what everybody gets, in the unit of the limits, shape (I,)."""
+        """Return what each tenant gets here, in the unit of the limits, shape (I,)."""
         gains_i: FloatArray = (self.gain_ki * part_ki).sum(axis=0)
         return gains_i
 
     def get_totals(self, part_ki: FloatArray) -> FloatArray:
-        """Return what everybody has then, in the unit of the limits, shape (I,)."""
+        """Return each tenant's total with what it has elsewhere, in the unit of the limits, shape (I,)."""
         return self.get_gains(part_ki) + self.elsewhere_i
 
     def get_worths(self, totals_i: FloatArray) -> FloatArray:
-        """Return what a task is worth to everybody who has so much, to the power ``worth_power``, shape (I,)."""
+        """Return the worth of a task to each tenant at these totals, to the power ``worth_power``, shape (I,)."""
         worths_i: FloatArray = (self.weight_i / totals_i) ** self.worth_power
         return worths_i
 
@@ -138,8 +138,8 @@ def compute_worths(market: Market, totals_i: FloatArray) -> FloatArray:
 def compute_mismatches(market: Market, part_ki: FloatArray, price_kr: FloatArray, tolerance: float) -> FloatArray:
     """Return how far worth and cost are apart, as a part of the worth, where they must not be, shape (K, I).
 
-    To nobody may a server cost less than it is worth (but to those who have all their tasks, to within tolerance), and
-    nobody may have a part that costs more. Worth and cost are the real ones here, of which roots are kept.
+    No server may cost a tenant less than its worth (except tenants with all their tasks, to within tolerance), and no
+    tenant may have a part that costs more. Worth and cost are the real ones here, of which roots are kept.
     """
     totals_i = market.get_totals(part_ki)
     worth_ki = compute_worths(market, totals_i)

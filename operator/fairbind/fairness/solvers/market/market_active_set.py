@@ -13,7 +13,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairbind.fairness.problems.problem import BoolArray, FloatArray
-from fairbind.fairness.solvers.market.interior_point import QUIET, Newton, Point, Residual, System, find_equilibrium
+from fairbind.fairness.solvers.market.interior_point import (
+    QUIET,
+    Newton,
+    Point,
+    Residual,
+    StepBudget,
+    System,
+    find_equilibrium,
+)
 from fairbind.fairness.solvers.market.market import Market, compute_charges, compute_mismatches
 from fairbind.fairness.solvers.market.tolerances import (
     ACCEPTED_MISMATCH,
@@ -73,32 +81,35 @@ def compute_mismatch(market: Market, guess: Guess) -> float:
     return worst if np.isfinite(worst) else np.inf
 
 
-def find_exact_equilibrium(market: Market) -> tuple[Guess, float]:
+def find_exact_equilibrium(market: Market, budget: StepBudget | None = None) -> tuple[Guess, float]:
     """Return the exact equilibrium that the interior-point method leads to, and its mismatch (0 is perfect).
 
     If that is not one, shorter and shorter steps of the method are tried, and then the equilibrium of the market with
     p = 1 everywhere as a guess; that always exists.
     """
-    best, mismatch = solve_active_set(market, find_interior_guess(market))
+    best, mismatch = solve_active_set(market, find_interior_guess(market, budget=budget), budget)
     for centring in (*CENTRINGS, None):
         if mismatch <= ACCEPTED_MISMATCH:
             break
-        rough = find_plain_guess(market) if centring is None else find_interior_guess(market, centring=centring)
-        solved, reached = solve_active_set(market, rough)
+        if centring is None:
+            rough = find_plain_guess(market, budget)
+        else:
+            rough = find_interior_guess(market, centring=centring, budget=budget)
+        solved, reached = solve_active_set(market, rough, budget)
         if reached < mismatch:
             best, mismatch = solved, reached
     return best, mismatch
 
 
-def find_interior_guess(market: Market, *, centring: float | None = None) -> Guess:
+def find_interior_guess(market: Market, *, centring: float | None = None, budget: StepBudget | None = None) -> Guess:
     """Return what the interior-point method leads to."""
-    equilibrium = find_equilibrium(market, centring=centring)
+    equilibrium = find_equilibrium(market, centring=centring, budget=budget)
     return Guess(equilibrium.part_ki, equilibrium.price_kr, equilibrium.relief_i)
 
 
-def find_plain_guess(market: Market) -> Guess:
+def find_plain_guess(market: Market, budget: StepBudget | None = None) -> Guess:
     """Return what it leads to with p = 1 everywhere."""
-    plain = find_interior_guess(replace(market, exponent_k=np.ones_like(market.exponent_k)))
+    plain = find_interior_guess(replace(market, exponent_k=np.ones_like(market.exponent_k)), budget=budget)
     power = market.worth_power
     worth_i = market.weight_i / np.maximum(market.get_totals(plain.part_ki), np.finfo(float).tiny)
     relief_i = worth_i**power - np.maximum(worth_i - plain.relief_i, 0.0) ** power
@@ -106,13 +117,15 @@ def find_plain_guess(market: Market) -> Guess:
 
 
 @QUIET
-def solve_active_set(market: Market, guess: Guess) -> tuple[Guess, float]:
+def solve_active_set(market: Market, guess: Guess, budget: StepBudget | None = None) -> tuple[Guess, float]:
     """Return the best guess met on the way to the equilibrium, and its mismatch (0 is perfect)."""
     best, mismatch = guess, compute_mismatch(market, guess)
     if mismatch <= CONVERGED_MISMATCH:
         return best, mismatch
     state = _State(market, guess)
     for _ in range(ROUNDS):
+        if budget is not None and not budget.take():
+            break
         try:
             guess = state.step()
         except np.linalg.LinAlgError:
@@ -153,11 +166,11 @@ class _State:
         self._give_little((totals_i <= least_i) & ~self.has_all_i, price_ki)
 
     def _get_prices(self) -> FloatArray:
-        """Return what a task costs everybody on each server, inf where it may not be."""
+        """Return the cost of each tenant's task on each server, inf where not eligible."""
         return self.system.get_prices(self.system.get_costs(self.price_kr))
 
     def _serve_lost(self, price_ki: FloatArray) -> FloatArray:
-        """Serve whoever is served nowhere on its cheapest server; return what a task costs everybody there."""
+        """Serve each tenant without a server on its cheapest one; return the cost of each tenant's task there."""
         lost = np.flatnonzero(~self.served_ki.any(axis=0))
         self.served_ki[price_ki[:, lost].argmin(axis=0), lost] = True
         cheapest_i: FloatArray = np.maximum(price_ki.min(axis=0), np.finfo(float).tiny)

@@ -1,7 +1,7 @@
 """Lexicographic max-min fair levels on servers that differ: linear programs, one a round, with dual certificates.
 
-`lexicographic` is the way in. `level_lp` solves a round by column generation, `lp_interior_point` chooses the columns
-of a large one, `warm_basis` carries bases over to a similar problem and `lp_refinement` takes rounding out.
+`lexicographic` is the way in. `level_lp` solves a round by column generation, `warm_basis` carries bases over to a
+similar problem and `lp_refinement` takes rounding out.
 Depends on `fairbind.fairness.problems` and `solvers.warm`.
 """
 

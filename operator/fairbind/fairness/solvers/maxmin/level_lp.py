@@ -9,8 +9,8 @@ prices of a small tenant are not lost beside those of one with a weight 1e6 time
 in the program (column generation): the others are priced, and those of negative reduced cost are added until none is.
 
 Solved by HiGHS' primal simplex from the last basis: a round of the lexicographic procedure changes the right-hand sides
-so that the last answer stays feasible. In a large problem the first pairs come from `lp_interior_point`. In one that
-was solved before with a small difference, pairs and bases are those of that time (`warm_basis`).
+so that the last answer stays feasible. A large problem begins with the pairs where a task takes the least part of a
+class. In one that was solved before with a small difference, pairs and bases are those of that time (`warm_basis`).
 """
 
 from __future__ import annotations
@@ -22,11 +22,9 @@ import numpy as np
 
 from fairbind.fairness.problems.instance import Instance, IntArray
 from fairbind.fairness.problems.problem import BoolArray, FloatArray
-from fairbind.fairness.solvers.maxmin.lp_interior_point import InteriorProgram, find_interior_point
 from fairbind.fairness.solvers.maxmin.tolerances import (
     ACCEPTED_INFEASIBILITY,
     DUAL_FEASIBILITY,
-    INTERIOR_POINT_GAP,
     KEPT_LEVEL_LOSS,
     PRIMAL_FEASIBILITY,
     REDUCED_COST,
@@ -67,31 +65,21 @@ class LevelProgram:
         self.level_per_task_i = level_per_task_i
         self.inverse_kr = np.zeros(instance.capacity_kr.shape)
         np.divide(1.0, instance.capacity_kr, out=self.inverse_kr, where=instance.capacity_kr > 0)
-        self.is_large = int(instance.usable_ik.sum()) > FEW_PAIRS
-        self.wanted_ik: FloatArray = np.zeros(instance.usable_ik.shape)  # advice: how much of which pair
         self._before = start
         self._basis: Basis | None = None
         self._highs = make_highs()
-        has_pair_ik = np.zeros(instance.usable_ik.shape, dtype=bool)
         if start is not None:
             self.warm_basis = WarmBasis(start.shape, start.group_p, start.class_p)
         else:
-            group_p, class_p = np.nonzero(has_pair_ik if self.is_large else instance.usable_ik)
+            group_p, class_p = np.nonzero(self._choose_first_pairs())
             self.warm_basis = WarmBasis(instance.usable_ik.shape, group_p, class_p)
-        has_pair_ik[self.warm_basis.group_p, self.warm_basis.class_p] = True
-        self.has_pair_ik = has_pair_ik
+        self.has_pair_ik = np.zeros(instance.usable_ik.shape, dtype=bool)
+        self.has_pair_ik[self.warm_basis.group_p, self.warm_basis.class_p] = True
 
-    def advise(self, is_free_i: BoolArray, kept_i: FloatArray, level_guess: float) -> float:
-        """Find by an interior point which pairs matter and put the most used in. Return a level that can be reached."""
-        unit_i = np.where(is_free_i, level_guess, kept_i)
-        use_ir, part_i = self._make_uses(unit_i)
-        program = InteriorProgram(self.instance.usable_ik, use_ir / part_i[:, None], self.inverse_kr, part_i, is_free_i)
-        point = find_interior_point(program, INTERIOR_POINT_GAP)
-        self.wanted_ik = point.amount_ik / part_i[:, None]
-        self._add_pairs(
-            self.instance.usable_ik & ~self.has_pair_ik & (self.wanted_ik > INTERIOR_POINT_GAP), FIRST_PAIRS
-        )
-        return point.level * (1 - INTERIOR_POINT_GAP) * level_guess
+    def _choose_first_pairs(self) -> BoolArray:
+        """Return the pairs to begin with: all, or in a large problem those of which a class runs the most tasks."""
+        usable_ik = self.instance.usable_ik
+        return self._choose_pairs(usable_ik, FIRST_PAIRS) if int(usable_ik.sum()) > FEW_PAIRS else usable_ik
 
     def solve(self, is_free_i: BoolArray, kept_i: FloatArray, level_guess: float) -> LevelSolution:
         """Return the highest level of the free groups while the others keep `kept_i`. level_guess: sets the unit."""
@@ -139,10 +127,14 @@ class LevelProgram:
         )
         return LevelSolution(level * level_unit, tasks_ik, price_kr)
 
+    def _choose_pairs(self, candidate_ik: BoolArray, most: int) -> BoolArray:
+        """Return the candidates, of each group and of each class the `most` of which the class runs the most tasks."""
+        rank_ik = np.where(candidate_ik, self.instance.gamma_ik, -1.0)
+        return candidate_ik & (_find_largest(rank_ik, most, axis=1) | _find_largest(rank_ik, most, axis=0))
+
     def _add_pairs(self, candidate_ik: BoolArray, most: int) -> None:
-        """Put the candidates in, of each group and of each class the `most` that the advice uses most."""
-        rank_ik = np.where(candidate_ik, self.wanted_ik, -1.0)
-        chosen_ik = candidate_ik & (_find_largest(rank_ik, most, axis=1) | _find_largest(rank_ik, most, axis=0))
+        """Put some of the candidates in, as `_choose_pairs` does."""
+        chosen_ik = self._choose_pairs(candidate_ik, most)
         group_p, class_p = np.nonzero(chosen_ik)
         self.has_pair_ik |= chosen_ik
         self.warm_basis.group_p = np.concatenate([self.warm_basis.group_p, group_p])
@@ -155,7 +147,7 @@ class LevelProgram:
         highs, rows = self._highs, self.inverse_kr.size
         group_p, class_p = self.warm_basis.group_p, self.warm_basis.class_p
         if self._basis is None:
-            self._basis = make_first_basis(group_p, class_p, need_ir * part_i[:, None], self.inverse_kr, self.wanted_ik)
+            self._basis = make_first_basis(group_p, class_p, need_ir * part_i[:, None], self.inverse_kr)
         highs.passModel(make_model(group_p, class_p, need_ir, self.inverse_kr, is_free_i, part_i))
         highs.setBasis(make_highs_basis(self._basis, group_p.size))
         run(highs)
@@ -229,15 +221,13 @@ def make_model(
     return model
 
 
-def make_first_basis(
-    group_p: IntArray, class_p: IntArray, use_ir: FloatArray, inverse_kr: FloatArray, wanted_ik: FloatArray
-) -> Basis:
-    """Everybody on one class (most wanted, else cheapest), levels equal, the first row to fill full: feasible."""
+def make_first_basis(group_p: IntArray, class_p: IntArray, use_ir: FloatArray, inverse_kr: FloatArray) -> Basis:
+    """Each group on its cheapest class, levels equal, the first row to fill full: feasible."""
     import highspy  # noqa: PLC0415
 
     status = highspy.HighsBasisStatus
     cost_p = (use_ir[group_p] * inverse_kr[class_p]).max(axis=1)
-    order = np.lexsort((cost_p, -wanted_ik[group_p, class_p], group_p))
+    order = np.lexsort((cost_p, group_p))
     chosen = order[np.flatnonzero(np.diff(group_p[order], prepend=-1))]
     used_kr = np.zeros(inverse_kr.shape)
     np.add.at(used_kr, class_p[chosen], use_ir[group_p[chosen]])

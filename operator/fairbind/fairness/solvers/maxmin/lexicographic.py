@@ -1,14 +1,14 @@
 """Lexicographic max-min: the least level as high as it can be, then the next least, and so on, on servers that differ.
 
-In each round a linear program (`level_lp`) raises the level of all free groups together, as far as it can. Then those
-that the program's duals show to be stuck are fixed at that level: not everybody at the level, only who pays for it.
-All placements stay free, a group that is fixed keeps its level and not its servers. A group whose tasks all run is
-fixed, too.
+In each round a linear program (`level_lp`) raises the level of all free groups together, as far as it can. Then the
+groups that cannot rise, by the program's duals, are fixed at that level: not all groups at the level, only those with a
+positive dual. All placements stay free: a fixed group keeps its level and not its servers. A group whose tasks all run
+is fixed, too.
 
 The certificate is one set of prices a round, and needs nothing else from the procedure. At prices p >= 0 a task of i
 costs at least v_i wherever it is placed, so that every allocation satisfies sum_i v_i x_i <= sum(p). If that holds with
-equality, v_i > 0 and nobody with v_j > 0 has a level above that of i, then i can only get more when somebody who has no
-more gets less. An allocation in which this is so for everybody who has tasks left is max-min fair, and so the
+equality, v_i > 0 and no group with v_j > 0 has a level above that of i, then i can only get more when a group with no
+more gets less. An allocation in which this is so for each group with tasks left is max-min fair, and so the
 lexicographic optimum, which is unique in the levels (Radunovic and Le Boudec, "A unified framework for max-min and
 min-max fairness with applications", IEEE/ACM Transactions on Networking 2007, theorem 1).
 """
@@ -45,8 +45,6 @@ def solve_lexicographic(instance: Instance, level_per_task_i: FloatArray, warm: 
     is_free_i = np.ones(limit_level_i.shape, dtype=bool)
     # What an equal (weighted) part of each class would give everybody: never too much.
     level = float((instance.gamma_ik.sum(axis=1) * level_per_task_i * instance.weight_i).min())
-    if program.is_large and start is None:
-        level = _take_advice(program, limit_level_i, level_i, is_free_i, level)
     prices: list[FloatArray] = []
     tasks_ik = np.zeros(instance.usable_ik.shape)
     while is_free_i.any():
@@ -88,22 +86,6 @@ def _refine(instance: Instance, tasks_ik: FloatArray, total_i: FloatArray, is_pr
     return refine_tasks(instance, tasks_ik, total_i, is_priced_kr)
 
 
-def _take_advice(
-    program: LevelProgram, limit_level_i: FloatArray, level_i: FloatArray, is_free_i: BoolArray, level: float
-) -> float:
-    """Fix those who can certainly have all their tasks (in level_i and is_free_i), and return the level that is near.
-
-    A level that can be reached never is more than the best one, so whoever asks for less can have it.
-    """
-    while True:
-        level = program.advise(is_free_i, level_i, level)
-        has_all_i = is_free_i & (limit_level_i <= level)
-        if not has_all_i.any() or (has_all_i == is_free_i).all():  # somebody must be left for the exact program
-            return level
-        level_i[has_all_i] = limit_level_i[has_all_i]
-        is_free_i &= ~has_all_i
-
-
 def compute_worth(instance: Instance, price_kr: FloatArray) -> FloatArray:
     """Return what a task of each group costs at the cheapest of its classes, shape (I,), at prices of whole classes."""
     unit_price_kr = np.zeros(price_kr.shape)
@@ -134,9 +116,9 @@ def certify_lexicographic(
 
 
 def _compute_gaps(instance: Instance, price_kr: FloatArray, total_i: FloatArray, level_i: FloatArray) -> FloatArray:
-    """Return how much more, as a part of its own, each group could get with nobody below it getting less, shape (I,).
+    """Return how much more, as a part of its own, each group could get with no group below it getting less, shape (I,).
 
-    At these prices, what is left when everybody keeps the lesser of its own level and that of i:
+    At these prices, what is left when each group keeps the lesser of its own level and that of i:
     (sum(p) - sum_j v_j x_j min(1, level_i / level_j)) / (v_i x_i).
     """
     if not (price_kr >= 0).all():

@@ -1,8 +1,8 @@
-"""Take the rounding of a linear program's solver out of an answer whose totals and used-up resources are known.
+"""Refines the answer of a linear program's solver whose totals and used-up resources are known.
 
-A solver's tolerance of 1e-10 of a class is much for a tenant whose weight is 1e-6 of another's. The totals that the
-levels ask for are known to rounding, and so is which resources are used up (those that have a price): both are linear
-equations in the tasks, and the answer is next to a solution.
+A solver's tolerance of 1e-10 of a class is large for a tenant whose weight is 1e-6 of another's. The totals that the
+levels imply are known up to rounding, and so are the used-up resources (those with a price). Both are linear equations
+in the tasks, and the solver's answer is close to a solution.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STEPS = 3
 
 
 def refine_tasks(instance: Instance, tasks_ik: FloatArray, total_i: FloatArray, is_priced_kr: BoolArray) -> FloatArray:
-    """Return the tasks with the totals asked for, what is priced used up and nothing beyond.
+    """Return the tasks with the given totals that use up each priced resource and exceed none.
 
     Least squares in the relative changes of the pairs, weighted by their part of the group's total: tasks that are 0
     stay 0. Solved for one multiplier per priced row. Complexity: O(rows^3 + groups rows^2).

@@ -10,7 +10,6 @@ SMALLEST_COEFFICIENT = 1e-12  # it drops smaller entries of the matrix
 ACCEPTED_INFEASIBILITY = 1e-6  # primal, of an answer whose status is unknown: refinement takes it out
 REDUCED_COST = 1e-10  # a pair improves when it is cheaper by this part of what its group pays for a level
 KEPT_LEVEL_LOSS = 1e-11  # of a kept level, so that a program's own rounding cannot make it infeasible
-INTERIOR_POINT_GAP = 1e-6  # duality gap and residual, relative, of the point that chooses the first pairs
 
 # The rounds.
 POSITIVE_DUAL = 1e-13  # of the largest worth: a group with a smaller one is still free in the next round

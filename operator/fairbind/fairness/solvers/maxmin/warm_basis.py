@@ -1,7 +1,7 @@
-"""The warm start of level programs: what those of one problem leave to those of the next, pairs, bases and levels.
+"""The warm start of level programs: the pairs, bases and levels that one problem leaves to a similar one.
 
-A basis names the constraints that hold the answer where it is; it says nothing of amounts, so it stays a good start
-when amounts change. When tenants come, go, join a group or leave one, rows and pairs of the others are carried over.
+A basis names the active constraints and no amounts, so it stays a good start when amounts change. When tenants come,
+go, join a group or leave one, the rows and pairs of the other groups are carried over.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Basis:
 
 @dataclass(slots=True, eq=False)
 class WarmBasis:
-    """What a later, similar problem can begin with: the pairs, and the basis and the level of each program in turn.
+    """The start of a later, similar problem: the pairs, and the basis and the level of each program in turn.
 
-    shape: groups and classes that the numbers of the pairs mean.
+    shape: the numbers of groups and classes to which the pairs refer.
     """
 
     shape: tuple[int, int]
@@ -83,7 +83,7 @@ def carry_over(
 def _carry_pairs(
     warm: WarmBasis, group_before_i: IntArray, usable_ik: BoolArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Return place in the warm start (-1: none), group and class of each pair; every group has one at least."""
+    """Return place in the warm start (-1: none), group and class of each pair; each group has at least one."""
     places: list[IntArray] = []
     groups: list[IntArray] = []
     classes: list[IntArray] = []
@@ -103,7 +103,7 @@ def _carry_basis(
 ) -> Basis | None:
     """Return the basis for the new groups; None if it would have more basic parts than rows.
 
-    A group that is new, or the second made of a former one, stands on one of its classes: one row, one basic part.
+    A new group, or the second group made of a former one, starts on one of its classes: one row, one basic part.
     """
     import highspy  # noqa: PLC0415  # see fairbind.fairness: imported by who uses it
 

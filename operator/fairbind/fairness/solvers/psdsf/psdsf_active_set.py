@@ -1,13 +1,13 @@
-"""The exact amounts of a PS-DSF division, from a rough one that already shows who is served where.
+"""An active-set method for the exact amounts of a PS-DSF division, from a rough one that shows which pairs are served.
 
-Once it is known which pairs (tenant, server) are served and which slots are full, the conditions of PS-DSF are
-equations: on every server that serves it, a tenant's share is the level at which its slot was full, and full slots are
-full. The first are linear in the levels' logarithms. Once they fix the levels' ratios, the second are linear in the
-parts and in one factor for each set of servers that share tenants. Both are solved by the smallest (relative) change of
-what there is. Should that take more from a pair than it has, the pair is served no more; should it leave a tenant below
-a level, the tenant is served there; then both are solved again.
+Given the served pairs (tenant, server) and the full slots, the conditions of PS-DSF are equations. On every server that
+serves it, a tenant's share is the level at which its slot was full; and full slots are full. The first equations are
+linear in the logarithms of the levels. With the ratios of the levels fixed, the second are linear in the parts and in
+one factor for each set of servers that share tenants. Both are solved by the smallest relative change of the rough
+division. A pair whose part would become negative is no longer served; a tenant below the level of a server is served
+there; then both are solved again.
 
-Complexity: O(I K^2 R^2 + K^3 R^3) a round.
+Complexity: O(I K^2 R^2 + K^3 R^3) per round.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ IntArray = npt.NDArray[np.intp]
 class Division:
     """Parts of servers, and the level (weighted virtual dominant share) at which each slot was full, inf if never.
 
-    A rough one may take more than there is; but who has all its tasks in it is taken to have them all.
+    A rough division may exceed capacities, but a tenant that has all its tasks in it is assumed to have them all.
     """
 
     part_ki: FloatArray
@@ -48,7 +48,7 @@ class Division:
 
 
 def find_stops(market: Market, level_kr: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Return the slot that stops each tenant on each server, and its level: of the slots that it loads, the lowest."""
+    """Return the slot that stops each tenant on each server, and its level: the lowest of the slots that it loads."""
     stop_ki = np.zeros(market.gain_ki.shape, dtype=np.intp)
     level_ki = np.full(market.gain_ki.shape, np.inf)
     for slot in range(level_kr.shape[1]):
@@ -59,7 +59,7 @@ def find_stops(market: Market, level_kr: FloatArray) -> tuple[IntArray, FloatArr
 
 
 def compute_shares(market: Market, part_ki: FloatArray) -> FloatArray:
-    """Return everybody's weighted virtual dominant share on each server, shape (K, I); inf where it may not be."""
+    """Return each tenant's weighted virtual dominant share on each server, shape (K, I); inf where not eligible."""
     totals_i = market.get_totals(part_ki)
     worth_ki = market.weight_i * market.gain_ki
     share_ki: FloatArray = np.divide(totals_i, worth_ki, out=np.full(worth_ki.shape, np.inf), where=worth_ki > 0)
@@ -67,7 +67,7 @@ def compute_shares(market: Market, part_ki: FloatArray) -> FloatArray:
 
 
 def solve_active_set(market: Market, rough: Division, rounds: int = ROUNDS) -> Division:
-    """Return the exact division near a rough one, or (should the corrections not end) another rough one.
+    """Return the exact division near a rough one, or another rough one if the corrections do not end.
 
     rounds: how often the choice of served pairs may be corrected.
     """
@@ -88,10 +88,10 @@ def solve_active_set(market: Market, rough: Division, rounds: int = ROUNDS) -> D
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Choice:
-    """What the equations rest on: served pairs, tenants that have all their tasks, and slots that must be full.
+    """The active set: served pairs, tenants that have all their tasks, and slots that must be full.
 
-    Beyond those that stop somebody (level_kr < inf) the slots in extra_kr are full. gave_up_kr: slots that were taken
-    for full until another one of the server was overfull; next time both are.
+    The slots in extra_kr are full besides those that stop some tenant (level_kr < inf). gave_up_kr: slots assumed full
+    until another slot of the server was overfull; next time both are.
     """
 
     served_ki: BoolArray
@@ -121,7 +121,7 @@ class _Round:
 
     @classmethod
     def start(cls, market: Market, rough: Division) -> _Round:
-        """The server serves tenant i when its share there is above the server's level by no more than it has there."""
+        """Start a round: a server serves a tenant whose share exceeds the level by no more than it has there."""
         totals_i = np.maximum(market.get_totals(rough.part_ki), np.finfo(float).tiny)
         has_all_i = totals_i >= market.limit_i * (1 - LIMIT_REACHED_AT_START)
         _, level_ki = find_stops(market, rough.level_kr)
@@ -132,12 +132,12 @@ class _Round:
         return cls(market, rough, _Choice(_serve_all(market, served_ki, level_ki), has_all_i, nothing_kr, nothing_kr))
 
     def solve(self) -> Division:
-        """Return the division that fulfils the equations; parts may be negative."""
+        """Return the division that satisfies the equations; parts may be negative."""
         level_kr, wanted_i = self._tie_levels()
         return self._balance(level_kr, wanted_i)
 
     def _tie_levels(self) -> tuple[FloatArray, FloatArray]:
-        """Return levels, changed least, such that each tenant's share is the same everywhere; and everybody's total."""
+        """Return the nearest levels at which each tenant's share is the same everywhere, and each tenant's total."""
         market, tied_ki = self.market, self.tied_ki
         trust_ki = np.where(tied_ki, market.gain_ki * np.maximum(self.part_ki, ENTRY * self._get_entry()), 0.0)
         trust_i = trust_ki.sum(axis=0)
@@ -163,12 +163,12 @@ class _Round:
         return self.level_kr * np.exp(change_kr), wanted_i
 
     def _get_entry(self) -> FloatArray:
-        """Return the parts that would give the tenants what they have."""
+        """Return the parts that would give the tenants their present totals."""
         gain_ki = self.market.gain_ki
         return np.divide(self.totals_i, gain_ki, out=np.zeros_like(gain_ki), where=gain_ki > 0)
 
     def _balance(self, level_kr: FloatArray, wanted_i: FloatArray) -> Division:
-        """Fill the full slots and give everybody what it should have, up to one factor for each linked set of slots."""
+        """Fill the full slots and give each tenant its total, up to one factor for each linked set of slots."""
         market, full = self.market, self.full
         servers, slots, tenants = market.load_kri.shape
         may_move_ki = np.where(self.choice.served_ki, np.maximum(self.part_ki, ENTRY * self._get_entry()), 0.0)
@@ -197,7 +197,7 @@ class _Round:
         return Division(part_ki, level_kr * (1 + np.append(factor_c, 0.0)[set_s].reshape(level_kr.shape)))
 
     def _find_sets(self) -> tuple[IntArray, IntArray]:
-        """Return, for each slot and each tenant, the number of the set of slots that tied tenants link; -1 for none."""
+        """Return the number of the set of linked slots for each slot and each tenant; -1 for none."""
         rows, columns = np.nonzero(self.tied_ki)
         slot = self.slot_ki[rows, columns]
         label_s = np.arange(self.level_kr.size)
@@ -247,7 +247,7 @@ class _Round:
 
 
 def _serve_all(market: Market, served_ki: BoolArray, level_ki: FloatArray) -> BoolArray:
-    """Serve whoever is served nowhere where it would get most."""
+    """Serve each tenant that no server serves on the server where it would get most."""
     lost = np.flatnonzero(~served_ki.any(axis=0))
     served_ki = served_ki.copy()
     served_ki[(market.gain_ki * np.where(market.usable_ki, level_ki, 0.0))[:, lost].argmax(axis=0), lost] = True
@@ -255,7 +255,7 @@ def _serve_all(market: Market, served_ki: BoolArray, level_ki: FloatArray) -> Bo
 
 
 def _solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
-    """Solve a symmetric system whose equations agree, though some may say the same; of its solutions a small one."""
+    """Return a small solution of a symmetric system that is consistent but may be singular."""
     scale = 1 / np.sqrt(np.maximum(np.abs(np.diagonal(matrix)), RIDGE * np.abs(matrix).max(initial=RIDGE)))
     scaled = matrix * scale[:, None] * scale
     diagonal = np.diagonal(scaled)

@@ -1,12 +1,12 @@
 """A rough PS-DSF division of many servers at once, by a market that takes the mix of tenants on each server as given.
 
-Filling servers in turn moves tenants between nearly equal servers by small steps, thousands of them. This finds where
-they end up: suppose each full slot stops a known set of tenants, and that these together get a known amount of the
-server (the sum of their virtual dominant parts; it depends on who they are: the better their needs complement each
-other, the more). Then the shares that PS-DSF asks for are the equilibrium of a market of such amounts with linear
-tastes, a convex problem. Its outcome says who is where, hence new amounts; a few repetitions agree with themselves.
+Filling servers in turn moves tenants between nearly equal servers by thousands of small steps. This module computes
+where they end. Suppose that each full slot stops a known set of tenants, which together get a known amount of the
+server: the sum of their virtual dominant parts, which is larger the better their demands complement each other. Then
+the shares of PS-DSF are the equilibrium of a market of such amounts with linear utilities, a convex problem. The
+equilibrium determines which server serves which tenant, and so new amounts. A few repetitions reach a fixed point.
 
-What this gives is a start for `psdsf_active_set`.
+The result is a start for `psdsf_active_set`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from fairbind.fairness.solvers.psdsf.tolerances import ACCEPTED_MARKET_GAP, EQUA
 
 
 def find_market_start(market: Market, rough: Division, *, is_near: bool) -> Division:
-    """Return what the market gives when slots' amounts are those of the rough division; it may take more than there is.
+    """Return the market's outcome for the amounts of the rough division; it may exceed capacities.
 
-    is_near: whether the division is thought to be near the outcome, so that the search may begin there.
+    is_near: whether the division is likely to be near the outcome, so that the search may start there.
     """
     stop_ki, amount_kr = _find_amounts(market, rough)
     group_kr, stop_ki = _number_groups(market, stop_ki)
@@ -45,9 +45,9 @@ def find_market_start(market: Market, rough: Division, *, is_near: bool) -> Divi
 
 
 def _number_groups(market: Market, stop_ki: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the slots that stop somebody on each server, and by which of these each tenant is stopped.
+    """Return the slots that stop a tenant on each server, and which of these stops each tenant.
 
-    Each server has the same number of them; some are of no use.
+    Each server has the same number of them; some are unused.
     """
     servers, slots, _ = market.load_kri.shape
     stops_kr = np.zeros((servers, slots), dtype=bool)
@@ -61,7 +61,7 @@ def _number_groups(market: Market, stop_ki: IntArray) -> tuple[IntArray, IntArra
 
 
 def make_feasible(market: Market, rough: Division) -> Division:
-    """Return a division that exceeds nothing: parts without what is negative, shrunk to what there is and wanted."""
+    """Return a feasible division: without negative parts, and scaled down to capacities and limits."""
     part_ki = np.maximum(rough.part_ki, 0.0)
     part_ki /= np.maximum(market.get_loads(part_ki).max(axis=1), 1.0)[:, None]
     part_ki /= np.maximum(market.get_totals(part_ki) / market.limit_i, 1.0)
@@ -71,8 +71,8 @@ def make_feasible(market: Market, rough: Division) -> Division:
 def _find_amounts(market: Market, rough: Division) -> tuple[IntArray, FloatArray]:
     """Return the slot that stops each tenant on each server, and the amount that each slot's tenants get together.
 
-    On each server the slots fill up in the order of their levels: the first one stops all its users, what they take of
-    the other slots is gone, and so on. Tenants are treated by the set of slots that they need.
+    On each server the slots fill up in the order of their levels. The first one stops all its users, whose use of the
+    other slots is then fixed, and so on. Tenants are grouped by the set of slots that they need.
     """
     servers, slots, _ = market.load_kri.shape
     stop_ki: IntArray = find_stops(market, rough.level_kr)[0]
@@ -95,7 +95,7 @@ def _find_amounts(market: Market, rough: Division) -> tuple[IntArray, FloatArray
 def _find_next_full(
     load_ri: FloatArray, part_i: FloatArray, level_r: FloatArray, pending: BoolArray, room_r: FloatArray
 ) -> int:
-    """Return which slot to fill next: of those that users of the lowest slot need, the one that they overfill most."""
+    """Return the next slot to fill: among the slots that the lowest slot's users need, the one overfilled most."""
     needed_r: BoolArray = np.any(load_ri[:, pending] > 0, axis=1)
     lowest = int(np.where(needed_r, level_r, np.inf).argmin())
     if not needed_r[lowest] or np.isinf(level_r[lowest]):

@@ -1,11 +1,12 @@
-"""Water filling of one server among tenants who already have something elsewhere, and of all servers in turn.
+"""Water filling of one server among tenants that already have tasks elsewhere, and of all servers in turn.
 
-On a server all its tenants' virtual dominant shares rise to one level: who has less than the level from other servers
-gets the difference, who has more gets nothing. When a slot is full its users stop, the others go on. This is max-min
-fairness of one server, given what the others do; a division in which it changes no server is PS-DSF.
+On a server the virtual dominant shares of all its tenants rise to one level. A tenant with a lower share from other
+servers gets the difference, and a tenant with a higher share gets nothing. When a slot is full its users stop and the
+others go on. This is max-min fairness of one server, given the other servers' parts; a division in which it changes no
+server is PS-DSF.
 
-Everything is in the terms of a `Market`: a tenant's share on k is total_i / (weight_i * gain_ki), and a rise of it by 1
-costs weight_i of the whole server. Complexity: a sort of the tenants and O(R I), at most R times, for each server.
+All amounts are those of a `Market`: a tenant's share on k is total_i / (weight_i * gain_ki), and raising it by 1 costs
+weight_i of the whole server. Complexity: a sort of the tenants and O(R I), at most R times, for each server.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ def fill_server(
 ) -> tuple[FloatArray, FloatArray]:
     """Return (part of the server for each tenant, level at which each slot was full; inf if it was not).
 
-    load_ri: what a whole server loads its slots with, shape (R, I). weight_i: parts per level. floor_i: the level that
-    the tenant has elsewhere. cap_i: the part that it wants at most, inf allowed.
+    load_ri: load of the slots by a whole server of the tenant, shape (R, I). weight_i: parts per level. floor_i: the
+    level that the tenant has elsewhere. cap_i: the largest part that it can use, inf allowed.
     """
     part_i = np.zeros(weight_i.shape)
     level_r = np.full(load_ri.shape[0], np.inf)
@@ -75,10 +76,10 @@ TINY = float(np.finfo(float).tiny)
 
 
 class Sweeps:
-    """Fill all servers in turn, again and again, from nothing: the state of that procedure."""
+    """The state of a procedure that fills all servers in turn, again and again, from zero."""
 
     def __init__(self, market: Market) -> None:
-        """Start with nothing."""
+        """Start from zero."""
         self.market = market
         usable_ki: BoolArray = market.usable_ki
         self.part_ki = np.zeros(usable_ki.shape)
@@ -87,7 +88,7 @@ class Sweeps:
         self.loads = [market.load_kri[k][:, users] for k, users in enumerate(self.users)]
 
     def run(self, times: int) -> float:
-        """Sweep so many times; return the largest change of the last time, as a part of a tenant's total."""
+        """Sweep so many times; return the largest change in the last sweep, as a part of a tenant's total."""
         market = self.market
         change = np.inf
         for _ in range(times):

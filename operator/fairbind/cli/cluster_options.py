@@ -1,0 +1,77 @@
+"""Options of the commands that look at a cluster, or at a file that was made of one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from fairbind.cli.options import Command
+
+DEFAULT_NAMESPACE = "fairbind-system"
+SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+def find_default_namespace() -> str:
+    """Return the namespace that this pod runs in, or the one that the chart is installed to by default."""
+    try:
+        return SERVICE_ACCOUNT_NAMESPACE.read_text(encoding="ascii").strip() or DEFAULT_NAMESPACE
+    except (OSError, UnicodeDecodeError):
+        return DEFAULT_NAMESPACE
+
+
+def _check_name(limit: int, pattern: re.Pattern[str]) -> Callable[[click.Context, click.Parameter, str], str]:
+    def check(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
+        if len(name) > limit or not pattern.fullmatch(name):
+            raise click.BadParameter(f"{name!r} is not a name that Kubernetes takes")
+        return name
+
+    return check
+
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+check_namespace = _check_name(63, re.compile(_LABEL))
+check_scheduler_name = _check_name(253, re.compile(rf"{_LABEL}(\.{_LABEL})*"))
+
+
+kubeconfig_option = click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path),
+    envvar="FAIRBIND_KUBECONFIG",
+    show_envvar=True,
+    help="File that says how to reach the cluster. Without it: KUBECONFIG, the pod's service account, ~/.kube/config.",
+)
+
+
+def namespace_option(about: str) -> Callable[[Command], Command]:
+    """Return the option --namespace with this help."""
+    return click.option(
+        "--namespace",
+        callback=check_namespace,
+        envvar=["FAIRBIND_NAMESPACE", "POD_NAMESPACE"],
+        default=find_default_namespace,
+        show_default=f"the pod's own, else {DEFAULT_NAMESPACE}",
+        show_envvar=True,
+        help=about,
+    )
+
+
+def scheduler_name_option(about: str) -> Callable[[Command], Command]:
+    """Return the option --scheduler-name with this help."""
+    return click.option(
+        "--scheduler-name",
+        callback=check_scheduler_name,
+        envvar="FAIRBIND_SCHEDULER_NAME",
+        default="fairbind",
+        show_default=True,
+        show_envvar=True,
+        help=about,
+    )
+
+
+context_option = click.option(
+    "--context", metavar="NAME", help="Context of the kubeconfig; without it the current one."
+)
+own_namespace_option = namespace_option("Namespace that the operator runs in; its pods belong to no tenant.")

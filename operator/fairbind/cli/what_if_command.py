@@ -1,0 +1,89 @@
+"""What `fairbind what-if` and `fairbind advise` take. What they do is imported when they run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from fairbind.cli.cluster_options import context_option, kubeconfig_option, own_namespace_option, scheduler_name_option
+from fairbind.cli.options import Words, debug_option, output_option, run_time_option
+
+_SETTING = Words("setting", r"tenant\.(.+)\.weight=(.+)", "tenant.a.weight=2")
+_NEW_NODES = Words("nodes", r"like=([^,=]+)(?:,count=([0-9]{1,9}))?", "like=gpu-1,count=10")
+
+file_argument = click.argument("file", required=False)
+
+
+@click.command(
+    "what-if",
+    short_help="Say what would change: weights, nodes, the policy, a new job.",
+    epilog="\b\nExamples:\n  $ fairbind what-if --set tenant.a.weight=2\n"
+    "  $ fairbind what-if cluster.json --add-nodes like=gpu-1,count=10 --submit job.yaml -o json",
+)
+@file_argument
+@kubeconfig_option
+@context_option
+@own_namespace_option
+@scheduler_name_option("Pods wait for fairbind when their spec.schedulerName is this.")
+@click.option(
+    "--set",
+    "settings",
+    metavar="tenant.NAME.weight=WEIGHT",
+    type=_SETTING,
+    multiple=True,
+    help="Give a tenant a weight.",
+)
+@click.option(
+    "--add-nodes",
+    metavar="like=NODE,count=N",
+    type=_NEW_NODES,
+    multiple=True,
+    help="Add empty nodes with the capacity, the labels and the taints of a node, named NODE-new-0 and so on.",
+)
+@click.option(
+    "--remove-node", metavar="NODE", multiple=True, help="Take a node away; its pods wait again, with no work done."
+)
+@click.option("--cordon", metavar="NODE", multiple=True, help="Let a node take no new pods.")
+@click.option("--uncordon", metavar="NODE", multiple=True, help="Let a cordoned node take pods again.")
+@click.option("--policy", metavar="ID", help="Decide by another policy.")
+@click.option(
+    "--submit",
+    metavar="MANIFEST",
+    help="Submit the pods of a manifest, JSON or YAML: a Pod, or anything with a pod template.",
+)
+@run_time_option
+@output_option("table", "json", "yaml")
+@debug_option
+def what_if(*, file: str | None, output: str, **given: Any) -> None:
+    """Say what the operator would do now, before and after changes: who starts, who waits and why, and shares.
+
+    FILE is from `fairbind snapshot`, - for standard input; without it the cluster of the kubeconfig is listed. Nothing
+    is written to the cluster. Each option but --policy and --submit may be given several times. For --submit it also
+    says what stands in the way, the smallest single change that would let it start, and an estimate of the wait.
+    """
+    from fairbind.cli.what_if import print_answer  # noqa: PLC0415 - numpy and the scheduler
+
+    print_answer(file, output, **given)
+
+
+@click.command(
+    short_help="Compare the policies on a cluster, and recommend one.",
+    epilog="\b\nExample:\n  $ fairbind advise cluster.json",
+)
+@file_argument
+@kubeconfig_option
+@context_option
+@own_namespace_option
+@scheduler_name_option("Pods wait for fairbind when their spec.schedulerName is this.")
+@output_option("table", "json", "yaml")
+@debug_option
+def advise(*, file: str | None, output: str, **given: Any) -> None:
+    """Say what each tenant's fair share is under each policy, who loses by totals, and which policy fits.
+
+    FILE is from `fairbind snapshot`, - for standard input; without it the cluster of the kubeconfig is listed. Nothing
+    is written to the cluster.
+    """
+    from fairbind.cli.advice import print_advice  # noqa: PLC0415 - numpy and the solvers
+
+    print_advice(file, output, **given)

@@ -1,0 +1,372 @@
+"""The claims of pods: which nodes reach their volumes, and why a pod must wait for a claim.
+
+A pod's claims are resolved when it is put in its place in the books, and again when anything about them changed: a
+claim, its volume, its storage class, or another pod with the same claim. Only the pods of that claim are looked at
+(`take_stale`). What comes of it is one of these:
+
+* **Trouble.** A claim is missing, lost, being deleted or not bound yet, or another pod uses it and may be the only one.
+  The pod waits with kube-scheduler's words, and no node could help. A claim that is bound only once its pod has a node
+  (`WaitForFirstConsumer`) is not supported yet.
+* **Constraints.** All claims are bound: the nodes that reach all volumes, as part of the pod's constraints. Pods whose
+  volumes are reached from everywhere have the constraints of pods without claims.
+* **A load.** How many volumes the pod brings, where a driver limits them (`attach_limits`).
+
+Pods without claims are not in these books at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+from fairbind.cluster.filters.attach_limits import AttachLimits, VolumeLoad
+from fairbind.cluster.objects.constraints import add_volumes
+from fairbind.cluster.objects.facts import Constraints, PodFacts
+from fairbind.cluster.objects.volume_facts import (
+    AttachmentFacts,
+    ClaimFacts,
+    ClaimUse,
+    CsiDriverFacts,
+    CsiNodeFacts,
+    StorageClassFacts,
+    VolumeFacts,
+    VolumeId,
+    join_topologies,
+)
+from fairbind.model import Rejection, RejectionKind
+
+MISSING = Rejection(RejectionKind.VOLUME_CLAIM, "pod claims a volume by a PersistentVolumeClaim that is not there")
+LOST = Rejection(RejectionKind.VOLUME_CLAIM, "pod has a PersistentVolumeClaim whose volume is gone")
+DELETED = Rejection(RejectionKind.VOLUME_CLAIM, "pod has a PersistentVolumeClaim that is being deleted")
+NOT_OWN = Rejection(RejectionKind.VOLUME_CLAIM, "pod has an ephemeral volume whose claim was not created for it")
+UNBOUND = Rejection(RejectionKind.VOLUME_CLAIM, "pod has unbound immediate PersistentVolumeClaims")
+IN_USE = Rejection(
+    RejectionKind.VOLUME_CLAIM,
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod",
+)
+WAITS_FOR_CONSUMER = Rejection(RejectionKind.NOT_SUPPORTED, "unbound claims with WaitForFirstConsumer")
+
+Facts = TypeVar("Facts")
+
+Trouble = tuple[Rejection, str]
+"""Why a pod waits, as thousands may have it in common, and the very thing."""
+
+
+def name_claim(namespace: str, name: str) -> str:
+    """Return what a claim is known by."""
+    return f"{namespace}/{name}"
+
+
+def find_key(claim: ClaimFacts) -> str:
+    """Return what a claim is known by."""
+    return name_claim(claim.namespace, claim.name)
+
+
+class Volumes:
+    """See the module. limits: what nodes take. Facts that are given to `put_` methods are never written to."""
+
+    def __init__(self) -> None:
+        self.limits = AttachLimits()
+        self.claims: dict[str, ClaimFacts] = {}
+        self.volumes: dict[str, VolumeFacts] = {}
+        self.classes: dict[str, StorageClassFacts] = {}
+        self.csi_nodes: dict[str, CsiNodeFacts] = {}
+        self.drivers: dict[str, CsiDriverFacts] = {}
+        self.attachments: dict[str, AttachmentFacts] = {}
+        self._claims_of: dict[str, set[str]] = {}
+        self._attachments_of: dict[str, set[str]] = {}
+        self._counted: dict[str, tuple[str, VolumeId]] = {}
+        self._users: dict[str, dict[str, PodFacts]] = {}
+        self._held: dict[str, dict[str, str]] = {}
+        self._nodes: dict[str, str] = {}
+        self._pods_on: dict[str, dict[str, PodFacts]] = {}
+        self._known_nodes: set[str] = set()
+        self._stale: dict[str, None] = {}
+
+    # --- objects ---
+
+    def put_claim(self, key: str, claim: ClaimFacts | None) -> None:
+        """Take a claim, new or changed; None: it is gone."""
+        before = self.claims.pop(key, None)
+        if before is not None:
+            _discard(self._claims_of, before.volume, key)
+        if claim is not None:
+            self.claims[key] = claim
+            self._claims_of.setdefault(claim.volume, set()).add(key)
+        self._note_claim(key, is_other_volume=_find_volume(before) != _find_volume(claim))
+
+    def put_volume(self, name: str, volume: VolumeFacts | None) -> None:
+        """Take a volume, new or changed; None: it is gone."""
+        before = self.volumes.get(name)
+        _put(self.volumes, name, volume)
+        is_other = before is None or volume is None or before.id != volume.id
+        for key in sorted(self._claims_of.get(name, ())):
+            self._note_claim(key, is_other_volume=is_other)
+        for attachment in sorted(self._attachments_of.get(name, ())):
+            self._count_attachment(attachment)
+
+    def put_class(self, name: str, storage_class: StorageClassFacts | None) -> None:
+        """Take a storage class, new or changed; None: it is gone."""
+        _put(self.classes, name, storage_class)
+        for key in [key for key in self._users if (claim := self.claims.get(key)) and claim.storage_class == name]:
+            self._note_claim(key, is_other_volume=True)
+
+    def put_csi_node(self, name: str, node: CsiNodeFacts | None) -> None:
+        """Take what drivers say of a node; None: nothing any more."""
+        _put(self.csi_nodes, name, node)
+        self._follow_drivers(is_other=self.limits.set_csi_node(name, node))
+
+    def put_driver(self, name: str, driver: CsiDriverFacts | None) -> None:
+        """Take a driver, new or changed; None: it is gone."""
+        _put(self.drivers, name, driver)
+        self._follow_drivers(is_other=self.limits.set_driver(name, driver))
+
+    def put_attachment(self, name: str, attachment: AttachmentFacts | None) -> None:
+        """Take an attachment, new or changed; None: it is gone."""
+        before = self.attachments.get(name)
+        if before is not None:
+            _discard(self._attachments_of, before.volume, name)
+        _put(self.attachments, name, attachment)
+        if attachment is not None:
+            self._attachments_of.setdefault(attachment.volume, set()).add(name)
+        self._count_attachment(name)
+
+    def _count_attachment(self, name: str) -> None:
+        counted = self._counted.pop(name, None)
+        if counted is not None:
+            self.limits.attach(*counted, sign=-1)
+        attachment = self.attachments.get(name)
+        volume = None if attachment is None else self.volumes.get(attachment.volume)
+        if attachment is not None and attachment.driver and volume is not None and volume.id is not None:
+            self._counted[name] = attachment.node, VolumeId(attachment.driver, volume.id.handle)
+            self.limits.attach(*self._counted[name])
+
+    def _follow_drivers(self, *, is_other: bool) -> None:
+        if is_other:
+            self._stale.update(dict.fromkeys(uid for pods in self._users.values() for uid in pods))
+
+    def _note_claim(self, key: str, *, is_other_volume: bool) -> None:
+        """The answer for the pods of a claim may be another one, or also what counts on their nodes."""
+        for uid, facts in self._users.get(key, {}).items():
+            self._stale[uid] = None
+            node = self._nodes.get(uid) if is_other_volume else None
+            if node is not None:
+                self.limits.release(node, uid)
+                self.limits.hold(node, uid, self._find_ids(facts))
+
+    # --- nodes and pods ---
+
+    def set_node(self, name: str, *, is_there: bool) -> None:
+        """Note that a node came or went: a pod that is on no node keeps no claim for itself."""
+        if is_there == (name in self._known_nodes):
+            return
+        if is_there:
+            self._known_nodes.add(name)
+        else:
+            self._known_nodes.discard(name)
+        for facts in self._pods_on.get(name, {}).values():
+            for use in facts.claims:
+                self._note_others(name_claim(facts.namespace, use.name))
+
+    def add_pod(self, facts: PodFacts) -> None:
+        """Take a pod; its claims never change."""
+        for use in facts.claims:
+            self._users.setdefault(name_claim(facts.namespace, use.name), {})[facts.uid] = facts
+
+    def remove_pod(self, facts: PodFacts) -> None:
+        """Let a pod go."""
+        self._stale.pop(facts.uid, None)
+        for use in facts.claims:
+            key = name_claim(facts.namespace, use.name)
+            users = self._users.get(key, {})
+            users.pop(facts.uid, None)
+            if not users:
+                self._users.pop(key, None)
+
+    def hold(self, facts: PodFacts, node: str) -> None:
+        """Note that a pod is on a node."""
+        self._nodes[facts.uid] = node
+        self._pods_on.setdefault(node, {})[facts.uid] = facts
+        self.limits.hold(node, facts.uid, self._find_ids(facts))
+        for use in facts.claims:
+            key = name_claim(facts.namespace, use.name)
+            if not use.is_ephemeral:
+                self._held.setdefault(key, {})[facts.uid] = node
+            self._note_others(key)
+
+    def release(self, facts: PodFacts) -> None:
+        """Take back what `hold` noted."""
+        node = self._nodes.pop(facts.uid)
+        del self._pods_on[node][facts.uid]
+        if not self._pods_on[node]:
+            del self._pods_on[node]
+        self.limits.release(node, facts.uid)
+        for use in facts.claims:
+            key = name_claim(facts.namespace, use.name)
+            holders = self._held.get(key, {})
+            holders.pop(facts.uid, None)
+            if not holders:
+                self._held.pop(key, None)
+            self._note_others(key)
+
+    def _note_others(self, key: str) -> None:
+        """Another pod of a claim has come to a node or left it."""
+        self._stale.update(dict.fromkeys(uid for uid in self._users.get(key, ()) if uid not in self._nodes))
+
+    @property
+    def has_stale(self) -> bool:
+        """Whether there is any pod for `take_stale`."""
+        return bool(self._stale)
+
+    def take_stale(self) -> list[str]:
+        """Return the pods for which the answers may be others than before, sorted; asked again, there are none."""
+        stale = sorted(self._stale)
+        self._stale.clear()
+        return stale
+
+    # --- answers ---
+
+    def find_trouble(self, facts: PodFacts) -> Trouble | None:
+        """Return why a waiting pod must wait for its claims, in kube-scheduler's order of looking; or None."""
+        trouble = self.find_claim_trouble(facts)
+        if trouble is not None:
+            return trouble
+        for key in self._list_exclusive(facts):
+            if any(uid != facts.uid for uid in self._list_holders(key)):  # it may be about to give its place up
+                return IN_USE, IN_USE.subject
+        return None
+
+    def find_claim_trouble(self, facts: PodFacts) -> Trouble | None:
+        """Return why a pod must wait for its claims, even if no other pod uses them; or None."""
+        found = list(self._list_claims(facts))
+        for use, claim in found:
+            if claim is None and not use.is_ephemeral:
+                return MISSING, f'persistentvolumeclaim "{use.name}" not found'
+        for use, claim in found:
+            trouble = _find_claim_trouble(facts, use, claim)
+            if trouble is not None:
+                return trouble
+        unbound = [claim for _, claim in found if claim is not None and not claim.is_bound]
+        if any(not self._waits_for_consumer(claim) for claim in unbound):
+            return UNBOUND, UNBOUND.subject
+        for claim in unbound:
+            detail = f"unbound persistentvolumeclaim {claim.name!r} with WaitForFirstConsumer"
+            return WAITS_FOR_CONSUMER, f"{detail} (storage class {claim.storage_class!r})"
+        return self._find_volume_trouble([(use, claim) for use, claim in found if claim is not None])
+
+    def constrain(self, facts: PodFacts) -> Constraints:
+        """Return the constraints of a pod with those of its volumes, as far as they are known."""
+        topologies = []
+        for use, claim in self._list_claims(facts):
+            volume = self.volumes.get(claim.volume) if claim is not None and claim.is_bound else None
+            if volume is not None:
+                topologies.append(volume.topology.without_zones() if use.is_ephemeral else volume.topology)
+        return add_volumes(facts.constraints, join_topologies(topologies))
+
+    def find_load(self, facts: PodFacts) -> VolumeLoad | None:
+        """Return the volumes that a pod brings to a node, of drivers that are looked at; None when there is none."""
+        return self.limits.find_load(self._find_ids(facts)) if self.limits.drivers else None
+
+    def is_crowded(self, facts: PodFacts) -> bool:
+        """Whether a pod that holds its place has come too late, for its node or for a claim that one pod may use."""
+        node = self._nodes.get(facts.uid)
+        if node is not None and self.limits.is_over(node, facts.uid):
+            return True
+        return any(next(self._list_holders(key), facts.uid) != facts.uid for key in self._list_exclusive(facts))
+
+    def _list_claims(self, facts: PodFacts) -> Iterator[tuple[ClaimUse, ClaimFacts | None]]:
+        return ((use, self.claims.get(name_claim(facts.namespace, use.name))) for use in facts.claims)
+
+    def _list_exclusive(self, facts: PodFacts) -> Iterator[str]:
+        """Return the claims of a pod that one pod alone may use; an ephemeral one has no other pod anyway."""
+        for use, claim in self._list_claims(facts):
+            if claim is not None and claim.is_exclusive and not use.is_ephemeral:
+                yield name_claim(facts.namespace, use.name)
+
+    def _list_holders(self, key: str) -> Iterator[str]:
+        """Return the pods with a claim that are on a node, in the order in which they came."""
+        return (uid for uid, node in self._held.get(key, {}).items() if node in self._known_nodes)
+
+    def _waits_for_consumer(self, claim: ClaimFacts) -> bool:
+        storage_class = self.classes.get(claim.storage_class)
+        return storage_class is not None and storage_class.waits_for_consumer and not claim.volume
+
+    def _find_volume_trouble(self, found: Sequence[tuple[ClaimUse, ClaimFacts]]) -> Trouble | None:
+        for use, claim in found:
+            if claim.volume not in self.volumes and not use.is_ephemeral:
+                return LOST, f'persistentvolume "{claim.volume}" not found'
+        for _, claim in found:
+            volume = self.volumes.get(claim.volume)
+            if volume is None:
+                return LOST, "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+            if volume.migrated:
+                kind = f"PersistentVolumes of kind {volume.migrated}"
+                return Rejection(RejectionKind.NOT_SUPPORTED, kind), f"{kind} ({volume.name!r})"
+        return None
+
+    def _find_ids(self, facts: PodFacts) -> list[VolumeId]:
+        """Return the volumes of a pod that may count; one that is not there yet counts by its claim."""
+        ids: list[VolumeId] = []
+        for _, claim in self._list_claims(facts):
+            volume = self.volumes.get(claim.volume) if claim is not None else None
+            if volume is not None:
+                ids.extend([volume.id] if volume.id is not None else ())
+            elif claim is not None and (storage_class := self.classes.get(claim.storage_class)) is not None:
+                ids.append(VolumeId(storage_class.provisioner, f"/{name_claim(claim.namespace, claim.name)}"))
+        return ids
+
+    def describe(self) -> object:
+        """Return what is known of pods and nodes, as comparable values."""
+        held = {key: dict(sorted(pods.items())) for key, pods in self._held.items()}
+        users = {key: sorted(pods) for key, pods in self._users.items()}
+        return held, users, self._nodes, self._known_nodes, self._counted, self.limits.describe()
+
+    def copy_objects(self, other: Volumes) -> None:
+        """Take all objects of another one, which has pods and nodes besides; for tests."""
+        for name, node in other.csi_nodes.items():
+            self.put_csi_node(name, node)
+        for name, driver in other.drivers.items():
+            self.put_driver(name, driver)
+        for name, storage_class in other.classes.items():
+            self.put_class(name, storage_class)
+        for name, volume in other.volumes.items():
+            self.put_volume(name, volume)
+        for key, claim in other.claims.items():
+            self.put_claim(key, claim)
+        for name, attachment in other.attachments.items():
+            self.put_attachment(name, attachment)
+
+
+def _find_claim_trouble(facts: PodFacts, use: ClaimUse, claim: ClaimFacts | None) -> Trouble | None:
+    if claim is None:
+        text = f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{use.name}"'
+        return MISSING, text
+    name = f'persistentvolumeclaim "{use.name}"'
+    if claim.is_lost:
+        return LOST, f'{name} bound to non-existent persistentvolume "{claim.volume}"'
+    if claim.is_deleted:
+        return DELETED, f"{name} is being deleted"
+    if use.is_ephemeral and claim.owner != facts.uid:
+        namespace = facts.namespace
+        owner = f"pod {namespace}/{facts.name} (pod is not owner)"
+        return NOT_OWN, f"PVC {namespace}/{use.name} was not created for {owner}"
+    return None
+
+
+def _find_volume(claim: ClaimFacts | None) -> tuple[str, str] | None:
+    """Return what decides by which name the volume of a claim counts."""
+    return None if claim is None else (claim.volume, claim.storage_class)
+
+
+def _put(objects: dict[str, Facts], name: str, facts: Facts | None) -> None:
+    if facts is None:
+        objects.pop(name, None)
+    else:
+        objects[name] = facts
+
+
+def _discard(index: dict[str, set[str]], key: str, member: str) -> None:
+    members = index.get(key, set())
+    members.discard(member)
+    if not members:
+        index.pop(key, None)

@@ -1,0 +1,236 @@
+"""How many volumes a node takes: what drivers say of it (CSINode), and what is attached to it or will be.
+
+A volume counts once a node, however many pods use it there, for as long as a pod uses it or it is attached. A driver
+may also ask that its volumes go only to nodes on which it runs (CSIDriver). Most drivers set no limit and ask for
+nothing, and their volumes cost nothing here.
+
+As in kube-scheduler, a volume that is still attached and that no pod on the node uses counts beside one that a new pod
+brings, even if it is the same. A pod that was let in before counts before one that was let in after it (`is_over`), so
+of pods that one cycle sends to the same node the first ones stay.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+import numpy as np
+
+from fairbind.cluster.objects.volume_facts import CsiDriverFacts, CsiNodeFacts, VolumeId
+from fairbind.model import Placement, Rejection, RejectionKind
+from fairbind.model.servers import BoolArray
+
+FULL: Final = Rejection(RejectionKind.VOLUME_LIMIT)
+
+MOST_KNOWN = 1_024
+"""So many answers for all nodes are remembered at most."""
+
+Index = Mapping[str, int]
+
+Key = TypeVar("Key", bound=Hashable)
+Part = TypeVar("Part", bound=Hashable)
+
+_NOTHING: Counter[VolumeId] = Counter()
+_NO_TOTALS: Counter[str] = Counter()
+_NO_LIMITS: Mapping[str, int | None] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeLoad:
+    """Volumes of a waiting pod, of drivers that are looked at. Thousands of pods have equal loads.
+
+    counts: how many volumes of each driver, sorted. shared: those of them that another pod uses on some node.
+    """
+
+    counts: tuple[tuple[str, int], ...]
+    shared: frozenset[VolumeId] = frozenset()
+
+
+class AttachLimits:
+    """See the module. version: grows when the answer to any load may have changed.
+
+    drivers: those that limit volumes on some node, or ask to be installed.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.drivers: frozenset[str] = frozenset()
+        self._csi_nodes: dict[str, Mapping[str, int | None]] = {}
+        self._limiting: Counter[str] = Counter()
+        self._demanding: set[str] = set()
+        self._used: dict[str, dict[str, tuple[VolumeId, ...]]] = {}
+        self._nodes_of: dict[VolumeId, Counter[str]] = {}
+        self._attached: dict[str, Counter[VolumeId]] = {}
+        self._references: dict[str, Counter[VolumeId]] = {}
+        self._totals: dict[str, Counter[str]] = {}
+        self._known: dict[tuple[str, int], BoolArray] = {}
+        self._known_for: tuple[int, Index] | None = None
+
+    # --- what drivers say ---
+
+    def set_csi_node(self, name: str, facts: CsiNodeFacts | None) -> bool:
+        """Take the drivers of a node; None: there is nothing about it. True when other drivers are looked at now."""
+        before = self._csi_nodes.pop(name, _NO_LIMITS)
+        if facts is not None:
+            self._csi_nodes[name] = dict(facts.drivers)
+        self._limiting.update(_find_limited(self._csi_nodes.get(name, _NO_LIMITS)))
+        self._limiting.subtract(_find_limited(before))
+        return self._follow_drivers()
+
+    def set_driver(self, name: str, facts: CsiDriverFacts | None) -> bool:
+        """Take a driver; None: it is gone. True when other drivers are looked at now."""
+        if facts is not None and facts.must_be_installed:
+            self._demanding.add(name)
+        else:
+            self._demanding.discard(name)
+        return self._follow_drivers()
+
+    def _follow_drivers(self) -> bool:
+        self.version += 1
+        self._limiting = +self._limiting
+        before, self.drivers = self.drivers, frozenset(self._limiting.keys() | self._demanding)
+        return self.drivers != before
+
+    # --- what is on nodes ---
+
+    def hold(self, node: str, uid: str, volumes: Iterable[VolumeId]) -> None:
+        """Note that a pod on a node uses volumes."""
+        volumes = tuple(sorted(set(volumes)))
+        if not volumes:
+            return
+        self._used.setdefault(node, {})[uid] = volumes
+        for volume in volumes:
+            _count(self._nodes_of, volume, node, 1)
+            self._refer(node, volume, 1)
+
+    def release(self, node: str, uid: str) -> None:
+        """Take back what `hold` noted."""
+        volumes = self._used.get(node, {}).pop(uid, None)
+        if volumes is None:
+            return
+        if not self._used[node]:
+            del self._used[node]
+        for volume in volumes:
+            _count(self._nodes_of, volume, node, -1)
+            self._refer(node, volume, -1)
+
+    def attach(self, node: str, volume: VolumeId, sign: int = 1) -> None:
+        """Note that a volume is attached to a node, or not any more."""
+        _count(self._attached, node, volume, sign)
+        self._refer(node, volume, sign)
+
+    def _refer(self, node: str, volume: VolumeId, sign: int) -> None:
+        """Count a use or an attachment: the first one of a volume takes a slot of its driver, the last one frees it."""
+        before = self._references.get(node, _NOTHING)[volume]
+        _count(self._references, node, volume, sign)
+        if (before == 0) != (before + sign == 0):
+            _count(self._totals, volume.driver, node, sign)
+        self.version += volume.driver in self.drivers
+
+    # --- what pods ask ---
+
+    def find_load(self, volumes: Iterable[VolumeId]) -> VolumeLoad | None:
+        """Return the load of a pod with these volumes; None when no driver of them is looked at."""
+        counted = {volume for volume in volumes if volume.driver in self.drivers}
+        if not counted:
+            return None
+        counts = Counter(volume.driver for volume in counted)
+        return VolumeLoad(tuple(sorted(counts.items())), frozenset(counted & self._nodes_of.keys()))
+
+    def restrict(self, base: Placement, load: VolumeLoad, index: Index) -> Placement:
+        """Return a placement without the nodes that cannot take a load. index: of each node by its name."""
+        self._forget_old(index)
+        eligible_k = base.eligible_k
+        rejections = Counter(dict(base.rejections))
+        for driver, _ in load.counts:
+            if driver in self._demanding:
+                lacking_k = self._find_lacking(driver, index) & eligible_k
+                rejections[Rejection(RejectionKind.VOLUME_DRIVER, driver)] += int(np.count_nonzero(lacking_k))
+                eligible_k = eligible_k & ~lacking_k
+        full_k = self._find_full(load, index) & eligible_k
+        rejections[FULL] += int(np.count_nonzero(full_k))
+        eligible_k = eligible_k & ~full_k
+        if np.array_equal(eligible_k, base.eligible_k):
+            return base
+        eligible_k.flags.writeable = False
+        return replace(base, eligible_k=eligible_k, rejections=tuple(sorted((+rejections).items())))
+
+    def find_refusal(self, node: str, load: VolumeLoad) -> Rejection | None:
+        """Return why one node cannot take a load, or None: what `restrict` must say of it, too."""
+        installed = self._csi_nodes.get(node, {})
+        for driver, _ in load.counts:
+            if driver in self._demanding and driver not in installed:
+                return Rejection(RejectionKind.VOLUME_DRIVER, driver)
+        return FULL if any(self._is_full(node, load, driver, count) for driver, count in load.counts) else None
+
+    def is_over(self, node: str, uid: str) -> bool:
+        """Whether a node has more volumes than it takes, of a pod's drivers, without those of pods that came later."""
+        pods = self._used.get(node, {})
+        if uid not in pods:
+            return False
+        volumes = set(self._attached.get(node, ()))
+        for other, used in pods.items():
+            volumes.update(used)
+            if other == uid:
+                break
+        counts = Counter(volume.driver for volume in volumes)
+        limits = self._csi_nodes.get(node, {})
+        drivers = {volume.driver for volume in pods[uid]}
+        return any(limit is not None and counts[driver] > limit for driver in drivers for limit in [limits.get(driver)])
+
+    def _is_full(self, node: str, load: VolumeLoad, driver: str, count: int) -> bool:
+        limit = self._csi_nodes.get(node, {}).get(driver)
+        if limit is None:
+            return False
+        new = count - sum(volume.driver == driver and node in self._nodes_of[volume] for volume in load.shared)
+        return new > 0 and self._totals.get(driver, _NO_TOTALS)[node] + new > limit
+
+    def _forget_old(self, index: Index) -> None:
+        valid_for = self._known_for
+        if valid_for is None or valid_for[0] != self.version or valid_for[1] is not index:
+            self._known_for = self.version, index
+            self._known.clear()
+        elif len(self._known) > MOST_KNOWN:
+            self._known.clear()
+
+    def _find_lacking(self, driver: str, index: Index) -> BoolArray:
+        known = self._known.get((driver, 0))
+        if known is None:
+            installed = (driver in self._csi_nodes.get(name, ()) for name in index)
+            known = self._known[driver, 0] = ~np.fromiter(installed, np.bool_, len(index))
+        return known
+
+    def _find_full(self, load: VolumeLoad, index: Index) -> BoolArray:
+        full_k = np.zeros(len(index), dtype=np.bool_)
+        for driver, count in load.counts:
+            known = self._known.get((driver, count))
+            if known is None:
+                alone = VolumeLoad(((driver, count),))
+                answers = (self._is_full(name, alone, driver, count) for name in index)
+                known = self._known[driver, count] = np.fromiter(answers, np.bool_, len(index))
+            full_k |= known
+        for name in {name for volume in load.shared for name in self._nodes_of[volume]}:
+            if name in index:  # where others share them, fewer volumes are new
+                full_k[index[name]] = any(self._is_full(name, load, driver, count) for driver, count in load.counts)
+        return full_k
+
+    def describe(self) -> object:
+        """Return what is counted, as comparable values."""
+        used = {node: dict(sorted(pods.items())) for node, pods in self._used.items()}
+        return self.drivers, self._csi_nodes, self._demanding, used, self._nodes_of, self._attached, self._totals
+
+
+def _find_limited(drivers: Mapping[str, int | None]) -> list[str]:
+    return [driver for driver, limit in drivers.items() if limit is not None]
+
+
+def _count(counts: dict[Key, Counter[Part]], key: Key, part: Part, sign: int) -> None:
+    """Count one more or one fewer; what becomes zero goes."""
+    of_key = counts.setdefault(key, Counter())
+    of_key[part] += sign
+    if not of_key[part]:
+        del of_key[part]
+    if not of_key:
+        del counts[key]

@@ -1,0 +1,205 @@
+"""How many placed pods each term selects on each node, kept up to date pod by pod.
+
+Counted are only terms that some waiting pod asks about. Placed pods are kept in groups of one namespace and equal
+labels; a group knows which of these terms select it, so a pod that comes or goes costs one addition for each of them. A
+term that is asked about for the first time is asked once about each group of its namespaces, and all new ones together.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+import numpy as np
+
+from fairbind.cluster.filters.anti_affinity import AskedTerms, Labels
+from fairbind.cluster.objects.facts import PodTerm
+from fairbind.model.topology import CountArray
+
+_Index = Mapping[str, int]
+_VERSIONS = itertools.count()
+
+
+class _NodeCounts:
+    """Pods by node. The array is made when it is asked for and then kept, while the nodes stay the same."""
+
+    __slots__ = ("_array", "_by_node")
+
+    def __init__(self) -> None:
+        self._by_node: Counter[str] = Counter()
+        self._array: tuple[_Index, CountArray] | None = None
+
+    def add(self, node: str, pods: int) -> None:
+        self._by_node[node] += pods
+        if not self._by_node[node]:
+            del self._by_node[node]
+        if self._array is not None:
+            index, count_k = self._array
+            k = index.get(node)
+            if k is not None:
+                count_k[k] += pods
+
+    def add_all(self, pods_by_node: Mapping[str, int], sign: int) -> None:
+        by_node = self._by_node
+        for node, pods in pods_by_node.items():
+            by_node[node] += sign * pods
+        if sign < 0:
+            for node in [node for node in pods_by_node if not by_node[node]]:
+                del by_node[node]
+        self._array = None
+
+    def get_array(self, index: _Index) -> CountArray:
+        if self._array is None or self._array[0] is not index:
+            count_k = np.zeros(len(index), dtype=np.int64)
+            for node, pods in self._by_node.items():
+                k = index.get(node)
+                if k is not None:
+                    count_k[k] = pods
+            self._array = index, count_k
+        return self._array[1]
+
+
+class SelectedPods:
+    """The placed pods that a term selects.
+
+    version: another one whenever they change, of all terms and of all times. leaving: those that are being deleted.
+    """
+
+    __slots__ = ("_all", "_leaving", "version")
+
+    def __init__(self) -> None:
+        self._all = _NodeCounts()
+        self._leaving = _NodeCounts()
+        self.version = next(_VERSIONS)
+
+    def add(self, node: str, pods: int, *, is_leaving: bool) -> None:
+        """Count more pods on a node, or fewer."""
+        self.version = next(_VERSIONS)
+        self._all.add(node, pods)
+        if is_leaving:
+            self._leaving.add(node, pods)
+
+    def add_all(self, pods_by_node: Mapping[str, int], leaving_by_node: Mapping[str, int], sign: int) -> None:
+        """Count many pods more, or fewer."""
+        self.version = next(_VERSIONS)
+        self._all.add_all(pods_by_node, sign)
+        self._leaving.add_all(leaving_by_node, sign)
+
+    def count_all(self, index: _Index) -> CountArray:
+        """Return how many there are on each node, shape (K,); not to be changed. index: of each node by its name."""
+        return self._all.get_array(index)
+
+    def count_staying(self, index: _Index) -> CountArray:
+        """Return the same without those that are being deleted."""
+        return self._all.get_array(index) - self._leaving.get_array(index)
+
+
+class _Group:
+    """Placed pods of one namespace with equal labels. terms: those that select them, and some that are gone."""
+
+    __slots__ = ("labels", "leaving", "namespace", "nodes", "terms")
+
+    def __init__(self, namespace: str, labels: Labels, terms: tuple[PodTerm, ...]) -> None:
+        self.namespace = namespace
+        self.labels = labels
+        self.terms = terms
+        self.nodes: Counter[str] = Counter()
+        self.leaving: Counter[str] = Counter()
+
+
+class PlacedPods:
+    """See the module. changed: the terms of which other pods are selected than when it was emptied last.
+
+    find_namespace_labels: of a namespace by its name. select: finds all terms in use that select pods of a namespace
+    with these labels.
+    """
+
+    def __init__(
+        self,
+        find_namespace_labels: Callable[[str], Mapping[str, str]],
+        select: Callable[[str, Labels], Collection[PodTerm]],
+    ) -> None:
+        self._find_namespace_labels = find_namespace_labels
+        self._select = select
+        self._groups: dict[str, dict[Labels, _Group]] = {}
+        self._selected: dict[PodTerm, SelectedPods] = {}
+        self._new: dict[PodTerm, None] = {}
+        self.changed: set[PodTerm] = set()
+
+    def hold(self, namespace: str, labels: Labels, node: str, pods: int = 1, *, is_leaving: bool) -> None:
+        """Note that a pod is on a node; pods=-1: it is there no more."""
+        group = self._groups.get(namespace, {}).get(labels)
+        if group is None:
+            terms = (term for term in self._select(namespace, labels) if term in self._selected)
+            group = _Group(namespace, labels, tuple(terms))
+            self._groups.setdefault(namespace, {})[labels] = group
+        _add(group.nodes, node, pods)
+        if is_leaving:
+            _add(group.leaving, node, pods)
+        for term in group.terms:
+            selected = self._selected.get(term)
+            if selected is not None:
+                selected.add(node, pods, is_leaving=is_leaving)
+                self.changed.add(term)
+        if not group.nodes:
+            del self._groups[namespace][labels]
+            if not self._groups[namespace]:
+                del self._groups[namespace]
+
+    def watch(self, terms: Iterable[PodTerm]) -> None:
+        """Begin to count what these terms select, none of which is counted."""
+        self._new.update(dict.fromkeys(terms))
+
+    def unwatch(self, terms: Iterable[PodTerm]) -> None:
+        """End to count what these terms select."""
+        for term in terms:
+            self._new.pop(term, None)
+            self._selected.pop(term, None)
+
+    def get(self, term: PodTerm) -> SelectedPods:
+        """Return what a term selects that is watched."""
+        if self._new:
+            self._count_new()
+        return self._selected[term]
+
+    def note_labels(self, namespace: str) -> None:
+        """A namespace's labels changed; terms that select namespaces by label may see it differently."""
+        for group in self._groups.get(namespace, {}).values():
+            before = [term for term in group.terms if term in self._selected]
+            now = [term for term in self._select(namespace, group.labels) if term in self._selected]
+            if set(before) != set(now):
+                self._count_group(group, set(before) - set(now), -1)
+                self._count_group(group, set(now) - set(before), 1)
+                self.changed.update(set(before) ^ set(now))
+            group.terms = tuple(now)
+
+    def _count_new(self) -> None:
+        """Ask the new terms about all groups that they may select."""
+        terms, self._new = list(self._new), {}
+        asked = AskedTerms(terms, self._find_namespace_labels)
+        namespaces: Iterable[str] = {namespace for term in terms for namespace in term.namespaces}
+        if any(term.namespace_selector is not None for term in terms):
+            namespaces = self._groups
+        chosen: list[tuple[_Group, tuple[PodTerm, ...]]] = []
+        for namespace in namespaces:
+            for group in self._groups.get(namespace, {}).values():
+                selecting = asked.find_selecting(group.namespace, group.labels)
+                if selecting:
+                    kept = (term for term in group.terms if term in self._selected)  # a term may have come back
+                    group.terms = tuple(kept)
+                    chosen.append((group, tuple(asked.list_terms(selecting))))
+        self._selected.update((term, SelectedPods()) for term in terms)
+        for group, more in chosen:
+            group.terms += more
+            self._count_group(group, more, 1)
+
+    def _count_group(self, group: _Group, terms: Iterable[PodTerm], sign: int) -> None:
+        for term in terms:
+            self._selected[term].add_all(group.nodes, group.leaving, sign)
+
+
+def _add(counts: Counter[str], node: str, pods: int) -> None:
+    counts[node] += pods
+    if not counts[node]:
+        del counts[node]

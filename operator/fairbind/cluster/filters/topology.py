@@ -1,0 +1,305 @@
+"""From what waiting pods say about other pods to rules about topology domains, which the cycle follows.
+
+A pod may ask to be with others (affinity), apart from others (anti-affinity) and spread evenly. All three depend on the
+pods that each domain holds, and so on what a cycle places. Here each wish becomes a rule with counters as of now.
+
+Anti-affinity works both ways. What placed pods keep away is no rule: those nodes are not eligible (`AntiAffinity`). But
+a pod with such terms may be placed within the cycle, so the waiting pods that its terms select get a rule as well,
+which counts the pods that carry the term and begins at 0. A pod that its own term selects has both as rules, so that
+other nodes than those of now count as eligible for it.
+
+Counters are shared by all classes that ask the same of the same nodes, and stay the same objects while nothing changes.
+
+Where this differs from kube-scheduler: nodes outside the scheduler's node selector are no domains to spread over, as no
+pod can go there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from fairbind.cluster.filters.anti_affinity import REPELLED, AntiAffinity, close
+from fairbind.cluster.filters.node_eligibility import Eligibility
+from fairbind.cluster.filters.placed_pods import PlacedPods
+from fairbind.cluster.filters.refusals import find_untolerated
+from fairbind.cluster.objects.facts import Constraints, PodTerm, SpreadWish, TopologyWishes
+from fairbind.model import (
+    NO_DOMAIN,
+    AffinityRule,
+    DomainCounter,
+    DomainRule,
+    DomainRules,
+    Domains,
+    Placement,
+    Rejection,
+    RejectionKind,
+    SeparationRule,
+    SpreadRule,
+)
+from fairbind.model.servers import BoolArray
+from fairbind.model.topology import CountArray, DomainArray
+
+SPREAD = Rejection(RejectionKind.SPREAD)
+NO_SPREAD_LABEL = Rejection(RejectionKind.SPREAD, " (missing required label)")
+NOT_TOGETHER = Rejection(RejectionKind.AFFINITY)
+OWN_ANTI_AFFINITY = Rejection(RejectionKind.OWN_ANTI_AFFINITY)
+
+MANY_COUNTERS = 512
+"""Below so many it is not worth looking for counters that no class uses any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holders:
+    """A subject of counters: pods that carry a term of anti-affinity."""
+
+    term: PodTerm
+
+
+class Topology:
+    """Wishes of waiting pods, and the rules that follow from them."""
+
+    def __init__(
+        self,
+        eligibility: Eligibility,
+        anti_affinity: AntiAffinity,
+        find_namespace_labels: Callable[[str], Mapping[str, str]],
+    ) -> None:
+        self._eligibility = eligibility
+        self._terms = anti_affinity
+        self.placed = PlacedPods(find_namespace_labels, anti_affinity.select)
+        self._watched: Counter[TopologyWishes] = Counter()
+        self._users: Counter[PodTerm] = Counter()
+        self._carried: Counter[PodTerm] = Counter()
+        self._changed: set[PodTerm] = set()
+        self._valid_for = -1
+        self._domains: dict[object, Domains] = {}
+        self._counters: dict[tuple[PodTerm, Domains, str], tuple[int, DomainCounter]] = {}
+        self._most_counters = MANY_COUNTERS
+        self._rules: WeakValueDictionary[tuple[object, ...], DomainRule] = WeakValueDictionary()
+        self._rule_sets: WeakValueDictionary[tuple[DomainRule, ...], DomainRules] = WeakValueDictionary()
+
+    def take_changed(self) -> frozenset[PodTerm]:
+        """Return the terms of which a rule or a closed domain may be another one than when this was asked last."""
+        changed = frozenset(self._changed | self.placed.changed | self._terms.changed)
+        for each in (self._changed, self.placed.changed, self._terms.changed):
+            each.clear()
+        return changed
+
+    # --- waiting pods ---
+
+    def watch(self, wishes: TopologyWishes) -> bool:
+        """A pod with these wishes waits; True when it is the first."""
+        self._watched[wishes] += 1
+        if self._watched[wishes] > 1:
+            return False
+        new = [term for term in wishes.terms if not self._users[term]]
+        self._users.update(wishes.terms)
+        self._carried.update(wishes.apart)
+        self._changed.update(wishes.apart)
+        self._terms.watch(new)
+        self.placed.watch(new)
+        return True
+
+    def unwatch(self, wishes: TopologyWishes) -> None:
+        """Take back what `watch` noted."""
+        self._watched[wishes] -= 1
+        if self._watched[wishes]:
+            return
+        del self._watched[wishes]
+        _subtract(self._carried, wishes.apart)
+        self._changed.update(wishes.apart)
+        gone = _subtract(self._users, wishes.terms)
+        self._terms.unwatch(gone)
+        self.placed.unwatch(gone)
+
+    # --- rules ---
+
+    def find_subjects(self, wishes: TopologyWishes | None, selected_by: frozenset[PodTerm]) -> frozenset[object]:
+        """Return as what a pod counts once it is placed. selected_by: all terms in use that select it."""
+        apart = wishes.apart if wishes is not None else ()
+        return selected_by.union(Holders(term) for term in apart) if apart else selected_by
+
+    def close_unlabelled(self, base: Placement, wishes: TopologyWishes) -> Placement:
+        """Return a placement without the nodes that lack a topology key which affinity or spread need."""
+        for rejection, keys in (
+            (NO_SPREAD_LABEL, {wish.term.topology_key for wish in wishes.spread}),
+            (NOT_TOGETHER, {term.topology_key for term in wishes.together}),
+        ):
+            if keys:
+                base = close(base, ~self._have_keys(keys), rejection)
+        return base
+
+    def find_rules(
+        self,
+        wishes: TopologyWishes | None,
+        selected_by: frozenset[PodTerm],
+        constraints: Constraints,
+        pin: str | None = None,
+    ) -> DomainRules | None:
+        """Return the rules of a class; the same object while they say the same. None: it has none.
+
+        constraints, pin: which nodes the pods may use, for domains of spread.
+        """
+        if self._valid_for != self._eligibility.version:
+            self._valid_for = self._eligibility.version
+            self._domains.clear()
+            self._counters.clear()
+            self._most_counters = MANY_COUNTERS
+        if len(self._counters) > self._most_counters:
+            self._counters = {key: value for key, value in self._counters.items() if key[0] in self._users}
+            self._most_counters = max(MANY_COUNTERS, 2 * len(self._counters))
+        rules: list[DomainRule] = []
+        if wishes is not None:
+            rules.extend(self._make_own(wishes, selected_by, constraints, pin))
+        carried = selected_by & self._carried.keys() if self._carried else ()
+        own = wishes.apart if wishes is not None else ()
+        counters = [self._count_held(term) if term in own else self._count_holders(term) for term in carried]
+        rules.extend(sorted((self._separate(counter, REPELLED) for counter in counters), key=id))
+        if not rules:
+            return None
+        return self._rule_sets.setdefault(tuple(rules), DomainRules(tuple(rules)))
+
+    def _make_own(
+        self, wishes: TopologyWishes, selected_by: frozenset[PodTerm], constraints: Constraints, pin: str | None
+    ) -> Iterator[DomainRule]:
+        """Make the rules that a pod's own wishes are, in the order in which kube-scheduler asks them."""
+        for wish in wishes.spread:
+            counter = self._count_staying(wish.term, self._find_spread_domains(wishes, wish, constraints, pin))
+            rule = SpreadRule(counter, wish.max_skew, wish.min_domains, wish.term in selected_by, SPREAD)
+            yield self._share((counter, rule.max_skew, rule.min_domains, rule.counts_itself), rule)
+        if wishes.together:
+            counters = tuple(self._count_all(term) for term in wishes.together)
+            may_begin = selected_by.issuperset(wishes.together)
+            yield self._share((counters, may_begin), AffinityRule(counters, may_begin, NOT_TOGETHER))
+        for term in wishes.apart:
+            yield self._separate(self._count_all(term), OWN_ANTI_AFFINITY)
+
+    def _separate(self, counter: DomainCounter, rejection: Rejection) -> DomainRule:
+        return self._share((counter, rejection), SeparationRule(counter, rejection))
+
+    def _share(self, key: tuple[object, ...], rule: DomainRule) -> DomainRule:
+        """Return the one rule that says the same. key: what it says."""
+        return self._rules.setdefault(key, rule)
+
+    # --- counters ---
+
+    def _count_all(self, term: PodTerm) -> DomainCounter:
+        """Return the counter of the pods that a term selects, by its topology key."""
+        return self._count(term, self._find_domains(term.topology_key), "all")
+
+    def _count_staying(self, term: PodTerm, domains: Domains) -> DomainCounter:
+        """Return the same without those that are being deleted."""
+        return self._count(term, domains, "staying")
+
+    def _count(self, term: PodTerm, domains: Domains, which: str) -> DomainCounter:
+        selected, key = self.placed.get(term), (term, domains, which)
+        known = self._counters.get(key)
+        if known is None or known[0] != selected.version:
+            index = self._eligibility.index
+            count_k = selected.count_all(index) if which == "all" else selected.count_staying(index)
+            counter = DomainCounter(term, domains, _sum_by_domain(domains, count_k))
+            known = self._counters[key] = selected.version, counter
+        return known[1]
+
+    def _count_holders(self, term: PodTerm) -> DomainCounter:
+        """Return the counter of pods that carry a term: of those that are placed from now on."""
+        domains = self._find_domains(term.topology_key)
+        known = self._counters.get((term, domains, "holders"))
+        if known is None:
+            counter = DomainCounter(Holders(term), domains, np.zeros(domains.size, dtype=np.int64))
+            known = self._counters[term, domains, "holders"] = 0, counter
+        return known[1]
+
+    def _count_held(self, term: PodTerm) -> DomainCounter:
+        """Return the same with those that are placed already, for pods that carry the term themselves."""
+        domains, version = self._find_domains(term.topology_key), self._terms.version
+        known = self._counters.get((term, domains, "held"))
+        if known is None or known[0] != version:
+            values = self._terms.find_closed(term)
+            count_d = self._eligibility.get_columns().mark_values(term.topology_key, values)
+            known = self._counters[term, domains, "held"] = version, DomainCounter(Holders(term), domains, count_d)
+        return known[1]
+
+    # --- domains ---
+
+    def _find_domains(self, topology_key: str) -> Domains:
+        """Return the domains of a topology key: the values of the label, over all nodes."""
+        domains = self._domains.get(topology_key)
+        if domains is None:
+            domains = self._domains[topology_key] = Domains(*self._eligibility.get_columns().get_codes(topology_key))
+        return domains
+
+    def _find_spread_domains(
+        self, wishes: TopologyWishes, wish: SpreadWish, constraints: Constraints, pin: str | None
+    ) -> Domains:
+        """Return the domains of a topology key over the nodes that count for a wish to be spread."""
+        keys = frozenset(each.term.topology_key for each in wishes.spread)
+        asked = (
+            (constraints.selector, constraints.required, pin) if wish.honors_affinity else None,
+            constraints.tolerations if wish.honors_taints else None,
+        )
+        known = self._domains.get((wish.term.topology_key, keys, asked))
+        if known is None:
+            counted_k = self._find_counted(wish, keys, constraints, pin)
+            code_k, size = self._eligibility.get_columns().get_codes(wish.term.topology_key)
+            known = self._domains[wish.term.topology_key, keys, asked] = _choose(code_k, size, counted_k)
+        return known
+
+    def _find_counted(
+        self, wish: SpreadWish, keys: Collection[str], constraints: Constraints, pin: str | None
+    ) -> BoolArray:
+        """Return the nodes whose pods count for a wish to be spread, shape (K,)."""
+        columns = self._eligibility.get_columns()
+        counted_k = self._have_keys(keys) & ~columns.outside_k
+        if wish.honors_affinity:
+            counted_k &= columns.match_wanted(constraints.selector, constraints.required)
+            if pin is not None:
+                is_pinned_k = np.zeros(len(counted_k), dtype=np.bool_)
+                k = self._eligibility.index.get(pin)
+                is_pinned_k[[] if k is None else [k]] = True
+                counted_k &= is_pinned_k
+        if wish.honors_taints:
+            tolerations = constraints.tolerations
+            untolerated_k = columns.map_standings(
+                lambda standing: int(find_untolerated(standing.taints, tolerations) is not None)
+            )
+            counted_k &= untolerated_k == 0
+        return counted_k
+
+    def _have_keys(self, keys: Iterable[str]) -> BoolArray:
+        columns = self._eligibility.get_columns()
+        has_all_k: BoolArray = np.logical_and.reduce([columns.get_codes(key)[0] != NO_DOMAIN for key in keys])
+        return has_all_k
+
+
+def _choose(code_k: DomainArray, size: int, counted_k: BoolArray) -> Domains:
+    """Return the domains that are left of some when only the nodes that count are in any."""
+    code_k = np.where(counted_k, code_k, NO_DOMAIN)
+    is_left = np.zeros(size + 1, dtype=np.bool_)
+    is_left[code_k] = True
+    is_left[NO_DOMAIN] = False
+    number = np.where(is_left, np.cumsum(is_left) - 1, NO_DOMAIN).astype(np.int32)
+    return Domains(number[code_k], int(np.count_nonzero(is_left)))
+
+
+def _sum_by_domain(domains: Domains, count_k: CountArray) -> CountArray:
+    """Return what each domain has of counts by node, shape (D,)."""
+    in_one_k = domains.domain_k != NO_DOMAIN
+    weights = count_k[in_one_k]  # float64 is exact far beyond any number of pods
+    return np.bincount(domains.domain_k[in_one_k], weights=weights, minlength=domains.size).astype(np.int64)
+
+
+def _subtract(counts: Counter[PodTerm], terms: Iterable[PodTerm]) -> list[PodTerm]:
+    """Count each term once less, and return those that are not counted any more."""
+    gone = []
+    for term in terms:
+        counts[term] -= 1
+        if not counts[term]:
+            del counts[term]
+            gone.append(term)
+    return gone

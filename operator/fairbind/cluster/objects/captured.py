@@ -1,0 +1,217 @@
+"""What a snapshot file keeps of Kubernetes objects: the fields that are read for decisions, and nothing else.
+
+The wire types have only fields that are read, so what is decoded into them is free of images, environments, annotations
+and whatever else a manifest holds. Some fields are read for other ends than a decision (messages for events, owners,
+versions of a watch): those are taken away. Pods that have ended hold nothing any more; of those that succeeded it is
+kept how long they ran, for estimates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from fairbind.cluster.objects import wire
+from fairbind.cluster.objects.convert import FINISHED_PHASES, parse_time
+from fairbind.cluster.objects.decode import (
+    ATTACHMENTS,
+    CLAIMS,
+    CSI_DRIVERS,
+    CSI_NODES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    STORAGE_CLASSES,
+    VOLUMES,
+    ResourceType,
+)
+from fairbind.cluster.objects.volume_facts import CLAIM_ANNOTATIONS, TOPOLOGY_LABELS
+
+SUCCEEDED = "Succeeded"
+RESIZE_PENDING = "PodResizePending"
+READY = "Ready"
+
+TENANT_FIELDS = ("weight", "resourceWeights", "namespaces", "namespaceSelector")
+POLICY_FIELDS = (
+    "policy", "fairnessResources", "serverClassTolerance", "nodeSelector", "unclaimedNamespaces",
+    "alphaPfVds", "dynamicDrf", "twoChoicesDrfh",
+)  # fmt: skip
+
+
+Named = TypeVar("Named", wire.StorageClass, wire.CsiNode, wire.CsiDriver, wire.VolumeAttachment)
+
+
+class RunTime(msgspec.Struct, frozen=True, gc=False):
+    """How long a pod of a namespace ran until it succeeded."""
+
+    namespace: str
+    seconds: float
+
+
+class _Terminated(wire.Wire):
+    finished_at: str | None = None
+
+
+class _State(wire.Wire):
+    terminated: _Terminated | None = None
+
+
+class _ContainerStatus(wire.ContainerStatus):
+    state: _State | None = None
+
+
+class _PodStatus(wire.PodStatus):
+    container_statuses: list[_ContainerStatus] | None = None  # type: ignore[assignment]
+
+
+class _Pod(wire.Pod):
+    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
+
+
+def _capture_pod(pod: _Pod) -> wire.Pod | RunTime | None:
+    """Return what is kept of a pod, how long it ran when it has ended well, or nothing when it failed."""
+    if pod.status.phase in FINISHED_PHASES:
+        return _find_run_time(pod)
+    status = pod.status
+    conditions = [
+        wire.Condition(type=one.type, status=one.status, reason=one.reason)
+        for one in status.conditions or ()
+        if one.type == RESIZE_PENDING
+    ]
+    resized = {
+        field: _keep_resized(getattr(status, field)) for field in ("container_statuses", "init_container_statuses")
+    }
+    return wire.Pod(
+        metadata=_keep_meta(pod.metadata),
+        spec=pod.spec,
+        status=wire.PodStatus(
+            phase=status.phase,
+            start_time=status.start_time,
+            nominated_node_name=status.nominated_node_name,
+            conditions=conditions or None,
+            container_statuses=resized["container_statuses"],
+            init_container_statuses=resized["init_container_statuses"],
+            resources=status.resources,
+            allocated_resources=status.allocated_resources,
+        ),
+        fault=pod.fault,
+    )
+
+
+def _keep_resized(statuses: list[wire.ContainerStatus] | None) -> list[wire.ContainerStatus] | None:
+    """Return the statuses that say what a container holds; only while it is resized that differs from its spec."""
+    kept = [
+        wire.ContainerStatus(one.name, one.resources, one.allocated_resources)
+        for one in statuses or ()
+        if one.resources is not None or one.allocated_resources
+    ]
+    return kept or None
+
+
+def _find_run_time(pod: _Pod) -> RunTime | None:
+    if pod.status.phase != SUCCEEDED:
+        return None
+    ends = [
+        parse_time(status.state.terminated.finished_at)
+        for status in pod.status.container_statuses or ()
+        if status.state is not None and status.state.terminated is not None
+    ]
+    start = parse_time(pod.status.start_time)
+    if not ends or not 0 < start <= max(ends):
+        return None
+    return RunTime(pod.metadata.namespace, max(ends) - start)
+
+
+def _keep_meta(meta: wire.ObjectMeta) -> wire.ObjectMeta:
+    return wire.ObjectMeta(
+        name=meta.name,
+        namespace=meta.namespace,
+        uid=meta.uid,
+        creation_timestamp=meta.creation_timestamp,
+        deletion_timestamp=meta.deletion_timestamp,
+        labels=meta.labels,
+    )
+
+
+def _capture_node(node: wire.Node) -> wire.Node:
+    ready = [wire.Condition(one.type, one.status) for one in node.status.conditions or () if one.type == READY]
+    return wire.Node(
+        metadata=wire.ObjectMeta(name=node.metadata.name, labels=node.metadata.labels),
+        spec=node.spec,
+        status=wire.NodeStatus(allocatable=node.status.allocatable, conditions=ready or None),
+        fault=node.fault,
+    )
+
+
+def _capture_namespace(namespace: wire.Namespace) -> wire.Namespace:
+    meta = namespace.metadata
+    return wire.Namespace(wire.ObjectMeta(name=meta.name, labels=meta.labels), fault=namespace.fault)
+
+
+def _capture_claim(claim: wire.PersistentVolumeClaim) -> wire.PersistentVolumeClaim:
+    meta = claim.metadata
+    annotations = {key: value for key, value in (meta.annotations or {}).items() if key in CLAIM_ANNOTATIONS}
+    owners = [
+        wire.OwnerReference(uid=owner.uid, controller=True) for owner in meta.owner_references or () if owner.controller
+    ]
+    return wire.PersistentVolumeClaim(
+        metadata=wire.ClaimMeta(
+            name=meta.name,
+            namespace=meta.namespace,
+            deletion_timestamp=meta.deletion_timestamp,
+            owner_references=owners or None,
+            annotations=annotations or None,
+        ),
+        spec=claim.spec,
+        status=claim.status,
+        fault=claim.fault,
+    )
+
+
+def _capture_volume(volume: wire.PersistentVolume) -> wire.PersistentVolume:
+    labels = {key: value for key, value in (volume.metadata.labels or {}).items() if key in TOPOLOGY_LABELS}
+    meta = wire.ObjectMeta(name=volume.metadata.name, labels=labels or None)
+    return wire.PersistentVolume(meta, volume.spec, volume.fault)
+
+
+def _capture_named(item: Named) -> Named:
+    """Return an object of which only the name and what follows the metadata are read."""
+    return msgspec.structs.replace(item, metadata=wire.ObjectMeta(name=item.metadata.name))
+
+
+def capture_custom_object(item: Mapping[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
+    """Return what is kept of a Tenant or a SchedulingPolicy. fields: of its spec."""
+    meta, spec = item.get("metadata") or {}, item.get("spec") or {}
+    kept = {name: meta[name] for name in ("name", "uid", "creationTimestamp") if name in meta}
+    return {"metadata": kept, "spec": {name: spec[name] for name in fields if name in spec}}
+
+
+CAPTURED_PODS: ResourceType[wire.Pod | RunTime | None] = ResourceType(PODS.name, PODS.path, _Pod, _capture_pod)
+CAPTURED_NODES: ResourceType[wire.Node] = ResourceType(NODES.name, NODES.path, wire.Node, _capture_node)
+CAPTURED_NAMESPACES: ResourceType[wire.Namespace] = ResourceType(
+    NAMESPACES.name, NAMESPACES.path, wire.Namespace, _capture_namespace
+)
+CAPTURED_STORAGE: tuple[ResourceType[Any], ...] = tuple(
+    ResourceType(resource_type.name, resource_type.path, resource_type.wire_type, capture)
+    for resource_type, capture in (
+        (CLAIMS, _capture_claim),
+        (VOLUMES, _capture_volume),
+        (STORAGE_CLASSES, _capture_named),
+        (CSI_NODES, _capture_named),
+        (CSI_DRIVERS, _capture_named),
+        (ATTACHMENTS, _capture_named),
+    )
+)
+"""All kinds of objects about volumes."""
+
+
+def format_time(seconds: float) -> str:
+    """Return seconds since the epoch as Kubernetes writes a time, with fractions where there are any.
+
+    >>> format_time(1767225600.0)
+    '2026-01-01T00:00:00Z'
+    """
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")

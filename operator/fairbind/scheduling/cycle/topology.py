@@ -1,0 +1,292 @@
+"""Counts of tasks by topology domain in one draft, and which servers the rules about them close.
+
+Each placement counts in the counters of which its class is a subject. A counter tells its rules which domain changed,
+and a rule says which domains it closes now: one bit a domain. The filter of a class has one bit a server, made of those
+of its rules when it is asked first and then kept domain by domain, so a placement costs what the domain has of servers
+for each class that looks at it. It costs nothing for all others.
+
+Rules open domains, too: a task in zone B lifts the least count, and zone A is allowed again. A filter counts its
+openings; who has closed something, because nothing was open there, looks again when there are more of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from fairbind.model import (
+    AffinityRule,
+    DomainCounter,
+    DomainRule,
+    DomainRules,
+    Domains,
+    Rejection,
+    SeparationRule,
+    SpreadRule,
+    TaskClass,
+)
+from fairbind.model.servers import BoolArray, IndexArray
+from fairbind.model.topology import CountArray
+
+
+class _Change(NamedTuple):
+    """What a rule closes differently now. members: the servers; None: any. may_open: whether it closes less there."""
+
+    members: IndexArray | None
+    may_open: bool
+
+
+_NOTHING = _Change(np.zeros(0, dtype=np.intp), may_open=False)
+
+
+class _Part:
+    """What a rule says of one partition. closed_d: whether it closes each domain, and last servers that are in none."""
+
+    __slots__ = ("closed_d", "domains")
+
+    def __init__(self, domains: Domains, closed_d: BoolArray) -> None:
+        self.domains = domains
+        self.closed_d = closed_d
+
+    def compute_closed(self, members: IndexArray | None = None) -> BoolArray:
+        """Return which servers it closes, of all or of some, in their order."""
+        domain_k = self.domains.domain_k
+        return self.closed_d[domain_k if members is None else domain_k[members]]
+
+    def set_all(self, closed_d: BoolArray, *, without: bool) -> bool:
+        """Take what each domain is now. without: of servers in none. Returns whether one is closed no more."""
+        before = self.closed_d
+        self.closed_d = np.append(closed_d, without)
+        return bool((before & ~self.closed_d).any())
+
+    def set_one(self, domain: int, *, is_closed: bool) -> _Change:
+        """Take what one domain is now."""
+        before = self.closed_d[domain]
+        if before == is_closed:
+            return _NOTHING
+        self.closed_d[domain] = is_closed
+        return _Change(self.domains.find_members(domain), may_open=not is_closed)
+
+
+class _Counter:
+    """A counter as it is now, and the rules that look at it."""
+
+    __slots__ = ("count_d", "domains", "rules")
+
+    def __init__(self, counter: DomainCounter) -> None:
+        self.domains = counter.domains
+        self.count_d: CountArray = counter.count_d.copy()
+        self.rules: list[_Rule] = []
+
+
+class _Rule:
+    """A rule as it is now. parts: a server that one of them closes is closed. filters: those that are made of it."""
+
+    __slots__ = ("filters", "parts", "rejection")
+
+    def __init__(self, rejection: Rejection, counters: Iterable[_Counter]) -> None:
+        self.rejection = rejection
+        self.filters: list[DomainFilter] = []
+        self.parts: list[_Part] = []
+        for counter in counters:
+            counter.rules.append(self)
+            self.parts.append(_Part(counter.domains, np.ones(counter.domains.size + 1, dtype=np.bool_)))
+
+    def follow(self, counter: _Counter, domain: int) -> _Change:
+        """Follow a counter, of which one domain has changed."""
+        raise NotImplementedError
+
+    def compute_closed(self) -> BoolArray:
+        """Return which servers it closes, shape (K,)."""
+        closed_k: BoolArray = np.logical_or.reduce([part.compute_closed() for part in self.parts])
+        return closed_k
+
+
+class _Spread(_Rule):
+    """See `SpreadRule`."""
+
+    __slots__ = ("_counter", "_least", "_most")
+
+    def __init__(self, rule: SpreadRule, counter: _Counter) -> None:
+        super().__init__(rule.rejection, [counter])
+        self._counter = counter
+        self._most = rule.max_skew - rule.counts_itself
+        is_floored = counter.domains.size < max(rule.min_domains, 1)
+        self._least: int | None = None if is_floored else int(counter.count_d.min())
+        self._set_all()
+
+    def _set_all(self) -> bool:
+        (part,) = self.parts
+        return part.set_all(self._counter.count_d - (self._least or 0) > self._most, without=True)
+
+    def follow(self, counter: _Counter, domain: int) -> _Change:
+        if self._least is not None:
+            least = int(counter.count_d.min())
+            if least != self._least:
+                self._least = least
+                return _Change(None, self._set_all())
+        (part,) = self.parts
+        return part.set_one(domain, is_closed=bool(counter.count_d[domain] - (self._least or 0) > self._most))
+
+
+class _Affinity(_Rule):
+    """See `AffinityRule`."""
+
+    __slots__ = ("_counters", "_may_begin")
+
+    def __init__(self, rule: AffinityRule, counters: list[_Counter]) -> None:
+        super().__init__(rule.rejection, counters)
+        self._counters = counters
+        self._may_begin = rule.may_begin
+        self._set_all()
+
+    def _set_all(self) -> bool:
+        has_begun = any(counter.count_d.any() for counter in self._counters)
+        is_open = self._may_begin and not has_begun
+        opened = [
+            part.set_all((counter.count_d == 0) & (not is_open), without=True)
+            for part, counter in zip(self.parts, self._counters, strict=True)
+        ]
+        return any(opened)
+
+    def follow(self, counter: _Counter, domain: int) -> _Change:
+        if self._may_begin and sum(int(each.count_d.sum()) for each in self._counters) <= len(self._counters):
+            return _Change(None, self._set_all())  # the first task came, or the last one went
+        part = self.parts[self._counters.index(counter)]
+        return part.set_one(domain, is_closed=bool(counter.count_d[domain] == 0))
+
+
+class _Separation(_Rule):
+    """See `SeparationRule`."""
+
+    __slots__ = ()
+
+    def __init__(self, rule: SeparationRule, counter: _Counter) -> None:
+        super().__init__(rule.rejection, [counter])
+        self.parts[0].set_all(counter.count_d > 0, without=False)
+
+    def follow(self, counter: _Counter, domain: int) -> _Change:
+        return self.parts[0].set_one(domain, is_closed=bool(counter.count_d[domain] > 0))
+
+
+class DomainFilter:
+    """Which servers the rules of a class close. openings: grows when one may be open that was closed."""
+
+    __slots__ = ("_closed_k", "_rules", "openings", "rules")
+
+    def __init__(self, rules: DomainRules, states: list[_Rule]) -> None:
+        self.rules = rules
+        self.openings = 0
+        self._rules = states
+        self._closed_k: BoolArray | None = None
+        for state in states:
+            state.filters.append(self)
+
+    @property
+    def closed_k(self) -> BoolArray:
+        """The servers that are closed now, shape (K,); not to be changed."""
+        if self._closed_k is None:
+            self._closed_k = np.logical_or.reduce([rule.compute_closed() for rule in self._rules])
+        return self._closed_k
+
+    def follow(self, change: _Change) -> bool:
+        """Follow a rule that changed; True when a server may be open that was closed."""
+        members, opens = change.members, change.may_open
+        if self._closed_k is not None:
+            if members is None:
+                self._closed_k = None
+            else:
+                parts = [part.compute_closed(members) for rule in self._rules for part in rule.parts]
+                now = np.logical_or.reduce(parts)
+                opens = opens and bool((self._closed_k[members] & ~now).any())
+                self._closed_k[members] = now
+        self.openings += opens
+        return opens
+
+    def list_refusals(self, clear_k: BoolArray) -> list[tuple[Rejection, BoolArray]]:
+        """Return which servers each rule closes, of those that nothing before it refuses."""
+        refusals = []
+        for rule in self._rules:
+            refused_k = clear_k & rule.compute_closed()
+            clear_k = clear_k & ~refused_k
+            refusals.append((rule.rejection, refused_k))
+        return refusals
+
+
+class TopologyState:
+    """All counters, rules and filters of a draft.
+
+    A filter is made when it is asked for, or when a task is counted that one of its counters is about. Thousands of
+    classes that are known to fit nowhere cost no more than that.
+    """
+
+    def __init__(self, task_classes: Iterable[TaskClass]) -> None:
+        """task_classes: those that have rules."""
+        self._counters: dict[DomainCounter, _Counter] = {}
+        self._by_subject: dict[Hashable, list[_Counter]] = {}
+        self._rules: dict[DomainRule, _Rule] = {}
+        self._filters: dict[DomainRules, DomainFilter] = {}
+        self._unmade: dict[Hashable, list[DomainRules]] = {}
+        """By subject, those of which no task was counted yet; afterwards the list is empty."""
+        for rules in dict.fromkeys(task_class.rules for task_class in task_classes):
+            if rules is not None:
+                for subject in rules.subjects:
+                    self._unmade.setdefault(subject, []).append(rules)
+
+    def get_filter(self, rules: DomainRules | None) -> DomainFilter | None:
+        """Return the filter of a class; None when it has no rules."""
+        if rules is None:
+            return None
+        found = self._filters.get(rules)
+        if found is None:
+            found = DomainFilter(rules, [self._get_rule(rule) for rule in rules.rules])
+            self._filters[rules] = found
+        return found
+
+    def count(self, task_class: TaskClass, server: int, sign: int) -> list[DomainFilter]:
+        """Count a task on a server, or take it back, and return the filters that may have opened."""
+        opened: list[DomainFilter] = []
+        subjects, unmade = task_class.counts_as, self._unmade
+        for subject in subjects if len(subjects) <= len(unmade) else [each for each in unmade if each in subjects]:
+            if subject not in unmade:
+                continue
+            for rules in unmade[subject]:
+                self.get_filter(rules)
+            unmade[subject].clear()
+            for counter in self._by_subject[subject]:
+                domain = int(counter.domains.domain_k[server])
+                if domain >= 0:
+                    counter.count_d[domain] += sign
+                    opened.extend(_follow(counter, domain))
+        return opened
+
+    def _get_counter(self, counter: DomainCounter) -> _Counter:
+        known = self._counters.get(counter)
+        if known is None:
+            known = self._counters[counter] = _Counter(counter)
+            self._by_subject.setdefault(counter.subject, []).append(known)
+        return known
+
+    def _get_rule(self, rule: DomainRule) -> _Rule:
+        known = self._rules.get(rule)
+        if known is None:
+            known = self._rules[rule] = self._make_rule(rule)
+        return known
+
+    def _make_rule(self, rule: DomainRule) -> _Rule:
+        match rule:
+            case SpreadRule():
+                return _Spread(rule, self._get_counter(rule.counter))
+            case AffinityRule():
+                return _Affinity(rule, [self._get_counter(counter) for counter in rule.counters])
+            case SeparationRule():
+                return _Separation(rule, self._get_counter(rule.counter))
+
+
+def _follow(counter: _Counter, domain: int) -> Iterable[DomainFilter]:
+    for rule in counter.rules:
+        change = rule.follow(counter, domain)
+        if change is not _NOTHING:
+            yield from [each for each in rule.filters if each.follow(change)]

@@ -1,0 +1,108 @@
+"""The operator's cache, pacing and cycle on a virtual clock, in place of its loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from fairbind.cluster.cache.cache import ClusterCache
+from fairbind.cluster.deciding import Decider
+from fairbind.cluster.pacing import (
+    Announce,
+    Beat,
+    BindEnded,
+    BindResult,
+    Changed,
+    CycleEnded,
+    Decided,
+    Instruction,
+    NothingWaits,
+    Pacing,
+    RunCycle,
+    Tick,
+    WakeAt,
+)
+from fairbind.model import Bind, CycleReport, InvariantError, Snapshot, Wait
+from fairbind.simulator.fair_shares import FairShares
+from fairbind.simulator.reading import NANOSECONDS
+
+
+class VirtualOperator:
+    """Decides about one cache as the operator does.
+
+    make_cache: given what the cache must call on changes. policy: the id, a baseline of the simulator too. start:
+    called for each decision, in their order. follow: called with what each cycle saw and decided, before its decisions
+    start.
+    snapshot: what the last cycle decided on. waits: those of the last cycle.
+    """
+
+    def __init__(
+        self,
+        make_cache: Callable[[Callable[[], None]], ClusterCache],
+        policy: str,
+        start: Callable[[Bind], None],
+        follow: Callable[[Snapshot, CycleReport], None] = lambda _snapshot, _report: None,
+    ) -> None:
+        self._start = start
+        self._follow = follow
+        self._is_undecided = False
+        self._pacing = Pacing()
+        self._clock = 0.0
+        self._settled_at = 0
+        self._wake_at = 0.0
+        self._decider = Decider()
+        self._noted: Iterable[Wait] = ()
+        self.waits: Iterable[Wait] = ()
+        self.cache = make_cache(self._note_change)
+        self.fair_shares = FairShares(self.cache, policy)
+        self.snapshot: Snapshot = self.cache.build_snapshot()
+
+    def _note_change(self) -> None:
+        self._is_undecided = True
+
+    def settle(self, now: int, should_stop: Callable[[], bool]) -> None:
+        """Let pacing decide until nothing is left to decide. Its clock passes the pauses, the simulated time does not.
+
+        Bindings take no time and none fails, so of pacing's rules only batches, limits and explanations play a part.
+        """
+        self._clock += (now - self._settled_at) / NANOSECONDS
+        self._settled_at = now
+        self._is_undecided = True
+        self.fair_shares.follow()
+        while self._is_undecided and not should_stop():
+            self._obey(self._pacing.handle(Changed(), self._clock))
+            self._clock = max(self._clock, self._wake_at)
+            self._obey(self._pacing.handle(Tick(), self._clock))
+
+    def _obey(self, instructions: Iterable[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case WakeAt(at):
+                    self._wake_at = at
+                case RunCycle():
+                    self._obey(self._run_cycle(instruction))
+                case Beat() | Announce():
+                    pass
+                case _:
+                    raise InvariantError(f"no binding fails here, but pacing says {instruction}")
+
+    def _run_cycle(self, order: RunCycle) -> Iterable[Instruction]:
+        self._is_undecided = False
+        self.snapshot = snapshot = self.cache.build_snapshot()
+        if not snapshot.task_classes:
+            self.waits = self._noted = ()
+            self.cache.note_waits(())
+            return self._pacing.handle(NothingWaits(), self._clock)
+        report = self._decider.decide(snapshot, self.cache.settings, self._clock, order)
+        self._follow(snapshot, report)
+        classes = len(snapshot.task_classes)
+        for bind in self._pacing.handle(Decided(report.bindings, report.complete, classes), self._clock):
+            if not isinstance(bind, Bind) or not self.cache.assume(bind.task.uid, bind.server):
+                raise InvariantError(f"nothing happens while a cycle decides, but pacing says {bind}")
+            self._start(bind)
+            self._obey(self._pacing.handle(BindEnded(bind.task.uid, BindResult.BOUND), self._clock))
+        if report.waits != self._noted:
+            self.cache.note_waits(report.waits)
+            self._noted = report.waits
+        self.waits = report.waits
+        self._is_undecided |= not report.complete
+        return self._pacing.handle(CycleEnded(0.0), self._clock)

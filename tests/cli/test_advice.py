@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from fairbind.cli import main
+from fairbind.simulator.snapshot_file import format_snapshot
+from simulator.snapshots import make_two_tenants
+from simulator.test_advice import make_example
+
+
+def write(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "cluster.json"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_the_table_has_all_policies_and_the_recommendation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["advise", write(tmp_path, format_snapshot(make_example()))]) == 0
+    shown = capsys.readouterr().out
+
+    assert re.search(r"^tenant .*best-fit-drfh +ps-dsf", shown, flags=re.MULTILINE)
+    assert re.search(r"^b +0\.\d+ +0\.\d+ +2\d%$", shown, flags=re.MULTILINE)
+    assert re.search(r"^Recommended: ps-dsf: by totals b loses", shown, flags=re.MULTILINE)
+
+
+def test_json_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["advise", write(tmp_path, format_snapshot(make_two_tenants())), "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+
+    assert found["recommendation"]["policy"] == "best-fit-drfh"
+    assert found["losers"] == []
+
+
+def test_a_file_that_is_no_snapshot_is_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["advise", write(tmp_path, "[]")]) == 2
+    assert re.fullmatch(r"fairbind: snapshot: must be an object with nodes and pods[^\n]*\n", capsys.readouterr().err)

@@ -1,0 +1,146 @@
+"""The journal of a live operator, decided again: pods come and end while it decides, and each cycle decides the same.
+
+The API server's watch is the history of the world, in one order. Each cycle saw a beginning of it and what the operator
+had bound itself, so the history goes on until the world is the one that the journal says the cycle saw. Nothing here
+depends on how fast anything was.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from e2e.objects import make_name, make_pod
+from e2e.operators import PROGRAM
+from e2e.waiting import wait_for
+from e2e.workloads import SHAPES, create_pod, create_pods
+from fairbind.cluster.deciding import Decider
+from fairbind.cluster.journal import CycleRecord, compute_fingerprint, find_difference, parse_journal
+from fairbind.cluster.listed_objects import build_cache
+from fairbind.cluster.objects.decode import PODS, Changed
+from fairbind.cluster.pacing import RunCycle
+from fairbind.simulator.snapshot_file import parse_snapshot
+from localplane.nodes import make_node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from e2e.api import Api, Json
+    from e2e.clusters import Cluster
+    from e2e.conftest import MakeNamespace, MakeNodes, MakeTenant, StartOperator
+    from fairbind.cluster.listed_objects import ListedObjects
+
+PODS_OF_TENANT = 130
+WATCH_SECONDS = 60
+LAST = "the-last"
+"""A pod that waits for another scheduler; nothing that is looked at comes after it."""
+
+
+def test_a_journal_is_decided_again_while_pods_come_and_end(
+    cluster: Cluster,
+    nodes: MakeNodes,
+    namespace: MakeNamespace,
+    tenant: MakeTenant,
+    operator: StartOperator,
+    tmp_path: Path,
+) -> None:
+    api, file, journal = cluster.api, tmp_path / "cluster.json", tmp_path / "journal"
+    large, small = {"cpu": "24", "memory": "48Gi", "pods": "110"}, {"cpu": "12", "memory": "72Gi", "pods": "110"}
+    nodes([make_node(make_name("n"), allocatable=kind) for kind in (large, large, small, small)])
+    spaces = [namespace() for _ in range(4)]
+    for number, space in enumerate(spaces):
+        tenant(namespaces=[space], weight=str(1 + number % 2))
+    command = [str(PROGRAM), "snapshot", f"--kubeconfig={cluster.kubeconfig}", "-o", str(file)]
+    subprocess.run(command, capture_output=True, timeout=120, check=True)
+    start = api.get("/api/v1/pods", limit=1)["metadata"]["resourceVersion"]
+
+    with ThreadPoolExecutor() as threads:
+        history: list[Json] = []
+        watching = threads.submit(follow, api, start, history)
+        try:
+            operator(f"--journal={journal}")
+            creating = [threads.submit(create_pods, api, space, make_pods()) for space in spaces]
+            wait_for(
+                lambda: len(find_bound_uids(history)) == 4 * PODS_OF_TENANT,
+                describe=lambda: f"all pods to be bound, not {len(find_bound_uids(history))}",
+            )
+            for done in creating:
+                done.result()
+            wait_for(lambda: len(find_decided(read(journal))) >= 4 * PODS_OF_TENANT, describe="the journal")
+        finally:
+            create_pod(api, spaces[0], make_pod(name=LAST, scheduler_name="nobody"))  # which ends the watch
+        watching.result()
+
+    records = read(journal)
+    trusted = list(find_undisturbed(records))
+    assert compare(parse_snapshot(json.loads(file.read_text(encoding="utf-8"))), trusted, history) == len(trusted)
+    if len(trusted) == len(records):
+        assert len(find_decided(trusted)) == 4 * PODS_OF_TENANT
+        assert len(trusted) > 5  # it decided while pods came and ended
+
+
+def make_pods() -> list[Json]:
+    """Return a tenant's pods, of four shapes in turn, which end a second after their start."""
+    return [make_pod(SHAPES[number % len(SHAPES)], run_seconds=1) for number in range(PODS_OF_TENANT)]
+
+
+def follow(api: Api, version: str, history: list[Json]) -> None:
+    """Note all events of pods up to that of the last one. A server ends a watch that is read too slowly."""
+    while True:
+        for event in api.watch("/api/v1/pods", timeout_seconds=WATCH_SECONDS, resourceVersion=version):
+            history.append(event)
+            version = event["object"]["metadata"]["resourceVersion"]
+            if event["object"]["metadata"]["name"] == LAST:
+                return
+
+
+def find_bound_uids(history: Iterable[Json]) -> set[str]:
+    return {event["object"]["metadata"]["uid"] for event in list(history) if event["object"]["spec"].get("nodeName")}
+
+
+def read(journal: Path) -> list[CycleRecord]:
+    return parse_journal(journal.read_bytes().splitlines())[0] if journal.exists() else []
+
+
+def find_decided(records: Iterable[CycleRecord]) -> Counter[str]:
+    """How often it was decided about each pod."""
+    return Counter(uid for record in records for uid, _ in record.bindings)
+
+
+def find_undisturbed(records: list[CycleRecord]) -> Iterator[CycleRecord]:
+    """Yield the cycles before the world had more in it than events of pods: all of them unless the machine stalled.
+
+    After a binding that failed the operator decides about the pod again; a node whose heartbeat is late takes no pods.
+    """
+    decided = find_decided(records)
+    for record in records:
+        if record.world.usable_servers != records[0].world.usable_servers:
+            return
+        yield record
+        if any(decided[uid] > 1 for uid, _ in record.bindings):
+            return
+
+
+def compare(listed: ListedObjects, records: Iterable[CycleRecord], history: Iterable[Json]) -> int:
+    """Decide each cycle again and return how many there are; fail at the first that decides something else."""
+    cache, decider, events = build_cache(listed), Decider(), iter(history)
+    compared = 0
+    for record in records:
+        while compute_fingerprint(cache.build_snapshot()) != record.world:
+            event = next(events, None)
+            assert event is not None, f"no such world as in cycle {record.number}: {record.world}"
+            changed = PODS.decode_event(json.dumps(event).encode())
+            assert isinstance(changed, Changed)
+            (cache.pods.delete if changed.deleted else cache.pods.apply)(changed.item)
+        snapshot = cache.build_snapshot()
+        report = decider.decide(snapshot, cache.settings, record.time, RunCycle(record.limit, record.explains))
+        assert find_difference(record, snapshot, report) is None
+        for bind in report.bindings:
+            assert cache.assume(bind.task.uid, bind.server)
+        cache.note_waits(report.waits)
+        compared += 1
+    return compared

@@ -1,0 +1,76 @@
+"""Rules about topology domains for random worlds: few domains and small counts, so that all of them close and open."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import strategies as st
+
+from fairbind.model import (
+    AffinityRule,
+    DomainCounter,
+    DomainRule,
+    DomainRules,
+    Domains,
+    Rejection,
+    RejectionKind,
+    SeparationRule,
+    Snapshot,
+    SpreadRule,
+)
+
+SUBJECTS = ("red", "blue", "green")
+SPREAD = Rejection(RejectionKind.SPREAD)
+AFFINITY = Rejection(RejectionKind.AFFINITY)
+OWN = Rejection(RejectionKind.OWN_ANTI_AFFINITY)
+
+
+def build_domains(domain_k: list[int], size: int | None = None) -> Domains:
+    return Domains(np.array(domain_k, dtype=np.int32), max([-1, *domain_k]) + 1 if size is None else size)
+
+
+def build_counter(subject: str, domains: Domains, count_d: list[int]) -> DomainCounter:
+    return DomainCounter(subject, domains, np.array(count_d, dtype=np.int64))
+
+
+@st.composite
+def counters(draw: st.DrawFn, count: int) -> DomainCounter:
+    """A domain may have no servers: one that no server is in any more."""
+    size = draw(st.integers(1, 4))
+    domains = build_domains(draw(st.lists(st.integers(-1, size - 1), min_size=count, max_size=count)), size)
+    counts = draw(st.lists(st.sampled_from([0, 0, 0, 1, 1, 2]), min_size=size, max_size=size))
+    return build_counter(draw(st.sampled_from(SUBJECTS)), domains, counts)
+
+
+@st.composite
+def domain_rules(draw: st.DrawFn, known: list[DomainCounter]) -> DomainRule:
+    counter = st.sampled_from(known)
+    match draw(st.sampled_from(["spread", "spread", "affinity", "separation"])):
+        case "spread":
+            skew, least = draw(st.integers(1, 2)), draw(st.sampled_from([0, 1, 2, 5]))
+            return SpreadRule(draw(counter), skew, least, draw(st.booleans()), SPREAD)
+        case "affinity":
+            chosen = draw(st.lists(counter, min_size=1, max_size=2, unique_by=id))
+            return AffinityRule(tuple(chosen), draw(st.booleans()), AFFINITY)
+    return SeparationRule(draw(counter), OWN)
+
+
+@st.composite
+def add_rules(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
+    """Give some classes rules; some share all their rules, some a rule, some only a counter."""
+    known = draw(st.lists(counters(len(snapshot.servers.names)), min_size=1, max_size=3))
+    rules = draw(st.lists(domain_rules(known), min_size=1, max_size=3))
+    some = st.lists(st.sampled_from(rules), min_size=1, max_size=3, unique_by=id)
+    sets = [None, *(DomainRules(tuple(each)) for each in draw(st.lists(some, min_size=1, max_size=3)))]
+    return replace(
+        snapshot,
+        task_classes=tuple(
+            replace(
+                task_class,
+                rules=draw(st.sampled_from(sets)),
+                counts_as=draw(st.frozensets(st.sampled_from(SUBJECTS))),
+            )
+            for task_class in snapshot.task_classes
+        ),
+    )

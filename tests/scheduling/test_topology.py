@@ -1,0 +1,148 @@
+"""Rules about topology domains: each placement changes who may go where, and the cycle follows it within a cycle."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, note, settings
+
+from fairbind.model import (
+    AffinityRule,
+    DomainRule,
+    DomainRules,
+    PolicySettings,
+    SeparationRule,
+    Snapshot,
+    SpreadRule,
+    TaskClass,
+)
+from fairbind.scheduling import UnschedulableCache, run_cycle
+from fairbind.scheduling.fair_shares.problem import ExactProblem, make_exact_problem, solve_exactly
+from scheduling.drafts import count_placed
+from scheduling.reference import check_report
+from scheduling.rules import AFFINITY, OWN, SPREAD, add_rules, build_counter, build_domains
+from scheduling.strategies import POLICY_IDS, snapshots
+from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot, decide
+
+FOUR = build_servers({"a1": (9, 9), "a2": (9, 9), "b1": (9, 9), "c1": (9, 9)})
+ZONES = build_domains([0, 0, 1, 2])
+HOSTS = build_domains([0, 1, 2, 3])
+
+
+def build_ruled(*rules: DomainRule, tasks: int, subjects: str = "", demand_r: tuple[int, ...] = (1, 1)) -> TaskClass:
+    task_class = build_class("t", demand_r, build_placement(FOUR), tasks)
+    return replace(task_class, rules=DomainRules(rules) if rules else None, counts_as=frozenset(subjects.split()))
+
+
+def count_by_server(*task_classes: TaskClass) -> dict[str, int]:
+    report = decide(build_snapshot(FOUR, task_classes), "best-fit-drfh")
+    servers = [bind.server for bind in report.bindings]
+    return {server: servers.count(server) for server in sorted(set(servers))}
+
+
+@given(snapshot=snapshots().flatmap(add_rules))
+@settings(max_examples=2 * settings().max_examples)
+def test_every_step_is_what_policy_and_rules_say(snapshot: Snapshot) -> None:
+    for policy in POLICY_IDS:
+        note(policy)
+        check_report(snapshot, decide(snapshot, policy))
+
+
+def test_tasks_are_spread_over_domains_and_reopen_them() -> None:
+    zone = SpreadRule(build_counter("x", ZONES, [0, 0, 0]), 1, 1, True, SPREAD)
+
+    counts = count_by_server(build_ruled(zone, tasks=7, subjects="x"))
+
+    by_zone = sorted([counts.get("a1", 0) + counts.get("a2", 0), counts["b1"], counts["c1"]])
+    assert by_zone == [2, 2, 3]
+
+
+def test_a_task_that_counts_opens_a_domain_to_another_class_that_came_before_it() -> None:
+    """The first class waits for a zone with an x; the second brings it there, with a demand that only b1 can meet."""
+    rule = AffinityRule((build_counter("x", ZONES, [0, 0, 0]),), False, AFFINITY)
+    waiting = build_ruled(rule, tasks=3)
+    bringer = build_class("z", (2, 2), build_placement(FOUR, only=["b1"]))
+
+    counts = count_by_server(waiting, replace(bringer, counts_as=frozenset({"x"})))
+
+    assert counts == {"b1": 4}
+
+
+def test_the_first_of_tasks_that_want_to_be_together_begins_anywhere() -> None:
+    rule = AffinityRule((build_counter("x", ZONES, [0, 0, 0]),), True, AFFINITY)
+
+    counts = count_by_server(build_ruled(rule, tasks=8, subjects="x", demand_r=(2, 2)))
+
+    assert counts in ({"a1": 4, "a2": 4}, {"b1": 4}, {"c1": 4})
+
+
+def test_tasks_that_keep_apart_take_a_server_each_and_the_rest_waits_for_it() -> None:
+    rule = SeparationRule(build_counter("x", HOSTS, [0, 0, 1, 0]), OWN)
+    task_class = build_ruled(rule, tasks=5, subjects="x")
+
+    report = decide(build_snapshot(FOUR, [task_class]), "best-fit-drfh")
+
+    assert sorted(bind.server for bind in report.bindings) == ["a1", "a2", "c1"]
+    (wait,) = report.waits
+    assert wait.waiting == 2
+    assert wait.rejections == ((OWN, 4),)
+
+
+@pytest.mark.parametrize("policy", POLICY_IDS)
+def test_what_was_remembered_to_fit_nowhere_is_looked_at_when_a_domain_opens(policy: str) -> None:
+    memory, settings_ = UnschedulableCache(), PolicySettings(policy=policy)
+    rule = AffinityRule((build_counter("x", ZONES, [0, 0, 0]),), False, AFFINITY)
+    waiting = build_ruled(rule, tasks=1)
+    before = build_snapshot(FOUR, [waiting])
+    assert run_cycle(before, settings_, 0.0, unschedulable=memory).bindings == ()
+
+    bringer = replace(build_class("t", (2, 2), build_placement(FOUR)), counts_as=frozenset({"x"}))
+    report = run_cycle(build_snapshot(FOUR, [waiting, bringer]), settings_, 1.0, unschedulable=memory)
+
+    assert len(report.bindings) == 2
+    assert report.waits == ()
+
+
+@given(snapshot=snapshots().flatmap(add_rules))
+def test_what_fitted_nowhere_is_forgotten_when_counts_change(snapshot: Snapshot) -> None:
+    """Two cycles with a memory decide like two without it, when each begins with what the one before placed."""
+    for policy in POLICY_IDS:
+        note(policy)
+        memory = UnschedulableCache()
+        for limit in (1, 2, None):
+            settings_ = PolicySettings(policy=policy)
+            alone = run_cycle(snapshot, settings_, 0.0, limit=limit)
+            assert run_cycle(snapshot, settings_, 0.0, limit=limit, unschedulable=memory).bindings == alone.bindings
+            placed = [(find_class(snapshot, bind.task.uid), list(snapshot.servers.names).index(bind.server))
+                      for bind in alone.bindings]  # fmt: skip
+            classes = tuple(count_placed([*snapshot.task_classes], placed)) if placed else snapshot.task_classes
+            snapshot = replace(snapshot, task_classes=classes)
+
+
+def test_the_fair_share_is_that_of_an_empty_cluster_whatever_the_domains_hold() -> None:
+    rule = SeparationRule(build_counter("x", HOSTS, [1, 1, 1, 1]), OWN)
+    ruled, plain = build_ruled(rule, tasks=9), build_ruled(tasks=9)
+
+    assert decide(build_snapshot(FOUR, [ruled]), "best-fit-drfh").bindings == ()
+    answers = [solve_exactly(make_exact(build_snapshot(FOUR, [each]))) for each in (ruled, plain)]
+
+    assert answers[0].fair_shares == answers[1].fair_shares == {"t": 0.25}
+
+
+def make_exact(snapshot: Snapshot) -> ExactProblem:
+    exact = make_exact_problem(snapshot, PolicySettings())
+    assert exact is not None
+    return exact
+
+
+def find_class(snapshot: Snapshot, uid: str) -> TaskClass:
+    return next(each for each in snapshot.task_classes if any(task.uid == uid for task in each.tasks))
+
+
+def test_members_of_domains() -> None:
+    domains = build_domains([1, -1, 0, 1], size=3)
+
+    assert [domains.find_members(domain).tolist() for domain in range(3)] == [[2], [0, 3], []]
+    assert np.array_equal(domains.domain_k, [1, -1, 0, 1])
