@@ -110,6 +110,11 @@ def draw_nothing(generator: random.Random) -> Settings:
     return {}
 
 
+def draw_writes(generator: random.Random) -> Settings:
+    """Return how much is written before the operators can see it."""
+    return {"writes": generator.choice((0, 100, 400))}
+
+
 REFUSALS = {"409 answers": 409, "410 answers": 410, "429 answers": 429, "500 answers": 500}
 DRAWS: Mapping[str, Callable[[random.Random], Settings]] = {
     "latency": draw_latency,
@@ -124,10 +129,10 @@ DRAWS: Mapping[str, Callable[[random.Random], Settings]] = {
             "API server's history lost",
             "etcd killed",
             "etcd frozen",
-            "etcd restored from a copy",
         ),
         draw_nothing,
     ),
+    "etcd restored from a copy": draw_writes,
 }
 
 
@@ -204,14 +209,20 @@ def dead_flows(world: World, settings: Settings) -> Iterator[None]:
 @kind("network cut", "wire")
 def network_cut(world: World, settings: Settings) -> Iterator[None]:
     """Connections break and are refused."""
-    relays = [replica.relay for replica in world.find(settings["who"])]
-    for relay in relays:
-        relay.cut()
+    with cut(world.find(settings["who"])):
+        yield
+
+
+@contextlib.contextmanager
+def cut(replicas: list[Replica]) -> Iterator[None]:
+    """Nothing passes between these and the API server."""
+    for replica in replicas:
+        replica.relay.cut()
     try:
         yield
     finally:
-        for relay in relays:
-            relay.mend()
+        for replica in replicas:
+            replica.relay.mend()
 
 
 @kind("API server killed", "plane")
@@ -270,14 +281,18 @@ def etcd_frozen(world: World, settings: Settings) -> Iterator[None]:
 
 @kind("etcd restored from a copy", "plane")
 def etcd_restored(world: World, settings: Settings) -> Iterator[None]:
-    """All that was done since the copy was made is undone, and revisions go back."""
-    del settings
+    """All that was done since the copy was made is undone, and revisions go back.
+
+    They may have caught up when the operators can see them.
+    """
     copy = world.plane.directory / "etcd-copy"
     moment = dt.datetime.now(dt.UTC)
     world.copy_etcd(copy)
     yield
-    world.restore_etcd(copy)
-    world.judge.forget_since(moment)
+    with cut(world.replicas):
+        world.restore_etcd(copy)
+        world.judge.forget_since(moment)
+        world.write(settings["writes"])
     for replica in world.replicas:
         if not world.has_secret(replica):
             replica.renew_access()

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 import urllib3
 
 from e2e.api import ApiError
-from e2e.checks import View
+from e2e.checks import View, is_held, is_waiting
 from e2e.operators import LEASE
 from e2e.stalls import Stalls
 from faults.kinds import KINDS
 from faults.plan import draw
 from faults.report import write_page
-from faults.world import NAMESPACES, WATCHED, World
+from faults.world import NAMESPACES, TENANT_WEIGHTS, WATCHED, World
 from localplane.tools import DEFAULT, ensure_tools
 
 if TYPE_CHECKING:
@@ -170,8 +170,9 @@ def restart_ended(world: World, drawn: Draw) -> list[str]:
 def wait_steady(world: World) -> float | None:
     """Return after how many seconds all is as ever; None: never.
 
-    Then pods are bound in each namespace, no pod waits that has room, and new weights and settings are heeded. The
-    churn stands still meanwhile: else there would always be a pod whose room has just come to be.
+    Then pods are bound in each namespace, no pod waits that has room, new weights and settings are heeded, and the
+    Tenants' statuses count the pods that there are. The churn stands still meanwhile: else there would always be a pod
+    whose room has just come to be.
     """
     began_at = time.monotonic()
     world.churn.pause()
@@ -203,7 +204,19 @@ def is_steady(world: World, probes: dict[str, str], changed: set[str]) -> bool:
             changed.add(path)
     if not all(world.api.get(path)["spec"].get("nodeName") for path in probes.values()):
         return False
-    return all(map(world.is_heeded, WATCHED)) and not View.take(world.api).find_forgotten()
+    view = View.take(world.api)
+    return all(map(world.is_heeded, WATCHED)) and not view.find_forgotten() and not find_miscounted(view)
+
+
+def find_miscounted(view: View) -> list[str]:
+    """Return the Tenants whose status tells of other pods than there are: the leader sees another cluster."""
+    found = []
+    for name in TENANT_WEIGHTS:
+        pods = [pod for pod in view.pods if pod["metadata"]["namespace"] == name]
+        counts = {"running": sum(map(is_held, pods)), "pending": sum(map(is_waiting, pods))}
+        if (view.tenants[name].get("status") or {}).get("pods") != counts:
+            found.append(name)
+    return found
 
 
 def start_anew(world: World) -> None:

@@ -21,6 +21,7 @@ from e2e.objects import POLICIES, TENANTS, make_pod, make_tenant
 from e2e.operators import NAMESPACE, SERVICE_ACCOUNT, Operator, start_operator
 from e2e.relay import Relay
 from e2e.waiting import wait_for
+from e2e.workloads import create_object
 from faults.churn import Churn
 from faults.judge import Judge, add_lease_bodies, read_token_id
 from faults.wire import Wire
@@ -249,6 +250,16 @@ class World:
             self.plane.start_component(name)
         for name in ("kube-controller-manager", "kwok"):
             self.plane.restart_component(name, kill=True)
+
+    def write(self, count: int) -> None:
+        """Let the cluster's version grow by so much."""
+        path = "/api/v1/namespaces/default/configmaps"
+        for number in range(count):
+            wait_for(
+                functools.partial(create_object, self.api, path, {"metadata": {"name": f"write-{number}"}}),
+                describe=path,
+            )
+        self.api.delete(path)
 
     def has_secret(self, replica: Replica) -> bool:
         """Tell whether a replica's token is still worth something."""

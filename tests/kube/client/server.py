@@ -22,6 +22,8 @@ class Server:
         self.oldest = 0
         self.faults: list[Exception] = []
         self.list_faults: list[Exception] = []
+        self.page_faults: list[Exception] = []
+        """What pages after the first meet."""
         self.requests: list[dict[str, str]] = []
         self.watches: list[dict[str, str]] = []
         self.open_watches = 0
@@ -88,6 +90,8 @@ class Server:
         for faults in (self.faults, self.list_faults):
             if faults:
                 raise faults.pop(0)
+        if "continue" in asked and self.page_faults:
+            raise self.page_faults.pop(0)
         first = int(asked.get("continue", "0"))
         last = first + int(asked["limit"])
         names = sorted(self.pods)

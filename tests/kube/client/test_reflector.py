@@ -207,7 +207,6 @@ async def test_a_server_that_goes_away_while_we_watch_is_a_problem_until_it_is_b
         await wait_until(lambda: setting.find_problem() is None)
         await setting.server.put("b")
         await setting.wait_for("a", "b")
-        assert setting.sink.lists == 1
     assert setting.restarts == [("pods", "connection")]
 
 
@@ -262,6 +261,100 @@ async def test_a_cluster_that_went_back_in_time_is_listed_anew() -> None:
         await setting.server.put("c")
         await setting.wait_for("a", "c")
     assert ("pods", "expired") in setting.restarts
+
+
+async def replace_history(server: Server) -> None:
+    """Restore the cluster from a backup and let so much happen that its version is beyond the one that was known."""
+    server.history.clear()
+    server.pods = {name: pod for name, pod in server.pods.items() if name != "b"}
+    server.version += 50
+
+
+def play_restore(seconds_before: float, faults: list[Exception], error: Exception | None = LOST) -> Setting:
+    """Let a watch that has lasted so long break, and these faults follow; return what is known 30 s later.
+
+    Meanwhile another history takes the place of ours.
+    """
+    setting = make_setting()
+    setting.reflector = Reflector(
+        setting.server,
+        PODS,
+        setting.sink,
+        on_restart=lambda kind, reason: setting.restarts.append((kind, reason)),
+        jitter=lambda: 1.0,
+    )
+
+    async def main() -> None:
+        for name in ("a", "b"):
+            await setting.server.put(name)
+        async with running(setting):
+            await asyncio.sleep(seconds_before)
+            await replace_history(setting.server)
+            setting.server.faults = list(faults)
+            await setting.server.break_watches(error)
+            await asyncio.sleep(30.0)
+
+    run_virtual(main())
+    return setting
+
+
+REFUSED = NotSentError("connection refused")
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [[REFUSED], [LOST], [ApiError(503, "ServiceUnavailable", "no server"), LOST]],
+    ids=["refused", "no answer", "a balancer without servers"],
+)
+@pytest.mark.parametrize("seconds_before", [1.0, 12.0])
+def test_a_server_that_was_away_may_have_another_history_of_a_higher_version(
+    seconds_before: float, faults: list[Exception]
+) -> None:
+    setting = play_restore(seconds_before, faults)
+    assert setting.names == {"a"}
+    assert setting.sink.lists == 2
+    assert setting.restarts[0] == ("pods", "connection")
+
+
+def test_a_watch_that_breaks_after_nothing_was_heard_for_long_is_followed_by_a_list() -> None:
+    """The process may have been frozen meanwhile, and the server away."""
+    setting = play_restore(16.0, [])
+    assert setting.names == {"a"}
+
+
+def test_flows_that_break_while_the_server_answers_cost_no_list() -> None:
+    setting = play_restore(1.0, [])
+    assert setting.sink.lists == 1
+
+
+async def test_a_page_that_fails_is_asked_for_again() -> None:
+    setting = make_setting(page_size=1)
+    for name in ("a", "b", "c"):
+        await setting.server.put(name)
+    setting.server.page_faults = [LOST, ApiError(500, "InternalError", "etcd"), ApiError(429, "TooMany", "slow down")]
+    async with running(setting):
+        await wait_until(setting.reflector.synced.is_set)
+        await setting.wait_for("a", "b", "c")
+    asked = [query.get("continue") for query in setting.server.requests]
+    assert asked == [None, "1", "1", "1", "1", "2"]
+
+
+def test_a_list_whose_pages_failed_is_followed_by_another() -> None:
+    """The server may have been away between two pages."""
+    setting = make_setting(page_size=1)
+    setting.server.page_faults = [LOST]
+
+    async def main() -> None:
+        for name in ("a", "b"):
+            await setting.server.put(name)
+        async with running(setting):
+            await asyncio.sleep(12.0)
+            assert setting.sink.lists == 1
+            await setting.server.break_watches()
+            await asyncio.sleep(5.0)
+            assert setting.sink.lists == 2
+
+    run_virtual(main())
 
 
 async def test_relist_returns_when_a_newer_list_has_arrived() -> None:

@@ -2,8 +2,8 @@
 
 The list comes in pages, so that no answer is larger than some megabytes. The watch starts at the list's version and
 asks for bookmarks, so that after a broken connection it can go on where it was although nothing happened for hours.
-Only when the server has forgotten that version (410, in the answer or as an event) everything is listed again; the sink
-finds the difference, deletions included.
+When the server has forgotten that version (410, in the answer or as an event), or was away, everything is listed again;
+the sink finds the difference, deletions included.
 
 A watch can be dead without a word: its connection is lost without notice, or something in between holds it open. So
 every watch is asked for `WATCH_SECONDS` only. The server ends it then, which shows that it is alive, and the next one
@@ -12,8 +12,12 @@ time is given up. `age` says how long ago the server last showed that it tells u
 
 A server that is away, overloaded or refuses us is asked again, ever less often up to `MAX_BACKOFF_SECONDS`, with
 jitter, so that many clients do not come back at the same moment. `problem` says what is wrong meanwhile. The small
-request before each watch tells whether the server is back, because a watch on which nothing happens does not tell. Its
-answer also shows a cluster that was restored from a backup and has gone back in time.
+request before each watch tells whether the server is back, because a watch on which nothing happens does not tell.
+
+While a server is away, its cluster may be restored from a backup: then versions go back, and what we know is of a
+history that never was. The small request shows it as long as the versions are behind ours. They need not be: on a busy
+cluster they catch up within seconds, and a watch would go on at our version as if nothing had been. So after a server
+was away everything is listed again, at most every `AWAY_LIST_SECONDS`.
 
 A list can be as long as the cluster is large. So when histories are lost again and again, lists begin at least a second
 apart, and ever further up to `MAX_RELIST_SECONDS`.
@@ -49,6 +53,10 @@ WATCH_SECONDS = (15, 24)
 OVERDUE_SECONDS = 4.0
 """A watch that says nothing for so long after it should have ended is dead. With it, one is noticed within 30 s."""
 CHECK_TIMEOUT_SECONDS = 5.0
+AWAY_LIST_SECONDS = 10.0
+"""Lists that are made because the server was away begin at least so far apart."""
+PAGE_TRIES = 5
+"""So often a page after the first is asked for; a list of many pages would else hardly pass a server in trouble."""
 
 REMIND_AFTER_FAILURES = 20
 """A problem that lasts is logged again after so many attempts, which is about every minute and a half."""
@@ -125,6 +133,7 @@ class Reflector(Generic[Item]):
         self._listed_at = 0.0
         self._alive_at: float | None = None
         self._is_silent = False
+        self._is_list_owed = False
         self._waiters: list[asyncio.Future[None]] = []
         self._is_relist_wanted = asyncio.Event()
         self.synced = asyncio.Event()
@@ -142,8 +151,8 @@ class Reflector(Generic[Item]):
                 for task in (following, wanted):
                     task.cancel()
                 await asyncio.gather(following, wanted, return_exceptions=True)
-            if not following.cancelled():
-                self._note_loss(following)
+            if not following.cancelled() and (error := following.exception()) is not None:
+                self._note_loss(error)
                 await self._pause_before_relist()
 
     @property
@@ -158,10 +167,9 @@ class Reflector(Generic[Item]):
         self._is_relist_wanted.set()
         await waiter
 
-    def _note_loss(self, following: asyncio.Task[None]) -> None:
-        error = following.exception()
+    def _note_loss(self, error: BaseException) -> None:
         if not isinstance(error, _HistoryLostError):
-            raise error or RuntimeError("a watch ended by itself")
+            raise error
         _log.info("%s: listing everything again (%s)", self._resource_type.name, error.reason)
         self._on_restart(self._resource_type.name, error.reason)
 
@@ -198,11 +206,9 @@ class Reflector(Generic[Item]):
         self._listed_at = asyncio.get_running_loop().time()
         query = {"limit": str(self._page_size)}
         items: list[Item] = []
+        self._is_list_owed = False
         while True:
-            body = await self._api.request(
-                "GET", self._resource_type.path, query=query, timeout_seconds=LIST_TIMEOUT_SECONDS
-            )
-            page = self._resource_type.decode_page(body)
+            page = self._resource_type.decode_page(await self._get_page(query))
             items.extend(page.items)
             if page.next_page is None:
                 break
@@ -212,16 +218,36 @@ class Reflector(Generic[Item]):
         self._alive_at, self._is_silent = self._listed_at, False
         _log.debug("%s: listed %d at version %s", self._resource_type.name, len(items), page.version)
 
+    async def _get_page(self, query: Mapping[str, str]) -> bytes:
+        tries = PAGE_TRIES if "continue" in query else 1
+        while True:
+            try:
+                return await self._api.request(
+                    "GET", self._resource_type.path, query=query, timeout_seconds=LIST_TIMEOUT_SECONDS
+                )
+            except (ApiError, TransientClusterError) as error:
+                tries -= 1
+                if not tries or (isinstance(error, ApiError) and not error.is_retryable):
+                    raise
+                self._is_list_owed = self._is_list_owed or _is_away(error)
+                await self._back_off(error)
+
     # --- the watch ---
 
     async def _follow(self) -> None:
-        """Follow the watch for ever. Raises _HistoryLostError when everything must be listed again."""
+        """Follow the watch until everything is to be listed at once, because the server was away.
+
+        Raises _HistoryLostError when everything is to be listed because there is nothing to go on from.
+        """
         is_listed_just_now = True
         while True:
             begun = asyncio.get_running_loop().time()
             try:
                 if not is_listed_just_now:
                     await self._check_server()
+                    if self._is_list_owed and begun - self._listed_at >= AWAY_LIST_SECONDS:
+                        _log.info("%s: listing everything again: the server was away", self._resource_type.name)
+                        return
                 is_listed_just_now = False
                 await self._watch()
             except msgspec.DecodeError as error:
@@ -282,7 +308,8 @@ class Reflector(Generic[Item]):
         now, known = parse_version(self._resource_type.decode_page(body).version), parse_version(self._version)
         if now is not None and known is not None and now < known:
             raise _HistoryLostError(EXPIRED)
-        if not self._is_silent:  # otherwise requests come through, but watches may not
+        # A silent watch: requests come through, but watches may not. A list that is owed: what we know may be wrong.
+        if not self._is_silent and not self._is_list_owed:
             self._note_life()
         self._note_success()
 
@@ -291,6 +318,9 @@ class Reflector(Generic[Item]):
     async def _note_break(self, error: Exception) -> None:
         if self.problem is None:
             self._on_restart(self._resource_type.name, CONNECTION)
+        is_frozen = self.age > WATCH_SECONDS[0] and not self._is_silent  # it, or we: nobody knows what was meanwhile
+        if is_frozen or (self._failures and _is_away(error)):
+            self._is_list_owed = True
         await self._back_off(error)
 
     async def _back_off(self, error: Exception) -> None:
@@ -312,3 +342,8 @@ class Reflector(Generic[Item]):
                 _log.info("%s: the API server answers again", self._resource_type.name)
             self.problem = None
         self._failures = 0
+
+
+def _is_away(error: Exception) -> bool:
+    """Tell whether nothing came from an API server, or from one that cannot work."""
+    return not isinstance(error, ApiError) or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
