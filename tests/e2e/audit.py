@@ -120,7 +120,7 @@ def check_only_holders_write(writes: list[Write]) -> Counter[str]:
     leases = sorted((write for write in writes if write.resource == "leases"), key=lambda write: write.ended)
     counts: Counter[str] = Counter()
     for write in writes:
-        if write.resource in {"leases", "selfsubjectaccessreviews", "tokenreviews"}:
+        if write.resource == "leases" or write.resource.endswith("reviews"):  # a question changes nothing
             continue
         holders = [lease.credential for lease in leases if lease.ended <= write.moment]
         assert holders, f"{write} before anybody had led"

@@ -42,6 +42,8 @@ ALLOWED: list[Question] = [
     ("create", "coordination.k8s.io", "leases", HOME, ""),
     ("get", "coordination.k8s.io", "leases", HOME, "fairbind"),
     ("update", "coordination.k8s.io", "leases", HOME, "fairbind"),
+    ("list", "coordination.k8s.io", "leases", "", ""),
+    ("create", "authorization.k8s.io", "subjectaccessreviews", "", ""),
 ]
 
 DENIED: list[Question] = [
@@ -103,7 +105,7 @@ DENIED: list[Question] = [
     ("update", "coordination.k8s.io", "leases", HOME, "another"),
     ("delete", "coordination.k8s.io", "leases", HOME, "fairbind"),
     ("patch", "coordination.k8s.io", "leases", HOME, "fairbind"),
-    ("list", "coordination.k8s.io", "leases", HOME, ""),
+    ("watch", "coordination.k8s.io", "leases", HOME, ""),
     ("get", "coordination.k8s.io", "leases", "kube-system", "fairbind"),
     ("create", "coordination.k8s.io", "leases", "kube-system", ""),
     ("update", "coordination.k8s.io", "leases", "kube-node-lease", "a"),
@@ -317,7 +319,9 @@ def make_attempts(account: ApiClient, pods: str, pod: str, tenant: str) -> dict[
             "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler", {"spec": {}}
         ),
         "give the lease up": lambda: account.delete(f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases/fairbind"),
-        "list leases": lambda: account.get(f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases"),
+        "read another's lease": lambda: account.get(
+            "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager"
+        ),
     }
 
 

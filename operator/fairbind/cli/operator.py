@@ -23,10 +23,11 @@ from fairbind.kube.client.api import ApiClient
 from fairbind.kube.client.credentials import Credentials, load_credentials
 from fairbind.kube.client.reviews import Reviews
 from fairbind.kube.operator.election import STALLED_SECONDS, OnChange, ThreadedElector
-from fairbind.kube.operator.elector import Elector, make_identity
+from fairbind.kube.operator.elector import Elector, make_identity, read_steady_clock
 from fairbind.kube.operator.health import Health
 from fairbind.kube.operator.journal import JournalWriter
 from fairbind.kube.operator.loop_thread import LoopThread
+from fairbind.kube.operator.other_installations import OtherInstallations
 from fairbind.kube.operator.service import OperatorSettings, Surroundings, run_operator
 from fairbind.web.metrics import UNKNOWN_REVISION, Metrics
 from fairbind.web.server import Address, WebServer, parse_address
@@ -127,6 +128,7 @@ async def _serve(
             identity=settings.identity,
             on_change=on_change,
             may_stand=lambda: health.stalled_seconds < STALLED_SECONDS,
+            others=OtherInstallations(front_api, settings.namespace, settings.scheduler_name, clock=read_steady_clock),
         )
 
     try:

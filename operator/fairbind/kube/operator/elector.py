@@ -13,6 +13,9 @@ process that was frozen, swapped out or cut off finds it closed. The clock goes 
 On exit the lease is given back, after the last binding has ended, and another takes it within a second. Writes carry
 the resourceVersion that was read, so that of two who try at the same time one fails.
 
+Two installations with one scheduler name have two leases, which do not keep them apart. So who takes its lease, rather than
+renews it, looks for others before and after, and gives it back when there is one (`other_installations`).
+
 A lease that is deleted or edited by hand takes this protection away until its holder notices, which is at its next
 renewal: one that has seen the lease held takes it only after that holder's time, but one that has just started cannot
 know that there was any.
@@ -60,6 +63,20 @@ class LeaseApi(Protocol):
         """Send one request; raises ApiError or TransientClusterError."""
 
 
+class Others(Protocol):
+    """Looks for other installations; see `OtherInstallations`."""
+
+    async def make_annotations(self) -> dict[str, str]:
+        """Return what our lease says about itself, so that others find us."""
+
+    async def find(self) -> str | None:
+        """Return what is wrong, and what to do, when we must not lead beside another; else None."""
+
+
+class _OtherFoundError(Exception):
+    """We must not lead beside another installation; the message says which, and what to do."""
+
+
 def read_steady_clock() -> float:
     """Return seconds on a clock that is never set and that goes on while the machine is suspended (Linux; else not)."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
@@ -99,6 +116,7 @@ class Elector:
         may_stand: Callable[[], bool] = lambda: True,
         lease_seconds: float = LEASE_SECONDS,
         margin_seconds: float = MARGIN_SECONDS,
+        others: Others | None = None,
         clock: Callable[[], float] = read_steady_clock,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         randomness: random.Random | None = None,
@@ -106,6 +124,7 @@ class Elector:
         """on_change: called with whether we lead, whenever that changes; must not raise.
 
         may_stand: whether the replica that we stand for can act; while not, the lease is neither taken nor renewed.
+        others: looks for installations beside which we must not lead; None: there is no look.
         """
         self.identity = identity
         self.problem: str | None = None
@@ -120,6 +139,7 @@ class Elector:
         """Counts how often leadership was lost: two moments with the same term have no loss between them."""
         self._on_change = on_change
         self._may_stand = may_stand
+        self._others = others
         self._lease_seconds = lease_seconds
         self._margin_seconds = margin_seconds
         self._clock = clock
@@ -199,6 +219,9 @@ class Elector:
                 self._holds_until = started + self._lease_seconds if held else None
                 self._note_progress()
                 return held
+        except _OtherFoundError as found:
+            self._holds_until = None
+            self._complain(str(found))
         except (ApiError, TransientClusterError, msgspec.MsgspecError) as error:
             self._lease = None  # it may have been written all the same
             if isinstance(error, ApiError) and error.status == HTTPStatus.NOT_FOUND:
@@ -211,12 +234,25 @@ class Elector:
         lease = self._lease if self._holds_until is not None and self._lease is not None else await self._fetch()
         if not self._may_take(lease):
             return False
+        is_renewal = self.may_bind(0.0)
+        if not is_renewal:
+            await self._check_others()
         if lease is None:
             self._lease = await self._create()
         else:
             self._lease = await self._write(lease, holder=self.identity, lease_seconds=self._lease_seconds)
         self._foreign = None
+        if not is_renewal:
+            await self._check_others(self._lease)
         return True
+
+    async def _check_others(self, taken: dict[str, Any] | None = None) -> None:
+        """Raise _OtherFoundError when we must not lead; a lease that was taken already is given back then."""
+        if self._others is None or (problem := await self._others.find()) is None:
+            return
+        if taken is not None:
+            self._lease = await self._write(taken, holder="", lease_seconds=1)
+        raise _OtherFoundError(problem)
 
     def _may_take(self, lease: dict[str, Any] | None) -> bool:
         now = self._clock()
@@ -258,7 +294,7 @@ class Elector:
         lease: dict[str, Any] = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": self._name, "namespace": self._namespace},
+            "metadata": await self._annotate({"name": self._name, "namespace": self._namespace}),
             "spec": self._make_spec({}, holder=self.identity, lease_seconds=self._lease_seconds),
         }
         body = msgspec.json.encode(lease)
@@ -268,10 +304,15 @@ class Elector:
     async def _write(self, lease: dict[str, Any], *, holder: str, lease_seconds: float) -> dict[str, Any]:
         """Replace the lease, on the condition that it is still the version that we know."""
         spec = self._make_spec(lease["spec"], holder=holder, lease_seconds=lease_seconds)
-        body = msgspec.json.encode(lease | {"spec": spec})
+        body = msgspec.json.encode(lease | {"metadata": await self._annotate(lease["metadata"]), "spec": spec})
         return _decode_lease(
             await self._api.request("PUT", self._path, body=body, timeout_seconds=CALL_TIMEOUT_SECONDS)
         )
+
+    async def _annotate(self, metadata: dict[str, Any]) -> dict[str, Any]:
+        if self._others is None:
+            return metadata
+        return metadata | {"annotations": (metadata.get("annotations") or {}) | await self._others.make_annotations()}
 
     def _make_spec(self, old: dict[str, Any], *, holder: str, lease_seconds: float) -> dict[str, Any]:
         # The times are for people; nobody computes with them.
