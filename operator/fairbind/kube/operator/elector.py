@@ -13,8 +13,8 @@ process that was frozen, swapped out or cut off finds it closed. The clock goes 
 On exit the lease is given back, after the last binding has ended, and another takes it within a second. Writes carry
 the resourceVersion that was read, so that of two who try at the same time one fails.
 
-Two installations with one scheduler name have two leases, which do not keep them apart. So who takes its lease, rather than
-renews it, looks for others before and after, and gives it back when there is one (`other_installations`).
+Two installations with one scheduler name have two leases, which do not keep them apart. So who takes its lease, rather
+than renews it, looks for others before and after, and gives it back when there is one (`other_installations`).
 
 A lease that is deleted or edited by hand takes this protection away until its holder notices, which is at its next
 renewal: one that has seen the lease held takes it only after that holder's time, but one that has just started cannot
