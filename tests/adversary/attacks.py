@@ -43,7 +43,7 @@ ELSEWHERE = ("127.0.0.2", 0)
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """row: of the issue's table. arguments: what the operator is started with."""
+    """row: its number in docs/reliability/adversary.md. arguments: what the operator is started with."""
 
     row: str
     name: str
@@ -240,6 +240,36 @@ def failing_binds(stage: Stage) -> Iterator[Repeated]:
         finally:
             stage.api.delete(f"{path}/{ATTACKER}")
             stage.remove_pods(ATTACKER)
+
+
+@attack("14", "2,000 waiting pods that each count all others, beside 3,000 placed pods with labels of their own")
+def many_wishes(stage: Stage) -> Iterator[Repeated]:
+    """By affinity, anti-affinity and spread; each term is another, and a placed pod's labels change again and again."""
+    placed = [
+        make_pod(SMALL, nodeName=f"n{number % stage.size.nodes:05d}", labels={f"own{number}": "x"})
+        for number in range(stage.size.of(3_000))
+    ]
+    waiting = [make_counting_pod(f"k{number}") for number in range(stage.size.of(2_000))]
+    stage.make_pods(ATTACKER, [*placed, *waiting])
+    numbers = itertools.count()
+    path = f"/api/v1/namespaces/{ATTACKER}/pods/{placed[0]['metadata']['name']}"
+    yield lambda: stage.api.patch(path, {"metadata": {"labels": {"turn": str(next(numbers))}}})
+    stage.remove_pods(ATTACKER)
+
+
+def make_counting_pod(key: str) -> Json:
+    """Return a pod that waits for ever and whose wishes are about all pods without a label of this key."""
+    selector = {"matchExpressions": [{"key": key, "operator": "DoesNotExist"}]}
+    term = {"topologyKey": "kubernetes.io/hostname", "namespaceSelector": {}, "labelSelector": selector}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    spread = {
+        "topologyKey": "kubernetes.io/hostname",
+        "maxSkew": 1,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": selector,
+    }
+    affinity = {"podAffinity": required, "podAntiAffinity": required}
+    return make_pod(HUGE, affinity=affinity, topologySpreadConstraints=[spread])
 
 
 class _Refuse(http.server.BaseHTTPRequestHandler):

@@ -18,7 +18,7 @@ ROWS_THAT_ARE_FAULTS = {"10", "11", "12", "13"}
 
 
 def test_every_row_and_every_theft_is_there() -> None:
-    assert {attack.row for attack in ATTACKS} | ROWS_THAT_ARE_FAULTS == {str(number) for number in range(1, 14)}
+    assert {attack.row for attack in ATTACKS} | ROWS_THAT_ARE_FAULTS == {str(number) for number in range(1, 15)}
     assert len(THEFTS) == 5
 
 
