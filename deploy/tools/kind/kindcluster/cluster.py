@@ -247,6 +247,27 @@ class Cluster:
         self._tell_address(name)
         self.kubectl("wait", "--for=condition=Ready", f"node/{name}", f"--timeout={RESTART_TIMEOUT_SECONDS}s")
 
+    def restart_nodes(self) -> None:
+        """Stop and start the containers of all nodes, one right after the other, and wait until all are Ready.
+
+        A node keeps its address because it takes the lowest that is free, which is the one that it just gave back.
+        """
+        for name in self.nodes():
+            self.stop_node(name)
+            self.docker("start", name)
+        for name in self.nodes():
+            self._tell_address(name)
+        deadline = time.monotonic() + RESTART_TIMEOUT_SECONDS
+        while True:  # until the API server answers, kubectl fails at once
+            try:
+                self.kubectl("wait", "--for=condition=Ready", "node", "--all", f"--timeout={NODES_TIMEOUT_SECONDS}s")
+            except KindError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(1.0)
+            else:
+                return
+
     def export_logs(self, folder: Path) -> None:
         """Write the logs of all nodes, kubelets and pods, and the cluster's events, into a folder.
 

@@ -1,0 +1,90 @@
+"""A cluster whose kube-scheduler is taken away: fairbind schedules everything, the system's and its own pods too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from e2e.api import Api, ApiError
+from e2e.waiting import wait_for
+from kind.owners import count_ready, create_deployment, make_pod_spec
+from kind.release import Release
+from kindcluster.cluster import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from kindcluster.images import Image
+
+NODE = {"role": "worker", "image": "kindest/node:v1.37.0"}
+CONFIG = {
+    "kind": "Cluster",
+    "apiVersion": "kind.x-k8s.io/v1alpha4",
+    "nodes": [{**NODE, "role": "control-plane"}, NODE, NODE],
+}
+DEFAULT = "default-scheduler"
+MANIFEST = "/etc/kubernetes/manifests/kube-scheduler.yaml"
+SYSTEM = (("deployment", "coredns"), ("daemonset", "kube-proxy"), ("daemonset", "kindnet"))
+SOME = {"cpu": "20m", "memory": "32Mi"}
+LONG_SECONDS = 600.0
+
+
+@pytest.fixture
+def alone(images: list[Image], say: Callable[[str], None], tmp_path: Path) -> Iterator[Cluster]:
+    """A cluster of its own: others need theirs as it is."""
+    config = tmp_path / "kind.yaml"
+    config.write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
+    with Cluster.make("fairbind-only", config=config, report=say) as cluster:
+        cluster.load_images(images)
+        yield cluster
+
+
+def wait_rolled_out(cluster: Cluster, namespace: str, *what: str) -> None:
+    """Wait until all pods of a Deployment or DaemonSet are there and ready."""
+    cluster.kubectl("rollout", "status", "/".join(what), f"--namespace={namespace}", f"--timeout={LONG_SECONDS:.0f}s")
+
+
+def find_kube_schedulers(api: Api) -> list[str]:
+    pods = api.items("/api/v1/namespaces/kube-system/pods", labelSelector="component=kube-scheduler")
+    return [pod["metadata"]["name"] for pod in pods]
+
+
+def is_up(api: Api) -> bool:
+    """Tell whether the API server answers."""
+    try:
+        return bool(api.items("/api/v1/nodes"))
+    except ApiError:
+        return False
+
+
+def test_the_system_starts_and_comes_back_without_kube_scheduler(alone: Cluster) -> None:
+    with Api.connect(alone.kubeconfig) as api:
+        release = Release(alone, api)
+        release.install(f"--set=schedulerName={DEFAULT}")
+        control_plane = next(name for name in alone.nodes() if name not in alone.workers())
+        alone.docker("exec", control_plane, "mv", MANIFEST, "/root/")
+        wait_for(lambda: not find_kube_schedulers(api), LONG_SECONDS, "kube-scheduler to be gone", pause=0.5)
+
+        for kind, name in SYSTEM:
+            alone.kubectl("rollout", "restart", f"{kind}/{name}", "--namespace=kube-system")
+        for kind, name in SYSTEM:
+            wait_rolled_out(alone, "kube-system", kind, name)
+        create_deployment(api, "default", "web", 4, make_pod_spec(SOME, scheduler_name=DEFAULT))
+        wait_for(lambda: count_ready(api, "default", "web") == 4, LONG_SECONDS, "pods that name no scheduler")
+
+        first = {pod["metadata"]["uid"] for pod in release.pods()}
+        release.install(f"--set=schedulerName={DEFAULT}", "--set=podAnnotations.turn=second")
+        assert first.isdisjoint(pod["metadata"]["uid"] for pod in release.pods())
+
+        alone.restart_nodes()
+        wait_for(lambda: is_up(api), LONG_SECONDS, "the API server to be back", pause=0.5)
+        release.wait_leader(timeout=LONG_SECONDS)
+        for kind, name in SYSTEM:
+            wait_rolled_out(alone, "kube-system", kind, name)
+        wait_for(lambda: count_ready(api, "default", "web") == 4, LONG_SECONDS, "the pods of before", pause=0.5)
+        create_deployment(api, "default", "later", 2, make_pod_spec(SOME, scheduler_name=DEFAULT))
+        wait_for(lambda: count_ready(api, "default", "later") == 2, LONG_SECONDS, "new pods", pause=0.5)
+        assert find_kube_schedulers(api) == []
