@@ -53,6 +53,7 @@ class Relists:
     def __init__(self) -> None:
         self.asked: list[asyncio.Future[None]] = []
         self.synced = asyncio.Event()
+        self.is_list_owed = False
 
     async def relist(self) -> None:
         self.asked.append(asyncio.get_running_loop().create_future())
@@ -173,6 +174,18 @@ async def test_who_sees_no_pods_or_nodes_does_not_decide_until_it_sees_again(
     assert operator.may_decide()
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
+
+
+@pytest.mark.parametrize("kind", ["pods", "nodes"])
+async def test_while_a_list_is_owed_nothing_is_decided_and_nothing_sent(kind: str) -> None:
+    """The server was away: the cluster may have been restored, and rooms that we know free may be taken."""
+    operator = make_operator()
+    await see_and_lead(operator)
+    assert operator.may_decide()
+    assert operator.binder.is_open()
+    operator.reflectors[kind].is_list_owed = True
+    assert not operator.may_decide()
+    assert not operator.binder.is_open()
 
 
 async def test_a_namespace_watch_that_is_broken_stops_nothing() -> None:

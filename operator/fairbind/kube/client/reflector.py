@@ -17,7 +17,7 @@ request before each watch tells whether the server is back, because a watch on w
 While a server is away, its cluster may be restored from a backup: then versions go back, and what we know is of a
 history that never was. The small request shows it as long as the versions are behind ours. They need not be: on a busy
 cluster they catch up within seconds, and a watch would go on at our version as if nothing had been. So after a server
-was away everything is listed again, at most every `AWAY_LIST_SECONDS`.
+was away everything is listed again, and `is_list_owed` until that has happened: what we know may be wrong.
 
 A list can be as long as the cluster is large. So when histories are lost again and again, lists begin at least a second
 apart, and ever further up to `MAX_RELIST_SECONDS`.
@@ -53,9 +53,9 @@ WATCH_SECONDS = (15, 24)
 OVERDUE_SECONDS = 4.0
 """A watch that says nothing for so long after it should have ended is dead. With it, one is noticed within 30 s."""
 CHECK_TIMEOUT_SECONDS = 5.0
-AWAY_LIST_SECONDS = 10.0
-"""Lists that are made because the server was away begin at least so far apart."""
-PAGE_TRIES = 5
+CALM_PER_LIST = 4.0
+"""Lists because the server was away begin so many times further apart than they take, so they take a fifth at most."""
+PAGE_TRIES = 2
 """So often a page after the first is asked for; a list of many pages would else hardly pass a server in trouble."""
 
 REMIND_AFTER_FAILURES = 20
@@ -131,9 +131,11 @@ class Reflector(Generic[Item]):
         self._failures = 0
         self._losses = 0
         self._listed_at = 0.0
+        self._list_seconds = 0.0
         self._alive_at: float | None = None
         self._is_silent = False
-        self._is_list_owed = False
+        self.is_list_owed = False
+        """Whether the server was away and everything is to be listed before what we know can be trusted again."""
         self._waiters: list[asyncio.Future[None]] = []
         self._is_relist_wanted = asyncio.Event()
         self.synced = asyncio.Event()
@@ -151,9 +153,15 @@ class Reflector(Generic[Item]):
                 for task in (following, wanted):
                     task.cancel()
                 await asyncio.gather(following, wanted, return_exceptions=True)
-            if not following.cancelled() and (error := following.exception()) is not None:
+            if following.cancelled():
+                continue
+            if (error := following.exception()) is not None:
                 self._note_loss(error)
                 await self._pause_before_relist()
+            else:
+                _log.info("%s: listing everything again: the server was away", self._resource_type.name)
+                calm_seconds = asyncio.get_running_loop().time() - self._listed_at - self._list_seconds
+                await self._sleep(max(CALM_PER_LIST * self._list_seconds - calm_seconds, 0.0))
 
     @property
     def age(self) -> float:
@@ -206,7 +214,6 @@ class Reflector(Generic[Item]):
         self._listed_at = asyncio.get_running_loop().time()
         query = {"limit": str(self._page_size)}
         items: list[Item] = []
-        self._is_list_owed = False
         while True:
             page = self._resource_type.decode_page(await self._get_page(query))
             items.extend(page.items)
@@ -215,7 +222,8 @@ class Reflector(Generic[Item]):
             query["continue"] = page.next_page
         self._sink.replace(items, page.version)
         self._version = page.version
-        self._alive_at, self._is_silent = self._listed_at, False
+        self._alive_at, self._is_silent, self.is_list_owed = self._listed_at, False, False
+        self._list_seconds = asyncio.get_running_loop().time() - self._listed_at
         _log.debug("%s: listed %d at version %s", self._resource_type.name, len(items), page.version)
 
     async def _get_page(self, query: Mapping[str, str]) -> bytes:
@@ -229,7 +237,6 @@ class Reflector(Generic[Item]):
                 tries -= 1
                 if not tries or (isinstance(error, ApiError) and not error.is_retryable):
                     raise
-                self._is_list_owed = self._is_list_owed or _is_away(error)
                 await self._back_off(error)
 
     # --- the watch ---
@@ -245,8 +252,7 @@ class Reflector(Generic[Item]):
             try:
                 if not is_listed_just_now:
                     await self._check_server()
-                    if self._is_list_owed and begun - self._listed_at >= AWAY_LIST_SECONDS:
-                        _log.info("%s: listing everything again: the server was away", self._resource_type.name)
+                    if self.is_list_owed:
                         return
                 is_listed_just_now = False
                 await self._watch()
@@ -305,11 +311,12 @@ class Reflector(Generic[Item]):
         body = await self._api.request(
             "GET", self._resource_type.path, query={"limit": "1"}, timeout_seconds=CHECK_TIMEOUT_SECONDS
         )
+        if self.is_list_owed:
+            return
         now, known = parse_version(self._resource_type.decode_page(body).version), parse_version(self._version)
         if now is not None and known is not None and now < known:
             raise _HistoryLostError(EXPIRED)
-        # A silent watch: requests come through, but watches may not. A list that is owed: what we know may be wrong.
-        if not self._is_silent and not self._is_list_owed:
+        if not self._is_silent:  # otherwise requests come through, but watches may not
             self._note_life()
         self._note_success()
 
@@ -320,7 +327,7 @@ class Reflector(Generic[Item]):
             self._on_restart(self._resource_type.name, CONNECTION)
         is_frozen = self.age > WATCH_SECONDS[0] and not self._is_silent  # it, or we: nobody knows what was meanwhile
         if is_frozen or (self._failures and _is_away(error)):
-            self._is_list_owed = True
+            self.is_list_owed = True
         await self._back_off(error)
 
     async def _back_off(self, error: Exception) -> None:

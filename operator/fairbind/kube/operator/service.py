@@ -233,7 +233,7 @@ class Operator:
         return Binder(
             self._api,
             self._observer,
-            may_bind=self.elector.may_bind,
+            may_bind=lambda: self.elector.may_bind() and not self._is_list_owed(),
             may_use=self.cache.queries.may_use,
             has_room=self.cache.queries.has_room,
             on_refused=self._note_refused,
@@ -344,12 +344,17 @@ class Operator:
     def _is_blind(self) -> bool:
         """Whether pods or nodes have been out of sight for longer than an exchange of connections takes.
 
-        Or whether anything else on which decisions depend may be too old.
+        Or whether anything else on which decisions depend may be too old, or of a cluster that was restored meanwhile.
         """
         now = self._clock()
-        return any(now - since > BLIND_SECONDS for since in self._broken_since.values()) or any(
-            age > MAX_WATCH_AGE_SECONDS for age in self._find_watch_ages().values()
+        return (
+            self._is_list_owed()
+            or any(now - since > BLIND_SECONDS for since in self._broken_since.values())
+            or any(age > MAX_WATCH_AGE_SECONDS for age in self._find_watch_ages().values())
         )
+
+    def _is_list_owed(self) -> bool:
+        return any(self.reflectors[name].is_list_owed for name in DECISIVE)
 
     def _find_watch_ages(self) -> dict[str, float]:
         ages = {name: reflector.age for name, reflector in self.reflectors.items() if reflector.synced.is_set()}
