@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 KIND, E2E = "tests/kind/", "tests/e2e/"
-NOT_ON_THE_CLUSTER = ("tests/kind/test_demo", "tests/kind/test_image", "tests/kind/test_only_scheduler")
+NOT_ON_THE_CLUSTER = ("tests/kind/test_demo", "tests/kind/test_image")
 """Tests on kind that need the engine but not the one cluster: beside those that do, one after the other."""
 PROGRAMMES = ("tests/adversary/test_adversary", "tests/faults/test_faults", "tests/differential/")
 START_PROGRAMS = (KIND, *NOT_ON_THE_CLUSTER, E2E, *PROGRAMMES, "tests/local/", "tests/demo/")

@@ -35,7 +35,11 @@ ROLLOUT_SECONDS = 540
 
 @pytest.fixture
 def alone(images: list[Image], say: Callable[[str], None], tmp_path: Path) -> Iterator[Cluster]:
-    """A cluster of its own: others need theirs as it is."""
+    """A cluster of its own, because others need theirs as it is.
+
+    Its nodes are stopped for a moment and must get their addresses back. So no test that stops nodes of the common
+    cluster may run meanwhile: one worker runs both (tests/sharing.py).
+    """
     config = tmp_path / "kind.yaml"
     config.write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
     with Cluster.make("fairbind-only", config=config, report=say) as cluster:
