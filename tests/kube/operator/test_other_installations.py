@@ -3,15 +3,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from fairbind.kube.client.errors import ApiError, TransientClusterError
+from fairbind.kube.client.reviews import ACCESS_REVIEWS
 from fairbind.kube.operator.elector import Elector
 from fairbind.kube.operator.other_installations import (
-    ACCESS_REVIEWS,
     GONE_SECONDS,
     LEASES,
     LOOK_SECONDS,
@@ -73,10 +73,6 @@ def make_others(server: Server) -> OtherInstallations:
     return OtherInstallations(server, "here", "fairbind", clock=asyncio.get_running_loop().time)
 
 
-def play(main: Coroutine[Any, Any, None]) -> None:
-    run_virtual(main)
-
-
 async def test_who_is_alone_finds_nobody() -> None:
     assert await make_others(Server()).find() is None
     assert await make_others(Server(make_lease("here"))).find() is None
@@ -119,7 +115,7 @@ def test_a_lease_that_is_not_renewed_counts_for_a_while_only() -> None:
         await asyncio.sleep(GONE_SECONDS)
         assert await others.find() is None
 
-    play(main())
+    run_virtual(main())
 
 
 async def test_a_right_that_is_missing_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -146,7 +142,7 @@ def test_thousands_of_leases_of_others_cost_few_questions() -> None:
         assert await make_others(server).find() is None
         assert len(server.reviews) == MOST_REVIEWS
 
-    play(main())
+    run_virtual(main())
 
 
 def test_a_look_ends() -> None:
@@ -160,7 +156,7 @@ def test_a_look_ends() -> None:
         with pytest.raises(TransientClusterError, match="no look"):
             await others.find()
 
-    play(main())
+    run_virtual(main())
 
 
 @pytest.mark.parametrize(

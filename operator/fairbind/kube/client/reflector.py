@@ -325,7 +325,7 @@ class Reflector(Generic[Item]):
     async def _note_break(self, error: Exception) -> None:
         if self.problem is None:
             self._on_restart(self._resource_type.name, CONNECTION)
-        is_frozen = self.age > WATCH_SECONDS[0] and not self._is_silent  # it, or we: nobody knows what was meanwhile
+        is_frozen = self.age > WATCH_SECONDS[0] and not self._is_silent  # it, or we: what was meanwhile is unknown
         if is_frozen or (self._failures and _is_away(error)):
             self.is_list_owed = True
         await self._back_off(error)

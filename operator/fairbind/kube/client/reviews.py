@@ -25,7 +25,7 @@ import contextlib
 import hashlib
 import time
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Generic, Protocol, TypeVar
@@ -96,6 +96,21 @@ class _AccessReview(msgspec.Struct):
 
 _token_decoder = msgspec.json.Decoder(_TokenReview)
 _access_decoder = msgspec.json.Decoder(_AccessReview)
+
+
+async def is_allowed(api: ReviewApi, spec: Mapping[str, Any], *, timeout_seconds: float = TIMEOUT_SECONDS) -> bool:
+    """Ask whether a user may do something; spec: of a SubjectAccessReview. Raises as `post_review` does."""
+    answer = await post_review(api, ACCESS_REVIEWS, "SubjectAccessReview", spec, timeout_seconds=timeout_seconds)
+    return _access_decoder.decode(answer).status.allowed
+
+
+async def post_review(
+    api: ReviewApi, path: str, kind: str, spec: Mapping[str, Any], *, timeout_seconds: float = TIMEOUT_SECONDS
+) -> bytes:
+    """Ask a question of this kind and return the answer's body. Raises ApiError or TransientClusterError."""
+    version = path.removeprefix("/apis/").rpartition("/")[0]
+    body = msgspec.json.encode({"apiVersion": version, "kind": kind, "spec": spec})
+    return await api.request("POST", path, body=body, timeout_seconds=timeout_seconds)
 
 
 Key = TypeVar("Key", bound=Hashable)
@@ -256,7 +271,7 @@ class Reviews:
         question: dict[str, Any] = {"token": token}
         if self._audiences:
             question["audiences"] = self._audiences
-        answer = await self._post(TOKEN_REVIEWS, "authentication.k8s.io/v1", "TokenReview", question)
+        answer = await post_review(self._api, TOKEN_REVIEWS, "TokenReview", question)
         status = _token_decoder.decode(answer).status
         if not status.authenticated:
             return HTTPStatus.UNAUTHORIZED, "the token is not valid"
@@ -271,11 +286,6 @@ class Reviews:
             "extra": user.extra or {},
             "nonResourceAttributes": {"path": self._path, "verb": "get"},
         }
-        answer = await self._post(ACCESS_REVIEWS, "authorization.k8s.io/v1", "SubjectAccessReview", spec)
-        if not _access_decoder.decode(answer).status.allowed:
+        if not await is_allowed(self._api, spec):
             return HTTPStatus.FORBIDDEN, f"{user.username} may not get {self._path}"
         return None
-
-    async def _post(self, path: str, version: str, kind: str, spec: dict[str, Any]) -> bytes:
-        body = msgspec.json.encode({"apiVersion": version, "kind": kind, "spec": spec})
-        return await self._api.request("POST", path, body=body, timeout_seconds=TIMEOUT_SECONDS)

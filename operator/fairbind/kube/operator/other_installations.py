@@ -24,12 +24,12 @@ from typing import Protocol
 import msgspec
 
 from fairbind.kube.client.errors import ApiError, TransientClusterError
+from fairbind.kube.client.reviews import is_allowed, post_review
 
 SCHEDULER_NAME = "fairbind.io/scheduler-name"
 SERVICE_ACCOUNT = "fairbind.io/service-account"
 LEASES = "/apis/coordination.k8s.io/v1/leases"
 SELF_REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 GONE_SECONDS = 20.0
 """Twice a lease's time: a holder's last renewal may still be on its way when its lease has run out."""
 LOOK_SECONDS = 4.0
@@ -83,13 +83,12 @@ class _User(msgspec.Struct):
     username: str = ""
 
 
-class _ReviewStatus(msgspec.Struct, rename="camel"):
-    allowed: bool = False
+class _SelfStatus(msgspec.Struct, rename="camel"):
     user_info: _User = msgspec.field(default_factory=_User)
 
 
-class _Review(msgspec.Struct):
-    status: _ReviewStatus = msgspec.field(default_factory=_ReviewStatus)
+class _SelfReview(msgspec.Struct):
+    status: _SelfStatus = msgspec.field(default_factory=_SelfStatus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,21 +186,15 @@ class OtherInstallations:
             "groups": ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
             "resourceAttributes": {"verb": "create", "resource": "pods", "subresource": "binding"},
         }
-        return (await self._review(ACCESS_REVIEWS, "authorization", "SubjectAccessReview", spec)).allowed
+        return await is_allowed(self._api, spec, timeout_seconds=CALL_SECONDS)
 
     async def _find_own_account(self) -> str:
         """Return the name of the service account of our own namespace that we are; empty when we are another user."""
         try:
-            status = await self._review(SELF_REVIEWS, "authentication", "SelfSubjectReview", {})
+            answer = await post_review(self._api, SELF_REVIEWS, "SelfSubjectReview", {}, timeout_seconds=CALL_SECONDS)
         except ApiError as error:
             _log.debug("whose token ours is cannot be found out: %s", error)
             return ""
         prefix = f"{_PREFIX}{self._namespace}:"
-        username = status.user_info.username
+        username = msgspec.json.decode(answer, type=_SelfReview).status.user_info.username
         return username.removeprefix(prefix) if username.startswith(prefix) else ""
-
-    async def _review(self, path: str, group: str, kind: str, spec: Mapping[str, object]) -> _ReviewStatus:
-        review = {"apiVersion": f"{group}.k8s.io/v1", "kind": kind, "spec": spec}
-        body = msgspec.json.encode(review)
-        answer = await self._api.request("POST", path, body=body, timeout_seconds=CALL_SECONDS)
-        return msgspec.json.decode(answer, type=_Review).status

@@ -11,6 +11,7 @@ openings; who has closed something, because nothing was open there, looks again 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
@@ -81,7 +82,7 @@ class _Counter:
         self.rules: list[_Rule] = []
 
 
-class _Rule:
+class _Rule(ABC):
     """A rule as it is now. parts: a server that one of them closes is closed. filters: those that are made of it."""
 
     __slots__ = ("filters", "parts", "rejection")
@@ -94,9 +95,9 @@ class _Rule:
             counter.rules.append(self)
             self.parts.append(_Part(counter.domains, np.ones(counter.domains.size + 1, dtype=np.bool_)))
 
+    @abstractmethod
     def follow(self, counter: _Counter, domain: int) -> _Change:
         """Follow a counter, of which one domain has changed."""
-        raise NotImplementedError
 
     def compute_closed(self) -> BoolArray:
         """Return which servers it closes, shape (K,)."""
