@@ -45,15 +45,16 @@ test: install ## everything that CI runs: format, lint, types, and all tests on 
 
 .PHONY: quick
 quick: install ## what to run after each change: most tests of the packages, with few examples, in under a minute on two cores
-	@HYPOTHESIS_PROFILE=quick exec $(PYTEST) -q -n auto -m "not slow" $(QUICK)
+	@HYPOTHESIS_PROFILE=quick exec $(PYTEST) -q -n auto -m "not slow and not nightly" $(QUICK)
 
 .PHONY: unit
 unit: install ## the tests that need no control plane and no Go program, on the source tree
-	@exec $(PYTEST) -n auto -m "not needs_tools" $(UNIT)
+	@exec $(PYTEST) -n auto -m "not needs_tools and not nightly" $(UNIT)
 
 .PHONY: nightly
-nightly: install ## the unit tests with new seeds and many examples, then fuzz-cost and e2e on the oldest Kubernetes (SEED=number repeats a night)
+nightly: install ## what takes minutes: tests that CI leaves out, unit tests with new seeds and many examples, fuzz-cost, e2e on the oldest Kubernetes (SEED=number repeats a night)
 	@seed="$${SEED:-$$(date +%s)}"; echo "to try the same once more: make nightly SEED=$$seed"; status=0; \
+	$(PYTEST) -n 2 -m nightly --timeout=3600 || status=1; \
 	HYPOTHESIS_PROFILE=nightly $(PYTEST) -n auto -m "not needs_tools" --timeout=3600 --hypothesis-seed="$$seed" \
 	  --randomly-seed="$$seed" $(UNIT) || status=1; \
 	$(MAKE) --no-print-directory fuzz-cost SEED="$$seed" || status=1; \

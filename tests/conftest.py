@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -42,6 +43,7 @@ engine.MAX_SHRINKING_SECONDS = MOST_SHRINKING_SECONDS
 
 TESTS = Path(__file__).parent
 PACKAGES = ("model", "fairness", "scheduling", "cluster", "simulator", "kube", "web", "cli")
+LEFT_OUT = pytest.StashKey[int]()
 TRACED = tuple(TESTS / name for name in PACKAGES)
 """Coverage is judged of these packages, by their own tests; to trace those that start programs would cost minutes."""
 
@@ -62,10 +64,32 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Sharing:
     return Sharing(config, log)
 
 
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """Count what is left out because it takes minutes."""
+    for item in items:
+        if item.get_closest_marker("nightly"):
+            item.config.stash[LEFT_OUT] = item.config.stash.get(LEFT_OUT, 0) + 1
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Let a worker tell its number; each worker collects the same."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = session.config.stash.get(LEFT_OUT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take a worker's number; a worker that died tells none."""
+    output = getattr(node, "workeroutput", {})
+    node.config.stash[LEFT_OUT] = output.get("left_out", node.config.stash.get(LEFT_OUT, 0))
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
-    """Say right before the closing line that the tests on kind were skipped, and why: they have not passed."""
+    """Say right before the closing line what did not run, and why: it has not passed."""
     yield
+    if count := terminalreporter.config.stash.get(LEFT_OUT, 0):
+        terminalreporter.write_line(f"NOT RUN: {count} tests that take minutes: make nightly runs them", yellow=True)
     reports = terminalreporter.stats.get("skipped", [])
     skipped = [report for report in reports if report.nodeid.startswith(KIND)]
     reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped)

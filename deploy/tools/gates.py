@@ -50,6 +50,7 @@ LEAST_BRANCHES_PERCENT: Mapping[str, float | None] = {
 MOST_FAILURES = 10
 # CI itself ends a run after 90 minutes, and then nothing says what had failed until then.
 TIME_VARIABLE, DEFAULT_SECONDS = "FAIRBIND_TEST_SECONDS", 80 * 60
+UNIT, WITH_PROGRAMS = "not needs_tools and not nightly", "needs_tools and not nightly"
 # Pytest then tells what has failed so far, and ends what its tests have started.
 INTERRUPT_SECONDS = 30
 # tests/sharing.py says which tests belong to one worker, and who may run which.
@@ -139,14 +140,14 @@ def run_stages(python: Path, further: list[str], limit: Limit) -> tuple[Counter[
     traced = ["--cov", "--cov-report=", f"--cov-report=json:{COVERAGE}"]
     counts = Counter[str]()
     for name, marker, options in (
-        ("unit tests", "not needs_tools", traced),
-        ("tests with programs", "needs_tools", []),
+        ("unit tests", UNIT, traced),
+        ("tests with programs", WITH_PROGRAMS, []),
     ):
         failures = counts["failed"] + counts["error"]
         if failures >= MOST_FAILURES or limit.is_over:
             print(f"{name}: not begun, after {failures} failures", flush=True)
             break
-        if marker == "needs_tools" and not is_passing(
+        if marker == WITH_PROGRAMS and not is_passing(
             Gate("tools", [sys.executable, "-m", "localplane", "tools"]), limit
         ):
             failed.append("tools")
@@ -157,7 +158,7 @@ def run_stages(python: Path, further: list[str], limit: Limit) -> tuple[Counter[
         nothing_chosen = bool(further) and status == NOTHING_CHOSEN
         if status != 0 and not nothing_chosen and not found["failed"] + found["error"]:
             failed.append(name)
-        if marker == "not needs_tools" and not further and not has_enough_branches(COVERAGE):
+        if marker == UNIT and not further and not has_enough_branches(COVERAGE):
             failed.append("coverage")
     return counts, failed
 

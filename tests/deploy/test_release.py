@@ -312,6 +312,7 @@ setuptools.setup()
 @pytest.mark.slow
 @pytest.mark.needs_tools
 class TestBuilding:
+    @pytest.mark.nightly
     def test_packages_are_the_same_twice_complete_and_signed(self, clone: Path, tmp_path: Path) -> None:
         key = Ed25519PrivateKey.generate()
         output = tmp_path / "release"

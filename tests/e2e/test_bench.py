@@ -13,6 +13,7 @@ BENCH = Path(__file__).parents[1] / "perf" / "bench.py"
 
 
 @pytest.mark.local_plane
+@pytest.mark.nightly
 def test_small_benchmark_binds_everything(tmp_path: Path) -> None:
     output = tmp_path / "results.json"
 

@@ -53,8 +53,8 @@ def test_they_are_sound(tmp_path: Path, say: Callable[[str], None]) -> None:
     assert lint(*WORKFLOWS, say=say) == ""
 
 
-def test_there_is_one_for_changes_and_one_for_releases() -> None:
-    assert [path.stem for path in WORKFLOWS] == ["release", "test"]
+def test_there_is_one_for_nights_one_for_releases_and_one_for_changes() -> None:
+    assert [path.stem for path in WORKFLOWS] == ["nightly", "release", "test"]
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
@@ -65,7 +65,7 @@ def test_jobs_are_limited(path: Path) -> None:
     assert set(workflow) <= {"name", True, "permissions", "concurrency", "jobs"}
     assert workflow["permissions"] == {"contents": "read"}
     for job in workflow["jobs"].values():
-        assert 0 < job["timeout-minutes"] <= 120
+        assert 0 < job["timeout-minutes"] <= (360 if path.stem == "nightly" else 120)
         assert set(job.get("needs", [])) <= set(workflow["jobs"])
         assert job.get("permissions", {}).keys() <= {"contents"}
 

@@ -79,6 +79,7 @@ def test_a_rolling_upgrade_loses_no_pod_and_pauses_for_seconds(
 
 
 @pytest.mark.usefixtures("present_rights")
+@pytest.mark.nightly
 def test_the_previous_version_is_upgraded_and_rolled_back_while_pods_arrive(
     changed: Release, api: Api, namespace: MakeNamespace, tenant: MakeTenant
 ) -> None:

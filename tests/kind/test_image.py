@@ -192,6 +192,7 @@ def test_a_release_carries_the_image_as_it_is(
     assert [name for name in packages if f"\n{name}: " not in text and not name.startswith("fairbind-")] == []
 
 
+@pytest.mark.nightly
 def test_the_same_commit_gives_the_same_content(
     contents: dict[str, str], image: str, say: Callable[[str], None]
 ) -> None:

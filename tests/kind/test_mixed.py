@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from e2e.objects import make_name
 from e2e.waiting import wait_for
 from e2e.workloads import create_pods, delete_pods, list_pods
@@ -60,6 +62,7 @@ def read_nodes(api: Api, names: list[str]) -> dict[str, Json]:
     return {name: {field: nodes[name]["status"][field] for field in fields} for name in names}
 
 
+@pytest.mark.nightly
 def test_two_thousand_pods_on_fake_and_real_nodes(
     kind_cluster: Cluster,
     fairbind_installed: Release,

@@ -71,6 +71,7 @@ def is_up(api: Api) -> bool:
         return False
 
 
+@pytest.mark.nightly
 def test_the_system_starts_and_comes_back_without_kube_scheduler(alone: Cluster) -> None:
     with Api.connect(alone.kubeconfig) as api:
         release = Release(alone, api)

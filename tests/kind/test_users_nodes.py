@@ -204,6 +204,7 @@ def is_leaving(api: Api, namespace: str, name: str) -> bool:
     return "deletionTimestamp" in api.get(f"/api/v1/namespaces/{namespace}/pods/{name}")["metadata"]
 
 
+@pytest.mark.nightly
 def test_one_replica_is_replaced_when_its_node_has_stopped(
     kind_cluster: Cluster, fairbind_installed: Release, api: Api, namespace: MakeNamespace
 ) -> None:

@@ -100,6 +100,7 @@ def witness(api: Api, fairbind_installed: Release) -> Witness:
     return Witness(api)
 
 
+@pytest.mark.nightly
 def test_kubelets_refuse_none_of_five_hundred_pods(
     kind_cluster: Cluster,
     fairbind_installed: Release,

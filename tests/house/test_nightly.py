@@ -1,0 +1,53 @@
+"""What CI leaves to the nights: it says how much, and the nights run it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gates
+from house.tree import ROOT
+
+CONFTEST = ROOT / "tests" / "conftest.py"
+PROBE = """
+import pytest
+
+@pytest.mark.nightly
+def test_long(): assert False
+
+@pytest.mark.nightly
+@pytest.mark.needs_tools
+def test_long_with_programs(): assert False
+
+@pytest.mark.needs_tools
+def test_with_programs(): pass
+
+def test_short(): pass
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+@pytest.mark.parametrize("stage", [gates.UNIT, gates.WITH_PROGRAMS])
+def test_a_stage_leaves_them_out_and_says_so(tmp_path: Path, stage: str, workers: str) -> None:
+    (tmp_path / "test_probe.py").write_text(PROBE, encoding="utf-8")
+    (tmp_path / "conftest.py").write_text(CONFTEST.read_text(encoding="utf-8"), encoding="utf-8")
+    words = ["-m", stage, "-n", workers, "-q", "-p", "no:cacheprovider", f"-c{ROOT / 'pyproject.toml'}"]
+
+    outcome = subprocess.run(
+        [sys.executable, "-m", "pytest", *words, f"--rootdir={tmp_path}", str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+    assert "1 passed" in outcome.stdout
+    assert "NOT RUN: 2 tests that take minutes: make nightly runs them" in outcome.stdout
+
+
+def test_the_nights_run_them() -> None:
+    recipes = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+    assert "$(PYTEST) -n 2 -m nightly" in recipes
+    assert "make nightly" in (ROOT / ".github" / "workflows" / "nightly.yml").read_text(encoding="utf-8")
