@@ -33,8 +33,11 @@ from fairbind.scheduling.policies.level_pools import LevelPools
 FEW = 12
 """Up to so many changed servers are scored one by one; beyond that arrays are faster (measured)."""
 
-MANY = 4_096
+MANY = 16_384
 """The least one of more scores is found by blocks; of fewer a look at all is faster (measured)."""
+
+TURMOIL = 128
+"""Where more scores change from one question to the next, a look at all costs less than to keep blocks (measured)."""
 
 
 class Shapes:
@@ -114,11 +117,12 @@ class Shape:
 
     is_narrowed: whether something was closed since the last opening of a domain, so that the next one matters.
     _open_p: whether a task may fit into each pool, shape (P,); False is certain as of `_gains_seen` gains of room.
-    _scores: None until a server has enough of each resource.
+    _scores: None until a server has enough of each resource. _changes: of servers, between the last two questions.
     """
 
     __slots__ = (
         "_arrangement",
+        "_changes",
         "_choices",
         "_conflicting",
         "_cursor",
@@ -163,6 +167,7 @@ class Shape:
         self._open_p: BoolArray = np.zeros(pools, dtype=np.bool_)
         self._scores: FloatArray | None = None
         self._minima: BlockMinima | None = None
+        self._changes = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -236,7 +241,7 @@ class Shape:
             start, stop = slices[-1]
             if self._choices is not None:
                 best = start + self._draw_best(scores[start:stop], task, self._choices)
-            elif stop - start <= MANY or self._domains is not None:
+            elif stop - start <= MANY or self._domains is not None or self._changes > TURMOIL:
                 best = start + int(scores[start:stop].argmin())
             else:
                 if self._minima is None:
@@ -268,7 +273,9 @@ class Shape:
         scores, room, arrangement = self._scores, self._room, self._arrangement
         assert scores is not None, "only a shape with an open pool is asked"
         start, stop = self._cursor, room.log_size
-        self._cursor = stop
+        self._cursor, self._changes = stop, stop - start
+        if self._changes > TURMOIL:
+            self._minima = None
         if stop - start >= len(scores):
             scores[:-1] = self._score_many(arrangement.servers)
             self._minima = None
