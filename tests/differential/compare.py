@@ -14,7 +14,6 @@ from typing import Any, Final
 from differential.generate import World
 from differential.oracle import Oracle, Refusal, Verdict
 from differential.ours import FIT, OTHER_PODS, Opinion, Ours, name_lack
-from fairbind.cluster.cache.volumes import WAITS_FOR_CONSUMER
 from fairbind.cluster.objects.facts import BASE_RESOURCES
 
 Json = dict[str, Any]
@@ -34,7 +33,7 @@ NOMINATED_WISHES = "wishes about other pods do not see a pod that is nominated t
 NOMINATED_VOLUMES = "volumes of a pod that is nominated to a node are not kept for it"
 RESIZED = "containers of a pod that is being resized are counted one by one, which may hold more than their sums"
 NOT_OFFERED = "a resource that no node offers is the only lack of room that is told"
-LATE_BOUND = "claims that are bound once their pod has a node are not honoured yet"
+ZONE_FIRST = "the zone of a volume that a pod has is told before the lack of another volume"
 ON_PURPOSE: Final = (
     NOT_READY,
     NOMINATED_PORTS,
@@ -42,7 +41,7 @@ ON_PURPOSE: Final = (
     NOMINATED_VOLUMES,
     RESIZED,
     NOT_OFFERED,
-    LATE_BOUND,
+    ZONE_FIRST,
 )
 """Where the two differ on purpose. docs/reliability/differential.md gives the reasons."""
 
@@ -101,9 +100,6 @@ def compare_pod(
         yield Difference(seed, name, NOT_READY, ", ".join(sorted(unready)))
     if opinion.claim:
         yield from compare_claim(seed, pod, verdict, opinion.claim)
-        return
-    if opinion.not_supported == WAITS_FOR_CONSUMER.subject:
-        yield Difference(seed, name, LATE_BOUND, "")
         return
     if opinion.not_supported:
         yield Difference(seed, name, "", f"waits as not supported: {opinion.not_supported}")
@@ -168,8 +164,8 @@ def explain_reasons(
         return NOMINATED_VOLUMES
     more = {kind for kind in kinds if opinion.refused.get(kind, 0) > refused.get(kind, 0)}
     fewer = {kind for kind in kinds if opinion.refused.get(kind, 0) < refused.get(kind, 0)}
-    if fewer == {OTHER_PODS} and has_nominated(pod, pods):
-        return NOMINATED_WISHES
+    if (more, fewer) == ({"VolumeZone"}, {"VolumeBinding"}) or (fewer == {OTHER_PODS} and has_nominated(pod, pods)):
+        return NOMINATED_WISHES if fewer == {OTHER_PODS} else ZONE_FIRST
     if not all(kind.startswith(FIT) for kind in more):
         return ""
     if not fewer and any(

@@ -26,7 +26,10 @@ KINDS = (
     "csinodes",
     "csidrivers",
     "volumeattachments",
+    "csistoragecapacities",
 )
+SIZES = ("1Gi", "1Gi", "2Gi", "3Gi")
+MODES = (["ReadWriteOnce"], ["ReadWriteMany"], ["ReadWriteOnce", "ReadWriteMany"])
 
 
 class VolumeGenerator:
@@ -67,25 +70,88 @@ class VolumeGenerator:
         draw = self._random
         classes = [
             {"metadata": {"name": NOW}, "provisioner": DRIVERS[0], "volumeBindingMode": "Immediate"},
-            {"metadata": {"name": LATE}, "provisioner": DRIVERS[2], "volumeBindingMode": "WaitForFirstConsumer"},
+            self._draw_late_class(),
         ]
         csi_drivers = [
-            {"metadata": {"name": driver}, "spec": {"preventPodSchedulingIfMissing": draw.random() < 0.3}}
+            {
+                "metadata": {"name": driver},
+                "spec": {
+                    "preventPodSchedulingIfMissing": draw.random() < 0.3,
+                    "storageCapacity": draw.random() < 0.8,
+                },
+            }
             for driver in sorted(set(DRIVERS))
             if draw.random() < 0.7
         ]
+        self._volumes += [self._draw_free_volume(f"free-{number}") for number in range(draw.choice((0, 2, 6)))]
+        capacities = [self._draw_capacity(f"capacity-{number}") for number in range(draw.choice((0, 2, 5)))]
         csi_nodes = [self._draw_csi_node(node) for node in nodes if draw.random() < 0.8]
         attachments = [
             self._draw_attachment(f"attachment-{number}", nodes) for number in range(draw.choice((0, 0, 3, 8)))
         ]
-        found = self._claims, self._volumes, classes, csi_nodes, csi_drivers, attachments if self._volumes else []
+        attachments = attachments if self._volumes else []
+        found = self._claims, self._volumes, classes, csi_nodes, csi_drivers, attachments, capacities
         return dict(zip(KINDS, map(list, found), strict=True))
+
+    def _draw_late_class(self) -> Json:
+        draw = self._random
+        provisioner = draw.choice((DRIVERS[2], "kubernetes.io/no-provisioner"))
+        late: Json = {
+            "metadata": {"name": LATE},
+            "provisioner": provisioner,
+            "volumeBindingMode": "WaitForFirstConsumer",
+        }
+        if draw.random() < 0.3:
+            zones = {"key": "topology.kubernetes.io/zone", "values": draw.sample(("a", "b", "c"), 2)}
+            disk = {"key": "disk", "values": ["ssd", "hdd"]}
+            kinds: tuple[list[Json], ...] = ([zones], [zones, disk], [])
+            late["allowedTopologies"] = [
+                {"matchLabelExpressions": draw.choice(kinds)} for _ in range(draw.choice((1, 2)))
+            ]
+        return late
+
+    def _draw_free_volume(self, name: str) -> Json:
+        """Return a volume that no claim has yet, or that names one."""
+        draw = self._random
+        labels = {"tier": draw.choice(("gold", "tin"))} if draw.random() < 0.5 else {}
+        spec: Json = {"capacity": {"storage": draw.choice(SIZES)}, "accessModes": draw.choice(MODES)}
+        spec |= {"storageClassName": draw.choice((LATE, LATE, LATE, NOW)), "local": {"path": "/mnt"}}
+        if draw.random() < 0.8:
+            spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [self._draw_term()]}}
+        if draw.random() < 0.3:
+            spec["volumeMode"] = "Block"
+        if draw.random() < 0.2 and self._claims:
+            meta = draw.choice(self._claims)["metadata"]
+            uid = draw.choice((meta["uid"], meta["uid"], "other", ""))
+            spec["claimRef"] = {"namespace": meta["namespace"], "name": meta["name"], "uid": uid}
+        phase = draw.choice(("Available", "Available", "Available", "Pending", "Released"))
+        meta = {"name": name, "labels": labels}
+        if draw.random() < 0.05:
+            meta |= {"deletionTimestamp": "2026-01-02T00:00:00Z", "finalizers": ["example.com/keep"]}
+        return {"metadata": meta, "spec": spec, "status": {"phase": phase}}
+
+    def _draw_capacity(self, name: str) -> Json:
+        draw = self._random
+        labels = draw.choice(({"topology.kubernetes.io/zone": draw.choice("abc")}, {"disk": "ssd"}, {}))
+        capacity: Json = {
+            "metadata": {"name": name, "namespace": "kube-system"},
+            "storageClassName": draw.choice((LATE, LATE, LATE, NOW)),
+            "capacity": draw.choice(("0", "1Gi", "2Gi", "10Gi")),
+        }
+        if draw.random() < 0.9:
+            capacity["nodeTopology"] = {"matchLabels": labels}
+        if draw.random() < 0.5:
+            capacity["maximumVolumeSize"] = draw.choice(("0", "10Gi"))
+        return capacity
 
     def _draw_claim(self, namespace: str, name: str, meta: Json) -> Json:
         draw = self._random
         claim: Json = {
             "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{namespace}-{name}", **meta},
-            "spec": {"accessModes": ["ReadWriteOncePod" if draw.random() < 0.1 else "ReadWriteMany"]},
+            "spec": {
+                "accessModes": ["ReadWriteOncePod" if draw.random() < 0.1 else "ReadWriteMany"],
+                "resources": {"requests": {"storage": draw.choice(SIZES)}},
+            },
             "status": {"phase": "Bound"},
         }
         storage_class = draw.choice((NOW, PLAIN, LATE, LATE, "gone"))
@@ -96,6 +162,9 @@ class VolumeGenerator:
         trouble = (
             draw.choice(("unbound", "unbound", "half", "lost", "deleted", "no volume")) if self._is_odd(0.25) else ""
         )
+        if storage_class == LATE and draw.random() < 0.4:
+            trouble = "unbound"
+            self._ask_more(claim)
         if trouble != "unbound":
             claim["spec"]["volumeName"] = "gone" if trouble == "no volume" else self._draw_volume()
         if trouble not in {"unbound", "half"}:
@@ -105,6 +174,17 @@ class VolumeGenerator:
         if trouble == "deleted":
             claim["metadata"] |= {"deletionTimestamp": "2026-01-02T00:00:00Z", "finalizers": ["example.com/keep"]}
         return claim
+
+    def _ask_more(self, claim: Json) -> None:
+        """Let a claim without a volume ask for more than a size, or have a volume made for it."""
+        draw = self._random
+        if draw.random() < 0.5:
+            claim["spec"]["selector"] = {"matchLabels": {"tier": "gold"}}
+        if draw.random() < 0.2:
+            claim["spec"]["volumeMode"] = "Block"
+        if draw.random() < 0.15:
+            node = f"node-{draw.randrange(8):02}"
+            claim["metadata"].setdefault("annotations", {})["volume.kubernetes.io/selected-node"] = node
 
     def _note_ephemeral(self, namespace: str, pod: str, name: str) -> None:
         if self._is_odd(0.1):

@@ -28,6 +28,8 @@ PLUGINS: Mapping[RejectionKind, str] = {
     RejectionKind.AFFINITY: OTHER_PODS,
     RejectionKind.SPREAD: OTHER_PODS,
     RejectionKind.VOLUME_AFFINITY: "VolumeBinding",
+    RejectionKind.VOLUME_BINDING: "VolumeBinding",
+    RejectionKind.VOLUME_SPACE: "VolumeBinding",
     RejectionKind.VOLUME_ZONE: "VolumeZone",
     RejectionKind.VOLUME_LIMIT: "NodeVolumeLimits",
     RejectionKind.VOLUME_DRIVER: "NodeVolumeLimits",

@@ -152,6 +152,17 @@ BLIND = {
     "drivers of nodes": without("spec", "drivers"),
     "drivers that must be installed": without("spec", "preventPodSchedulingIfMissing"),
     "attachments": without("spec", "attacher"),
+    "sizes of volumes": without("spec", "capacity"),
+    "selectors of claims": without("spec", "selector"),
+    "modes of volumes": without("spec", "volumeMode"),
+    "claims of volumes": without("spec", "claimRef"),
+    "classes of claims and volumes": without("spec", "storageClassName"),
+    "provisioners": without("provisioner"),
+    "topologies of classes": without("allowedTopologies"),
+    "drivers that tell their room": without("spec", "storageCapacity"),
+    "room of drivers": without("capacity"),
+    "nodes of rooms": without("nodeTopology"),
+    "largest volumes": without("maximumVolumeSize"),
 }
 
 

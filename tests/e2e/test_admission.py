@@ -256,8 +256,6 @@ REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": AFFINITY}
 SPREAD = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}
 CLAIM_TEMPLATE = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
 NOT_HONOURED: dict[str, Json] = {
-    "claim": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
-    "ephemeral volume": {"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": CLAIM_TEMPLATE}}]},
     "disk": {"volumes": [{"name": "v", "gcePersistentDisk": {"pdName": "d"}}]},
     "resource claim": {"resourceClaims": [{"name": "r", "resourceClaimName": "c"}]},
 }
@@ -274,6 +272,8 @@ HONOURED: dict[str, Json] = {
             }
         }
     },
+    "claim": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
+    "ephemeral volume": {"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": CLAIM_TEMPLATE}}]},
     "plain volume": {"volumes": [{"name": "v", "emptyDir": {}}]},
 }
 
@@ -291,7 +291,7 @@ def test_a_pod_that_fairbind_does_not_honour_keeps_the_default_scheduler(
 
     wait_for(lambda: find_scheduler({}) == SCHEDULER_NAME, describe="the policy to act")
     # a policy that an earlier test had installed refuses for a moment after it was deleted
-    wait_allowed(lambda: try_pod(member, enforced, make_pod(SMALL, scheduler_name=DEFAULT, **NOT_HONOURED["claim"])))
+    wait_allowed(lambda: try_pod(member, enforced, make_pod(SMALL, scheduler_name=DEFAULT, **NOT_HONOURED["disk"])))
     found = {name: find_scheduler(spec) for name, spec in (HONOURED | NOT_HONOURED).items()}
     assert found == dict.fromkeys(HONOURED, SCHEDULER_NAME) | dict.fromkeys(NOT_HONOURED, DEFAULT)
 
@@ -334,7 +334,7 @@ class TestAssign:
         check_refused(lambda: try_pod(member, enforced, make_pod(SMALL, scheduler_name="other")), "other")
 
     def test_one_that_fairbind_does_not_honour_is_refused_with_what_to_do(self, member: Api, enforced: str) -> None:
-        pod = make_pod(SMALL, scheduler_name=DEFAULT, **NOT_HONOURED["claim"])
+        pod = make_pod(SMALL, scheduler_name=DEFAULT, **NOT_HONOURED["disk"])
         check_refused(lambda: try_pod(member, enforced, pod), "does not honour all that this pod carries")
 
     def test_a_node_of_ones_own_choice_is_still_refused(self, member: Api, enforced: str) -> None:

@@ -31,7 +31,7 @@ BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 KINDS = {
     "": ["pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes"],
-    "storage.k8s.io": ["storageclasses", "csinodes", "csidrivers", "volumeattachments"],
+    "storage.k8s.io": ["storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"],
     "fairbind.io": ["tenants", "schedulingpolicies"],
 }
 

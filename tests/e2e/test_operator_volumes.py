@@ -24,6 +24,8 @@ VOLUMES = "/api/v1/persistentvolumes"
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
 PLACE = "example.com/place"
+LOCAL = "kubernetes.io/no-provisioner"
+SELECTED = "volume.kubernetes.io/selected-node"
 ROOM = {"cpu": "64", "memory": "64Gi", "pods": "110"}
 
 
@@ -47,12 +49,16 @@ class Storage:
         self.made.append(f"{path}/{name}")
         return name
 
-    def make_class(self, mode: str) -> None:
+    def make_class(self, mode: str, provisioner: str = "", *, allowed: str = "") -> None:
+        """Say when claims are bound, and by whom volumes are made. allowed: only for nodes in this place."""
         meta = {"name": self.storage_class}
-        self.make(CLASSES, {"metadata": meta, "provisioner": self.driver, "volumeBindingMode": mode})
+        made: Json = {"metadata": meta, "provisioner": provisioner or self.driver, "volumeBindingMode": mode}
+        if allowed:
+            made["allowedTopologies"] = [{"matchLabelExpressions": [{"key": PLACE, "values": [allowed]}]}]
+        self.make(CLASSES, made)
 
-    def make_volume(self, *places: str, mode: str = "ReadWriteOnce") -> str:
-        """A volume that can be reached from nodes in these places, or from everywhere."""
+    def make_volume(self, *places: str, mode: str = "ReadWriteOnce", claim: Json | None = None) -> str:
+        """A volume that can be reached from nodes in these places, or from everywhere. claim: whom it is for."""
         name = make_name("volume")
         spec: Json = {
             "capacity": {"storage": "1Gi"},
@@ -61,6 +67,9 @@ class Storage:
             "storageClassName": self.storage_class,
             "csi": {"driver": self.driver, "volumeHandle": name},
         }
+        if claim is not None:
+            meta = claim["metadata"]
+            spec["claimRef"] = {key: meta[key] for key in ("namespace", "name", "uid")}
         if places:
             expression = {"key": PLACE, "operator": "In", "values": list(places)}
             spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
@@ -76,6 +85,19 @@ class Storage:
         }
         self.api.post(self.claims, {"metadata": {"name": name}, "spec": spec})
         return name
+
+    def get_claim(self, name: str) -> Json:
+        found: Json = self.api.get(f"{self.claims}/{name}")
+        return found
+
+    def find_selected(self, claim: str) -> str | None:
+        """The node for which a volume for a claim is to be made."""
+        found: str | None = self.get_claim(claim)["metadata"].get("annotations", {}).get(SELECTED)
+        return found
+
+    def provide(self, claim: str, place: str) -> None:
+        """Make a volume for a claim, as a provisioner does that has seen the node."""
+        self.make_volume(place, claim=self.get_claim(claim))
 
     def make_pod(self, *claims: str, **spec: Any) -> str:
         volumes = [{"name": f"v{n}", "persistentVolumeClaim": {"claimName": claim}} for n, claim in enumerate(claims)]
@@ -131,9 +153,11 @@ def test_pods_go_to_their_volumes_as_soon_as_these_are_bound(
     late, plain = make_name("claim"), storage.make_pod()
     operator()
     missing = storage.make_pod(late)
+    claims = [storage.make_claim(storage.make_volume(place)) for place in (*places, "there")]
+    both, bound = storage.make_pod(*claims[:2]), storage.make_pod(claims[2])
+    for claim in claims:  # a free volume would be bound to the claim that names none
+        wait_for(lambda found=claim: storage.get_claim(found)["status"]["phase"] == "Bound", describe="a bound claim")  # type: ignore[misc]
     unbound = storage.make_pod(storage.make_claim())
-    both = storage.make_pod(*(storage.make_claim(storage.make_volume(place)) for place in places))
-    bound = storage.make_pod(storage.make_claim(storage.make_volume("there")))
 
     assert storage.wait_bound(bound) == places["there"]
     storage.wait_bound(plain)
@@ -221,10 +245,87 @@ def test_a_node_takes_no_more_volumes_than_its_driver_says(
     assert storage.wait_bound(waiting) == places["there"]
 
 
+def test_a_claim_that_waits_for_its_pod_gets_a_volume_that_is_there(
+    storage: Storage, places: dict[str, str], operator: StartOperator
+) -> None:
+    storage.make_class("WaitForFirstConsumer", LOCAL)
+    operator()
+    claims = [storage.make_claim() for _ in range(2)]
+    pods = [storage.make_pod(claim) for claim in claims]
+    for pod in pods:
+        storage.wait_told(pod, "2 node(s) didn't find available persistent volumes to bind", "Unschedulable")
+
+    volume = storage.make_volume("there")
+    wait_for(lambda: any(map(storage.find_node, pods)), describe="one of them to be bound")
+    (lucky,) = [pod for pod in pods if storage.find_node(pod)]
+    assert storage.find_node(lucky) == places["there"]
+    assert storage.get_claim(claims[pods.index(lucky)])["spec"]["volumeName"] == volume
+    (other,) = [pod for pod in pods if pod != lucky]
+    never(lambda: storage.find_node(other), 0.5, "a pod was bound without a volume")
+    storage.make_volume("here")
+    assert storage.wait_bound(other) == places["here"]
+
+
+def test_a_volume_is_made_for_the_node_of_a_pod_before_the_pod_is_bound(
+    storage: Storage, places: dict[str, str], operator: StartOperator
+) -> None:
+    storage.make_class("WaitForFirstConsumer", allowed="there")
+    operator()
+    claim = storage.make_claim()
+    pod = storage.make_pod(claim)
+
+    wait_for(lambda: storage.find_selected(claim), describe="a node to be selected")
+    assert storage.find_selected(claim) == places["there"]
+    never(lambda: storage.find_node(pod), 0.5, "a pod was bound before its claim")
+    storage.provide(claim, "there")
+    assert storage.wait_bound(pod) == places["there"]
+    assert storage.get_claim(claim)["status"]["phase"] == "Bound"
+
+
 @pytest.mark.usefixtures("places")
-def test_a_claim_that_waits_for_its_pod_is_not_supported(storage: Storage, operator: StartOperator) -> None:
+def test_nothing_stays_selected_for_a_pod_that_is_gone(api: Api, storage: Storage, operator: StartOperator) -> None:
     storage.make_class("WaitForFirstConsumer")
     operator()
-    pod = storage.make_pod(storage.make_claim())
+    claim = storage.make_claim()
+    pod = storage.make_pod(claim)
+    wait_for(lambda: storage.find_selected(claim), describe="a node to be selected")
+    delete_pods(api, storage.namespace, [pod])
+    wait_for(lambda: not storage.find_selected(claim), describe="the selection to be taken back")
 
-    storage.wait_told(pod, "with WaitForFirstConsumer", "NotSupported")
+
+def test_a_stateful_set_gets_a_volume_for_each_of_its_pods(
+    api: Api, storage: Storage, places: dict[str, str], operator: StartOperator
+) -> None:
+    """The operator is killed while volumes are being made, and another one goes on."""
+    storage.make_class("WaitForFirstConsumer")
+    first = operator()
+    template = {
+        "metadata": {"name": "data"},
+        "spec": {
+            "storageClassName": storage.storage_class,
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+    pod = make_pod(SMALL)["spec"]
+    pod["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+    spec = {
+        "serviceName": "db",
+        "replicas": 3,
+        "podManagementPolicy": "Parallel",
+        "selector": {"matchLabels": {"app": "db"}},
+        "template": {"metadata": {"labels": {"app": "db"}}, "spec": pod},
+        "volumeClaimTemplates": [template],
+    }
+    api.post(f"/apis/apps/v1/namespaces/{storage.namespace}/statefulsets", {"metadata": {"name": "db"}, "spec": spec})
+    claims = [f"data-db-{number}" for number in range(3)]
+    wait_for(lambda: all(map(storage.find_selected, claims)), describe="nodes for all three")
+    selected = {claim: storage.find_selected(claim) for claim in claims}
+    first.kill()
+    operator()
+    by_node = {node: place for place, node in places.items()}
+    for claim in claims:
+        storage.provide(claim, by_node[str(selected[claim])])
+
+    for number, claim in enumerate(claims):
+        assert storage.wait_bound(f"db-{number}") == selected[claim]

@@ -23,7 +23,7 @@ FAIRBIND = "fairbind.io"
 RBAC = "rbac.authorization.k8s.io"
 STORAGE = "storage.k8s.io"
 WATCHED = ("pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes")
-WATCHED_STORAGE = ("storageclasses", "csinodes", "csidrivers", "volumeattachments")
+WATCHED_STORAGE = ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments")
 
 # verb, API group, resource (with its subresource), namespace ("": the cluster), name
 Question = tuple[str, str, str, str, str]
@@ -37,6 +37,8 @@ ALLOWED: list[Question] = [
     ("create", "events.k8s.io", "events", "any", ""),
     ("patch", "events.k8s.io", "events", "any", "a"),
     *((verb, FAIRBIND, kind, "", "") for kind in ("tenants", "schedulingpolicies") for verb in ("list", "watch")),
+    *((verb, "", "persistentvolumes", "", "a") for verb in ("get", "patch")),
+    *((verb, "", "persistentvolumeclaims", "any", "a") for verb in ("get", "patch")),
     ("patch", FAIRBIND, "tenants/status", "", "a"),
     ("patch", FAIRBIND, "schedulingpolicies/status", "", "a"),
     ("create", "coordination.k8s.io", "leases", HOME, ""),
@@ -87,9 +89,10 @@ DENIED: list[Question] = [
     ("list", "", "events", "", ""),
     ("delete", "events.k8s.io", "events", "any", "a"),
     ("list", "events.k8s.io", "events", "", ""),
-    ("get", "", "persistentvolumeclaims", "any", "a"),
-    ("patch", "", "persistentvolumeclaims", "any", "a"),
-    ("patch", "", "persistentvolumes", "", "a"),
+    ("create", "", "persistentvolumeclaims", "any", ""),
+    ("delete", "", "persistentvolumeclaims", "any", "a"),
+    ("patch", "", "persistentvolumeclaims/status", "any", "a"),
+    ("delete", "", "persistentvolumes", "", "a"),
     ("get", STORAGE, "csinodes", "", "a"),
     ("create", STORAGE, "volumeattachments", "", ""),
     ("patch", STORAGE, "storageclasses", "", "a"),

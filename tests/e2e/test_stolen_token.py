@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
+from e2e.conftest import remove
 from e2e.members import check_compiled, check_refused, wait_allowed, wait_refused
 from e2e.objects import make_name, make_pod
 from e2e.waiting import wait_for
@@ -29,6 +30,8 @@ pytestmark = pytest.mark.oldest_kubernetes
 WAITS = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available"}
 CONTAINER = {"name": "main", "image": "x", "imageID": "", "ready": True, "restartCount": 0}
 HOLDER = "example.com/hold"
+VOLUMES = "/api/v1/persistentvolumes"
+CLAIM_OF_ANOTHER = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": "claim"}
 
 
 @pytest.fixture
@@ -175,6 +178,85 @@ class TestBindings:
         bind(api, waiting, uid="", annotations={"a": "b"})
 
 
+class TestVolumes:
+    """Volumes and claims: the operator writes which claim a volume is for, and for which node a volume is made."""
+
+    @pytest.fixture
+    def claim(self, api: Api, pods: str) -> str:
+        """The path of a claim that has no volume."""
+        path = pods.replace("/pods", "/persistentvolumeclaims")
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        meta = {"name": "claim", "labels": {"app": "a"}, "annotations": {"note": "1"}}
+        api.post(path, {"metadata": meta, "spec": {**spec, "storageClassName": "none"}})
+        return f"{path}/claim"
+
+    @pytest.fixture
+    def volumes(self, api: Api) -> Iterator[dict[str, str]]:
+        """The paths of a volume that is free, and of one that is for a claim."""
+        made = {}
+        for kind in ("free", "taken"):
+            name = make_name("volume")
+            spec = {
+                "capacity": {"storage": "1Gi"},
+                "accessModes": ["ReadWriteOnce"],
+                "persistentVolumeReclaimPolicy": "Retain",
+                "storageClassName": "none",
+                "hostPath": {"path": "/data"},
+                **({"claimRef": CLAIM_OF_ANOTHER} if kind == "taken" else {}),
+            }
+            api.post(VOLUMES, {"metadata": {"name": name}, "spec": spec})
+            made[kind] = f"{VOLUMES}/{name}"
+        yield made
+        for path in made.values():
+            remove(api, path)
+
+    @pytest.fixture(autouse=True)
+    def policy(self, thief: Api, claim: str) -> None:
+        wait_refused(lambda: self.patch(thief, claim, {"metadata": {"labels": {"app": "b"}}}), "fairbind-own-volumes")
+
+    @staticmethod
+    def patch(client: Api, path: str, body: Json) -> Any:
+        return client.patch(path, body, kind="merge", dryRun="All")
+
+    CLAIMS: ClassVar[dict[str, Json]] = {
+        "a volume": {"spec": {"volumeName": "any"}},
+        "a label": {"metadata": {"labels": {"more": "1"}}},
+        "another's annotation": {"metadata": {"annotations": {"note": "2"}}},
+        "that it is bound": {"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}},
+        "a finalizer": {"metadata": {"finalizers": [HOLDER]}},
+    }
+
+    @pytest.mark.parametrize("what", CLAIMS)
+    def test_nothing_else_of_a_claim_can_be_written(self, thief: Api, claim: str, what: str) -> None:
+        check_refused(lambda: self.patch(thief, claim, self.CLAIMS[what]), "fairbind-own-volumes", what=what)
+
+    def test_nothing_else_of_a_volume_can_be_written(self, thief: Api, volumes: dict[str, str]) -> None:
+        bodies: list[Json] = [
+            {"spec": {"capacity": {"storage": "9Gi"}}},
+            {"spec": {"persistentVolumeReclaimPolicy": "Delete"}},
+            {"metadata": {"labels": {"topology.kubernetes.io/zone": "a"}}},
+            {"metadata": {"annotations": {"note": "2"}}},
+        ]
+        for body in bodies:
+            check_refused(
+                lambda body=body: self.patch(thief, volumes["free"], body),  # type: ignore[misc]
+                "fairbind-own-volumes",
+                what=str(body),
+            )
+
+    def test_no_volume_can_be_given_to_another_claim(self, thief: Api, volumes: dict[str, str]) -> None:
+        other = {"spec": {"claimRef": {**CLAIM_OF_ANOTHER, "name": "thief"}}}
+        check_refused(lambda: self.patch(thief, volumes["taken"], other), "fairbind-own-volumes")
+
+    def test_what_the_operator_writes_is_let_through(self, thief: Api, claim: str, volumes: dict[str, str]) -> None:
+        named = {"metadata": {"annotations": {"pv.kubernetes.io/bound-by-controller": "yes"}}}
+        self.patch(thief, volumes["free"], {**named, "spec": {"claimRef": CLAIM_OF_ANOTHER}})
+        self.patch(thief, volumes["taken"], {"spec": {"claimRef": {**CLAIM_OF_ANOTHER, "uid": "1"}}})
+        for node in ("nowhere", None):
+            annotations = {"volume.kubernetes.io/selected-node": node}
+            self.patch(thief, claim, {"metadata": {"annotations": annotations}})
+
+
 def set_protection(cluster: Cluster, **values: bool) -> None:
     cluster.install_chart({"operator": {"enabled": False}, "admission": {"protect": values}})
 
@@ -238,4 +320,4 @@ def test_the_danger_is_real(thief: Api, waiting: Json, protect: Callable[..., No
 
 def test_the_policies_compile_without_a_warning(api: Api, protect: Callable[..., None]) -> None:
     protect(lookUpPods=True)
-    check_compiled(api, "fairbind-own-status", "fairbind-own-bindings", "fairbind-own-pods")
+    check_compiled(api, "fairbind-own-status", "fairbind-own-bindings", "fairbind-own-volumes", "fairbind-own-pods")

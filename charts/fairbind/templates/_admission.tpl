@@ -23,11 +23,9 @@ matchLabels:
 {{- end }}
 {{- end }}
 
-{{/* Whether fairbind honours all that a pod carries, in CEL; it leaves others waiting (`find_unsupported` of the operator).
-A claim that is bound already is honoured, but a policy cannot look at claims. */}}
+{{/* Whether fairbind honours all that a pod carries, in CEL; it leaves others waiting (`find_unsupported` of the operator). */}}
 {{- define "fairbind.isHonoured" -}}
-(!has(object.spec.volumes) || !object.spec.volumes.exists(v, has(v.persistentVolumeClaim) || has(v.ephemeral)
-  || has(v.awsElasticBlockStore) || has(v.azureDisk) || has(v.cinder) || has(v.gcePersistentDisk) || has(v.iscsi)
+(!has(object.spec.volumes) || !object.spec.volumes.exists(v, has(v.awsElasticBlockStore) || has(v.azureDisk) || has(v.cinder) || has(v.gcePersistentDisk) || has(v.iscsi)
   || has(v.portworxVolume) || has(v.rbd) || has(v.vsphereVolume)))
 && (!has(object.spec.resourceClaims) || object.spec.resourceClaims.size() == 0)
 && !has(object.spec.schedulingGroup) && !has(object.spec.workloadRef)

@@ -33,6 +33,8 @@ _WORDS: Mapping[RejectionKind, str] = {
     RejectionKind.VOLUME_ZONE: "node(s) had no available volume zone",
     RejectionKind.VOLUME_LIMIT: "node(s) exceed max volume count",
     RejectionKind.VOLUME_DRIVER: "{} CSI driver is not installed on the node",
+    RejectionKind.VOLUME_BINDING: "node(s) didn't find available persistent volumes to bind",
+    RejectionKind.VOLUME_SPACE: "node(s) did not have enough free storage",
     RejectionKind.OUTSIDE: "node(s) didn't match the scheduler's node selector",
     RejectionKind.CORDONED: "node(s) were unschedulable",
     RejectionKind.NOT_READY: "node(s) were not ready",

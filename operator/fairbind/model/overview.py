@@ -109,6 +109,8 @@ PENDING_REASON_OF: Mapping[RejectionKind, str] = {
     RejectionKind.VOLUME_ZONE: INELIGIBLE,
     RejectionKind.VOLUME_LIMIT: INSUFFICIENT,
     RejectionKind.VOLUME_DRIVER: INELIGIBLE,
+    RejectionKind.VOLUME_BINDING: INELIGIBLE,
+    RejectionKind.VOLUME_SPACE: INSUFFICIENT,
     RejectionKind.OUTSIDE: INELIGIBLE,
     RejectionKind.CORDONED: INELIGIBLE,
     RejectionKind.NOT_READY: INELIGIBLE,

@@ -43,6 +43,10 @@ class RejectionKind(StrEnum):
     """The server would have more volumes attached than it takes."""
     VOLUME_DRIVER = "volume driver", True
     """The server lacks the driver of a volume of the task. Subject: the driver."""
+    VOLUME_BINDING = "volume binding", True
+    """The server reaches no volume that a claim of the task could have, and none can be made for it."""
+    VOLUME_SPACE = "volume space", True
+    """Too little storage is left where a volume for a claim of the task could be made for the server."""
     OUTSIDE = "outside", True
     """The server is none of those that the scheduler was told to use."""
     CORDONED = "cordoned", True

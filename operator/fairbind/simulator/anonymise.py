@@ -34,11 +34,12 @@ KEPT_TEXTS: Final = frozenset({
     "kind", "time", "operator", "effect", "phase", "status", "type", "reason", "creationTimestamp",
     "deletionTimestamp", "startTime", "protocol", "restartPolicy", "whenUnsatisfiable", "policy",
     "unclaimedNamespaces", "serverClassTolerance", "weight", "seed", "alpha", "volumeBindingMode",
+    "volumeMode", "maximumVolumeSize",
 })  # fmt: skip
 """Texts that name nothing. A field that is in no list here is replaced, so a new one cannot tell a name by mistake."""
 KEPT_PARTS: Final = frozenset({
     "requests", "limits", "overhead", "allocatable", "allocatedResources", "resourceWeights", "fairnessResources",
-    "accessModes",
+    "accessModes", "capacity",
 })  # fmt: skip
 """Amounts by resource, and lists of resources."""
 LABEL_MAPS: Final = frozenset({"labels", "matchLabels", "nodeSelector"})

@@ -2,7 +2,8 @@
 
 It has Kubernetes' own names for everything inside an object, so it reads as the objects do. What `kubectl get
 nodes,pods,namespaces,tenants,schedulingpolicies -A -o json` prints is read too, also with objects about volumes
-(persistentvolumeclaims, persistentvolumes, storageclasses, csinodes, csidrivers, volumeattachments).
+(persistentvolumeclaims, persistentvolumes, storageclasses, csinodes, csidrivers, csistoragecapacities,
+volumeattachments).
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ STORAGE_FIELDS: Final = {
     "storageClasses": "storageclasses",
     "csiNodes": "csinodes",
     "csiDrivers": "csidrivers",
+    "csiStorageCapacities": "csistoragecapacities",
     "volumeAttachments": "volumeattachments",
 }
 """Fields for objects about volumes, and what Kubernetes calls such objects. What there is none of is left out."""
@@ -66,6 +68,7 @@ KINDS: Final = {
     "StorageClass": "storageClasses",
     "CSINode": "csiNodes",
     "CSIDriver": "csiDrivers",
+    "CSIStorageCapacity": "csiStorageCapacities",
     "VolumeAttachment": "volumeAttachments",
 }
 STORAGE: Final = {kind.name: kind for kind in CAPTURED_STORAGE}

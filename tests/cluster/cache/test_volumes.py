@@ -2,81 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import random
-from typing import Any
 
 import pytest
 
-from cluster.builders import Cluster, Json, make_node, make_pod, next_version
-from fairbind.cluster.cache.volumes import IN_USE, WAITS_FOR_CONSUMER
+from cluster.builders import Cluster, Json, make_node, make_pod
+from cluster.volumes import DRIVER, VolumeCluster, claiming
+from fairbind.cluster.cache.volumes import IN_USE
 from fairbind.model import RejectionKind, TaskClass
 from fairbind.scheduling import run_cycle
-
-ZONE = "topology.kubernetes.io/zone"
-BOUND = {"pv.kubernetes.io/bind-completed": "yes"}
-DRIVER = "disk.example.com"
-
-
-class VolumeCluster(Cluster):
-    """Two nodes in zones a and b, and what is told of volumes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.add_nodes(*(make_node(zone, labels={ZONE: zone}) for zone in "ab"))
-        self.add("storageclasses", "now", provisioner=DRIVER, volumeBindingMode="Immediate")
-        self.add("storageclasses", "late", provisioner=DRIVER, volumeBindingMode="WaitForFirstConsumer")
-
-    def add(self, kind: str, name: str, *, is_gone: bool = False, meta: Json | None = None, **parts: Any) -> None:
-        namespace = {"namespace": "team"} if kind == "persistentvolumeclaims" else {}
-        item = {"metadata": {"name": name, **namespace, "resourceVersion": next_version(), **(meta or {})}, **parts}
-        ((resource_type, feed),) = [each for each in self.cache.volume_feeds if each[0].name == kind]
-        facts = resource_type.decode_item(json.dumps(item).encode())
-        feed.delete(facts) if is_gone else feed.apply(facts)
-
-    def add_volume(self, name: str, zone: str | None = None, **parts: Any) -> None:
-        spec: Json = {"csi": {"driver": DRIVER, "volumeHandle": f"handle-{name}"}, **parts}
-        if zone is not None:
-            terms = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}]
-            spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
-        self.add("persistentvolumes", name, spec=spec)
-
-    def add_claim(
-        self,
-        name: str,
-        volume: str = "",
-        *,
-        storage_class: str = "now",
-        mode: str = "ReadWriteOnce",
-        phase: str = "Bound",
-        is_bound: bool = True,
-        is_gone: bool = False,
-        **meta: Any,
-    ) -> None:
-        self.add(
-            "persistentvolumeclaims",
-            name,
-            is_gone=is_gone,
-            meta={"annotations": BOUND if volume and is_bound else {}, **meta},
-            spec={"storageClassName": storage_class, "accessModes": [mode], "volumeName": volume},
-            status={"phase": phase},
-        )
-
-    def add_csi_node(self, node: str, count: int | None) -> None:
-        allocatable = {} if count is None else {"allocatable": {"count": count}}
-        self.add("csinodes", node, spec={"drivers": [{"name": DRIVER, **allocatable}]})
-
-    def find_words(self, uid: str = "uid-pod") -> str | None:
-        """What a waiting pod says that it has."""
-        self.cache.build_snapshot()
-        record = self.cache.find_pod(uid)
-        assert record is not None
-        return record.unsupported
-
-
-def claiming(name: str = "pod", *claims: str, **spec: Any) -> Json:
-    volumes = [{"name": f"v{number}", "persistentVolumeClaim": {"claimName": c}} for number, c in enumerate(claims)]
-    return make_pod(name, requests={"cpu": "1"}, volumes=volumes, **spec)
 
 
 @pytest.fixture
@@ -141,14 +75,11 @@ def test_a_claim_that_is_not_ready_is_told_in_kube_schedulers_words(cluster: Vol
     cluster.cache.check_consistent()
 
 
-def test_a_claim_that_waits_for_its_first_consumer_is_not_supported(cluster: VolumeCluster) -> None:
+def test_a_class_that_is_gone_binds_at_once_as_far_as_is_known(cluster: VolumeCluster) -> None:
     cluster.add_claim("claim", storage_class="late")
     cluster.add_pods(claiming("pod", "claim"))
 
-    assert cluster.get_class("uid-pod").blocked == WAITS_FOR_CONSUMER
-    assert (
-        cluster.find_words() == "unbound persistentvolumeclaim 'claim' with WaitForFirstConsumer (storage class 'late')"
-    )
+    assert cluster.get_class("uid-pod").blocked is None
     cluster.add("storageclasses", "late", is_gone=True)
     blocked = cluster.get_class("uid-pod").blocked
     assert blocked is not None
@@ -159,7 +90,7 @@ def test_the_beta_annotation_names_the_class_before_the_field(cluster: VolumeClu
     cluster.add_claim("claim", annotations={"volume.beta.kubernetes.io/storage-class": "late"})
     cluster.add_pods(claiming("pod", "claim"))
 
-    assert cluster.get_class("uid-pod").blocked == WAITS_FOR_CONSUMER
+    assert cluster.get_class("uid-pod").blocked is None
 
 
 def test_an_ephemeral_volume_needs_the_claim_that_was_made_for_its_pod(cluster: VolumeCluster) -> None:

@@ -33,6 +33,7 @@ COLLECTIONS = {
     "/apis/storage.k8s.io/v1/csinodes": "csinodes",
     "/apis/storage.k8s.io/v1/csidrivers": "csidrivers",
     "/apis/storage.k8s.io/v1/volumeattachments": "volumeattachments",
+    "/apis/storage.k8s.io/v1/csistoragecapacities": "csistoragecapacities",
     "/apis/fairbind.io/v1alpha1/tenants": "tenants",
     "/apis/fairbind.io/v1alpha1/schedulingpolicies": "schedulingpolicies",
 }
@@ -263,6 +264,10 @@ class ApiServer:
         match request.path.strip("/").split("/"):
             case ["api", "v1", "namespaces", namespace, "pods", name, *sub]:
                 return self._answer_pod(request, f"{namespace}/{name}", sub)
+            case ["api", "v1", "namespaces", namespace, "persistentvolumeclaims" as kind, name]:
+                return self._answer_storage(request, kind, f"{namespace}/{name}")
+            case ["api", "v1", "persistentvolumes" as kind, name]:
+                return self._answer_storage(request, kind, name)
             case ["apis", "fairbind.io", _, kind, name, "status"]:
                 return self._patch_status(kind, name, request.body)
             case ["apis", _, _, "namespaces", namespace, kind, *names]:
@@ -278,6 +283,14 @@ class ApiServer:
                 return self._patch_conditions(key, request.body)
         assert (request.method, sub) == ("GET", [])
         return _encode(self._find("pods", key))
+
+    def _answer_storage(self, request: Request, kind: str, key: str) -> bytes:
+        found = self._find(kind, key)
+        if request.method == "PATCH":
+            patch = request.body
+            self._check_preconditions(found, patch["metadata"])
+            found = self.change(kind, key, lambda item: merge(item, patch))
+        return _encode(found)
 
     def _list(self, kind: str, query: dict[str, str]) -> bytes:
         if (token := query.get("continue")) is not None:
@@ -325,6 +338,7 @@ class ApiServer:
         self.change("pods", key, take_node)
         self.bound.append((self.now, request.who, meta["uid"], node))
         self._check_room(request.who, key, node)
+        self._check_claims(request.who, pod)
         return _encode({"kind": "Status", "status": "Success", "code": 201})
 
     def _check_room(self, who: str, key: str, node: str) -> None:
@@ -333,6 +347,14 @@ class ApiServer:
         lacking = {resource: float(amount) for resource, amount in self.find_free(node).items() if amount < 0}
         if lacking:
             self.broken.append(f"{self.now:.2f}: {who} binds {key} to {node}, which lacks {lacking}")
+
+    def _check_claims(self, who: str, pod: Json) -> None:
+        """A pod whose claims are not bound would wait on its node for ever."""
+        for volume in pod["spec"].get("volumes") or ():
+            name = volume.get("persistentVolumeClaim", {}).get("claimName")
+            claim = self.kinds["persistentvolumeclaims"].objects.get(f"{pod['metadata']['namespace']}/{name}")
+            if name and (claim is None or not is_bound(claim)):
+                self.broken.append(f"{self.now:.2f}: {who} binds {find_key(pod)}, whose claim {name} is not bound")
 
     def _patch_conditions(self, key: str, patch: Json) -> bytes:
         self._check_preconditions(self._find("pods", key), patch["metadata"])
@@ -380,6 +402,12 @@ class ApiServer:
         line = _encode({"type": event, "object": item})
         self.kinds[kind].history.append(Entry(self.now, self.version, line))
         self.kinds[kind].wake()
+
+
+def is_bound(claim: Json) -> bool:
+    """Whether a claim and its volume both say that they are bound."""
+    annotations = claim["metadata"].get("annotations") or {}
+    return bool(claim["spec"].get("volumeName")) and "pv.kubernetes.io/bind-completed" in annotations
 
 
 def find_key(item: Json) -> str:

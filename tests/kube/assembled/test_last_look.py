@@ -46,6 +46,7 @@ async def test_a_pod_whose_room_was_taken_is_decided_again_at_once() -> None:
         first = await hold_up_a_binding(scene)
         scene.server.put("pods", make_pod("foreign", scheduler="another", requests={"cpu": "3"}, node=first))
         bound_at = await scene.pass_until_bound("team/p")
+        await scene.pass_until(lambda: len(scene.replicas[0].observer.results) == 2)  # the answer is on its way
         ((crowded_at, result), (_, last)) = scene.replicas[0].observer.results
         assert (result, last) == ("crowded", "bound")
         assert bound_at - crowded_at < 0.5

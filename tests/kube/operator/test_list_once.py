@@ -21,7 +21,10 @@ POLICIES = "/apis/fairbind.io/v1alpha1/schedulingpolicies"
 ABOUT_VOLUMES = (
     "/api/v1/persistentvolumeclaims",
     "/api/v1/persistentvolumes",
-    *(f"/apis/storage.k8s.io/v1/{name}" for name in ("storageclasses", "csinodes", "csidrivers", "volumeattachments")),
+    *(
+        f"/apis/storage.k8s.io/v1/{name}"
+        for name in ("storageclasses", "csinodes", "csidrivers", "volumeattachments", "csistoragecapacities")
+    ),
 )
 
 

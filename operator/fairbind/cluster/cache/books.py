@@ -30,12 +30,12 @@ class Books:
     """See the module.
 
     directory: whose namespace is whose. entries: pods by UID. by_namespace: their UIDs. queues: who waits, by class.
-    queues_by_tenant: the same. waiting_constraints: how many queues have which. queues_with_loads: how many bring
-    volumes that are counted. changed_queues: those that changed since the last snapshot. usage: by tenant. wanted: pods
-    that hold or may be placed, the latter as of the last snapshot. nominations: room that is promised to pods that
-    wait. running: pod by pod. eligibility, anti_affinity, topology: the filters. turns: whose wishes about other pods
-    are looked at. volumes: the claims of pods. servers: the nodes. settings, targets: the policy's. noted_waits: why
-    classes wait, as the last cycle saw it.
+    queues_by_tenant: the same. waiting_constraints: how many queues have which. queues_about_volumes: how many bring
+    volumes that are counted, or want some. changed_queues: those that changed since the last snapshot. usage: by
+    tenant. wanted: pods that hold or may be placed, the latter as of the last snapshot. nominations: room that is
+    promised to pods that wait. running: pod by pod. eligibility, anti_affinity, topology: the filters. turns: whose
+    wishes about other pods are looked at. volumes: the claims of pods. servers: the nodes. settings, targets: the
+    policy's. noted_waits: why classes wait, as the last cycle saw it.
     """
 
     def __init__(self, scheduler_name: str, directory: Directory) -> None:
@@ -46,7 +46,7 @@ class Books:
         self.queues: dict[QueueKey, TaskQueue] = {}
         self.queues_by_tenant: dict[str, dict[QueueKey, TaskQueue]] = {}
         self.waiting_constraints: Counter[Constraints] = Counter()
-        self.queues_with_loads = 0
+        self.queues_about_volumes = 0
         self.changed_queues: dict[QueueKey, None] = {}
         self.usage = Usage()
         self.wanted = WantedPods()
@@ -95,6 +95,7 @@ class Books:
             if entry.position.key.wishes is not None:
                 self.topology.unwatch(entry.position.key.wishes)
         if entry.facts.claims:
+            self.volumes.end_plan(uid)
             self.volumes.remove_pod(entry.facts)
         if namespace not in self.by_namespace:
             self.directory.forget(namespace)
@@ -213,13 +214,13 @@ class Books:
             queue = self.queues[key] = TaskQueue(key)
             self.queues_by_tenant.setdefault(key.tenant, {})[key] = queue
             self.waiting_constraints[key.constraints] += 1
-            self.queues_with_loads += key.load is not None
+            self.queues_about_volumes += key.is_about_volumes
         return queue
 
     def _drop_queue(self, key: QueueKey) -> None:
         del self.queues[key]
         self.wanted.set_waiting(key, 0)
-        self.queues_with_loads -= key.load is not None
+        self.queues_about_volumes -= key.is_about_volumes
         self.waiting_constraints[key.constraints] -= 1
         if not self.waiting_constraints[key.constraints]:
             del self.waiting_constraints[key.constraints]

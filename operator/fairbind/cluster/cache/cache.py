@@ -30,6 +30,7 @@ from fairbind.cluster.objects.decode import (
     CLAIMS,
     CSI_DRIVERS,
     CSI_NODES,
+    STORAGE_CAPACITIES,
     STORAGE_CLASSES,
     VOLUMES,
     ResourceType,
@@ -40,6 +41,7 @@ from fairbind.cluster.objects.volume_facts import (
     ClaimFacts,
     CsiDriverFacts,
     CsiNodeFacts,
+    StorageCapacityFacts,
     StorageClassFacts,
     VolumeFacts,
 )
@@ -48,7 +50,14 @@ from fairbind.model import PolicySettings, Snapshot, Targets, Wait
 from fairbind.scheduling import POLICIES
 
 Named = TypeVar(
-    "Named", bound=ClaimFacts | VolumeFacts | StorageClassFacts | CsiNodeFacts | CsiDriverFacts | AttachmentFacts
+    "Named",
+    bound=ClaimFacts
+    | VolumeFacts
+    | StorageClassFacts
+    | CsiNodeFacts
+    | CsiDriverFacts
+    | AttachmentFacts
+    | StorageCapacityFacts,
 )
 
 
@@ -102,6 +111,7 @@ class ClusterCache:
             (CSI_NODES, self._feed_volumes(_get_name, volumes.put_csi_node, volumes.csi_nodes)),
             (CSI_DRIVERS, self._feed_volumes(_get_name, volumes.put_driver, volumes.drivers)),
             (ATTACHMENTS, self._feed_volumes(_get_name, volumes.put_attachment, volumes.attachments)),
+            (STORAGE_CAPACITIES, self._feed_volumes(find_key, volumes.put_capacity, volumes.capacities)),
         )
 
     # --- what others tell ---
@@ -147,15 +157,29 @@ class ClusterCache:
         entry = self.books.entries.get(uid)
         if entry is None or not isinstance(entry.position, Waiting):
             return False
+        if entry.facts.claims and not self._plan_volumes(entry, node):
+            return False
         entry.assumed = node
         self.books.move(entry)
         self._snapshot = None
         return True
 
+    def _plan_volumes(self, entry: PodEntry, node: str) -> bool:
+        """Let a pod have volumes on its node; False when another pod of the same cycle has taken what it needs."""
+        book = self.books.servers.books.get(node)
+        before = self.books.volumes.versions
+        known = None if book is None else book.node
+        if known is not None and self.books.volumes.plan(entry.facts, node, dict(known.labels)):
+            return True
+        if before != self._builder.volumes_versions:
+            self._touch()  # what the last cycle saw is out of date; otherwise looking again would not help
+        return False
+
     def forget(self, uid: str, *, postponed: bool = False) -> None:
         """Take an assumption back: the binding failed. postponed: the pod waits for `resume` before its next turn."""
         entry = self.books.entries.get(uid)
         if entry is not None and entry.assumed is not None:
+            self.books.volumes.end_plan(uid)
             entry.assumed = None
             entry.postponed = postponed
             if self.books.move(entry):
@@ -283,9 +307,13 @@ class ClusterCache:
             entry = self.books.add_entry(facts)
         entry.facts = facts
         if facts.node is not None or facts.terminating:
+            if entry.assumed == facts.node:
+                self.books.volumes.settle_plan(facts.uid)
+            elif entry.assumed is not None:
+                self.books.volumes.end_plan(facts.uid)
             entry.assumed = None
             entry.postponed = False
-        if self.books.move(entry):
+        if self.books.move(entry) or self.books.volumes.has_stale:
             self._touch()
         elif isinstance(entry.position, Held) and self._follow_running(entry.position, facts):
             self._snapshot = None  # no decision depends on when a pod began to run, so nobody is woken
@@ -333,10 +361,10 @@ class ClusterCache:
             kept = None if facts is None else msgspec.structs.replace(facts, version="")  # of use to feeds only
             if objects.get(name) == kept:
                 return
-            limits_version = self.books.volumes.limits.version
+            before = self.books.volumes.versions
             put(name, kept)
-            is_other_limit = self.books.queues_with_loads and self.books.volumes.limits.version != limits_version
-            if self.books.volumes.has_stale or is_other_limit:
+            is_other_answer = self.books.queues_about_volumes and self.books.volumes.versions != before
+            if self.books.volumes.has_stale or is_other_answer:
                 self._touch()
 
         return Feed(

@@ -18,6 +18,7 @@ from fairbind.cluster.filters.anti_affinity import AntiAffinity
 from fairbind.cluster.filters.attach_limits import VolumeLoad
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.filters.topology import Topology
+from fairbind.cluster.filters.volume_offers import Wanted
 from fairbind.cluster.objects.facts import Amounts, Constraints, Demand, PodTerm, TopologyWishes
 from fairbind.model import DomainRules, Pin, Placement, Rejection, RejectionKind, Task, TaskClass
 from fairbind.scheduling.cycle.task_queues import compute_turn
@@ -30,7 +31,7 @@ class QueueKey(NamedTuple):
     None. selected_by: the terms in use that select its pods. overtaken: the highest priority of nominated pods that its
     pods are above, or None. nominee: the UID of its only pod, when that one is nominated itself. wishes: what its pods
     require about other pods, or None. load: the volumes that a pod brings to its node, of drivers that are looked at,
-    or None.
+    or None. unbound: the volumes that a pod wants for claims that are not bound yet.
     """
 
     tenant: str
@@ -43,6 +44,12 @@ class QueueKey(NamedTuple):
     nominee: str | None = None
     wishes: TopologyWishes | None = None
     load: VolumeLoad | None = None
+    unbound: tuple[Wanted, ...] = ()
+
+    @property
+    def is_about_volumes(self) -> bool:
+        """Whether where its pods may go may depend on what there is of volumes, and on what nodes take."""
+        return self.load is not None or bool(self.unbound)
 
     @property
     def has_reserved(self) -> bool:

@@ -17,6 +17,7 @@ from fairbind.cluster.cache.pending import QueueKey
 from fairbind.cluster.cache.volumes import Volumes
 from fairbind.cluster.cache.wish_turns import NOT_YET, WishTurns
 from fairbind.cluster.filters.anti_affinity import AntiAffinity, Labels
+from fairbind.cluster.filters.volume_offers import Wanted
 from fairbind.cluster.objects.facts import Constraints, Demand, Owner, PodFacts, PodTerm, TopologyWishes
 from fairbind.cluster.tenancy.tenants import Directory
 from fairbind.model import Task
@@ -146,11 +147,13 @@ def locate(
         return Idle(tenant, facts.gated)
     blocked = facts.unsupported or directory.find_refusal(facts.namespace)
     constraints, load = facts.constraints, None
+    unbound: tuple[Wanted, ...] = ()
     if facts.claims and blocked is None:
         if (trouble := volumes.find_trouble(facts)) is not None:
             blocked = trouble[0]
         else:
             constraints, load = volumes.constrain(facts), volumes.find_load(facts)
+            unbound = volumes.find_wanted(facts)
     wishes = facts.wishes if blocked is None else None
     if wishes is not None and not turns.is_looked_at(tenant, wishes):
         blocked = NOT_YET
@@ -166,6 +169,7 @@ def locate(
         overtaken=nominations.find_overtaken(facts.priority),
         nominee=None if nomination is None else facts.uid,
         load=load,
+        unbound=unbound,
     )
     task = Task(facts.uid, f"{facts.namespace}/{facts.name}", facts.priority, facts.created)
     return Waiting(key, task, facts.labels, nomination, wishes)

@@ -9,7 +9,9 @@ from fairbind.cluster.cache.books import Books
 from fairbind.cluster.cache.overview import build_overview, compute_pending_reasons, find_counting
 from fairbind.cluster.cache.pending import QueueKey
 from fairbind.cluster.cache.pods import Held
+from fairbind.cluster.cache.volumes import VolumePlan
 from fairbind.cluster.objects.facts import PODS
+from fairbind.cluster.objects.volume_facts import ClaimFacts
 from fairbind.cluster.tenancy.tenants import TenantState
 from fairbind.model import Snapshot, Wait
 from fairbind.model.overview import ClusterOverview
@@ -36,7 +38,9 @@ class Queries:
             return False
         if not facts.claims:
             return self._books.servers.may_use(node, facts.constraints)
-        return volumes.find_claim_trouble(facts) is None and self._books.servers.may_use(node, volumes.constrain(facts))
+        if volumes.find_claim_trouble(facts) is not None or volumes.find_wanted(facts):
+            return False
+        return self._books.servers.may_use(node, volumes.constrain(facts))
 
     def has_room(self, uid: str, node: str) -> bool:
         """Whether a pod that is decided to go to a node fits there still, given what others bound there since."""
@@ -47,6 +51,18 @@ class Queries:
             return False
         exclusive_keys = entry.facts.constraints.exclusive_keys.conflicting
         return not self._books.servers.is_crowded(node, uid, entry.facts.demand.real, exclusive_keys)
+
+    def find_plan(self, uid: str) -> VolumePlan | None:
+        """Return how the claims of a pod get volumes; None when they have them, or it is not to have any."""
+        return self._books.volumes.plans.get(uid)
+
+    def find_claim(self, key: str) -> ClaimFacts | None:
+        """Return a claim by `namespace/name`."""
+        return self._books.volumes.claims.get(key)
+
+    def has_volume(self, name: str) -> bool:
+        """Whether a volume is there."""
+        return name in self._books.volumes.volumes
 
     @property
     def has_waiting(self) -> bool:

@@ -37,7 +37,7 @@ class SnapshotBuilder:
         self._grouping = ServerGrouping()
         self._task_classes: dict[QueueKey, TaskClass] = {}
         self._classes_valid_for: tuple[Axes, int] | None = None
-        self._closings_valid_for: tuple[int, int] | None = None
+        self._closings_valid_for: tuple[int, int, int] | None = None
         self._crowded: frozenset[str] = frozenset()
         self._nominations_version = 0
         self._answers = 0
@@ -81,6 +81,11 @@ class SnapshotBuilder:
             targets=self._find_targets(),
             running=self._books.running.build(axes),
         )
+
+    @property
+    def volumes_versions(self) -> tuple[int, ...]:
+        """`Volumes.versions` as of the last snapshot."""
+        return () if self._closings_valid_for is None else self._closings_valid_for[1:]
 
     def _find_targets(self) -> Targets | None:
         """Return what the policy's own mechanism gives; the answer of the one before says nothing any more."""
@@ -143,14 +148,14 @@ class SnapshotBuilder:
         """Note which queues must be looked at because nodes or placed pods changed."""
         books = self._books
         valid_for = books.servers.axes, books.eligibility.answers_version
-        closings_valid_for = books.eligibility.version, books.volumes.limits.version
+        closings_valid_for = (books.eligibility.version, *books.volumes.versions)
         changed_terms = books.topology.take_changed()
         if valid_for != self._classes_valid_for:
             self._task_classes.clear()
             books.changed_queues.update((key, None) for key in books.queues if key.tenant not in self._crowded)
             self._answers += 1
         elif closings_valid_for != self._closings_valid_for:
-            ruled = (key for key in books.queues if key.may_have_rules or key.load is not None)
+            ruled = (key for key in books.queues if key.may_have_rules or key.is_about_volumes)
             books.changed_queues.update(dict.fromkeys(ruled))
         elif changed_terms:
             books.changed_queues.update((key, None) for key in books.queues if key.is_about(changed_terms))
@@ -162,6 +167,9 @@ class SnapshotBuilder:
     def _build_task_class(self, queue: TaskQueue) -> TaskClass:
         servers, eligibility, key = self._books.servers, self._books.eligibility, queue.key
         placement, pin = eligibility.get_placement(key.constraints), None
+        if key.unbound:
+            offers = self._books.volumes.offers
+            placement = eligibility.share(offers.restrict(placement, key.unbound, eligibility))
         if key.load is not None:
             limits = self._books.volumes.limits
             placement = eligibility.share(limits.restrict(placement, key.load, eligibility.index))

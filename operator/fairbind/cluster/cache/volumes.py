@@ -5,21 +5,26 @@ claim, its volume, its storage class, or another pod with the same claim. Only t
 (`take_stale`). What comes of it is one of these:
 
 * **Trouble.** A claim is missing, lost, being deleted or not bound yet, or another pod uses it and may be the only one.
-  The pod waits with kube-scheduler's words, and no node could help. A claim that is bound only once its pod has a node
-  (`WaitForFirstConsumer`) is not supported yet.
-* **Constraints.** All claims are bound: the nodes that reach all volumes, as part of the pod's constraints. Pods whose
-  volumes are reached from everywhere have the constraints of pods without claims.
+  The pod waits with kube-scheduler's words, and no node could help.
+* **Constraints.** Of claims that are bound, the nodes that reach all volumes, as part of the pod's constraints. Pods
+  whose volumes are reached from everywhere have the constraints of pods without claims.
+* **Wanted volumes.** What claims ask for that are bound once their pod has a node (`volume_offers`).
 * **A load.** How many volumes the pod brings, where a driver limits them (`attach_limits`).
+
+When a pod gets a node, a **plan** says which volume each unbound claim gets, and which must be made. No other pod gets
+these volumes meanwhile. The plan ends when all its claims are bound, or when the pod gives its place up or is gone.
 
 Pods without claims are not in these books at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from fairbind.cluster.filters.attach_limits import AttachLimits, VolumeLoad
+from fairbind.cluster.filters.volume_offers import VolumeOffers, Wanted
 from fairbind.cluster.objects.constraints import add_volumes
 from fairbind.cluster.objects.facts import Constraints, PodFacts
 from fairbind.cluster.objects.volume_facts import (
@@ -28,10 +33,12 @@ from fairbind.cluster.objects.volume_facts import (
     ClaimUse,
     CsiDriverFacts,
     CsiNodeFacts,
+    StorageCapacityFacts,
     StorageClassFacts,
     VolumeFacts,
     VolumeId,
     join_topologies,
+    name_claim,
 )
 from fairbind.model import Rejection, RejectionKind
 
@@ -44,7 +51,12 @@ IN_USE = Rejection(
     RejectionKind.VOLUME_CLAIM,
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod",
 )
-WAITS_FOR_CONSUMER = Rejection(RejectionKind.NOT_SUPPORTED, "unbound claims with WaitForFirstConsumer")
+SHARED = Rejection(RejectionKind.VOLUME_CLAIM, "pod has a PersistentVolumeClaim that is being bound for another pod")
+MANY = Rejection(RejectionKind.VOLUME_CLAIM, "pod waits until the claims of other pods are bound")
+
+MOST_PLANS = 128
+"""So many pods at most have a node and wait there for volumes: a provisioner that does not answer must not stop others,
+whose bindings have the rest of `MAX_OUTSTANDING`."""
 
 Facts = TypeVar("Facts")
 
@@ -52,21 +64,37 @@ Trouble = tuple[Rejection, str]
 """Why a pod waits, as thousands may have it in common, and the very thing."""
 
 
-def name_claim(namespace: str, name: str) -> str:
-    """Return what a claim is known by."""
-    return f"{namespace}/{name}"
-
-
-def find_key(claim: ClaimFacts) -> str:
-    """Return what a claim is known by."""
+def find_key(claim: ClaimFacts | StorageCapacityFacts) -> str:
+    """Return what a claim, or another object of a namespace, is known by."""
     return name_claim(claim.namespace, claim.name)
 
 
+@dataclass(frozen=True, slots=True)
+class VolumePlan:
+    """How the claims of a pod whose place is decided get volumes.
+
+    volumes: for each claim, by `find_key`, the volume that it gets; empty: one must be made. They stay with the pod
+    until all of them are bound.
+    """
+
+    uid: str
+    node: str
+    volumes: tuple[tuple[str, str], ...]
+
+
 class Volumes:
-    """See the module. limits: what nodes take. Facts that are given to `put_` methods are never written to."""
+    """See the module. Facts that are given to `put_` methods are never written to.
+
+    limits: what nodes take. offers: the volumes that claims may have. plans: by the pod's UID.
+    """
 
     def __init__(self) -> None:
         self.limits = AttachLimits()
+        self.offers = VolumeOffers()
+        self.plans: dict[str, VolumePlan] = {}
+        self.capacities: dict[str, StorageCapacityFacts] = {}
+        self._planned: dict[str, str] = {}
+        self._unsettled: set[str] = set()
         self.claims: dict[str, ClaimFacts] = {}
         self.volumes: dict[str, VolumeFacts] = {}
         self.classes: dict[str, StorageClassFacts] = {}
@@ -94,6 +122,8 @@ class Volumes:
             self.claims[key] = claim
             self._claims_of.setdefault(claim.volume, set()).add(key)
         self._note_claim(key, is_other_volume=_find_volume(before) != _find_volume(claim))
+        if (planner := self._planned.get(key)) is not None:
+            self._follow_plan(planner)
 
     def put_volume(self, name: str, volume: VolumeFacts | None) -> None:
         """Take a volume, new or changed; None: it is gone."""
@@ -102,12 +132,15 @@ class Volumes:
         is_other = before is None or volume is None or before.id != volume.id
         for key in sorted(self._claims_of.get(name, ())):
             self._note_claim(key, is_other_volume=is_other)
+        for key in sorted(self.offers.set_volume(name, volume)):
+            self._note_claim(key, is_other_volume=False)
         for attachment in sorted(self._attachments_of.get(name, ())):
             self._count_attachment(attachment)
 
     def put_class(self, name: str, storage_class: StorageClassFacts | None) -> None:
         """Take a storage class, new or changed; None: it is gone."""
         _put(self.classes, name, storage_class)
+        self.offers.set_class(name, storage_class)
         for key in [key for key in self._users if (claim := self.claims.get(key)) and claim.storage_class == name]:
             self._note_claim(key, is_other_volume=True)
 
@@ -119,7 +152,13 @@ class Volumes:
     def put_driver(self, name: str, driver: CsiDriverFacts | None) -> None:
         """Take a driver, new or changed; None: it is gone."""
         _put(self.drivers, name, driver)
+        self.offers.set_driver(name, driver)
         self._follow_drivers(is_other=self.limits.set_driver(name, driver))
+
+    def put_capacity(self, key: str, capacity: StorageCapacityFacts | None) -> None:
+        """Take what a driver says of its room; None: nothing any more."""
+        self.offers.set_capacity(key, self.capacities.get(key), capacity)
+        _put(self.capacities, key, capacity)
 
     def put_attachment(self, name: str, attachment: AttachmentFacts | None) -> None:
         """Take an attachment, new or changed; None: it is gone."""
@@ -214,6 +253,11 @@ class Volumes:
         self._stale.update(dict.fromkeys(uid for uid in self._users.get(key, ()) if uid not in self._nodes))
 
     @property
+    def versions(self) -> tuple[int, int]:
+        """Numbers of which one grows when the answer for any volumes may have changed, of those of pods or wanted."""
+        return self.limits.version, self.offers.version
+
+    @property
     def has_stale(self) -> bool:
         """Whether there is any pod for `take_stale`."""
         return bool(self._stale)
@@ -231,6 +275,12 @@ class Volumes:
         trouble = self.find_claim_trouble(facts)
         if trouble is not None:
             return trouble
+        unbound = [key for key, _ in self._list_wanted(facts)]
+        for key in unbound:
+            if self._planned.get(key, facts.uid) != facts.uid:
+                return SHARED, f'persistentvolumeclaim "{self.claims[key].name}" is being bound for another pod'
+        if unbound and len(self._unsettled) >= MOST_PLANS:
+            return MANY, MANY.subject
         for key in self._list_exclusive(facts):
             if any(uid != facts.uid for uid in self._list_holders(key)):  # it may be about to give its place up
                 return IN_USE, IN_USE.subject
@@ -249,10 +299,7 @@ class Volumes:
         unbound = [claim for _, claim in found if claim is not None and not claim.is_bound]
         if any(not self._waits_for_consumer(claim) for claim in unbound):
             return UNBOUND, UNBOUND.subject
-        for claim in unbound:
-            detail = f"unbound persistentvolumeclaim {claim.name!r} with WaitForFirstConsumer"
-            return WAITS_FOR_CONSUMER, f"{detail} (storage class {claim.storage_class!r})"
-        return self._find_volume_trouble([(use, claim) for use, claim in found if claim is not None])
+        return self._find_volume_trouble([(use, claim) for use, claim in found if claim is not None and claim.is_bound])
 
     def constrain(self, facts: PodFacts) -> Constraints:
         """Return the constraints of a pod with those of its volumes, as far as they are known."""
@@ -262,6 +309,74 @@ class Volumes:
             if volume is not None:
                 topologies.append(volume.topology.without_zones() if use.is_ephemeral else volume.topology)
         return add_volumes(facts.constraints, join_topologies(topologies))
+
+    def find_wanted(self, facts: PodFacts) -> tuple[Wanted, ...]:
+        """Return what the claims of a pod ask for that are not bound yet, if it has no trouble with claims."""
+        return tuple(wanted for _, wanted in self._list_wanted(facts))
+
+    def _list_wanted(self, facts: PodFacts) -> list[tuple[str, Wanted]]:
+        found = {}
+        for use, claim in self._list_claims(facts):
+            if claim is not None and not claim.is_bound and claim.request is not None:
+                found[name_claim(facts.namespace, use.name)] = self.offers.want(claim, claim.request)
+        return list(found.items())
+
+    # --- plans ---
+
+    def plan(self, facts: PodFacts, node: str, labels: Mapping[str, str]) -> bool:
+        """Decide which volumes the claims of a pod get on a node; False when another pod has taken what it needs."""
+        wanted = self._list_wanted(facts)
+        if not wanted:
+            return True
+        volumes = self.offers.choose([each for _, each in wanted], node, labels)
+        if volumes is None or self.find_trouble(facts) is not None:
+            return False
+        keys = [key for key, _ in wanted]
+        self._begin_plan(VolumePlan(facts.uid, node, tuple(zip(keys, volumes, strict=True))))
+        return True
+
+    def _begin_plan(self, plan: VolumePlan) -> None:
+        self.plans[plan.uid] = plan
+        self._unsettled.add(plan.uid)
+        for key, volume in plan.volumes:
+            self._planned[key] = plan.uid
+            self._note_others(key)
+            if volume:
+                self.offers.take(volume)
+        self._note_many(MOST_PLANS)
+
+    def end_plan(self, uid: str) -> None:
+        """Let a pod's plan go, if it has one."""
+        plan = self.plans.pop(uid, None)
+        if plan is None:
+            return
+        for key, volume in plan.volumes:
+            del self._planned[key]
+            self._note_others(key)
+            if volume:
+                self.offers.give_back(volume)
+        self.settle_plan(uid)
+
+    def settle_plan(self, uid: str) -> None:
+        """Note that a pod does not wait for its claims any more.
+
+        It keeps the volumes until they are bound, which in a simulation never happens.
+        """
+        if uid in self._unsettled:
+            self._unsettled.discard(uid)
+            self._note_many(MOST_PLANS - 1)
+
+    def _follow_plan(self, uid: str) -> None:
+        """End a plan when all its claims are bound."""
+        claims = (self.claims.get(key) for key, _ in self.plans[uid].volumes)
+        if all(claim is not None and claim.is_bound for claim in claims):
+            self.end_plan(uid)
+
+    def _note_many(self, limit: int) -> None:
+        """Ask all pods with unbound claims again when the number of plans has come to where the answers change."""
+        if len(self._unsettled) == limit:
+            for key in [key for key in self._users if (claim := self.claims.get(key)) and claim.request is not None]:
+                self._note_others(key)
 
     def find_load(self, facts: PodFacts) -> VolumeLoad | None:
         """Return the volumes that a pod brings to a node, of drivers that are looked at; None when there is none."""
@@ -319,10 +434,12 @@ class Volumes:
         """Return what is known of pods and nodes, as comparable values."""
         held = {key: dict(sorted(pods.items())) for key, pods in self._held.items()}
         users = {key: sorted(pods) for key, pods in self._users.items()}
-        return held, users, self._nodes, self._known_nodes, self._counted, self.limits.describe()
+        plans, planned = dict(sorted(self.plans.items())), dict(sorted(self._planned.items()))
+        described = self.limits.describe(), self.offers.describe()
+        return held, users, self._nodes, self._known_nodes, self._counted, plans, planned, described
 
     def copy_objects(self, other: Volumes) -> None:
-        """Take all objects of another one, which has pods and nodes besides; for tests."""
+        """Take all objects and plans of another one, which has pods and nodes besides; for tests."""
         for name, node in other.csi_nodes.items():
             self.put_csi_node(name, node)
         for name, driver in other.drivers.items():
@@ -335,6 +452,12 @@ class Volumes:
             self.put_claim(key, claim)
         for name, attachment in other.attachments.items():
             self.put_attachment(name, attachment)
+        for key, capacity in other.capacities.items():
+            self.put_capacity(key, capacity)
+        for plan in other.plans.values():
+            self._begin_plan(plan)
+            if plan.uid not in other._unsettled:
+                self.settle_plan(plan.uid)
 
 
 def _find_claim_trouble(facts: PodFacts, use: ClaimUse, claim: ClaimFacts | None) -> Trouble | None:

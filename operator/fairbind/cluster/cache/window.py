@@ -23,6 +23,7 @@ from typing import NamedTuple
 from fairbind.cluster.cache.pending import QueueKey, TaskQueue
 from fairbind.cluster.filters.attach_limits import VolumeLoad
 from fairbind.cluster.filters.node_eligibility import Eligibility
+from fairbind.cluster.filters.volume_offers import Wanted
 from fairbind.cluster.objects.facts import Constraints, Demand, PodTerm, TopologyWishes
 from fairbind.model import Rejection, RejectionKind, Task, TaskClass
 from fairbind.scheduling.cycle.task_queues import Turn, compute_turn
@@ -46,10 +47,18 @@ LATER = Rejection(RejectionKind.LATER)
 
 _get_turn = itemgetter(0)
 
-_Look = tuple[Constraints, frozenset[PodTerm], TopologyWishes | None, int | None, str | None, VolumeLoad | None]
+_Look = tuple[
+    Constraints,
+    frozenset[PodTerm],
+    TopologyWishes | None,
+    int | None,
+    str | None,
+    VolumeLoad | None,
+    tuple[Wanted, ...],
+]
 """What decides a placement: constraints without what does not matter now, the terms in use that select the pods, what
 they require about others, which reserved room they may use (`QueueKey.overtaken`, `QueueKey.nominee`), and the volumes
-that they bring."""
+that they bring and want."""
 
 
 _Kind = tuple[Demand, str | None]
@@ -207,7 +216,7 @@ class _Sorted:
         key = queue.key
         if key.unsupported is None:
             simple = self._eligibility.simplify(key.constraints)
-            look = simple, key.selected_by, key.wishes, key.overtaken, key.nominee, key.load
+            look = simple, key.selected_by, key.wishes, key.overtaken, key.nominee, key.load, key.unbound
             groups, kind = self.looks.setdefault(look, {}), (key.demand, key.pin)
             group = groups.get(kind) or groups.setdefault(kind, Group())
             insort(self._order, (turn, look))

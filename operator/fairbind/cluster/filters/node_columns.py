@@ -49,13 +49,13 @@ class NodeColumns:
 
     def match_pairs(self, pairs: Iterable[tuple[str, str]]) -> BoolArray:
         """Return which nodes carry all these labels, shape (K,)."""
-        return self._match_all(Requirement(key, "In", (value,)) for key, value in pairs)
+        return self.match_all(Requirement(key, "In", (value,)) for key, value in pairs)
 
     def match_term(self, term: NodeTerm) -> BoolArray:
         """Return which nodes meet a term, shape (K,)."""
         if not term.labels and not term.fields:
             return np.zeros(self._count, dtype=np.bool_)
-        match_k = self._match_all(term.labels)
+        match_k = self.match_all(term.labels)
         for requirement in term.fields:
             self._restrict_by_name(match_k, requirement)
         return match_k
@@ -100,7 +100,8 @@ class NodeColumns:
         if index is not None:
             match_k[index] = is_kept
 
-    def _match_all(self, requirements: Iterable[Requirement]) -> BoolArray:
+    def match_all(self, requirements: Iterable[Requirement]) -> BoolArray:
+        """Return which nodes meet all expressions over labels, shape (K,)."""
         everywhere = np.ones(self._count, dtype=np.bool_)
         return reduce(np.logical_and, (self._match(requirement) for requirement in requirements), everywhere)
 

@@ -24,11 +24,12 @@ from fairbind.cluster.objects.decode import (
     NAMESPACES,
     NODES,
     PODS,
+    STORAGE_CAPACITIES,
     STORAGE_CLASSES,
     VOLUMES,
     ResourceType,
 )
-from fairbind.cluster.objects.volume_facts import CLAIM_ANNOTATIONS, TOPOLOGY_LABELS
+from fairbind.cluster.objects.volume_facts import CLAIM_ANNOTATIONS, TOPOLOGY_LABELS, VOLUME_ANNOTATIONS
 
 SUCCEEDED = "Succeeded"
 RESIZE_PENDING = "PodResizePending"
@@ -41,7 +42,9 @@ POLICY_FIELDS = (
 )  # fmt: skip
 
 
-Named = TypeVar("Named", wire.StorageClass, wire.CsiNode, wire.CsiDriver, wire.VolumeAttachment)
+Named = TypeVar(
+    "Named", wire.StorageClass, wire.CsiNode, wire.CsiDriver, wire.CsiStorageCapacity, wire.VolumeAttachment
+)
 
 
 class RunTime(msgspec.Struct, frozen=True, gc=False):
@@ -158,28 +161,46 @@ def _capture_claim(claim: wire.PersistentVolumeClaim) -> wire.PersistentVolumeCl
         wire.OwnerReference(uid=owner.uid, controller=True) for owner in meta.owner_references or () if owner.controller
     ]
     return wire.PersistentVolumeClaim(
-        metadata=wire.ClaimMeta(
+        metadata=wire.AnnotatedMeta(
             name=meta.name,
             namespace=meta.namespace,
+            uid=meta.uid,
             deletion_timestamp=meta.deletion_timestamp,
             owner_references=owners or None,
             annotations=annotations or None,
         ),
-        spec=claim.spec,
+        spec=_keep_bound_spec(claim.spec) if claim.spec.volume_name else claim.spec,
         status=claim.status,
         fault=claim.fault,
     )
 
 
+def _keep_bound_spec(spec: wire.ClaimSpec) -> wire.ClaimSpec:
+    """Return what is read of a claim that has a volume."""
+    return wire.ClaimSpec(spec.volume_name, spec.storage_class_name, spec.access_modes)
+
+
 def _capture_volume(volume: wire.PersistentVolume) -> wire.PersistentVolume:
-    labels = {key: value for key, value in (volume.metadata.labels or {}).items() if key in TOPOLOGY_LABELS}
-    meta = wire.ObjectMeta(name=volume.metadata.name, labels=labels or None)
-    return wire.PersistentVolume(meta, volume.spec, volume.fault)
+    spec, is_free = volume.spec, volume.status.phase == "Available" and volume.spec.claim_ref is None
+    if not is_free and (spec.claim_ref is None or volume.status.phase == "Bound"):  # it offers nothing any more
+        spec = msgspec.structs.replace(
+            spec, capacity=None, access_modes=None, claim_ref=None, storage_class_name=None, volume_mode=None,
+            volume_attributes_class_name=None,
+        )  # fmt: skip
+    labels, annotations = volume.metadata.labels or {}, volume.metadata.annotations or {}
+    meta = wire.AnnotatedMeta(
+        name=volume.metadata.name,
+        deletion_timestamp=volume.metadata.deletion_timestamp,
+        labels={key: value for key, value in labels.items() if is_free or key in TOPOLOGY_LABELS} or None,
+        annotations={key: value for key, value in annotations.items() if key in VOLUME_ANNOTATIONS} or None,
+    )
+    return wire.PersistentVolume(meta, spec, volume.status, volume.fault)
 
 
 def _capture_named(item: Named) -> Named:
     """Return an object of which only the name and what follows the metadata are read."""
-    return msgspec.structs.replace(item, metadata=wire.ObjectMeta(name=item.metadata.name))
+    meta = wire.ObjectMeta(name=item.metadata.name, namespace=item.metadata.namespace)
+    return msgspec.structs.replace(item, metadata=meta)
 
 
 def capture_custom_object(item: Mapping[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
@@ -202,6 +223,7 @@ CAPTURED_STORAGE: tuple[ResourceType[Any], ...] = tuple(
         (STORAGE_CLASSES, _capture_named),
         (CSI_NODES, _capture_named),
         (CSI_DRIVERS, _capture_named),
+        (STORAGE_CAPACITIES, _capture_named),
         (ATTACHMENTS, _capture_named),
     )
 )

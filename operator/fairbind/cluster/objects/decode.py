@@ -23,12 +23,14 @@ from fairbind.cluster.objects.volume_facts import (
     ClaimFacts,
     CsiDriverFacts,
     CsiNodeFacts,
+    StorageCapacityFacts,
     StorageClassFacts,
     VolumeFacts,
     convert_attachment,
     convert_claim,
     convert_csi_driver,
     convert_csi_node,
+    convert_storage_capacity,
     convert_storage_class,
     convert_volume,
 )
@@ -211,6 +213,12 @@ CSI_NODES: ResourceType[CsiNodeFacts] = ResourceType(
 )
 CSI_DRIVERS: ResourceType[CsiDriverFacts] = ResourceType(
     "csidrivers", "/apis/storage.k8s.io/v1/csidrivers", wire.CsiDriver, convert_csi_driver
+)
+STORAGE_CAPACITIES: ResourceType[StorageCapacityFacts] = ResourceType(
+    "csistoragecapacities",
+    "/apis/storage.k8s.io/v1/csistoragecapacities",
+    wire.CsiStorageCapacity,
+    convert_storage_capacity,
 )
 ATTACHMENTS: ResourceType[AttachmentFacts] = ResourceType(
     "volumeattachments", "/apis/storage.k8s.io/v1/volumeattachments", wire.VolumeAttachment, convert_attachment

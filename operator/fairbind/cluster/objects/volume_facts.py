@@ -18,7 +18,15 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from fairbind.cluster.objects import wire
-from fairbind.cluster.objects.selectors import NodeTerm, make_term
+from fairbind.cluster.objects.quantity import QuantityError, to_base_units
+from fairbind.cluster.objects.selectors import (
+    LabelSelector,
+    NodeTerm,
+    make_label_selector,
+    make_requirements,
+    make_term,
+)
+from fairbind.model import MAX_AMOUNT
 
 ZONE = "topology.kubernetes.io/zone"
 REGION = "topology.kubernetes.io/region"
@@ -34,8 +42,12 @@ MAX_SHARED_TOPOLOGIES = 1_024
 _ZONE_DELIMITER = "__"
 _BOUND = "pv.kubernetes.io/bind-completed"
 _OLD_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
-CLAIM_ANNOTATIONS = frozenset({_BOUND, _OLD_STORAGE_CLASS})
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+CLAIM_ANNOTATIONS = frozenset({_BOUND, _OLD_STORAGE_CLASS, SELECTED_NODE})
+VOLUME_ANNOTATIONS = frozenset({_OLD_STORAGE_CLASS})
 """Those that are read."""
+_STORAGE = "storage"
+_FILESYSTEM = "Filesystem"
 _MIGRATED = (
     ("aws_elastic_block_store", "awsElasticBlockStore"),
     ("azure_disk", "azureDisk"),
@@ -79,11 +91,46 @@ class VolumeTopology:
 ANYWHERE = VolumeTopology()
 
 
+class ClaimRequest(NamedTuple):
+    """What a claim without a volume asks for.
+
+    size: in bytes. access_modes: sorted. selector: of the labels of volumes; None: any. mode: `Filesystem` or `Block`.
+    selected_node: for which node a volume is being made; empty: for none yet.
+    """
+
+    storage_class: str
+    size: int
+    access_modes: tuple[str, ...] = ()
+    selector: LabelSelector | None = None
+    mode: str = _FILESYSTEM
+    attributes_class: str = ""
+    selected_node: str = ""
+
+
+class VolumeOffer(NamedTuple):
+    """What a volume offers to claims.
+
+    capacity: in bytes. is_available: whether any claim may have it. claim: `namespace/name` of the claim that it is
+    kept for, or empty. claim_uid: the UID of that claim; empty: any with this name. labels: sorted.
+    """
+
+    storage_class: str
+    capacity: int
+    is_available: bool
+    access_modes: frozenset[str] = frozenset()
+    labels: tuple[tuple[str, str], ...] = ()
+    mode: str = _FILESYSTEM
+    attributes_class: str = ""
+    claim: str = ""
+    claim_uid: str = ""
+
+
 class ClaimFacts(Struct, frozen=True, gc=False):
     """A PersistentVolumeClaim.
 
     volume: the name of its volume, also before both say that they are bound; empty: it has none. is_bound: both say so.
     storage_class: by name; empty: none. is_exclusive: one pod may use it. owner: the UID of its controller, or empty.
+    request: what it asks for while it has no volume.
     """
 
     namespace: str
@@ -96,25 +143,37 @@ class ClaimFacts(Struct, frozen=True, gc=False):
     is_exclusive: bool
     storage_class: str
     owner: str
+    uid: str = ""
+    request: ClaimRequest | None = None
 
 
 class VolumeFacts(Struct, frozen=True, gc=False):
-    """A PersistentVolume. id: as its driver knows it, or None. migrated: its kind if it is in `_MIGRATED`, or empty."""
+    """A PersistentVolume.
+
+    id: as its driver knows it, or None. migrated: its kind if it is in `_MIGRATED`, or empty. offer: what it offers to
+    claims; None: nothing any more.
+    """
 
     name: str
     version: str
     topology: VolumeTopology
     id: VolumeId | None
     migrated: str
+    offer: VolumeOffer | None = None
 
 
 class StorageClassFacts(Struct, frozen=True, gc=False):
-    """A StorageClass. waits_for_consumer: its claims are bound when a pod has a node."""
+    """A StorageClass.
+
+    waits_for_consumer: its claims are bound when a pod has a node. topologies: the terms of which a node must meet one
+    for a volume to be made for it; None: any node.
+    """
 
     name: str
     version: str
     provisioner: str
     waits_for_consumer: bool
+    topologies: tuple[NodeTerm, ...] | None = None
 
 
 class CsiNodeFacts(Struct, frozen=True, gc=False):
@@ -126,11 +185,31 @@ class CsiNodeFacts(Struct, frozen=True, gc=False):
 
 
 class CsiDriverFacts(Struct, frozen=True, gc=False):
-    """A driver. must_be_installed: pods with its volumes may go to nodes only that have it."""
+    """A driver.
+
+    must_be_installed: pods with its volumes may go to nodes only that have it. tells_capacity: it makes volumes only
+    where a CSIStorageCapacity says that there is room.
+    """
 
     name: str
     version: str
     must_be_installed: bool
+    tells_capacity: bool = False
+
+
+class StorageCapacityFacts(Struct, frozen=True, gc=False):
+    """A CSIStorageCapacity.
+
+    nodes: the labels of nodes for which volumes can be made; None: of none. largest: the size of the largest volume
+    that can be made, in bytes; None: not known, so none.
+    """
+
+    namespace: str
+    name: str
+    version: str
+    storage_class: str
+    nodes: LabelSelector | None
+    largest: int | None
 
 
 class AttachmentFacts(Struct, frozen=True, gc=False):
@@ -141,6 +220,11 @@ class AttachmentFacts(Struct, frozen=True, gc=False):
     node: str
     driver: str
     volume: str
+
+
+def name_claim(namespace: str, name: str) -> str:
+    """Return what a claim is known by."""
+    return f"{namespace}/{name}"
 
 
 def find_claims(pod: str, volumes: Iterable[wire.Volume] | None) -> tuple[ClaimUse, ...]:
@@ -166,6 +250,7 @@ def convert_claim(claim: wire.PersistentVolumeClaim) -> ClaimFacts:
     meta, spec = claim.metadata, claim.spec
     annotations = meta.annotations or {}
     volume = spec.volume_name or ""
+    storage_class = annotations.get(_OLD_STORAGE_CLASS, spec.storage_class_name or "")
     return ClaimFacts(
         namespace=meta.namespace,
         name=meta.name,
@@ -175,9 +260,32 @@ def convert_claim(claim: wire.PersistentVolumeClaim) -> ClaimFacts:
         is_lost=claim.status.phase == "Lost",
         is_deleted=meta.deletion_timestamp is not None,
         is_exclusive="ReadWriteOncePod" in (spec.access_modes or ()),
-        storage_class=annotations.get(_OLD_STORAGE_CLASS, spec.storage_class_name or ""),
+        storage_class=storage_class,
         owner=next((owner.uid for owner in meta.owner_references or () if owner.controller), ""),
+        uid=meta.uid,
+        request=None if volume else _make_request(spec, storage_class, annotations.get(SELECTED_NODE, "")),
     )
+
+
+def _make_request(spec: wire.ClaimSpec, storage_class: str, selected_node: str) -> ClaimRequest:
+    requests = (spec.resources.requests if spec.resources is not None else None) or {}
+    return ClaimRequest(
+        storage_class=storage_class,
+        size=_read_bytes(requests.get(_STORAGE, "0"), MAX_AMOUNT),
+        access_modes=tuple(sorted(set(spec.access_modes or ()))),
+        selector=make_label_selector(spec.selector),
+        mode=spec.volume_mode or _FILESYSTEM,
+        attributes_class=spec.volume_attributes_class_name or "",
+        selected_node=selected_node,
+    )
+
+
+def _read_bytes(text: str, unreadable: int) -> int:
+    """Return a size in bytes, or what stands for one that cannot be read."""
+    try:
+        return to_base_units(_STORAGE, text)
+    except QuantityError:
+        return unreadable
 
 
 def convert_volume(volume: wire.PersistentVolume) -> VolumeFacts:
@@ -191,6 +299,27 @@ def convert_volume(volume: wire.PersistentVolume) -> VolumeFacts:
         topology=_share_topology(VolumeTopology(affinities, _find_zones(meta.labels))),
         id=VolumeId(spec.csi.driver, spec.csi.volume_handle) if spec.csi is not None else None,
         migrated=next((kind for attribute, kind in _MIGRATED if getattr(spec, attribute) is not None), ""),
+        offer=_make_offer(volume),
+    )
+
+
+def _make_offer(volume: wire.PersistentVolume) -> VolumeOffer | None:
+    meta, spec, claim = volume.metadata, volume.spec, volume.spec.claim_ref
+    if volume.fault is not None or meta.deletion_timestamp is not None:
+        return None
+    is_available = claim is None and volume.status.phase == "Available"
+    if claim is None and not is_available:
+        return None
+    return VolumeOffer(
+        storage_class=(meta.annotations or {}).get(_OLD_STORAGE_CLASS, spec.storage_class_name or ""),
+        capacity=_read_bytes((spec.capacity or {}).get(_STORAGE, "0"), -1),
+        is_available=is_available,
+        access_modes=frozenset(spec.access_modes or ()),
+        labels=tuple(sorted((meta.labels or {}).items())) if is_available else (),
+        mode=spec.volume_mode or _FILESYSTEM,
+        attributes_class=spec.volume_attributes_class_name or "",
+        claim="" if claim is None else name_claim(claim.namespace, claim.name),
+        claim_uid="" if claim is None else claim.uid,
     )
 
 
@@ -226,7 +355,19 @@ def convert_storage_class(storage_class: wire.StorageClass) -> StorageClassFacts
     """Return what matters of a storage class."""
     meta = storage_class.metadata
     waits = storage_class.volume_binding_mode == "WaitForFirstConsumer"
-    return StorageClassFacts(meta.name, meta.resource_version, storage_class.provisioner, waits)
+    topologies = _make_topologies(storage_class.allowed_topologies) if waits else None
+    if waits and storage_class.fault is not None:
+        topologies = ()
+    return StorageClassFacts(meta.name, meta.resource_version, storage_class.provisioner, waits, topologies)
+
+
+def _make_topologies(terms: Iterable[wire.TopologyTerm] | None) -> tuple[NodeTerm, ...] | None:
+    """Return the terms of which a node must meet one; None: it need not."""
+    made: set[NodeTerm] = set()
+    for term in terms or ():
+        expressions = [wire.SelectorRequirement(e.key, "In", e.values) for e in term.match_label_expressions or ()]
+        made.add(NodeTerm(make_requirements(expressions)))
+    return tuple(sorted(made)) or None
 
 
 def convert_csi_node(node: wire.CsiNode) -> CsiNodeFacts:
@@ -241,7 +382,21 @@ def convert_csi_node(node: wire.CsiNode) -> CsiNodeFacts:
 def convert_csi_driver(driver: wire.CsiDriver) -> CsiDriverFacts:
     """Return what matters of a driver."""
     must_be_installed = bool(driver.spec.prevent_pod_scheduling_if_missing)
-    return CsiDriverFacts(driver.metadata.name, driver.metadata.resource_version, must_be_installed)
+    tells_capacity = bool(driver.spec.storage_capacity)
+    return CsiDriverFacts(driver.metadata.name, driver.metadata.resource_version, must_be_installed, tells_capacity)
+
+
+def convert_storage_capacity(capacity: wire.CsiStorageCapacity) -> StorageCapacityFacts:
+    """Return what matters of a driver's capacity. One that cannot be read in full is for no node."""
+    meta, size = capacity.metadata, capacity.maximum_volume_size or capacity.capacity
+    return StorageCapacityFacts(
+        namespace=meta.namespace,
+        name=meta.name,
+        version=meta.resource_version,
+        storage_class=capacity.storage_class_name,
+        nodes=make_label_selector(capacity.node_topology) if capacity.fault is None else None,
+        largest=None if size is None else _read_bytes(size, -1),
+    )
 
 
 def convert_attachment(attachment: wire.VolumeAttachment) -> AttachmentFacts:

@@ -293,8 +293,8 @@ class Namespace(Wire):
     fault: str | None = None
 
 
-class ClaimMeta(ObjectMeta):
-    """Who a claim is, with the annotations that say how far its binding is."""
+class AnnotatedMeta(ObjectMeta):
+    """Who a claim or a volume is, with the annotations that say how far a binding is."""
 
     annotations: Labels | None = None
 
@@ -305,6 +305,10 @@ class ClaimSpec(Wire):
     volume_name: str | None = None
     storage_class_name: str | None = None
     access_modes: list[str] | None = None
+    resources: Resources | None = None
+    selector: LabelSelector | None = None
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
 
 
 class ClaimStatus(Wire):
@@ -316,7 +320,7 @@ class ClaimStatus(Wire):
 class PersistentVolumeClaim(Wire):
     """A claim for a volume."""
 
-    metadata: ClaimMeta = field(default_factory=ClaimMeta)
+    metadata: AnnotatedMeta = field(default_factory=AnnotatedMeta)
     spec: ClaimSpec = field(default_factory=ClaimSpec)
     status: ClaimStatus = field(default_factory=ClaimStatus)
     fault: str | None = None
@@ -335,9 +339,23 @@ class CsiSource(Wire):
     volume_handle: str = ""
 
 
+class ClaimReference(Wire):
+    """The claim that a volume is for."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
 class PersistentVolumeSpec(Wire):
     """What the volume is; of the kinds only those are read that were replaced by a driver."""
 
+    capacity: Amounts | None = None
+    access_modes: list[str] | None = None
+    claim_ref: ClaimReference | None = None
+    storage_class_name: str | None = None
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
     node_affinity: VolumeNodeAffinity | None = None
     csi: CsiSource | None = None
     aws_elastic_block_store: Present | None = None
@@ -347,12 +365,32 @@ class PersistentVolumeSpec(Wire):
     portworx_volume: Present | None = None
 
 
+class VolumeStatus(Wire):
+    """Whether the volume may be claimed."""
+
+    phase: str | None = None
+
+
 class PersistentVolume(Wire):
     """A volume."""
 
-    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    metadata: AnnotatedMeta = field(default_factory=AnnotatedMeta)
     spec: PersistentVolumeSpec = field(default_factory=PersistentVolumeSpec)
+    status: VolumeStatus = field(default_factory=VolumeStatus)
     fault: str | None = None
+
+
+class TopologyRequirement(Wire):
+    """A label and the values of which a node must have one."""
+
+    key: str = ""
+    values: list[str] | None = None
+
+
+class TopologyTerm(Wire):
+    """All expressions must hold."""
+
+    match_label_expressions: list[TopologyRequirement] | None = None
 
 
 class StorageClass(Wire):
@@ -361,6 +399,7 @@ class StorageClass(Wire):
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     provisioner: str = ""
     volume_binding_mode: str | None = None
+    allowed_topologies: list[TopologyTerm] | None = None
     fault: str | None = None
 
 
@@ -395,6 +434,7 @@ class CsiDriverSpec(Wire):
     """What a driver asks of schedulers."""
 
     prevent_pod_scheduling_if_missing: bool | None = None
+    storage_capacity: bool | None = None
 
 
 class CsiDriver(Wire):
@@ -402,6 +442,17 @@ class CsiDriver(Wire):
 
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     spec: CsiDriverSpec = field(default_factory=CsiDriverSpec)
+    fault: str | None = None
+
+
+class CsiStorageCapacity(Wire):
+    """How much a driver can still make for a storage class, for the nodes of a topology."""
+
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    node_topology: LabelSelector | None = None
+    storage_class_name: str = ""
+    capacity: str | None = None
+    maximum_volume_size: str | None = None
     fault: str | None = None
 
 

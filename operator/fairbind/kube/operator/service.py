@@ -42,6 +42,7 @@ from fairbind.kube.operator.node_fault_log import NodeFaultLog
 from fairbind.kube.operator.unconfirmed import UnconfirmedBindings
 from fairbind.kube.part_failures import PartFailures
 from fairbind.kube.writers.binder import Binder
+from fairbind.kube.writers.claim_binder import ClaimBinder
 from fairbind.kube.writers.recorder import Recorder, WaitingPod
 from fairbind.kube.writers.status import StatusWriter
 from fairbind.model import FairbindError, Snapshot
@@ -205,7 +206,13 @@ class Operator:
     def _make_loop(self, clocks: Clocks, journal: Journal | None) -> SchedulingLoop:
         return SchedulingLoop(
             self.cache,
-            self.binder,
+            ClaimBinder(
+                self.binder,
+                self.cache.queries,
+                on_refused=self._note_refused,
+                on_result=self._observer.binding_finished,
+                clock=clocks.monotonic,
+            ),
             self.recorder,
             observer=self._observer,
             health=self._health,

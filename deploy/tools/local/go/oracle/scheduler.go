@@ -40,6 +40,8 @@ type cluster struct {
 	CSINodes       []*storagev1.CSINode          `json:"csinodes"`
 	CSIDrivers     []*storagev1.CSIDriver        `json:"csidrivers"`
 	Attachments    []*storagev1.VolumeAttachment `json:"volumeattachments"`
+
+	Capacities []*storagev1.CSIStorageCapacity `json:"csistoragecapacities"`
 }
 
 // verdict is the answer for one pod. Refused: by the names of the nodes that do not take it.
@@ -205,6 +207,7 @@ func (s *scheduler) takeVolumes(world *cluster) error {
 		fill(storage.CSINodes().Informer(), world.CSINodes),
 		fill(storage.CSIDrivers().Informer(), world.CSIDrivers),
 		fill(storage.VolumeAttachments().Informer(), world.Attachments),
+		fill(storage.CSIStorageCapacities().Informer(), world.Capacities),
 	)
 }
 

@@ -1,0 +1,276 @@
+"""Carries out decisions about pods with unbound claims: first the claims get their volumes, then the pod its node.
+
+A pod with unbound claims of the mode `WaitForFirstConsumer` holds its room on a node from the decision on. What its
+plan says is written behind the fence: a volume that is there is given to its claim by `claimRef`, and for a claim that
+needs a new volume the node is named in the annotation that provisioners look for. The controllers do the rest. Only
+when all claims are bound is the pod bound, by the `Binder`.
+
+A provisioner that fails takes the annotation away, and the pod is decided again, as it is when its claims are not bound
+after `CLAIM_SECONDS`. When the pod goes meanwhile, what was written and had no effect yet is taken back. Every write
+names the version of the object that it was decided on, so what others changed is never overwritten. A replica that does
+not lead any more writes nothing; the next one finds the annotation and the `claimRef` and goes on from there.
+
+A pod that waits for its claims leaves its place to others (`on_stall`), and `MOST_PLANS` bounds how many may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import msgspec
+
+from fairbind.cluster.cache.volumes import VolumePlan
+from fairbind.cluster.objects.volume_facts import SELECTED_NODE, ClaimFacts, name_claim
+from fairbind.cluster.pacing import BindResult
+from fairbind.kube.client.api import NotAllowedError
+from fairbind.kube.client.errors import ApiError, TransientClusterError
+from fairbind.kube.writers.binder import LOOK_TIMEOUT_SECONDS, MOST_ATTEMPTS, Binder
+
+CLAIM_SECONDS = 600.0
+"""A pod whose claims are not bound by then gives its room back, as with kube-scheduler."""
+LOOK_SECONDS = 0.25
+"""Between two looks at the claims of a pod; they are in memory."""
+
+_BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+_MERGE = "application/merge-patch+json"
+_FINAL = frozenset(
+    {HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY}
+)
+"""Answers that the next attempt would get, too."""
+
+Json = dict[str, Any]
+Compute = Callable[[Json], Json | None]
+
+
+class _ImpossibleError(Exception):
+    """The claim cannot be bound as the plan says."""
+
+
+class Claims(Protocol):
+    """The claims, as the watch shows them."""
+
+    def find_plan(self, uid: str) -> VolumePlan | None:
+        """Return the plan of a pod; None when it has none, or not any more."""
+
+    def find_claim(self, key: str) -> ClaimFacts | None:
+        """Return a claim by `namespace/name`."""
+
+    def has_volume(self, name: str) -> bool:
+        """Whether a volume is there."""
+
+
+class ClaimBinder:
+    """See the module. It is asked in the place of the `Binder` that it uses."""
+
+    def __init__(
+        self,
+        binder: Binder,
+        claims: Claims,
+        *,
+        on_refused: Callable[[str, str, str, str], None] = lambda _namespace, _uid, _node, _answer: None,
+        on_result: Callable[[str], None] = lambda _result: None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """on_refused: as the binder's. on_result: counts what ends before the binder has it."""
+        self._binder = binder
+        self._claims = claims
+        self._on_refused = on_refused
+        self._on_result = on_result
+        self._clock = clock
+        self._sleep = sleep
+
+    async def bind(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        node: str,
+        on_stall: Callable[[bool], None] = lambda _failed: None,
+    ) -> BindResult:
+        """Bind the claims of a pod, then the pod, and say what became of it. Raises nothing but CancelledError."""
+        plan = self._claims.find_plan(uid)
+        if plan is not None:
+            on_stall(False)
+            answer: list[str] = []
+            result = await self._bind_claims(plan, answer)
+            if result is not None:
+                self._on_result(result.value)
+                if result is BindResult.FAILED and answer:
+                    self._on_refused(namespace, uid, node, answer[-1])
+                return result
+        return await self._binder.bind(namespace, name, uid, node, on_stall)
+
+    async def _bind_claims(self, plan: VolumePlan, answer: list[str]) -> BindResult | None:
+        """Have the claims bound; None when all of them are. answer: gets why not, in words."""
+        for key, volume in plan.volumes:
+            claim = self._claims.find_claim(key)
+            if claim is None:
+                return self._fail(answer, f"the persistentvolumeclaim {key} is gone")
+            if volume:
+                result = await self._write(_path_volume(volume), partial(_name_claim, claim=claim), answer)
+            else:
+                result = await self._write(_path_claim(claim), partial(_select_node, node=plan.node), answer)
+            if result is not None:
+                return result
+        return await self._wait(plan, answer)
+
+    async def _wait(self, plan: VolumePlan, answer: list[str]) -> BindResult | None:
+        """Wait until all claims of a plan are bound, or will not be."""
+        give_up_at = self._clock() + CLAIM_SECONDS
+        seen: set[str] = set()
+        while True:
+            if not self._binder.is_open():
+                return BindResult.FENCED
+            claims = {key: self._claims.find_claim(key) for key, _ in plan.volumes}
+            if all(claim is not None and claim.is_bound for claim in claims.values()):
+                return None
+            if self._claims.find_plan(plan.uid) is not plan:
+                await self._take_back(plan)
+                return BindResult.GONE
+            trouble = self._find_trouble(plan, claims, seen)
+            if trouble is None and self._clock() >= give_up_at:
+                trouble = f"its persistentvolumeclaims were not bound within {CLAIM_SECONDS:.0f} s"
+            if trouble is not None:
+                return self._fail(answer, trouble)
+            await self._sleep(LOOK_SECONDS)
+
+    def _find_trouble(self, plan: VolumePlan, claims: dict[str, ClaimFacts | None], seen: set[str]) -> str | None:
+        """Return why claims will not be bound. seen: those of which the watch has shown that a node is named."""
+        for key, volume in plan.volumes:
+            claim = claims[key]
+            if claim is None or claim.is_deleted or claim.is_lost:
+                return f"the persistentvolumeclaim {key} is gone"
+            if volume and not self._claims.has_volume(volume):
+                return f"the persistentvolume {volume} is gone"
+            if volume or claim.request is None:
+                continue
+            if claim.request.selected_node == plan.node:
+                seen.add(key)
+            elif key in seen:
+                return f"no volume could be made for the persistentvolumeclaim {key} on this node"
+        return None
+
+    async def _take_back(self, plan: VolumePlan) -> None:
+        """Undo for claims that are not bound what was written for a pod that is gone, as far as it still can be."""
+        for key, volume in plan.volumes:
+            claim = self._claims.find_claim(key)
+            if claim is not None and claim.is_bound:
+                continue
+            if volume:
+                await self._write(_path_volume(volume), partial(_unname_claim, key=key), [])
+            elif claim is not None:
+                await self._write(_path_claim(claim), partial(_unselect_node, node=plan.node), [])
+
+    def _fail(self, answer: list[str], words: str) -> BindResult:
+        answer.append(words)
+        return BindResult.FAILED
+
+    async def _write(self, path: str, compute: Compute, answer: list[str]) -> BindResult | None:
+        """Change one object behind the fence; None when it is done, or was done before.
+
+        compute: returns the change for the object as it is now, or None; raises _ImpossibleError.
+        """
+        binder = self._binder
+        for attempt in range(MOST_ATTEMPTS):
+            await binder.wait_turn()
+            if not binder.is_open():
+                return BindResult.FENCED
+            try:
+                async with binder.take_slot(lambda: None):
+                    await self._change(path, compute)
+            except NotAllowedError:
+                return BindResult.FENCED
+            except _ImpossibleError as error:
+                return self._fail(answer, str(error))
+            except ApiError as error:
+                answer.append(str(error))
+                if error.status == HTTPStatus.TOO_MANY_REQUESTS:
+                    binder.hold_back(error)
+                elif error.status in _FINAL:
+                    binder.complain(f"claims {error.status}", f"{path} cannot be changed: {error}")
+                    return BindResult.FAILED
+            except (TransientClusterError, msgspec.MsgspecError) as error:
+                answer.append(str(error))
+                binder.complain("claims", f"{path} could not be changed, trying again: {error}")
+            else:
+                return None
+            await binder.back_off(attempt)
+        return BindResult.FAILED
+
+    async def _change(self, path: str, compute: Compute) -> None:
+        api, binder = self._binder.api, self._binder
+        found = msgspec.json.decode(await api.request("GET", path, timeout_seconds=LOOK_TIMEOUT_SECONDS))
+        patch = compute(found)
+        if patch is None:
+            return
+        patch["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
+        await api.request(
+            "PATCH",
+            path,
+            query=binder.query,
+            body=msgspec.json.encode(patch),
+            content_type=_MERGE,
+            timeout_seconds=binder.timeout_seconds,
+            guard=binder.is_open,
+        )
+
+
+def _name_claim(found: Json, claim: ClaimFacts) -> Json | None:
+    """Return what gives a volume to a claim; None when it has it already."""
+    named = found["spec"].get("claimRef")
+    reference = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": claim.namespace,
+        "name": claim.name,
+        "uid": claim.uid,
+    }
+    if named is None:
+        return {"metadata": {"annotations": {_BOUND_BY_CONTROLLER: "yes"}}, "spec": {"claimRef": reference}}
+    is_named = (named.get("namespace"), named.get("name")) == (claim.namespace, claim.name)
+    if not is_named or named.get("uid", "") not in {"", claim.uid}:
+        raise _ImpossibleError("the persistentvolume was given to another claim")
+    return None if named.get("uid") else {"metadata": {}, "spec": {"claimRef": reference}}  # a person named it
+
+
+def _unname_claim(found: Json, key: str) -> Json | None:
+    """Return what takes a volume back from a claim; None when we did not give it, or they are bound."""
+    named = found["spec"].get("claimRef") or {}
+    is_ours = (found["metadata"].get("annotations") or {}).get(_BOUND_BY_CONTROLLER) == "yes"
+    is_bound = found.get("status", {}).get("phase") == "Bound"
+    if not is_ours or is_bound or name_claim(named.get("namespace", ""), named.get("name", "")) != key:
+        return None
+    return {"metadata": {"annotations": {_BOUND_BY_CONTROLLER: None}}, "spec": {"claimRef": None}}
+
+
+def _select_node(found: Json, node: str) -> Json | None:
+    """Return what has a volume made for a claim and a node; None when that is so already."""
+    selected = (found["metadata"].get("annotations") or {}).get(SELECTED_NODE)
+    if found["spec"].get("volumeName") or selected == node:
+        return None
+    if selected is not None:
+        raise _ImpossibleError(f"a volume is being made for the persistentvolumeclaim on {selected}")
+    return {"metadata": {"annotations": {SELECTED_NODE: node}}}
+
+
+def _unselect_node(found: Json, node: str) -> Json | None:
+    """Return what takes that back; None when a volume was made, or another node is selected."""
+    selected = (found["metadata"].get("annotations") or {}).get(SELECTED_NODE)
+    if found["spec"].get("volumeName") or selected != node:
+        return None
+    return {"metadata": {"annotations": {SELECTED_NODE: None}}}
+
+
+def _path_volume(name: str) -> str:
+    return f"/api/v1/persistentvolumes/{quote(name)}"
+
+
+def _path_claim(claim: ClaimFacts) -> str:
+    return f"/api/v1/namespaces/{quote(claim.namespace)}/persistentvolumeclaims/{quote(claim.name)}"
