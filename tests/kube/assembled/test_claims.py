@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from cluster.builders import make_node, make_pod
+from fairbind.kube.writers.claim_binder import CLAIM_SECONDS
 from kube.assembled.apiserver import ApiServer, is_bound
 from kube.assembled.faults import Fault, delay, lose_answer, refuse
 from kube.assembled.replicas import Scene, in_virtual_time, playing
@@ -122,6 +123,11 @@ def find_selected(server: ApiServer, key: str = CLAIM) -> str | None:
     return annotations.get(SELECTED)
 
 
+def is_told(scene: Scene, words: str) -> bool:
+    """Whether an event says so."""
+    return any(words in event.get("note", "") for event in scene.server.kinds["events"].objects.values())
+
+
 @in_virtual_time
 async def test_a_volume_is_made_on_the_pods_node_before_it_is_bound() -> None:
     async with providing() as (scene, controllers):
@@ -189,8 +195,26 @@ async def test_where_no_volume_can_be_made_another_node_is_tried() -> None:
         await scene.pass_until_bound("team/p", patience=60.0)
 
         assert scene.server.find_node("team/p") not in {None, first}
-        notes = [event.get("note", "") for event in scene.server.kinds["events"].objects.values()]
-        assert any("no volume could be made for the persistentvolumeclaim team/claim" in note for note in notes)
+        await scene.pass_until(
+            lambda: is_told(scene, "no volume could be made for the persistentvolumeclaim team/claim")
+        )
+
+
+@in_virtual_time
+async def test_a_pod_whose_volume_never_comes_gives_its_room_back() -> None:
+    async with providing() as (scene, controllers):
+        controllers.is_away = True
+        scene.server.put("persistentvolumeclaims", make_claim())
+        scene.server.put("pods", claiming())
+        await scene.pass_until(lambda: find_selected(scene.server) is not None)
+        node = find_selected(scene.server)
+        large = make_pod("large", requests={"cpu": "4"}, nodeSelector={"kubernetes.io/hostname": node})
+        scene.server.put("pods", large)
+        await asyncio.sleep(CLAIM_SECONDS - 10.0)
+        assert scene.server.find_node("team/large") is None
+
+        await scene.pass_until_bound("team/large")
+        await scene.pass_until(lambda: is_told(scene, "its persistentvolumeclaims were not bound within 600 s"))
 
 
 @in_virtual_time
@@ -285,12 +309,7 @@ async def test_a_right_that_is_missing_is_told_to_the_pod() -> None:
         scene.cause(refuse(403, CLAIM_WRITES, method="PATCH", message="persistentvolumeclaims is forbidden"))
         scene.server.put("persistentvolumeclaims", make_claim())
         scene.server.put("pods", claiming())
-
-        def is_told() -> bool:
-            events = scene.server.kinds["events"].objects.values()
-            return any("persistentvolumeclaims is forbidden" in event.get("note", "") for event in events)
-
-        await scene.pass_until(is_told)
+        await scene.pass_until(lambda: is_told(scene, "persistentvolumeclaims is forbidden"))
         assert scene.server.find_node("team/p") is None
 
 
