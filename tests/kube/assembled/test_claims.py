@@ -58,7 +58,7 @@ class Controllers:
                 if node in self.fails_on:
                     self.server.change("persistentvolumeclaims", key, lambda it: it["metadata"]["annotations"].clear())
                 else:
-                    name = f"made-for-{claim['metadata']['name']}"
+                    name = f"made-for-{key.replace('/', '-')}"
                     self.server.put("persistentvolumes", make_volume(name, node))
                     self.bind(key, name)
 
@@ -315,18 +315,23 @@ async def test_a_right_that_is_missing_is_told_to_the_pod() -> None:
 
 @in_virtual_time
 async def test_pods_that_wait_for_volumes_do_not_stop_a_namespace_without_any() -> None:
-    """A provisioner that never answers, and more pods than may wait for it at once."""
+    """A provisioner that never answers, and more pods of many namespaces than there are places for bindings."""
     async with providing() as (scene, controllers):
         controllers.is_away = True
         room = {"cpu": "1000", "memory": "1Ti", "pods": "1000"}
         scene.server.put("nodes", make_node("large", allocatable=room, labels={"kubernetes.io/hostname": "large"}))
-        claims = [f"c{number}" for number in range(200)]
-        scene.server.put("persistentvolumeclaims", *map(make_claim, claims))
-        scene.server.put("pods", *(claiming(f"p-{claim}", claim) for claim in claims))
+        teams = [f"team-{number}" for number in range(18)]
+        keys = [(team, f"c{number}") for team in teams for number in range(32)]
+        for team, name in keys:
+            claim, pod = make_claim(name), claiming(f"p-{name}", name)
+            claim["metadata"]["namespace"] = team
+            pod["metadata"] |= {"namespace": team, "uid": f"{team}-{name}"}
+            scene.server.put("persistentvolumeclaims", claim)
+            scene.server.put("pods", pod)
         await asyncio.sleep(10.0)
         scene.server.put("pods", make_pod("other", namespace="calm", requests={"cpu": "1"}))
         began = scene.now
         await scene.pass_until_bound("calm/other")
         assert scene.now - began < 2.0
         controllers.is_away = False
-        await scene.pass_until_bound(*(f"team/p-{claim}" for claim in claims), patience=120.0)
+        await scene.pass_until_bound(*(f"{team}/p-{name}" for team, name in keys), patience=120.0)
