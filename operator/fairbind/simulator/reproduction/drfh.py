@@ -96,8 +96,8 @@ def reproduce_figure_5(lab: Lab) -> Outcome:
         "drfh-figure-5",
         "Shares of three users who join and leave",
         f"100 servers drawn from table 1: of 20,000 draws the one nearest to the printed totals, {total_r[0]:g} cpu "
-        f"and {total_r[1]:g} memory (printed: 52.75 and 51.32). Users join at 0, 200 and 500 s with the printed requests. "
-        f"Ours: tasks run {length / 2:g} to {length * 1.5:g} s, and how much work each user has.",
+        f"and {total_r[1]:g} memory (printed: 52.75 and 51.32). Users join at 0, 200 and 500 s with the printed "
+        f"requests. Ours: tasks run {length / 2:g} to {length * 1.5:g} s, and how much work each user has.",
         ("time", "user", *names),
         table,
         [

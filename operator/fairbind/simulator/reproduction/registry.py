@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from fairbind.model.errors import InvalidProblemError
-from fairbind.simulator.reproduction import drfh
+from fairbind.simulator.reproduction import drbf, drfh, dynamic_drf
 from fairbind.simulator.reproduction.outcome import Lab, Outcome
 
 Reproduce = Callable[[Lab], Outcome]
@@ -34,6 +34,26 @@ PAPERS: Final[Mapping[str, Paper]] = {
             "8": drfh.reproduce_figure_8,
             "9": drfh.reproduce_figure_9,
         },
+    ),
+    "drbf": Paper(
+        "Zhao, Du, Chen: A New Multi-Resource Allocation Mechanism, China Communications 2018",
+        {
+            "3": drbf.reproduce_figure_3,
+            "4": drbf.reproduce_figure_4,
+            "5": drbf.reproduce_figure_5,
+            "6": drbf.reproduce_figure_6,
+            "7": drbf.reproduce_figure_7,
+            "8": drbf.reproduce_figure_8,
+            "table-3": drbf.reproduce_table_3,
+            "9": drbf.reproduce_figure_9,
+            "10": drbf.reproduce_figure_10,
+            "11": drbf.reproduce_figure_11,
+            "12": drbf.reproduce_figure_12,
+        },
+    ),
+    "dynamic-drf": Paper(
+        "Li, Liu, Zhang, Zhang: A note on dynamic fair division of multiple resources, 2019",
+        {"1": dynamic_drf.reproduce_times, "2": dynamic_drf.reproduce_ratio},
     ),
 }
 
