@@ -67,11 +67,12 @@ def _draw_panel(axis: Axes, panel: Panel) -> None:
         axis.set_xscale("log")
     if panel.has_log_y:
         axis.set_yscale("log")
-    elif panel.kind != "circles":
-        lowest = min((value for series in panel.series for value in series.y), default=0.0)
-        axis.set_ylim(bottom=min(0.0, lowest * 1.1))
+    elif panel.kind != "circles" and panel.has_zero:
+        values = [value for series in panel.series for value in series.y]
+        room = 1.25 if len(panel.series) > 1 else 1.05  # for the legend
+        axis.set_ylim(min(0.0, *values) * 1.1, max(values) * room or 1.0)
     if len(panel.series) > 1:
-        axis.legend(fontsize=7)
+        axis.legend(fontsize=7, ncols=2)
 
 
 def _draw_bars(axis: Axes, panel: Panel) -> None:

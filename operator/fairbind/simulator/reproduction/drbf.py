@@ -259,6 +259,7 @@ def _reproduce_experiments(
                 "Experiment",
                 what[0],
                 [Series(name.upper(), range(1, GROUPS + 1), each) for name, each in means.items()],
+                has_zero=False,
             )
         ],
         [

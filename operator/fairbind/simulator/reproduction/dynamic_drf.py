@@ -29,7 +29,7 @@ def _make_instance(demand_ir: FloatArray) -> Instance:
 
 def reproduce_times(lab: Lab) -> Outcome:
     """Time of all steps, by the linear algorithm and by linear programs."""
-    sizes = (50, 100, 200, 400, 800, 1600) if lab.is_full else (10, 20, 40, 80)
+    sizes = (25, 50, 100, 200, 400, 800) if lab.is_full else (10, 20, 40, 80)
     rows = []
     worst = 0.0
     solve_by_programs(np.ones((2, RESOURCES)))  # what the first call loads is not timed

@@ -22,7 +22,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One pair of axes, with the paper's names."""
+    """One pair of axes, with the paper's names. has_zero: whether the vertical axis begins at 0."""
 
     kind: Literal["lines", "steps", "bars", "circles"]
     x_name: str
@@ -31,6 +31,7 @@ class Panel:
     title: str = ""
     has_log_x: bool = False
     has_log_y: bool = False
+    has_zero: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,3 +55,28 @@ def _write_section(outcome: Outcome) -> str:
         f"<table><thead><tr>{head}</tr></thead><tbody>{cells}</tbody></table>"
         f'<p><a href="{outcome.name}.csv">{outcome.name}.csv</a></p></section>'
     )
+
+
+def compute_markdown(outcomes: Sequence[Outcome], scale: str) -> str:
+    """Return the same as Markdown: a section for each outcome, beside pictures and tables of its own folder."""
+    return "\n".join(line for outcome in outcomes for line in _list_lines(outcome, scale))
+
+
+def _list_lines(outcome: Outcome, scale: str) -> list[str]:
+    return [
+        f"### {outcome.name}",
+        "",
+        f"{outcome.title}. Scale: **{scale}**. {outcome.setting}",
+        "",
+        f"![{outcome.title}]({outcome.name}.svg)",
+        "",
+        f"| {' | '.join(_HEADER)} |",
+        "|---|---|---|",
+        *(
+            f"| {' | '.join(text.replace('|', chr(92) + '|') for text in (each.paper, each.ours, each.why))} |"
+            for each in outcome.comparisons
+        ),
+        "",
+        f"[{outcome.name}.csv]({outcome.name}.csv)",
+        "",
+    ]

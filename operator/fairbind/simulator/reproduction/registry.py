@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from fairbind.model.errors import InvalidProblemError
-from fairbind.simulator.reproduction import drbf, drfh, dynamic_drf
+from fairbind.simulator.reproduction import drbf, drfh, dynamic_drf, ps_dsf
 from fairbind.simulator.reproduction.outcome import Lab, Outcome
 
 Reproduce = Callable[[Lab], Outcome]
@@ -33,6 +33,24 @@ PAPERS: Final[Mapping[str, Paper]] = {
             "7": drfh.reproduce_figure_7,
             "8": drfh.reproduce_figure_8,
             "9": drfh.reproduce_figure_9,
+        },
+    ),
+    "ps-dsf": Paper(
+        "Khamse-Ashari, Lambadaris, Kesidis, Urgaonkar, Zhao: An Efficient and Fair Multi-Resource Allocation "
+        "Mechanism for Heterogeneous Servers",
+        {
+            "1": ps_dsf.reproduce_figure_1,
+            "2": ps_dsf.reproduce_figure_2,
+            "3": ps_dsf.reproduce_figure_3,
+            "6": ps_dsf.reproduce_figure_6,
+            "7": ps_dsf.reproduce_figure_7,
+            "8": ps_dsf.reproduce_figure_8,
+            "9": ps_dsf.reproduce_figure_9,
+            "10": ps_dsf.reproduce_figure_10,
+            "11": ps_dsf.reproduce_figure_11,
+            "12": ps_dsf.reproduce_figure_12,
+            "13": ps_dsf.reproduce_figure_13,
+            "14": ps_dsf.reproduce_figure_14,
         },
     ),
     "drbf": Paper(
