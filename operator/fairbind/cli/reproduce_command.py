@@ -39,12 +39,11 @@ def reproduce(*, paper: str, figure: str | None, scale: str, out: Path) -> int:
     here and why they differ. Nothing is tuned to meet a figure. Workloads that papers take from traces are synthetic.
     Needs the extra `simulate`.
     """
-    # numpy, the scheduler
-    from fairbind.model.errors import InvalidProblemError  # noqa: PLC0415
-    from fairbind.simulator.reproduction.drawing import check_can_draw, draw  # noqa: PLC0415
-    from fairbind.simulator.reproduction.outcome import Lab  # noqa: PLC0415
-    from fairbind.simulator.reproduction.page import compute_page, write_table  # noqa: PLC0415
-    from fairbind.simulator.reproduction.registry import find_figures  # noqa: PLC0415
+    from fairbind.model.errors import InvalidProblemError  # noqa: PLC0415 - numpy and the scheduler
+    from fairbind.simulator.reproduction.drawing import check_can_draw, draw  # noqa: PLC0415 - numpy and the scheduler
+    from fairbind.simulator.reproduction.outcome import Lab  # noqa: PLC0415 - numpy and the scheduler
+    from fairbind.simulator.reproduction.page import compute_page, write_table  # noqa: PLC0415 - numpy and the scheduler
+    from fairbind.simulator.reproduction.registry import find_figures  # noqa: PLC0415 - numpy and the scheduler
 
     figures = find_figures(paper, figure)
     check_can_draw()
