@@ -26,6 +26,7 @@ from fairbind.cli.exit_status import EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_INTERRUP
 from fairbind.cli.logs import LOG_FORMATS, LOG_LEVELS, LogFormat
 from fairbind.cli.mechanisms.commands import COMMANDS as MECHANISM_COMMANDS
 from fairbind.cli.options import debug_option, output_option
+from fairbind.cli.reproduce_command import reproduce
 from fairbind.cli.simulate import simulate
 from fairbind.cli.snapshot_commands import replay, snapshot
 from fairbind.cli.trace_command import trace
@@ -39,7 +40,7 @@ def commands() -> None:
     """Share a Kubernetes cluster fairly between tenants, also when its nodes differ."""
 
 
-for _command in (*MECHANISM_COMMANDS, simulate, trace, snapshot, replay, what_if, advise):
+for _command in (*MECHANISM_COMMANDS, simulate, trace, snapshot, replay, what_if, advise, reproduce):
     commands.add_command(_command)
 
 

@@ -1,0 +1,441 @@
+"""The evaluation of the DRFH paper: figures 5 to 9 and table 2. `drfh_runs` says what is run."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from fairbind.fairness import compute_allocation, make_problem
+from fairbind.simulator.driver import simulate
+from fairbind.simulator.parsing import parse_scenario
+from fairbind.simulator.reading import NANOSECONDS
+from fairbind.simulator.reproduction.drfh_runs import (
+    OFFERED_LOAD,
+    POLICIES,
+    SEED,
+    SERVERS,
+    Day,
+    Job,
+    compute_completion,
+    compute_use,
+    draw_servers,
+    find_job,
+    get_rows,
+    make_day,
+    run,
+    write_amounts,
+    write_cluster,
+)
+from fairbind.simulator.reproduction.outcome import Comparison, Lab, Outcome, Panel, Series
+from fairbind.simulator.results import TaskRow
+from fairbind.simulator.workload import draw_workload
+
+BEST, SLOTS = "best-fit-drfh", "slots"
+PRINTED_TOTALS: Final = (52.75, 51.32)
+USERS: Final = {"user-1": (0.2, 0.3), "user-2": (0.5, 0.1), "user-3": (0.1, 0.3)}
+"""Figure 5: what a task asks for of cpu and memory, in parts of the largest server."""
+JOINS: Final = {"user-1": 0, "user-2": 200, "user-3": 500}
+WORK: Final = {"user-1": 69_600, "user-2": 48_900, "user-3": 78_000}
+"""Task seconds. User 1's is what the printed shares let it do in the printed 1080 s; the others' are ours."""
+PHASES: Final = ((100, 200), (350, 500), (800, 1000))
+TABLE_2: Final = {10: (35.1, 23.4), 12: (42.2, 27.4), 14: (43.9, 28.0), 16: (45.4, 24.2), 20: (40.6, 20.0)}
+SIZES: Final = ((1, 1), (2, 5), (6, 20), (21, 100), (101, 1_000_000))
+"""Classes of jobs by their tasks. The paper has five, too; its text does not print their bounds."""
+
+_WORKLOAD = (
+    "the paper's is Google's of 2011, ours is synthetic, so levels are not comparable, only which policy is ahead"
+)
+
+
+class _SharesAt(NamedTuple):
+    """What a user holds at a time, in seconds."""
+
+    time: float
+    user: str
+    cpu_share: float
+    memory_share: float
+    dominant_share: float
+
+
+def _describe(lab: Lab) -> str:
+    day = make_day(lab)
+    tasks = sum(job.tasks for job in day.jobs)
+    return (
+        f"{sum(day.servers):,} servers drawn from table 1 for {day.seconds:,} s"
+        f"{'' if lab.is_full else ' (the paper: 2,000 servers for a day)'}; a synthetic workload in place of Google's "
+        f"trace: {len(day.jobs):,} jobs of {tasks:,} tasks, {OFFERED_LOAD:g} times the cpu that there is, seed {SEED}. "
+        "Slots: a task takes as many whole slots as cover it."
+    )
+
+
+def reproduce_figure_5(lab: Lab) -> Outcome:
+    """Shares of three users who come and go on 100 servers."""
+    servers = _find_small_cluster()
+    length = 20 if lab.is_full else 60
+    rows = _run_figure_5(servers, length)
+    total_r = [sum(count * kind[place] for count, kind in zip(servers, SERVERS, strict=True)) for place in (1, 2)]
+    last = max(row.end or 0 for row in rows) / NANOSECONDS
+    times = np.arange(0.0, math.ceil(last / 10) * 10 + 1, 10.0)
+    table: list[_SharesAt] = []
+    for user, demand_r in USERS.items():
+        own = [row for row in rows if row.tenant == user]
+        starts = np.sort([(row.start or 0) / NANOSECONDS for row in own])
+        ends = np.sort([(row.end or 0) / NANOSECONDS for row in own])
+        running = np.searchsorted(starts, times, side="right") - np.searchsorted(ends, times, side="right")
+        for time, count in zip(times.tolist(), running.tolist(), strict=True):
+            cpu, memory = (count * demand / total for demand, total in zip(demand_r, total_r, strict=True))
+            table.append(_SharesAt(time, user, cpu, memory, max(cpu, memory)))
+    table.sort()
+    names = ("cpu_share", "memory_share", "dominant_share")
+    return Outcome(
+        "drfh-figure-5",
+        "Shares of three users who join and leave",
+        f"100 servers drawn from table 1: of 20,000 draws the one nearest to the printed totals, {total_r[0]:g} cpu "
+        f"and {total_r[1]:g} memory (printed: 52.75 and 51.32). Users join at 0, 200 and 500 s with the printed "
+        f"requests. Ours: tasks run {length / 2:g} to {length * 1.5:g} s, and how much work each user has.",
+        ("time", "user", *names),
+        table,
+        [
+            Panel(
+                "steps",
+                "Time (s)",
+                name.replace("_", " "),
+                [
+                    Series(user, times.tolist(), [getattr(row, name) for row in table if row.user == user])
+                    for user in USERS
+                ],
+            )
+            for name in names
+        ],
+        _compare_figure_5(table, max(row.end or 0 for row in rows if row.tenant == "user-1"), _compute_exact(servers)),
+    )
+
+
+def _find_small_cluster() -> list[int]:
+    drawn_nk = draw_servers(np.random.default_rng(SEED), 100, 20_000)
+    kinds_kr = np.array([kind[1:] for kind in SERVERS])
+    distance_n = np.abs(drawn_nk @ kinds_kr - PRINTED_TOTALS).max(axis=1)
+    found: list[int] = drawn_nk[int(distance_n.argmin())].tolist()
+    return found
+
+
+def _run_figure_5(servers: Sequence[int], length: int) -> tuple[TaskRow, ...]:
+    scenario = parse_scenario(
+        {
+            "name": "drfh-figure-5",
+            "seed": SEED,
+            "measureEvery": 100_000,
+            "cluster": write_cluster(servers),
+            "tenants": [{"name": user} for user in USERS],
+            "workload": [
+                {
+                    "tenant": user,
+                    "name": user,
+                    "tasks": WORK[user] // length,
+                    "arrival": {"at": JOINS[user]},
+                    "duration": {"uniform": [length / 2, length * 1.5]},
+                    "pod": {"requests": write_amounts(*demand)},
+                }
+                for user, demand in USERS.items()
+            ],
+        }
+    )
+    return simulate(scenario, draw_workload(scenario), BEST).tasks
+
+
+def _compute_exact(servers: Sequence[int]) -> list[float]:
+    """Return the least dominant share of the users that are there under exact DRFH, in each of the three phases."""
+    kinds = [kind[1:] for kind in SERVERS]
+    demands = list(USERS.values())
+    present = [(kind, count) for kind, count in zip(kinds, servers, strict=True) if count]
+    return [
+        float(
+            compute_allocation(
+                make_problem([kind for kind, _ in present], demands[:users], count_k=[count for _, count in present]),
+                "drfh",
+            ).dominant_shares_i.min()
+        )
+        for users in (1, 2, 3)
+    ]
+
+
+def _compare_figure_5(table: Sequence[_SharesAt], last_of_first: int, exact: Sequence[float]) -> list[Comparison]:
+    def find(user: str, phase: int) -> list[_SharesAt]:
+        first, last = PHASES[phase]
+        return [row for row in table if row.user == user and first <= row.time <= last]
+
+    dominant = [
+        [fmean(row.dominant_share for row in find(user, phase)) for user in list(USERS)[: phase + 1]]
+        for phase in range(3)
+    ]
+    alone = find("user-1", 0)
+    tasks = (
+        "other servers of nearly the same totals. Exact DRFH is of divisible tasks, and no whole task of 0.3 memory "
+        "uses the other 0.2 of a server of 0.5; the printed shares seem to be those of whole tasks, too"
+    )
+    return [
+        Comparison(
+            "user 1 alone: 40 % of the cpu, 62 % of the memory",
+            f"{fmean(row.cpu_share for row in alone):.1%} and {fmean(row.memory_share for row in alone):.1%}",
+            "follows from how many servers of each kind there are; of the printed draw only the totals are known",
+        ),
+        Comparison("users 1 and 2: 44 % each", f"{_list(dominant[1])}; exact DRFH here: {exact[1]:.1%}", tasks),
+        Comparison("all three: 26 % each", f"{_list(dominant[2])}; exact DRFH here: {exact[2]:.1%}", tasks),
+        Comparison(
+            "user 1 leaves at 1080 s",
+            f"{last_of_first / NANOSECONDS:.0f} s",
+            "its work is what the printed shares let it do by then; the last tasks run longer than the mean",
+        ),
+    ]
+
+
+def _list(shares: Sequence[float]) -> str:
+    return ", ".join(f"{share:.1%}" for share in shares)
+
+
+def reproduce_table_2(lab: Lab) -> Outcome:
+    """How many slots a server is best divided into."""
+    day = make_day(lab)
+    means = {count: _compute_mean_use(day, get_rows(lab, SLOTS, count)) for count in TABLE_2}
+    best = max(means, key=lambda count: sum(means[count]))
+    return Outcome(
+        "drfh-table-2",
+        "Utilisation of the slots scheduler by the size of a slot",
+        _describe(lab),
+        ("slots", "cpu_utilisation", "memory_utilisation"),
+        [(count, *use) for count, use in means.items()],
+        [
+            Panel(
+                "lines",
+                "Slots per maximum server",
+                "Utilisation",
+                [
+                    Series("cpu", list(means), [use[0] for use in means.values()]),
+                    Series("memory", list(means), [use[1] for use in means.values()]),
+                    Series("cpu, paper", list(TABLE_2), [use[0] / 100 for use in TABLE_2.values()]),
+                    Series("memory, paper", list(TABLE_2), [use[1] / 100 for use in TABLE_2.values()]),
+                ],
+            )
+        ],
+        [
+            Comparison(
+                "14 slots are best: 43.9 % of the cpu, 28.0 % of the memory",
+                f"{best} are best: {means[best][0]:.1%} and {means[best][1]:.1%}; 14: {means[14][0]:.1%} and "
+                f"{means[14][1]:.1%}",
+                f"{_WORKLOAD}; the best slot is near a typical request, and whether a large task takes several slots "
+                "is not printed",
+            )
+        ],
+    )
+
+
+def _compute_mean_use(day: Day, rows: Sequence[TaskRow]) -> tuple[float, float]:
+    cpu, memory = compute_use(day, rows, _make_times(day, 1_000)).mean(axis=0).tolist()
+    return cpu, memory
+
+
+def _make_times(day: Day, count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return np.linspace(0.0, day.seconds, count + 1)
+
+
+def reproduce_figure_6(lab: Lab) -> Outcome:
+    """Utilisation over the day."""
+    day = make_day(lab)
+    times = _make_times(day, 288 if lab.is_full else 60)
+    uses = {policy: compute_use(day, get_rows(lab, policy), times) for policy in POLICIES}
+    means = {policy: _compute_mean_use(day, get_rows(lab, policy)) for policy in POLICIES}
+    said = "; ".join(f"{policy} {cpu:.1%} and {memory:.1%}" for policy, (cpu, memory) in means.items())
+    best, first = (uses[policy] for policy in ("best-fit-drfh", "first-fit-drfh"))
+    return Outcome(
+        "drfh-figure-6",
+        "Time series of cpu and memory utilisation",
+        _describe(lab),
+        ("policy", "time", "cpu_utilisation", "memory_utilisation"),
+        [
+            (policy, time, cpu, memory)
+            for policy, use in uses.items()
+            for time, (cpu, memory) in zip(times.tolist(), use.tolist(), strict=True)
+        ],
+        [
+            Panel(
+                "steps",
+                "Time (min)",
+                name,
+                [Series(policy, (times / 60).tolist(), use[:, place].tolist()) for policy, use in uses.items()],
+            )
+            for place, name in enumerate(("CPU utilisation", "Memory utilisation"))
+        ],
+        [
+            Comparison(
+                "both forms of DRFH use much more than slots",
+                f"means of cpu and memory: {said}",
+                _WORKLOAD,
+            ),
+            Comparison(
+                "Best-Fit uses more than First-Fit at all times",
+                f"it uses at least as much cpu at {np.mean(best[:, 0] >= first[:, 0]):.0%} of the times and memory at "
+                f"{np.mean(best[:, 1] >= first[:, 1]):.0%}",
+                "once tasks wait, which of the two is ahead at an instant depends on which tasks happen to run",
+            ),
+        ],
+    )
+
+
+def _compute_completion_times(day: Day, rows: Sequence[TaskRow]) -> dict[int, float]:
+    """Return how long jobs of which all tasks ended took, by their number; seconds."""
+    last: dict[int, float] = {}
+    open_jobs = set[int]()
+    for row in rows:
+        number = find_job(row)
+        if row.end is None:
+            open_jobs.add(number)
+        else:
+            last[number] = max(last.get(number, 0.0), row.end / NANOSECONDS)
+    return {number: end - day.jobs[number].arrival for number, end in last.items() if number not in open_jobs}
+
+
+def reproduce_figure_7(lab: Lab) -> Outcome:
+    """Completion times of jobs, by their size."""
+    day = make_day(lab)
+    taken = {policy: _compute_completion_times(day, get_rows(lab, policy)) for policy in POLICIES}
+    common = sorted(set.intersection(*(set(times) for times in taken.values())))
+    groups: dict[str, list[int]] = defaultdict(list)
+    for number in common:
+        low, high = next(size for size in SIZES if size[0] <= day.jobs[number].tasks <= size[1])
+        groups[str(low) if low == high else f"{low}-{high}" if high < SIZES[-1][1] else f">{low - 1}"].append(number)
+    names = [name for name in ("1", "2-5", "6-20", "21-100", ">100") if name in groups]
+    reduction = {name: 1 - _mean(taken[BEST], groups[name]) / _mean(taken[SLOTS], groups[name]) for name in names}
+    parts = [(place + 1) / len(common) for place in range(len(common))]
+    return Outcome(
+        "drfh-figure-7",
+        "Job completion times",
+        f"{_describe(lab)} Jobs of which all tasks ended under every policy: {len(common):,}.",
+        ("policy", "job_size", "completion_seconds"),
+        [(policy, day.jobs[number].tasks, times[number]) for policy, times in taken.items() for number in common],
+        [
+            Panel(
+                "steps",
+                "Job completion time (s)",
+                "CDF",
+                [Series(policy, sorted(times[number] for number in common), parts) for policy, times in taken.items()],
+                "(a)",
+                has_log_x=True,
+            ),
+            Panel(
+                "bars",
+                "Job size (tasks)",
+                "Completion time reduction",
+                [Series("Best-Fit over slots", names, [reduction[name] for name in names])],
+                "(b)",
+            ),
+        ],
+        [
+            Comparison(
+                "no improvement over slots for small jobs; the larger the job, the larger the improvement",
+                "mean time is shorter by "
+                + ", ".join(f"{reduction[name]:.0%} ({name} tasks, {len(groups[name])} jobs)" for name in names),
+                f"{_WORKLOAD}; with more work than the cluster can do, small jobs wait under slots, too",
+            )
+        ],
+    )
+
+
+def _mean(taken: Mapping[int, float], numbers: Sequence[int]) -> float:
+    return fmean(taken[number] for number in numbers)
+
+
+def reproduce_figure_8(lab: Lab) -> Outcome:
+    """Parts of their tasks that users complete."""
+    found = {policy: compute_completion(get_rows(lab, policy)) for policy in POLICIES}
+    users = sorted(found[BEST], key=lambda user: int(user.split("-")[1]))
+    ratio = {policy: {user: ended / of for user, (ended, of) in each.items()} for policy, each in found.items()}
+    better = fmean(ratio[BEST][user] >= ratio[SLOTS][user] for user in users)
+    only = fmean(ratio[BEST][user] == 1 > ratio[SLOTS][user] for user in users)
+    return Outcome(
+        "drfh-figure-8",
+        "Task completion ratio of users",
+        _describe(lab),
+        ("policy", "user", "completion_ratio"),
+        [(policy, user, each[user]) for policy, each in ratio.items() for user in users],
+        [
+            Panel(
+                "circles",
+                "Task completion ratio with slots",
+                "with Best-Fit DRFH",
+                [
+                    Series(
+                        "users",
+                        [ratio[SLOTS][user] for user in users],
+                        [ratio[BEST][user] for user in users],
+                        [math.log(1 + found[BEST][user][1]) for user in users],
+                    )
+                ],
+            )
+        ],
+        [
+            Comparison(
+                "almost all users complete more with Best-Fit",
+                f"{better:.0%} of {len(users)} users complete at least as much",
+                _WORKLOAD,
+            ),
+            Comparison(
+                "about 20 % of users complete all tasks with Best-Fit and not with slots", f"{only:.0%}", _WORKLOAD
+            ),
+        ],
+    )
+
+
+def reproduce_figure_9(lab: Lab) -> Outcome:
+    """DRFH against clusters of users' own."""
+    day = make_day(lab)
+    shared = compute_completion(get_rows(lab, BEST))
+    users = sorted(shared, key=lambda user: int(user.split("-")[1]))
+    alone = {user: _run_alone(day, user, place, len(users)) for place, user in enumerate(users)}
+    rows = [(user, shared[user][1], shared[user][0] / shared[user][1], alone[user]) for user in users]
+    worse = fmean(row[2] < row[3] for row in rows)
+    loss = max(row[3] - row[2] for row in rows)
+    return Outcome(
+        "drfh-figure-9",
+        "Task completion ratio with DRFH and in dedicated clouds",
+        f"{_describe(lab)} A dedicated cloud: as many of the servers, drawn at random, as every user's equal part of "
+        "their number is, rounded up, with Best-Fit.",
+        ("user", "tasks", "drfh_completion_ratio", "dedicated_completion_ratio"),
+        rows,
+        [
+            Panel(
+                "circles",
+                "Task completion ratio in a dedicated cloud",
+                "with DRFH",
+                [
+                    Series(
+                        "users",
+                        [row[3] for row in rows],
+                        [row[2] for row in rows],
+                        [math.log(1 + row[1]) for row in rows],
+                    )
+                ],
+            )
+        ],
+        [
+            Comparison(
+                "2 % of users complete fewer tasks with DRFH, and only slightly fewer",
+                f"{worse:.0%} of {len(rows)} users, at most {max(loss, 0.0):.1%} of their tasks fewer",
+                f"{_WORKLOAD}; with few users one is a large part of them",
+            )
+        ],
+    )
+
+
+def _run_alone(day: Day, user: str, place: int, users: int) -> float:
+    own: dict[int, Job] = {number: job for number, job in enumerate(day.jobs) if job.user == user}
+    generator = np.random.default_rng((SEED, place))
+    kinds = np.repeat(np.arange(len(SERVERS)), day.servers)
+    chosen = generator.choice(kinds, math.ceil(len(kinds) / users), replace=False)
+    servers = np.bincount(chosen, minlength=len(SERVERS)).tolist()
+    ended, submitted = compute_completion(run(Day(servers, day.seconds, day.jobs), BEST, jobs=own))[user]
+    return ended / submitted

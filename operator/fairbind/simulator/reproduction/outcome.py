@@ -1,0 +1,78 @@
+"""What reproducing a figure leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+Value = str | int | float
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Points of one name. x: numbers, or the names of groups of bars. size: of circles, in any unit."""
+
+    name: str
+    x: Sequence[Value]
+    y: Sequence[float]
+    size: Sequence[float] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One pair of axes, with the paper's names. has_zero: whether the vertical axis begins at 0."""
+
+    kind: Literal["lines", "steps", "bars", "circles"]
+    x_name: str
+    y_name: str
+    series: Sequence[Series]
+    title: str = ""
+    has_log_x: bool = False
+    has_log_y: bool = False
+    has_zero: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One statement of the paper beside ours. why: why they differ, or that they agree."""
+
+    paper: str
+    ours: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A figure or table of a paper, done again.
+
+    name: of the files, as drfh-figure-5. setting: what was run, and what of it is ours. columns, rows: of the CSV file.
+    """
+
+    name: str
+    title: str
+    setting: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Value]]
+    panels: Sequence[Panel]
+    comparisons: Sequence[Comparison]
+
+
+@dataclass(slots=True)
+class Lab:
+    """What figures share. is_full: whether the paper's own size is wanted. clock: seconds, for what is timed.
+
+    Figures of one paper stand on the same runs, which are made once.
+    """
+
+    is_full: bool
+    clock: Callable[[], float]
+    _known: dict[Hashable, Any] = field(default_factory=dict)
+
+    def remember(self, key: Hashable, make: Callable[[], Found]) -> Found:
+        """Return what was made under the key, and make it the first time."""
+        if key not in self._known:
+            self._known[key] = make()
+        found: Found = self._known[key]
+        return found

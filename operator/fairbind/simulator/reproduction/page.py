@@ -1,0 +1,82 @@
+"""The tables and the page of what was reproduced."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Final
+
+from fairbind.simulator.reproduction.outcome import Outcome, Value
+
+_STYLE: Final = """
+:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
+body { max-width: 60rem; margin: 0 auto; padding: 1rem; }
+table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; vertical-align: top; padding: .4rem .6rem; border: 1px solid #8888; }
+img { max-width: 100%; height: auto; background: #fff; }
+"""
+_HEADER: Final = ("paper says", "we get", "why they differ")
+
+
+def write_table(outcome: Outcome, folder: Path) -> None:
+    """Write the rows as CSV."""
+    with (folder / f"{outcome.name}.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(outcome.columns)
+        writer.writerows([_write_value(value) for value in row] for row in outcome.rows)
+
+
+def _write_value(value: Value) -> str:
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+def compute_page(outcomes: Sequence[Outcome], scale: str) -> str:
+    """Return index.html, which shows pictures of its own folder and loads nothing else."""
+    body = "".join(_write_section(outcome) for outcome in outcomes)
+    return (
+        f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>The papers\' evaluations</title>'
+        f"<style>{_STYLE}</style></head><body><h1>The papers' evaluations, done again</h1>"
+        f"<p>Scale: {escape(scale)}. Nothing is tuned to meet a figure.</p>{body}</body></html>\n"
+    )
+
+
+def _write_section(outcome: Outcome) -> str:
+    cells = "".join(
+        f"<tr><td>{escape(each.paper)}</td><td>{escape(each.ours)}</td><td>{escape(each.why)}</td></tr>"
+        for each in outcome.comparisons
+    )
+    head = "".join(f'<th scope="col">{name}</th>' for name in _HEADER)
+    return (
+        f'<section id="{outcome.name}"><h2>{escape(outcome.name)}: {escape(outcome.title)}</h2>'
+        f"<p>{escape(outcome.setting)}</p>"
+        f'<img src="{outcome.name}.svg" alt="{escape(outcome.title)}">'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{cells}</tbody></table>"
+        f'<p><a href="{outcome.name}.csv">{outcome.name}.csv</a></p></section>'
+    )
+
+
+def compute_markdown(outcomes: Sequence[Outcome], scale: str) -> str:
+    """Return the same as Markdown: a section for each outcome, beside pictures and tables of its own folder."""
+    return "\n".join(line for outcome in outcomes for line in _list_lines(outcome, scale))
+
+
+def _list_lines(outcome: Outcome, scale: str) -> list[str]:
+    return [
+        f"### {outcome.name}",
+        "",
+        f"{outcome.title}. Scale: **{scale}**. {outcome.setting}",
+        "",
+        f"![{outcome.title}]({outcome.name}.svg)",
+        "",
+        f"| {' | '.join(_HEADER)} |",
+        "|---|---|---|",
+        *(
+            f"| {' | '.join(text.replace('|', chr(92) + '|') for text in (each.paper, each.ours, each.why))} |"
+            for each in outcome.comparisons
+        ),
+        "",
+        f"[{outcome.name}.csv]({outcome.name}.csv)",
+        "",
+    ]

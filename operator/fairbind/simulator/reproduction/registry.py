@@ -1,0 +1,106 @@
+"""Which figures of which papers can be done again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final
+
+from fairbind.model.errors import InvalidProblemError
+from fairbind.simulator.reproduction import drbf, drfh, dynamic_drf, ps_dsf
+from fairbind.simulator.reproduction.outcome import Lab, Outcome
+
+Reproduce = Callable[[Lab], Outcome]
+ALL: Final = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """A paper. figures: by their number; tables by `table-NUMBER`."""
+
+    citation: str
+    figures: Mapping[str, Reproduce]
+
+
+PAPERS: Final[Mapping[str, Paper]] = {
+    "drfh": Paper(
+        "Wang, Liang, Li: Multi-Resource Fair Allocation in Heterogeneous Cloud Computing Systems, TPDS 2015",
+        {
+            "5": drfh.reproduce_figure_5,
+            "table-2": drfh.reproduce_table_2,
+            "6": drfh.reproduce_figure_6,
+            "7": drfh.reproduce_figure_7,
+            "8": drfh.reproduce_figure_8,
+            "9": drfh.reproduce_figure_9,
+        },
+    ),
+    "ps-dsf": Paper(
+        "Khamse-Ashari, Lambadaris, Kesidis, Urgaonkar, Zhao: An Efficient and Fair Multi-Resource Allocation "
+        "Mechanism for Heterogeneous Servers",
+        {
+            "1": ps_dsf.reproduce_figure_1,
+            "2": ps_dsf.reproduce_figure_2,
+            "3": ps_dsf.reproduce_figure_3,
+            "6": ps_dsf.reproduce_figure_6,
+            "7": ps_dsf.reproduce_figure_7,
+            "8": ps_dsf.reproduce_figure_8,
+            "9": ps_dsf.reproduce_figure_9,
+            "10": ps_dsf.reproduce_figure_10,
+            "11": ps_dsf.reproduce_figure_11,
+            "12": ps_dsf.reproduce_figure_12,
+            "13": ps_dsf.reproduce_figure_13,
+            "14": ps_dsf.reproduce_figure_14,
+        },
+    ),
+    "drbf": Paper(
+        "Zhao, Du, Chen: A New Multi-Resource Allocation Mechanism, China Communications 2018",
+        {
+            "3": drbf.reproduce_figure_3,
+            "4": drbf.reproduce_figure_4,
+            "5": drbf.reproduce_figure_5,
+            "6": drbf.reproduce_figure_6,
+            "7": drbf.reproduce_figure_7,
+            "8": drbf.reproduce_figure_8,
+            "table-3": drbf.reproduce_table_3,
+            "9": drbf.reproduce_figure_9,
+            "10": drbf.reproduce_figure_10,
+            "11": drbf.reproduce_figure_11,
+            "12": drbf.reproduce_figure_12,
+        },
+    ),
+    "dynamic-drf": Paper(
+        "Li, Liu, Zhang, Zhang: A note on dynamic fair division of multiple resources, 2019",
+        {"1": dynamic_drf.reproduce_times, "2": dynamic_drf.reproduce_ratio},
+    ),
+}
+
+
+def find_figures(paper: str, figure: str | None) -> list[tuple[str, Reproduce]]:
+    """Return papers and what is to be done, in order. Raises InvalidProblemError for what does not exist.
+
+    >>> [paper for paper, _ in find_figures("drfh", "7")]
+    ['drfh']
+    >>> find_figures("drhf", None)
+    Traceback (most recent call last):
+    ...
+    fairbind.model.errors.InvalidProblemError: PAPER: there is no paper drhf; did you mean drfh?
+    """
+    known = (*PAPERS, ALL)
+    if paper not in known:
+        near = get_close_matches(paper, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+        raise InvalidProblemError(f"PAPER: there is no paper {paper}; {hint}")
+    papers = list(PAPERS) if paper == ALL else [paper]
+    found = list(_find(papers, figure))
+    if not found:
+        known_figures = ", ".join(name for each in papers for name in PAPERS[each].figures)
+        raise InvalidProblemError(f"--figure: {paper} has no {figure} that is reproduced; it has {known_figures}")
+    return found
+
+
+def _find(papers: list[str], figure: str | None) -> Iterator[tuple[str, Reproduce]]:
+    for paper in papers:
+        for name, reproduce in PAPERS[paper].figures.items():
+            if figure in {None, name}:
+                yield paper, reproduce
