@@ -35,7 +35,7 @@ class Books:
     tenant. wanted: pods that hold or may be placed, the latter as of the last snapshot. nominations: room that is
     promised to pods that wait. running: pod by pod. eligibility, anti_affinity, topology: the filters. turns: whose
     wishes about other pods are looked at. volumes: the claims of pods. servers: the nodes. settings, targets: the
-    policy's. noted_waits: why classes wait, as the last cycle saw it.
+    policy's. own_nominated: those of our own pods that are not bound and say that they are nominated. noted_waits: why classes wait, as the last cycle saw it.
     """
 
     def __init__(self, scheduler_name: str, directory: Directory) -> None:
@@ -51,6 +51,7 @@ class Books:
         self.usage = Usage()
         self.wanted = WantedPods()
         self.nominations = Nominations()
+        self.own_nominated: set[str] = set()
         self.running = RunningTasks()
         self.eligibility = Eligibility()
         self.anti_affinity = AntiAffinity(self._find_namespace_labels)
@@ -78,8 +79,17 @@ class Books:
             self.volumes.add_pod(facts)
         return entry
 
+    def note_nominated(self, facts: PodFacts) -> None:
+        """Note whether a pod is one of ours that says that it is nominated to a node and can still be bound."""
+        is_own = facts.scheduler == self.scheduler_name and not (facts.node or facts.terminating or facts.gated)
+        if is_own and facts.nominated_node is not None:
+            self.own_nominated.add(facts.uid)
+        else:
+            self.own_nominated.discard(facts.uid)
+
     def remove_entry(self, uid: str) -> bool:
         """Take a pod out of all books; False when it was in none, or counted nowhere."""
+        self.own_nominated.discard(uid)
         entry = self.entries.pop(uid, None)
         if entry is None:
             return False

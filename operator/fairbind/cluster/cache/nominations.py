@@ -38,6 +38,17 @@ class Nomination:
     demand: Demand
 
 
+@dataclass(frozen=True, slots=True)
+class NominationChange:
+    """What the field of one of our own pods should say. version: of the pod. node: None: nothing any more."""
+
+    uid: str
+    namespace: str
+    name: str
+    version: str
+    node: str | None
+
+
 class Nominations:
     """All of them. version: grows with each change."""
 
