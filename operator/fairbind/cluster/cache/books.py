@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from fairbind.cluster.cache.nodes import Servers
-from fairbind.cluster.cache.nominations import Nomination, Nominations
+from fairbind.cluster.cache.nominations import Nominations
 from fairbind.cluster.cache.pending import QueueKey, TaskQueue
 from fairbind.cluster.cache.pods import Held, Idle, PodEntry, Position, Promised, Waiting, locate
 from fairbind.cluster.cache.running import RunningTasks
@@ -20,6 +20,7 @@ from fairbind.cluster.cache.volumes import Volumes
 from fairbind.cluster.cache.wish_turns import WishTurns
 from fairbind.cluster.filters.anti_affinity import AntiAffinity
 from fairbind.cluster.filters.node_eligibility import Eligibility
+from fairbind.cluster.filters.promised_pods import Nomination
 from fairbind.cluster.filters.topology import Topology
 from fairbind.cluster.objects.facts import Constraints, PodFacts, PodTerm, TopologyWishes
 from fairbind.cluster.tenancy.tenants import Directory
@@ -70,6 +71,7 @@ class Books:
         """A namespace's labels changed; terms that select namespaces by label may see it differently."""
         self.anti_affinity.note_labels(namespace)
         self.topology.placed.note_labels(namespace)
+        self.topology.promised.note_labels(namespace)
 
     def add_entry(self, facts: PodFacts) -> PodEntry:
         """Take a pod that is not in the books yet; `move` counts it."""
@@ -212,10 +214,12 @@ class Books:
 
     def _promise(self, nomination: Nomination) -> None:
         self.nominations.add(nomination)
+        self.topology.promised.add(nomination)
         self.servers.reserve(nomination.node, nomination.demand.real)
 
     def _withdraw(self, nomination: Nomination) -> None:
         self.nominations.remove(nomination)
+        self.topology.promised.remove(nomination)
         self.servers.reserve(nomination.node, nomination.demand.real, -1)
 
     def _get_queue(self, key: QueueKey) -> TaskQueue:
