@@ -29,16 +29,18 @@ BEFORE_TAINTS: Final = ("NodeUnschedulable", TAINTS)
 
 NOT_READY = "a node that is not ready and has no taint that says so"
 NOMINATED_PORTS = "host ports of a pod that is nominated to a node are not kept for it"
-NOMINATED_WISHES = "wishes about other pods do not see a pod that is nominated to a node"
+NOMINATED_APART = "a pod that is nominated to a node keeps others away from it, also those that wish nothing themselves"
 NOMINATED_VOLUMES = "volumes of a pod that is nominated to a node are not kept for it"
+CLAIM_TWICE = "a claim that a pod names twice gets one volume"
 RESIZED = "containers of a pod that is being resized are counted one by one, which may hold more than their sums"
 NOT_OFFERED = "a resource that no node offers is the only lack of room that is told"
 ZONE_FIRST = "the zone of a volume that a pod has is told before the lack of another volume"
 ON_PURPOSE: Final = (
     NOT_READY,
     NOMINATED_PORTS,
-    NOMINATED_WISHES,
+    NOMINATED_APART,
     NOMINATED_VOLUMES,
+    CLAIM_TWICE,
     RESIZED,
     NOT_OFFERED,
     ZONE_FIRST,
@@ -164,8 +166,12 @@ def explain_reasons(
         return NOMINATED_VOLUMES
     more = {kind for kind in kinds if opinion.refused.get(kind, 0) > refused.get(kind, 0)}
     fewer = {kind for kind in kinds if opinion.refused.get(kind, 0) < refused.get(kind, 0)}
-    if (more, fewer) == ({"VolumeZone"}, {"VolumeBinding"}) or (fewer == {OTHER_PODS} and has_nominated(pod, pods)):
-        return NOMINATED_WISHES if fewer == {OTHER_PODS} else ZONE_FIRST
+    if (more, fewer) == ({"VolumeZone"}, {"VolumeBinding"}):
+        return ZONE_FIRST
+    if fewer == {"VolumeBinding"} and names_claim_twice(pod):
+        return CLAIM_TWICE
+    if more == {OTHER_PODS} and any(is_kept_away(node, pod, pods) for node in verdict):
+        return NOMINATED_APART
     if not all(kind.startswith(FIT) for kind in more):
         return ""
     if not fewer and any(
@@ -187,24 +193,15 @@ def explain(node: str, pod: Json, pods: Sequence[Json], refusal: Refusal | None,
     """Return why the two differ on purpose about a node, or an empty text."""
     if refusal is None and node not in opinion.feasible and any(map(is_resized, find_placed(node, pods))):
         return RESIZED
+    if node in opinion.feasible and refusal is not None and refusal.plugin == "VolumeBinding":
+        return CLAIM_TWICE if names_claim_twice(pod) else ""
+    if refusal is None and node not in opinion.feasible and is_kept_away(node, pod, pods):
+        return NOMINATED_APART
     if node in opinion.feasible and keeps_ports(node, pod, pods, refusal):
         return NOMINATED_PORTS
-    if node in opinion.feasible and refusal is not None and refusal.plugin in ABOUT_OTHER_PODS:
-        return NOMINATED_WISHES if has_nominated(pod, pods) else ""
     if (refusal is None or refusal.plugin in SHARED_VOLUMES) and keeps_volumes(node, pod, pods):
         return NOMINATED_VOLUMES
     return ""
-
-
-def has_nominated(pod: Json, pods: Sequence[Json]) -> bool:
-    """Whether kube-scheduler counts a pod that is nominated to a node as if it were there already."""
-    rank = pod["spec"].get("priority", 0)
-    return any(
-        not other["spec"].get("nodeName")
-        and other["status"].get("nominatedNodeName")
-        and other["spec"].get("priority", 0) >= rank
-        for other in pods
-    )
 
 
 def merge_wishes(refused: Mapping[str, int], not_offered: Sequence[str]) -> Mapping[str, int]:
@@ -233,6 +230,20 @@ def keeps_ports(node: str, pod: Json, pods: Sequence[Json], refusal: Refusal | N
 def keeps_volumes(node: str, pod: Json, pods: Sequence[Json]) -> bool:
     """Whether kube-scheduler may count volumes on a node of a pod that is nominated to it."""
     return any(other["spec"].get("volumes") for other in find_nominated(node, pod, pods))
+
+
+def names_claim_twice(pod: Json) -> bool:
+    """Whether two volumes of a pod are of one claim, for which kube-scheduler then looks for two volumes."""
+    volumes = (volume.get("persistentVolumeClaim") for volume in pod["spec"].get("volumes", ()))
+    claims = [claim["claimName"] for claim in volumes if claim is not None]
+    return len(set(claims)) < len(claims)
+
+
+def is_kept_away(node: str, pod: Json, pods: Sequence[Json]) -> bool:
+    """Whether terms of pods that are nominated to a node may not be asked: the pod has none, nor pods that are there."""
+    has_terms = any(pod["spec"].get("affinity", {}).get(kind) for kind in ("podAffinity", "podAntiAffinity"))
+    nominated = find_nominated(node, pod, pods)
+    return not has_terms and any(other["spec"].get("affinity", {}).get("podAntiAffinity") for other in nominated)
 
 
 def find_nominated(node: str, pod: Json, pods: Sequence[Json]) -> list[Json]:

@@ -162,7 +162,10 @@ class Generator:
 
     def _draw_promised(self, names: Sequence[str]) -> Json:
         """Return a pod that another scheduler has made room for on a node."""
-        pod = self._draw_pod(self._draw_resources(), OTHER_SCHEDULER)
+        spec = self._draw_resources()
+        if self._happens(0.4):
+            spec["affinity"] = {"podAntiAffinity": self._draw_pod_affinity()}
+        pod = self._draw_pod(spec, OTHER_SCHEDULER)
         pod["status"] = {"phase": "Pending", "nominatedNodeName": self._random.choice(names)}
         return pod
 

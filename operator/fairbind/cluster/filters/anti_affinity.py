@@ -342,7 +342,9 @@ def close(base: Placement, closed_k: BoolArray, rejection: Rejection) -> Placeme
         return base
     eligible_k = base.eligible_k & ~closed_k
     eligible_k.flags.writeable = False
-    return replace(base, eligible_k=eligible_k, rejections=tuple(sorted((*base.rejections, (rejection, refused)))))
+    counts = dict(base.rejections)
+    counts[rejection] = counts.get(rejection, 0) + refused
+    return replace(base, eligible_k=eligible_k, rejections=tuple(sorted(counts.items())))
 
 
 def _list_pairs(labels: Labels) -> Iterable[_Pair]:
