@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from differential.generate import World
@@ -77,6 +77,12 @@ def ask_oracle(oracle: Oracle, world: World) -> Asked:
     cluster = {"nodes": world.nodes, "pods": pods, "namespaces": world.namespaces, **world.storage}
     verdicts = oracle.judge(cluster, waiting)
     return Asked(world.seed, world.nodes, world.namespaces, pods, waiting, verdicts, world.storage)
+
+
+def ask_listed(oracle: Oracle, listed: Asked, pod: Json) -> Asked:
+    """Return a world that an API server has listed with a pod that waits in it, and the verdict on that."""
+    cluster = {"nodes": listed.nodes, "pods": listed.pods, "namespaces": listed.namespaces, **listed.storage}
+    return replace(listed, waiting=(pod,), verdicts=oracle.judge(cluster, [pod]))
 
 
 def compare(asked: Asked, blind: Callable[[Json], Json] = lambda thing: thing) -> Iterator[Difference]:
