@@ -168,26 +168,23 @@ def explain_reasons(
     """
     kinds = {*refused, *opinion.refused}
     is_about_limits = any(opinion.refused.get(kind, 0) != refused.get(kind, 0) for kind in SHARED_VOLUMES)
-    if is_about_limits and any(keeps_volumes(node, pod, pods) for node in verdict):
-        return NOMINATED_VOLUMES
     more = {kind for kind in kinds if opinion.refused.get(kind, 0) > refused.get(kind, 0)}
     fewer = {kind for kind in kinds if opinion.refused.get(kind, 0) < refused.get(kind, 0)}
-    if (more, fewer) == ({"VolumeZone"}, {"VolumeBinding"}):
-        return ZONE_FIRST
-    if fewer == {"VolumeBinding"} and names_claim_twice(pod):
-        return CLAIM_TWICE
-    if more == {OTHER_PODS} and any(is_kept_away(node, pod, pods) for node in verdict):
-        return NOMINATED_APART
-    if not all(kind.startswith(FIT) for kind in more):
-        return ""
-    if not fewer and any(
+    is_about_room = all(kind.startswith(FIT) for kind in more)
+    has_resized = any(
         refusal is not None and refusal.plugin == FIT and any(map(is_resized, find_placed(node, pods)))
         for node, refusal in verdict.items()
-    ):
-        return RESIZED
-    if fewer == {PORTS} and any(keeps_ports(node, pod, pods, refusal) for node, refusal in verdict.items()):
-        return NOMINATED_PORTS
-    return ""
+    )
+    has_ports = any(keeps_ports(node, pod, pods, refusal) for node, refusal in verdict.items())
+    causes = (
+        (NOMINATED_VOLUMES, is_about_limits and any(keeps_volumes(node, pod, pods) for node in verdict)),
+        (ZONE_FIRST, (more, fewer) == ({"VolumeZone"}, {"VolumeBinding"})),
+        (CLAIM_TWICE, fewer == {"VolumeBinding"} and names_claim_twice(pod)),
+        (NOMINATED_APART, more == {OTHER_PODS} and any(is_kept_away(node, pod, pods) for node in verdict)),
+        (RESIZED, is_about_room and not fewer and has_resized),
+        (NOMINATED_PORTS, is_about_room and fewer == {PORTS} and has_ports),
+    )
+    return next((why for why, holds in causes if holds), "")
 
 
 def is_refused_before(refusal: Refusal | None) -> bool:
@@ -246,7 +243,7 @@ def names_claim_twice(pod: Json) -> bool:
 
 
 def is_kept_away(node: str, pod: Json, pods: Sequence[Json]) -> bool:
-    """Whether terms of pods that are nominated to a node may not be asked: the pod has none, nor pods that are there."""
+    """Whether kube-scheduler may not ask the terms of pods that are nominated to a node: the pod has none itself."""
     has_terms = any(pod["spec"].get("affinity", {}).get(kind) for kind in ("podAffinity", "podAntiAffinity"))
     nominated = find_nominated(node, pod, pods)
     return not has_terms and any(other["spec"].get("affinity", {}).get("podAntiAffinity") for other in nominated)

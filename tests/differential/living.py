@@ -27,7 +27,7 @@ from differential.generate import NAMESPACES, OTHER_SCHEDULER, SCHEDULER, ZONE, 
 from e2e.waiting import wait_for
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.objects.decode import NAMESPACES as NAMESPACE_TYPE
-from fairbind.cluster.objects.decode import NODES, PODS
+from fairbind.cluster.objects.decode import NODES, PODS, ResourceType
 from localplane.client import ApiError, call_many
 from localplane.nodes import is_schedulable
 
@@ -86,7 +86,9 @@ def draw_living(seed: int) -> LivingWorld:
     draw = random.Random(seed)
     names = [node["metadata"]["name"] for node in drawn.nodes]
     volumes, claims = _draw_claims(draw, seed, names)
-    placed = [_clean_pod(draw, pod, OTHER_SCHEDULER, seed) for pod in drawn.pods if pod["spec"].get("nodeName") in names]
+    placed = [
+        _clean_pod(draw, pod, OTHER_SCHEDULER, seed) for pod in drawn.pods if pod["spec"].get("nodeName") in names
+    ]
     asked = [_clean_pod(draw, pod, OTHER_SCHEDULER, seed) for pod in drawn.asked]
     return LivingWorld([_clean_node(node) for node in drawn.nodes], volumes, claims, placed, asked)
 
@@ -98,7 +100,11 @@ def _clean_node(node: Json) -> Json:
     labels = {**node["metadata"]["labels"], "type": "kwok"}
     status = {key: node["status"][key] for key in ("allocatable", "capacity")}
     name = node["metadata"]["name"]
-    return {"metadata": {"name": name, "labels": labels}, "spec": {**spec, "taints": [*unique.values()]}, "status": status}
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {**spec, "taints": [*unique.values()]},
+        "status": status,
+    }
 
 
 def _clean_pod(draw: random.Random, pod: Json, scheduler: str, seed: int) -> Json:
@@ -192,15 +198,15 @@ class Stage:
 
         wait_for(is_settled, describe="nodes to be ready and claims to be bound")
 
-    def ask(self, pod: Json) -> tuple[Asked | None, Outcome | None]:
+    def ask(self, pod: Json) -> tuple[Asked, Outcome] | None:
         """Have kube-scheduler place a pod; return the world before without a verdict, and what came of it.
 
-        Nothing when the API server does not take the pod.
+        None: the API server does not take the pod.
         """
         before = self._list()
         stored = self._create("pods", pod)
         if stored is None:
-            return None, None
+            return None
         path = self._find_path("pods", stored)
         found: Json = wait_for(
             lambda: _find_outcome(self._api.get(f"{path}/{stored['metadata']['name']}")),
@@ -247,7 +253,7 @@ class Stage:
 
     def _list(self) -> Asked:
         about_volumes = (resource_type for resource_type, _ in ClusterCache(SCHEDULER, lambda: None).volume_feeds)
-        types = (PODS, NODES, NAMESPACE_TYPE, *about_volumes)
+        types: list[ResourceType[Any]] = [PODS, NODES, NAMESPACE_TYPE, *about_volumes]
         listed = {each.name: self._api.items(each.path) for each in types}
         nodes, pods, namespaces = (listed.pop(kind) for kind in ("nodes", "pods", "namespaces"))
         return Asked(0, nodes, namespaces, pods, (), (), listed)
@@ -264,13 +270,14 @@ def _is_node_settled(node: Json) -> bool:
     return is_schedulable(node) and ("node.kubernetes.io/unschedulable" in keys) == is_cordoned
 
 
-def _find_outcome(pod: Json) -> Json | None:
+def _find_outcome(pod: Json) -> Json:
+    """Return what became of a pod; empty: nothing yet."""
     if pod["spec"].get("nodeName"):
         return {"node": pod["spec"]["nodeName"], "message": ""}
     for condition in pod["status"].get("conditions", ()):
         if (condition["type"], condition.get("reason")) == ("PodScheduled", "Unschedulable"):
             return {"node": None, "message": condition["message"]}
-    return None
+    return {}
 
 
 def play(stage: Stage, oracle: Oracle, seeds: Sequence[int]) -> Tally:
@@ -285,23 +292,25 @@ def play(stage: Stage, oracle: Oracle, seeds: Sequence[int]) -> Tally:
 
 
 def _play_pod(stage: Stage, oracle: Oracle, pod: Json, tally: Tally) -> None:
-    for attempt in range(ATTEMPTS):
-        before, outcome = stage.ask(pod)
-        if before is None or outcome is None:
+    for attempt in range(1, ATTEMPTS + 1):
+        answer = stage.ask(pod)
+        if answer is None:
             return
+        before, outcome = answer
         waiting = {**outcome.pod, "spec": {**outcome.pod["spec"], "schedulerName": SCHEDULER}}
         asked = ask_listed(oracle, before, waiting)
         differences = list(compare(asked))
         faults = [difference.text for difference in differences if not difference.why]
         faults.extend(judge(outcome, asked.verdicts[0]))
-        if not faults or attempt == ATTEMPTS - 1:
-            break
-        tally.again += 1
-    tally.cases += 1
-    tally.bound += outcome.node is not None
-    tally.plugins.update({refusal.plugin for refusal in asked.verdicts[0].values() if refusal is not None})
-    tally.on_purpose.update(difference.why for difference in differences if difference.why)
-    tally.faults.extend(f"{pod['metadata']['name']}: {fault}" for fault in faults)
+        if faults and attempt < ATTEMPTS:
+            tally.again += 1
+            continue
+        tally.cases += 1
+        tally.bound += outcome.node is not None
+        tally.plugins.update({refusal.plugin for refusal in asked.verdicts[0].values() if refusal is not None})
+        tally.on_purpose.update(difference.why for difference in differences if difference.why)
+        tally.faults.extend(f"{pod['metadata']['name']}: {fault}" for fault in faults)
+        return
 
 
 def judge(outcome: Outcome, verdict: Verdict) -> Iterator[str]:

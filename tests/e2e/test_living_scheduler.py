@@ -52,5 +52,12 @@ def test_it_places_a_hundred_pods_where_the_filters_allow_it(stage: Stage) -> No
 
     assert tally.cases > 80
     assert 20 < tally.bound < tally.cases - 20
-    named = ("TaintToleration", "NodeAffinity", "NodeResourcesFit", "InterPodAffinity", "PodTopologySpread", "NodePorts")
+    named = (
+        "TaintToleration",
+        "NodeAffinity",
+        "NodeResourcesFit",
+        "InterPodAffinity",
+        "PodTopologySpread",
+        "NodePorts",
+    )
     assert [plugin for plugin in named if not tally.plugins[plugin]] == []

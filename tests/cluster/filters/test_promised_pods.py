@@ -113,7 +113,7 @@ def test_pods_that_wait_follow_what_becomes_of_it(cluster: Cluster, change: Call
 
 def test_labels_of_namespaces_that_change_are_followed(cluster: Cluster) -> None:
     cluster.add_namespaces(make_namespace("team"), make_namespace("lab", {"is": "lab"}))
-    term = {"namespaceSelector": {"matchLabels": {"is": "lab"}}}
+    term: Json = {"namespaceSelector": {"matchLabels": {"is": "lab"}}}
     cluster.add_pods(nominate("a", namespace="lab"), *make_web(1, **wish("podAntiAffinity", **term)))
     assert cluster.find_eligible("uid-web-0") == {"b", "c"}
     cluster.add_namespaces(make_namespace("lab", {}))

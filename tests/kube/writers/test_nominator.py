@@ -1,4 +1,4 @@
-"""What is written about nominated nodes, how often, and when nothing is; whole operators: `kube.assembled.test_claims`."""
+"""What is written about nominated nodes, and how often; whole operators are in `kube.assembled.test_claims`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from cluster.volumes import VolumeCluster, claiming
 from fairbind.cluster.cache.nominations import NominationChange
 from fairbind.kube.client.api import NotAllowedError
 from fairbind.kube.client.errors import ApiError
+from fairbind.kube.observer import SilentObserver
 from fairbind.kube.part_failures import PartFailures
 from fairbind.kube.writers.nominator import WRITES_PER_LOOK, Nominator
-from kube.fakes import CountingObserver
 
 Json = dict[str, Any]
 
@@ -35,7 +35,7 @@ class Scene:
             self,
             lambda: self.leads,
             lambda: self.decides,
-            PartFailures(CountingObserver()),
+            PartFailures(SilentObserver()),
             clock=lambda: self.now,
             sleep=self.sleep,
         )
@@ -77,7 +77,9 @@ def scene() -> Scene:
     return Scene()
 
 
-def change(name: str = "p", node: str | None = "n1", *, namespace: str = "team", version: str = "7") -> NominationChange:
+def change(
+    name: str = "p", node: str | None = "n1", *, namespace: str = "team", version: str = "7"
+) -> NominationChange:
     return NominationChange(f"uid-{name}", namespace, name, version, node)
 
 

@@ -36,7 +36,8 @@ class Books:
     tenant. wanted: pods that hold or may be placed, the latter as of the last snapshot. nominations: room that is
     promised to pods that wait. running: pod by pod. eligibility, anti_affinity, topology: the filters. turns: whose
     wishes about other pods are looked at. volumes: the claims of pods. servers: the nodes. settings, targets: the
-    policy's. own_nominated: those of our own pods that are not bound and say that they are nominated. noted_waits: why classes wait, as the last cycle saw it.
+    policy's. own_nominated: those of our own pods that are not bound and say that they are nominated. noted_waits: why
+    classes wait, as the last cycle saw it.
     """
 
     def __init__(self, scheduler_name: str, directory: Directory) -> None:

@@ -122,7 +122,9 @@ class PromisedPods:
         rejection: Rejection,
     ) -> Placement:
         """Close the nodes of nominated pods that come first, where the topology key of the term is known."""
-        closed = {k for term, nomination in found if rank.is_behind(nomination) for k in self._find_node(term, nomination)}
+        closed = {
+            k for term, nomination in found if rank.is_behind(nomination) for k in self._find_node(term, nomination)
+        }
         if not closed:
             return base
         closed_k = np.zeros_like(base.eligible_k)

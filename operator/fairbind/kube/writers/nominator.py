@@ -109,11 +109,12 @@ class Nominator:
             if is_asked_again and not is_written and queue.has_room(change.namespace):
                 queue.add(change.namespace, change)
         taken: list[NominationChange] = []
-        while len(taken) < WRITES_PER_LOOK and (
-            change := queue.take(lambda namespace: self._limits.may_begin(namespace, now))
-        ):
-            self._limits.begin(change.namespace)
-            taken.append(change)
+        while len(taken) < WRITES_PER_LOOK:
+            found = queue.take(lambda namespace: self._limits.may_begin(namespace, now))
+            if found is None:
+                break
+            self._limits.begin(found.namespace)
+            taken.append(found)
         return taken
 
     async def _write(self, change: NominationChange) -> None:
