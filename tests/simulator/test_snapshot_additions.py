@@ -151,7 +151,7 @@ def test_what_makes_no_sense_after_this_snapshot_is_refused(document: Json, said
 
 def test_the_seed_is_the_documents() -> None:
     assert (read_seed({"seed": 3}), read_seed({})) == (3, 0)
-    with pytest.raises(InvalidProblemError, match="^seed: "):
+    with pytest.raises(InvalidProblemError, match=r"^seed: "):
         read_seed({"seed": -1})
 
 

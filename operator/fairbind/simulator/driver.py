@@ -24,6 +24,7 @@ from fairbind.cluster.listed_objects import build_cache
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
 from fairbind.model import Bind, PolicySettings
 from fairbind.simulator.autoscaler import Autoscaler, find_marked
+from fairbind.simulator.baselines.registry import build_baseline
 from fairbind.simulator.measuring import Measures
 from fairbind.simulator.parse_pods import SCHEDULER
 from fairbind.simulator.parsing import HOST_NAME
@@ -98,7 +99,8 @@ class Simulation:
         self._duration = workload.duration_t.tolist()
         self._entry = workload.entry_t.tolist()
         self._index = workload.index_t.tolist()
-        self._cluster = VirtualOperator(partial(_make_cache, scenario, policy), policy, self._start)
+        baseline = build_baseline(policy, scenario, workload)
+        self._cluster = VirtualOperator(partial(_make_cache, scenario, policy), policy, self._start, baseline=baseline)
         self._measures = self._make_measures()
         self._first_created = 0.0 if scenario.start is None else scenario.start.time
         self._arrived = 0

@@ -13,6 +13,7 @@ from fairbind.scheduling.fair_shares.problem import (
     solve_exactly,
 )
 from fairbind.scheduling.policies.registry import POLICIES
+from fairbind.simulator.baselines.base import find_base
 
 
 class FairShares:
@@ -23,7 +24,8 @@ class FairShares:
         self._warm = WarmStart()
         self._solved: ExactProblem | None = None
         self._answer: ExactShares | None = None
-        known = POLICIES.get(policy)  # a baseline of the simulator has no mechanism
+        base = find_base(policy)
+        known = None if base is None else POLICIES[base]  # a rule of a baseline has no mechanism
         self._has_mechanism = known is not None and known.mechanism is not None
         self._follows_targets = known is not None and known.follows_targets
 

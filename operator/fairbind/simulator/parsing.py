@@ -17,6 +17,7 @@ from fairbind.cluster.objects.facts import NodeFacts
 from fairbind.cluster.tenancy.tenants import TenantSpec
 from fairbind.fairness.problems.fields import DocumentName, Path, show_value
 from fairbind.model.policy import DEFAULT_POLICY
+from fairbind.simulator.baselines.registry import KNOWN_POLICIES
 from fairbind.simulator.parse_events import MOST_NODES, Stage, number_tenant, read_events, read_tenant
 from fairbind.simulator.parse_pods import read_amounts, read_label_value, read_labels, read_pod
 from fairbind.simulator.reading import (
@@ -56,7 +57,7 @@ from fairbind.simulator.scenario import (
     Times,
     Uniform,
 )
-from fairbind.simulator.slots import DEFAULT_SLOTS, KNOWN_POLICIES
+from fairbind.simulator.slots import DEFAULT_SLOTS
 
 HOST_NAME: Final = "kubernetes.io/hostname"
 DEFAULT_MEASURE_EVERY: Final = 10 * NANOSECONDS
