@@ -98,6 +98,10 @@ bench: install ## measure fairbind, kube-scheduler and the machine's limit (take
 bench-exact: install ## measure the exact mechanisms beside the textbook's linear programs (writes docs/benchmarks/exact.md)
 	$(VENV)/python tests/perf/exact.py
 
+.PHONY: fairness-table
+fairness-table: install ## measure how fair policies are beside the rules of others (TRACES=folder adds published traces, OUTPUT=path; writes docs/fairness-table.md)
+	@exec $(VENV)/python tests/fairness_table/fairness_table.py $(if $(TRACES),--traces "$(TRACES)") $(if $(OUTPUT),--output "$(OUTPUT)")
+
 .PHONY: faults
 faults: install ## seeded faults against a whole system (N=number of them, SEED=number repeats a run, ONLY=name of some, SHORT=1: as CI has them, OTHER=path of another version's packages, OUTPUT=path)
 	@exec $(VENV)/python tests/faults/faults.py --count "$(N)" $(if $(SEED),--seed "$(SEED)") $(if $(SHORT),--short) \

@@ -138,6 +138,20 @@ def test_armadas_rule_looks_at_the_task_after_those_that_started() -> None:
     assert count_running(document, "armada-rule") == {"a": 2, "b": 3}, "0.5 and 1.5 are less than 2"
 
 
+def test_armadas_rule_leaves_out_what_fits_nowhere() -> None:
+    """Of 8 cpus the first task of a needs 9, so its next one counts, of 1: with it a has 1, 2, 3, 4 beside 2 and 4."""
+    document = make_cluster(
+        {"shape": "n", "capacity": {"cpu": 8}},
+        workload=[
+            {**make_tasks("a", tasks=1, cpu=9), "name": "first"},
+            make_tasks("a", cpu=1),
+            make_tasks("b", cpu=2),
+        ],
+        tenants=name_tenants(),
+    )
+    assert count_running(document, "armada-rule") == {"a": 4, "b": 2}
+
+
 def test_kube_schedulers_rule_is_priority_then_time_and_spreads() -> None:
     """Two nodes with 2 cpus: b's task goes first for its priority, and the second to the emptier node."""
     document = make_cluster(

@@ -25,6 +25,7 @@ from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
 from fairbind.model import Bind, PolicySettings
 from fairbind.simulator.autoscaler import Autoscaler, find_marked
 from fairbind.simulator.baselines.registry import build_baseline
+from fairbind.simulator.fair_shares import FairShares
 from fairbind.simulator.measuring import Measures
 from fairbind.simulator.parse_pods import SCHEDULER
 from fairbind.simulator.parsing import HOST_NAME
@@ -73,22 +74,36 @@ class StopRun(BaseException):
 
 
 def simulate(
-    scenario: Scenario, workload: Workload, policy: str, watch: Callable[[float], bool] = lambda _part: False
+    scenario: Scenario,
+    workload: Workload,
+    policy: str,
+    watch: Callable[[float], bool] = lambda _part: False,
+    *,
+    yardstick: str | None = None,
 ) -> Run:
     """Return the run of one policy.
+
+    yardstick: the policy to whose exact fair shares it is held; None: its own.
 
     watch: told before each instant and each cycle which part of the run is over, about; True ends the run there.
     `StopRun` ends it at once.
     """
-    simulation = Simulation(scenario, workload, policy, watch)
+    simulation = Simulation(scenario, workload, policy, watch, yardstick)
     simulation.live()
     return simulation.conclude()
 
 
 class Simulation:
-    """One run: `live`, then `conclude`. Tasks are known by their number in the workload. watch: see `simulate`."""
+    """One run: `live`, then `conclude`. Tasks are known by their number in the workload. The rest: see `simulate`."""
 
-    def __init__(self, scenario: Scenario, workload: Workload, policy: str, watch: Callable[[float], bool]) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        workload: Workload,
+        policy: str,
+        watch: Callable[[float], bool],
+        yardstick: str | None = None,
+    ) -> None:
         self._scenario = scenario = divide_into_slots(scenario) if policy == SLOTS else scenario
         self._policy = policy
         self._watch = watch
@@ -101,7 +116,7 @@ class Simulation:
         self._index = workload.index_t.tolist()
         baseline = build_baseline(policy, scenario, workload)
         self._cluster = VirtualOperator(partial(_make_cache, scenario, policy), policy, self._start, baseline=baseline)
-        self._measures = self._make_measures()
+        self._measures = self._make_measures(yardstick)
         self._first_created = 0.0 if scenario.start is None else scenario.start.time
         self._arrived = 0
         self._happened = 0
@@ -117,14 +132,16 @@ class Simulation:
         self._attempts: dict[int, int] = {}
         self._over: list[tuple[int, _Running, int | None]] = []
 
-    def _make_measures(self) -> Measures:
+    def _make_measures(self, yardstick: str | None) -> Measures:
         scenario = self._scenario
         changes = [event.action.spec for event in scenario.events if isinstance(event.action, SetTenant)]
         specs = [*scenario.tenants, *changes]
         home = {namespace: spec.name for spec in specs for namespace in spec.namespaces}
         shapes = {name: shape.node for name, shape in scenario.shapes.items()}
         names = dict.fromkeys(spec.name for spec in specs)
-        return Measures(self._policy, names, shapes, home, self._cluster.cache, self._cluster.fair_shares)
+        cache = self._cluster.cache
+        fair_shares = self._cluster.fair_shares if yardstick is None else FairShares(cache, yardstick)
+        return Measures(self._policy, names, shapes, home, cache, fair_shares)
 
     # --- time ---
 

@@ -5,8 +5,10 @@ by the cost that they would have with their next job, so of two equal queues the
 (https://github.com/armadaproject/armada/blob/master/docs/scheduling_and_preempting_jobs.md, "Resource usage and
 fairness" and "Job scheduling order").
 
-Left out: preemption to the fair share and eviction; bids; limits. A task that does not fit stands before its tenant's
-others until one of those starts; Armada leaves it out for the rest of the round.
+A task that fits nowhere when a cycle begins is left out of its tenant's order, as Armada leaves it out for the rest of
+the round. One that ceases to fit in the cycle stands there until another one of its tenant's starts.
+
+Left out: preemption to the fair share and eviction; bids; limits.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from __future__ import annotations
 from collections import defaultdict
 from fractions import Fraction
 from typing import ClassVar
+
+import numpy as np
 
 from fairbind.model import Snapshot, TaskClass
 from fairbind.model.shares import KEY_BITS
@@ -33,7 +37,7 @@ class CostsWithNextTask(ClusterMeasure):
         self._weights = {tenant.name: tenant.weight for tenant in snapshot.tenants}
         self._classes: dict[str, list[TaskClass]] = defaultdict(list)
         for task_class in snapshot.task_classes:
-            if task_class.blocked is None:
+            if task_class.blocked is None and _fits_somewhere(task_class, snapshot):
                 self._classes[task_class.tenant].append(task_class)
         self._orders: dict[str, list[_Demand]] = {}
         self._places: dict[str, list[int]] = defaultdict(lambda: [0])
@@ -81,3 +85,12 @@ class CostsWithNextTask(ClusterMeasure):
             ]
             order = self._orders[tenant] = [turn[-1] for turn in sorted(turns)]
         return order
+
+
+def _fits_somewhere(task_class: TaskClass, snapshot: Snapshot) -> bool:
+    """Return whether an eligible server has room for a task now, whatever its exclusive keys and topology say."""
+    servers, demand_r = snapshot.servers, np.array(task_class.demand_r)
+    if task_class.pin is not None:
+        pinned = task_class.pin.server
+        return pinned is not None and bool((servers.free_kr[pinned] >= demand_r)[demand_r > 0].all())
+    return bool((servers.free_kr[task_class.placement.eligible_k] >= demand_r)[:, demand_r > 0].all(axis=1).any())

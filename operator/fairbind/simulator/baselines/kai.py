@@ -77,4 +77,4 @@ def divide(total: int, demands: Mapping[str, int], weights: Mapping[str, Fractio
         fair[name] = min(Fraction(demands[name]), left * weights[name] / weight)
         left -= fair[name]
         weight -= weights[name]
-    return fair
+    return {name: fair[name] for name in demands}
