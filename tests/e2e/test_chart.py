@@ -53,6 +53,8 @@ ALWAYS = {
     ("ValidatingAdmissionPolicyBinding", "fairbind-own-status"),
     ("ValidatingAdmissionPolicy", "fairbind-own-bindings"),
     ("ValidatingAdmissionPolicyBinding", "fairbind-own-bindings"),
+    ("ValidatingAdmissionPolicy", "fairbind-own-volumes"),
+    ("ValidatingAdmissionPolicyBinding", "fairbind-own-volumes"),
 }
 OPERATOR = {
     ("Deployment", "fairbind"),
@@ -306,6 +308,7 @@ class TestRendering:
             "blue-fairbind-leader-election",
             "blue-fairbind-own-bindings",
             "blue-fairbind-own-status",
+            "blue-fairbind-own-volumes",
             "blue-fairbind-test",
             "default",
         }
