@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MUTATING = "admissionregistration.k8s.io/{}/MutatingAdmissionPolicy"
 POLICY = "ValidatingAdmissionPolicy"
-OWN = ("status", "bindings")
+OWN = ("status", "bindings", "volumes")
 
 
 @pytest.fixture

@@ -165,7 +165,7 @@ def test_programs_are_tested_after_what_only_computes(
     counts, failed = gates.run_stages(Path("python"), [], gates.start_limit())
 
     assert gates.compute_closing_line(counts, len(failed)) == closing
-    assert [options[1] for options in pretended.options] == ["not needs_tools", "needs_tools"][:stages]
+    assert [options[1] for options in pretended.options] == [gates.UNIT, gates.WITH_PROGRAMS][:stages]
     assert ["--cov" in options for options in pretended.options] == [True, False][:stages]
     failures = gates.count_outcomes(outcomes[0][1])["failed"]
     assert [options[2] for options in pretended.options] == ["--maxfail=10", f"--maxfail={10 - failures}"][:stages]

@@ -14,6 +14,7 @@ import pytest
 from cli.mechanisms.typed import POOL, Terminal
 from fairbind.cli import commands
 from fairbind.cli.mechanisms.commands import COMMANDS as MECHANISM_COMMANDS
+from fairbind.cli.reproduce_command import reproduce
 from fairbind.cli.simulate import simulate
 from fairbind.cli.snapshot_commands import replay, snapshot
 from fairbind.cli.trace_command import trace
@@ -21,7 +22,7 @@ from fairbind.cli.what_if_command import advise, what_if
 from simulator.scenarios import make_scenario
 from simulator.test_traces import OPENB_NODES, OPENB_PODS
 
-COMMANDS = (*MECHANISM_COMMANDS, simulate, trace)
+COMMANDS = (*MECHANISM_COMMANDS, simulate, trace, reproduce)
 OF_SNAPSHOTS = (snapshot, replay, what_if, advise)
 """What these examples need is a cluster's file: tests/cli/test_snapshots.py writes one."""
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"

@@ -230,8 +230,10 @@ def test_only_so_many_pods_wait_on_nodes_for_volumes(cluster: VolumeCluster, mon
     cluster.cache.check_consistent()
 
 
-def test_who_runs_waits_for_no_volume(cluster: VolumeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a simulation, where nobody binds claims."""
+def test_a_pod_that_runs_counts_no_longer_as_one_that_waits_for_volumes(
+    cluster: VolumeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a simulation, which binds no claims."""
     monkeypatch.setattr(volumes, "MOST_PLANS", 1)
     set_class(cluster)
     for name in ("first", "second"):
