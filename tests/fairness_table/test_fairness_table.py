@@ -38,7 +38,7 @@ def test_the_yardsticks_are_two_mechanisms() -> None:
 
     By DRFH both have 4/5, of all GPUs and of all cpus. By PS-DSF g has the GPU node, as c has 12 cpus without it.
     """
-    with_gpu = {"pod": {"requests": {"cpu": 1, GPU: 1}}, "tenant": "g", "duration": 10}
+    with_gpu: Json = {"pod": {"requests": {"cpu": 1, GPU: 1}}, "tenant": "g", "duration": 10}
     first, rest = (make_entry(name, tasks=2, **with_gpu, arrival={"at": at}) for name, at in (("gw", 0), ("gx", 1)))
     document = make_scenario(first, make_entry("cw", tenant="c", tasks=20), rest, tenants="cg", cpu=12, horizon=5)
     document["cluster"].append({"shape": "gpu", "capacity": {"cpu": 4, "memory": "16Gi", "pods": 110, GPU: 4}})
