@@ -20,6 +20,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from differential.compare import Asked, ask_listed, compare
@@ -43,6 +44,7 @@ ATTEMPTS = 4
 FIRST_SEED = 20_000_000
 OWN_NAMESPACES = tuple(name for name in NAMESPACES if name != "kube-system")
 CLASS = "living-immediate"
+_REFUSED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY})
 _MESSAGE = re.compile(r"0/(?P<nodes>\d+) nodes are available: (?P<reasons>.*?)\.(?: |$)")
 _REASON = re.compile(r"(\d+) (.*)")
 
@@ -170,10 +172,15 @@ class Stage:
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
         self._api = plane.client
+        self._nodes: list[str] = []
+        self._volumes: list[str] = []
+        self._pods: list[Json] = []
 
     def set_up(self) -> None:
         """Make the namespaces, and a class without a provisioner."""
         for name in OWN_NAMESPACES:
+            path = f"/api/v1/namespaces/{name}"
+            wait_for(lambda at=path: not self._api.exists(at), describe=f"no namespace {name}")  # type: ignore[misc]
             self._api.post("/api/v1/namespaces", {"metadata": {"name": name, "labels": NAMESPACES[name]}})
         for name in OWN_NAMESPACES:
             account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
@@ -184,6 +191,9 @@ class Stage:
     def put(self, world: LivingWorld) -> None:
         """Put a world in the place of the one before."""
         self.clear()
+        self._nodes = [node["metadata"]["name"] for node in world.nodes]
+        self._volumes += [volume["metadata"]["name"] for volume in world.volumes]
+        self._pods = list(world.placed)
         call_many(world.nodes, lambda node: self._api.post("/api/v1/nodes", node))
         call_many(world.volumes, lambda volume: self._api.post("/api/v1/persistentvolumes", volume))
         call_many(world.claims, lambda claim: self._create("persistentvolumeclaims", claim))
@@ -194,7 +204,8 @@ class Stage:
             nodes = self._api.items("/api/v1/nodes")
             claims = self._api.items("/api/v1/persistentvolumeclaims")
             bound = [claim for claim in claims if claim["metadata"]["name"] in names and _is_claim_bound(claim)]
-            return all(map(_is_node_settled, nodes)) and len(bound) == len(names) * len(OWN_NAMESPACES)
+            has_all = {node["metadata"]["name"] for node in nodes}.issuperset(self._nodes)
+            return has_all and all(map(_is_node_settled, nodes)) and len(bound) == len(names) * len(OWN_NAMESPACES)
 
         wait_for(is_settled, describe="nodes to be ready and claims to be bound")
 
@@ -217,26 +228,23 @@ class Stage:
 
     def clear(self) -> None:
         """Take pods and nodes away; volumes and claims stay, as each world has its own."""
-        self._remove_pods(self._api.items("/api/v1/pods"))
-        nodes = [node["metadata"]["name"] for node in self._api.items("/api/v1/nodes")]
-        call_many(nodes, lambda name: self._api.delete(f"/api/v1/nodes/{name}"))
+        self._remove_pods(self._pods)
+        call_many(self._nodes, lambda name: self._remove(f"/api/v1/nodes/{name}"))
+        self._nodes, self._pods = [], []
 
     def tear_down(self) -> None:
         """Take all away that was made."""
         self.clear()
-        for path in (
-            *(f"/api/v1/namespaces/{name}" for name in OWN_NAMESPACES),
-            f"/apis/storage.k8s.io/v1/storageclasses/{CLASS}",
-            "/api/v1/persistentvolumes",
-        ):
-            self._api.delete(path)
+        paths = [f"/api/v1/persistentvolumes/{name}" for name in self._volumes]
+        paths += [f"/api/v1/namespaces/{name}" for name in OWN_NAMESPACES]
+        call_many([*paths, f"/apis/storage.k8s.io/v1/storageclasses/{CLASS}"], self._remove)
 
     def _create(self, kind: str, item: Json) -> Json | None:
         """Create an object; None: the API server refuses it."""
         try:
             made: Json = self._api.post(self._find_path(kind, item), item)
         except ApiError as error:
-            if error.status in {400, 403, 422}:
+            if error.status in _REFUSED:
                 return None
             raise
         return made
@@ -247,9 +255,17 @@ class Stage:
 
     def _remove_pods(self, pods: Sequence[Json]) -> None:
         paths = [f"{self._find_path('pods', pod)}/{pod['metadata']['name']}" for pod in pods]
-        call_many(paths, lambda path: self._api.delete(path, {"gracePeriodSeconds": 0}))
+        call_many(paths, self._remove)
         for path in paths:
             wait_for(lambda at=path: not self._api.exists(at), describe=f"{path} to be gone")  # type: ignore[misc]
+
+    def _remove(self, path: str) -> None:
+        """Delete an object at once, if it is there."""
+        try:
+            self._api.delete(path, {"gracePeriodSeconds": 0})
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
 
     def _list(self) -> Asked:
         about_volumes = (resource_type for resource_type, _ in ClusterCache(SCHEDULER, lambda: None).volume_feeds)
