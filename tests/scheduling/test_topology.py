@@ -71,6 +71,14 @@ def test_tasks_that_are_promised_to_a_server_count_there_and_nowhere_else(
     assert count_by_server(task_class) == expected
 
 
+def test_promised_tasks_lift_the_least_count_of_the_only_domain_that_has_it() -> None:
+    zones = build_domains([0, 0, 1, 1])
+    rule = SpreadRule(build_counter("x", zones, [0, 5]), 1, 1, True, SPREAD, ((0, 2),))
+    task_class = replace(build_ruled(rule, tasks=1, subjects="x"), placement=build_placement(FOUR, only=["a1"]))
+
+    assert count_by_server(task_class) == {"a1": 1}
+
+
 def test_a_server_to_which_tasks_are_promised_opens_when_other_domains_have_more() -> None:
     zones = build_domains([0, 0, 1, 1])
     rule = SpreadRule(build_counter("x", zones, [1, 0]), 2, 1, True, SPREAD, ((0, 1),))

@@ -75,6 +75,14 @@ def test_what_it_closes_is_told(cluster: Cluster) -> None:
     assert list_reasons(decide(cluster)) == {"node(s) didn't satisfy existing pods anti-affinity rules": 1}
 
 
+def test_nodes_that_placed_and_nominated_pods_close_are_told_as_one_number() -> None:
+    cluster = make_zones(a="1", b="2")
+    apart = wish("podAntiAffinity", "host")
+    placed = make_pod("placed", node="b", labels={"app": "db"}, **apart)
+    cluster.add_pods(placed, nominate("a", app="db", **apart), *make_web(1))
+    assert list_reasons(decide(cluster)) == {"node(s) didn't satisfy existing pods anti-affinity rules": 2}
+
+
 @pytest.mark.parametrize(("priority", "expected"), [(9, {"b", "c"}), (10, {"b", "c"}), (11, {"a", "b", "c"})])
 def test_only_pods_of_its_priority_or_a_lower_one_see_it(cluster: Cluster, priority: int, expected: set[str]) -> None:
     cluster.add_pods(nominate("a"), *make_web(1, priority=priority, **wish("podAntiAffinity")))
