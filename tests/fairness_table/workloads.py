@@ -126,16 +126,21 @@ def read_traces(folder: Path, only: Collection[str] = ()) -> dict[str, Json]:
     ignored = ["--ignore", "rdma/bandwidth", "--ignore", "ephemeral-storage"]
     wanted = {
         "openb": (
-            ["openb", str(openb), *machines, "--from", "12410000"],
+            ["openb", str(openb), *machines, "--from", "12750000"],
             (openb, openb_nodes),
-            Cut(nodes=0, faster=6),
+            Cut(nodes=0, faster=12),
             1800,
         ),
-        "dlrm": (["dlrm", str(dlrm), *machines, *ignored], (dlrm, openb_nodes), Cut(nodes=0.4, every=8), 43200),
+        "dlrm": (
+            ["dlrm", str(dlrm), *machines, *ignored, "--until", "604800"],
+            (dlrm, openb_nodes),
+            Cut(nodes=0.25, every=16),
+            43200,
+        ),
         "google-composite": (
             ["google2011", str(google), "--pods", f"dlrm:{dlrm}", *machines, *ignored, "--until", "86400"],
             (google, dlrm, openb_nodes),
-            Cut(nodes=0.24),
+            Cut(nodes=0.1, every=2),
             3600,
         ),
     }
