@@ -29,6 +29,8 @@ from simulator.test_baselines import build_operator
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fairbind.cluster.objects.facts import Amounts
+
 HALF, WHOLE_GPU, TWO = Shape(1000, 10, 1, 500), Shape(2000, 10, 1, 1000), Shape(4000, 10, 2, 1000)
 CPUS = Shape(3000, 10, 0, 0)
 
@@ -99,10 +101,9 @@ def test_with_whole_gpus_fairbinds_rule_is_the_published_one(seed: int) -> None:
         amounts = (cpu_milli, memory_mib * 2**20, gpus)
         return [amounts[axes[name]] if name in axes else 9 for name in snapshot.resources]
 
-    counts = {
-        (("cpu", t.cpu_milli), ("memory", t.memory_mib * 2**20), ("nvidia.com/gpu", t.gpus)): n
-        for t, n in typical.items()
-    }
+    counts: Counter[Amounts] = Counter()
+    for shape, count in typical.items():
+        counts[("cpu", shape.cpu_milli), ("memory", shape.memory_mib * 2**20), ("nvidia.com/gpu", shape.gpus)] = count
     fit, fragmentation = make_fgd("fifo", counts).build_fit(snapshot), Fragmentation(typical)
     compared = 0
     for _ in range(100):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from matplotlib import colors, image  # type: ignore[import-untyped]
+from matplotlib import colors, image
 
 from fairbind.simulator.charts import COLOURS
 from simulator.test_report import make_page
@@ -48,7 +48,8 @@ def show(folder: Path, width: int, *, is_dark: bool) -> NDArray[np.int_]:
         page.as_uri(),
     ]
     subprocess.run([BROWSER, *words], capture_output=True, timeout=600, check=True)
-    return np.rint(255 * image.imread(picture)[:, :, :3]).astype(int)
+    pixels: NDArray[np.int_] = np.rint(255 * image.imread(picture)[:, :, :3]).astype(np.int_)
+    return pixels
 
 
 @pytest.mark.parametrize("width", [600, 1000])

@@ -10,8 +10,8 @@ formula, written apart and with parts of GPUs, says the same of whole ones. docs
 Source: Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent",
 USENIX ATC 2023 (https://www.usenix.org/conference/atc23/presentation/weng). The typical tasks are those of the whole
 workload; its artifact takes the most frequent shapes, up to 95 % of the tasks, looks at cpu and GPUs only, and rounds
-scores. Not kept: parts of one GPU, because nodes do not say which device a part is of; what types of GPUs a typical task
-accepts.
+scores. Not kept: parts of one GPU, because nodes do not say which device a part is of; what types of GPUs a typical
+task accepts.
 """
 
 from __future__ import annotations
