@@ -51,6 +51,7 @@ TOOLS: Mapping[str, Tool] = {
         Tool("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", 15),
         Tool("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", 30),
         Tool("filter-oracle", "oracle", ".", 15),
+        Tool("scheduling-exam", "exam", ".", 100),
         Tool("kwok", "cluster", "sigs.k8s.io/kwok/cmd/kwok", 150),
         Tool("helm", "cluster", "helm.sh/helm/v4/cmd/helm", 40),
         Tool("kind", "kind", "sigs.k8s.io/kind", 15),
@@ -60,6 +61,8 @@ TOOLS: Mapping[str, Tool] = {
     )
 }
 DEFAULT = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok", "helm")
+USUAL = tuple(name for name in TOOLS if name != "scheduling-exam")
+"""What `make tools` builds: all but what no test of CI runs."""
 
 
 @dataclass(frozen=True, slots=True)
