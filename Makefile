@@ -103,6 +103,10 @@ bench: install ## measure fairbind, kube-scheduler and the machine's limit (take
 bench-exact: install ## measure the exact mechanisms beside the textbook's linear programs (writes docs/benchmarks/exact.md)
 	$(VENV)/python tests/perf/exact.py
 
+.PHONY: exam-perf
+exam-perf: install ## Kubernetes' own throughput cases, with kube-scheduler and with fairbind (half an hour; ONLY=part of a name; writes docs/benchmarks/exam.md)
+	@exec $(VENV)/python tests/exam/speed.py $(if $(ONLY),--only "$(ONLY)")
+
 .PHONY: reproduce
 reproduce: install ## the papers' evaluations at their own size (hours; SMALL=paper: that one small, ONLY=paper; writes docs/reproduction)
 	@exec $(VENV)/python deploy/tools/reproduction.py $(if $(SMALL),--small "$(SMALL)") $(if $(ONLY),--only "$(ONLY)")

@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 import platform
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -131,6 +133,25 @@ def find_pins(kubernetes: str | None = None) -> Mapping[str, Tool]:
         raise ToolError(f"Kubernetes {kubernetes!r} is not pinned; older ones are {', '.join(OLDER_KUBERNETES)}")
     older = {name: replace(TOOLS[name], module=f"kubernetes-{kubernetes}") for name in OLDER_PROGRAMS}
     return {**TOOLS, **older}
+
+
+def find_module_folder(module: str, path: str, report: Callable[[str], None] = print_line) -> Path:
+    """Return where the sources of a Go module are that one of ours pins; download them first if they are not there.
+
+    module: ours, by its folder's name. path: the other one's, such as k8s.io/kubernetes.
+    """
+    go = ensure_go(_find_go_line(module), find_cache(), report)
+    found = subprocess.run(
+        [go, "mod", "download", "-json", path],
+        cwd=MODULES / module,
+        env=_compute_environment(go),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if found.returncode != 0:
+        raise ToolError(explain_failure(f"downloading {path}", found.stdout + found.stderr))
+    return Path(json.loads(found.stdout)["Dir"])
 
 
 def _is_built(tools: Tools, tool: Tool) -> bool:
