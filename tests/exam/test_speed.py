@@ -53,6 +53,13 @@ CONFIG = """
     count: 2
     namespace: apart
     skipWaitToCompletion: true
+  - opcode: createPods
+    count: 1
+    namespace: apart
+    podTemplatePath: ../templates/large.yaml
+  - opcode: createPods
+    count: 1
+    namespace: elsewhere
   - opcode: barrier
     stageRequirement: Attempted
   - opcode: updateAny
@@ -179,7 +186,7 @@ def test_numbers_and_templates_stand_in_the_steps(module: Path) -> None:
     assert nodes.fields["nodeTemplatePath"].make(2, 3)["metadata"]["name"] == "n-2"
     assert pods.fields["podTemplatePath"].make(1, 4)["spec"]["containers"] == [{"name": "c1"}]
     assert pods.namespace == "namespace-4"
-    assert find_measured(case.operations) == [(4, 5), (6, 11)]
+    assert find_measured(case.operations) == [(4, 5), (6, 13)]
 
 
 @pytest.mark.parametrize(
@@ -196,7 +203,7 @@ def test_what_cannot_be_played_as_it_is_is_refused(module: Path, name: str, work
         read_case(module, "small", name, workload)
 
 
-@pytest.mark.parametrize("text", ["{{if .x}}", "{{.Name}}", "{{Mod .Index}}", "{{Power .Index 2}}", "{{ x }}"])
+@pytest.mark.parametrize("text", ["{{if .x}}", "{{.Name}}", "{{Mod .Index}}", "{{Power .Index 2}}", "{{ Index }}"])
 def test_a_template_that_asks_for_more_is_refused(text: str) -> None:
     with pytest.raises(TemplateError):
         render(text, {"Index": 1, "Count": 2})
@@ -222,7 +229,7 @@ def test_a_case_is_played_step_by_step_and_cleared(module: Path) -> None:
     assert ("PUT", "/api/v1/nodes/n-0/status") in server.done
     assert (
         sum(path.startswith("/api/v1/namespaces/apart/pods/") for method, path in server.done if method == "DELETE")
-        == 2
+        == 3
     )
     assert [name for name in server.objects if name.count("/") > 4 or name.startswith("/api/v1/nodes/")] == []
 
