@@ -28,6 +28,7 @@ from localplane.plane import ControlPlane
 from localplane.tools import DEFAULT, KUBERNETES_VERSION, Tools, ensure_tools
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "reliability" / "results" / "exam.json"
+KUBELET = Path(__file__).with_name("kubelet.yaml")
 SCHEDULER_NAME = "default-scheduler"
 NODES = 6
 SERVER = {"cpu": "4", "memory": "16Gi", "ephemeral-storage": "100Gi", "pods": "110"}
@@ -38,6 +39,15 @@ OFF_BY_DEFAULT = r"\[Feature:OffByDefault\]|\[Flaky\]"
 LONGEST_EXAM = "3h"
 
 Json = dict[str, Any]
+
+
+class ExamPlane(ControlPlane):
+    """A control plane whose kubelets do what the specs need of them."""
+
+    def _write_files(self) -> None:
+        super()._write_files()
+        with self.layout.kwok_config.open("a", encoding="utf-8") as stages:
+            stages.write(f"---\n{KUBELET.read_text(encoding='utf-8')}")
 
 
 def main() -> int:
@@ -146,7 +156,7 @@ def compute_pattern(name: str) -> str:
 def run_cluster(tools: Tools, logs: Path, *, is_control: bool) -> Iterator[Path]:
     """Run a control plane with fake nodes in three zones and one scheduler; give the administrator's kubeconfig."""
     nodes = [make_node(f"node-{number}", zone=ZONES[number % 3], allocatable=SERVER) for number in range(NODES)]
-    with ControlPlane(tools, scheduler=is_control) as plane:
+    with ExamPlane(tools, scheduler=is_control) as plane:
         plane.add_nodes(nodes)
         plane.wait_nodes_ready()
         if is_control:
