@@ -115,23 +115,26 @@ class Case:
 
 
 def read_case(module: Path, folder: str, name: str, workload: str) -> Case:
-    """Return a case of a module of Kubernetes; raise CaseError if it is not there or cannot be played as it is."""
+    """Return a case of a module of Kubernetes; raise CaseError if it is not there or cannot be played as it is.
+
+    workload: its name; empty for the first one, which is the smallest.
+    """
     file = module / FOLDER / folder / FILE
     found = [case for case in yaml.safe_load(file.read_text(encoding="utf-8")) if case["name"] == name]
-    numbers = [entry for case in found for entry in case["workloads"] if entry["name"] == workload]
+    numbers = [entry for case in found for entry in case["workloads"] if workload in {entry["name"], ""}]
     if not numbers:
         raise CaseError(f"{file} has no {name}/{workload}")
     steps = found[0]["workloadTemplate"]
     reader = _Reader(file.parent, numbers[0].get("params", {}), found[0].get("defaultPodTemplatePath"))
-    return Case(name, workload, tuple(reader.read(number, step) for number, step in enumerate(steps)))
+    return Case(name, numbers[0]["name"], tuple(reader.read(number, step) for number, step in enumerate(steps)))
 
 
-def read_chosen(module: Path, wanted: str = "") -> Iterator[Case]:
-    """Yield the chosen cases whose name holds a text."""
+def read_chosen(module: Path, wanted: str = "", *, small: bool = False) -> Iterator[Case]:
+    """Yield the chosen cases whose name holds a text. small: with their smallest workloads."""
     for folder, pairs in CHOSEN.items():
         for name, workload in pairs:
             if wanted.lower() in name.lower():
-                yield read_case(module, folder, name, workload)
+                yield read_case(module, folder, name, "" if small else workload)
 
 
 @dataclass(frozen=True, slots=True)

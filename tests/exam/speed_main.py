@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Play the cases that the command line asks for, print the table and write the result."""
     parser = argparse.ArgumentParser(prog="speed.py", description=__doc__)
     parser.add_argument("--only", metavar="TEXT", default="", help="cases with this in their name; writes no page")
+    parser.add_argument("--small", action="store_true", help="a few nodes and one round: shows only that it works")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds of both, in alternating order ({ROUNDS})")
     parser.add_argument("--output", type=Path, default=RESULTS, help="where the raw result goes")
     parser.add_argument("--render", action="store_true", help="only make the page from the raw result")
@@ -44,22 +45,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
         PAGE.write_text(render_page(json.loads(options.output.read_text(encoding="utf-8"))), encoding="utf-8")
         return
     tools = ensure_tools((*DEFAULT, "kube-scheduler"))
-    cases = list(read_chosen(find_module_folder(MODULE, "k8s.io/kubernetes"), options.only))
+    cases = list(read_chosen(find_module_folder(MODULE, "k8s.io/kubernetes"), options.only, small=options.small))
+    rounds = 1 if options.small else options.rounds
+    is_whole = not (options.only or options.small)
     result: Json = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": describe_machine(),
         "versions": describe_versions(),
-        "rounds": options.rounds,
+        "rounds": rounds,
         "runs": [],
     }
     started = time.monotonic()
     for case in cases:
-        result["runs"] += play_case(tools, case, options.rounds)
+        result["runs"] += play_case(tools, case, rounds)
         result["seconds"] = round(time.monotonic() - started)
-        if not options.only:
+        if is_whole or options.output != RESULTS:
             options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(render_table(result))
-    if not options.only and options.output == RESULTS:
+    if is_whole and options.output == RESULTS:
         PAGE.write_text(render_page(result), encoding="utf-8")
 
 

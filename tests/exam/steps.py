@@ -140,8 +140,8 @@ class Player:
         return node
 
     async def _find_ready(self, names: set[str]) -> list[Json]:
-        listed = json.loads(await ask(self.api, "GET", "/api/v1/nodes?resourceVersion=0", timeout_seconds=60.0))
-        return [node for node in listed["items"] or () if node["metadata"]["name"] in names and is_schedulable(node)]
+        nodes = await self._list(COLLECTIONS["Node"], "resourceVersion=0")
+        return [node for node in nodes if node["metadata"]["name"] in names and is_schedulable(node)]
 
     async def _create_namespaces(self, operation: Operation) -> None:
         template: Template | None = operation.fields.get("namespaceTemplatePath")
@@ -259,14 +259,11 @@ class Player:
 
     async def _wait_attempted(self, batch: _Batch) -> None:
         """Wait until the scheduler has said something of each pod; go on when it says no more for a while."""
-        query = f"labelSelector={RUN_LABEL}%3D{batch.label}&resourceVersion=0"
-        path = f"{COLLECTIONS['Pod'].format(batch.namespace)}?{query}"
+        collection = COLLECTIONS["Pod"].format(batch.namespace)
         seen, changed_at = -1, time.monotonic()
         while seen < batch.count and time.monotonic() - changed_at < ATTEMPT_STALL_SECONDS:
-            pods = json.loads(await ask(self.api, "GET", path, timeout_seconds=60.0))["items"] or ()
-            found = sum(
-                any(one["type"] == "PodScheduled" for one in pod["status"].get("conditions", ())) for pod in pods
-            )
+            pods = await self._list(collection, f"labelSelector={RUN_LABEL}%3D{batch.label}&resourceVersion=0")
+            found = sum(any(map(_is_about_scheduling, pod["status"].get("conditions", ()))) for pod in pods)
             if found > seen:
                 seen, changed_at = found, time.monotonic()
             await asyncio.sleep(POLL_SECONDS)
@@ -284,8 +281,7 @@ class Player:
     async def _delete_selected(self, namespace: str, labels: Mapping[str, str], rate: float) -> None:
         collection = COLLECTIONS["Pod"].format(namespace)
         selector = "%2C".join(f"{key}%3D{value}" for key, value in sorted(labels.items()))
-        listed = json.loads(await ask(self.api, "GET", f"{collection}?labelSelector={selector}", timeout_seconds=60.0))
-        for pod in listed["items"] or ():
+        for pod in await self._list(collection, f"labelSelector={selector}"):
             await self._delete(f"{collection}/{pod['metadata']['name']}")
             await asyncio.sleep(1.0 / rate if rate else 0.0)
 
@@ -320,17 +316,27 @@ class Player:
         return True
 
     async def clear(self) -> None:
-        """Delete pods, services and nodes of the run, and wait until pods and nodes are gone. Namespaces stay."""
-        body = json.dumps({"gracePeriodSeconds": 0, "propagationPolicy": "Background"}).encode()
+        """Delete services, pods and nodes of the run, and wait until pods and nodes are gone. Namespaces stay."""
+        for namespace in sorted(self.namespaces):
+            services = COLLECTIONS["Service"].format(namespace)
+            for service in await self._list(services):
+                await self._delete(f"{services}/{service['metadata']['name']}")
         pods = [COLLECTIONS["Pod"].format(namespace) for namespace in sorted(self.namespaces)]
-        services = [COLLECTIONS["Service"].format(namespace) for namespace in sorted(self.namespaces)]
-        for collection in (*pods, *services, COLLECTIONS["Node"]):
+        body = json.dumps({"gracePeriodSeconds": 0, "propagationPolicy": "Background"}).encode()
+        deadline = time.monotonic() + READY_SECONDS
+        for collection in (*pods, COLLECTIONS["Node"]):
             while not await self._is_empty(collection):
+                if time.monotonic() > deadline:
+                    raise MeasureError(f"{collection} does not become empty")
                 with contextlib.suppress(ApiError):  # a slow machine does not delete all within a minute
                     await ask(self.api, "DELETE", collection, body=body, timeout_seconds=120.0)
 
+    async def _list(self, collection: str, query: str = "") -> list[Json]:
+        listed: Json = json.loads(await ask(self.api, "GET", f"{collection}?{query}", timeout_seconds=60.0))
+        return listed["items"] or []
+
     async def _is_empty(self, collection: str) -> bool:
-        return not json.loads(await ask(self.api, "GET", f"{collection}?limit=1"))["items"]
+        return not await self._list(collection, "limit=1")
 
 
 class _TakenError(RuntimeError):
@@ -354,6 +360,10 @@ def _find_collection(thing: Json) -> str:
     if thing["kind"] not in COLLECTIONS:
         raise CaseError(f"a {thing['kind']} is not played")
     return COLLECTIONS[thing["kind"]]
+
+
+def _is_about_scheduling(condition: Json) -> bool:
+    return bool(condition["type"] == "PodScheduled")
 
 
 def _is_collected(fields: Json, batch: _Batch) -> bool:

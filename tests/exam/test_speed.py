@@ -186,6 +186,7 @@ def test_numbers_and_templates_stand_in_the_steps(module: Path) -> None:
     assert nodes.fields["nodeTemplatePath"].make(2, 3)["metadata"]["name"] == "n-2"
     assert pods.fields["podTemplatePath"].make(1, 4)["spec"]["containers"] == [{"name": "c1"}]
     assert pods.namespace == "namespace-4"
+    assert read_case(module, "small", "Small", "").workload == "3Nodes"
     assert find_measured(case.operations) == [(4, 5), (6, 13)]
 
 
