@@ -1,4 +1,4 @@
-"""What became of Kubernetes' specs, read from Ginkgo's report, and how two candidates compare.
+"""What became of Kubernetes' specs, as the program of the exam wrote it down, and how two candidates compare.
 
 A spec is known by its name without Kubernetes' tags: tags say who runs it when, and change between versions.
 """
@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 TAG = re.compile(r"\s*\[[^\]]*\]")
-NANOSECONDS = 1e9
 LONGEST_FAILURE = 400
 """Characters of a failure that are kept; Ginkgo's objects run to pages."""
 PASSED, SKIPPED = "passed", "skipped"
 
 
 class ReportError(ValueError):
-    """A report is not what Ginkgo writes, or its suite never came to its specs."""
+    """What was written down tells of no spec, or of one twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,43 +47,31 @@ class Verdict(StrEnum):
     """It passes, and a list says that it does not."""
 
 
-def read_outcomes(report: Path) -> dict[str, Outcome]:
-    """Return what became of each spec, by name, from a report of Ginkgo's `--ginkgo.json-report`.
+def read_outcomes(lines: Path) -> dict[str, Outcome]:
+    """Return what became of each spec, by name, from what the program of the exam has written until now.
 
-    Raises ReportError where a step before all specs failed: then it tells nothing of any of them.
+    Raises ReportError where it has written nothing: then a step before all specs failed, and its log says which.
     """
-    try:
-        suites = json.loads(report.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ReportError(f"{report} is no report: {error}") from error
     outcomes: dict[str, Outcome] = {}
-    for spec in _list_specs(suites):
-        failure = " ".join(spec.get("Failure", {}).get("Message", "").split())[:LONGEST_FAILURE]
-        if spec["LeafNodeType"] != "It":
-            if spec["State"] not in {PASSED, SKIPPED}:
-                raise ReportError(f"{spec['LeafNodeType']}: {failure}")
-            continue
-        name = find_name(spec)
+    try:
+        specs = [json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError) as error:
+        raise ReportError(f"{lines} tells of no spec: {error}") from error
+    for spec in specs:
+        name = find_name(spec["texts"])
         if name in outcomes:
             raise ReportError(f"two specs are named {name!r}")
-        outcomes[name] = Outcome(spec["State"], round(spec["RunTime"] / NANOSECONDS, 1), failure)
-    if not outcomes:
-        raise ReportError(f"{report} has no specs")
+        failure = " ".join(spec["failure"].split())[:LONGEST_FAILURE]
+        outcomes[name] = Outcome(spec["state"], round(spec["seconds"], 1), failure)
     return outcomes
 
 
-def _list_specs(suites: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    for suite in suites:
-        yield from suite["SpecReports"] or ()
+def find_name(texts: Iterable[str]) -> str:
+    """Return the name of a spec without tags. texts: of its containers and its own.
 
-
-def find_name(spec: Mapping[str, Any]) -> str:
-    """Return the name of a spec without tags.
-
-    >>> find_name({"ContainerHierarchyTexts": ["[sig-x] Pods [Serial]"], "LeafNodeText": "run [Conformance]"})
+    >>> find_name(["[sig-x] Pods [Serial]", "run [Conformance]"])
     'Pods run'
     """
-    texts = [*(spec["ContainerHierarchyTexts"] or ()), spec["LeafNodeText"]]
     return " ".join(filter(None, (TAG.sub("", text).strip() for text in texts)))
 
 

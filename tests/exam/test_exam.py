@@ -21,50 +21,37 @@ PASSED, FAILED, SKIPPED = Outcome("passed"), Outcome("failed", 300.0, "no"), Out
 PREEMPTION = "[sig-scheduling] SchedulerPreemption [Serial]"
 
 
-def make_spec(leaf: str, state: str, *containers: str, kind: str = "It", failure: str = "") -> Json:
-    spec: Json = {"ContainerHierarchyTexts": [*containers] or None, "LeafNodeText": leaf, "LeafNodeType": kind}
-    failed = {"Failure": {"Message": failure}} if failure else {}
-    return {**spec, "State": state, "RunTime": 1_500_000_000, **failed}
+def make_spec(leaf: str, state: str, *containers: str, failure: str = "") -> Json:
+    return {"texts": [*containers, leaf], "state": state, "seconds": 1.52, "failure": failure}
 
 
-def write_report(folder: Path, *specs: Json) -> Path:
-    path = folder / "report.json"
-    path.write_text(json.dumps([{"SuiteDescription": "x", "SpecReports": [*specs] or None}]), encoding="utf-8")
+def write_lines(folder: Path, *specs: Json) -> Path:
+    path = folder / "outcomes.jsonl"
+    path.write_text("".join(f"{json.dumps(spec)}\n" for spec in specs), encoding="utf-8")
     return path
 
 
 def test_specs_are_known_by_their_names_without_tags(tmp_path: Path) -> None:
-    report = write_report(
+    lines = write_lines(
         tmp_path,
-        make_spec("", "passed", kind="BeforeSuite"),
         make_spec("validates basic preemption works [Conformance]", "passed", PREEMPTION),
-        make_spec(
-            "is even [Beta]", "failed", PREEMPTION, "[sig-x] Spread", failure="Expected\n    <int>: 1\nto equal 2"
-        ),
+        make_spec("is even [Beta]", "failed", PREEMPTION, "[sig-x] Spread", failure="Expected\n  <int>: 1\nto equal 2"),
     )
 
-    assert read_outcomes(report) == {
+    assert read_outcomes(lines) == {
         "SchedulerPreemption validates basic preemption works": Outcome("passed", 1.5),
         "SchedulerPreemption Spread is even": Outcome("failed", 1.5, "Expected <int>: 1 to equal 2"),
     }
 
 
-@pytest.mark.parametrize(
-    ("specs", "words"),
-    [
-        ([], "has no specs"),
-        ([make_spec("", "failed", kind="BeforeSuite", failure="no nodes")], "BeforeSuite: no nodes"),
-        ([make_spec("a [Serial]", "passed"), make_spec("a", "passed")], "two specs are named 'a'"),
-    ],
-)
-def test_a_report_that_tells_of_no_spec_is_no_result(tmp_path: Path, specs: list[Json], words: str) -> None:
-    with pytest.raises(ReportError, match=re.escape(words)):
-        read_outcomes(write_report(tmp_path, *specs))
+def test_two_specs_of_one_name_are_no_result(tmp_path: Path) -> None:
+    with pytest.raises(ReportError, match="two specs are named 'a'"):
+        read_outcomes(write_lines(tmp_path, make_spec("a [Serial]", "passed"), make_spec("a", "passed")))
 
 
-def test_a_program_that_ended_early_has_no_result(tmp_path: Path) -> None:
-    with pytest.raises(ReportError, match="is no report"):
-        read_outcomes(tmp_path / "missing.json")
+def test_a_program_that_ended_before_its_first_spec_has_no_result(tmp_path: Path) -> None:
+    with pytest.raises(ReportError, match="tells of no spec"):
+        read_outcomes(tmp_path / "missing.jsonl")
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
 // The exam: Kubernetes' own end-to-end specs of SIG Scheduling as a program of their own, without those of all others.
 //
 // It takes the flags of Kubernetes' e2e.test, of its framework and of Ginkgo, and runs the specs one after the other on
-// the cluster of --kubeconfig. The suite of e2e.test asks for more before it starts, such as pods of kube-system, which
+// the cluster of --kubeconfig. What became of each spec goes to the file of --outcomes at once, a line of JSON a spec, so
+// that a run that is ended early has said what it knows. The suite of e2e.test asks for more before it starts, such as pods of kube-system, which
 // a control plane with fake nodes has not.
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"os"
 	"time"
@@ -42,6 +44,30 @@ var _ = ginkgo.BeforeSuite(func(ctx context.Context) {
 	framework.ExpectNoError(err)
 	framework.TestContext.CloudConfig.NumNodes = len(nodes.Items)
 	framework.TestContext.IPFamily = "ipv4"
+})
+
+// spec is a line of the file of outcomes. State: Ginkgo's word. Seconds: how long it took.
+type spec struct {
+	Texts   []string `json:"texts"`
+	State   string   `json:"state"`
+	Seconds float64  `json:"seconds"`
+	Failure string   `json:"failure"`
+}
+
+var outcomes = flag.String("outcomes", "", "The file to which what became of each spec is added.")
+
+var _ = ginkgo.ReportAfterEach(func(report ginkgo.SpecReport) {
+	if *outcomes == "" {
+		return
+	}
+	texts := append(append([]string{}, report.ContainerHierarchyTexts...), report.LeafNodeText)
+	line, err := json.Marshal(spec{texts, report.State.String(), report.RunTime.Seconds(), report.Failure.Message})
+	framework.ExpectNoError(err)
+	file, err := os.OpenFile(*outcomes, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	framework.ExpectNoError(err)
+	_, err = file.Write(append(line, '\n'))
+	framework.ExpectNoError(err)
+	framework.ExpectNoError(file.Close())
 })
 
 func main() {
