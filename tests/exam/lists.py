@@ -18,10 +18,3 @@ EXCEPTIONS: Mapping[str, str] = {
     )
 }
 """By name: why fairbind does not pass a spec that kube-scheduler passes."""
-
-NEEDS_KUBELET: Mapping[str, str] = {
-    "SchedulerPredicates validates pod overhead is considered along with resource limits of pods that are allowed to "
-    "run verify pod overhead is accounted for": "it writes a resource into the capacity of a node, and waits for the "
-    "kubelet to make it allocatable; kwok leaves both as they are",
-}
-"""By name: why no scheduler passes a spec on nodes whose kubelets are played."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from e2e.clusters import Cluster
 from e2e.operators import start_operator
-from exam.lists import EXCEPTIONS, NEEDS_KUBELET
+from exam.lists import EXCEPTIONS
 from exam.report import PAGE, render_page
 from exam.specs import Outcome, ReportError, Verdict, judge, read_outcomes
 from localplane import processes
@@ -55,14 +55,14 @@ def main() -> int:
     """Do what the command line says; return the exit status: 1 when a spec does not pass that should."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", metavar="REGEX", default="", help="specs whose name matches; writes no result")
-    parser.add_argument("--all", action="store_true", help="let fairbind try also what the lists except: half an hour")
+    parser.add_argument("--all", action="store_true", help="let fairbind try also what the list excepts: half an hour")
     parser.add_argument("--output", type=Path, default=RESULTS, help="where the result goes")
     parser.add_argument("--logs", type=Path, default=Path("build/exam"), help="where Ginkgo's output goes")
     arguments = parser.parse_args()
     logs: Path = arguments.logs.absolute()
     logs.mkdir(parents=True, exist_ok=True)
     tools = ensure_tools([*DEFAULT, "kube-scheduler", "scheduling-exam"])
-    left_out = [] if arguments.all else [*EXCEPTIONS, *NEEDS_KUBELET]
+    left_out = [] if arguments.all else [*EXCEPTIONS]
     try:
         control = sit(tools, logs, arguments.only, is_control=True, left_out=[])
         ours = sit(tools, logs, arguments.only, is_control=False, left_out=left_out)
@@ -88,12 +88,12 @@ def make_result(control: dict[str, Outcome], ours: dict[str, Outcome]) -> Json:
     for name in sorted(control.keys() | ours.keys()):
         missing = Outcome("missing")
         theirs, mine = control.get(name, missing), ours.get(name, missing)
-        verdict = judge(theirs, mine, excepted=name in EXCEPTIONS, needs_kubelet=name in NEEDS_KUBELET)
+        verdict = judge(theirs, mine, excepted=name in EXCEPTIONS)
         specs.append(
             {
                 "name": name,
                 "verdict": str(verdict),
-                "why": EXCEPTIONS.get(name) or NEEDS_KUBELET.get(name, ""),
+                "why": EXCEPTIONS.get(name, ""),
                 "control": describe(theirs),
                 "fairbind": describe(mine),
             }

@@ -16,10 +16,9 @@ Json = dict[str, Any]
 WORDS = {
     Verdict.PASSED: "passes as with kube-scheduler",
     Verdict.EXCEPTED: "does not pass",
-    Verdict.WITHOUT_CONTROL: "says nothing here",
     Verdict.LEFT_OUT: "not run",
     Verdict.FAILED: "**fails**",
-    Verdict.STALE: "**passes although a list says otherwise**",
+    Verdict.STALE: "**does not belong on the list**",
 }
 NOT_RUN = "its feature is off in an API server as it comes"
 

@@ -37,14 +37,12 @@ class Verdict(StrEnum):
     PASSED = "passed"
     EXCEPTED = "excepted"
     """It passes with kube-scheduler, not with fairbind, and the list says why."""
-    WITHOUT_CONTROL = "without control"
-    """It does not pass with kube-scheduler here, and the list says why: it says nothing about fairbind."""
     LEFT_OUT = "left out"
     """Neither ran it: it skips itself, or its feature is off."""
     FAILED = "failed"
-    """It passes with kube-scheduler and not with fairbind, or with neither, and no list says why."""
+    """It passes with kube-scheduler and not with fairbind, or with neither, and the list does not have it."""
     STALE = "stale"
-    """It passes, and a list says that it does not."""
+    """It passes, or does not with kube-scheduler either, and the list has it."""
 
 
 def read_outcomes(lines: Path) -> dict[str, Outcome]:
@@ -75,13 +73,8 @@ def find_name(texts: Iterable[str]) -> str:
     return " ".join(filter(None, (TAG.sub("", text).strip() for text in texts)))
 
 
-def judge(control: Outcome, ours: Outcome, *, excepted: bool, needs_kubelet: bool) -> Verdict:
-    """Return what two outcomes of a spec say.
-
-    excepted: it is known that fairbind does not pass. needs_kubelet: it is known that no scheduler passes here.
-    """
-    if needs_kubelet:
-        return Verdict.STALE if PASSED in {control.state, ours.state} else Verdict.WITHOUT_CONTROL
+def judge(control: Outcome, ours: Outcome, *, excepted: bool) -> Verdict:
+    """Return what two outcomes of a spec say. excepted: the list has it, so it is known that fairbind does not pass."""
     if excepted:
         return Verdict.EXCEPTED if control.state == PASSED != ours.state else Verdict.STALE
     if control.state == ours.state == SKIPPED:
