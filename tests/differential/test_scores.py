@@ -6,6 +6,7 @@ purpose in which nodes take a pod, and scores are relative to these.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,7 +29,8 @@ Json = dict[str, Any]
 WORLDS = 70
 FIRST_SEED = 20_000_000
 WISHES = ("TaintToleration", "NodeAffinity", "PodTopologySpread", "InterPodAffinity", "ImageLocality")
-FEATURES = Features(spread=True, affinity=True, wishes=True)
+FEATURES = Features(wishes=True), Features(spread=True, affinity=True, wishes=True)
+"""Hard constraints leave few nodes to choose from, so every other world has none about other pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +58,16 @@ def cases(oracle: Oracle) -> list[Case]:
 
 
 def draw_case(oracle: Oracle, seed: int) -> Case:
-    world = Generator(seed, FEATURES).draw_world(seed, most_nodes=30, asked=8)
+    world = Generator(seed, FEATURES[seed % len(FEATURES)]).draw_world(seed, most_nodes=30, asked=10)
     nodes = [node for node in world.nodes if not is_quietly_unready(node, {"spec": {}})]
     pods = oracle.create([pod for pod in world.pods if pod["spec"].get("nodeName")])
     for pod in pods:
         pod["status"].pop("containerStatuses", None)
     cluster = {"nodes": nodes, "pods": pods, "namespaces": list(world.namespaces)}
-    waiting = oracle.create(world.asked)
+    for pod in world.asked:
+        pod["spec"].pop("nodeSelector", None)  # more nodes to choose from
+    # kube-scheduler's scores fail where a preferred term compares with what is no number, and place no such pod.
+    waiting = oracle.create([pod for pod in world.asked if '"x1"' not in json.dumps(pod["spec"].get("affinity"))])
     return Case(cluster, waiting, oracle.score(cluster, waiting))
 
 
@@ -100,6 +105,7 @@ def test_nodes_are_worth_what_kube_scheduler_says(cases: list[Case]) -> None:
                 differs = {name for name in WISHES if len({each.get(name, 0) for each in scores.values()}) > 1}
                 seen.update({*differs, "dynamic" if task_class.wishes else "static"})
 
+    print(seen)
     assert seen["dynamic"] > 150, seen
     assert seen["static"] > 20, seen
     for name in WISHES[:4]:
@@ -129,5 +135,6 @@ def test_each_placement_of_a_cycle_takes_a_node_that_kube_scheduler_would_take(
                 choices += min(worth.values()) < max(worth.values())
             placed = [{**pod, "spec": {**pod["spec"], "nodeName": bind.server}}]
 
+    print(checked, choices)
     assert checked > 100
     assert choices > 80
