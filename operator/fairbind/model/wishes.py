@@ -3,7 +3,7 @@
 Wishes are compared before fit. Each one gives every server on which the task fits a score from 0 to 100, and its weight
 says how much of that counts; the server with the largest sum is taken, and of equal ones the one that fits best. The
 scores are relative to the servers on which the task fits just now, so they change with what they are filled with, and
-with what topology domains hold. Wishes that nothing within a cycle changes can be said as `Placement.preference_k`, too.
+with what topology domains hold. Wishes that nothing in a cycle changes can be said as `Placement.preference_k`, too.
 """
 
 from __future__ import annotations

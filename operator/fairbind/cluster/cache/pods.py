@@ -34,8 +34,8 @@ from fairbind.model import Task
 class Held(Struct, frozen=True, gc=False):
     """It holds its demand on a node.
 
-    tenant: None when it belongs to no tenant. repels, labels, is_leaving, carries: what other pods' wishes may ask about
-    it, and what its own say about others.
+    tenant: None when it belongs to no tenant. repels, labels, is_leaving: what other pods' wishes may ask about it.
+    carries: what it would like of others.
     """
 
     tenant: str | None

@@ -365,9 +365,7 @@ class Topology:
             known = self._domains[wish.term.topology_key, keys, asked] = _choose(code_k, size, counted_k)
         return known
 
-    def _find_even_domains(
-        self, wishes: Iterable[SpreadWish], wish: SpreadWish, constraints: Constraints
-    ) -> Domains:
+    def _find_even_domains(self, wishes: Iterable[SpreadWish], wish: SpreadWish, constraints: Constraints) -> Domains:
         """Return the same for a soft wish."""
         domains = self._find_spread_domains(wishes, wish, constraints, None)
         if wish.term.topology_key != HOSTNAME:

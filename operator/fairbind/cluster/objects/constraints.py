@@ -55,7 +55,7 @@ _WishesKey = tuple[
 ]
 
 HARD_AFFINITY_WORTH = 1
-"""What a pod is worth to one that its required affinity selects: kube-scheduler's `hardPodAffinityWeight`, by default."""
+"""What a pod is worth to those that its required affinity selects: `hardPodAffinityWeight` of kube-scheduler."""
 
 _NOTHING = LabelSelector((Requirement("", "In"),))
 """Selects no pod, as the selector of a wish does that has none."""

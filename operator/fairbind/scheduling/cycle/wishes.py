@@ -160,9 +160,7 @@ def _make_wish(wish: SoftWish, topology: TopologyState, servers: IndexArray) -> 
             return _EvenWish(wish, counters, [counter.domains.domain_k[servers] for counter in counters])
 
 
-def number_rows(
-    columns: Iterable[NDArray[np.int32] | NDArray[np.int64]], count: int
-) -> tuple[IndexArray, IndexArray]:
+def number_rows(columns: Iterable[NDArray[np.int32] | NDArray[np.int64]], count: int) -> tuple[IndexArray, IndexArray]:
     """Return for each of `count` positions a number, equal where all columns are, and the first position of each.
 
     >>> row_n, first_g = number_rows([np.array([7, 7, 1, 7]), np.array([0, 1, 1, 0])], 4)
