@@ -66,9 +66,9 @@ fuzz-cost: install ## look for objects that cost too much time or memory (SECOND
 	@PYTHONPATH=tests exec $(VENV)/python tests/fuzz/main.py --seconds "$(or $(SECONDS),600)" --seed "$${SEED:-$$(date +%s)}"
 
 .PHONY: differential
-differential: install ## hold the filters against kube-scheduler's own (CASES=number SEED=number, OUTPUT=path of the result)
+differential: install ## hold the filters against kube-scheduler's own (CASES=number SEED=number, LIVE=number: against a living one, OUTPUT=path of the result)
 	@exec $(VENV)/python tests/differential/differential.py --cases "$(or $(CASES),20000)" $(if $(SEED),--seed "$(SEED)") \
-	  $(if $(OUTPUT),--output "$(OUTPUT)",--output docs/reliability/results/differential.json)
+	  $(if $(LIVE),--live "$(LIVE)") --output "$(or $(OUTPUT),docs/reliability/results/differential$(if $(LIVE),-live).json)"
 
 .PHONY: exam-e2e
 exam-e2e: install ## Kubernetes' own end-to-end specs of scheduling, with kube-scheduler and with fairbind (ONLY=regular expression, ALL=1: what is known to fail too)

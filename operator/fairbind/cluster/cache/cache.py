@@ -306,6 +306,7 @@ class ClusterCache:
         if entry is None:
             entry = self.books.add_entry(facts)
         entry.facts = facts
+        self.books.note_nominated(facts)
         if facts.node is not None or facts.terminating:
             if entry.assumed == facts.node:
                 self.books.volumes.settle_plan(facts.uid)
