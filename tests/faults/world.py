@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 import yaml
 
-from e2e.api import ApiError
+from e2e.api import ApiError, call_many
 from e2e.clusters import Cluster
 from e2e.objects import POLICIES, TENANTS, make_pod, make_tenant
 from e2e.operators import NAMESPACE, SERVICE_ACCOUNT, Operator, start_operator
@@ -254,11 +254,12 @@ class World:
     def write(self, count: int) -> None:
         """Let the cluster's version grow by so much."""
         path = "/api/v1/namespaces/default/configmaps"
-        for number in range(count):
-            wait_for(
-                functools.partial(create_object, self.api, path, {"metadata": {"name": f"write-{number}"}}),
-                describe=path,
-            )
+
+        def write_one(number: int) -> None:
+            thing = {"metadata": {"name": f"write-{number}"}}
+            wait_for(functools.partial(create_object, self.api, path, thing), describe=path)
+
+        call_many(range(count), write_one)
         self.api.delete(path)
 
     def has_secret(self, replica: Replica) -> bool:
