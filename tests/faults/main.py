@@ -48,7 +48,8 @@ class Outcome:
     """What became of a fault. at: seconds since the first one began. seconds: for how long it lasted, its end included.
 
     steady: seconds from its end until all was as ever, None when that never came; stalls: those of the machine in
-    between. found: what must not be. changes: how often the lease changed hands.
+    between. waited: for so many of these seconds an operator that could run waited for a processor, by the kernel's
+    account; the longer of both operators. found: what must not be. changes: how often the lease changed hands.
     """
 
     number: int
@@ -62,15 +63,17 @@ class Outcome:
     changes: int
     found: list[str]
     verdict: str = ""
+    waited: float = 0.0
 
     def judge(self, notice: float) -> None:
         """Say it in a word. notice: seconds in which nobody can know of the fault."""
+        excused = self.stalls + self.waited
         if self.found:
             self.verdict = "broken"
         elif self.steady is None:
             self.verdict = "never steady"
         else:
-            self.verdict = "held" if self.steady <= STEADY_SECONDS + notice + self.stalls else "late"
+            self.verdict = "held" if self.steady <= STEADY_SECONDS + notice + excused else "late"
 
 
 def main() -> int:
@@ -203,9 +206,11 @@ def try_fault(world: World, drawn: Draw, begin: float) -> Outcome:
             stack.enter_context(fault.kind.apply(world, fault.settings))
         time.sleep(drawn.seconds)
     lasted = time.monotonic() - began_at
+    waits_before = {replica.name: replica.read_wait() for replica in world.replicas}
     with Stalls(lambda: world.api.exists(LEASE)) as stalls:
         found = restart_ended(world, drawn)
         steady = wait_steady(world)
+    waits = [compute_wait(replica.read_wait(), waits_before[replica.name]) for replica in world.replicas]
     found += world.judge.judge()
     found += View.take(world.api).find_overcommitted()
     outcome = Outcome(
@@ -219,9 +224,15 @@ def try_fault(world: World, drawn: Draw, begin: float) -> Outcome:
         binds=len(world.judge.binds) - binds_before,
         changes=world.judge.count_changes(leases_before),
         found=found,
+        waited=round(max(waits), 2),
     )
     outcome.judge(max(fault.kind.notice for fault in drawn.faults))
     return outcome
+
+
+def compute_wait(after: tuple[int, float], before: tuple[int, float]) -> float:
+    """Return for how long a process waited between two readings; the later one alone counts for a new process."""
+    return after[1] - before[1] if after[0] == before[0] else after[1]
 
 
 def restart_ended(world: World, drawn: Draw) -> list[str]:
@@ -308,7 +319,8 @@ def describe(outcome: Outcome) -> str:
     """Return a line for people."""
     steady = "-" if outcome.steady is None else f"{outcome.steady:.1f}"
     line = f"{outcome.number:5} {outcome.verdict:12} {outcome.kind}: {outcome.seconds:.1f} s, steady after {steady} s"
-    line += f" (stalls {outcome.stalls:.1f} s), {outcome.binds} bound, {outcome.changes} changes of the lead"
+    line += f" (stalls {outcome.stalls:.1f} s, waited {outcome.waited:.1f} s)"
+    line += f", {outcome.binds} bound, {outcome.changes} changes of the lead"
     return "\n".join([line, *(f"      {what}" for what in outcome.found[:5])])
 
 

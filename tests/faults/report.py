@@ -110,6 +110,7 @@ def make_list(faults: Iterable[Line]) -> str:
     items = [
         f"- {line['number']} of seed {line['seed']}, {line['kind']}: "
         + ("; ".join(line["found"][:2]) or describe_wait(line))
+        + (f". {line['note']}" if line.get("note") else "")
         for line in sorted(faults, key=lambda line: (line["seed"], line["number"]))
         if line["verdict"] != "held"
     ]

@@ -96,6 +96,19 @@ class Replica:
         """Whether its operator says that it leads; not when it cannot say anything."""
         return self.operator is not None and self.operator.is_running and self.operator.is_leader()
 
+    def read_wait(self) -> tuple[int, float]:
+        """Return its operator's process and for how many seconds its main thread could run and had no processor.
+
+        That is what a busy machine costs it; the start of a process, above all.
+        """
+        if self.operator is None or not self.operator.is_running:
+            return 0, 0.0
+        try:
+            statistics = Path(f"/proc/{self.operator.pid}/schedstat").read_text(encoding="utf-8")
+        except OSError:
+            return 0, 0.0  # it has ended, or the kernel keeps no account
+        return self.operator.pid, int(statistics.split()[1]) / 1e9
+
     def start(self, code: str | None = None) -> None:
         """Start an operator with a token of its own, so that the audit log can tell it from the one before it.
 
