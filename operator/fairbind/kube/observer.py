@@ -15,7 +15,7 @@ class Observer(Protocol):
     """Told of everything that is counted or timed."""
 
     def binding_finished(self, result: str) -> None:
-        """One binding came to its end: bound, conflict, gone, invalid, fenced, stale, crowded or failed."""
+        """One binding came to its end: bound, conflict, gone, invalid, fenced, stale, crowded, deferred or failed."""
 
     def pod_scheduled(self, tenant: str, seconds: float) -> None:
         """A pod of this tenant was bound this long after its creation."""

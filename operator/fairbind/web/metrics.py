@@ -33,7 +33,7 @@ from fairbind.cluster.objects.quantity import find_unit
 from fairbind.model.overview import PENDING_REASONS, ClusterOverview, TenantOverview
 from fairbind.web.resource_seconds import ResourceSeconds
 
-BINDING_RESULTS = ("bound", "conflict", "gone", "invalid", "fenced", "stale", "crowded", "failed")
+BINDING_RESULTS = ("bound", "conflict", "gone", "invalid", "fenced", "stale", "crowded", "deferred", "failed")
 WATCHED_RESOURCES = (
     *("pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes", "storageclasses"),
     *("csinodes", "csidrivers", "csistoragecapacities", "volumeattachments", "tenants", "schedulingpolicies"),

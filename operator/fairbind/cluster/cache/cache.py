@@ -329,6 +329,7 @@ class ClusterCache:
     # --- nodes, namespaces, tenants ---
 
     def _put_node(self, node: NodeFacts) -> None:
+        node = msgspec.structs.replace(node, version="")  # of use to the feed only, and another for each node
         if self.books.servers.put_node(node):
             self.books.anti_affinity.set_node(node.name, node)
             self.books.volumes.set_node(node.name, is_there=True)

@@ -247,10 +247,14 @@ class Operator:
             may_bind=lambda: self.elector.may_bind() and not self._is_list_owed(),
             may_use=self.cache.queries.may_use,
             has_room=self.cache.queries.has_room,
+            may_send=self._may_send,
             on_refused=self._note_refused,
             clock=surroundings.clocks.monotonic,
             randomness=surroundings.randomness,
         )
+
+    def _may_send(self, uid: str) -> bool:
+        return self.loop.may_send(uid)  # made after the binder
 
     def _make_recorder(self, settings: OperatorSettings, clocks: Clocks) -> Recorder:
         return Recorder(
