@@ -6,11 +6,13 @@ import json
 import re
 import subprocess
 import tarfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from fairbind import __version__
 from kindcluster import engine
+from kindcluster.commands import KindError
 from kindcluster.images import compute_clone, remove_stages
 from release.archives import rewrite_tar
 from release.failures import ReleaseError
@@ -22,22 +24,32 @@ ENGINES_OWN = re.compile(r"^(\.dockerenv|(dev|proc|sys)(/.*)?|etc/(hosts|hostnam
 INTERPRETER = re.compile(r"(^|/)bin/python3\.\d+$")
 # The processor in the header of a program (ELF), and how platforms name it.
 MACHINES = {62: "amd64", 183: "arm64"}
+# What the kernel says of a program for another processor when no emulator is registered.
+NOT_RUN = "exec format error"
 TAKEN = ("Cmd", "Entrypoint", "Env", "ExposedPorts", "Labels", "User", "WorkingDir")
 
 
 def build_layout(tree: Path, layout: Layout, commit: Commit, *, platform: str | None) -> None:
     """Build the image of a tree by its deploy/Dockerfile, reusing nothing, and write it as a layout.
 
-    platform: such as linux/arm64, for engines that can build for others; None: the engine's own. Raises ReleaseError
-    when the programs in the image are for another processor than the image says.
+    platform: such as linux/arm64; None: the engine's own. Raises ReleaseError when the engine cannot run programs for
+    this platform, or when the programs in the image are for another processor than the image says.
     """
     engine.check_engine()
     tag = f"fairbind-release-{compute_clone(tree)}:{__version__}"
     labels = {"version": __version__, "revision": commit.revision}
     words = [f"--label=org.opencontainers.image.{name}={value}" for name, value in labels.items()]
-    words += [f"--build-arg=STAGE_OF={tag}", "--no-cache", f"--file={tree / 'deploy' / 'Dockerfile'}"]
-    words += [f"--platform={platform}"] if platform else []
-    engine.build(tag, [*words, str(tree)])
+    words += [f"--build-arg=REVISION={commit.revision}", f"--build-arg=STAGE_OF={tag}", "--no-cache"]
+    words += [f"--file={tree / 'deploy' / 'Dockerfile'}", *([f"--platform={platform}"] if platform else [])]
+    try:
+        engine.build(tag, [*words, str(tree)])
+    except KindError as error:
+        if platform is None or NOT_RUN not in str(error).lower():
+            raise
+        raise ReleaseError(
+            f"the engine runs no programs for {platform}: docs/release.md says how to let an emulator run them, and"
+            " how to build each image on a machine of its own"
+        ) from error
     try:
         (described,) = json.loads(engine.docker("image", "inspect", tag))
         exported = tree.parent / f"{tree.name}-exported.tar"
@@ -45,7 +57,18 @@ def build_layout(tree: Path, layout: Layout, commit: Commit, *, platform: str | 
     finally:
         engine.docker("image", "rm", tag)
         remove_stages(tag, kept=0)
-    write_layout(layout, exported, describe(described), commit.epoch, version=__version__)
+    write_layout(layout, exported, describe(described, platform), commit.epoch, version=__version__)
+
+
+def order_platforms(platforms: Iterable[str]) -> list[str]:
+    """Return the platforms in the order in which images are built: the engine's own last.
+
+    So a build that the engine cannot do fails at once. A classic builder moves the base's tag to the platform that it
+    built for last, and later builds without a platform take what the tag names.
+    """
+    engine.check_engine()
+    own = engine.docker("version", "--format={{.Server.Os}}/{{.Server.Arch}}").strip()
+    return sorted(set(platforms), key=lambda platform: (platform == own, platform))
 
 
 def export(tag: str, target: Path) -> None:
@@ -58,10 +81,15 @@ def export(tag: str, target: Path) -> None:
         engine.docker("rm", container)
 
 
-def describe(inspected: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration of an image as OCI has it, from what the engine says of it."""
+def describe(inspected: dict[str, Any], platform: str | None = None) -> dict[str, Any]:
+    """Return the configuration of an image as OCI has it, from what the engine says of it.
+
+    platform: for which it was built, where one was named. A classic builder says of each image that starts from nothing
+    that it is for the engine's own processor. ``check_processor`` looks at the programs in it.
+    """
+    system, _, architecture = (platform or f"{inspected['Os']}/{inspected['Architecture']}").partition("/")
     config = {name: inspected["Config"][name] for name in TAKEN if inspected["Config"].get(name)}
-    return {"os": inspected["Os"], "architecture": inspected["Architecture"], "config": config}
+    return {"os": system, "architecture": architecture, "config": config}
 
 
 def write_layout(layout: Layout, exported: Path, configuration: dict[str, Any], epoch: int, *, version: str) -> None:
