@@ -138,10 +138,10 @@ def build_image(plan: Plan, tree: Path) -> Layout:
     """Build the image for each platform, or take those that were built elsewhere; put them together."""
     layout = Layout(tree.parent / f"{tree.name}-image")
     if not plan.layouts:
-        built = []
-        for platform in images.order_platforms(plan.platforms) or [None]:
-            built.append(Layout(tree.parent / f"{tree.name}-image-{len(built)}"))
-            images.build_layout(tree, built[-1], plan.commit, platform=platform)
+        platforms: list[str | None] = [*images.order_platforms(plan.platforms)] or [None]
+        built = [Layout(tree.parent / f"{tree.name}-image-{number}") for number in range(len(platforms))]
+        for platform, part in zip(platforms, built, strict=True):
+            images.build_layout(tree, part, plan.commit, platform=platform)
         layouts.unite(built, layout, __version__)
         return layout
     given = [
