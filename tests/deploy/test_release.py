@@ -310,9 +310,10 @@ ENGINE = """#!/bin/sh
 echo "$*" >> "$STORE/calls"
 case "$1 $2" in
 "version --format"*) echo linux/amd64;;
+"buildx version") test "$BUILDER" = buildx;;
 "image inspect")
   case "$3" in --format*) exit 1;; esac
-  echo '[{"Os": "linux", "Architecture": "amd64", "Config": {"Labels": {"revision": "one"}}}]';;
+  echo '[{"Os": "linux", "Architecture": "'"$(cat "$STORE/built")"'", "Config": {"Labels": {"revision": "one"}}}]';;
 "build --tag")
   case "$*" in *--platform="$NOT_RUN"*) echo "exec /bin/sh: exec format error" >&2; exit 1;; esac
   for word; do case "$word" in --platform=*) echo "${word#--platform=linux/}" > "$STORE/built";; esac; done;;
@@ -323,9 +324,9 @@ esac
 
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put a program in docker's place, of an engine on amd64 with a classic builder; return the folder with its notes.
+    """Put a program in docker's place, of an engine on amd64; return the folder with its notes.
 
-    What it builds is a file for each processor, and it says of each image that it is for amd64.
+    What it builds has one program, for the processor that was asked for. Its last build is a note, too.
     """
     store = tmp_path / "engine"
     store.mkdir()
@@ -336,6 +337,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{store}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("STORE", str(store))
     monkeypatch.setenv("NOT_RUN", "none")
+    monkeypatch.setenv("BUILDER", "buildx")
     return store
 
 
@@ -391,6 +393,16 @@ class TestPlatforms:
         assert self.build(tmp_path, "--platform=linux/amd64", "--platform=linux/arm64") == 1
         assert "no release: the engine runs no programs for linux/arm64" in capsys.readouterr().err
         assert not (engine / "built").exists()  # the other build, of minutes, was not tried before
+
+    def test_a_classic_builder_is_asked_for_its_own_platform_only(
+        self, tmp_path: Path, engine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("BUILDER", "classic")
+
+        assert self.build(tmp_path, "--platform=linux/amd64", "--platform=linux/arm64") == 1
+        assert "classic builder makes no image for linux/arm64 here: install its plugin" in capsys.readouterr().err
+        assert not (engine / "built").exists()
+        assert self.build(tmp_path / "other", "--platform=linux/amd64") == 0
 
 
 STAMPING = """

@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -57,18 +57,24 @@ def build_layout(tree: Path, layout: Layout, commit: Commit, *, platform: str | 
     finally:
         engine.docker("image", "rm", tag)
         remove_stages(tag, kept=0)
-    write_layout(layout, exported, describe(described, platform), commit.epoch, version=__version__)
+    write_layout(layout, exported, describe(described), commit.epoch, version=__version__)
 
 
-def order_platforms(platforms: Iterable[str]) -> list[str]:
-    """Return the platforms in the order in which images are built: the engine's own last.
+def order_platforms(platforms: Collection[str]) -> list[str]:
+    """Return the platforms in the order in which images are built: the engine's own last, so that a failure comes soon.
 
-    So a build that the engine cannot do fails at once. A classic builder moves the base's tag to the platform that it
-    built for last, and later builds without a platform take what the tag names.
+    Raises ReleaseError where another platform is wanted and there is only the classic builder: it takes an image that
+    starts from nothing for one of the engine's own platform, and puts no files of another one into it.
     """
     engine.check_engine()
     own = engine.docker("version", "--format={{.Server.Os}}/{{.Server.Arch}}").strip()
-    return sorted(set(platforms), key=lambda platform: (platform == own, platform))
+    others = sorted(set(platforms) - {own})
+    if others and not engine.has_buildx():
+        raise ReleaseError(
+            f"Docker's classic builder makes no image for {' and '.join(others)} here: install its plugin buildx,"
+            f" or build each image on a machine of its own, as docs/release.md says"
+        )
+    return [*others, *(platform for platform in platforms if platform == own)]
 
 
 def export(tag: str, target: Path) -> None:
@@ -81,15 +87,10 @@ def export(tag: str, target: Path) -> None:
         engine.docker("rm", container)
 
 
-def describe(inspected: dict[str, Any], platform: str | None = None) -> dict[str, Any]:
-    """Return the configuration of an image as OCI has it, from what the engine says of it.
-
-    platform: for which it was built, where one was named. A classic builder says of each image that starts from nothing
-    that it is for the engine's own processor. ``check_processor`` looks at the programs in it.
-    """
-    system, _, architecture = (platform or f"{inspected['Os']}/{inspected['Architecture']}").partition("/")
+def describe(inspected: dict[str, Any]) -> dict[str, Any]:
+    """Return the configuration of an image as OCI has it, from what the engine says of it."""
     config = {name: inspected["Config"][name] for name in TAKEN if inspected["Config"].get(name)}
-    return {"os": system, "architecture": architecture, "config": config}
+    return {"os": inspected["Os"], "architecture": inspected["Architecture"], "config": config}
 
 
 def write_layout(layout: Layout, exported: Path, configuration: dict[str, Any], epoch: int, *, version: str) -> None:
