@@ -10,6 +10,7 @@ QUICK := $(wildcard $(addprefix tests/,model fairness scheduling cluster kube we
 UNIT := tests $(addprefix --ignore=tests/,e2e local kind demo perf)
 NODES ?= 60
 N ?= 50
+PLATFORMS ?= linux/amd64 linux/arm64
 export KEEP POLICY DURATION CLUSTER
 
 # The first interpreter that really runs and is new enough: a name in PATH may be a shim that only fails.
@@ -155,9 +156,9 @@ sbom: install ## write what the image consists of as CycloneDX to dist (IMAGE=na
 	@exec $(VENV)/python deploy/tools/sbom.py $(if $(IMAGE),--image "$(IMAGE)")
 
 .PHONY: release
-release: install ## build all parts of a release twice into dist/release and compare (KEY=file signs, IMAGES="a b" takes built images, IMAGES=none leaves them out)
+release: install ## build all parts of a release twice into dist/release and compare (KEY=file signs, PLATFORMS=linux/amd64 leaves out arm64, IMAGES="a b" takes built images, IMAGES=none leaves them out)
 	@exec $(VENV)/python deploy/tools/release/main.py $(if $(KEY),--key "$(KEY)") \
-	  $(if $(filter none,$(IMAGES)),--without-image,$(if $(IMAGES),--layouts $(IMAGES)))
+	  $(if $(filter none,$(IMAGES)),--without-image,$(if $(IMAGES),--layouts $(IMAGES),$(addprefix --platform ,$(PLATFORMS))))
 
 .PHONY: release-image
 release-image: install ## the image alone, for this machine's processor, into dist/release-image

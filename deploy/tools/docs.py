@@ -82,8 +82,8 @@ SOLVES = {
 }
 CAUSES: dict[str, str] = {
     Cause.MISSING_DEMAND: "the tenant has nothing waiting that could be placed, so it asks for no more",
-    Cause.INDIVISIBLE: "it is less than one pod, or the room is there and no node has enough of it",
-    Cause.OTHER_PODS: "the room is there, and pods wait for what they require about other pods (affinity, spread)",
+    Cause.INDIVISIBLE: "it is less than one pod, or no single node has enough of the free capacity",
+    Cause.OTHER_PODS: "the capacity is free, and pods wait for what they require about other pods (affinity, spread)",
     Cause.MECHANISM: "the tenant has what the policy's exact mechanism gives it: this is what the policy means by fair",
     Cause.HISTORY: "pods run on that would not be placed today",
 }

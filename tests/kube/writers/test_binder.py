@@ -373,6 +373,15 @@ async def test_the_same_trouble_is_a_warning_once_a_minute(harness: Harness, cap
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
 
 
+async def test_a_trouble_names_its_pod_and_node_in_fields(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    harness.server.tricks = [Trick(happens=False, answer=refuse(403, "Forbidden", "may not"))]
+    await harness.bind()
+    (record,) = caplog.records
+    assert {name: record.__dict__[name] for name in ("pod", "node")} == {"pod": "ns/p", "node": "n1"}
+    assert "may not" in record.__dict__["reason"]
+    assert record.getMessage() == f"Binding ns/p to n1 was refused: {record.__dict__['reason']}"
+
+
 RIGHT_MISSING = Trick(
     happens=False,
     answer=refuse(403, "Forbidden", 'pods "p" is forbidden: User "u" cannot create resource "pods/binding"'),

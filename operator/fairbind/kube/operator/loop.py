@@ -281,6 +281,7 @@ class SchedulingLoop:
 
     async def _carry_out(self, bind: Bind, pod: PodToBind) -> None:
         uid = bind.task.uid
+        fields = {"pod": f"{pod.namespace}/{pod.name}", "node": bind.server, "tenant": pod.tenant}
 
         def note_stall(failed: bool) -> None:  # noqa: FBT001 - the one thing that the call says
             self._obey(self._pacing.handle(BindStalled(uid, failed), self._clock()))
@@ -288,7 +289,7 @@ class SchedulingLoop:
         try:
             result = await self._binder.bind(pod.namespace, pod.name, uid, bind.server, note_stall)
         except Exception:  # noqa: BLE001 - a bug; the pod must not hold its room for ever because of it
-            _log.exception("binding %s/%s to %s failed", pod.namespace, pod.name, bind.server)
+            _log.exception("binding %s/%s to %s failed", pod.namespace, pod.name, bind.server, extra=fields)
             result = BindResult.FAILED
         for instruction in self._pacing.handle(BindEnded(uid, result), self._clock()):
             if isinstance(instruction, Announce):
@@ -298,7 +299,9 @@ class SchedulingLoop:
                     self._announcer.scheduled(pod.namespace, pod.name, uid, bind.server)
             else:
                 self._obey((instruction,))
-        _log.debug("%s/%s -> %s: %s", pod.namespace, pod.name, bind.server, result.value)
+        if _log.isEnabledFor(logging.DEBUG):
+            fields["reason"] = result.value
+            _log.debug("%s/%s -> %s: %s", pod.namespace, pod.name, bind.server, result.value, extra=fields)
 
 
 def make_record(

@@ -243,14 +243,14 @@ class Binder:
         patience = min(error.retry_after or 1.0, MAX_RETRY_AFTER_SECONDS)
         self._not_before = max(self._not_before, self.clock() + patience)
 
-    def complain(self, kind: str, message: str) -> None:
-        """Log a trouble as a warning, rarely, and each time for those who look closely."""
+    def complain(self, kind: str, message: str, **fields: str) -> None:
+        """Log a trouble as a warning, rarely, and each time for those who look closely. fields: of the line in JSON."""
         now = self.clock()
         level = logging.DEBUG
         if now - self._complained_at.get(kind, -COMPLAINT_SECONDS) >= COMPLAINT_SECONDS:
             self._complained_at[kind] = now
             level = logging.WARNING
-        _log.log(level, "%s", message)
+        _log.log(level, "%s", message, extra=fields)
 
 
 class _PodMetadata(msgspec.Struct):
@@ -315,6 +315,9 @@ class _Binding:
                 break
         return result
 
+    def _complain(self, kind: str, words: str, error: Exception) -> None:
+        self._binder.complain(kind, f"{words}: {error}", pod=self._name, node=self._node, reason=str(error))
+
     async def _try(self) -> BindResult:
         give_up_at = self._clock() + GIVE_UP_SECONDS
         attempt = 0
@@ -369,11 +372,11 @@ class _Binding:
             return BindResult.FENCED
         except NotSentError as error:
             self.answer = str(error)
-            self._binder.complain("connection", f"Binding {self._name} could not be sent: {error}")
+            self._complain("connection", f"Binding {self._name} could not be sent", error)
             return None
         except TransientClusterError as error:
             self.answer = str(error)
-            self._binder.complain("answer", f"Binding {self._name} had no answer, sending it again: {error}")
+            self._complain("answer", f"Binding {self._name} had no answer, sending it again", error)
             self._note_uncertainty()
             return None
         except ApiError as error:
@@ -392,16 +395,16 @@ class _Binding:
         if error.status in _NOT_NOW:
             if error.status == HTTPStatus.TOO_MANY_REQUESTS and not is_webhook_refusing(error):
                 self._binder.hold_back(error)
-            self._binder.complain(str(error.status), f"Binding {self._name} has to wait: {error}")
+            self._complain(str(error.status), f"Binding {self._name} has to wait", error)
             return None
         if error.status in _UNCERTAIN:
-            self._binder.complain(str(error.status), f"Binding {self._name} failed, sending it again: {error}")
+            self._complain(str(error.status), f"Binding {self._name} failed, sending it again", error)
             self._note_uncertainty()
             return None
         if _is_right_missing(error):
             self._binder.note_forbidden(error)
         else:
-            self._binder.complain(str(error.status), f"Binding {self._name} to {self._node} was refused: {error}")
+            self._complain(str(error.status), f"Binding {self._name} to {self._node} was refused", error)
         if error.status in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}:
             return BindResult.INVALID
         return _Unresolved(BindResult.FAILED)
@@ -432,9 +435,9 @@ class _Binding:
             except ApiError as error:
                 if error.status == HTTPStatus.NOT_FOUND:
                     return BindResult.GONE
-                self._binder.complain("look", f"What became of {self._name} is not known yet: {error}")
+                self._complain("look", f"What became of {self._name} is not known yet", error)
             except (TransientClusterError, msgspec.MsgspecError) as error:
-                self._binder.complain("look", f"What became of {self._name} is not known yet: {error}")
+                self._complain("look", f"What became of {self._name} is not known yet", error)
             else:
                 return self._compare(pod)
             await self._binder.back_off(attempt)
