@@ -15,6 +15,7 @@ from e2e.objects import make_name, make_pod
 from e2e.test_admission import DEFAULT, ENFORCED, WITHOUT_OPERATOR, serves_mutating_policies
 from e2e.waiting import wait_for
 from e2e.workloads import SMALL, list_pods
+from fairbind.cluster.opening import HOSTNAME, make_opening
 from localplane.nodes import make_node
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 GATE = {"name": "fairbind.io/turn"}
 OTHER = {"name": "example.com/other"}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 POLICIES = ("fairbind-gate", "fairbind-gate-removal", "fairbind-own-gate")
 
 
@@ -160,6 +162,35 @@ class TestOperator:
         after = patch_pod(operator, path, {"schedulingGates": None, **self.WAYS[way]})
         assert find_gates(after) == []
         assert self.WAYS[way].items() <= after["spec"].items()
+
+    def test_its_own_patch_opens_and_narrows_the_very_pod_that_was_decided(
+        self, operator: Api, member: Api, api: Api, enforced: str
+    ) -> None:
+        zone = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+        named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}
+        required = {"nodeSelectorTerms": [zone, named]}
+        affinity = {"nodeAffinity": {**self.PREFERENCE, REQUIRED: required}}
+        path = make_gated(member, enforced, affinity=affinity)
+        pod = api.get(path)
+        uid, version = pod["metadata"]["uid"], pod["metadata"]["resourceVersion"]
+
+        for wrong in (("other", version), (uid, "1")):
+            body = make_opening(*wrong, pod["spec"]["affinity"], ["h1"])
+            check_refused(lambda body=body: operator.patch(path, body, kind="strategic"), status=409)
+        operator.patch(path, make_opening(uid, version, pod["spec"]["affinity"], ["h1", "h2"]), kind="strategic")
+
+        after = api.get(path)
+        assert find_gates(after) == []
+        host = {"key": HOSTNAME, "operator": "In", "values": ["h1", "h2"]}
+        assert after["spec"]["affinity"]["nodeAffinity"] == {
+            **self.PREFERENCE,
+            REQUIRED: {
+                "nodeSelectorTerms": [
+                    {"matchExpressions": [*zone["matchExpressions"], host]},
+                    {**named, "matchExpressions": [host]},
+                ]
+            },
+        }
 
     PREFERENCE: ClassVar[Json] = {
         "preferredDuringSchedulingIgnoredDuringExecution": [

@@ -40,10 +40,10 @@ def find_hosts(nodes: Sequence[str], labels: Mapping[str, Mapping[str, str]]) ->
     """
     hosts = [labels.get(node, {}).get(HOSTNAME) for node in nodes[:MOST_HOSTS]]
     wanted = set(hosts)
-    if not hosts or None in wanted:
-        return None
     bearers = sum(1 for each in labels.values() if each.get(HOSTNAME) in wanted)
-    return [host for host in hosts if host is not None] if bearers == len(hosts) else None
+    if not hosts or None in wanted or bearers != len(wanted):
+        return None
+    return [host for host in hosts if host is not None]
 
 
 def make_opening(uid: str, resource_version: str, affinity: Json | None, hosts: Sequence[str] | None) -> Json:
