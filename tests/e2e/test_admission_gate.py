@@ -1,4 +1,4 @@
-"""The admission policies of gate mode on a real API server: who gets the gate, who may open it, what the operator may do.
+"""The admission policies of gate mode on a real API server: who gets the gate and who may open it.
 
 Attempts are dry runs where they can be: refused or let through all the same, they change nothing for the next one.
 """
@@ -104,7 +104,8 @@ def test_a_pod_gets_the_gate_once_and_keeps_its_others(member: Api, enforced: st
     assert find_gates(try_pod(member, enforced, make_pod(SMALL))) == []
 
 
-def test_elsewhere_pods_get_none(api: Api, namespace: MakeNamespace, enforced: str) -> None:
+@pytest.mark.usefixtures("enforced")
+def test_elsewhere_pods_get_none(api: Api, namespace: MakeNamespace) -> None:
     assert find_gates(try_pod(api, namespace(), make_default())) == []
     assert find_gates(try_pod(api, "kube-system", make_default())) == []
 
@@ -115,9 +116,9 @@ def test_no_pod_does_without_it(member: Api, api: Api, enforced: str) -> None:
     forged["metadata"]["ownerReferences"] = [owner]
     for client in (member, api):
         assert find_gates(try_pod(client, enforced, forged)) == [GATE], "an owner reference is not believed"
-        check_refused(lambda c=client: try_pod(c, enforced, make_default(nodeName="node-1")), "fairbind-gate")
-        other = make_pod(SMALL, scheduler_name="my-own")
-        check_refused(lambda c=client, pod=other: try_pod(c, enforced, pod), "fairbind-gate", "fairbind.io/turn")
+        for pod in (make_default(nodeName="node-1"), make_pod(SMALL, scheduler_name="my-own")):
+            attempt = functools.partial(try_pod, client, enforced, pod)
+            check_refused(attempt, "fairbind-gate", "fairbind.io/turn")
 
 
 def test_pods_of_daemon_sets_have_none(api: Api, nodes: MakeNodes, enforced: str) -> None:
@@ -135,7 +136,8 @@ def test_a_member_cannot_open_it_and_an_administrator_can(member: Api, api: Api,
     path = make_gated(member, enforced, schedulingGates=[OTHER])
 
     wait_refused(lambda: patch_pod(member, path, {"schedulingGates": [OTHER]}), "fairbind-gate-removal")
-    for gates in ([], None):
+    attempts: tuple[list[Json] | None, ...] = ([], None)
+    for gates in attempts:
         check_refused(functools.partial(patch_pod, member, path, {"schedulingGates": gates}), "fairbind-gate-removal")
     assert find_gates(patch_pod(member, path, {"schedulingGates": [GATE]})) == [GATE], "its own gate is its own affair"
     assert find_gates(patch_pod(api, path, {"schedulingGates": [OTHER]})) == [OTHER]
@@ -174,9 +176,9 @@ class TestOperator:
         pod = api.get(path)
         uid, version = pod["metadata"]["uid"], pod["metadata"]["resourceVersion"]
 
-        for wrong in (("other", version), (uid, "1")):
-            body = make_opening(*wrong, pod["spec"]["affinity"], ["h1"])
-            check_refused(lambda body=body: operator.patch(path, body, kind="strategic"), status=409)
+        for wrong_uid, wrong_version, status in (("other", "1", 409), (uid, "1", 409), ("other", version, 422)):
+            body = make_opening(wrong_uid, wrong_version, pod["spec"]["affinity"], ["h1"])
+            check_refused(functools.partial(operator.patch, path, body, kind="strategic"), status=status)
         operator.patch(path, make_opening(uid, version, pod["spec"]["affinity"], ["h1", "h2"]), kind="strategic")
 
         after = api.get(path)

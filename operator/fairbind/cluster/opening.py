@@ -12,7 +12,8 @@ narrowed to all nodes given, or not at all:
 * No more than `MOST_HOSTS` are named. Who calls gives them best fit first, and all nodes on which the filters pass
   when there are no more.
 
-UID and resource version stand in the body: the API server answers 409 when the pod was made again or has changed.
+UID and resource version stand in the body. The API server answers 409 when the pod has changed or was made again, and
+422 for another UID with the version of now, which no honest reader can have.
 """
 
 from __future__ import annotations
