@@ -228,6 +228,8 @@ class TestOperator:
             attempt = functools.partial(patch_pod, operator, path, {"schedulingGates": gates})
             check_refused(attempt, "fairbind-own-gate", what=str(gates))
         check_refused(lambda: patch_pod(operator, path, {"nodeSelector": {"a": "b"}}), "fairbind-own-gate")
+        path = make_gated(member, enforced, schedulingGates=[GATE, OTHER])
+        check_refused(lambda: patch_pod(operator, path, {"schedulingGates": None}), "fairbind-own-gate")
 
 
 def test_in_bind_mode_the_operator_cannot_patch_pods(cluster: Cluster, operator: Api, api: Api, enforced: str) -> None:
