@@ -42,3 +42,9 @@ nodeValues: 512
 hostPorts: 128
 podTerms: 32
 {{- end }}
+
+{{/* Whether a new pod takes turns, in CEL: neither a static pod, which a kubelet announces, nor one of a DaemonSet. */}}
+{{- define "fairbind.takesTurns" -}}
+!(has(request.userInfo.groups) && 'system:nodes' in request.userInfo.groups)
+&& request.userInfo.username != 'system:serviceaccount:kube-system:daemon-set-controller'
+{{- end }}
