@@ -21,7 +21,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-GATE = "fairbind.io/turn"
+from fairbind.cluster.objects.facts import TURN_GATE
+
 HOSTNAME = "kubernetes.io/hostname"
 MOST_HOSTS = 64
 
@@ -55,7 +56,7 @@ def make_opening(uid: str, resource_version: str, affinity: Json | None, hosts: 
     >>> make_opening("u", "7", None, None)["spec"]
     {'schedulingGates': [{'name': 'fairbind.io/turn', '$patch': 'delete'}]}
     """
-    spec: Json = {"schedulingGates": [{"name": GATE, "$patch": "delete"}]}
+    spec: Json = {"schedulingGates": [{"name": TURN_GATE, "$patch": "delete"}]}
     if hosts is not None:
         required = ((affinity or {}).get("nodeAffinity") or {}).get(_REQUIRED)
         spec["affinity"] = {"nodeAffinity": {_REQUIRED: _narrow(required, hosts)}}

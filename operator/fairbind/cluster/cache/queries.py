@@ -36,7 +36,7 @@ class Queries:
         facts, volumes = entry.facts, self._books.volumes
         if facts.pin not in {None, node}:
             return False
-        if not facts.claims:
+        if not facts.claims or facts.gated:  # who places a gated pod sees to its volumes
             return self._books.servers.may_use(node, facts.constraints)
         if volumes.find_claim_trouble(facts) is not None or volumes.find_wanted(facts):
             return False
