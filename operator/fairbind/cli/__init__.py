@@ -17,6 +17,7 @@ import click
 from fairbind import __version__
 from fairbind.cli.cluster_options import (
     context_option,
+    gate_options,
     kubeconfig_option,
     namespace_option,
     own_namespace_option,
@@ -83,6 +84,7 @@ for _command in (*MECHANISM_COMMANDS, simulate, trace, snapshot, replay, what_if
     help="Take only tokens that are made for this audience: a stolen one is worth nothing elsewhere. May be repeated.",
 )
 @scheduler_name_option("Bind the pods whose spec.schedulerName is this.")
+@gate_options
 @click.option(
     "--log-format",
     type=click.Choice(LOG_FORMATS),
@@ -119,6 +121,10 @@ def operator(
     metrics_authentication: bool,
     metrics_audiences: tuple[str, ...],
     scheduler_name: str,
+    mode: str,
+    gate_scheduler_name: str,
+    max_ungated: int,
+    ungated_timeout: float,
     log_format: LogFormat,
     log_level: str,
     journal: Path | None,
@@ -138,6 +144,7 @@ def operator(
         metrics_authentication=metrics_authentication,
         metrics_audiences=metrics_audiences,
         scheduler_name=scheduler_name,
+        gates=(gate_scheduler_name, max_ungated, ungated_timeout) if mode == "gate" else None,
         log_format=log_format,
         log_level=log_level,
         journal=journal,

@@ -20,7 +20,8 @@ from fairbind.kube.fair_shares.worker import answer
 from fairbind.kube.observer import SilentObserver
 from fairbind.kube.operator.clocks import Clocks
 from fairbind.kube.operator.health import Health
-from fairbind.kube.operator.service import Operator, OperatorSettings, Surroundings
+from fairbind.kube.operator.service import Operator
+from fairbind.kube.operator.surroundings import OperatorSettings, Surroundings
 from fairbind.model.overview import ClusterOverview, TenantOverview
 from fairbind.scheduling.fair_shares.audit import AuditReport
 from fairbind.scheduling.fair_shares.problem import ExactProblem, ExactShares

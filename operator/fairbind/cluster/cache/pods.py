@@ -157,12 +157,8 @@ def locate(
     node = facts.node or (facts.nominated_node if is_on_its_way else None) or entry.assumed
     if node is None and facts.terminating:
         return None
-    if node is None and is_on_its_way:
-        assert tenant is not None
-        return Opened(tenant, facts.demand, facts.constraints)
-    if node is None and facts.scheduler != scheduler_name and not takes_turns:
-        nomination = find_nomination(facts)
-        return None if nomination is None else Promised(nomination)
+    if node is None and (is_on_its_way or (facts.scheduler != scheduler_name and not takes_turns)):
+        return _locate_unplaced(facts, tenant if is_on_its_way else None)
     if node is not None:
         constraints = volumes.constrain(facts) if facts.claims else facts.constraints
         return Held(tenant, node, facts.demand, constraints, facts.repels, facts.labels, facts.terminating)
@@ -198,6 +194,14 @@ def locate(
     )
     task = Task(facts.uid, f"{facts.namespace}/{facts.name}", facts.priority, facts.created)
     return Waiting(key, task, facts.labels, nomination, wishes)
+
+
+def _locate_unplaced(facts: PodFacts, tenant: str | None) -> Position | None:
+    """Return where a pod stands that another scheduler will place. tenant: of one whose gate is open."""
+    if tenant is not None:
+        return Opened(tenant, facts.demand, facts.constraints)
+    nomination = find_nomination(facts)
+    return None if nomination is None else Promised(nomination)
 
 
 def find_nomination(facts: PodFacts) -> Nomination | None:

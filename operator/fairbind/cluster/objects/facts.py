@@ -170,7 +170,8 @@ class PodFacts(Struct, frozen=True, gc=False):
     """A pod. Its order of fields is of no importance.
 
     created: seconds since the epoch. node: where it is bound, or None. terminating: it is being deleted. finished: it
-    ended and holds nothing. gated: it has scheduling gates. awaits_turn: ours is the only one. unsupported: why it may not be placed at all (what it
+    ended and holds nothing. gated: it has scheduling gates. awaits_turn: ours is the only one.
+    unsupported: why it may not be placed at all (what it
     carries is not honoured yet, or cannot be read), or None; unsupported_detail names the very thing. constraints: of a
     pod above the budget only what is left of them (`budget`). pin: the name of the only node of those that they allow,
     kept only while it waits; None: all of them. repels: its required anti-affinity. labels: none when they are above
