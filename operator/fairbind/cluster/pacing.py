@@ -166,7 +166,7 @@ class Pacing:
 
     def __init__(self, turnstile: Turnstile | None = None) -> None:
         """turnstile: of gate mode; None when no pods take turns."""
-        self._turnstile = turnstile or Turnstile(most=MAX_OUTSTANDING)
+        self._turnstile = Turnstile(most=MAX_OUTSTANDING) if turnstile is None else turnstile
         self._opening: set[str] = set()
         self._phase = _Phase.NEW
         self._phase_ends = inf

@@ -346,9 +346,9 @@ class Binding:
         """Send the binding once, if it may be sent; None when it must be sent again to know more."""
         if not self._binder.is_open():
             return BindResult.FENCED
-        if not self._binder.may_use(self.uid, self.node):
+        if self.node and not self._binder.may_use(self.uid, self.node):
             return Unresolved(BindResult.STALE)
-        if not self._binder.has_room(self.uid, self.node):
+        if self.node and not self._binder.has_room(self.uid, self.node):
             return Unresolved(BindResult.CROWDED)
         if not self._binder.take_probe():
             self.answer = self.answer or self._binder.problem
