@@ -19,7 +19,7 @@ matchLabels:
 {{- if .Capabilities.APIVersions.Has (printf "%s/v1/MutatingAdmissionPolicy" $group) }}v1
 {{- else if .Capabilities.APIVersions.Has (printf "%s/v1beta1/MutatingAdmissionPolicy" $group) }}v1beta1
 {{- else }}
-{{- fail (printf "admission.assign.enabled: the cluster serves no MutatingAdmissionPolicy (Kubernetes 1.36 does; `helm template` takes --api-versions %s/v1/MutatingAdmissionPolicy). Let pods name their scheduler instead; admission.forbid.enabled refuses those that do not." $group) }}
+{{- fail (printf "admission.assign.enabled or mode=gate: the cluster serves no MutatingAdmissionPolicy (Kubernetes 1.36 does; `helm template` takes --api-versions %s/v1/MutatingAdmissionPolicy). Let pods name their scheduler instead; admission.forbid.enabled refuses those that do not." $group) }}
 {{- end }}
 {{- end }}
 

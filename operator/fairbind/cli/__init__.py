@@ -26,6 +26,7 @@ from fairbind.cli.cluster_options import (
 from fairbind.cli.exit_status import EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED
 from fairbind.cli.logs import LOG_FORMATS, LOG_LEVELS, LogFormat
 from fairbind.cli.mechanisms.commands import COMMANDS as MECHANISM_COMMANDS
+from fairbind.cli.open_gates_command import open_gates
 from fairbind.cli.options import debug_option, output_option
 from fairbind.cli.reproduce_command import reproduce
 from fairbind.cli.simulate import simulate
@@ -41,7 +42,7 @@ def commands() -> None:
     """Share a Kubernetes cluster fairly between tenants, also when its nodes differ."""
 
 
-for _command in (*MECHANISM_COMMANDS, simulate, trace, snapshot, replay, what_if, advise, reproduce):
+for _command in (*MECHANISM_COMMANDS, simulate, trace, snapshot, replay, what_if, advise, reproduce, open_gates):
     commands.add_command(_command)
 
 
