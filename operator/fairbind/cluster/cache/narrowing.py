@@ -7,6 +7,8 @@ widened. The decided node comes first, then those with most free capacity. Other
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from fairbind.cluster.cache.books import Books
@@ -14,24 +16,28 @@ from fairbind.cluster.objects.facts import PodFacts
 from fairbind.model import Snapshot
 from fairbind.scheduling import POLICIES
 
+MOST_NODES = 64
+"""More are not named; `fairbind.cluster.opening` has the same limit."""
 
-def find_narrowed(books: Books, snapshot: Snapshot, facts: PodFacts, node: str) -> list[str] | None:
+
+def find_narrowed(books: Books, build_snapshot: Callable[[], Snapshot], facts: PodFacts, node: str) -> list[str] | None:
     """Return the nodes to which a pod is narrowed that is decided to go to a node; None: it is not narrowed.
 
-    snapshot: of now.
+    build_snapshot: gives the snapshot of now. The first `MOST_NODES` are returned.
     """
-    servers = snapshot.servers
     if not POLICIES[books.settings.policy].decides_class or node not in books.servers.index:
         return None
     if facts.pin is not None:
         return None  # it names its node itself
+    servers = build_snapshot().servers
     constraints = books.volumes.constrain(facts) if facts.claims else facts.constraints
     server = books.servers.index[node]
     in_class_k = servers.class_k == servers.class_k[server]
     if bool(in_class_k.all()):
         return None
     allowed_k = in_class_k & books.eligibility.get_placement(constraints).eligible_k
-    free_share_k = (servers.free_kr / np.maximum(servers.capacity_kr, 1)).sum(axis=1)
     allowed_k[server] = True
-    found = sorted(np.flatnonzero(allowed_k).tolist(), key=lambda k: (k != server, -float(free_share_k[k]), k))
-    return [servers.names[k] for k in found]
+    found_n = np.flatnonzero(allowed_k)
+    free_share_n = (servers.free_kr[found_n] / np.maximum(servers.capacity_kr[found_n], 1)).sum(axis=1)
+    order = np.lexsort((found_n, -free_share_n, found_n != server))
+    return [servers.names[k] for k in found_n[order[:MOST_NODES]].tolist()]

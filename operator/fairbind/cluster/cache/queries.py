@@ -40,6 +40,7 @@ class Queries:
     def __init__(self, books: Books, build_snapshot: Callable[[], Snapshot]) -> None:
         self._books = books
         self._build_snapshot = build_snapshot
+        self._node_labels: tuple[Mapping[str, int], int, Mapping[str, Mapping[str, str]]] | None = None
         self._reasons: tuple[Snapshot, Sequence[Wait], Mapping[QueueKey, str]] | None = None
 
     def may_use(self, uid: str, node: str) -> bool:
@@ -77,13 +78,17 @@ class Queries:
             return None
         facts = self._books.entries[uid].facts
         has_affinity = facts.constraints.required is not None or facts.pin is not None
-        return Turn(facts.version, has_affinity, find_narrowed(self._books, self._build_snapshot(), facts, node))
+        return Turn(facts.version, has_affinity, find_narrowed(self._books, self._build_snapshot, facts, node))
 
     def find_node_labels(self) -> Mapping[str, Mapping[str, str]]:
         """Return the labels of all nodes, by name."""
-        return {
-            name: dict(book.node.labels) for name, book in self._books.servers.books.items() if book.node is not None
-        }
+        servers = self._books.servers
+        known = self._node_labels
+        if known is None or known[0] is not servers.index or known[1] != servers.eligibility.version:
+            nodes = ((name, book.node) for name, book in servers.books.items())
+            labels = {name: dict(node.labels) for name, node in nodes if node is not None}
+            known = self._node_labels = servers.index, servers.eligibility.version, labels
+        return known[2]
 
     def find_stray_gates(self) -> list[PodFacts]:
         """Return the pods behind our gate whose turn never comes, because they belong to no tenant."""
