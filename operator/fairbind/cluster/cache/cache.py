@@ -171,13 +171,13 @@ class ClusterCache:
         self._snapshot = None
         return True
 
-    def recover(self) -> list[tuple[str, str]]:
+    def recover(self, most: int) -> list[tuple[str, str]]:
         """Let pods on their way that have no room hold some where they fit, as at the beginning of a leader's time.
 
-        Returns the UID and the tenant of each pod on its way that had none.
+        most: the oldest so many. Returns the UID and the tenant of each of them.
         """
         self.build_snapshot()
-        opened = find_opened(self.books)
+        opened = find_opened(self.books)[:most]
         tenants = [(entry.facts.uid, self.books.directory.tenant_of(entry.facts.namespace)) for entry in opened]
         for entry, node in find_room(self.books, opened):
             entry.assumed = node

@@ -27,6 +27,8 @@ WIDE = (
     "their labels kubernetes.io/hostname do not tell them from others."
 )
 
+_GATED_MESSAGE = "Scheduling is blocked"
+"""How the API server's message about gates begins, which stays until a scheduler has looked at the pod."""
 _log = logging.getLogger(__name__)
 
 
@@ -54,6 +56,7 @@ class Gates:
         self._cache = cache
         self._binder = binder
         self._recorder = recorder
+        self._most = settings.most
         self._seconds = settings.timeout_seconds
         self._overdue: dict[str, _Overdue] = {}
         self._tenants: dict[str, str] = {}
@@ -69,7 +72,7 @@ class Gates:
 
     def recover(self, note: Callable[[str, str], None]) -> None:
         """Find the pods that are on their way, as a new leader. note: called with UID and tenant of each."""
-        opened = self._cache.recover()
+        opened = self._cache.recover(self._most)
         for uid, tenant in opened:
             note(uid, tenant)
         if opened:
@@ -113,7 +116,9 @@ class Gates:
         pod = self._cache.find_pod(uid)
         if not self._cache.give_back(uid) or pod is None:
             return
-        reason = pod.scheduled_message or "its scheduler has said nothing about it"
+        reason = pod.scheduled_message or ""
+        if not reason or reason.startswith(_GATED_MESSAGE):
+            reason = "Its scheduler has said nothing about it."
         overdue = self._overdue.setdefault(pod.tenant, _Overdue())
         overdue.uids.add(uid)
         overdue.example = f"{pod.namespace}/{pod.name}: {reason}"
