@@ -22,6 +22,7 @@ from fairbind.cluster.pacing import (
     Pacing,
     PodArrived,
     PodOnItsWay,
+    PodRefused,
     Resume,
     RunCycle,
     Withhold,
@@ -129,7 +130,8 @@ def test_one_that_does_not_begin_leaves_its_place() -> None:
 def test_a_stuck_tenant_waits_a_while_beyond_its_part_and_others_do_not() -> None:
     gates = Gates(most=8)
     run(gates, make_binds(1), 10.0)
-    gates.tick(11.0 + TIMEOUT)
+    assert find(GiveBack, gates.tick(11.0 + TIMEOUT))
+    gates.feed(PodRefused("t0"), 11.0 + TIMEOUT)
     instructions = run(gates, [*make_binds(3, first=1), *make_binds(3, "other")], 50.0)
     assert find(Withhold, instructions) == [Withhold("t2"), Withhold("t3")]
     assert len(find(Bind, instructions)) == 4

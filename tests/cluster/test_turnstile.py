@@ -68,8 +68,13 @@ def test_pods_that_are_never_placed_stop_the_others_for_no_longer_than_the_time_
 def test_a_tenant_whose_pods_are_stuck_has_a_part_until_one_is_bound() -> None:
     turnstile = Turnstile()
     uids = fill(turnstile, A, 9)
+    turnstile.note_refused(uids[2])
     turnstile.expire(TIMEOUT_SECONDS)
     now = TIMEOUT_SECONDS
+    assert fill(turnstile, A, 30, now - 1) == [f"{A}{n}-{now - 1}" for n in range(30)], "its scheduler may be slow"
+    for uid in [f"{A}{n}-{now - 1}" for n in range(30)]:
+        turnstile.end(uid)
+    turnstile.note_refused(uids[2])
     assert len(fill(turnstile, A, 100, now)) == MOST_UNGATED // STUCK_PART
     assert len(fill(turnstile, B, 100, now)) == 100, "others have all places that they need"
     turnstile.end(uids[0])

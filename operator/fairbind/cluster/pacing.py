@@ -54,6 +54,7 @@ from fairbind.cluster.pacing_events import (
     NothingWaits,
     PodArrived,
     PodOnItsWay,
+    PodRefused,
     Resume,
     RunCycle,
     Tick,
@@ -84,6 +85,7 @@ __all__ = [
     "PacingState",
     "PodArrived",
     "PodOnItsWay",
+    "PodRefused",
     "Resume",
     "RunCycle",
     "Tick",
@@ -202,6 +204,9 @@ class Pacing:
             instructions: list[Instruction] = []
         elif isinstance(event, PodOnItsWay):
             self._turnstile.recover(event.uid, event.tenant, now)
+            instructions = []
+        elif isinstance(event, PodRefused):
+            self._turnstile.note_refused(event.uid)
             instructions = []
         elif isinstance(event, Changed):
             if self._is_woken:

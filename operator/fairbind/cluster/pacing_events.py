@@ -104,6 +104,12 @@ class PodOnItsWay(msgspec.Struct, frozen=True):
     tenant: str
 
 
+class PodRefused(msgspec.Struct, frozen=True):
+    """Answers `GiveBack`: the other scheduler has looked at the pod and found no node for it."""
+
+    uid: str
+
+
 class PodArrived(msgspec.Struct, frozen=True):
     """A pod that takes turns has come to a node, or is gone."""
 
@@ -123,6 +129,7 @@ Event = (
     | BindStalled
     | BindEnded
     | PodOnItsWay
+    | PodRefused
     | PodArrived
 )
 

@@ -7,8 +7,9 @@ tenant's share from the moment its gate is asked to open until it is gone. The r
   `timeout_seconds` it is overdue: the room is given back, and the share is not.
 * **Limits.** At most `most` pods are on their way; no more is decided than may be. Overdue pods do not count here, so
   pods that the other scheduler cannot place never stop those that it can, but for one time-out.
-* **Stuck tenants.** A tenant one of whose pods became overdue has at most a part of `most` on their way until one of
-  its pods is bound. So its next pods do not take all places again.
+* **Stuck tenants.** A tenant one of whose overdue pods was refused by the other scheduler (`note_refused`) has at most
+  a part of `most` on their way until one of its pods is bound. So its next pods do not take all places again. A pod of
+  which the other scheduler has said nothing shows only that it is slow, or away.
 * **Restart.** A pod that is found without the gate and without a node is on its way since the restart (`recover`).
 
 Times are in seconds, of one clock, and do not go back.
@@ -104,6 +105,11 @@ class Turnstile:
         if uid not in self._opened:
             self._enter(uid, tenant, now)
 
+    def note_refused(self, uid: str) -> None:
+        """Note that the other scheduler has looked at an overdue pod and found no node for it."""
+        if self.is_overdue(uid):
+            self._stuck.add(self._opened[uid].tenant)
+
     def end(self, uid: str, *, bound: bool = False) -> None:
         """Note that a pod is bound or gone, or that its gate did not open after all."""
         found = self._opened.pop(uid, None)
@@ -127,7 +133,6 @@ class Turnstile:
             _, uid = heapq.heappop(self._timeouts)
             found = self._opened[uid]
             found.is_overdue = True
-            self._stuck.add(found.tenant)
             self._leave(found.tenant)
             expired.append(uid)
         return expired

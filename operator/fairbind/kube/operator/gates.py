@@ -112,19 +112,21 @@ class Gates:
             results = Counter(await asyncio.gather(*(self._opener.open_without_turn(pod) for pod in pods)))
             _log.info("opened gates of pods that belong to no tenant: %s", dict(sorted(results.items())))
 
-    def _give_back(self, uid: str) -> None:
+    def _give_back(self, uid: str) -> bool:
+        """Take the room of a pod whose time is over, say so, and return whether its scheduler has refused it."""
         pod = self._cache.find_pod(uid)
         if not self._cache.give_back(uid) or pod is None:
-            return
-        reason = pod.scheduled_message or ""
-        if not reason or reason.startswith(_GATED_MESSAGE):
-            reason = "Its scheduler has said nothing about it."
+            return False
+        words = pod.scheduled_message or ""
+        is_refused = bool(words) and not words.startswith(_GATED_MESSAGE)
+        reason = words if is_refused else "Its scheduler has said nothing about it."
         overdue = self._overdue.setdefault(pod.tenant, _Overdue())
         overdue.uids.add(uid)
         overdue.example = f"{pod.namespace}/{pod.name}: {reason}"
         self._tenants[uid] = pod.tenant
         note = f"The pod's turn came, and it has no node after {self._seconds:.0f} s. Its tenant's share counts it on."
         self._recorder.tell(pod.namespace, pod.name, uid, "NotPlacedInTime", f"{note} {reason}")
+        return is_refused
 
     def _tell_wide(self, namespace: str, uid: str) -> None:
         pod = self._cache.find_pod(uid)

@@ -41,6 +41,7 @@ from fairbind.cluster.pacing import (
     PacingState,
     PodArrived,
     PodOnItsWay,
+    PodRefused,
     Resume,
     RunCycle,
     Tick,
@@ -111,12 +112,12 @@ class TurnRules:
     """What the loop needs to open gates.
 
     is_gated: whether a decision about the pod with this UID opens its gate. give_back: take the room of a pod whose
-    time is over.
+    time is over, and return whether its scheduler has refused it.
     """
 
     turnstile: Turnstile
     is_gated: Callable[[str], bool]
-    give_back: Callable[[str], None]
+    give_back: Callable[[str], bool]
 
 
 class SchedulingLoop:
@@ -229,9 +230,12 @@ class SchedulingLoop:
     def _give_back(self, uid: str) -> None:
         assert self._turns is not None
         try:
-            self._turns.give_back(uid)
+            is_refused = self._turns.give_back(uid)
         except Exception:  # noqa: BLE001 - a bug; the others must not wait for ever because of it
             _log.exception("taking the room of %s failed", uid)
+            return
+        if is_refused:
+            self._obey(self._pacing.handle(PodRefused(uid), self._clock()))
 
     def _find_opens(self, bindings: Iterable[Bind]) -> frozenset[str]:
         """Return the UIDs of the pods whose gate opens when they are decided."""
