@@ -141,6 +141,29 @@ async def test_a_pod_that_is_not_placed_in_time_gives_its_room_back_and_not_its_
 
 
 @in_virtual_time
+async def test_a_scheduler_so_slow_that_all_pods_are_late_changes_no_shares() -> None:
+    """It takes the gates in the order of their opening, one in five seconds, so most pods wait for longer than 30 s."""
+    async with playing(solves=False, gates=GateSettings(OTHER, most=12)) as scene:
+        put_tenants(scene, team=1, other=2, third=3)
+        scene.server.put("namespaces", make_namespace("third"))
+        scene.server.put("nodes", *(make_node(f"n{n}") for n in range(6)))
+        put_backlog(scene, team=30, other=30, third=30)
+        await scene.pass_until_leading()
+        await scene.pass_until(lambda: len(scene.server.opened) == 12)
+        placed = 0
+        while sum(count_by_namespace(scene).values()) < 24:
+            uid = scene.server.opened[placed][2]
+            placed += 1
+            key = next(k for k, pod in scene.server.kinds["pods"].objects.items() if pod["metadata"]["uid"] == uid)
+            place(scene, but=lambda other, key=key: other != key)  # type: ignore[misc]  # a default
+            await asyncio.sleep(5.0)
+        assert find_events(scene, "NotPlacedInTime")
+        counts = count_by_namespace(scene)
+        for name, fair in (("team", 4), ("other", 8), ("third", 12)):
+            assert abs(counts[name] - fair) <= 1, counts
+
+
+@in_virtual_time
 async def test_who_was_frozen_opens_no_gate_when_it_thaws() -> None:
     async with playing(2, gates=GATES) as scene:
         scene.server.put("nodes", make_node("n1"))
