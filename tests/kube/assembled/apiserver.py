@@ -87,6 +87,8 @@ class ApiServer:
         self.open: list[Request] = []
         self.bound: list[tuple[float, str, str, str]] = []
         """When, by whom, which pod, to which node."""
+        self.opened: list[tuple[float, str, str]] = []
+        """When, by whom, which pod's gate."""
         self.broken: list[str] = []
         self.breaks = 0
         self._backed_up = 0
@@ -281,6 +283,8 @@ class ApiServer:
                 return self._bind(request, key)
             case "PATCH", ["status"]:
                 return self._patch_pod_status(key, request.body)
+            case "PATCH", []:
+                return self._open_gate(request, key)
         assert (request.method, sub) == ("GET", [])
         return _encode(self._find("pods", key))
 
@@ -341,6 +345,22 @@ class ApiServer:
         self._check_room(request.who, key, node)
         self._check_claims(request.who, pod)
         return _encode({"kind": "Status", "status": "Success", "code": 201})
+
+    def _open_gate(self, request: Request, key: str) -> bytes:
+        """As a strategic merge patch and the chart's policy have it."""
+        patch, pod = request.body, self._find("pods", key)
+        self._check_preconditions(pod, patch["metadata"])
+        gates, asked = pod["spec"].get("schedulingGates") or [], patch["spec"]["schedulingGates"]
+        if len(gates) != 1 or [{**gates[0], "$patch": "delete"}] != asked:
+            raise ApiError(403, "Forbidden", "the operator may change a pod only by removing the scheduling gate")
+
+        def open_gate(opened: Json) -> None:
+            del opened["spec"]["schedulingGates"]
+            merge(opened["spec"], {"affinity": patch["spec"].get("affinity") or {}})
+
+        self.change("pods", key, open_gate)
+        self.opened.append((self.now, request.who, pod["metadata"]["uid"]))
+        return _encode(self.get("pods", key))
 
     def _check_room(self, who: str, key: str, node: str) -> None:
         if node not in self.kinds["nodes"].objects:

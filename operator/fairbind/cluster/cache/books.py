@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fairbind.cluster.cache.nodes import Servers
 from fairbind.cluster.cache.nominations import Nominations
 from fairbind.cluster.cache.pending import QueueKey, TaskQueue
-from fairbind.cluster.cache.pods import Held, Idle, PodEntry, Position, Promised, Waiting, locate
+from fairbind.cluster.cache.pods import Held, Idle, Opened, PodEntry, Position, Promised, Waiting, locate
 from fairbind.cluster.cache.running import RunningTasks
 from fairbind.cluster.cache.slots import WantedPods
 from fairbind.cluster.cache.usage import Usage
@@ -30,6 +30,7 @@ from fairbind.model import PolicySettings, Targets, Task, Wait
 class Books:
     """See the module.
 
+    turn_scheduler: the other scheduler whose pods take turns; None: there is none.
     directory: whose namespace is whose. entries: pods by UID. by_namespace: their UIDs. queues: who waits, by class.
     queues_by_tenant: the same. waiting_constraints: how many queues have which. queues_about_volumes: how many bring
     volumes that are counted, or want some. changed_queues: those that changed since the last snapshot. usage: by
@@ -40,8 +41,9 @@ class Books:
     classes wait, as the last cycle saw it.
     """
 
-    def __init__(self, scheduler_name: str, directory: Directory) -> None:
+    def __init__(self, scheduler_name: str, directory: Directory, turn_scheduler: str | None = None) -> None:
         self.scheduler_name = scheduler_name
+        self.turn_scheduler = turn_scheduler
         self.directory = directory
         self.entries: dict[str, PodEntry] = {}
         self.by_namespace: dict[str, set[str]] = {}
@@ -149,6 +151,7 @@ class Books:
             self.turns,
             self.volumes,
             self.scheduler_name,
+            self.turn_scheduler,
         )
 
     def _note_wishes(self, uid: str, before: Position | None, now: Position | None) -> None:
@@ -185,6 +188,10 @@ class Books:
             case Idle(tenant, gated):
                 self.usage.idle(tenant, gated=gated)
                 self.usage.note_pod(tenant, facts.created)
+            case Opened(tenant, demand, constraints):
+                self.usage.hold(tenant, None, (demand, constraints))
+                self.wanted.hold(tenant, demand)
+                self.usage.note_pod(tenant, facts.created)
             case Promised(nomination):
                 self._promise(nomination)
 
@@ -212,6 +219,9 @@ class Books:
                 self.usage.wait(key.tenant, -1)
             case Idle(tenant, gated):
                 self.usage.idle(tenant, -1, gated=gated)
+            case Opened(tenant, demand, constraints):
+                self.usage.hold(tenant, None, (demand, constraints), -1)
+                self.wanted.hold(tenant, demand, -1)
             case Promised(nomination):
                 self._withdraw(nomination)
 

@@ -64,18 +64,19 @@ class Usage:
         self._made_for: tuple[Axes, bool] = (), False
         self._specs: Mapping[str, TenantSpec] = {}
 
-    def hold(self, name: str, node: str, kind: HeldKind, sign: int = 1) -> None:
-        """Add a pod that holds something on a node, or take it away."""
+    def hold(self, name: str, node: str | None, kind: HeldKind, sign: int = 1) -> None:
+        """Add a pod that holds something on a node, or take it away. node: None when it counts in the share only."""
         demand, _ = kind
         tenant_usage = self._get(name)
         add_amounts(tenant_usage.real, demand.real, sign)
         add_amounts(tenant_usage.share, demand.share, sign)
         tenant_usage.running += sign
-        tenant_usage.nodes[node] += sign
         tenant_usage.kinds[kind] += sign
-        tenant_usage.share_by_node[node] = _add(tenant_usage.share_by_node.get(node, ()), demand.share, sign)
-        if not tenant_usage.nodes[node]:
-            del tenant_usage.nodes[node], tenant_usage.share_by_node[node]
+        if node is not None:
+            tenant_usage.nodes[node] += sign
+            tenant_usage.share_by_node[node] = _add(tenant_usage.share_by_node.get(node, ()), demand.share, sign)
+            if not tenant_usage.nodes[node]:
+                del tenant_usage.nodes[node], tenant_usage.share_by_node[node]
         if not tenant_usage.kinds[kind]:
             del tenant_usage.kinds[kind]
         tenant_usage.tenant = None
