@@ -98,6 +98,10 @@ bench: install ## measure fairbind, kube-scheduler and the machine's limit (take
 bench-exact: install ## measure the exact mechanisms beside the textbook's linear programs (writes docs/benchmarks/exact.md)
 	$(VENV)/python tests/perf/exact.py
 
+.PHONY: bench-sim
+bench-sim: install ## measure the simulator (TRACES=folder of published traces; writes docs/benchmarks/simulator.md)
+	$(VENV)/python tests/perf/sim.py $(if $(TRACES),--traces "$(TRACES)")
+
 .PHONY: reproduce
 reproduce: install ## the papers' evaluations at their own size (hours; SMALL=paper: that one small, ONLY=paper; writes docs/reproduction)
 	@exec $(VENV)/python deploy/tools/reproduction.py $(if $(SMALL),--small "$(SMALL)") $(if $(ONLY),--only "$(ONLY)")

@@ -62,7 +62,7 @@ def _list_measures(summary: Mapping[str, Any]) -> Iterator[tuple[str | None, str
 
 
 def compute_intervals(values: Sequence[ValueRow], confidence: float) -> list[IntervalRow]:
-    """Return means and intervals over seeds. values: of one cell after the other, seeds last, as the grid lists them."""
+    """Return means and intervals over seeds. values: cell by cell, as the grid lists them."""
     rows = []
     for (policy, weights, sizes), group in groupby(values, key=lambda row: row[:3]):
         found: dict[tuple[str | None, str], list[float]] = {}

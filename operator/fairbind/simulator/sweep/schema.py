@@ -65,13 +65,13 @@ SWEEP_SCHEMA: Final[dict[str, Any]] = {
             ],
         },
         "weights": _make_choices(
-            "Weights by tenant, one object for each choice; tenants that are left out keep theirs. `{}` is the scenario "
-            "as it is, and the default.",
+            "Weights by tenant, one object for each choice; tenants that are left out keep theirs. `{}` is the "
+            "scenario as it is, and the default.",
             {"type": ["integer", "string"]},
         ),
         "sizes": _make_choices(
-            "How many nodes are there at the start, by shape, one object for each choice; shapes that are left out keep "
-            "their count. `{}` is the scenario as it is, and the default.",
+            "How many nodes are there at the start, by shape, one object for each choice; shapes that are left out "
+            "keep their count. `{}` is the scenario as it is, and the default.",
             {"type": "integer", "minimum": 0, "maximum": MOST_NODES},
         ),
         "confidence": {
