@@ -1,8 +1,8 @@
-"""Run the benchmark of the simulator: ``make bench-sim TRACES=folder``, or ``.venv/bin/python tests/perf/sim.py --help``.
+"""Run the benchmark of the simulator: ``make bench-sim TRACES=folder``, or ``python tests/perf/sim.py --help``.
 
 Each workload is simulated in a process of its own, by fairbind and by a direct scan of all servers for each decision.
-The traces are published elsewhere and are no part of the project; a workload whose files are missing is left out. Writes
-raw results to docs/benchmarks/results/simulator, and from them docs/benchmarks/simulator.md.
+The traces are published elsewhere and are no part of the project; a workload whose files are missing is left out.
+Writes raw results to docs/benchmarks/results/simulator, and from them docs/benchmarks/simulator.md.
 """
 
 from __future__ import annotations
@@ -59,7 +59,12 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def run(options: argparse.Namespace, date: str, output: Path) -> dict[str, Any]:
     """Measure everything and return the raw results; they are in the file after each case."""
-    results: dict[str, Any] = {"date": date, "machine": describe_machine(), "versions": describe_versions(), "cases": []}
+    results: dict[str, Any] = {
+        "date": date,
+        "machine": describe_machine(),
+        "versions": describe_versions(),
+        "cases": [],
+    }
     if output.exists():  # of the same day: what is measured again is replaced
         results["cases"] = json.loads(output.read_text(encoding="utf-8"))["cases"]
     part = SMALL if options.small else options.part

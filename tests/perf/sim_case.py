@@ -19,9 +19,6 @@ from typing import Any
 
 sys.path[:1] = [str(Path(__file__).resolve().parents[1])]
 
-from perf.sim_cases import WORKLOADS  # noqa: E402  the path comes first
-from perf.sim_scan import DirectScan  # noqa: E402
-
 from fairbind.simulator.driver import simulate  # noqa: E402
 from fairbind.simulator.parsing import parse_scenario  # noqa: E402
 from fairbind.simulator.report import compute_report  # noqa: E402
@@ -29,6 +26,8 @@ from fairbind.simulator.results import Run  # noqa: E402
 from fairbind.simulator.scenario import Scenario  # noqa: E402
 from fairbind.simulator.tables import CSV, write_results  # noqa: E402
 from fairbind.simulator.workload import Workload, draw_workload  # noqa: E402
+from perf.sim_cases import WORKLOADS  # noqa: E402  the path comes first
+from perf.sim_scan import DirectScan  # noqa: E402
 
 POLICY = "best-fit-drfh"
 MEBIBYTE_IN_KIB = 1024

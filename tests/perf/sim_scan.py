@@ -43,7 +43,11 @@ class DirectScan:
 
     def __init__(self, scenario: Scenario, workload: Workload) -> None:
         nodes = sorted(
-            (name_node(shape.node, f"{shape.name}-{n}") for shape in scenario.shapes.values() for n in range(shape.count)),
+            (
+                name_node(shape.node, f"{shape.name}-{n}")
+                for shape in scenario.shapes.values()
+                for n in range(shape.count)
+            ),
             key=lambda node: node.name,
         )
         self.names = [node.name for node in nodes]
@@ -59,10 +63,8 @@ class DirectScan:
             for entry in scenario.workload
         ]
         self.tenant_e = [entry.tenant for entry in scenario.workload]
-        self.tenants = {
-            spec.name: _Tenant(float(spec.weight), [0] * len(self.resources)) for spec in scenario.tenants
-        }
-        self.counting = [r for r, name in enumerate(self.resources) if name not in {"pods"}]
+        self.tenants = {spec.name: _Tenant(float(spec.weight), [0] * len(self.resources)) for spec in scenario.tenants}
+        self.counting = [r for r, name in enumerate(self.resources) if name != "pods"]
         self.fitting = [r for r, name in enumerate(self.resources) if name not in NOT_FITTED]
         self.workload = workload
         self.starts: list[Start] = []

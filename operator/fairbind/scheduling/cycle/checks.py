@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Sequence, Set
+from collections.abc import Container, Sequence
+from collections.abc import Set as AbstractSet
 from math import isfinite
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ class CheckedTenants(NamedTuple):
     that are other objects than in it.
     """
 
-    names: Set[str] | None
+    names: AbstractSet[str] | None
     changed: Sequence[Tenant]
 
 
@@ -40,11 +41,7 @@ def check_snapshot(
         raise InvalidProblemError(f"free_kr and capacity_kr must have the shape {(count, axes)}")
     if max(snapshot.servers.free_kr.max(initial=0), snapshot.servers.capacity_kr.max(initial=0)) > MAX_AMOUNT:
         raise InvalidProblemError(f"free_kr and capacity_kr must not exceed {MAX_AMOUNT}")
-    if checked_tenants is None:
-        checked_tenants = CheckedTenants(None, snapshot.tenants)
-    known = checked_tenants.names or check_names(snapshot.tenants)
-    for tenant in checked_tenants.changed:
-        check_tenant(tenant, axes)
+    known = check_tenants(snapshot.tenants, axes, checked_tenants or CheckedTenants(None, snapshot.tenants))
     for task_class in snapshot.task_classes:
         if task_class.tenant not in known:
             raise InvalidProblemError(f"task_classes: {task_class.tenant!r} is not one of the tenants")
@@ -54,8 +51,15 @@ def check_snapshot(
         check_targets(snapshot.targets)
 
 
-def check_names(tenants: Sequence[Tenant]) -> Set[str]:
-    """Return the tenants' names; raise InvalidProblemError when one is there twice."""
+def check_tenants(tenants: Sequence[Tenant], axes: int, checked: CheckedTenants) -> AbstractSet[str]:
+    """Return the tenants' names; raise InvalidProblemError when one is there twice or its vectors do not fit."""
+    known = checked.names if checked.names is not None else _check_names(tenants)
+    for tenant in checked.changed:
+        check_tenant(tenant, axes)
+    return known
+
+
+def _check_names(tenants: Sequence[Tenant]) -> AbstractSet[str]:
     known = {tenant.name for tenant in tenants}
     if len(known) < len(tenants):
         ((name, _),) = Counter(tenant.name for tenant in tenants).most_common(1)

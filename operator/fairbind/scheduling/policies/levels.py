@@ -44,8 +44,8 @@ class Progress:
 
     held_r: a_i, base units, Python integers. weight_r: weight of the tenant and of the resource in it; None where r
     does not count. version: grows with every change of held_r. terms: for each counting r its index and the weight's
-    denominator and numerator. shown: name and share of the cluster's totals, for people, as they were computed last; None
-    where held_r changed since.
+    denominator and numerator. shown: name and share of the cluster's totals, for people, as they were computed last;
+    None where held_r changed since.
     """
 
     name: str
