@@ -8,7 +8,7 @@ import signal
 from distributed import Worker, WorkerPlugin
 
 
-class Ending(WorkerPlugin):
+class Ending(WorkerPlugin):  # type: ignore[misc]
     def __init__(self) -> None:
         self._begun = 0
 

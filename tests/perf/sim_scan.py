@@ -148,4 +148,5 @@ class DirectScan:
                 self.free_rk[r, server] -= sign * demand
 
     def _compute_level(self, tenant: _Tenant) -> float:
-        return max(tenant.held_r[r] / self.total_r[r] for r in self.counting) / tenant.weight
+        share: float = max(tenant.held_r[r] / self.total_r[r] for r in self.counting)
+        return share / tenant.weight

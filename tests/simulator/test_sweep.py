@@ -111,7 +111,7 @@ def test_a_key_says_all_that_decides_and_nothing_else(monkeypatch: pytest.Monkey
     assert not find_keys(GOOD) & keys
 
 
-BAD = (
+BAD: tuple[tuple[str, Any, str], ...] = (
     ("sweep", 5, "sweep: must be an object with scenario, not 5"),
     ("sizs", [], "sizs: is no field here; did you mean sizes?"),
     ("scenario", 5, "scenario: must be a scenario, or the path of its file, not 5"),
@@ -219,7 +219,8 @@ def test_an_interval_is_about_that_of_the_normal_distribution_for_many_values() 
 
     assert found == compute_interval(values.tolist(), 0.95)
     assert found.mean == pytest.approx(values.mean())
-    assert (found.low, found.high) == (pytest.approx(low, abs=0.02), pytest.approx(high, abs=0.02))
+    assert found.low == pytest.approx(low, abs=0.02)
+    assert found.high == pytest.approx(high, abs=0.02)
 
 
 @pytest.mark.parametrize("values", [[1.0, 2.0], [0.0, 0.0, 1.0], [1e9, 1e9 + 1e-3], [1.0, 1.0, 1.0 + 1e-15]])

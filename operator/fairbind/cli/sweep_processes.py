@@ -33,10 +33,10 @@ def compute_in_processes(count: int, cells: Sequence[Cell]) -> Generator[tuple[C
                     process, connection = _start()
                     running[connection] = process, waiting[0]
                 _hand_out(waiting.popleft(), process, connection, running)
-            for connection in wait(list(running)):
-                assert isinstance(connection, Connection)
-                process, cell = running.pop(connection)
-                result = _receive(connection, cell)
+            for ready in wait(list(running)):
+                assert isinstance(ready, Connection)
+                process, cell = running.pop(ready)
+                result = _receive(ready, cell)
                 if result is None:
                     process.join()
                     losses[cell.key] += 1
@@ -45,9 +45,9 @@ def compute_in_processes(count: int, cells: Sequence[Cell]) -> Generator[tuple[C
                     waiting.append(cell)
                     continue
                 if waiting:
-                    _hand_out(waiting.popleft(), process, connection, running)
+                    _hand_out(waiting.popleft(), process, ready, running)
                 else:
-                    connection.close()
+                    ready.close()
                     process.join()
                 yield cell, result
     finally:

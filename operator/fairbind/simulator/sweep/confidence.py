@@ -20,12 +20,12 @@ _LEAST_VALUES: Final = 2
 
 
 class Interval(NamedTuple):
-    """A mean with its interval; low and high are None where fewer than two values are known. count: of the values."""
+    """A mean with its interval; low and high are None where fewer than two values are known. known: their number."""
 
     mean: float | None
     low: float | None
     high: float | None
-    count: int
+    known: int
 
 
 def check_has_scipy() -> None:
@@ -38,7 +38,7 @@ def compute_interval(values: Sequence[float], confidence: float) -> Interval:
     """Return the mean of values and its interval. confidence: the part of such intervals that holds the true mean.
 
     >>> compute_interval([2.0], 0.95), compute_interval([3.0, 3.0], 0.95)
-    (Interval(mean=2.0, low=None, high=None, count=1), Interval(mean=3.0, low=3.0, high=3.0, count=2))
+    (Interval(mean=2.0, low=None, high=None, known=1), Interval(mean=3.0, low=3.0, high=3.0, known=2))
     """
     if len(values) < _LEAST_VALUES:
         return Interval(values[0] if values else None, None, None, len(values))
