@@ -106,6 +106,10 @@ bench-sim: install ## measure the simulator (TRACES=folder of published traces; 
 reproduce: install ## the papers' evaluations at their own size (hours; SMALL=paper: that one small, ONLY=paper; writes docs/reproduction)
 	@exec $(VENV)/python deploy/tools/reproduction.py $(if $(SMALL),--small "$(SMALL)") $(if $(ONLY),--only "$(ONLY)")
 
+.PHONY: fairness-table
+fairness-table: install ## measure how fair policies are beside the rules of others (TRACES=folder adds published traces, OUTPUT=path; writes docs/fairness-table.md)
+	@exec $(VENV)/python tests/fairness_table/fairness_table.py $(if $(TRACES),--traces "$(TRACES)") $(if $(OUTPUT),--output "$(OUTPUT)")
+
 .PHONY: faults
 faults: install ## seeded faults against a whole system (N=number of them, SEED=number repeats a run, ONLY=name of some, SHORT=1: as CI has them, OTHER=path of another version's packages, OUTPUT=path)
 	@exec $(VENV)/python tests/faults/faults.py --count "$(N)" $(if $(SEED),--seed "$(SEED)") $(if $(SHORT),--short) \

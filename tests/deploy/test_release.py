@@ -335,6 +335,7 @@ class TestBuilding:
         rendered = subprocess.run(words, env=home, capture_output=True, text=True, check=True).stdout
         assert "kind: Deployment" in rendered
 
+    @pytest.mark.nightly
     def test_what_depends_on_when_it_is_built_is_no_release(
         self, clone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

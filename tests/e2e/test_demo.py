@@ -158,6 +158,7 @@ def test_kill_9_leaves_no_process_behind(folder: Path) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.nightly
 def test_a_reader_that_goes_away_ends_the_demo(folder: Path) -> None:
     demo = Demo(folder)
     demo.read_until(r"pods/s$")

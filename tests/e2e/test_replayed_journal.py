@@ -13,6 +13,8 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import pytest
+
 from e2e.objects import make_name, make_pod
 from e2e.operators import PROGRAM
 from e2e.waiting import wait_for
@@ -40,6 +42,7 @@ LAST = "the-last"
 """A pod that waits for another scheduler; nothing that is looked at comes after it."""
 
 
+@pytest.mark.nightly
 def test_a_journal_is_decided_again_while_pods_come_and_end(
     cluster: Cluster,
     nodes: MakeNodes,

@@ -73,7 +73,7 @@ def is_told(api: Api, namespace: str) -> bool:
 
 
 @pytest.mark.timeout(2 * PATIENCE_SECONDS + 300.0)
-@pytest.mark.parametrize("kinds", [1, CROWD])
+@pytest.mark.parametrize("kinds", [1, pytest.param(CROWD, marks=pytest.mark.nightly)])
 def test_a_crowd_of_one_tenant_does_not_slow_another(
     api: Api, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator, kinds: int
 ) -> None:

@@ -179,6 +179,7 @@ def test_a_leader_that_is_killed_is_replaced(whole: Release, api: Api, namespace
     stream.check(TAKEOVER_SECONDS)
 
 
+@pytest.mark.nightly
 def test_a_leader_whose_node_dies_is_replaced(whole: Release, api: Api, namespace: MakeNamespace) -> None:
     """The node is stopped as if it lost power; nobody tells the lease. The standby is on another node."""
     home = namespace()

@@ -29,6 +29,7 @@ from kindcluster.images import Image
 from localplane.client import ApiClient
 from localplane.tools import ensure_tools
 
+pytestmark = pytest.mark.nightly
 DURATION_SECONDS = 30
 DEMO_LIMIT_SECONDS = 1800.0
 SETTLING_SECONDS = 600.0

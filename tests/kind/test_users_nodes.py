@@ -148,6 +148,7 @@ def undo(cluster: Cluster, *words: str) -> None:
         cluster.kubectl(*words)
 
 
+@pytest.mark.nightly
 def test_a_node_stops_and_starts(
     kind_cluster: Cluster, images: list[Image], api: Api, namespace: MakeNamespace, tenant: MakeTenant
 ) -> None:

@@ -164,6 +164,7 @@ def compute_slots(picture: Picture, nodes: Sequence[str], cpu_milli: int) -> int
     return free
 
 
+@pytest.mark.nightly
 def test_two_schedulers_fill_the_same_nodes_at_once(
     kind_cluster: Cluster,
     fairbind_installed: Release,
@@ -219,6 +220,7 @@ def test_two_schedulers_fill_the_same_nodes_at_once(
     assert (shares[name]["running"], shares[name]["pending"]) == (each, 0)
 
 
+@pytest.mark.nightly
 def test_a_pod_that_somebody_else_bound_where_there_is_no_room_is_counted(
     kind_cluster: Cluster,
     fairbind_installed: Release,

@@ -8,10 +8,10 @@ from fairbind.cluster.pacing import BindResult, Forget
 from fairbind.model import InvariantError
 from fairbind.scheduling import POLICIES
 from fairbind.simulator import virtual_operator
+from fairbind.simulator.baselines.registry import KNOWN_POLICIES
 from fairbind.simulator.driver import StopRun, simulate
 from fairbind.simulator.parsing import parse_scenario
 from fairbind.simulator.results import Run
-from fairbind.simulator.slots import KNOWN_POLICIES
 from fairbind.simulator.workload import draw_workload
 from simulator.scenarios import SECOND, check_capacity, find_attempts, find_starts, make_entry, make_scenario, run
 

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from fairbind.scheduling import POLICIES
+from fairbind.simulator.baselines.registry import RULES
 from fairbind.simulator.tables import write_results
 from simulator.scenarios import Json, run
 
+DIRECT = sorted(name for name, policy in POLICIES.items() if not policy.follows_targets)
 SHAPES: list[Json] = [
     {"shape": "fast", "count": 2, "capacity": {"cpu": 8, "memory": 16, "pods": 4}, "labels": {"disk": "ssd"}},
     {"shape": "wide", "count": 2, "capacity": {"cpu": 4, "memory": 64, "pods": 9}},
@@ -158,7 +160,7 @@ def find_free(now: float, nodes: dict[str, Node], running: list[Attempt]) -> dic
     return free
 
 
-@pytest.mark.parametrize("policy", sorted(name for name, policy in POLICIES.items() if not policy.follows_targets))
+@pytest.mark.parametrize("policy", [*DIRECT, *RULES, "fgd-fifo"])
 def test_every_instant_is_sound(tmp_path: Path, policy: str) -> None:
     document: dict[str, Any] = SCENARIO
     write_results(tmp_path, [run(document, policy)], "csv")

@@ -14,7 +14,7 @@ MOST_BYTES = MAX_BYTES_PER_100_000 * 200 / PODS_PER_ROUND
 """Names change each round, so a round of few pods may leave as much as one of many."""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_nothing_stays_of_pods_that_came_and_went() -> None:
     summary = run(LIVES, traced=True, pods_per_round=PODS_PER_ROUND)
     assert summary.find_faults(MOST_BYTES) == []
@@ -24,6 +24,7 @@ def test_nothing_stays_of_pods_that_came_and_went() -> None:
     assert summary.cycles >= LIVES / PODS_PER_ROUND
 
 
+@pytest.mark.nightly
 def test_a_leak_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     convert, leaked = decode.PODS.convert, []
 

@@ -17,7 +17,7 @@ MOST_JOBS = 1024
     epilog="\b\nExample:\n  $ fairbind simulate scenario.yaml --policy ps-dsf --out results --tables csv",
 )
 @click.argument("scenario", required=False)
-@click.option("--from", "snapshot", metavar="FILE", help="Simulate a snapshot of a cluster, in place of SCENARIO.")
+@click.option("--from", "snapshot", metavar="FILE", help="Begin with a snapshot of a cluster.")
 @run_time_option
 @click.option(
     "--policy",
@@ -66,7 +66,8 @@ def simulate(
     decided until then and exits with 130.
 
     With --from (`fairbind snapshot`) pods that run and wait now are simulated until their run times are over; a pod of
-    which no run time is known never ends, and nothing else arrives.
+    which no run time is known never ends. SCENARIO, if it is there too, says what else happens: nodes, tenants, tasks
+    and events, none of which is required then.
     """
     from fairbind.cli.simulation import run_scenario  # noqa: PLC0415 - numpy and the scheduler
 

@@ -30,6 +30,7 @@ from fairbind.simulator.reading import NANOSECONDS
 from fairbind.simulator.report import compute_report
 from fairbind.simulator.results import Run
 from fairbind.simulator.scenario import Scenario
+from fairbind.simulator.snapshot_additions import add_to_snapshot, read_seed
 from fairbind.simulator.snapshot_file import parse_snapshot
 from fairbind.simulator.snapshot_scenario import make_scenario
 from fairbind.simulator.tables import choose_format, write_results
@@ -55,13 +56,22 @@ def run_scenario(
 ) -> int:
     """Simulate, write and print; return the exit status. Raises InvalidProblemError for invalid input.
 
-    source: of a scenario. snapshot: of one, in its place. run_times: seconds, by tenant; for a snapshot.
+    source: of a scenario. snapshot: of one, with which the scenario, if there is one, begins. run_times: seconds, by
+    tenant; for a snapshot.
     """
-    if (source is None) == (snapshot is None):
-        raise InvalidProblemError("SCENARIO: must be there, or --from in its place, and not both")
-    if source is not None and run_times:
+    if source is None and snapshot is None:
+        raise InvalidProblemError("SCENARIO: must be there, or --from, or both")
+    if source == snapshot == "-":
+        raise InvalidProblemError("--from: must not be standard input, which SCENARIO is already")
+    if snapshot is None and run_times:
         raise InvalidProblemError("--run-time: must stand beside --from; a scenario has durations of its own")
-    question = Question(read_document(source or snapshot or ""), tuple(policies), seed, snapshot is not None, run_times)
+    question = Question(
+        None if source is None else read_document(source),
+        tuple(policies),
+        seed,
+        None if snapshot is None else read_document(snapshot),
+        run_times,
+    )
     scenario = question.make_scenario()
     table_format = choose_format(tables)
     if folder is not None:
@@ -94,23 +104,28 @@ def run_scenario(
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What was asked: a document, and what the command line says in place of its own policies and seed.
+    """What was asked: a scenario, and what the command line says in place of its own policies and seed.
 
-    is_snapshot: whether the document is of a cluster; then run_times says how long pods run, by tenant.
+    scenario: None: there is only a snapshot. snapshot: of a cluster, with which it begins; None: it has one of its own.
+    run_times: how long the snapshot's pods run, by tenant.
     """
 
-    document: object
+    scenario: object | None
     policies: tuple[str, ...]
     seed: int | None
-    is_snapshot: bool = False
+    snapshot: object | None = None
     run_times: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def make_scenario(self) -> Scenario:
         """Return the scenario. Raises InvalidProblemError."""
-        if self.is_snapshot:
-            scenario = make_scenario(parse_snapshot(self.document), self.seed or 0, self.run_times)
+        if self.snapshot is None:
+            scenario = parse_scenario(self.scenario)
+        elif self.scenario is None:
+            scenario = make_scenario(parse_snapshot(self.snapshot), self.seed or 0, self.run_times)
         else:
-            scenario = parse_scenario(self.document)
+            seed = read_seed(self.scenario) if self.seed is None else self.seed
+            listed = parse_snapshot(self.snapshot)
+            scenario = add_to_snapshot(make_scenario(listed, seed, self.run_times, may_be_empty=True), self.scenario)
         if self.policies:
             check_policies(self.policies)
             scenario = replace(scenario, policies=self.policies)

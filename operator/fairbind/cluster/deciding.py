@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from fairbind.cluster.pacing import RunCycle, is_recalling
 from fairbind.model import CycleReport, PolicySettings, Snapshot
-from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
+from fairbind.scheduling import CycleState, Policy, UnschedulableCache, run_cycle
 
 
 class Decider:
-    """Decides for one cluster."""
+    """Decides for one cluster. baseline: decides in place of the settings' policy; None: nothing does."""
 
-    def __init__(self) -> None:
+    def __init__(self, baseline: Policy | None = None) -> None:
+        self._baseline = baseline
         self._unschedulable = UnschedulableCache()
         self._state = CycleState()
 
@@ -22,4 +23,12 @@ class Decider:
         unschedulable = self._unschedulable if is_recalling(len(snapshot.task_classes)) else None
         if unschedulable is None or order.explains:
             self._unschedulable.forget()
-        return run_cycle(snapshot, settings, now, limit=order.limit, unschedulable=unschedulable, state=self._state)
+        return run_cycle(
+            snapshot,
+            settings,
+            now,
+            limit=order.limit,
+            unschedulable=unschedulable,
+            state=self._state,
+            baseline=self._baseline,
+        )

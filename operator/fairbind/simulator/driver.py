@@ -4,8 +4,9 @@ At an instant everything that happens is told to the cache first: tasks end, the
 tasks arrive. Then pacing is asked, as the operator's loop asks it, until it has nothing left to decide. Time stands
 still meanwhile: cycles, bindings and the pause in which the loop collects a batch take none of the simulated time.
 
-A pod is made as many "seconds" after the epoch as pods had arrived before it, because only the order matters: of tasks
-that arrive together, those of the first workload entry come first, then those of the lowest index.
+A pod is made as many "seconds" after the epoch (after the snapshot, if there is one) as pods had arrived before it,
+because only the order matters: of tasks that arrive together, those of the first workload entry come first, then those
+of the lowest index.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from fairbind.cluster.listed_objects import build_cache
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
 from fairbind.model import Bind, PolicySettings
 from fairbind.simulator.autoscaler import Autoscaler, find_marked
+from fairbind.simulator.baselines.registry import build_baseline
+from fairbind.simulator.fair_shares import FairShares
 from fairbind.simulator.measuring import Measures
 from fairbind.simulator.parse_pods import SCHEDULER
 from fairbind.simulator.parsing import HOST_NAME
@@ -32,6 +35,7 @@ from fairbind.simulator.scenario import (
     AddNodes,
     Cordon,
     ListedPod,
+    NodeNames,
     RemoveNodes,
     RemoveTenant,
     Scenario,
@@ -70,22 +74,36 @@ class StopRun(BaseException):
 
 
 def simulate(
-    scenario: Scenario, workload: Workload, policy: str, watch: Callable[[float], bool] = lambda _part: False
+    scenario: Scenario,
+    workload: Workload,
+    policy: str,
+    watch: Callable[[float], bool] = lambda _part: False,
+    *,
+    yardstick: str | None = None,
 ) -> Run:
     """Return the run of one policy.
+
+    yardstick: the policy to whose exact fair shares it is held; None: its own.
 
     watch: told before each instant and each cycle which part of the run is over, about; True ends the run there.
     `StopRun` ends it at once.
     """
-    simulation = Simulation(scenario, workload, policy, watch)
+    simulation = Simulation(scenario, workload, policy, watch, yardstick)
     simulation.live()
     return simulation.conclude()
 
 
 class Simulation:
-    """One run: `live`, then `conclude`. Tasks are known by their number in the workload. watch: see `simulate`."""
+    """One run: `live`, then `conclude`. Tasks are known by their number in the workload. The rest: see `simulate`."""
 
-    def __init__(self, scenario: Scenario, workload: Workload, policy: str, watch: Callable[[float], bool]) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        workload: Workload,
+        policy: str,
+        watch: Callable[[float], bool],
+        yardstick: str | None = None,
+    ) -> None:
         self._scenario = scenario = divide_into_slots(scenario) if policy == SLOTS else scenario
         self._policy = policy
         self._watch = watch
@@ -96,8 +114,10 @@ class Simulation:
         self._duration = workload.duration_t.tolist()
         self._entry = workload.entry_t.tolist()
         self._index = workload.index_t.tolist()
-        self._cluster = VirtualOperator(partial(_make_cache, scenario, policy), policy, self._start)
-        self._measures = self._make_measures()
+        baseline = build_baseline(policy, scenario, workload)
+        self._cluster = VirtualOperator(partial(_make_cache, scenario, policy), policy, self._start, baseline=baseline)
+        self._measures = self._make_measures(yardstick)
+        self._first_created = 0.0 if scenario.start is None else scenario.start.time
         self._arrived = 0
         self._happened = 0
         self._next_measure = 0
@@ -105,21 +125,23 @@ class Simulation:
         self._deliveries: list[tuple[int, int, str]] = []
         self._orders = 0
         self._nodes: dict[str, _Node] = {}
-        self._numbers = dict.fromkeys(scenario.shapes, 0)
+        self._names = NodeNames(scenario.shapes)
         self._autoscalers: dict[str, Autoscaler] = {}
         self._number_of: dict[str, int] = {}
         self._running: dict[int, _Running] = {}
         self._attempts: dict[int, int] = {}
         self._over: list[tuple[int, _Running, int | None]] = []
 
-    def _make_measures(self) -> Measures:
+    def _make_measures(self, yardstick: str | None) -> Measures:
         scenario = self._scenario
         changes = [event.action.spec for event in scenario.events if isinstance(event.action, SetTenant)]
         specs = [*scenario.tenants, *changes]
         home = {namespace: spec.name for spec in specs for namespace in spec.namespaces}
         shapes = {name: shape.node for name, shape in scenario.shapes.items()}
         names = dict.fromkeys(spec.name for spec in specs)
-        return Measures(self._policy, names, shapes, home, self._cluster.cache, self._cluster.fair_shares)
+        cache = self._cluster.cache
+        fair_shares = self._cluster.fair_shares if yardstick is None else FairShares(cache, yardstick)
+        return Measures(self._policy, names, shapes, home, cache, fair_shares)
 
     # --- time ---
 
@@ -212,8 +234,8 @@ class Simulation:
             entry.waiting if server is None else entry.placed,
             uid=f"{self._entry[number]:06}-{self._index[number]:08}",
             name=f"{entry.name}-{self._index[number]}",
-            created=float(number),
-            start=float(number),
+            created=self._first_created + number,
+            start=self._first_created + number,
             node=server,
         )
         return facts
@@ -281,12 +303,9 @@ class Simulation:
                 self._start_autoscaler(shape, most, delay)
 
     def _add_nodes(self, shape: Shape, count: int) -> list[str]:
-        names = []
-        for _ in range(count):
-            name = f"{shape.name}-{self._numbers[shape.name]}"
-            self._numbers[shape.name] += 1
+        names = self._names.take(shape.name, count)
+        for name in names:
             self._add_node(shape, name_node(shape.node, name))
-            names.append(name)
         return names
 
     def _add_node(self, shape: Shape, facts: NodeFacts) -> None:
@@ -411,10 +430,16 @@ def _make_cache(scenario: Scenario, policy: str, on_change: Callable[[], None]) 
     if scenario.start is not None:
         cache = build_cache(scenario.start, on_change)
         cache.set_policy(set_policy(cache.settings, policy))
+        known = {namespace.metadata.name for namespace in scenario.start.namespaces}
+        _add_namespaces(cache, scenario, known)
         return cache
     cache = ClusterCache(SCHEDULER, on_change)
     cache.set_policy(set_policy(PolicySettings(seed=scenario.seed), policy))
     cache.replace_tenants(scenario.tenants)
-    for namespace in sorted({entry.waiting.namespace for entry in scenario.workload}):
-        cache.namespaces.apply(NamespaceFacts(namespace, "", ()))
+    _add_namespaces(cache, scenario, set())
     return cache
+
+
+def _add_namespaces(cache: ClusterCache, scenario: Scenario, known: set[str]) -> None:
+    for namespace in sorted({entry.waiting.namespace for entry in scenario.workload} - known):
+        cache.namespaces.apply(NamespaceFacts(namespace, "", ()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.fairness.solvers.warm import WarmStart
 from fairbind.model import FairbindError
@@ -13,17 +15,22 @@ from fairbind.scheduling.fair_shares.problem import (
     solve_exactly,
 )
 from fairbind.scheduling.policies.registry import POLICIES
+from fairbind.simulator.baselines.base import find_base
 
 
 class FairShares:
-    """Solves when what tenants want, who they are or what servers have has changed."""
+    """Solves when what tenants want, who they are or what servers have has changed.
+
+    policy: whose mechanism; it need not be the one that decides.
+    """
 
     def __init__(self, cache: ClusterCache, policy: str) -> None:
         self._cache = cache
         self._warm = WarmStart()
         self._solved: ExactProblem | None = None
         self._answer: ExactShares | None = None
-        known = POLICIES.get(policy)  # a baseline of the simulator has no mechanism
+        base = self._base = find_base(policy)
+        known = None if base is None else POLICIES[base]  # a rule of a baseline has no mechanism
         self._has_mechanism = known is not None and known.mechanism is not None
         self._follows_targets = known is not None and known.follows_targets
 
@@ -44,7 +51,8 @@ class FairShares:
     def _refresh(self) -> bool:
         """Solve if the problem is another one; False when no tenant wants anything."""
         try:
-            problem = make_exact_problem(self._cache.build_detailed_snapshot(), self._cache.settings)
+            settings = self._cache.settings if self._base is None else replace(self._cache.settings, policy=self._base)
+            problem = make_exact_problem(self._cache.build_detailed_snapshot(), settings)
             if problem is None:
                 self._solved = self._answer = None
                 return False

@@ -29,6 +29,7 @@ from fairbind.simulator.scenario import (
     AddNodes,
     Cordon,
     Event,
+    NodeNames,
     RemoveNodes,
     RemoveTenant,
     SetTenant,
@@ -41,7 +42,7 @@ ACTIONS: Final = (
     "addNodes", "removeNodes", "cordon", "uncordon", "tenant", "removeTenant", "autoscaler",
 )  # fmt: skip
 MOST_NODES: Final = 1_000_000
-_TENANT_PARTS: Final = {"weight": "weight", "resourceWeights": "resource_weights", "namespaces": "namespaces"}
+TENANT_PARTS: Final = {"weight": "weight", "resourceWeights": "resource_weights", "namespaces": "namespaces"}
 
 
 def read_tenant(value: object, path: Path) -> TenantSpec:
@@ -101,7 +102,7 @@ def _read_action(field: str, value: object, path: Path) -> Action:
         case "tenant":
             spec = read_tenant(value, path)
             assert isinstance(value, Mapping)
-            return SetTenant(spec, tuple(field for name, field in _TENANT_PARTS.items() if name in value))
+            return SetTenant(spec, tuple(field for name, field in TENANT_PARTS.items() if name in value))
         case "removeTenant":
             return RemoveTenant(read_text(value, path))
         case _:
@@ -126,8 +127,10 @@ class Stage:
     def __init__(self, shapes: Mapping[str, Shape], tenants: Iterable[TenantSpec], wanting: set[str]) -> None:
         self._tenants = {spec.name: spec for spec in tenants}
         self._wanting = wanting
-        self._next = {name: shape.count for name, shape in shapes.items()}
-        self._nodes = {f"{name}-{number}" for name, shape in shapes.items() for number in range(shape.count)}
+        self._names = NodeNames(shapes)
+        self._nodes = {node.name for shape in shapes.values() for node in shape.present}
+        for name, shape in shapes.items():
+            self._nodes.update(self._names.take(name, shape.count))
         self._scaled: set[str] = set()
 
     def enact(self, action: Action, path: Path) -> Action:
@@ -135,9 +138,7 @@ class Stage:
         match action:
             case AddNodes(shape, count):
                 self._check_shape(shape, (*path, "addNodes", "shape"))
-                first = self._next[shape]
-                self._next[shape] = first + count
-                self._nodes.update(f"{shape}-{number}" for number in range(first, first + count))
+                self._nodes.update(self._names.take(shape, count))
             case RemoveNodes(names):
                 self._check_nodes(names, (*path, "removeNodes"))
                 self._nodes.difference_update(names)
@@ -160,7 +161,7 @@ class Stage:
         return action
 
     def _check_shape(self, shape: str, path: Path) -> None:
-        check_known(shape, path, self._next, f"{show_value(shape)} is no shape of the cluster")
+        check_known(shape, path, self._names.shapes, f"{show_value(shape)} is no shape of the cluster")
 
     def _check_nodes(self, names: Sequence[str], path: Path) -> None:
         for place, name in enumerate(names):

@@ -17,6 +17,7 @@ from fairbind.cluster.objects.facts import NodeFacts
 from fairbind.cluster.tenancy.tenants import TenantSpec
 from fairbind.fairness.problems.fields import DocumentName, Path, show_value
 from fairbind.model.policy import DEFAULT_POLICY
+from fairbind.simulator.baselines.registry import KNOWN_POLICIES
 from fairbind.simulator.parse_events import MOST_NODES, Stage, number_tenant, read_events, read_tenant
 from fairbind.simulator.parse_pods import read_amounts, read_label_value, read_labels, read_pod
 from fairbind.simulator.reading import (
@@ -56,7 +57,7 @@ from fairbind.simulator.scenario import (
     Times,
     Uniform,
 )
-from fairbind.simulator.slots import DEFAULT_SLOTS, KNOWN_POLICIES
+from fairbind.simulator.slots import DEFAULT_SLOTS
 
 HOST_NAME: Final = "kubernetes.io/hostname"
 DEFAULT_MEASURE_EVERY: Final = 10 * NANOSECONDS
@@ -85,14 +86,14 @@ def parse_scenario(document: object) -> Scenario:
     path = (DocumentName("scenario"),)
     members = read_object(document, path, SCENARIO_FIELDS, required=("cluster", "tenants", "workload"))
     horizon = read_span(members["horizon"], ("horizon",)) if "horizon" in members else None
-    shapes = _read_shapes(members["cluster"])
+    shapes = read_shapes(members["cluster"])
     tenants = _read_tenants(members["tenants"])
     events = read_events(members["events"]) if "events" in members else []
     changes = [event.action.spec for _, event in events if isinstance(event.action, SetTenant)]
     namespaces: dict[str, list[str]] = {}
     for spec in (*tenants, *changes):
         namespaces.setdefault(spec.name, []).extend(sorted(spec.namespaces))
-    workload = _read_workload(members["workload"], namespaces, horizon)
+    workload = read_workload(members["workload"], namespaces, horizon)
     numbered = [number_tenant(spec, place) for place, spec in enumerate(tenants)]
     stage = Stage(shapes, numbered, {entry.tenant for entry in workload})
     ordered = sorted(events, key=lambda pair: pair[1].at)
@@ -104,8 +105,8 @@ def parse_scenario(document: object) -> Scenario:
         tenants=tuple(numbered),
         workload=workload,
         events=tuple(Event(event.at, stage.enact(event.action, ("events", place))) for place, event in ordered),
-        policies=_read_policies(members["policies"]) if "policies" in members else (DEFAULT_POLICY,),
-        measure_every=_read_measure_every(members, horizon),
+        policies=read_policies(members["policies"]) if "policies" in members else (DEFAULT_POLICY,),
+        measure_every=read_measure_every(members, horizon),
         slots=read_whole(members["slots"], ("slots",), 1, MOST_SLOTS) if "slots" in members else DEFAULT_SLOTS,
         composite=read_text(members["composite"], ("composite",)) if "composite" in members else None,
         notes=tuple(
@@ -124,7 +125,8 @@ def check_policies(policies: Iterable[str]) -> None:
         seen.add(policy)
 
 
-def _read_measure_every(members: Mapping[str, object], horizon: int | None) -> int:
+def read_measure_every(members: Mapping[str, object], horizon: int | None) -> int:
+    """Return the time between two measurements, in nanoseconds."""
     if "measureEvery" not in members:
         return DEFAULT_MEASURE_EVERY
     every = read_span(members["measureEvery"], ("measureEvery",))
@@ -133,7 +135,8 @@ def _read_measure_every(members: Mapping[str, object], horizon: int | None) -> i
     return every
 
 
-def _read_policies(value: object) -> tuple[str, ...]:
+def read_policies(value: object) -> tuple[str, ...]:
+    """Return ids of policies, each once."""
     policies = tuple(
         read_text(policy, ("policies", place)) for place, policy in enumerate(read_list(value, ("policies",), "ids"))
     )
@@ -144,7 +147,8 @@ def _read_policies(value: object) -> tuple[str, ...]:
 # --- the cluster ---
 
 
-def _read_shapes(value: object) -> dict[str, Shape]:
+def read_shapes(value: object) -> dict[str, Shape]:
+    """Return the shapes of a cluster by name, in their order."""
     shapes: dict[str, Shape] = {}
     names: dict[str, Path] = {}
     for place, entry in enumerate(read_list(value, ("cluster",), "shapes")):
@@ -207,7 +211,8 @@ def _read_tenants(value: object) -> list[TenantSpec]:
 # --- the workload ---
 
 
-def _read_workload(value: object, tenants: Mapping[str, Sequence[str]], horizon: int | None) -> tuple[Entry, ...]:
+def read_workload(value: object, tenants: Mapping[str, Sequence[str]], horizon: int | None) -> tuple[Entry, ...]:
+    """Return the entries. tenants: the namespaces of each. horizon: nanoseconds."""
     names: dict[str, Path] = {}
     entries = []
     for place, document in enumerate(read_list(value, ("workload",), "entries")):
@@ -224,13 +229,14 @@ def _read_entry(value: object, path: Path, tenants: Mapping[str, Sequence[str]],
     tenant = read_text(members["tenant"], (*path, "tenant"))
     check_known(tenant, (*path, "tenant"), tenants, f"{show_value(tenant)} is no tenant here")
     name = read_name(members["name"], (*path, "name"))
-    namespace = tenant
-    if "namespace" in members:
-        namespace = read_text(members["namespace"], (*path, "namespace"))
+    own = tenants[tenant]
+    namespace = own[0] if own and tenant not in own else tenant
+    if "namespace" in members or not own:
+        namespace = read_text(members.get("namespace", tenant), (*path, "namespace"))
         check_known(
             namespace,
             (*path, "namespace"),
-            dict.fromkeys(tenants[tenant]),
+            dict.fromkeys(own),
             f"{show_value(namespace)} is no namespace of the tenant",
         )
     arrival = _read_arrival(members.get("arrival", {"at": 0}), (*path, "arrival"))

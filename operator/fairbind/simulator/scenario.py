@@ -28,6 +28,28 @@ class Shape:
     present: tuple[NodeFacts, ...] = ()
 
 
+class NodeNames:
+    """Names new nodes SHAPE-0, SHAPE-1 and so on; no name is used again, nor one of a node that was there before.
+
+    shapes: the names of all shapes.
+    """
+
+    def __init__(self, shapes: Mapping[str, Shape]) -> None:
+        self.shapes = tuple(shapes)
+        self._next = dict.fromkeys(shapes, 0)
+        self._present = frozenset(node.name for shape in shapes.values() for node in shape.present)
+
+    def take(self, shape: str, count: int) -> list[str]:
+        """Return the names of so many new nodes of a shape."""
+        names: list[str] = []
+        while len(names) < count:
+            name = f"{shape}-{self._next[shape]}"
+            self._next[shape] += 1
+            if name not in self._present:
+                names.append(name)
+        return names
+
+
 @dataclass(frozen=True, slots=True)
 class AllAt:
     """All tasks arrive at once."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from fairbind.simulator.baselines.registry import KNOWN_POLICIES
 from fairbind.simulator.parse_events import MOST_NODES
 from fairbind.simulator.parse_pods import POD_FIELDS
 from fairbind.simulator.parsing import (
@@ -21,7 +22,7 @@ from fairbind.simulator.parsing import (
     UNLIMITED_PODS,
 )
 from fairbind.simulator.reading import LEAST_SECONDS, MOST_SECONDS, NANOSECONDS
-from fairbind.simulator.slots import DEFAULT_SLOTS, KNOWN_POLICIES
+from fairbind.simulator.slots import DEFAULT_SLOTS
 
 _TIME: Final = {"type": "number", "minimum": 0, "maximum": MOST_SECONDS}
 _SPAN: Final = {"type": "number", "minimum": LEAST_SECONDS, "maximum": MOST_SECONDS}

@@ -22,22 +22,20 @@ import msgspec
 from fairbind.cluster.objects.facts import CPU, MEMORY, NodeFacts, PodFacts
 from fairbind.cluster.objects.requests import make_demand
 from fairbind.model import PolicySettings
-from fairbind.scheduling import POLICIES
+from fairbind.simulator.baselines.base import DECIDED_OUTSIDE, find_base
 from fairbind.simulator.scenario import Scenario, Shape
 
 SLOTS: Final = "slots"
 SLOT_RESOURCE: Final = "fairbind.io/slots"
 DEFAULT_SLOTS: Final = 14
 """What the paper found best for the servers of Google's trace."""
-KNOWN_POLICIES: Final = (*POLICIES, SLOTS)
-"""The ids of all policies that can be simulated."""
 
 
 def set_policy(settings: PolicySettings, policy: str) -> PolicySettings:
     """Return settings with which the operator's code decides as a policy does."""
     if policy == SLOTS:
         return replace(settings, policy="first-fit-drfh", fairness_resources=(SLOT_RESOURCE,))
-    return replace(settings, policy=policy)
+    return replace(settings, policy=find_base(policy) or DECIDED_OUTSIDE)
 
 
 def divide_into_slots(scenario: Scenario) -> Scenario:

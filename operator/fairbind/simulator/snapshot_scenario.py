@@ -1,7 +1,7 @@
 """From a snapshot to a scenario: the cluster as it is, its pods with run times that are drawn from known ones.
 
-Pods that run go on until their run time is over, pods that wait are decided about in their turn, and nothing else
-arrives. A pod of which no run time is known never ends.
+Pods that run go on until their run time is over, pods that wait are decided about in their turn. What else happens,
+`snapshot_additions` adds. A pod of which no run time is known never ends.
 """
 
 from __future__ import annotations
@@ -33,8 +33,13 @@ MEASUREMENTS: Final = 100
 ANY_NODE: Final = "node"
 
 
-def make_scenario(listed: ListedObjects, seed: int, given_run_times: Mapping[str, Sequence[float]]) -> Scenario:
-    """Return the scenario. given_run_times: seconds, by tenant, in place of the known ones."""
+def make_scenario(
+    listed: ListedObjects, seed: int, given_run_times: Mapping[str, Sequence[float]], *, may_be_empty: bool = False
+) -> Scenario:
+    """Return the scenario. given_run_times: seconds, by tenant, in place of the known ones.
+
+    may_be_empty: whether no pod need run or wait, because tasks arrive later.
+    """
     cache = build_cache(listed)
     tenants = tuple(_make_tenants(cache, cache.build_snapshot()))  # which also finds out whose pods are whose
     run_times = RunTimes(listed, cache.books.directory, given_run_times)
@@ -48,7 +53,7 @@ def make_scenario(listed: ListedObjects, seed: int, given_run_times: Mapping[str
             tasks.add(pod.metadata.uid)
             seconds = run_times.draw(pod.metadata.namespace, tenant, _compute_age(listed, pod), stream)
             groups.setdefault((pod.metadata.namespace, tenant), []).append((_list_pod(pod), seconds))
-    if not groups:
+    if not groups and not may_be_empty:
         complain(("pods",), "must have at least one that runs or waits for fairbind")
     lengths = [seconds for pods in groups.values() for _, seconds in pods]
     known = [seconds for seconds in lengths if isfinite(seconds)]

@@ -22,6 +22,7 @@ from fairbind.cluster.pacing import (
     WakeAt,
 )
 from fairbind.model import Bind, CycleReport, InvariantError, Snapshot, Wait
+from fairbind.scheduling import Policy
 from fairbind.simulator.fair_shares import FairShares
 from fairbind.simulator.reading import NANOSECONDS
 
@@ -29,9 +30,9 @@ from fairbind.simulator.reading import NANOSECONDS
 class VirtualOperator:
     """Decides about one cache as the operator does.
 
-    make_cache: given what the cache must call on changes. policy: the id, a baseline of the simulator too. start:
-    called for each decision, in their order. follow: called with what each cycle saw and decided, before its decisions
-    start.
+    make_cache: given what the cache must call on changes. policy: the id, a baseline of the simulator too. baseline:
+    what decides then in place of a policy of the operator. start: called for each decision, in their order. follow:
+    called with what each cycle saw and decided, before its decisions start.
     snapshot: what the last cycle decided on. waits: those of the last cycle.
     """
 
@@ -41,6 +42,7 @@ class VirtualOperator:
         policy: str,
         start: Callable[[Bind], None],
         follow: Callable[[Snapshot, CycleReport], None] = lambda _snapshot, _report: None,
+        baseline: Policy | None = None,
     ) -> None:
         self._start = start
         self._follow = follow
@@ -49,7 +51,7 @@ class VirtualOperator:
         self._clock = 0.0
         self._settled_at = 0
         self._wake_at = 0.0
-        self._decider = Decider()
+        self._decider = Decider(baseline)
         self._noted: Iterable[Wait] = ()
         self.waits: Iterable[Wait] = ()
         self.cache = make_cache(self._note_change)

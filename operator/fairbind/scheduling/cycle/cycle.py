@@ -20,7 +20,7 @@ from fairbind.scheduling.cycle.state import CycleState
 from fairbind.scheduling.cycle.task_queues import ClassQueue, Turn, compute_arrival, compute_turn
 from fairbind.scheduling.cycle.unschedulable_cache import UnschedulableCache
 from fairbind.scheduling.cycle.waits import Refusals, Rivals, explain_waits, identify_reach
-from fairbind.scheduling.policies.registry import get_policy
+from fairbind.scheduling.policies.registry import Policy, get_policy
 
 FEW_PART = 16
 """Fewer than one in so many are put into their places one by one; more are sorted with all the rest."""
@@ -34,6 +34,7 @@ def run_cycle(
     limit: int | None = None,
     unschedulable: UnschedulableCache | None = None,
     state: CycleState | None = None,
+    baseline: Policy | None = None,
 ) -> CycleReport:
     """Return what to place where, in the order of the decisions, and what waits and why.
 
@@ -44,11 +45,12 @@ def run_cycle(
     unschedulable: what the cycle before saw fit nowhere, then what this one sees; it changes no decision. A class that
     needs no new look keeps its wait, whose counts and reason of fairness may be older. None: look at everything.
     state: what has not changed since the cycle before, whose report is the same without it; None: compute everything.
+    baseline: decides in place of the policy that the settings name; for simulations. None: nothing does.
     Raises InvalidProblemError for an unknown policy, a negative limit and a snapshot whose parts do not go together.
     """
     if limit is not None and limit < 0:
         raise InvalidProblemError(f"limit is {limit}; it must be 0 or more, or None")
-    chosen = get_policy(policy.policy)
+    chosen = get_policy(policy.policy) if baseline is None else baseline
     rule = compute_turn if chosen.is_fair else compute_arrival
     if state is None:
         check_snapshot(snapshot, () if unschedulable is None else unschedulable.get_known(snapshot, rule))

@@ -119,7 +119,7 @@ class DominantShares:
         return undo
 
 
-class _ClusterMeasure(ABC):
+class ClusterMeasure(ABC):
     """What the measures of the whole cluster have in common."""
 
     few: ClassVar[int] = FEW
@@ -157,7 +157,7 @@ class _ClusterMeasure(ABC):
         return lambda: progress.add(running.share_demand_r)
 
 
-class SumsOfShares(_ClusterMeasure):
+class SumsOfShares(ClusterMeasure):
     """The weighted sum over the resources of what a tenant holds in parts of the total: asset fairness."""
 
     label: ClassVar[str] = "weighted sum of shares"
@@ -189,7 +189,7 @@ class SumsOfShares(_ClusterMeasure):
         return known
 
 
-class TaskShares(_ClusterMeasure):
+class TaskShares(ClusterMeasure):
     """The weighted sum over a tenant's tasks of 1 / (how many of that task the whole cluster could run): TSF.
 
     That number is counted with each server class as one pool, as the exact mechanism counts it, and counts only

@@ -1,0 +1,93 @@
+"""Runs one policy on one workload, and measures how fair it was by two yardsticks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from fairbind.scheduling.fair_shares.audit import Cause
+from fairbind.simulator.driver import simulate
+from fairbind.simulator.parsing import parse_scenario
+from fairbind.simulator.results import FindingRow, Run
+from fairbind.simulator.workload import Workload, draw_workload
+
+YARDSTICKS: Final = {"drfh": "best-fit-drfh", "ps-dsf": "ps-dsf"}
+"""By mechanism: a policy to whose exact fair shares all are held."""
+OURS: Final = ("best-fit-drfh", "ps-dsf", "tsf", "asset-fairness", "drfh")
+THEIRS: Final = (
+    "volcano-rule",
+    "yunikorn-rule",
+    "kueue-rule",
+    "kai-rule",
+    "armada-rule",
+    "kube-scheduler-rule",
+    "fifo",
+)
+FITS: Final = ("first-fit-drfh", "fgd-best-fit-drfh", "fgd-ps-dsf")
+POLICIES: Final = (*OURS, *THEIRS, *FITS)
+TAIL_PERCENT: Final = 95.0
+GPU_SUFFIX: Final = "/gpu"
+HARMLESS: Final = frozenset({Cause.MISSING_DEMAND.value, Cause.INDIVISIBLE.value})
+"""Causes of what a whole task more or less would undo, or more demand."""
+
+Row = dict[str, Any]
+
+
+def measure(document: Mapping[str, Any], policies: Sequence[str]) -> list[Row]:
+    """Return a row for each policy: the columns of the table by name; None where there is nothing to say."""
+    scenario = parse_scenario(document)
+    workload = draw_workload(scenario)
+    return [
+        describe(
+            {name: simulate(scenario, workload, policy, yardstick=base) for name, base in YARDSTICKS.items()}, workload
+        )
+        for policy in policies
+    ]
+
+
+def describe(runs: Mapping[str, Run], workload: Workload) -> Row:
+    """Return the row of one policy. runs: the same run by each yardstick, whose decisions are equal."""
+    first, *others = runs.values()
+    assert all(other.tasks == first.tasks for other in others), "a yardstick must not change a decision"
+    row: Row = {"policy": first.policy}
+    for name, run in runs.items():
+        parts = [one["fair_share"]["worst_part"] for one in run.summary["tenants"].values()]
+        row[f"share_error_{name}"] = run.summary["share_error"]["mean"]
+        row[f"worst_part_{name}"] = min((part for part in parts if part is not None), default=None)
+    measurements = len({share.time for share in first.shares})
+    for key, is_envy in (("envies", True), ("alone_better", False)):
+        row[key] = None if first.findings is None else count_findings(first.findings, is_envy=is_envy) / measurements
+    row["jain"] = first.summary["jain"]
+    row["utilisation"] = dict(first.summary["utilisation"])
+    row["slowdown_mean"], row["slowdown_p95"] = _find_slowdowns(first, workload)
+    row["makespan_seconds"] = first.summary["makespan_seconds"]
+    row["completed"], row["unfinished"] = first.summary["completed"], first.summary["unfinished"]
+    row["gpus_unallocated"] = _find_idle_gpus(first)
+    return row
+
+
+def count_findings(findings: Sequence[FindingRow], *, is_envy: bool) -> int:
+    """Return how often audits found that, beyond one task and of tenants that want more."""
+    return sum(row.times for row in findings if row.cause not in HARMLESS and (row.envied is not None) == is_envy)
+
+
+def _find_slowdowns(run: Run, workload: Workload) -> tuple[float | None, float | None]:
+    """Return mean and 95th percentile over all tasks that ended."""
+    durations = workload.duration_t.tolist()
+    number, slowdowns = -1, []
+    for row in run.tasks:  # in the order of their numbers, each with all its attempts
+        number += row.attempts <= 1
+        if row.end is not None:
+            slowdowns.append((row.end - row.arrival) / durations[number])
+    if not slowdowns:
+        return None, None
+    return float(np.mean(slowdowns)), float(np.percentile(slowdowns, TAIL_PERCENT))
+
+
+def _find_idle_gpus(run: Run) -> float | None:
+    """Return how many GPUs no task held, mean over the measurements; None where there are none."""
+    times = {row.time for row in run.utilisation}
+    idle = [row.capacity - row.used for row in run.utilisation if row.resource.endswith(GPU_SUFFIX)]
+    return sum(idle) / len(times) if idle else None

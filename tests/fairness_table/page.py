@@ -1,0 +1,75 @@
+"""From the raw result to docs/fairness-table.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
+PAGE: Final = DOCS / "fairness-table.md"
+RESULTS: Final = DOCS / "benchmarks" / "results" / "fairness"
+TEMPLATE: Final = Path(__file__).with_name("page.template")
+GPU_SUFFIX: Final = "/gpu"
+
+COLUMNS: Final = (
+    ("error, DRFH", "share_error_drfh", "least"),
+    ("error, PS-DSF", "share_error_ps-dsf", "least"),
+    ("worst part, DRFH", "worst_part_drfh", "most"),
+    ("worst part, PS-DSF", "worst_part_ps-dsf", "most"),
+    ("envies", "envies", "least"),
+    ("better alone", "alone_better", "least"),
+    ("Jain", "jain", "most"),
+    ("slowdown", "slowdown_mean", "least"),
+    ("slowdown, p95", "slowdown_p95", "least"),
+    ("makespan, s", "makespan_seconds", "least"),
+    ("completed", "completed", "most"),
+    ("GPUs idle", "gpus_unallocated", "least"),
+)
+"""Heading, key of the row, and whether the least or the most is best."""
+
+
+def render_page(results: Mapping[str, Any], source: str) -> str:
+    """Return the whole page. source: the name of the file with the raw result."""
+    tables = "\n\n".join(_render_workload(name, each) for name, each in results["workloads"].items())
+    text = TEMPLATE.read_text(encoding="utf-8")
+    for mark, value in {"@DATE@": results["date"][:10], "@SOURCE@": source, "@TABLES@": tables}.items():
+        text = text.replace(mark, value)
+    return text
+
+
+def _render_workload(name: str, results: Mapping[str, Any]) -> str:
+    rows = results["rows"]
+    resources = sorted({r for row in rows for r in row["utilisation"] if r in {"cpu", "memory"} or r.endswith("gpu")})
+    headings = ["policy", *(heading for heading, _, _ in COLUMNS), *(f"{r.rpartition('/')[2]} used" for r in resources)]
+    lines = [f"### {name}", ""]
+    if results["composite"]:
+        lines += [f"A composite: {results['composite']}.", ""]
+    lines += [f"* {note}" for note in results["notes"]]
+    lines += ["", f"| {' | '.join(headings)} |", f"|---{'|---:' * (len(headings) - 1)}|"]
+    best = {key: _find_best([row[key] for row in rows], which) for _, key, which in COLUMNS}
+    lines += [f"| `{row['policy']}` | {' | '.join(_render_row(row, resources, best))} |" for row in rows]
+    return "\n".join(lines)
+
+
+def _render_row(row: Mapping[str, Any], resources: Sequence[str], best: Mapping[str, str]) -> Iterator[str]:
+    for _, key, _ in COLUMNS:
+        shown = show(row[key])
+        yield f"**{shown}**" if shown == best[key] and shown != "-" else shown
+    for resource in resources:
+        yield show(row["utilisation"].get(resource))
+
+
+def _find_best(values: Sequence[float | None], which: str) -> str:
+    """Return the best value as it is shown, so that all that look equal to it are best."""
+    known = [value for value in values if value is not None]
+    return show((min if which == "least" else max)(known)) if known else "-"
+
+
+def show(value: float | None) -> str:
+    """Return a number as the table has it."""
+    if value is None:
+        return "-"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}" if value >= 100 else f"{value:.3f}"

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairbind.simulator.baselines.registry import KNOWN_POLICIES
+from fairbind.simulator.parsing import parse_scenario
+from fairbind.simulator.results import FindingRow
+from fairness_table.main import main
+from fairness_table.measure import POLICIES, YARDSTICKS, count_findings, measure
+from fairness_table.page import COLUMNS, PAGE, RESULTS, render_page, show
+from fairness_table.workloads import make_mixed, read_traces
+from simulator.scenarios import Json, make_entry, make_scenario
+
+GPU = "nvidia.com/gpu"
+
+
+def find_row(document: Json, policy: str) -> dict[str, Any]:
+    (row,) = measure(document, [policy])
+    return row
+
+
+def test_all_are_held_to_the_same_yardsticks() -> None:
+    """Weights of 3 and 1 on 8 cpus: without weights a has 1/2 in place of 3/4, two thirds of it."""
+    entries = [make_entry("aw", tasks=20), make_entry("bw", tenant="b", tasks=20)]
+    document = make_scenario(*entries, cpu=8, tenants="ab", horizon=5)
+    document["tenants"] = [{"name": "a", "weight": 3}, {"name": "b"}]
+    for yardstick in YARDSTICKS:
+        assert find_row(document, "yunikorn-rule")[f"worst_part_{yardstick}"] == pytest.approx(2 / 3)
+        assert find_row(document, "best-fit-drfh")[f"worst_part_{yardstick}"] == pytest.approx(1)
+
+
+def test_the_yardsticks_are_two_mechanisms() -> None:
+    """A GPU node (4 cpus, 4 GPUs) and 12 cpus elsewhere; g's tasks take a cpu and a GPU, c's a cpu; 2 of g's run.
+
+    By DRFH both have 4/5, of all GPUs and of all cpus. By PS-DSF g has the GPU node, as c has 12 cpus without it.
+    """
+    with_gpu: Json = {"pod": {"requests": {"cpu": 1, GPU: 1}}, "tenant": "g", "duration": 10}
+    first, rest = (make_entry(name, tasks=2, **with_gpu, arrival={"at": at}) for name, at in (("gw", 0), ("gx", 1)))
+    document = make_scenario(first, make_entry("cw", tenant="c", tasks=20), rest, tenants="cg", cpu=12, horizon=5)
+    document["cluster"].append({"shape": "gpu", "capacity": {"cpu": 4, "memory": "16Gi", "pods": 110, GPU: 4}})
+    document["measureEvery"] = 5
+    row = find_row(document, "fifo")
+
+    assert row["worst_part_drfh"] == pytest.approx((2 / 4) / (4 / 5))
+    assert row["worst_part_ps-dsf"] == pytest.approx((2 / 4) / (4 / 4))
+
+
+def test_slowdowns_are_over_tasks_that_ended_and_idle_gpus_over_time() -> None:
+    """Two of three tasks of 10 s fit; the third waits for them. One GPU of two is held until 10 s, none after that."""
+    document = make_scenario(make_entry("w", tasks=3, cpu=2), horizon=30, measureEvery=10)
+    document["cluster"][0]["capacity"][GPU] = 2
+    document["workload"].append(make_entry("g", pod={"requests": {"cpu": 0, GPU: 1}}, duration=9))
+    row = find_row(document, "fifo")
+
+    assert row["slowdown_mean"] == pytest.approx((1 + 1 + 2 + 1) / 4)
+    assert row["slowdown_p95"] == pytest.approx(1.85)
+    assert row["gpus_unallocated"] == pytest.approx((1 + 2 + 2 + 2) / 4)
+    assert (row["completed"], row["unfinished"]) == (4, 0)
+
+
+def test_a_task_that_lost_its_node_counts_once() -> None:
+    document = make_scenario(make_entry("w", tasks=2), count=2, cpu=1, horizon=30)
+    document["events"] = [{"at": 5, "removeNodes": ["n-0"]}]
+    row = find_row(document, "fifo")
+
+    assert row["completed"] == 2
+    assert row["slowdown_mean"] == pytest.approx((2 + 1) / 2)
+
+
+def test_a_small_form_says_something_of_each_column(tmp_path: Path) -> None:
+    rows = measure(make_mixed(horizon=3000), ["kai-rule"])
+
+    assert [row["policy"] for row in rows] == ["kai-rule"]
+    for row in rows:
+        assert all(row[key] is not None for _, key, _ in COLUMNS)
+        assert row["share_error_drfh"] != row["share_error_ps-dsf"]
+        assert all(0 <= part <= 1 + 1e-9 for part in row["utilisation"].values())
+    assert read_traces(tmp_path) == {}
+
+
+def test_envy_counts_beyond_one_task_and_of_tenants_that_want_more() -> None:
+    findings = [
+        FindingRow("a", "b", "history", 3, 0.1, 0.2),
+        FindingRow("a", "b", "missing_demand", 5, 0.1, 0.2),
+        FindingRow("a", "b", "indivisible_tasks", 7, 0.1, 0.2),
+        FindingRow("a", None, "mechanism", 2, 0.1, 0.2),
+    ]
+    assert (count_findings(findings, is_envy=True), count_findings(findings, is_envy=False)) == (3, 2)
+
+
+def test_the_workload_wants_each_policy_that_there_is() -> None:
+    assert set(POLICIES) <= set(KNOWN_POLICIES)
+    assert parse_scenario(make_mixed()).name == "mixed"
+
+
+def test_the_best_are_bold_and_equal_ones_are_too() -> None:
+    same: dict[str, Any] = {key: 1.0 for _, key, _ in COLUMNS} | {"envies": None, "utilisation": {"cpu": 0.5}}
+    jain_of = {"a": 0.25, "b": 0.75, "c": 0.7501}
+    rows = [{**same, "policy": name, "jain": jain} for name, jain in jain_of.items()]
+    workload = {"composite": "this and that", "notes": ["assumed"], "rows": rows}
+    page = render_page({"date": "2026-01-01T00:00:00", "workloads": {"w": workload}}, "2026-01-01.json")
+    cells = [line.split(" | ") for line in page.splitlines() if line.startswith(("| `a` ", "| `b` ", "| `c` "))]
+
+    assert "A composite: this and that." in page
+    assert [row[7] for row in cells] == ["0.250", "**0.750**", "**0.750**"]
+    assert {row[5] for row in cells} == {"-"}
+    assert (show(None), show(12), show(1234.5), show(123.45)) == ("-", "12", "1,234", "123.5")
+
+
+def test_the_page_is_that_of_the_last_result(tmp_path: Path) -> None:
+    last = max(RESULTS.iterdir())
+
+    assert PAGE.read_text(encoding="utf-8") == render_page(json.loads(last.read_text(encoding="utf-8")), last.name)
+    (tmp_path / "empty").mkdir()
+    words = ["--only", "none", "--traces", str(tmp_path / "empty"), "--output", str(tmp_path / "raw.json")]
+    assert main(words) == 0
+    assert json.loads((tmp_path / "raw.json").read_text(encoding="utf-8"))["workloads"] == {}
