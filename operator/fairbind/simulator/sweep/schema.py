@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from fairbind.simulator.baselines.registry import KNOWN_POLICIES
 from fairbind.simulator.parse_events import MOST_NODES
 from fairbind.simulator.parsing import MOST_SEED
 from fairbind.simulator.schema import SCENARIO_SCHEMA
-from fairbind.simulator.slots import KNOWN_POLICIES
 from fairbind.simulator.sweep.grid import DEFAULT_CONFIDENCE, LEAST_CONFIDENCE, MOST_CELLS, MOST_CONFIDENCE
 
 _SCENARIO: Final = {name: value for name, value in SCENARIO_SCHEMA.items() if name not in {"$schema", "title"}}
