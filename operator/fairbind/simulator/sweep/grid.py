@@ -18,7 +18,7 @@ from fairbind.cluster.tenancy.tenants import WEIGHTS
 from fairbind.fairness.problems.fields import DocumentName, Path, show_path, show_value
 from fairbind.model import InvalidProblemError
 from fairbind.simulator.parse_events import MOST_NODES
-from fairbind.simulator.parsing import MOST_SEED, check_policies, parse_scenario
+from fairbind.simulator.parsing import MOST_SEED, parse_scenario, read_policies
 from fairbind.simulator.reading import (
     check_known,
     complain,
@@ -102,7 +102,7 @@ def parse_sweep(document: object) -> Sweep:
     tenants = dict.fromkeys(str(tenant["name"]) for tenant in base["tenants"])
     shapes = dict.fromkeys(str(shape["shape"]) for shape in base["cluster"])
     seeds = _read_seeds(members["seeds"]) if "seeds" in members else (scenario.seed,)
-    policies = _read_policies(members["policies"]) if "policies" in members else scenario.policies
+    policies = read_policies(members["policies"]) if "policies" in members else scenario.policies
     weights = [_read_weights(value, path, tenants) for path, value in _list_choices(members, "weights")]
     sizes = [_read_sizes(value, path, shapes) for path, value in _list_choices(members, "sizes")]
     cells = len(policies) * len(seeds) * len(weights) * len(sizes)
@@ -129,14 +129,6 @@ def _read_scenario(value: object) -> tuple[dict[str, Any], Scenario]:
         text = str(error)
         raise InvalidProblemError(text if text.startswith("scenario:") else f"scenario.{text}") from error
     return dict(document), scenario
-
-
-def _read_policies(value: object) -> tuple[str, ...]:
-    policies = tuple(
-        read_text(policy, ("policies", place)) for place, policy in enumerate(read_list(value, ("policies",), "ids"))
-    )
-    check_policies(policies)
-    return policies
 
 
 def _read_seeds(value: object) -> tuple[int, ...]:
