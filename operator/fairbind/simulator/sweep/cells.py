@@ -1,7 +1,7 @@
 """Computes a cell, and keeps finished ones in a folder.
 
-A cell's result is a text that depends on the cell alone, whoever computes it and when. It is kept in a file of the
-cell's key, which appears whole or not at all. A file that says something else than it should counts as missing.
+A cell's result is a text that depends on the cell alone, and not on where and when it is computed. It is kept in a file
+of the cell's key, which appears whole or not at all. A file that says something else than it should counts as missing.
 """
 
 from __future__ import annotations
