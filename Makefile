@@ -52,12 +52,13 @@ unit: install ## the tests that need no control plane and no Go program, on the 
 	@exec $(PYTEST) -n auto -m "not needs_tools and not nightly" $(UNIT)
 
 .PHONY: nightly
-nightly: install ## what takes minutes: tests that CI leaves out, unit tests with new seeds and many examples, fuzz-cost, e2e on the oldest Kubernetes (SEED=number repeats a night)
+nightly: install ## what takes minutes: tests that CI leaves out, unit tests with new seeds and many examples, fuzz-cost, Kubernetes' own specs, e2e on the oldest Kubernetes (SEED=number repeats a night)
 	@seed="$${SEED:-$$(date +%s)}"; echo "to try the same once more: make nightly SEED=$$seed"; status=0; \
 	$(PYTEST) -n 2 -m nightly --timeout=3600 || status=1; \
 	HYPOTHESIS_PROFILE=nightly $(PYTEST) -n auto -m "not needs_tools" --timeout=3600 --hypothesis-seed="$$seed" \
 	  --randomly-seed="$$seed" $(UNIT) || status=1; \
 	$(MAKE) --no-print-directory fuzz-cost SEED="$$seed" || status=1; \
+	$(VENV)/python tests/exam/exam.py --output build/exam/result.json || status=1; \
 	$(MAKE) --no-print-directory e2e KUBERNETES=1.34 || status=1; exit $$status
 
 .PHONY: fuzz-cost
@@ -68,6 +69,10 @@ fuzz-cost: install ## look for objects that cost too much time or memory (SECOND
 differential: install ## hold the filters against kube-scheduler's own (CASES=number SEED=number, OUTPUT=path of the result)
 	@exec $(VENV)/python tests/differential/differential.py --cases "$(or $(CASES),20000)" $(if $(SEED),--seed "$(SEED)") \
 	  $(if $(OUTPUT),--output "$(OUTPUT)",--output docs/reliability/results/differential.json)
+
+.PHONY: exam-e2e
+exam-e2e: install ## Kubernetes' own end-to-end specs of scheduling, with kube-scheduler and with fairbind (ONLY=regular expression, ALL=1: what is known to fail too)
+	@exec $(VENV)/python tests/exam/exam.py $(if $(ONLY),--only "$(ONLY)") $(if $(ALL),--all)
 
 .PHONY: soak
 soak: install ## let a million pods and 10,000 tenants come and go, and judge what stays in memory (LIVES=number)
@@ -97,6 +102,10 @@ bench: install ## measure fairbind, kube-scheduler and the machine's limit (take
 .PHONY: bench-exact
 bench-exact: install ## measure the exact mechanisms beside the textbook's linear programs (writes docs/benchmarks/exact.md)
 	$(VENV)/python tests/perf/exact.py
+
+.PHONY: exam-perf
+exam-perf: install ## Kubernetes' own throughput cases, with kube-scheduler and with fairbind (half an hour; ONLY=part of a name; writes docs/benchmarks/exam.md)
+	@exec $(VENV)/python tests/exam/speed.py $(if $(ONLY),--only "$(ONLY)")
 
 .PHONY: reproduce
 reproduce: install ## the papers' evaluations at their own size (hours; SMALL=paper: that one small, ONLY=paper; writes docs/reproduction)
