@@ -67,9 +67,9 @@ fuzz-cost: install ## look for objects that cost too much time or memory (SECOND
 	@PYTHONPATH=tests exec $(VENV)/python tests/fuzz/main.py --seconds "$(or $(SECONDS),600)" --seed "$${SEED:-$$(date +%s)}"
 
 .PHONY: differential
-differential: install ## hold the filters against kube-scheduler's own (CASES=number SEED=number, OUTPUT=path of the result)
+differential: install ## hold the filters against kube-scheduler's own (CASES=number SEED=number, LIVE=number: against a living one, OUTPUT=path of the result)
 	@exec $(VENV)/python tests/differential/differential.py --cases "$(or $(CASES),20000)" $(if $(SEED),--seed "$(SEED)") \
-	  $(if $(OUTPUT),--output "$(OUTPUT)",--output docs/reliability/results/differential.json)
+	  $(if $(LIVE),--live "$(LIVE)") --output "$(or $(OUTPUT),docs/reliability/results/differential$(if $(LIVE),-live).json)"
 
 .PHONY: exam-e2e
 exam-e2e: install ## Kubernetes' own end-to-end specs of scheduling, with kube-scheduler and with fairbind (ONLY=regular expression, ALL=1: what is known to fail too)
@@ -117,9 +117,9 @@ fairness-table: install ## measure how fair policies are beside the rules of oth
 	@exec $(VENV)/python tests/fairness_table/fairness_table.py $(if $(TRACES),--traces "$(TRACES)") $(if $(OUTPUT),--output "$(OUTPUT)")
 
 .PHONY: faults
-faults: install ## seeded faults against a whole system (N=number of them, SEED=number repeats a run, ONLY=name of some, SHORT=1: as CI has them, OTHER=path of another version's packages, OUTPUT=path)
+faults: install ## seeded faults against a whole system (N=number of them, SEED=number repeats a run, ONLY=name of some, SHORT=1: as CI has them, WORLDS=number of control planes at once, GROW=1: add to what is recorded of the seed, OTHER=path of another version's packages, OUTPUT=path)
 	@exec $(VENV)/python tests/faults/faults.py --count "$(N)" $(if $(SEED),--seed "$(SEED)") $(if $(SHORT),--short) \
-	  $(if $(ONLY),--only "$(ONLY)") $(if $(OTHER),--other "$(OTHER)") $(if $(OUTPUT),--output "$(OUTPUT)",--page)
+	  $(if $(WORLDS),--worlds "$(WORLDS)") $(if $(GROW),--grow) $(if $(ONLY),--only "$(ONLY)") $(if $(OTHER),--other "$(OTHER)") $(if $(OUTPUT),--output "$(OUTPUT)",--page)
 
 .PHONY: adversary
 adversary: install ## attacks and thefts against a whole system (NODES=number, TENANTS=number, ONLY=name of some, SMALL=1: as CI has them, OUTPUT=path)

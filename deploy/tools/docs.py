@@ -60,6 +60,7 @@ RESULTS = {
     "fenced": "this replica was about to lose the lease, or was ending, so it sent nothing",
     "stale": "its node was deleted, cordoned or not ready any more, so nothing was sent; the pod is decided on again",
     "crowded": "another scheduler took its capacity or host port meanwhile, so nothing was sent; it is decided again",
+    "deferred": "bindings of its namespace came to take long before it was sent; it is decided again later",
     "failed": "not bound for now; the log says why",
 }
 REJECTED = {

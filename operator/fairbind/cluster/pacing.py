@@ -62,7 +62,8 @@ class BindResult(enum.StrEnum):
     bound: the pod is on its node. conflict: it is bound elsewhere, was made again under its name, is gated or being
     deleted. gone: it does not exist any more. invalid: the API server will never take this binding. fenced: we may not
     bind any more; nothing more was sent. stale: its node is gone meanwhile, or closed to it; nothing was sent. crowded:
-    another scheduler took its room meanwhile; nothing was sent. failed: not bound, although it might be later; the
+    another scheduler took its room meanwhile; nothing was sent. deferred: bindings of its namespace came to take long;
+    nothing was sent. failed: not bound, although it might be later; the
     reason was logged.
     """
 
@@ -73,11 +74,12 @@ class BindResult(enum.StrEnum):
     FENCED = "fenced"
     STALE = "stale"
     CROWDED = "crowded"
+    DEFERRED = "deferred"
     FAILED = "failed"
 
 
 _FAILURES = frozenset({BindResult.FAILED, BindResult.INVALID})
-_NOT_SENT = frozenset({BindResult.FENCED, BindResult.STALE, BindResult.CROWDED})
+_NOT_SENT = frozenset({BindResult.FENCED, BindResult.STALE, BindResult.CROWDED, BindResult.DEFERRED})
 
 # --- events; msgspec's structs are made in a fraction of a dataclass's time, and two come with each binding ---
 
@@ -281,6 +283,10 @@ class Pacing:
     def get_state(self) -> PacingState:
         """Return what the limit of the next cycle comes from."""
         return PacingState(self._outstanding, self._has_more, self._last_cycle_seconds, len(self._resumes))
+
+    def may_send(self, uid: str) -> bool:
+        """Tell whether a binding that has begun may still be sent for the first time; if not, it ends as deferred."""
+        return self._limits.may_send(uid)
 
     def handle(self, event: Event, now: float) -> Sequence[Instruction]:
         """Return what is to be done after the event, in this order. now: the time of the event."""

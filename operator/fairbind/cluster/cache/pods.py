@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from fairbind.cluster.cache.nominations import Nomination, Nominations
+from fairbind.cluster.cache.nominations import Nominations
 from fairbind.cluster.cache.pending import QueueKey
 from fairbind.cluster.cache.volumes import Volumes
 from fairbind.cluster.cache.wish_turns import NOT_YET, WishTurns
 from fairbind.cluster.filters.anti_affinity import AntiAffinity, Labels
+from fairbind.cluster.filters.promised_pods import Nomination
 from fairbind.cluster.filters.volume_offers import Wanted
 from fairbind.cluster.objects.facts import (
     Constraints,
@@ -191,4 +192,6 @@ def find_nomination(facts: PodFacts) -> Nomination | None:
     """Return the room that is kept for a pod that is not bound yet, or None."""
     if facts.nominated_node is None or facts.gated:
         return None
-    return Nomination(facts.uid, facts.nominated_node, facts.priority, facts.demand)
+    return Nomination(
+        facts.uid, facts.nominated_node, facts.priority, facts.demand, facts.namespace, facts.labels, facts.repels
+    )

@@ -147,6 +147,10 @@ class SchedulingLoop:
         """Something changed: a cycle may decide more, or differently."""
         self._obey(self._pacing.handle(_CHANGED, self._clock()))
 
+    def may_send(self, uid: str) -> bool:
+        """Tell whether a binding that has begun may still be sent for the first time."""
+        return self._pacing.may_send(uid)
+
     async def run(self) -> None:
         """Decide until cancelled. Bindings in flight go on after it."""
         while True:

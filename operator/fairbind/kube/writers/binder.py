@@ -93,6 +93,7 @@ class Binder:
         may_bind: Callable[[], bool],
         may_use: Callable[[str, str], bool] = lambda _uid, _node: True,
         has_room: Callable[[str, str], bool] = lambda _uid, _node: True,
+        may_send: Callable[[str], bool] = lambda _uid: True,
         on_refused: Callable[[str, str, str, str], None] = lambda _namespace, _uid, _node, _answer: None,
         timeout_seconds: float = BIND_TIMEOUT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
@@ -102,6 +103,8 @@ class Binder:
         """may_bind: the fence, `Elector.may_bind`. may_use: whether a node is still there and takes this pod.
 
         has_room: whether a decided pod still has its room on its node, given what others bound there since.
+        may_send: whether a binding that had to wait for its slot may still be sent, given what became of others of its
+        namespace meanwhile.
         on_refused: called with namespace, UID, node and the API server's words when a binding ends without success
         although the pod waits on; must not raise.
         timeout_seconds: for one request; below the margin of the fence.
@@ -110,6 +113,7 @@ class Binder:
         """Why nothing can be bound, in one line that says what to do; None while something can."""
         self.may_use = may_use
         self.has_room = has_room
+        self.may_send = may_send
         self.api = api
         self.clock = clock
         self.sleep = sleep
@@ -337,6 +341,8 @@ class _Binding:
         """Send the binding once, if it may be sent; None when it must be sent again to know more."""
         if not self._binder.is_open():
             return BindResult.FENCED
+        if self._uncertain_until is None and not self._binder.may_send(self._uid):
+            return BindResult.DEFERRED
         if not self._binder.may_use(self._uid, self._node):
             return _Unresolved(BindResult.STALE)
         if not self._binder.has_room(self._uid, self._node):
