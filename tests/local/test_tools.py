@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import signal
@@ -13,8 +14,9 @@ import pytest
 
 from local.waiting import is_alive, wait_for
 from localplane import tools as module
+from localplane.__main__ import run
 from localplane.failures import ToolError, explain_failure
-from localplane.tools import OLDER_KUBERNETES, ensure_tools, find_pins
+from localplane.tools import OLDER_KUBERNETES, TOOLS, ensure_tools, find_module_folder, find_pins
 
 FAKE_GO = """#!/bin/sh
 test "$1" = env && { echo go1.99.0; exit 0; }
@@ -23,6 +25,7 @@ case "$FAKE_MODE" in
   slow) sleep 1000 & echo $! > "$FAKE_LOG.compiler"; wait;;
   fail) echo "$FAKE_WORDS" >&2; exit 1;;
 esac
+test "$1" = mod && { echo '{"Dir": "/sources"}'; exit 0; }
 while test "$1" != -o; do shift; done
 sleep 0.2
 echo "#!/bin/sh" > "$2"
@@ -95,6 +98,23 @@ def test_failure_is_one_line(fake_go: Path, monkeypatch: pytest.MonkeyPatch, wor
     assert fake_go.exists()
     monkeypatch.setenv("FAKE_MODE", "")
     assert ensure_tools(["etcd"], lambda _: None).path("etcd").exists()
+
+
+def test_what_no_test_of_ci_runs_is_built_only_when_it_is_asked_for(fake_go: Path, tmp_path: Path) -> None:
+    run(argparse.Namespace(command="tools", kubernetes=None, folder=tmp_path))
+    built = set(re.findall(r"/\.(\S+)\.partial", fake_go.read_text()))
+
+    assert set(TOOLS) - built == {"scheduling-exam"}
+    assert ensure_tools(["scheduling-exam"], lambda _: None).path("scheduling-exam").exists()
+
+
+def test_the_sources_of_a_pinned_module_are_where_go_keeps_them(fake_go: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find_module_folder("exam", "k8s.io/kubernetes") == Path("/sources")
+    assert fake_go.read_text().splitlines() == ["mod download -json k8s.io/kubernetes"]
+    monkeypatch.setenv("FAKE_MODE", "fail")
+    monkeypatch.setenv("FAKE_WORDS", "no such host")
+    with pytest.raises(ToolError, match=r"downloading k8s\.io/kubernetes"):
+        find_module_folder("exam", "k8s.io/kubernetes")
 
 
 def test_an_older_control_plane_has_its_own_programs_and_the_same_etcd(fake_go: Path) -> None:

@@ -113,7 +113,7 @@ MAX_REMEMBERED = 10_000
 
 
 _FAILURES = frozenset({BindResult.FAILED, BindResult.INVALID})
-_NOT_SENT = frozenset({BindResult.FENCED, BindResult.STALE, BindResult.CROWDED})
+_NOT_SENT = frozenset({BindResult.FENCED, BindResult.STALE, BindResult.CROWDED, BindResult.DEFERRED})
 
 _NOTHING: Sequence[Instruction] = ()
 
@@ -191,6 +191,10 @@ class Pacing:
     def get_state(self) -> PacingState:
         """Return what the limit of the next cycle comes from."""
         return PacingState(self._outstanding, self._has_more, self._last_cycle_seconds, len(self._resumes))
+
+    def may_send(self, uid: str) -> bool:
+        """Tell whether a binding that has begun may still be sent for the first time; if not, it ends as deferred."""
+        return self._limits.may_send(uid)
 
     def handle(self, event: Event, now: float) -> Sequence[Instruction]:
         """Return what is to be done after the event, in this order. now: the time of the event."""

@@ -16,8 +16,8 @@ class BindResult(enum.StrEnum):
     bound: the pod is on its node, or its gate is open. conflict: it is bound elsewhere, was made again under its name,
     is gated or being deleted. gone: it does not exist any more. invalid: the API server will never take this binding.
     fenced: we may not bind any more; nothing more was sent. stale: its node is gone meanwhile, or closed to it; nothing
-    was sent. crowded: another scheduler took its room meanwhile; nothing was sent. failed: not bound, although it might
-    be later; the reason was logged.
+    was sent. crowded: another scheduler took its room meanwhile; nothing was sent. deferred: bindings of its namespace
+    came to take long; nothing was sent. failed: not bound, although it might be later; the reason was logged.
     """
 
     BOUND = "bound"
@@ -27,6 +27,7 @@ class BindResult(enum.StrEnum):
     FENCED = "fenced"
     STALE = "stale"
     CROWDED = "crowded"
+    DEFERRED = "deferred"
     FAILED = "failed"
 
 

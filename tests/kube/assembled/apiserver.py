@@ -282,7 +282,7 @@ class ApiServer:
             case "POST", ["binding"]:
                 return self._bind(request, key)
             case "PATCH", ["status"]:
-                return self._patch_conditions(key, request.body)
+                return self._patch_pod_status(key, request.body)
             case "PATCH", []:
                 return self._open_gate(request, key)
         assert (request.method, sub) == ("GET", [])
@@ -337,6 +337,7 @@ class ApiServer:
 
         def take_node(taken: Json) -> None:
             taken["spec"]["nodeName"] = node
+            taken["status"].pop("nominatedNodeName", None)
             merge_conditions(taken["status"], [{"type": "PodScheduled", "status": "True"}])
 
         self.change("pods", key, take_node)
@@ -376,10 +377,17 @@ class ApiServer:
             if name and (claim is None or not is_bound(claim)):
                 self.broken.append(f"{self.now:.2f}: {who} binds {find_key(pod)}, whose claim {name} is not bound")
 
-    def _patch_conditions(self, key: str, patch: Json) -> bytes:
+    def _patch_pod_status(self, key: str, patch: Json) -> bytes:
         self._check_preconditions(self._find("pods", key), patch["metadata"])
-        conditions = patch["status"]["conditions"]
-        return _encode(self.change("pods", key, lambda pod: merge_conditions(pod["status"], conditions)))
+        written = dict(patch["status"])
+        conditions = written.pop("conditions", [])
+
+        def write(pod: Json) -> None:
+            if conditions:
+                merge_conditions(pod["status"], conditions)
+            merge(pod["status"], written)
+
+        return _encode(self.change("pods", key, write))
 
     def _patch_status(self, kind: str, name: str, patch: Json) -> bytes:
         self._check_preconditions(self._find(kind, name), patch["metadata"])

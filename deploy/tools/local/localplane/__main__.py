@@ -9,7 +9,7 @@ from pathlib import Path
 from localplane import detached
 from localplane.failures import ToolError
 from localplane.plane import PlaneError
-from localplane.tools import OLDER_KUBERNETES, TOOLS, ensure_tools, print_line
+from localplane.tools import OLDER_KUBERNETES, USUAL, ensure_tools, print_line
 
 
 def main() -> int:
@@ -42,8 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
     home = detached.Home(arguments.folder.absolute())
     match arguments.command:
         case "tools":
-            tools = ensure_tools(TOOLS, kubernetes=arguments.kubernetes)
-            print_line("\n".join(str(tools.path(name)) for name in TOOLS))
+            tools = ensure_tools(USUAL, kubernetes=arguments.kubernetes)
+            print_line("\n".join(str(tools.path(name)) for name in USUAL))
         case "up":
             detached.bring_up(home, arguments.nodes, print_line)
         case "kubeconfig":

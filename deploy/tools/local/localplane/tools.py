@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 import platform
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -51,6 +53,7 @@ TOOLS: Mapping[str, Tool] = {
         Tool("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", 15),
         Tool("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", 30),
         Tool("filter-oracle", "oracle", ".", 15),
+        Tool("scheduling-exam", "exam", ".", 100),
         Tool("kwok", "cluster", "sigs.k8s.io/kwok/cmd/kwok", 150),
         Tool("helm", "cluster", "helm.sh/helm/v4/cmd/helm", 40),
         Tool("kind", "kind", "sigs.k8s.io/kind", 15),
@@ -60,6 +63,8 @@ TOOLS: Mapping[str, Tool] = {
     )
 }
 DEFAULT = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok", "helm")
+USUAL = tuple(name for name in TOOLS if name != "scheduling-exam")
+"""What `make tools` builds: all but what no test of CI runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +133,25 @@ def find_pins(kubernetes: str | None = None) -> Mapping[str, Tool]:
         raise ToolError(f"Kubernetes {kubernetes!r} is not pinned; older ones are {', '.join(OLDER_KUBERNETES)}")
     older = {name: replace(TOOLS[name], module=f"kubernetes-{kubernetes}") for name in OLDER_PROGRAMS}
     return {**TOOLS, **older}
+
+
+def find_module_folder(module: str, path: str, report: Callable[[str], None] = print_line) -> Path:
+    """Return where the sources of a Go module are that one of ours pins; download them first if they are not there.
+
+    module: ours, by its folder's name. path: the other one's, such as k8s.io/kubernetes.
+    """
+    go = ensure_go(_find_go_line(module), find_cache(), report)
+    found = subprocess.run(
+        [go, "mod", "download", "-json", path],
+        cwd=MODULES / module,
+        env=_compute_environment(go),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if found.returncode != 0:
+        raise ToolError(explain_failure(f"downloading {path}", found.stdout + found.stderr))
+    return Path(json.loads(found.stdout)["Dir"])
 
 
 def _is_built(tools: Tools, tool: Tool) -> bool:

@@ -342,6 +342,7 @@ class ClusterCache:
             entry = self.books.add_entry(facts)
         self._note_arrival(entry.facts, facts)
         entry.facts = facts
+        self.books.note_nominated(facts)
         if facts.node is not None or facts.terminating:
             if entry.assumed == facts.node:
                 self.books.volumes.settle_plan(facts.uid)
@@ -375,6 +376,7 @@ class ClusterCache:
     # --- nodes, namespaces, tenants ---
 
     def _put_node(self, node: NodeFacts) -> None:
+        node = msgspec.structs.replace(node, version="")  # of use to the feed only, and another for each node
         if self.books.servers.put_node(node):
             self.books.anti_affinity.set_node(node.name, node)
             self.books.volumes.set_node(node.name, is_there=True)

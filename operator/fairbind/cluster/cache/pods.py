@@ -15,13 +15,22 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from fairbind.cluster.cache.nominations import Nomination, Nominations
+from fairbind.cluster.cache.nominations import Nominations
 from fairbind.cluster.cache.pending import QueueKey
 from fairbind.cluster.cache.volumes import Volumes
 from fairbind.cluster.cache.wish_turns import NOT_YET, WishTurns
 from fairbind.cluster.filters.anti_affinity import AntiAffinity, Labels
+from fairbind.cluster.filters.promised_pods import Nomination
 from fairbind.cluster.filters.volume_offers import Wanted
-from fairbind.cluster.objects.facts import Constraints, Demand, Owner, PodFacts, PodTerm, TopologyWishes
+from fairbind.cluster.objects.facts import (
+    Constraints,
+    Demand,
+    Owner,
+    PodFacts,
+    PodTerm,
+    TopologyWishes,
+    WeightedTerm,
+)
 from fairbind.cluster.tenancy.tenants import Directory
 from fairbind.model import Task
 
@@ -30,6 +39,7 @@ class Held(Struct, frozen=True, gc=False):
     """It holds its demand on a node.
 
     tenant: None when it belongs to no tenant. repels, labels, is_leaving: what other pods' wishes may ask about it.
+    carries: what it would like of others.
     """
 
     tenant: str | None
@@ -39,6 +49,7 @@ class Held(Struct, frozen=True, gc=False):
     repels: tuple[PodTerm, ...]
     labels: Labels = ()
     is_leaving: bool = False
+    carries: tuple[WeightedTerm, ...] = ()
 
 
 class Waiting(Struct, frozen=True, gc=False):
@@ -161,7 +172,9 @@ def locate(
         return _locate_unplaced(facts, tenant if is_on_its_way else None)
     if node is not None:
         constraints = volumes.constrain(facts) if facts.claims else facts.constraints
-        return Held(tenant, node, facts.demand, constraints, facts.repels, facts.labels, facts.terminating)
+        return Held(
+            tenant, node, facts.demand, constraints, facts.repels, facts.labels, facts.terminating, facts.carries
+        )
     assert tenant is not None
     is_gated = facts.gated and not (takes_turns and facts.awaits_turn)
     if is_gated or entry.postponed:
@@ -208,4 +221,6 @@ def find_nomination(facts: PodFacts) -> Nomination | None:
     """Return the room that is kept for a pod that is not bound yet, or None."""
     if facts.nominated_node is None or facts.gated:
         return None
-    return Nomination(facts.uid, facts.nominated_node, facts.priority, facts.demand)
+    return Nomination(
+        facts.uid, facts.nominated_node, facts.priority, facts.demand, facts.namespace, facts.labels, facts.repels
+    )

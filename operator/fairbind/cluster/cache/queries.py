@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from fairbind.cluster.cache.books import Books
 from fairbind.cluster.cache.narrowing import find_narrowed
+from fairbind.cluster.cache.nominations import NominationChange
 from fairbind.cluster.cache.overview import build_overview, compute_pending_reasons, find_counting
 from fairbind.cluster.cache.pending import QueueKey
-from fairbind.cluster.cache.pods import Held, find_tenant
+from fairbind.cluster.cache.pods import Held, PodEntry, find_tenant
 from fairbind.cluster.cache.volumes import VolumePlan
 from fairbind.cluster.objects.facts import PODS, PodFacts
 from fairbind.cluster.objects.volume_facts import ClaimFacts
@@ -118,6 +119,23 @@ class Queries:
         """Whether a volume is there."""
         return name in self._books.volumes.volumes
 
+    def find_nomination_changes(self) -> list[NominationChange]:
+        """Return which of our own pods should be nominated to another node than they say, or to none; sorted.
+
+        A pod is nominated while it has a node and waits there for its volumes. What else says so is stale, whichever
+        replica wrote it: the pod waits again, or it has another node.
+        """
+        entries = self._books.entries
+        wanted: dict[str, str | None] = {}
+        for uid in self._books.own_nominated:
+            if entries[uid].assumed != entries[uid].facts.nominated_node:
+                wanted[uid] = None
+        for uid, plan in self._books.volumes.plans.items():
+            facts = entries[uid].facts
+            if facts.node is None and not facts.terminating and facts.nominated_node != plan.node:
+                wanted[uid] = plan.node
+        return [_make_change(entries[uid], wanted[uid]) for uid in sorted(wanted)]
+
     @property
     def has_waiting(self) -> bool:
         """Whether any pod waits for its turn."""
@@ -160,3 +178,8 @@ class Queries:
             node_faults=dict(self._books.servers.faults),
             left_out=self._books.servers.left_out,
         )
+
+
+def _make_change(entry: PodEntry, node: str | None) -> NominationChange:
+    facts = entry.facts
+    return NominationChange(facts.uid, facts.namespace, facts.name, facts.version, node)

@@ -177,6 +177,10 @@ class SchedulingLoop:
         """A pod that takes turns has come to a node, or is gone."""
         self._obey(self._pacing.handle(PodArrived(uid, is_bound), self._clock()))
 
+    def may_send(self, uid: str) -> bool:
+        """Tell whether a binding that has begun may still be sent for the first time."""
+        return self._pacing.may_send(uid)
+
     async def run(self) -> None:
         """Decide until cancelled. Bindings in flight go on after it."""
         while True:
@@ -326,6 +330,7 @@ class SchedulingLoop:
 
     async def _carry_out(self, bind: Bind, pod: PodToBind) -> None:
         uid = bind.task.uid
+        fields = {"pod": f"{pod.namespace}/{pod.name}", "node": bind.server, "tenant": pod.tenant}
 
         def note_stall(failed: bool) -> None:  # noqa: FBT001 - the one thing that the call says
             self._obey(self._pacing.handle(BindStalled(uid, failed), self._clock()))
@@ -333,7 +338,7 @@ class SchedulingLoop:
         try:
             result = await self._binder.bind(pod.namespace, pod.name, uid, bind.server, note_stall)
         except Exception:  # noqa: BLE001 - a bug; the pod must not hold its room for ever because of it
-            _log.exception("binding %s/%s to %s failed", pod.namespace, pod.name, bind.server)
+            _log.exception("binding %s/%s to %s failed", pod.namespace, pod.name, bind.server, extra=fields)
             result = BindResult.FAILED
         if result is BindResult.BOUND:
             self._observer.pod_scheduled(pod.tenant, self._wall_clock() - pod.created)
@@ -344,7 +349,9 @@ class SchedulingLoop:
                     self._announcer.scheduled(pod.namespace, pod.name, uid, bind.server)
             else:
                 self._obey((instruction,))
-        _log.debug("%s/%s -> %s: %s", pod.namespace, pod.name, bind.server, result.value)
+        if _log.isEnabledFor(logging.DEBUG):
+            fields["reason"] = result.value
+            _log.debug("%s/%s -> %s: %s", pod.namespace, pod.name, bind.server, result.value, extra=fields)
 
 
 def make_record(

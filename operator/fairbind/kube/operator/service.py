@@ -42,6 +42,7 @@ from fairbind.kube.operator.unconfirmed import UnconfirmedBindings
 from fairbind.kube.part_failures import PartFailures
 from fairbind.kube.writers.binder import Binder
 from fairbind.kube.writers.claim_binder import ClaimBinder
+from fairbind.kube.writers.nominator import Nominator
 from fairbind.kube.writers.recorder import Recorder, WaitingPod
 from fairbind.kube.writers.status import StatusWriter
 from fairbind.model import FairbindError, Snapshot
@@ -128,6 +129,9 @@ class Operator:
         self.elector = self._make_elector(settings, surroundings)
         self.binder = self._make_binder(surroundings)
         self.recorder = self._make_recorder(settings, clocks)
+        self.nominator = Nominator(
+            api, self.cache.queries, self.elector.may_bind, self.may_decide, self._failures, clocks.monotonic
+        )
         self.fair_shares = FairShares(
             self.cache, surroundings.make_solver(), observer, failures=self._failures, clock=clocks.monotonic
         )
@@ -193,10 +197,14 @@ class Operator:
             may_bind=lambda: self.elector.may_bind() and not self._is_list_owed(),
             may_use=self.cache.queries.may_use,
             has_room=self.cache.queries.has_room,
+            may_send=self._may_send,
             on_refused=self._note_refused,
             clock=surroundings.clocks.monotonic,
             randomness=surroundings.randomness,
         )
+
+    def _may_send(self, uid: str) -> bool:
+        return self.loop.may_send(uid)  # made after the binder
 
     def _make_recorder(self, settings: OperatorSettings, clocks: Clocks) -> Recorder:
         return Recorder(
@@ -264,6 +272,7 @@ class Operator:
         self._start_reporting("overview", self._publish_overviews)
         self._start_reporting("fair_shares", self.fair_shares.run)
         self._start_reporting("recorder", self.recorder.run)
+        self._start_reporting("nominator", self.nominator.run)
         self._start_reporting("status", self.status.run)
         self._start("elector", self.elector.run())
         if (gates := self.gates) is not None:

@@ -93,6 +93,7 @@ class Binder:
         may_bind: Callable[[], bool],
         may_use: Callable[[str, str], bool] = lambda _uid, _node: True,
         has_room: Callable[[str, str], bool] = lambda _uid, _node: True,
+        may_send: Callable[[str], bool] = lambda _uid: True,
         on_refused: Callable[[str, str, str, str], None] = lambda _namespace, _uid, _node, _answer: None,
         timeout_seconds: float = BIND_TIMEOUT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
@@ -102,6 +103,8 @@ class Binder:
         """may_bind: the fence, `Elector.may_bind`. may_use: whether a node is still there and takes this pod.
 
         has_room: whether a decided pod still has its room on its node, given what others bound there since.
+        may_send: whether a binding that had to wait for its slot may still be sent, given what became of others of its
+        namespace meanwhile.
         on_refused: called with namespace, UID, node and the API server's words when a binding ends without success
         although the pod waits on; must not raise.
         timeout_seconds: for one request; below the margin of the fence.
@@ -110,6 +113,7 @@ class Binder:
         """Why nothing can be bound, in one line that says what to do; None while something can."""
         self.may_use = may_use
         self.has_room = has_room
+        self.may_send = may_send
         self.api = api
         self.clock = clock
         self.sleep = sleep
@@ -243,14 +247,14 @@ class Binder:
         patience = min(error.retry_after or 1.0, MAX_RETRY_AFTER_SECONDS)
         self._not_before = max(self._not_before, self.clock() + patience)
 
-    def complain(self, kind: str, message: str) -> None:
-        """Log a trouble as a warning, rarely, and each time for those who look closely."""
+    def complain(self, kind: str, message: str, **fields: str) -> None:
+        """Log a trouble as a warning, rarely, and each time for those who look closely. fields: of the line in JSON."""
         now = self.clock()
         level = logging.DEBUG
         if now - self._complained_at.get(kind, -COMPLAINT_SECONDS) >= COMPLAINT_SECONDS:
             self._complained_at[kind] = now
             level = logging.WARNING
-        _log.log(level, "%s", message)
+        _log.log(level, "%s", message, extra=fields)
 
 
 class _PodMetadata(msgspec.Struct):
@@ -323,6 +327,9 @@ class Binding:
                 break
         return result
 
+    def _complain(self, kind: str, words: str, error: Exception) -> None:
+        self._binder.complain(kind, f"{words}: {error}", pod=self._name, node=self.node, reason=str(error))
+
     async def _try(self) -> BindResult:
         give_up_at = self._clock() + GIVE_UP_SECONDS
         attempt = 0
@@ -346,6 +353,8 @@ class Binding:
         """Send the binding once, if it may be sent; None when it must be sent again to know more."""
         if not self._binder.is_open():
             return BindResult.FENCED
+        if self._uncertain_until is None and not self._binder.may_send(self.uid):
+            return BindResult.DEFERRED
         if self.node and not self._binder.may_use(self.uid, self.node):
             return Unresolved(BindResult.STALE)
         if self.node and not self._binder.has_room(self.uid, self.node):
@@ -368,11 +377,11 @@ class Binding:
             return BindResult.FENCED
         except NotSentError as error:
             self.answer = str(error)
-            self._binder.complain("connection", f"Binding {self._name} could not be sent: {error}")
+            self._complain("connection", f"Binding {self._name} could not be sent", error)
             return None
         except TransientClusterError as error:
             self.answer = str(error)
-            self._binder.complain("answer", f"Binding {self._name} had no answer, sending it again: {error}")
+            self._complain("answer", f"Binding {self._name} had no answer, sending it again", error)
             self._note_uncertainty()
             return None
         except ApiError as error:
@@ -401,16 +410,16 @@ class Binding:
         if error.status in _NOT_NOW:
             if error.status == HTTPStatus.TOO_MANY_REQUESTS and not is_webhook_refusing(error):
                 self._binder.hold_back(error)
-            self._binder.complain(str(error.status), f"Binding {self._name} has to wait: {error}")
+            self._complain(str(error.status), f"Binding {self._name} has to wait", error)
             return None
         if error.status in _UNCERTAIN:
-            self._binder.complain(str(error.status), f"Binding {self._name} failed, sending it again: {error}")
+            self._complain(str(error.status), f"Binding {self._name} failed, sending it again", error)
             self._note_uncertainty()
             return None
         if _is_right_missing(error):
             self._binder.note_forbidden(error)
         else:
-            self._binder.complain(str(error.status), f"Binding {self._name} to {self.node} was refused: {error}")
+            self._complain(str(error.status), f"Binding {self._name} to {self.node} was refused", error)
         if error.status in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}:
             return BindResult.INVALID
         return Unresolved(BindResult.FAILED)
@@ -440,9 +449,9 @@ class Binding:
             except ApiError as error:
                 if error.status == HTTPStatus.NOT_FOUND:
                     return BindResult.GONE
-                self._binder.complain("look", f"What became of {self._name} is not known yet: {error}")
+                self._complain("look", f"What became of {self._name} is not known yet", error)
             except (TransientClusterError, msgspec.MsgspecError) as error:
-                self._binder.complain("look", f"What became of {self._name} is not known yet: {error}")
+                self._complain("look", f"What became of {self._name} is not known yet", error)
             else:
                 return self._compare(pod)
             await self._binder.back_off(attempt)

@@ -264,7 +264,7 @@ class Recorder:
         if now - self._complained_at >= COMPLAINT_SECONDS:
             self._complained_at = now
             level = logging.WARNING
-        _log.log(level, "An event or a pod's condition could not be written: %s", trouble)
+        _log.log(level, "An event or a pod's condition could not be written: %s", trouble, extra={"reason": trouble})
 
     async def _announce(self, job: _Scheduled | _Told) -> None:
         regarding = _refer_to_pod(job.namespace, job.name, job.uid)

@@ -176,7 +176,8 @@ class StatusWriter:
                 level = logging.WARNING
         if isinstance(error, ApiError) and error.status == HTTPStatus.FORBIDDEN:
             hint = f"; the chart's ClusterRole grants patch on {kind}/status"
-        _log.log(level, "the status of %s %s could not be written: %s%s", kind, name, error, hint)
+        fields = {"reason": str(error)} | ({"tenant": name} if kind == "tenants" else {})
+        _log.log(level, "the status of %s %s could not be written: %s%s", kind, name, error, hint, extra=fields)
 
 
 def _is_older(item: KubeObject, written: Mapping[str, Any]) -> bool:

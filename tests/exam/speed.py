@@ -1,0 +1,17 @@
+"""Kubernetes' own scheduling throughput cases, with both schedulers: ``make exam-perf``, or ``speed.py --help``.
+
+See docs/benchmarks/exam.md for what is done and what it gave. The parts are beside this file.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:1] = [str(ROOT / "tests"), str(ROOT / "deploy" / "tools" / "local")]
+
+from exam.speed_main import main  # noqa: E402  the path comes first
+
+if __name__ == "__main__":
+    main()

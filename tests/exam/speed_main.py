@@ -1,0 +1,112 @@
+"""The order of things: a control plane for each case, on which both schedulers play it in turn."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from exam.cases import Case, read_chosen
+from exam.speed_report import PAGE, RESULTS, render_page, render_table
+from exam.steps import Measured, Player
+from fairbind.kube.client.api import ApiClient
+from fairbind.kube.client.credentials import load_credentials
+from localplane.tools import DEFAULT, Tools, ensure_tools, find_module_folder
+from perf.contenders import NAMESPACE, Fairbind, KubeScheduler, Scheduler
+from perf.machine import describe_machine, describe_versions
+from perf.main import SERVICE_ACCOUNT, YOUNG_OBJECTS, make_own_kubeconfig, say
+from perf.measure import wait_quiet
+from perf.plane import StillPlane
+
+ROUNDS = 2
+SETTLE_SECONDS = 20.0
+MODULE = "exam"
+
+Json = dict[str, Any]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Play the cases that the command line asks for, print the table and write the result."""
+    parser = argparse.ArgumentParser(prog="speed.py", description=__doc__)
+    parser.add_argument("--only", metavar="TEXT", default="", help="cases with this in their name; writes no page")
+    parser.add_argument("--small", action="store_true", help="a few nodes and one round: shows only that it works")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds of both, in alternating order ({ROUNDS})")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="where the raw result goes")
+    parser.add_argument("--render", action="store_true", help="only make the page from the raw result")
+    options = parser.parse_args(arguments)
+    if options.render:
+        PAGE.write_text(render_page(json.loads(options.output.read_text(encoding="utf-8"))), encoding="utf-8")
+        return
+    tools = ensure_tools((*DEFAULT, "kube-scheduler"))
+    cases = list(read_chosen(find_module_folder(MODULE, "k8s.io/kubernetes"), options.only, small=options.small))
+    rounds = 1 if options.small else options.rounds
+    is_whole = not (options.only or options.small)
+    result: Json = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": describe_machine(),
+        "versions": describe_versions(),
+        "rounds": rounds,
+        "runs": [],
+    }
+    started = time.monotonic()
+    for case in cases:
+        result["runs"] += play_case(tools, case, rounds)
+        result["seconds"] = round(time.monotonic() - started)
+        if is_whole or options.output != RESULTS:
+            options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(render_table(result))
+    if is_whole and options.output == RESULTS:
+        PAGE.write_text(render_page(result), encoding="utf-8")
+
+
+def play_case(tools: Tools, case: Case, rounds: int) -> list[Json]:
+    """Let both schedulers play a case on one API server, in alternating order; return what each run gave."""
+    with StillPlane(tools) as plane:
+        plane.install_chart({"operator": {"enabled": False}})
+        kubeconfig = plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
+        contenders: list[Scheduler] = [Fairbind(kubeconfig, plane.logs("fairbind")), KubeScheduler(plane)]
+        return uvloop.run(_play_rounds(plane, case, contenders, rounds))
+
+
+async def _play_rounds(plane: StillPlane, case: Case, contenders: Sequence[Scheduler], rounds: int) -> list[Json]:
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, 20, 50)
+    runs = []
+    api = ApiClient(load_credentials(make_own_kubeconfig(plane)))
+    try:
+        for turn in range(rounds):
+            for contender in contenders if turn % 2 == 0 else contenders[::-1]:
+                run = f"{contender.name[0]}{turn}"
+                measured = await _play_turn(plane, api, case, contender, run)
+                runs.append(describe(case, contender.name, turn, measured))
+                rates = ", ".join(f"{part.rate:.0f}/s ({part.bound:,} of {part.pods:,})" for part in measured)
+                say(f"{case.name}, round {turn + 1}: {contender.name}: {rates}")
+    finally:
+        await api.close()
+    return runs
+
+
+async def _play_turn(plane: StillPlane, api: ApiClient, case: Case, contender: Scheduler, run: str) -> list[Measured]:
+    player = Player(api, run, contender.scheduler)
+    await contender.start()
+    try:
+        async with player:
+            measured = await player.play(case)
+    finally:
+        await contender.stop()
+    await player.clear()
+    await wait_quiet(plane.running(), timeout_seconds=SETTLE_SECONDS)
+    return measured
+
+
+def describe(case: Case, contender: str, turn: int, measured: Sequence[Measured]) -> Json:
+    """Return a run as JSON."""
+    parts = [{"pods": part.pods, "bound": part.bound, "seconds": round(part.seconds, 3)} for part in measured]
+    return {"case": case.name, "workload": case.workload, "contender": contender, "turn": turn, "parts": parts}

@@ -1,0 +1,301 @@
+"""How throughput cases are read, played and shown, on an API server in memory that binds what it is given."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from exam.cases import FILE, FOLDER, CaseError, find_measured, read_case
+from exam.speed_report import HEAD, find_below, render_below, render_table
+from exam.steps import Measured, Player
+from exam.templates import TemplateError, render
+from fairbind.kube.client.api import ApiClient
+from fairbind.kube.client.errors import ApiError
+from perf.measure import BindingWatch
+from perf.workload import RUN_LABEL
+
+Json = dict[str, Any]
+
+CONFIG = """
+- name: Small
+  defaultPodTemplatePath: ../templates/pod.yaml
+  workloadTemplate:
+  - opcode: createNodes
+    countParam: $nodes
+    nodeTemplatePath: ../templates/node.yaml
+    labelNodePrepareStrategy: {labelKey: zone, labelValues: [a, b]}
+  - opcode: createNamespaces
+    prefix: made
+    count: 2
+  - opcode: createPodSets
+    count: 2
+    namespacePrefix: made
+    createPodsOp: {opcode: createPods, countParam: $pods}
+  - opcode: churn
+    mode: recreate
+    number: 1
+    intervalMilliseconds: 1
+    templatePaths: [../templates/large.yaml]
+  - opcode: createPods
+    countParam: $pods
+    collectMetrics: true
+  - opcode: barrier
+  - opcode: startCollectingMetrics
+    name: some
+    namespaces: [apart]
+    labelSelector: {color: red}
+  - opcode: createPods
+    count: 2
+    namespace: apart
+    skipWaitToCompletion: true
+  - opcode: createPods
+    count: 1
+    namespace: apart
+    podTemplatePath: ../templates/large.yaml
+  - opcode: createPods
+    count: 1
+    namespace: elsewhere
+  - opcode: barrier
+    stageRequirement: Attempted
+  - opcode: updateAny
+    count: 1
+    templatePath: ../templates/update.yaml
+  - opcode: deletePods
+    namespace: apart
+    deletePodsPerSecond: 1000
+  - opcode: stopCollectingMetrics
+  workloads:
+  - name: 3Nodes
+    params: {nodes: 3, pods: 4}
+- name: Claims
+  workloadTemplate:
+  - opcode: createPods
+    count: 1
+    persistentVolumeTemplatePath: ../templates/pod.yaml
+  workloads: [{name: any}]
+- name: Groups
+  workloadTemplate: [{opcode: createPodGroups}]
+  workloads: [{name: any}]
+- name: Lost
+  workloadTemplate: [{opcode: createNodes, countParam: $missing}]
+  workloads: [{name: any}]
+"""
+TEMPLATES = {
+    "pod": "kind: Pod\nmetadata: {generateName: p-, labels: {color: red}}\n"
+    "spec: {containers: [{name: 'c{{ .Index }}'}]}",
+    "node": "kind: Node\nmetadata: {name: 'n-{{.Index}}'}\nstatus: {capacity: {cpu: 4}, conditions: [{type: Ready}]}",
+    "large": "kind: Pod\nmetadata: {generateName: large-}\nspec: {containers: []}",
+    "update": "kind: Node\nmetadata: {name: 'n-{{.Index}}'}\nspec: {taints: []}\nstatus: {capacity: {cpu: 8}}",
+}
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Path:
+    """A module with cases of all kinds."""
+    folder = tmp_path / FOLDER / "small"
+    folder.mkdir(parents=True)
+    (folder / FILE).write_text(CONFIG, encoding="utf-8")
+    (folder.parent / "templates").mkdir()
+    for name, text in TEMPLATES.items():
+        (folder.parent / "templates" / f"{name}.yaml").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+class Server:
+    """Objects by path. Every pod that carries a run's label is bound at once, but for those that `never` names."""
+
+    def __init__(self, never: str = "") -> None:
+        self.objects: dict[str, Json] = {}
+        self.done: list[tuple[str, str]] = []
+        self.never = never
+        self.changed = asyncio.Condition()
+
+    async def request(self, method: str, path: str, *, body: bytes | None = None, **_: Any) -> bytes:
+        await asyncio.sleep(0)
+        path = path.partition("?")[0]
+        self.done.append((method, path))
+        if method == "POST":
+            return json.dumps(await self.create(path, json.loads(body or b""))).encode()
+        if method == "DELETE":
+            for name in [name for name in self.objects if name == path or name.rpartition("/")[0] == path]:
+                del self.objects[name]
+            return b"{}"
+        if method == "PUT":
+            self.objects[path.removesuffix("/status")] = json.loads(body or b"")
+            return body or b""
+        if path.endswith("/serviceaccounts/default"):
+            return b"{}"
+        if path in self.objects:
+            return json.dumps(self.objects[path]).encode()
+        if path.rpartition("/")[2] not in {"pods", "nodes", "services"}:
+            raise ApiError(404, "NotFound", path)
+        items = [thing for name, thing in self.objects.items() if name.rpartition("/")[0] == path]
+        return json.dumps({"metadata": {"resourceVersion": "1"}, "items": items}).encode()
+
+    async def create(self, path: str, thing: Json) -> Json:
+        name = f"{path}/{thing['metadata']['name']}"
+        if name in self.objects:
+            raise ApiError(409, "AlreadyExists", name)
+        thing.setdefault("status", {})
+        if path.endswith("/nodes"):
+            thing["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+            thing.setdefault("spec", {})
+        elif path.endswith("/pods"):
+            thing["metadata"]["resourceVersion"] = "1"
+            thing["status"]["conditions"] = [{"type": "PodScheduled"}]
+            if not (self.never and self.never in thing["metadata"]["name"]):
+                thing["spec"]["nodeName"] = "n-0"
+        async with self.changed:
+            self.objects[name] = thing
+            self.changed.notify_all()
+        return thing
+
+    async def watch_lines(self, _: str, query: Json, **__: Any) -> AsyncIterator[bytes]:
+        label, told = query["labelSelector"].partition("=")[2], set[str]()
+        while True:
+            for name, thing in list(self.objects.items()):
+                is_ours = thing["metadata"].get("labels", {}).get(RUN_LABEL) == label and "nodeName" in thing["spec"]
+                if is_ours and name not in told:
+                    told.add(name)
+                    yield json.dumps({"type": "ADDED", "object": thing}).encode()
+            async with self.changed:
+                await self.changed.wait()
+
+
+def play(module: Path, server: Server) -> list[Measured]:
+    async def run() -> list[Measured]:
+        player = Player(cast("ApiClient", server), "f0", "fairbind")
+        async with player:
+            measured = await player.play(read_case(module, "small", "Small", "3Nodes"))
+        await player.clear()
+        return measured
+
+    return asyncio.run(run())
+
+
+def test_numbers_and_templates_stand_in_the_steps(module: Path) -> None:
+    case = read_case(module, "small", "Small", "3Nodes")
+    nodes, _, sets, _, pods, *_ = case.operations
+
+    assert (nodes.count, pods.count, sets.fields["createPodsOp"].count) == (3, 4, 4)
+    assert nodes.fields["nodeTemplatePath"].make(2, 3)["metadata"]["name"] == "n-2"
+    assert pods.fields["podTemplatePath"].make(1, 4)["spec"]["containers"] == [{"name": "c1"}]
+    assert pods.namespace == "namespace-4"
+    assert read_case(module, "small", "Small", "").workload == "3Nodes"
+    assert find_measured(case.operations) == [(4, 5), (6, 13)]
+
+
+@pytest.mark.parametrize(
+    ("name", "workload", "words"),
+    [
+        ("Small", "5000Nodes", "has no Small/5000Nodes"),
+        ("Claims", "any", "createPods with persistentVolumeTemplatePath is not played"),
+        ("Groups", "any", "createPodGroups is not played"),
+        ("Lost", "any", r"the workload has no \$missing"),
+    ],
+)
+def test_what_cannot_be_played_as_it_is_is_refused(module: Path, name: str, workload: str, words: str) -> None:
+    with pytest.raises(CaseError, match=words):
+        read_case(module, "small", name, workload)
+
+
+@pytest.mark.parametrize("text", ["{{if .x}}", "{{.Name}}", "{{Mod .Index}}", "{{Power .Index 2}}", "{{ Index }}"])
+def test_a_template_that_asks_for_more_is_refused(text: str) -> None:
+    with pytest.raises(TemplateError):
+        render(text, {"Index": 1, "Count": 2})
+
+
+def test_functions_of_templates() -> None:
+    text = "{{AddInt 1 .Index}} {{ SubtractInt .Index 1 }} {{MultiplyInt 2 .Index}} "
+    text += "{{DivideInt .Index 2}} {{Mod .Count 4}}"
+
+    assert render(text, {"Index": 7, "Count": 9}) == "8 6 14 3 1"
+
+
+def test_a_case_is_played_step_by_step_and_cleared(module: Path) -> None:
+    server = Server()
+    plain, some = play(module, server)
+
+    assert (plain.pods, plain.bound, some.pods, some.bound) == (4, 4, 2, 2)
+    assert plain.rate > 0
+    created = [path for method, path in server.done if method == "POST"]
+    assert created.count("/api/v1/nodes") == 3
+    assert created.count("/api/v1/namespaces/made-0/pods") == created.count("/api/v1/namespaces/made-1/pods") == 4
+    assert "/api/v1/namespaces/namespace-3/pods" in created  # the churn
+    assert ("PUT", "/api/v1/nodes/n-0/status") in server.done
+    assert (
+        sum(path.startswith("/api/v1/namespaces/apart/pods/") for method, path in server.done if method == "DELETE")
+        == 3
+    )
+    assert [name for name in server.objects if name.count("/") > 4 or name.startswith("/api/v1/nodes/")] == []
+
+
+def test_nodes_and_pods_are_what_the_template_says_and_what_the_run_adds(module: Path) -> None:
+    server = Server()
+    made: dict[str, Json] = {}
+    create = server.create
+
+    async def note(path: str, thing: Json) -> Json:
+        made[f"{path}/{thing['metadata']['name']}"] = json.loads(json.dumps(thing))
+        return await create(path, thing)
+
+    server.create = note  # type: ignore[method-assign]  # to see things as they came
+    play(module, server)
+    nodes = [made[f"/api/v1/nodes/n-{number}"] for number in range(3)]
+    pods = [thing for path, thing in made.items() if "/namespace-4/pods/" in path]
+
+    assert [node["metadata"]["labels"]["zone"] for node in nodes] == ["a", "b", "a"]
+    assert nodes[0]["status"] == {"capacity": {"cpu": 4}, "allocatable": {"cpu": 4}}
+    assert {pod["spec"]["schedulerName"] for pod in pods} == {"fairbind"}
+    assert {pod["metadata"]["labels"]["color"] for pod in pods} == {"red"}
+    assert (
+        len({pod["metadata"]["name"] for pod in pods})
+        == len({pod["metadata"]["labels"][RUN_LABEL] for pod in pods}) * 4
+    )
+
+
+def test_pods_that_are_never_bound_are_told(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def give_up(watch: BindingWatch, count: int, **_: float) -> bool:
+        for _number in range(50):
+            await asyncio.sleep(0)
+        return len(watch.bound_at) >= count
+
+    monkeypatch.setattr(BindingWatch, "wait_bound", give_up)
+    measured = play(module, Server(never="p-"))
+
+    assert [(part.pods, part.bound) for part in measured] == [(4, 0), (2, 0)]
+
+
+def make_run(case: str, who: str, turn: int, seconds: float, bound: int = 100) -> Json:
+    part = {"pods": 100, "bound": bound, "seconds": seconds}
+    return {"case": case, "workload": "w", "contender": who, "turn": turn, "parts": [part]}
+
+
+RESULT = {
+    "runs": [
+        make_run("SchedulingBasic", "fairbind", 0, 0.5),
+        make_run("SchedulingBasic", "kube-scheduler", 0, 1.0),
+        make_run("SchedulingBasic", "fairbind", 1, 0.25),
+        make_run("Slow", "fairbind", 0, 2.0, bound=90),
+        make_run("Slow", "kube-scheduler", 0, 1.0),
+    ]
+}
+
+
+def test_a_row_has_all_rounds_and_both_ratios() -> None:
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in render_table(RESULT).splitlines()]
+
+    assert rows[0] == HEAD
+    assert rows[2] == ["SchedulingBasic", "100", "200, 400", "3.00", "100%", "100"]
+    assert rows[3] == ["Slow", "100", "45", "0.45", "15%", "fairbind: 90 of 100"]
+
+
+def test_what_is_below_what_is_wanted_is_named() -> None:
+    assert find_below(RESULT) == [("Slow", "0.45 x kube-scheduler"), ("Slow", "15% of our plain case")]
+    assert "- Slow: 0.45 x kube-scheduler" in render_below(RESULT)
+    assert render_below({"runs": RESULT["runs"][:3]}) == "All cases reach both."
