@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from e2e.checks import is_waiting
 from e2e.objects import make_name, make_pod
 from e2e.operators import PROGRAM
 from e2e.test_admission import DEFAULT, ENFORCED, WITHOUT_OPERATOR, serves_mutating_policies
@@ -131,52 +129,3 @@ def test_shares_are_those_of_bind_mode_while_kube_scheduler_places_the_pods_and_
     assert f"{left} gates opened" in opened.stderr
     assert len(opened.stdout.splitlines()) == left
     assert sum(count(api, teams, has_open_gate)) == 60 - 6
-
-
-@pytest.mark.nightly
-def test_a_long_backlog_of_five_tenants_is_shared_by_weights(
-    cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
-) -> None:
-    api, weights = cluster.api, (1, 2, 3, 4, 5)
-    sizes = [str(20 + 10 * (number % 3)) for number in range(30)]
-    nodes([make_node(make_name("n"), allocatable={"cpu": cpu, "memory": "64Gi", "pods": "110"}) for cpu in sizes])
-    teams = make_teams(namespace, tenant, weights)
-    for team in teams:
-        wait_gated(api, team)
-        create_pods(api, team, [make_default() for _ in range(400)])
-    pair = [operator("--mode", "gate") for _ in range(2)]
-    wait_for(lambda: sum(count_bound(api, teams)) >= 200, describe="some pods to be bound")
-    began = time.monotonic()
-    wait_for(lambda: sum(count_bound(api, teams)) == 900, describe="the cluster to be full", timeout=600.0)
-    print(f"700 pods in {time.monotonic() - began:.1f} s, {count_bound(api, teams)}")
-    assert any(each.is_leader() for each in pair)
-    check_shares(count_bound(api, teams), weights)
-
-
-def test_what_kube_scheduler_refuses_gives_its_room_back_and_says_so(
-    cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
-) -> None:
-    """Whether a device claim is there is for kube-scheduler to see; fairbind lets such pods have their turn."""
-    api = cluster.api
-    nodes([make_node(make_name("n"), allocatable={"cpu": "1", "memory": "64Gi", "pods": "110"})])
-    stuck, other = make_teams(namespace, tenant, (1, 1))
-    for team in (stuck, other):
-        wait_gated(api, team)
-    refused = make_default()
-    refused["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "nothing"}]
-    create_pods(api, stuck, [refused])
-    operator("--mode", "gate", "--ungated-timeout", "2")
-    wait_for(lambda: count(api, [stuck], has_open_gate) == [1], describe="the gate of the stuck pod to open")
-    create_pods(api, other, [make_default()])
-
-    wait_for(lambda: count_bound(api, [other]) == [1], describe="another pod to have the room that was given back")
-    assert count_bound(api, [stuck]) == [0]
-    wait_for(
-        lambda: any(event["reason"] == "NotPlacedInTime" for event in list_events(api, stuck)),
-        describe="the event of the stuck pod",
-    )
-    assert not any(is_waiting(pod) and has_open_gate(pod) for pod in list_pods(api, other))
-
-
-def list_events(api: Api, namespace: str) -> list[Json]:
-    return api.items(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")

@@ -158,9 +158,9 @@ async def test_a_scheduler_so_slow_that_all_pods_are_late_changes_no_shares() ->
             place(scene, but=lambda other, key=key: other != key)  # type: ignore[misc]  # a default
             await asyncio.sleep(5.0)
         assert find_events(scene, "NotPlacedInTime")
-        counts = count_by_namespace(scene)
-        for name, fair in (("team", 4), ("other", 8), ("third", 12)):
-            assert abs(counts[name] - fair) <= 1, counts
+        for counts in (count_by_namespace(scene), count_by_namespace(scene, opened=True)):
+            for name, weight in (("team", 1), ("other", 2), ("third", 3)):
+                assert abs(counts[name] - counts.total() * weight / 6) <= 1, counts
 
 
 @in_virtual_time
@@ -225,6 +225,8 @@ async def test_a_pod_that_changed_meanwhile_is_opened_as_it_is_now() -> None:
         await scene.pass_until(lambda: scene.server.find_requests(PODS, "PATCH"))
         scene.server.change("pods", "team/p0", lambda pod: pod["metadata"]["labels"].update(a="b"))
         await scene.pass_until(lambda: is_open(scene, "team/p0"), patience=5.0)
+        await scene.pass_until(lambda: scene.leader.observer.results)
+        assert [result for _, result in scene.leader.observer.results] == ["bound"]
         assert len(scene.server.find_requests(PODS, "PATCH")) == 2
 
 
