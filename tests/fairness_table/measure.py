@@ -39,32 +39,24 @@ def measure(document: Mapping[str, Any], policies: Sequence[str]) -> list[Row]:
     """Return a row for each policy: the columns of the table by name; None where there is nothing to say."""
     scenario = parse_scenario(document)
     workload = draw_workload(scenario)
-    return [
-        describe(
-            {name: simulate(scenario, workload, policy, yardstick=base) for name, base in YARDSTICKS.items()}, workload
-        )
-        for policy in policies
-    ]
+    bases = tuple(YARDSTICKS.values())
+    return [describe(simulate(scenario, workload, policy, yardsticks=bases), workload) for policy in policies]
 
 
-def describe(runs: Mapping[str, Run], workload: Workload) -> Row:
-    """Return the row of one policy. runs: the same run by each yardstick, whose decisions are equal."""
-    first, *others = runs.values()
-    assert all(other.tasks == first.tasks for other in others), "a yardstick must not change a decision"
-    row: Row = {"policy": first.policy}
-    for name, run in runs.items():
-        parts = [one["fair_share"]["worst_part"] for one in run.summary["tenants"].values()]
-        row[f"share_error_{name}"] = run.summary["share_error"]["mean"]
-        row[f"worst_part_{name}"] = min((part for part in parts if part is not None), default=None)
-    measurements = len({share.time for share in first.shares})
+def describe(run: Run, workload: Workload) -> Row:
+    """Return the row of one policy."""
+    row: Row = {"policy": run.policy}
+    for name, base in YARDSTICKS.items():
+        row[f"share_error_{name}"], row[f"worst_part_{name}"] = run.closeness[base]
+    measurements = len({share.time for share in run.shares})
     for key, is_envy in (("envies", True), ("alone_better", False)):
-        row[key] = None if first.findings is None else count_findings(first.findings, is_envy=is_envy) / measurements
-    row["jain"] = first.summary["jain"]
-    row["utilisation"] = dict(first.summary["utilisation"])
-    row["slowdown_mean"], row["slowdown_p95"] = _find_slowdowns(first, workload)
-    row["makespan_seconds"] = first.summary["makespan_seconds"]
-    row["completed"], row["unfinished"] = first.summary["completed"], first.summary["unfinished"]
-    row["gpus_unallocated"] = _find_idle_gpus(first)
+        row[key] = None if run.findings is None else count_findings(run.findings, is_envy=is_envy) / measurements
+    row["jain"] = run.summary["jain"]
+    row["utilisation"] = dict(run.summary["utilisation"])
+    row["slowdown_mean"], row["slowdown_p95"] = _find_slowdowns(run, workload)
+    row["makespan_seconds"] = run.summary["makespan_seconds"]
+    row["completed"], row["unfinished"] = run.summary["completed"], run.summary["unfinished"]
+    row["gpus_unallocated"] = _find_idle_gpus(run)
     return row
 
 

@@ -6,11 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from fairness_table.inflation import PUBLISHED
+
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 PAGE: Final = DOCS / "fairness-table.md"
 RESULTS: Final = DOCS / "benchmarks" / "results" / "fairness"
 TEMPLATE: Final = Path(__file__).with_name("page.template")
 GPU_SUFFIX: Final = "/gpu"
+FILLED: Final = "openb-filled"
+"""The key of the run that fills openb; see `fairness_table.inflation`."""
 
 COLUMNS: Final = (
     ("error, DRFH", "share_error_drfh", "least"),
@@ -33,9 +37,30 @@ def render_page(results: Mapping[str, Any], source: str) -> str:
     """Return the whole page. source: the name of the file with the raw result."""
     tables = "\n\n".join(_render_workload(name, each) for name, each in results["workloads"].items())
     text = TEMPLATE.read_text(encoding="utf-8")
-    for mark, value in {"@DATE@": results["date"][:10], "@SOURCE@": source, "@TABLES@": tables}.items():
+    marks = {"@DATE@": results["date"][:10], "@SOURCE@": source, "@TABLES@": tables}
+    for mark, value in {**marks, "@FILLED@": _render_filled(results), "@MINUTES@": _count_minutes(results)}.items():
         text = text.replace(mark, value)
     return text
+
+
+def _count_minutes(results: Mapping[str, Any]) -> str:
+    parts = [*results["workloads"].values(), results.get(FILLED, {"seconds": 0})]
+    return f"{max(1, round(sum(part['seconds'] for part in parts) / 60))}"
+
+
+def _render_filled(results: Mapping[str, Any]) -> str:
+    """Return the table of openb filled, and beside it what is published."""
+    if FILLED not in results:
+        return "The raw result has no such run: its files were not there."
+    lines = ["| rule | GPUs | seeds | 100 % arrived | 130 % arrived |", "|---|---|---:|---:|---:|"]
+    published = [
+        {"rule": f"{name}, as published", "gpus": "parts", "seeds": 10, "allocated": values}
+        for name, values in PUBLISHED.items()
+    ]
+    for row in [*published, *results[FILLED]["rows"]]:
+        shown = " | ".join(f"{value:.1%}" for value in row["allocated"])
+        lines.append(f"| {row['rule']} | {row['gpus']} | {row['seeds']} | {shown} |")
+    return "\n".join(lines)
 
 
 def _render_workload(name: str, results: Mapping[str, Any]) -> str:

@@ -11,8 +11,8 @@ from fairbind.simulator.parsing import parse_scenario
 from fairbind.simulator.results import FindingRow
 from fairness_table.main import main
 from fairness_table.measure import POLICIES, YARDSTICKS, count_findings, measure
-from fairness_table.page import COLUMNS, PAGE, RESULTS, render_page, show
-from fairness_table.workloads import make_mixed, read_traces
+from fairness_table.page import COLUMNS, FILLED, PAGE, RESULTS, render_page, show
+from fairness_table.workloads import Cut, make_mixed, read_traces
 from simulator.scenarios import Json, make_entry, make_scenario
 
 GPU = "nvidia.com/gpu"
@@ -47,6 +47,15 @@ def test_the_yardsticks_are_two_mechanisms() -> None:
 
     assert row["worst_part_drfh"] == pytest.approx((2 / 4) / (4 / 5))
     assert row["worst_part_ps-dsf"] == pytest.approx((2 / 4) / (4 / 4))
+
+
+def test_the_worst_part_is_that_of_the_worst_time() -> None:
+    """A waits from 1 on and has nothing until b's tasks end at 4; then it has all, and still waits."""
+    late = make_entry("aw", tasks=9, arrival={"at": 1}, duration=99)
+    document = make_scenario(make_entry("bw", tenant="b", tasks=2, duration=4), late, tenants="ab", cpu=2, horizon=6)
+    row = find_row({**document, "measureEvery": 2}, "fifo")
+
+    assert [row[f"worst_part_{yardstick}"] for yardstick in YARDSTICKS] == [0, 0]
 
 
 def test_slowdowns_are_over_tasks_that_ended_and_idle_gpus_over_time() -> None:
@@ -101,14 +110,44 @@ def test_the_best_are_bold_and_equal_ones_are_too() -> None:
     same: dict[str, Any] = {key: 1.0 for _, key, _ in COLUMNS} | {"envies": None, "utilisation": {"cpu": 0.5}}
     jain_of = {"a": 0.25, "b": 0.75, "c": 0.7501}
     rows = [{**same, "policy": name, "jain": jain} for name, jain in jain_of.items()]
-    workload = {"composite": "this and that", "notes": ["assumed"], "rows": rows}
+    workload = {"composite": "this and that", "notes": ["assumed"], "seconds": 90, "rows": rows}
     page = render_page({"date": "2026-01-01T00:00:00", "workloads": {"w": workload}}, "2026-01-01.json")
     cells = [line.split(" | ") for line in page.splitlines() if line.startswith(("| `a` ", "| `b` ", "| `c` "))]
 
     assert "A composite: this and that." in page
+    assert "took\n2 minutes in all" in page
+    assert "its files were not there" in page
     assert [row[7] for row in cells] == ["0.250", "**0.750**", "**0.750**"]
     assert {row[5] for row in cells} == {"-"}
     assert (show(None), show(12), show(1234.5), show(123.45)) == ("-", "12", "1,234", "123.5")
+
+
+def test_what_fills_openb_stands_beside_what_is_published() -> None:
+    row = {"rule": "ours", "gpus": "whole", "seeds": 3, "allocated": [0.98765, 1.0]}
+    filled = {"seconds": 1, "rows": [row]}
+    page = render_page({"date": "2026-01-01T00:00:00", "workloads": {}, FILLED: filled}, "2026-01-01.json")
+
+    assert "| ours | whole | 3 | 98.8% | 100.0% |" in page
+    assert "| FGD, as published | parts | 10 | 95.2% | 95.4% |" in page
+
+
+def test_traces_are_cut_down_and_that_is_said() -> None:
+    entries = [
+        {"tenant": name, "name": name, "arrival": {"times": [0, 60]}, "duration": {"each": [1, 2]}} for name in "cab"
+    ]
+    shapes = [{"shape": name, "count": count, "capacity": {"cpu": 1}} for name, count in (("n", 10), ("m", 1))]
+    document = {"notes": ["old"], "horizon": 120, "cluster": shapes, "tenants": [{"name": n} for n in "cab"]}
+    found = Cut(nodes=0.3, faster=6, every=2).apply({**document, "workload": entries})
+
+    assert [shape["count"] for shape in found["cluster"]] == [3, 1]
+    assert [tenant["name"] for tenant in found["tenants"]] == ["a", "c"]
+    assert [(entry["tenant"], entry["arrival"]["times"]) for entry in found["workload"]] == [
+        ("c", [0, 10]),
+        ("a", [0, 10]),
+    ]
+    assert found["horizon"] == 20
+    assert found["notes"][:2] == ["old", "4 tasks of 2 tenants on 4 nodes of 2 shapes"]
+    assert len(found["notes"]) == 5
 
 
 def test_the_page_is_that_of_the_last_result(tmp_path: Path) -> None:

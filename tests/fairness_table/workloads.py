@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,6 +13,8 @@ from fairbind.cli import main
 
 Json = dict[str, Any]
 GPU = "nvidia.com/gpu"
+OPENB = ("openb_pod_list_default.csv.gz", "openb_node_list_all_node.csv")
+"""The publisher's files of pods and of nodes."""
 
 
 def make_mixed(horizon: int = 7200) -> Json:
@@ -68,30 +71,83 @@ def _entry(
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What is taken of a trace, so that a table takes minutes and tasks compete.
+
+    nodes: which part of each shape's nodes, one at least. faster: how many times as fast tasks arrive; they run as long
+    as before. every: of the tenants in the order of their names only each so many.
+    """
+
+    nodes: float = 1.0
+    faster: float = 1.0
+    every: int = 1
+
+    def apply(self, document: Json) -> Json:
+        """Return the scenario with less, and notes that say so."""
+        kept = sorted(tenant["name"] for tenant in document["tenants"])[:: self.every]
+        cluster = [{**shape, "count": max(1, round(self.nodes * shape["count"]))} for shape in document["cluster"]]
+        workload = [
+            {**entry, "arrival": {"times": [time / self.faster for time in entry["arrival"]["times"]]}}
+            for entry in document["workload"]
+            if entry["tenant"] in kept
+        ]
+        tasks = sum(len(entry["arrival"]["times"]) for entry in workload)
+        left, all_nodes = (sum(shape["count"] for shape in each) for each in (cluster, document["cluster"]))
+        notes = [f"{tasks:,} tasks of {len(kept)} tenants on {left:,} nodes of {len(cluster)} shapes"]
+        if left < all_nodes:
+            notes.append(f"{left:,} of {all_nodes:,} nodes, of each shape one at least, so that tasks compete")
+        if self.faster != 1:
+            notes.append(
+                f"tasks arrive {self.faster:g} times as fast as recorded and run as long, so that they compete"
+            )
+        if self.every > 1:
+            notes.append(f"of the tenants in the order of their names only one in {self.every}")
+        horizon = {"horizon": document["horizon"] / self.faster} if "horizon" in document else {}
+        return {
+            **document,
+            **horizon,
+            "cluster": cluster,
+            "tenants": [{"name": name} for name in kept],
+            "workload": workload,
+            "notes": [*document.get("notes", []), *notes],
+        }
+
+
 def read_traces(folder: Path, only: Collection[str] = ()) -> dict[str, Json]:
-    """Return the workloads of the traces in a folder, by name, with a coarse grid of measurements.
+    """Return the workloads of the traces in a folder, by name, cut down, with a coarse grid of measurements.
 
     folder: has the publishers' files as docs/fairness-table.md names them. Missing ones are left out. only: names;
     empty: all.
     """
-    openb_nodes = folder / "openb_node_list_all_node.csv"
-    openb, dlrm = folder / "openb_pod_list_default.csv.gz", folder / "disaggregated_DLRM_trace.csv.gz"
+    openb, openb_nodes = (folder / name for name in OPENB)
+    dlrm = folder / "disaggregated_DLRM_trace.csv.gz"
     google, machines = folder / "job_events.csv.gz", ["--nodes", f"openb:{openb_nodes}"]
     ignored = ["--ignore", "rdma/bandwidth", "--ignore", "ephemeral-storage"]
-    day = ["--until", "86400"]
     wanted = {
-        "openb": (["openb", str(openb), *machines], (openb, openb_nodes), 43200),
-        "dlrm": (["dlrm", str(dlrm), *machines, *ignored, *day], (dlrm, openb_nodes), 3600),
+        "openb": (
+            ["openb", str(openb), *machines, "--from", "12750000"],
+            (openb, openb_nodes),
+            Cut(nodes=0, faster=12),
+            1800,
+        ),
+        "dlrm": (
+            ["dlrm", str(dlrm), *machines, *ignored, "--until", "604800"],
+            (dlrm, openb_nodes),
+            Cut(nodes=0.25, every=16),
+            43200,
+        ),
         "google-composite": (
-            ["google2011", str(google), "--pods", f"dlrm:{dlrm}", *machines, *ignored, *day],
+            ["google2011", str(google), "--pods", f"dlrm:{dlrm}", *machines, *ignored, "--until", "86400"],
             (google, dlrm, openb_nodes),
+            Cut(nodes=0.1, every=2),
             3600,
         ),
     }
     found = {}
-    for name, (words, files, every) in wanted.items():
+    for name, (words, files, cut, every) in wanted.items():
         if all(file.exists() for file in files) and (not only or name in only):
-            found[name] = {**_trace(words), "name": name, "measureEvery": every}
+            found[name] = {**cut.apply(_trace(words)), "name": name, "measureEvery": every}
     return found
 
 

@@ -17,6 +17,7 @@ from fairbind.model import (
     Snapshot,
     SpreadRule,
     TaskClass,
+    Tenant,
 )
 from fairbind.scheduling import UnschedulableCache, run_cycle
 from fairbind.scheduling.fair_shares.problem import ExactProblem, make_exact_problem, solve_exactly
@@ -57,6 +58,36 @@ def test_tasks_are_spread_over_domains_and_reopen_them() -> None:
 
     by_zone = sorted([counts.get("a1", 0) + counts.get("a2", 0), counts["b1"], counts["c1"]])
     assert by_zone == [2, 2, 3]
+
+
+@pytest.mark.parametrize(("server", "expected"), [("a1", {"a1": 1}), ("a2", {"a2": 2}), ("b1", {"b1": 2})])
+def test_tasks_that_are_promised_to_a_server_count_there_and_nowhere_else(
+    server: str, expected: dict[str, int]
+) -> None:
+    """A third task in the zone of a1 is too many, and one is to come to a1 itself; b1 fills its own zone."""
+    zones = build_domains([0, 0, 1, 1])
+    rule = SpreadRule(build_counter("x", zones, [0, 0]), 2, 1, True, SPREAD, ((0, 1),))
+    task_class = replace(build_ruled(rule, tasks=3, subjects="x"), placement=build_placement(FOUR, only=[server]))
+
+    assert count_by_server(task_class) == expected
+
+
+def test_promised_tasks_lift_the_least_count_of_the_only_domain_that_has_it() -> None:
+    zones = build_domains([0, 0, 1, 1])
+    rule = SpreadRule(build_counter("x", zones, [0, 5]), 1, 1, True, SPREAD, ((0, 2),))
+    task_class = replace(build_ruled(rule, tasks=1, subjects="x"), placement=build_placement(FOUR, only=["a1"]))
+
+    assert count_by_server(task_class) == {"a1": 1}
+
+
+def test_a_server_to_which_tasks_are_promised_opens_when_other_domains_have_more() -> None:
+    zones = build_domains([0, 0, 1, 1])
+    rule = SpreadRule(build_counter("x", zones, [1, 0]), 2, 1, True, SPREAD, ((0, 1),))
+    waiting = replace(build_ruled(rule, tasks=1, subjects="x"), placement=build_placement(FOUR, only=["a1"]))
+    bringer = build_class("z", (2, 2), build_placement(FOUR, only=["b1"]), 1)
+
+    assert count_by_server(waiting) == {}
+    assert count_by_server(waiting, replace(bringer, counts_as=frozenset({"x"}))) == {"a1": 1, "b1": 1}
 
 
 def test_a_task_that_counts_opens_a_domain_to_another_class_that_came_before_it() -> None:
@@ -119,6 +150,22 @@ def test_what_fitted_nowhere_is_forgotten_when_counts_change(snapshot: Snapshot)
                       for bind in alone.bindings]  # fmt: skip
             classes = tuple(count_placed([*snapshot.task_classes], placed)) if placed else snapshot.task_classes
             snapshot = replace(snapshot, task_classes=classes)
+
+
+@pytest.mark.parametrize("policy", ["ps-dsf", "rps-dsf"])
+def test_a_pool_without_room_stays_closed_when_a_domain_in_it_opens(policy: str) -> None:
+    """It ended the cycle with an InvariantError: the pool was open again, and no queue was put back to look at it."""
+    servers = build_servers({"a": (20, 20), "b": (100, 90)}, free={"b": (2, 3)})
+    rule = AffinityRule((build_counter("x", build_domains([0, 1]), [1, 0]),), False, AFFINITY)
+    large = build_class("t", (5, 5), build_placement(servers), 9)
+    bringer = build_class("u", (1, 1), build_placement(servers, only=["b"]))
+    classes = [replace(large, rules=DomainRules((rule,))), replace(bringer, counts_as=frozenset({"x"}))]
+    tenants = [Tenant(name, allocated_r=held, allocated_by_server={"b": held})
+               for name, held in (("t", (1, 1)), ("u", (5, 5)))]  # fmt: skip
+
+    report = decide(build_snapshot(servers, classes, tenants=tenants), policy)
+
+    assert sorted(bind.server for bind in report.bindings) == ["a"] * 4 + ["b"]
 
 
 def test_the_fair_share_is_that_of_an_empty_cluster_whatever_the_domains_hold() -> None:

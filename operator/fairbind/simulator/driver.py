@@ -12,7 +12,7 @@ of the lowest index.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -79,16 +79,17 @@ def simulate(
     policy: str,
     watch: Callable[[float], bool] = lambda _part: False,
     *,
-    yardstick: str | None = None,
+    yardsticks: Sequence[str] = (),
 ) -> Run:
     """Return the run of one policy.
 
-    yardstick: the policy to whose exact fair shares it is held; None: its own.
+    yardsticks: policies to whose exact fair shares it is held. The first one's are those of the tables and of audits;
+    without any they are its own.
 
     watch: told before each instant and each cycle which part of the run is over, about; True ends the run there.
     `StopRun` ends it at once.
     """
-    simulation = Simulation(scenario, workload, policy, watch, yardstick)
+    simulation = Simulation(scenario, workload, policy, watch, yardsticks)
     simulation.live()
     return simulation.conclude()
 
@@ -102,7 +103,7 @@ class Simulation:
         workload: Workload,
         policy: str,
         watch: Callable[[float], bool],
-        yardstick: str | None = None,
+        yardsticks: Sequence[str] = (),
     ) -> None:
         self._scenario = scenario = divide_into_slots(scenario) if policy == SLOTS else scenario
         self._policy = policy
@@ -116,7 +117,7 @@ class Simulation:
         self._index = workload.index_t.tolist()
         baseline = build_baseline(policy, scenario, workload)
         self._cluster = VirtualOperator(partial(_make_cache, scenario, policy), policy, self._start, baseline=baseline)
-        self._measures = self._make_measures(yardstick)
+        self._measures = self._make_measures(yardsticks)
         self._first_created = 0.0 if scenario.start is None else scenario.start.time
         self._arrived = 0
         self._happened = 0
@@ -132,7 +133,7 @@ class Simulation:
         self._attempts: dict[int, int] = {}
         self._over: list[tuple[int, _Running, int | None]] = []
 
-    def _make_measures(self, yardstick: str | None) -> Measures:
+    def _make_measures(self, yardsticks: Sequence[str]) -> Measures:
         scenario = self._scenario
         changes = [event.action.spec for event in scenario.events if isinstance(event.action, SetTenant)]
         specs = [*scenario.tenants, *changes]
@@ -140,8 +141,9 @@ class Simulation:
         shapes = {name: shape.node for name, shape in scenario.shapes.items()}
         names = dict.fromkeys(spec.name for spec in specs)
         cache = self._cluster.cache
-        fair_shares = self._cluster.fair_shares if yardstick is None else FairShares(cache, yardstick)
-        return Measures(self._policy, names, shapes, home, cache, fair_shares)
+        held_to = {name: FairShares(cache, name) for name in yardsticks}
+        fair_shares = next(iter(held_to.values()), self._cluster.fair_shares)
+        return Measures(self._policy, names, shapes, home, cache, fair_shares, held_to)
 
     # --- time ---
 
@@ -396,6 +398,7 @@ class Simulation:
             utilisation=tuple(self._measures.utilisation),
             summary=compute_summary(self._measures, times, self._now),
             findings=None if self._measures.audits is None else self._measures.audits.list_rows(),
+            closeness=self._measures.compute_closeness(self._now),
         )
 
     def _name_task(self, number: int) -> str:

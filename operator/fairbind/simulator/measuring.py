@@ -21,7 +21,7 @@ from fairbind.model.overview import ClusterOverview
 from fairbind.scheduling.fair_shares.audit import Finding
 from fairbind.simulator.auditing import MOST_TENANTS, AuditLog, find_unfairness
 from fairbind.simulator.fair_shares import FairShares
-from fairbind.simulator.results import ShareRow, UtilisationRow
+from fairbind.simulator.results import Closeness, ShareRow, UtilisationRow
 from fairbind.simulator.slots import SLOT_RESOURCE
 
 
@@ -71,15 +71,47 @@ class TenantMeasures:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """What is measured of one state of the cluster."""
+    """What is measured of one state of the cluster. others: the overview by each further yardstick."""
 
     fair_shares: Mapping[str, float] | None
     overview: ClusterOverview
     findings: tuple[Finding, ...]
+    others: Mapping[str, ClusterOverview]
+
+
+class _Closeness:
+    """How far tenants that wait are from the fair shares of one mechanism. worst_part: by tenant, as the cache says."""
+
+    __slots__ = ("_share_error", "_worst_error", "worst_part")
+
+    def __init__(self) -> None:
+        self._share_error = TimeMean()
+        self._worst_error: float | None = None
+        self.worst_part: dict[str, float] = {}
+
+    def note(self, overview: ClusterOverview, now: int) -> None:
+        """Take what is measured at a time."""
+        backlogged = [tenant for tenant in overview.tenants if tenant.backlogged]
+        error = overview.share_error if backlogged else None
+        self._share_error.set(error, now)
+        if error is not None:
+            self._worst_error = error if self._worst_error is None else max(self._worst_error, error)
+        for tenant in backlogged:
+            if tenant.fair_share:
+                part = tenant.dominant_share / tenant.fair_share
+                self.worst_part[tenant.name] = min(part, self.worst_part.get(tenant.name, part))
+
+    def compute_error(self, now: int) -> dict[str, float | None]:
+        """Return the share error, mean over time and the worst."""
+        return {"mean": self._share_error.compute(now), "max": self._worst_error}
 
 
 class Measures:
-    """Follows one run. home: whose tenant a namespace is of, in the scenario's own names."""
+    """Follows one run.
+
+    home: whose tenant a namespace is of, in the scenario's own names. fair_shares: those of the tables. yardsticks: to
+    whose fair shares the run is held beside them, by name.
+    """
 
     def __init__(
         self,
@@ -89,11 +121,13 @@ class Measures:
         home: Mapping[str, str],
         cache: ClusterCache,
         fair_shares: FairShares,
+        yardsticks: Mapping[str, FairShares] | None = None,
     ) -> None:
         self._policy = policy
         self._home = home
         self._cache = cache
         self._fair_shares = fair_shares
+        self._yardsticks = yardsticks or {}
         self.tenants = {name: TenantMeasures(0, 0, 0, {}, 0.0, TimeMean()) for name in tenants}
         self._resources = {
             name: [resource for resource, _ in node.allocatable if resource != SLOT_RESOURCE]
@@ -102,8 +136,9 @@ class Measures:
         self._used: dict[str, dict[str, int]] = {name: {} for name in shapes}
         self._capacity: dict[str, dict[str, int]] = {name: {} for name in shapes}
         self._utilisation = {r: TimeMean() for r in sorted({r for some in self._resources.values() for r in some})}
-        self._jain, self._share_error = TimeMean(), TimeMean()
-        self._worst_error: float | None = None
+        self._jain = TimeMean()
+        self._closeness = _Closeness()
+        self._closeness_to = {name: _Closeness() for name in self._yardsticks}
         self._touched: dict[str, None] = {}
         self._scale: tuple[Sequence[int], Sequence[bool], Sequence[str]] | None = None
         self._sample: _Sample | None = None
@@ -180,7 +215,7 @@ class Measures:
                     for amounts in (self._used, self._capacity)
                 )
                 self.utilisation.append(UtilisationRow(self._policy, now, shape, resource, used, capacity))
-        self._note_fairness(sample.overview, now)
+        self._note_fairness(sample, now)
         if self.audits is not None:
             self.audits.add(sample.findings)
 
@@ -189,34 +224,39 @@ class Measures:
         overview = self._cache.queries.build_overview(by_name)
         is_audited = self.audits is not None
         findings = find_unfairness(self._cache.build_detailed_snapshot(), by_name) if is_audited else ()
+        others = {name: self._cache.queries.build_overview(some.compute()) for name, some in self._yardsticks.items()}
         if by_name is None:
-            return _Sample(None, overview, findings)
+            return _Sample(None, overview, findings, others)
         fair_shares: dict[str, float] = defaultdict(float)
         for name, share in by_name.items():
             fair_shares[self._find_home(name)] += share
-        return _Sample(fair_shares, overview, findings)
+        return _Sample(fair_shares, overview, findings, others)
 
     def _find_home(self, name: str) -> str:
         """Return the scenario's name of a tenant of the cache's, which may be the implicit one of a namespace."""
         return self._home[name.removeprefix(IMPLICIT_PREFIX)] if name.startswith(IMPLICIT_PREFIX) else name
 
-    def _note_fairness(self, overview: ClusterOverview, now: int) -> None:
-        backlogged = [tenant for tenant in overview.tenants if tenant.backlogged]
-        self._jain.set(overview.jain_index if backlogged else None, now)
-        error = overview.share_error if backlogged else None
-        self._share_error.set(error, now)
-        if error is not None:
-            self._worst_error = error if self._worst_error is None else max(self._worst_error, error)
-        for tenant in backlogged:
-            if tenant.fair_share:
-                measures = self.tenants[self._find_home(tenant.name)]
-                part = tenant.dominant_share / tenant.fair_share
-                measures.worst_part = part if measures.worst_part is None else min(measures.worst_part, part)
+    def _note_fairness(self, sample: _Sample, now: int) -> None:
+        is_backlogged = any(tenant.backlogged for tenant in sample.overview.tenants)
+        self._jain.set(sample.overview.jain_index if is_backlogged else None, now)
+        self._closeness.note(sample.overview, now)
+        for name, part in self._closeness.worst_part.items():
+            measures = self.tenants[self._find_home(name)]
+            measures.worst_part = part if measures.worst_part is None else min(measures.worst_part, part)
+        for name, overview in sample.others.items():
+            self._closeness_to[name].note(overview, now)
+
+    def compute_closeness(self, now: int) -> dict[str, Closeness]:
+        """Return how near the run is to each yardstick."""
+        return {
+            name: Closeness(each.compute_error(now)["mean"], min(each.worst_part.values(), default=None))
+            for name, each in self._closeness_to.items()
+        }
 
     def compute_means(self, now: int) -> dict[str, object]:
         """Return what the summary says of the whole cluster over time."""
         return {
             "utilisation": {resource: mean.compute(now) for resource, mean in self._utilisation.items()},
             "jain": self._jain.compute(now),
-            "share_error": {"mean": self._share_error.compute(now), "max": self._worst_error},
+            "share_error": self._closeness.compute_error(now),
         }

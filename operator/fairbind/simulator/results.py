@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 
@@ -57,12 +57,24 @@ class FindingRow(NamedTuple):
     could_have: float
 
 
+class Closeness(NamedTuple):
+    """How near a run is to the fair shares of one mechanism, as the summary says it of the policy's own.
+
+    share_error: mean over time. worst_part: the least part of its fair share that a waiting tenant held. None: nothing
+    to measure.
+    """
+
+    share_error: float | None
+    worst_part: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """One policy's run.
 
     end: when it ended, nanoseconds. interrupted: whether it was stopped before that was due. findings: of the audits,
-    the most frequent first; None when there were too many tenants to audit.
+    the most frequent first; None when there were too many tenants to audit. closeness: to each yardstick that was asked
+    for.
     """
 
     policy: str
@@ -73,3 +85,4 @@ class Run:
     utilisation: tuple[UtilisationRow, ...]
     summary: Mapping[str, Any]
     findings: tuple[FindingRow, ...] | None
+    closeness: Mapping[str, Closeness] = field(default_factory=dict)

@@ -1,12 +1,16 @@
 """Fragmentation gradient descent: the server on which a placement leaves the fewest GPUs that typical tasks cannot use.
 
 A server's fragmentation for a typical task are its free GPUs, if the task does not fit there or needs no GPU, and
-otherwise nothing. The fragmentation of a server is the mean over the typical tasks, by how frequent they are. A task
-goes where this grows least; of equal servers the first by name.
+otherwise those of which too little is left for it. The fragmentation of a server is the mean over the typical tasks, by
+how frequent they are. A task goes where this grows least; of equal servers the first by name.
+
+GPUs are whole here, so each has enough left or is not free, and the second case is nothing. In tests the published
+formula, written apart and with parts of GPUs, says the same of whole ones. docs/fairness-table.md has both on openb.
 
 Source: Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent",
 USENIX ATC 2023 (https://www.usenix.org/conference/atc23/presentation/weng). The typical tasks are those of the whole
-workload. Not kept: parts of one GPU, because nodes do not say which device a part is of; what types of GPUs a typical
+workload; its artifact takes the most frequent shapes, up to 95 % of the tasks, looks at cpu and GPUs only, and rounds
+scores. Not kept: parts of one GPU, because nodes do not say which device a part is of; what types of GPUs a typical
 task accepts.
 """
 
