@@ -108,6 +108,10 @@ bench-exact: install ## measure the exact mechanisms beside the textbook's linea
 exam-perf: install ## Kubernetes' own throughput cases, with kube-scheduler and with fairbind (half an hour; ONLY=part of a name; writes docs/benchmarks/exam.md)
 	@exec $(VENV)/python tests/exam/speed.py $(if $(ONLY),--only "$(ONLY)")
 
+.PHONY: bench-sim
+bench-sim: install ## measure the simulator (TRACES=folder of published traces; writes docs/benchmarks/simulator.md)
+	$(VENV)/python tests/perf/sim.py $(if $(TRACES),--traces "$(TRACES)")
+
 .PHONY: reproduce
 reproduce: install ## the papers' evaluations at their own size (hours; SMALL=paper: that one small, ONLY=paper; writes docs/reproduction)
 	@exec $(VENV)/python deploy/tools/reproduction.py $(if $(SMALL),--small "$(SMALL)") $(if $(ONLY),--only "$(ONLY)")

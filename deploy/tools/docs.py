@@ -1,7 +1,7 @@
 """Write the references that follow from the code, or check that they are what they should be.
 
-    python deploy/tools/docs.py           write docs/reference/metrics.md, cli.md and scenario.md, what is made in
-                                          docs/mechanisms, and the pictures of the guides
+    python deploy/tools/docs.py           write metrics.md, cli.md, scenario.md and sweep.md in docs/reference,
+                                          what is made in docs/mechanisms, and the pictures of the guides
     python deploy/tools/docs.py --check   write nothing; exit 1 and name what differs
 
 The references of the custom resources and of the chart's values follow from YAML and are `deploy/tools/chart.py`'s.
@@ -200,6 +200,7 @@ def compute_outputs(root: Path) -> dict[Path, str]:
         reference / "metrics.md": compute_metrics_page(),
         reference / "cli.md": compute_command_page(),
         reference / "scenario.md": scenario_page.compute_page(MADE),
+        reference / "sweep.md": scenario_page.compute_sweep_page(MADE),
         **mechanism_pages.compute_pages(root),
         **pictures.compute_pictures(root),
     }

@@ -31,6 +31,7 @@ from fairbind.cli.options import debug_option, output_option
 from fairbind.cli.reproduce_command import reproduce
 from fairbind.cli.simulate import simulate
 from fairbind.cli.snapshot_commands import replay, snapshot
+from fairbind.cli.sweep_command import sweep
 from fairbind.cli.trace_command import trace
 from fairbind.cli.what_if_command import advise, what_if
 
@@ -42,7 +43,7 @@ def commands() -> None:
     """Share a Kubernetes cluster fairly between tenants, also when its nodes differ."""
 
 
-for _command in (*MECHANISM_COMMANDS, simulate, trace, snapshot, replay, what_if, advise, reproduce, open_gates):
+for _command in (*MECHANISM_COMMANDS, simulate, sweep, trace, snapshot, replay, what_if, advise, reproduce, open_gates):
     commands.add_command(_command)
 
 

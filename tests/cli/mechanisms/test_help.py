@@ -18,12 +18,13 @@ from fairbind.cli.open_gates_command import open_gates
 from fairbind.cli.reproduce_command import reproduce
 from fairbind.cli.simulate import simulate
 from fairbind.cli.snapshot_commands import replay, snapshot
+from fairbind.cli.sweep_command import sweep
 from fairbind.cli.trace_command import trace
 from fairbind.cli.what_if_command import advise, what_if
 from simulator.scenarios import make_scenario
 from simulator.test_traces import OPENB_NODES, OPENB_PODS
 
-COMMANDS = (*MECHANISM_COMMANDS, simulate, trace, reproduce)
+COMMANDS = (*MECHANISM_COMMANDS, simulate, sweep, trace, reproduce)
 OF_SNAPSHOTS = (snapshot, replay, what_if, advise)
 """What these examples need is a cluster's file: tests/cli/test_snapshots.py writes one."""
 OF_CLUSTERS = (open_gates,)
@@ -42,6 +43,7 @@ def test_the_example_of_a_command_works(
 ) -> None:
     terminal.write(POOL)
     (terminal.folder / "scenario.yaml").write_text(json.dumps(make_scenario()), encoding="utf-8")
+    (terminal.folder / "sweep.yaml").write_text("scenario: scenario.yaml", encoding="utf-8")
     (terminal.folder / "pods.csv").write_text(OPENB_PODS, encoding="utf-8")
     (terminal.folder / "nodes.csv").write_text(OPENB_NODES, encoding="utf-8")
     monkeypatch.chdir(terminal.folder)

@@ -465,7 +465,7 @@ async def test_what_had_to_wait_for_its_slot_is_not_sent_when_its_namespace_came
 
 
 async def test_a_binding_of_which_nothing_is_known_goes_on_when_its_namespace_came_to_be_slow(harness: Harness) -> None:
-    harness.server.tricks = [refuse(500)]
+    harness.server.tricks = [Trick(happens=False, answer=refuse(500))]
     harness.binder.may_send = lambda _uid: not harness.server.seen
     assert await harness.bind() is BindResult.BOUND
     assert len(harness.server.seen) == 2

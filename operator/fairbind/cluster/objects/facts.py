@@ -220,8 +220,8 @@ class PodFacts(Struct, frozen=True, gc=False):
     owner: Owner | None = None
     wishes: TopologyWishes | None = None
     claims: tuple[ClaimUse, ...] = ()
-    awaits_turn: bool = False
     carries: tuple[WeightedTerm, ...] = ()
+    awaits_turn: bool = False
 
 
 class NodeFacts(Struct, frozen=True, gc=False):

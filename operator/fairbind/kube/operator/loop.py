@@ -169,6 +169,10 @@ class SchedulingLoop:
         """Something changed: a cycle may decide more, or differently."""
         self._obey(self._pacing.handle(_CHANGED, self._clock()))
 
+    def may_send(self, uid: str) -> bool:
+        """Tell whether a binding that has begun may still be sent for the first time."""
+        return self._pacing.may_send(uid)
+
     def note_on_its_way(self, uid: str, tenant: str) -> None:
         """Note a pod whose gate is open and that has no node, at the beginning of a time as leader."""
         self._obey(self._pacing.handle(PodOnItsWay(uid, tenant), self._clock()))
@@ -176,10 +180,6 @@ class SchedulingLoop:
     def note_arrival(self, uid: str, is_bound: bool) -> None:  # noqa: FBT001 - the cache's callback
         """A pod that takes turns has come to a node, or is gone."""
         self._obey(self._pacing.handle(PodArrived(uid, is_bound), self._clock()))
-
-    def may_send(self, uid: str) -> bool:
-        """Tell whether a binding that has begun may still be sent for the first time."""
-        return self._pacing.may_send(uid)
 
     async def run(self) -> None:
         """Decide until cancelled. Bindings in flight go on after it."""
