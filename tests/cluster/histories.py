@@ -24,7 +24,9 @@ from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
 
 HISTORIES = 400
 EPOCH = 1_000_000.0
-RESULTS = [*(BindResult.BOUND,) * 12, *BindResult, BindResult.FAILED, BindResult.FAILED]
+DRAWN = [result for result in BindResult if result is not BindResult.DEFERRED]
+"""What comes by itself: a binding is deferred only where pacing says so."""
+RESULTS = [*(BindResult.BOUND,) * 12, *DRAWN, BindResult.FAILED, BindResult.FAILED]
 NOT_POSTPONED = [*(BindResult.BOUND,) * 5, BindResult.FENCED, BindResult.STALE, BindResult.CROWDED]
 
 

@@ -10,7 +10,9 @@ from fairbind.cluster.bind_limits import (
     MAX_HOLD_SECONDS,
     MAX_STALLED,
     MAX_STALLED_IN_NAMESPACE,
+    PLACES_WHEN_SLOW,
     PROBES,
+    RELEASED_AT_ONCE,
     BindLimits,
 )
 
@@ -98,15 +100,59 @@ def test_a_stalled_binding_leaves_its_place_once() -> None:
     assert not limits.stall("a", failed=True)  # it is over
 
 
+def begin_slow(limits: BindLimits, count: int) -> list[str]:
+    """Let so many bindings begin, and find that the first one takes long."""
+    uids = [f"s{n}" for n in range(count)]
+    assert all(limits.begin(uid, "slow", 0.0) for uid in uids)
+    limits.stall("s0", failed=False)
+    return uids
+
+
 def test_a_namespace_with_many_slow_bindings_begins_none() -> None:
     limits = BindLimits()
     for n in range(MAX_STALLED_IN_NAMESPACE):
         assert limits.begin(f"s{n}", "slow", 0.0)
+    for n in range(MAX_STALLED_IN_NAMESPACE):
         assert limits.stall(f"s{n}", failed=False)
     assert not limits.begin("more", "slow", 0.0)
     assert limits.begin("other", "other", 0.0)
     limits.end("s0", 0.5, bound=True)
     assert limits.release(0.5) == ["more"]
+
+
+def test_a_slow_namespace_has_few_places_also_when_its_stalled_bindings_have_ended() -> None:
+    limits = BindLimits()
+    for uid in begin_slow(limits, 1):
+        limits.end(uid, 2.0, bound=True)
+
+    assert begin(limits, 100, "slow", now=2.0) == [f"p{n}" for n in range(PLACES_WHEN_SLOW, 100)]
+    assert begin(limits, 100, "other", now=2.0) == []
+
+
+def test_what_a_slow_namespace_has_under_way_beyond_its_places_is_not_sent() -> None:
+    limits = BindLimits()
+    uids = begin_slow(limits, 100)
+    assert limits.may_send("s0"), "it was sent"
+
+    given_up = [uid for uid in uids if not limits.may_send(uid) and limits.end(uid, 1.0)]
+
+    assert given_up == uids[1 : 100 - PLACES_WHEN_SLOW]
+    assert limits.may_send("unknown")
+
+
+def test_a_slow_namespace_gets_a_place_back_with_each_binding_that_ends_in_time() -> None:
+    limits = BindLimits()
+    for uid in begin_slow(limits, 1):
+        limits.end(uid, 2.0, bound=True)  # too late to count
+    places = PLACES_WHEN_SLOW
+    while places < RELEASED_AT_ONCE:
+        begun = [f"p{n}" for n in range(RELEASED_AT_ONCE) if limits.begin(f"p{n}", "slow", 3.0)]
+        assert len(begun) == places
+        for uid in begun:
+            limits.end(uid, 3.0, bound=True)
+        places *= 2
+
+    assert begin(limits, 1_000, "slow", now=4.0) == []
 
 
 def test_the_places_that_stalled_bindings_leave_are_bounded() -> None:

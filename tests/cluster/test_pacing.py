@@ -31,7 +31,8 @@ from fairbind.cluster.pacing import (
 )
 from fairbind.model import Bind, Task
 
-POSTPONED = sorted(set(BindResult) - {BindResult.BOUND, BindResult.FENCED, BindResult.STALE, BindResult.CROWDED})
+NOT_SENT = [BindResult.FENCED, BindResult.STALE, BindResult.CROWDED, BindResult.DEFERRED]
+POSTPONED = sorted(set(BindResult) - {BindResult.BOUND, *NOT_SENT})
 
 
 def make_binds(count: int) -> list[Bind]:
@@ -342,7 +343,7 @@ def test_an_error_after_the_decisions_counts_the_classes_once() -> None:
 # --- bindings ---
 
 
-@pytest.mark.parametrize("result", [BindResult.FENCED, BindResult.STALE, BindResult.CROWDED])
+@pytest.mark.parametrize("result", NOT_SENT)
 def test_a_binding_that_was_not_sent_is_taken_back_at_once(result: BindResult) -> None:
     machine = Machine()
     machine.cycle(1.0, binds=1)

@@ -1,4 +1,9 @@
-"""Draws faults, applies them one after the other, and writes a line of JSON about each."""
+"""Draws faults, applies them one after the other, and writes a line of JSON about each.
+
+Most of a fault's time is waiting: until it is over, until a lease has run out, until a status is written. So several
+worlds, each with a control plane of its own, can share one machine (`--worlds`). Each is a process that appends its
+lines to the same file. Results of several runs can be in one file (`--grow`): each begins with a line about itself.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,8 @@ import contextlib
 import datetime as dt
 import json
 import random
+import signal
+import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -21,7 +28,7 @@ from e2e.operators import LEASE
 from e2e.stalls import Stalls
 from faults.kinds import KINDS
 from faults.plan import draw
-from faults.report import write_page
+from faults.report import read_lines, write_page
 from faults.world import NAMESPACES, TENANT_WEIGHTS, WATCHED, World
 from localplane.tools import DEFAULT, ensure_tools
 
@@ -41,7 +48,8 @@ class Outcome:
     """What became of a fault. at: seconds since the first one began. seconds: for how long it lasted, its end included.
 
     steady: seconds from its end until all was as ever, None when that never came; stalls: those of the machine in
-    between. found: what must not be. changes: how often the lease changed hands.
+    between. waited: for so many of these seconds an operator that could run waited for a processor, by the kernel's
+    account; the longer of both operators. found: what must not be. changes: how often the lease changed hands.
     """
 
     number: int
@@ -55,15 +63,17 @@ class Outcome:
     changes: int
     found: list[str]
     verdict: str = ""
+    waited: float = 0.0
 
     def judge(self, notice: float) -> None:
         """Say it in a word. notice: seconds in which nobody can know of the fault."""
+        excused = self.stalls + self.waited
         if self.found:
             self.verdict = "broken"
         elif self.steady is None:
             self.verdict = "never steady"
         else:
-            self.verdict = "held" if self.steady <= STEADY_SECONDS + notice + self.stalls else "late"
+            self.verdict = "held" if self.steady <= STEADY_SECONDS + notice + excused else "late"
 
 
 def main() -> int:
@@ -76,47 +86,109 @@ def main() -> int:
     parser.add_argument("--only", metavar="TEXT", default="", help="kinds that have this in their name")
     parser.add_argument("--other", metavar="PATH", help="where the packages of another version are, for both at once")
     parser.add_argument("--minutes", type=float, default=None, help="begin no further fault after so long")
+    parser.add_argument("--worlds", type=int, default=1, help="so many control planes at once, each with its share (1)")
+    parser.add_argument("--grow", action="store_true", help="add to the lines those of the seed that are not there yet")
     parser.add_argument("--output", type=Path, help="where the lines go; docs/reliability/results by default")
     parser.add_argument("--page", action="store_true", help="write docs/reliability/faults.md of the lines, too")
+    parser.add_argument("--world", type=int, default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--numbers", type=parse_numbers, default=None, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    seed = random.SystemRandom().randrange(1 << 31) if arguments.seed is None else arguments.seed
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     output = arguments.output or RESULTS / "faults.jsonl"
-    print(f"to try the same once more: make faults N={arguments.count} SEED={seed}", flush=True)
-    outcomes = run(arguments, seed, output)
+    if arguments.world is not None:
+        run_world(arguments, output)
+        return 0
+    if arguments.seed is None:
+        arguments.seed = random.SystemRandom().randrange(1 << 31)
+    print(f"to try the same once more: make faults N={arguments.count} SEED={arguments.seed}", flush=True)
+    outcomes, ended_well = run(arguments, output)
     if arguments.page:
         write_page(output)
-    failed = [outcome for outcome in outcomes if outcome.verdict != "held"]
+    failed = [outcome for outcome in outcomes if outcome["verdict"] != "held"]
     print(f"{len(outcomes)} faults, {len(failed)} did not hold", flush=True)
-    return 1 if failed or not outcomes else 0
+    return 0 if outcomes and not failed and ended_well else 1
 
 
-def run(arguments: argparse.Namespace, seed: int, output: Path) -> list[Outcome]:
-    """Apply the faults and return what became of them."""
+def parse_numbers(text: str) -> list[int]:
+    """Return the numbers of a list with commas."""
+    return [int(number) for number in text.split(",")]
+
+
+def run(arguments: argparse.Namespace, output: Path) -> tuple[list[dict[str, object]], bool]:
+    """Apply the faults and return what became of them, and whether each world came to its end."""
     output.parent.mkdir(parents=True, exist_ok=True)
-    outcomes: list[Outcome] = []
+    grows = arguments.grow and output.exists()
+    done = {line["number"] for line in read_lines(output)[1] if line["seed"] == arguments.seed} if grows else set()
+    wanted = range(arguments.first, arguments.first + arguments.count)
+    numbers = [number for number in wanted if number not in done]
+    head = {
+        "seed": arguments.seed,
+        "day": f"{dt.datetime.now(dt.UTC):%Y-%m-%d}",
+        "short": arguments.short,
+        "commit": read_commit(),
+        "worlds": arguments.worlds,
+    }
+    with output.open("ab" if grows else "wb") as lines:
+        lines.write(json.dumps(head).encode() + b"\n")
+        begin = lines.tell()
+    tools = ensure_tools(DEFAULT)  # built once, before worlds ask for them
+    del tools
+    shares = [numbers[index :: arguments.worlds] for index in range(arguments.worlds)]
+    worlds = [start_world(index, share, arguments, output) for index, share in enumerate(shares) if share]
+    try:
+        statuses = [world.wait() for world in worlds]
+    finally:
+        for world in worlds:
+            world.terminate()
+        for world in worlds:
+            world.wait()
+    outcomes = [json.loads(line) for line in output.read_bytes()[begin:].splitlines()]
+    return outcomes, not any(statuses)
+
+
+def start_world(index: int, numbers: list[int], arguments: argparse.Namespace, output: Path) -> subprocess.Popen[bytes]:
+    """Start a process that applies the faults of these numbers in a world of its own."""
+    command = [sys.executable, sys.argv[0], f"--world={index}", f"--numbers={','.join(map(str, numbers))}"]
+    command += [f"--seed={arguments.seed}", f"--output={output}", f"--only={arguments.only}"]
+    command += ["--short"] if arguments.short else []
+    command += [] if arguments.other is None else [f"--other={arguments.other}"]
+    command += [] if arguments.minutes is None else [f"--minutes={arguments.minutes}"]
+    return subprocess.Popen(command)
+
+
+def run_world(arguments: argparse.Namespace, output: Path) -> None:
+    """Apply the faults of one world and append a line about each."""
     begin = time.monotonic()
-    with World(ensure_tools(DEFAULT), seed, code=arguments.other) as world, output.open("w", encoding="utf-8") as lines:
-        head = {"seed": seed, "day": f"{dt.datetime.now(dt.UTC):%Y-%m-%d}", "short": arguments.short}
-        lines.write(json.dumps(head) + "\n")
+    seed = arguments.seed
+    with (
+        World(ensure_tools(DEFAULT), seed + 1000 * arguments.world, code=arguments.other) as world,
+        output.open("ab", buffering=0) as lines,
+    ):
         without = find_impossible(world)
         for name in sorted(without):
             print(f"cannot be had here: {name}", flush=True)
         without |= {kind.name for kind in KINDS if arguments.only not in kind.name}
         wait_steady(world)
-        for number in range(arguments.first, arguments.first + arguments.count):
+        for number in arguments.numbers:
             if arguments.minutes is not None and time.monotonic() - begin > arguments.minutes * 60:
                 break
             drawn = draw(seed, number, is_short=arguments.short, without=without)
             outcome = try_fault(world, drawn, begin)
-            outcomes.append(outcome)
-            lines.write(json.dumps(asdict(outcome)) + "\n")
-            lines.flush()
+            lines.write(json.dumps(asdict(outcome)).encode() + b"\n")  # at once, as other worlds write here, too
             print(describe(outcome), flush=True)
             if outcome.verdict != "held":
-                keep_logs(world, output, number)
+                keep_logs(world, output, f"{seed}-{number}")
             if outcome.steady is None:
                 start_anew(world)
-    return outcomes
+
+
+def read_commit() -> str:
+    """Return the commit of the code that is tried, with a plus where the code differs from it; "" when unknown."""
+    describe = ["git", "-C", str(RESULTS), "describe", "--always", "--abbrev=10", "--exclude=*", "--dirty=+"]
+    try:
+        return subprocess.run(describe, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 def find_impossible(world: World) -> set[str]:
@@ -134,9 +206,11 @@ def try_fault(world: World, drawn: Draw, begin: float) -> Outcome:
             stack.enter_context(fault.kind.apply(world, fault.settings))
         time.sleep(drawn.seconds)
     lasted = time.monotonic() - began_at
+    waits_before = {replica.name: replica.read_wait() for replica in world.replicas}
     with Stalls(lambda: world.api.exists(LEASE)) as stalls:
         found = restart_ended(world, drawn)
         steady = wait_steady(world)
+    waits = [compute_wait(replica.read_wait(), waits_before[replica.name]) for replica in world.replicas]
     found += world.judge.judge()
     found += View.take(world.api).find_overcommitted()
     outcome = Outcome(
@@ -150,9 +224,15 @@ def try_fault(world: World, drawn: Draw, begin: float) -> Outcome:
         binds=len(world.judge.binds) - binds_before,
         changes=world.judge.count_changes(leases_before),
         found=found,
+        waited=round(max(waits), 2),
     )
     outcome.judge(max(fault.kind.notice for fault in drawn.faults))
     return outcome
+
+
+def compute_wait(after: tuple[int, float], before: tuple[int, float]) -> float:
+    """Return for how long a process waited between two readings; the later one alone counts for a new process."""
+    return after[1] - before[1] if after[0] == before[0] else after[1]
 
 
 def restart_ended(world: World, drawn: Draw) -> list[str]:
@@ -227,7 +307,7 @@ def start_anew(world: World) -> None:
     wait_steady(world)
 
 
-def keep_logs(world: World, output: Path, number: int) -> None:
+def keep_logs(world: World, output: Path, number: str) -> None:
     """Keep the ends of the operators' logs beside the lines."""
     for replica in world.replicas:
         if replica.operator is not None:
@@ -239,7 +319,8 @@ def describe(outcome: Outcome) -> str:
     """Return a line for people."""
     steady = "-" if outcome.steady is None else f"{outcome.steady:.1f}"
     line = f"{outcome.number:5} {outcome.verdict:12} {outcome.kind}: {outcome.seconds:.1f} s, steady after {steady} s"
-    line += f" (stalls {outcome.stalls:.1f} s), {outcome.binds} bound, {outcome.changes} changes of the lead"
+    line += f" (stalls {outcome.stalls:.1f} s, waited {outcome.waited:.1f} s)"
+    line += f", {outcome.binds} bound, {outcome.changes} changes of the lead"
     return "\n".join([line, *(f"      {what}" for what in outcome.found[:5])])
 
 

@@ -17,15 +17,18 @@ Line = dict[str, Any]
 
 
 def read_lines(results: Path) -> tuple[list[Line], list[Line]]:
-    """Return what is said of the runs, and their faults: those of a file, and of others beside it, named NAME-*."""
-    heads, faults = [], []
-    for path in (results, *sorted(results.parent.glob(f"{results.stem}-*{results.suffix}"))):
-        head, *lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        last = lines[-1]
-        head["seconds"] = last["at"] + last["seconds"] + (last["steady"] or 0.0)
-        heads.append(head)
-        faults += [{**line, "seed": head["seed"]} for line in lines]
-    return heads, faults
+    """Return what is said of the runs of a file, and their faults, each with its run's seed."""
+    heads: list[Line] = []
+    faults: list[Line] = []
+    for text in results.read_text(encoding="utf-8").splitlines():
+        line = json.loads(text)
+        if "seed" in line:
+            heads.append({**line, "faults": []})
+        else:
+            fault = {**line, "seed": heads[-1]["seed"]}
+            heads[-1]["faults"].append(fault)
+            faults.append(fault)
+    return [head for head in heads if head["faults"]], faults
 
 
 def write_page(results: Path, page: Path = PAGE) -> None:
@@ -38,10 +41,9 @@ def make_page(heads: list[Line], faults: list[Line], link: str) -> str:
     text = TEMPLATE.read_text(encoding="utf-8")
     filled = {
         "results": link,
-        "day": heads[-1]["day"],
-        "seeds": " and ".join(describe_run(head) for head in heads),
+        "runs": make_runs(heads),
         "count": f"{len(faults):,}",
-        "minutes": f"{sum(head['seconds'] for head in heads) / 60:.0f}",
+        "minutes": f"{sum(map(compute_seconds, heads)) / 60:.0f}",
         "binds": f"{sum(line['binds'] for line in faults):,}",
         "changes": f"{sum(line['changes'] for line in faults):,}",
         "twice": f"{sum('bound twice' in what for line in faults for what in line['found']):,}",
@@ -54,9 +56,27 @@ def make_page(heads: list[Line], faults: list[Line], link: str) -> str:
     return text
 
 
-def describe_run(head: Line) -> str:
-    """Return a run's seed, and what somebody has noted of it, such as that a fault was mended since."""
-    return f"{head['seed']} ({head['note']})" if head.get("note") else f"{head['seed']}"
+def compute_seconds(head: Line) -> float:
+    """Return how long a run took, its start included."""
+    seconds: float = max(line["at"] + line["seconds"] + (line["steady"] or 0.0) for line in head["faults"])
+    return seconds
+
+
+def make_runs(heads: Iterable[Line]) -> str:
+    """Return a row for each run: what was drawn, of which code, how fast, and what somebody has noted of it."""
+    rows = [
+        "| seed | numbers | day | commit | faults | held | control planes at once | seconds a fault | note |",
+        "| ---: | --- | --- | --- | ---: | ---: | ---: | ---: | --- |",
+    ]
+    for head in heads:
+        lines = head["faults"]
+        numbers = [line["number"] for line in lines]
+        held = sum(line["verdict"] == "held" for line in lines)
+        rate = compute_seconds(head) / len(lines)
+        cells = [head["seed"], f"{min(numbers)} to {max(numbers)}", head["day"], head.get("commit", ""), len(lines)]
+        cells += [held, head.get("worlds", 1), f"{rate:.1f}", head.get("note", "")]
+        rows.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(rows)
 
 
 def describe_verdicts(faults: list[Line]) -> str:
@@ -90,7 +110,8 @@ def make_list(faults: Iterable[Line]) -> str:
     items = [
         f"- {line['number']} of seed {line['seed']}, {line['kind']}: "
         + ("; ".join(line["found"][:2]) or describe_wait(line))
-        for line in faults
+        + (f". {line['note']}" if line.get("note") else "")
+        for line in sorted(faults, key=lambda line: (line["seed"], line["number"]))
         if line["verdict"] != "held"
     ]
     return "\n".join(items) if items else "Nothing."

@@ -65,6 +65,21 @@ def test_the_page_counts_each_kind_and_lists_what_did_not_hold(tmp_path: Path) -
     assert "| frozen | 2 | 1 | 0 | 0 | 1 | 1.0 | 1.0 |" in page
     assert "- 2 of seed 5, killed: not steady after three minutes" in page
     assert "- 3 of seed 5, frozen: red/p was bound twice" in page
-    assert "seed 5: 4 faults in 1 minutes, with 16 bindings" in page
+    assert "4 faults in 1 minutes, with 16 bindings" in page
+    assert "| 5 | 0 to 3 | 2026-01-01 |  | 4 | 1 | 1 | 13.0 |  |" in page
     assert "Pods bound twice: 1." in page
     assert "{" not in make_table(lines)
+
+
+def test_a_file_has_the_faults_of_several_runs(tmp_path: Path) -> None:
+    results = tmp_path / "faults.jsonl"
+    first, second, third = ({"seed": seed, "day": "2026-01-01", "commit": f"c{seed}"} for seed in (5, 6, 7))
+    lines = [first, make_line(1, "latency", "late"), make_line(0, "killed", "held"), second, third]
+    lines.append(make_line(0, "frozen", "held"))
+    results.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+    heads, faults = read_lines(results)
+
+    assert [head["seed"] for head in heads] == [5, 7], "a run without any fault says nothing"
+    assert [(fault["seed"], fault["number"]) for fault in faults] == [(5, 1), (5, 0), (7, 0)]
+    assert "| 5 | 0 to 1 | 2026-01-01 | c5 | 2 | 1 |" in make_page(heads, faults, "results/faults.jsonl")

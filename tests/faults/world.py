@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 import yaml
 
-from e2e.api import ApiError
+from e2e.api import ApiError, call_many
 from e2e.clusters import Cluster
 from e2e.objects import POLICIES, TENANTS, make_pod, make_tenant
 from e2e.operators import NAMESPACE, SERVICE_ACCOUNT, Operator, start_operator
@@ -95,6 +95,19 @@ class Replica:
     def is_leader(self) -> bool:
         """Whether its operator says that it leads; not when it cannot say anything."""
         return self.operator is not None and self.operator.is_running and self.operator.is_leader()
+
+    def read_wait(self) -> tuple[int, float]:
+        """Return its operator's process and for how many seconds its main thread could run and had no processor.
+
+        That is what a busy machine costs it; the start of a process, above all.
+        """
+        if self.operator is None or not self.operator.is_running:
+            return 0, 0.0
+        try:
+            statistics = Path(f"/proc/{self.operator.pid}/schedstat").read_text(encoding="utf-8")
+        except OSError:
+            return 0, 0.0  # it has ended, or the kernel keeps no account
+        return self.operator.pid, int(statistics.split()[1]) / 1e9
 
     def start(self, code: str | None = None) -> None:
         """Start an operator with a token of its own, so that the audit log can tell it from the one before it.
@@ -254,11 +267,12 @@ class World:
     def write(self, count: int) -> None:
         """Let the cluster's version grow by so much."""
         path = "/api/v1/namespaces/default/configmaps"
-        for number in range(count):
-            wait_for(
-                functools.partial(create_object, self.api, path, {"metadata": {"name": f"write-{number}"}}),
-                describe=path,
-            )
+
+        def write_one(number: int) -> None:
+            thing = {"metadata": {"name": f"write-{number}"}}
+            wait_for(functools.partial(create_object, self.api, path, thing), describe=path)
+
+        call_many(range(count), write_one)
         self.api.delete(path)
 
     def has_secret(self, replica: Replica) -> bool:

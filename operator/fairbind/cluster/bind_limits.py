@@ -7,6 +7,10 @@ places: its tenant gets nothing, so it is always the next in the order. The rule
   more than `MAX_STALLED` do.
 * A namespace with `FAILURES_IN_A_ROW` failed attempts and no success in between has `PROBES` bindings under way at
   most. One with `MAX_STALLED_IN_NAMESPACE` stalled bindings begins none.
+* A namespace is **slow** from a binding that takes long on. Its places are few, `PLACES_WHEN_SLOW`, and one more after
+  each binding that ends in time, until they are as many as ever. Without this rule a namespace whose bindings all hang
+  takes all places again whenever its stalled bindings end, each time until the new ones have stalled. What it has
+  under way beyond its places and was not sent yet is decided again later (`may_send`).
 * What is decided beyond that is withheld: the pod is out of the scheduling order. After a hold of 1 to 5 s, twice as
   long each time, as many pods return as may begin. After the first success all of them do.
 """
@@ -21,25 +25,29 @@ FAILURES_IN_A_ROW = 8
 PROBES = 4
 MAX_STALLED_IN_NAMESPACE = 32
 MAX_STALLED = 256
+PLACES_WHEN_SLOW = 16
+"""An eighth of what the binder has in flight: so much of its rate a slow namespace costs the others at most."""
 FIRST_HOLD_SECONDS = 1.0
 MAX_HOLD_SECONDS = 5.0
 RELEASED_AT_ONCE = 256
 RELEASE_SECONDS = 0.05
 """Between two groups of pods that return after a success."""
 MAX_REMEMBERED = 10_000
-"""Namespaces without bindings that are known to fail, at most."""
+"""Namespaces without bindings that are known to fail or to be slow, at most."""
 
 
 @dataclass(slots=True)
 class _Namespace:
     """under_way, stalled: its bindings. failures: in a row. withheld: UIDs, in the order of decisions.
 
+    places: how many bindings that are not stalled it may have under way; `RELEASED_AT_ONCE`: as many as it likes.
     hold_seconds: of the next hold. release_at: when withheld pods return. unanswered: releases since a binding began.
     """
 
     under_way: int = 0
     stalled: int = 0
     failures: int = 0
+    places: int = RELEASED_AT_ONCE
     withheld: deque[str] = field(default_factory=deque)
     hold_seconds: float = FIRST_HOLD_SECONDS
     release_at: float = inf
@@ -50,11 +58,24 @@ class _Namespace:
         return self.failures >= FAILURES_IN_A_ROW
 
     @property
+    def is_slow(self) -> bool:
+        return self.places < RELEASED_AT_ONCE
+
+    @property
     def free(self) -> int:
         """How many bindings may begin now."""
         if self.stalled >= MAX_STALLED_IN_NAMESPACE:
             return 0
-        return max(PROBES - self.under_way, 0) if self.is_failing else RELEASED_AT_ONCE
+        if self.is_failing:
+            return max(PROBES - self.under_way, 0)
+        if not self.is_slow:
+            return RELEASED_AT_ONCE
+        return max(self.places_when_slow - (self.under_way - self.stalled), 0)
+
+    @property
+    def places_when_slow(self) -> int:
+        """How many bindings that are not stalled a slow namespace may have under way."""
+        return self.places if self.stalled < MAX_STALLED_IN_NAMESPACE else 0
 
 
 class BindLimits:
@@ -85,11 +106,21 @@ class BindLimits:
             return False
         known = self._namespaces[namespace]
         known.failures += failed
+        if not failed:
+            known.places = PLACES_WHEN_SLOW
         if uid in self._stalled or len(self._stalled) >= MAX_STALLED:
             return False
         self._stalled.add(uid)
         known.stalled += 1
         return True
+
+    def may_send(self, uid: str) -> bool:
+        """Tell whether a binding that has begun and was not sent yet may be sent; if not, it ends as not sent."""
+        namespace = self._under_way.get(uid)
+        if namespace is None or uid in self._stalled:
+            return True
+        known = self._namespaces[namespace]
+        return not known.is_slow or known.under_way - known.stalled <= known.places_when_slow
 
     def end(self, uid: str, now: float, *, bound: bool = False, failed: bool = False) -> bool:
         """Note that a binding is over, or does not begin after all; True when it still had its place."""
@@ -104,6 +135,7 @@ class BindLimits:
             known.stalled -= 1
         known.failures = 0 if bound else known.failures + failed
         if bound:
+            known.places = min(known.places + had_place, RELEASED_AT_ONCE)
             known.hold_seconds = FIRST_HOLD_SECONDS
             if known.withheld:
                 known.release_at = min(known.release_at, now)
@@ -113,7 +145,7 @@ class BindLimits:
 
     def _drop(self, namespace: str, known: _Namespace) -> None:
         del self._namespaces[namespace]
-        if known.failures and len(self._namespaces) < MAX_REMEMBERED:
+        if (known.failures or known.is_slow) and len(self._namespaces) < MAX_REMEMBERED:
             self._namespaces[namespace] = known
 
     def find_next_release(self) -> float:
@@ -130,7 +162,7 @@ class BindLimits:
             count = min(known.free * 2**known.unanswered, RELEASED_AT_ONCE)
             released += [known.withheld.popleft() for _ in range(min(count, len(known.withheld)))]
             known.unanswered = min(known.unanswered + bool(count), 16)
-            pause = known.hold_seconds if known.is_failing or not count else RELEASE_SECONDS
+            pause = known.hold_seconds if known.is_failing or known.is_slow or not count else RELEASE_SECONDS
             known.hold_seconds = (
                 min(2 * known.hold_seconds, MAX_HOLD_SECONDS) if known.is_failing else FIRST_HOLD_SECONDS
             )

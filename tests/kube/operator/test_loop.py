@@ -207,6 +207,16 @@ async def test_a_pod_that_fits_is_bound_and_announced() -> None:
         assert bench.observer.pods == [100.0]
 
 
+async def test_the_line_of_a_binding_has_pod_node_tenant_and_result_in_fields(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "fairbind")
+    async with running() as bench:
+        bench.add("a")
+        await bench.until(lambda: "ns/a -> only: bound" in caplog.messages)
+    (record,) = (record for record in caplog.records if record.getMessage() == "ns/a -> only: bound")
+    fields = {name: record.__dict__[name] for name in ("pod", "node", "tenant", "reason")}
+    assert fields == {"pod": "ns/a", "node": "only", "tenant": bench.world.pods["a"].tenant, "reason": "bound"}
+
+
 @pytest.mark.parametrize("steps", range(5))
 async def test_it_ends_when_it_is_told_to_also_in_the_moment_of_a_change(steps: int) -> None:
     async with asyncio.timeout(PATIENCE) as limit, running() as bench:
@@ -279,7 +289,7 @@ async def test_a_pod_that_fails_again_waits_longer(monkeypatch: pytest.MonkeyPat
         assert gaps[2] >= 0.39
 
 
-@pytest.mark.parametrize("result", [BindResult.FENCED, BindResult.STALE, BindResult.CROWDED])
+@pytest.mark.parametrize("result", [BindResult.FENCED, BindResult.STALE, BindResult.CROWDED, BindResult.DEFERRED])
 async def test_a_binding_that_was_not_sent_gives_its_room_back_without_a_wait(result: BindResult) -> None:
     async with running(slots=1) as bench:
         bench.binder.answers["a"] = [result]

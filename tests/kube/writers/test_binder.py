@@ -373,6 +373,15 @@ async def test_the_same_trouble_is_a_warning_once_a_minute(harness: Harness, cap
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
 
 
+async def test_a_trouble_names_its_pod_and_node_in_fields(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    harness.server.tricks = [Trick(happens=False, answer=refuse(403, "Forbidden", "may not"))]
+    await harness.bind()
+    (record,) = caplog.records
+    assert {name: record.__dict__[name] for name in ("pod", "node")} == {"pod": "ns/p", "node": "n1"}
+    assert "may not" in record.__dict__["reason"]
+    assert record.getMessage() == f"Binding ns/p to n1 was refused: {record.__dict__['reason']}"
+
+
 RIGHT_MISSING = Trick(
     happens=False,
     answer=refuse(403, "Forbidden", 'pods "p" is forbidden: User "u" cannot create resource "pods/binding"'),
@@ -437,6 +446,29 @@ async def test_a_lost_binding_to_a_node_that_is_gone_is_looked_at_before_its_roo
     harness.server.tricks = [DROPPED_AFTER]
     assert await harness.bind() is BindResult.BOUND
     assert [seen.method for seen in harness.server.seen] == ["POST", "GET"]
+
+
+async def test_what_had_to_wait_for_its_slot_is_not_sent_when_its_namespace_came_to_be_slow(harness: Harness) -> None:
+    gate = asyncio.Event()
+    harness.server.pace = gate.wait
+    harness.server.add("q")
+    slow: set[str] = set()
+    binder = harness.binder = harness.make_binder(in_flight=1)
+    binder.may_send = lambda uid: uid not in slow
+    first, second = asyncio.create_task(harness.bind("p")), asyncio.create_task(harness.bind("q"))
+    await eventually(lambda: harness.server.open_requests)
+    slow.update({"uid-p", "uid-q"})
+    gate.set()
+    assert await first is BindResult.BOUND  # it was on its way
+    assert await second is BindResult.DEFERRED
+    assert len(harness.server.seen) == 1
+
+
+async def test_a_binding_of_which_nothing_is_known_goes_on_when_its_namespace_came_to_be_slow(harness: Harness) -> None:
+    harness.server.tricks = [Trick(happens=False, answer=refuse(500))]
+    harness.binder.may_send = lambda _uid: not harness.server.seen
+    assert await harness.bind() is BindResult.BOUND
+    assert len(harness.server.seen) == 2
 
 
 async def test_nothing_is_sent_when_somebody_else_took_the_room_meanwhile(harness: Harness) -> None:

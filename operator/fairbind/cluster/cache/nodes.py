@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-import msgspec
 import numpy as np
 
 from fairbind.cluster.filters.node_eligibility import Eligibility
@@ -131,7 +130,7 @@ class Servers:
         if known is not None and is_same_node(known, node):
             return False
         self._count_offered(known, node)
-        book.node = msgspec.structs.replace(node, version="")  # of use to feeds only, and another for each node
+        book.node = node
         self._changed_nodes.add(node.name)
         self._is_list_changed |= known is None
         return True
