@@ -123,7 +123,7 @@ def test_everything_imported_is_declared() -> None:
     """A dependency of a dependency may go away; what we import ourselves is ours to name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["plot"], *extras["simulate"]]
+    wanted = [*project["dependencies"], *extras["plot"], *extras["simulate"], *extras["distributed"]]
     declared = {canonicalize_name(Requirement(text).name) for text in wanted}
     owners = importlib.metadata.packages_distributions()
     imported = {name for path in find_files("operator/*.py") for name in find_imports(path.read_text(encoding="utf-8"))}

@@ -22,6 +22,8 @@ FAILING_WITHOUT_NODES = ("ps-dsf", "rps-dsf")
 not to be kept, so such cycles are left out."""
 SAID = 4
 """Of so many waits a cycle the message is recorded."""
+NOW, ON_THE_DAY = "takes the next free capacity", "takes the next free room"
+"""Words of the message that have changed since the recording; what is decided has not."""
 
 
 class Mirrored:
@@ -80,7 +82,8 @@ class Mirrored:
         assert self._report is not None
         pod = self._cache.find_pod(uid)
         detail = None if pod is None else pod.unsupported
-        return format_unschedulable(self._report.waits[wait], nodes, blocked_detail=detail)
+        message = format_unschedulable(self._report.waits[wait], nodes, blocked_detail=detail)
+        return message.replace(NOW, ON_THE_DAY)
 
     def note_waits(self) -> None:
         """Hand the waits of the last cycle back, for the overview."""
