@@ -45,6 +45,8 @@ MEMORY = ("0", "64Mi", "128974848", "129e6", "256M", "1Gi", "1.5Gi", "3Gi", "500
 STORAGE = ("0", "100Mi", "1Gi", "5Gi")
 ADDRESSES = ("", "", "0.0.0.0", "127.0.0.1", "10.0.0.1", "::1", "::")
 PORTS = (80, 443, 8080)
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+WHEN = "whenUnsatisfiable"
 PROTOCOLS = ("TCP", "TCP", "UDP", "SCTP")
 
 
@@ -62,11 +64,15 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What pods may carry. spread, affinity: hard constraints about other pods, of those that wait. volumes: claims."""
+    """What pods may carry. spread, affinity: hard constraints about other pods, of those that wait. volumes: claims.
+
+    wishes: soft constraints about other pods, also of those that are placed, and more of those about nodes.
+    """
 
     spread: bool = False
     affinity: bool = False
     volumes: bool = False
+    wishes: bool = False
 
 
 class Generator:
@@ -220,7 +226,31 @@ class Generator:
             spec["affinity"] = affinity
         if self._features.spread and self._happens(0.5):
             spec["topologySpreadConstraints"] = self._draw_spread()
+        if self._features.wishes:
+            self._add_wishes(spec)
         return spec
+
+    def _add_wishes(self, spec: Json) -> None:
+        """Give a pod soft wishes, beside what it has."""
+        draw, affinity = self._random, spec.get("affinity", {})
+        for kind in ("podAffinity", "podAntiAffinity"):
+            if draw.random() < 0.35:
+                terms = [self._draw_pod_term() for _ in range(draw.choice((1, 1, 2, 3)))]
+                weighted = [{"weight": draw.choice((1, 5, 50, 100)), "podAffinityTerm": term} for term in terms]
+                affinity.setdefault(kind, {})[PREFERRED] = weighted
+        if draw.random() < 0.4:
+            wishes = [
+                {"weight": draw.choice((1, 7, 50, 100)), "preference": self._draw_node_term()}
+                for _ in range(draw.choice((1, 2, 3)))
+            ]
+            affinity.setdefault("nodeAffinity", {})[PREFERRED] = [wish for wish in wishes if wish["preference"]]
+        if affinity:
+            spec["affinity"] = affinity
+        if draw.random() < 0.5:
+            drawn = [constraint | {"whenUnsatisfiable": "ScheduleAnyway"} for constraint in self._draw_spread()]
+            known = [each for each in spec.get("topologySpreadConstraints", ()) if each[WHEN] != "ScheduleAnyway"]
+            soft = {each["topologyKey"]: {key: each[key] for key in each if key != "minDomains"} for each in drawn}
+            spec["topologySpreadConstraints"] = [*known, *soft.values()]
 
     def _draw_resources(self) -> Json:
         draw = self._random

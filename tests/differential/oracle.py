@@ -1,4 +1,4 @@
-"""kube-scheduler's own filters as a program that answers questions: `deploy/tools/local/go/oracle`."""
+"""kube-scheduler's own filters and scores as a program that answers questions: `deploy/tools/local/go/oracle`."""
 
 from __future__ import annotations
 
@@ -33,6 +33,9 @@ class Refusal:
 Verdict = Mapping[str, Refusal | None]
 """By node: None where the pod may be placed."""
 
+Scores = Mapping[str, Mapping[str, int]]
+"""By node that takes the pod and plugin: normalised and times the plugin's weight."""
+
 
 class Oracle:
     """The running program. One question at a time."""
@@ -53,6 +56,17 @@ class Oracle:
     def place(self, placed: Sequence[Json], pods: Sequence[Json]) -> list[Verdict]:
         """Let pods join the cluster of the question before; return where each of the others may be placed then."""
         return self._judge({"placed": placed, "pods": pods})
+
+    def score(self, cluster: Json, pods: Sequence[Json]) -> list[Scores]:
+        """Return what the nodes are worth to each of these pods, each by itself."""
+        return self._score({"cluster": cluster, "pods": pods})
+
+    def score_next(self, placed: Sequence[Json], pods: Sequence[Json]) -> list[Scores]:
+        """Let pods join the cluster of the question before; return what the nodes are worth to the others then."""
+        return self._score({"placed": placed, "pods": pods})
+
+    def _score(self, question: Json) -> list[Scores]:
+        return [answer.get("scores", {}) for answer in self._ask({**question, "scores": True}).get("verdicts", ())]
 
     def _judge(self, question: Json) -> list[Verdict]:
         return [

@@ -74,6 +74,21 @@ class Ours:
         """Let a pod join that has a node."""
         self.cache.pods.apply(read_pod(pod))
 
+    def wait(self, pod: Json) -> None:
+        """Let a pod join that waits."""
+        self.cache.pods.apply(read_pod(pod))
+
+    def find_class(self, pod: Json) -> tuple[TaskClass, tuple[str, ...]]:
+        """Return the class of a pod that waits alone, and the names of the servers."""
+        facts = read_pod(pod)
+        self.cache.pods.apply(facts)
+        try:
+            snapshot = self.cache.build_snapshot()
+            found = (each for each in snapshot.task_classes if any(task.uid == facts.uid for task in each.tasks))
+            return next(found), snapshot.servers.names
+        finally:
+            self.cache.pods.delete(facts)
+
     def judge(self, pod: Json) -> Opinion:
         """Return where the cycle would place a pod that waits alone, and where else if not there."""
         facts = read_pod(pod)

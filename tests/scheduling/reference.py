@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
-from math import inf
+from math import floor, inf, log
 
 from fairbind.model import (
     TOLERANCE,
@@ -20,11 +20,16 @@ from fairbind.model import (
     CycleReport,
     DomainCounter,
     DomainRule,
+    EvenWish,
     FairnessReason,
+    PullWish,
     Rejection,
     RejectionKind,
     Rejections,
+    ServerWish,
     Snapshot,
+    SoftWish,
+    SoftWishes,
     SpreadRule,
     Task,
     TaskClass,
@@ -321,10 +326,14 @@ class World:
             most = max(wish_k[k] for k in fitting)
             fitting = [k for k in fitting if wish_k[k] == most]
             assert chosen in fitting, "a server that is wanted more has room"
+        if task_class.wishes is not None:
+            worth = self.wish_scores(task_class, task_class.wishes)
+            fitting = [k for k in fitting if worth[k] == max(worth[other] for other in fitting)]
+            assert chosen in fitting, "a server that soft wishes rank higher has room"
         if self.policy == "first-fit-drfh":
             assert chosen == fitting[0], "not the first"
             return
-        if self.policy == "two-choices-drfh" and (drawn := self.draw(task_class, chosen)):
+        if self.policy == "two-choices-drfh" and (drawn := self.draw(task_class, chosen, fitting)):
             fitting = drawn
             assert chosen in fitting, "one of the drawn servers has room"
         terms = {k: self.distance(task_class, k) for k in fitting}
@@ -338,13 +347,55 @@ class World:
         ]
         assert not earlier, "an equal server comes first by name"
 
-    def draw(self, task_class: TaskClass, chosen: int) -> list[int]:
-        """Those of the two drawn servers that have room; drawn are two of those that are wanted like the chosen."""
+    def draw(self, task_class: TaskClass, chosen: int, fitting: list[int]) -> list[int]:
+        """Those of the two drawn servers that have room; drawn are two of those that are wanted like the chosen.
+
+        fitting: of those of the pool that are wanted like it those that have room, to which soft wishes keep the draw.
+        """
         wish_k = task_class.placement.preference_k
         among = [k for k in self.eligible(task_class) if wish_k is None or wish_k[k] == wish_k[chosen]]
+        if task_class.wishes is not None:
+            among = fitting
         task = self.waiting[next(n for n, c in enumerate(self.snapshot.task_classes) if c is task_class)][0]
         drawn = RandomChoices(self.seed).draw_two(task.uid, len(among)) if len(among) > 1 else ()
         return [k for k in sorted(among[n] for n in drawn) if self.fits(task_class, k)]
+
+    def wish_scores(self, task_class: TaskClass, wishes: SoftWishes) -> dict[int, int]:
+        """What each server with room is worth to a task of the class: each wish's part of 100, times its weight."""
+        fitting = self.fitting(task_class, None)
+        worth = dict.fromkeys(fitting, 0)
+        for wish in wishes.wishes:
+            for k, score in self.scores_of(wish, fitting).items():
+                worth[k] += wish.weight * score
+        return worth
+
+    def scores_of(self, wish: SoftWish, fitting: list[int]) -> dict[int, int]:
+        match wish:
+            case ServerWish(amount_k, _, is_dislike):
+                most = max(int(amount_k[k]) for k in fitting)
+                part = {k: 100 * int(amount_k[k]) // most if most else 0 for k in fitting}
+                return {k: 100 - score for k, score in part.items()} if is_dislike else part
+            case PullWish(pulls, _):
+                felt = {k: sum(worth * self.count_at(counter, k) for counter, worth in pulls) for k in fitting}
+                width = max(felt.values()) - min(felt.values())
+                # The same product of floats as in the cycle: 100 * 0.29 is below 29, and is cut off.
+                return {k: int(100 * ((felt[k] - min(felt.values())) / width)) if width else 0 for k in fitting}
+            case EvenWish(counters, _):
+                labelled = [k for k in fitting if all(counter.domains.domain_k[k] >= 0 for counter, _ in counters)]
+                load = dict.fromkeys(labelled, 0.0)
+                for counter, skew in counters:
+                    domains = len({int(counter.domains.domain_k[k]) for k in labelled})
+                    for k in labelled:
+                        load[k] += self.count_at(counter, k) * log(domains + 2) + (skew - 1)
+                whole = {k: floor(value + 0.5) for k, value in load.items()}
+                most, least = max(whole.values(), default=0), min(whole.values(), default=0)
+                score = {k: 100 * (most + least - value) // most if most else 100 for k, value in whole.items()}
+                return {k: score.get(k, 0) for k in fitting}
+
+    def count_at(self, counter: DomainCounter, k: int) -> int:
+        """How many tasks count in the domain of a server."""
+        domain = int(counter.domains.domain_k[k])
+        return self.count_domains(counter)[domain] if domain >= 0 else 0
 
     def put(self, n: int, k: int) -> None:
         task_class = self.snapshot.task_classes[n]

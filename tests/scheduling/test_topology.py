@@ -17,6 +17,7 @@ from fairbind.model import (
     Snapshot,
     SpreadRule,
     TaskClass,
+    Tenant,
 )
 from fairbind.scheduling import UnschedulableCache, run_cycle
 from fairbind.scheduling.fair_shares.problem import ExactProblem, make_exact_problem, solve_exactly
@@ -119,6 +120,22 @@ def test_what_fitted_nowhere_is_forgotten_when_counts_change(snapshot: Snapshot)
                       for bind in alone.bindings]  # fmt: skip
             classes = tuple(count_placed([*snapshot.task_classes], placed)) if placed else snapshot.task_classes
             snapshot = replace(snapshot, task_classes=classes)
+
+
+@pytest.mark.parametrize("policy", ["ps-dsf", "rps-dsf"])
+def test_a_pool_without_room_stays_closed_when_a_domain_in_it_opens(policy: str) -> None:
+    """It ended the cycle with an InvariantError: the pool was open again, and no queue was put back to look at it."""
+    servers = build_servers({"a": (20, 20), "b": (100, 90)}, free={"b": (2, 3)})
+    rule = AffinityRule((build_counter("x", build_domains([0, 1]), [1, 0]),), False, AFFINITY)
+    large = build_class("t", (5, 5), build_placement(servers), 9)
+    bringer = build_class("u", (1, 1), build_placement(servers, only=["b"]))
+    classes = [replace(large, rules=DomainRules((rule,))), replace(bringer, counts_as=frozenset({"x"}))]
+    tenants = [Tenant(name, allocated_r=held, allocated_by_server={"b": held})
+               for name, held in (("t", (1, 1)), ("u", (5, 5)))]  # fmt: skip
+
+    report = decide(build_snapshot(servers, classes, tenants=tenants), policy)
+
+    assert sorted(bind.server for bind in report.bindings) == ["a"] * 4 + ["b"]
 
 
 def test_the_fair_share_is_that_of_an_empty_cluster_whatever_the_domains_hold() -> None:

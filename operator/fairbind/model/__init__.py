@@ -26,6 +26,7 @@ from fairbind.model.topology import (
     SeparationRule,
     SpreadRule,
 )
+from fairbind.model.wishes import EvenWish, PullWish, ServerWish, SoftWish, SoftWishes
 
 __all__ = [
     "MAX_AMOUNT",
@@ -39,6 +40,7 @@ __all__ = [
     "DomainRule",
     "DomainRules",
     "Domains",
+    "EvenWish",
     "ExclusiveKeys",
     "FairbindError",
     "FairnessReason",
@@ -48,13 +50,17 @@ __all__ = [
     "Pin",
     "Placement",
     "PolicySettings",
+    "PullWish",
     "Rejection",
     "RejectionKind",
     "Rejections",
     "RunningTask",
     "SeparationRule",
     "ServerTable",
+    "ServerWish",
     "Snapshot",
+    "SoftWish",
+    "SoftWishes",
     "SolverError",
     "SpreadRule",
     "Targets",

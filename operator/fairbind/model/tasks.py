@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fairbind.model.reasons import Rejection, Rejections
 from fairbind.model.servers import BoolArray
 from fairbind.model.topology import DomainRules
+from fairbind.model.wishes import SoftWishes
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class TaskClass:
     tasks: in their turn (priority descending, queue time, uid); never empty.
     blocked: why no task of this class may be placed at all, or None.
     rules: what closes servers depending on which tasks their topology domains hold; None: nothing does.
+    wishes: which of the servers on which they fit its tasks should take; None: what `Placement.preference_k` says.
     counts_as: the subjects of counters in which its tasks count once they are placed.
     """
 
@@ -96,6 +98,7 @@ class TaskClass:
     blocked: Rejection | None = None
     pin: Pin | None = None
     rules: DomainRules | None = None
+    wishes: SoftWishes | None = None
     counts_as: frozenset[Hashable] = frozenset()
 
     @property

@@ -149,9 +149,10 @@ class Books:
 
     def _enter(self, facts: PodFacts, position: Position) -> None:
         match position:
-            case Held(tenant, node, demand, constraints, repels, labels, is_leaving):
+            case Held(tenant, node, demand, constraints, repels, labels, is_leaving, carries):
                 self.anti_affinity.hold(repels, node)
                 self.topology.placed.hold(facts.namespace, labels, node, is_leaving=is_leaving)
+                self.topology.hold(carries, node)
                 if facts.claims:
                     self.volumes.hold(facts, node)
                 exclusive_keys = constraints.exclusive_keys.taken
@@ -176,9 +177,10 @@ class Books:
 
     def _leave(self, facts: PodFacts, position: Position) -> None:
         match position:
-            case Held(tenant, node, demand, constraints, repels, labels, is_leaving):
+            case Held(tenant, node, demand, constraints, repels, labels, is_leaving, carries):
                 self.anti_affinity.release(repels, node)
                 self.topology.placed.hold(facts.namespace, labels, node, -1, is_leaving=is_leaving)
+                self.topology.release(carries, node)
                 if facts.claims:
                     self.volumes.release(facts)
                 self.servers.release(node, facts.uid, demand.real, system=tenant is None)

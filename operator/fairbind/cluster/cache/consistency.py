@@ -13,9 +13,13 @@ from fairbind.model import (
     AffinityRule,
     DomainCounter,
     DomainRule,
+    EvenWish,
     InvariantError,
+    PullWish,
     SeparationRule,
+    ServerWish,
     Snapshot,
+    SoftWish,
     SpreadRule,
 )
 
@@ -79,6 +83,7 @@ def _describe_classes(snapshot: Snapshot) -> list[Any]:
             sorted(task_class.placement.exclusive_keys.conflicting),
             task_class.pin and (task_class.pin.name, task_class.pin.server, task_class.pin.rejections),
             sorted(map(_describe_rule, task_class.rules.rules)) if task_class.rules is not None else [],
+            [*map(_describe_wish, task_class.wishes.wishes)] if task_class.wishes is not None else [],
         )
         for task_class in snapshot.task_classes
     )
@@ -95,6 +100,19 @@ def _describe_rule(rule: DomainRule) -> tuple[Any, ...]:
             return rule.rejection, counts, rule.may_begin
         case SeparationRule():
             return rule.rejection, counts
+
+
+def _describe_wish(wish: SoftWish) -> tuple[Any, ...]:
+    """Return what a soft wish says, in whatever order its terms came to be."""
+    match wish:
+        case ServerWish():
+            return wish.amount_k.tolist(), wish.weight, wish.is_dislike
+        case PullWish(weighted, weight) | EvenWish(weighted, weight):
+            counts = [
+                ([_find_count(counter, int(domain)) for domain in counter.domains.domain_k], worth)
+                for counter, worth in weighted
+            ]
+            return type(wish).__name__, sorted(counts), weight
 
 
 def _find_count(counter: DomainCounter, domain: int) -> int:

@@ -20,8 +20,19 @@ from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.filters.topology import Topology
 from fairbind.cluster.filters.volume_offers import Wanted
 from fairbind.cluster.objects.facts import Amounts, Constraints, Demand, PodTerm, TopologyWishes
-from fairbind.model import DomainRules, Pin, Placement, Rejection, RejectionKind, Task, TaskClass
+from fairbind.model import DomainRules, Pin, Placement, Rejection, RejectionKind, SoftWishes, Task, TaskClass
 from fairbind.scheduling.cycle.task_queues import compute_turn
+
+
+class Ruling(NamedTuple):
+    """What topology domains say to a class: see `TaskClass`."""
+
+    rules: DomainRules | None = None
+    wishes: SoftWishes | None = None
+    counts_as: frozenset[object] = frozenset()
+
+
+NO_RULING = Ruling()
 
 
 class QueueKey(NamedTuple):
@@ -93,7 +104,7 @@ class TaskQueue:
         "_pin_made_of",
         "_placement",
         "_restricted",
-        "_ruled_by",
+        "_ruling",
         "_task_class",
         "is_eligible",
         "key",
@@ -115,7 +126,7 @@ class TaskQueue:
         self._placement: Placement | None = None
         self._restricted: tuple[tuple[Placement, int, int], Placement] | None = None
         self._labelled: tuple[tuple[Placement, int], Placement] | None = None
-        self._ruled_by: tuple[DomainRules | None, frozenset[object]] = None, frozenset()
+        self._ruling = NO_RULING
         self._task_class: TaskClass | None = None
 
     def add(self, task: Task) -> None:
@@ -148,12 +159,12 @@ class TaskQueue:
         base: Placement,
         eligibility: Eligibility,
         pin: Pin | None = None,
-        ruled_by: tuple[DomainRules | None, frozenset[object]] = (None, frozenset()),
+        ruling: Ruling = NO_RULING,
     ) -> TaskClass:
         """Return the class as it is now; the same object as before when nothing changed.
 
         base: where its constraints let it go, by `Eligibility`, which shares placements. pin: the only server of these,
-        for a key that has one. ruled_by: its rules about topology domains, and as what its tasks count in others'.
+        for a key that has one. ruling: what topology domains say to it.
         """
         missing = tuple(resource for resource, _ in self.key.demand.real if resource not in axes)
         pin = None if pin is None else lack(pin, missing)
@@ -161,8 +172,8 @@ class TaskQueue:
             self._axes, self._base, self._pin, self.missing = axes, base, pin, missing
             self._placement = eligibility.share(exclude_all(base, missing)) if missing and pin is None else base
             self._task_class = None
-        if ruled_by[0] is not self._ruled_by[0] or ruled_by[1] != self._ruled_by[1]:
-            self._ruled_by, self._task_class = ruled_by, None
+        if ruling != self._ruling:  # rules and wishes are equal to themselves only
+            self._ruling, self._task_class = ruling, None
         if self._task_class is None:
             assert self._placement is not None
             self._task_class = TaskClass(
@@ -173,8 +184,9 @@ class TaskQueue:
                 tasks=tuple(self.tasks),
                 blocked=self.key.unsupported,
                 pin=self._pin,
-                rules=self._ruled_by[0],
-                counts_as=self._ruled_by[1],
+                rules=self._ruling.rules,
+                wishes=self._ruling.wishes,
+                counts_as=self._ruling.counts_as,
             )
             self.is_eligible = self._task_class.is_eligible
         return self._task_class

@@ -18,7 +18,15 @@ from fairbind.cluster.cache.volumes import Volumes
 from fairbind.cluster.cache.wish_turns import NOT_YET, WishTurns
 from fairbind.cluster.filters.anti_affinity import AntiAffinity, Labels
 from fairbind.cluster.filters.volume_offers import Wanted
-from fairbind.cluster.objects.facts import Constraints, Demand, Owner, PodFacts, PodTerm, TopologyWishes
+from fairbind.cluster.objects.facts import (
+    Constraints,
+    Demand,
+    Owner,
+    PodFacts,
+    PodTerm,
+    TopologyWishes,
+    WeightedTerm,
+)
 from fairbind.cluster.tenancy.tenants import Directory
 from fairbind.model import Task
 
@@ -27,6 +35,7 @@ class Held(Struct, frozen=True, gc=False):
     """It holds its demand on a node.
 
     tenant: None when it belongs to no tenant. repels, labels, is_leaving: what other pods' wishes may ask about it.
+    carries: what it would like of others.
     """
 
     tenant: str | None
@@ -36,6 +45,7 @@ class Held(Struct, frozen=True, gc=False):
     repels: tuple[PodTerm, ...]
     labels: Labels = ()
     is_leaving: bool = False
+    carries: tuple[WeightedTerm, ...] = ()
 
 
 class Waiting(Struct, frozen=True, gc=False):
@@ -141,7 +151,9 @@ def locate(
     tenant = find_tenant(facts, directory, scheduler_name)
     if node is not None:
         constraints = volumes.constrain(facts) if facts.claims else facts.constraints
-        return Held(tenant, node, facts.demand, constraints, facts.repels, facts.labels, facts.terminating)
+        return Held(
+            tenant, node, facts.demand, constraints, facts.repels, facts.labels, facts.terminating, facts.carries
+        )
     assert tenant is not None
     if facts.gated or entry.postponed:
         return Idle(tenant, facts.gated)

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from fairbind.cluster.cache.books import Books
 from fairbind.cluster.cache.nodes import Axes
-from fairbind.cluster.cache.pending import QueueKey, TaskQueue
+from fairbind.cluster.cache.pending import NO_RULING, QueueKey, Ruling, TaskQueue
 from fairbind.cluster.cache.pinning import refuse
 from fairbind.cluster.cache.server_classes import ServerGrouping
 from fairbind.cluster.cache.window import Choice, Group, Window
 from fairbind.cluster.objects.constraints import NO_CONSTRAINTS
 from fairbind.cluster.objects.facts import EPHEMERAL_STORAGE, PODS, Constraints, PodTerm
-from fairbind.model import DomainRules, Placement, ServerTable, Snapshot, Targets, TaskClass
+from fairbind.model import Placement, ServerTable, Snapshot, Targets, TaskClass
 from fairbind.scheduling import POLICIES
 
 NOT_FITTED = frozenset({PODS, EPHEMERAL_STORAGE})
@@ -185,15 +185,20 @@ class SnapshotBuilder:
                 more = Counter(dict(open_.rejections)) - Counter(dict(placement.rejections))
                 pin = refuse(pin, next(iter(more)))
         placement = self._books.nominations.reserve(placement, key, servers.axes, servers.index)
-        return queue.build_task_class(servers.axes, placement, eligibility, pin, self._find_rules(key))
+        ruling = self._find_ruling(key)
+        if ruling.wishes is not None and placement.preference_k is not None:
+            placement = eligibility.share(replace(placement, preference_k=None))  # `Ruling.wishes` has it all
+        return queue.build_task_class(servers.axes, placement, eligibility, pin, ruling)
 
-    def _find_rules(self, key: QueueKey) -> tuple[DomainRules | None, frozenset[object]]:
-        """Return the rules of a class, and as what its tasks count in others'."""
+    def _find_ruling(self, key: QueueKey) -> Ruling:
+        """Return what topology domains say to a class."""
         if not key.may_have_rules or key.unsupported is not None:
-            return None, frozenset()
+            return NO_RULING
         topology, constraints = self._books.topology, self._books.eligibility.simplify(key.constraints)
         rules = topology.find_rules(key.wishes, key.selected_by, constraints, key.pin)
-        return rules, topology.find_subjects(key.wishes, key.selected_by)
+        # A pinned pod has no choice, so it would like nothing.
+        wishes = topology.find_soft_wishes(key.wishes, key.selected_by, constraints) if key.pin is None else None
+        return Ruling(rules, wishes, topology.find_subjects(key.wishes, key.selected_by))
 
     def _restrict(self, base: Placement, repelled: frozenset[PodTerm]) -> Placement:
         """Return a placement without the nodes that placed pods close: one for pods pinned to thousands of nodes."""

@@ -41,7 +41,7 @@ from fairbind.cluster.filters.volume_columns import match_affinities, match_zone
 from fairbind.cluster.filters.volume_topology import OTHER_ZONE, OUT_OF_REACH
 from fairbind.cluster.objects.facts import Constraints, NodeFacts, Toleration
 from fairbind.cluster.objects.volume_facts import ANYWHERE
-from fairbind.model import ExclusiveKeys, Placement, Rejection, Rejections
+from fairbind.model import ExclusiveKeys, Placement, Rejection, Rejections, ServerWish
 from fairbind.model.servers import BoolArray
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -106,10 +106,11 @@ class Verdict:
     """The answer for one set of constraints on all nodes.
 
     reason_k: numbers of `Reasons`. liking_k, disliked_k: raw soft scores; None where there is no wish, or no taint that
-    is disliked. placement: what the cycle gets; the same object until something in it changes.
+    is disliked. placement: what the cycle gets; the same object until something in it changes. server_wishes: the soft
+    scores for who has other soft wishes, too; None: not made since something changed.
     """
 
-    __slots__ = ("constraints", "disliked_k", "liking_k", "placement", "reason_k")
+    __slots__ = ("constraints", "disliked_k", "liking_k", "placement", "reason_k", "server_wishes")
 
     def __init__(
         self, constraints: Constraints, reason_k: CodeArray, liking_k: CodeArray | None, disliked_k: CodeArray | None
@@ -119,6 +120,7 @@ class Verdict:
         self.liking_k = liking_k
         self.disliked_k = disliked_k
         self.placement: Placement | None = None
+        self.server_wishes: tuple[ServerWish, ...] | None = None
 
     def ask(self, index: int, node: AskedNode, reasons: Reasons) -> bool:
         """Ask one node again; True when the answer changed."""
@@ -211,7 +213,7 @@ class Eligibility:
         for verdict in self._verdicts.values():
             answers = [verdict.ask(index, node, self.reasons) for index, node in asked]
             if any(answers):
-                verdict.placement = None
+                verdict.placement = verdict.server_wishes = None
                 self.answers_version += 1
         if self.answers_version != before:
             self._forget_placements()
@@ -238,13 +240,32 @@ class Eligibility:
 
     def get_placement(self, constraints: Constraints) -> Placement:
         """Return where tasks with these constraints may go."""
+        verdict = self._get_verdict(constraints)
+        if verdict.placement is None:
+            verdict.placement = self.share(self._make_placement(verdict))
+        return verdict.placement
+
+    def get_server_wishes(self, constraints: Constraints) -> tuple[ServerWish, ...]:
+        """Return what tasks with these constraints would like of nodes, the same objects until it changes.
+
+        It is what `Placement.preference_k` has, but relative to the nodes that have room.
+        """
+        verdict = self._get_verdict(constraints)
+        if verdict.server_wishes is None:
+            kinds = (verdict.disliked_k, TAINT_WEIGHT, True), (verdict.liking_k, AFFINITY_WEIGHT, False)
+            verdict.server_wishes = tuple(
+                ServerWish(_freeze(amount_k.astype(np.int64)), weight, is_dislike)
+                for amount_k, weight, is_dislike in kinds
+                if amount_k is not None and amount_k.any()
+            )
+        return verdict.server_wishes
+
+    def _get_verdict(self, constraints: Constraints) -> Verdict:
         constraints = self.simplify(constraints)
         verdict = self._verdicts.get(constraints)
         if verdict is None:
             verdict = self._verdicts[constraints] = self._compute_verdict(constraints)
-        if verdict.placement is None:
-            verdict.placement = self.share(self._make_placement(verdict))
-        return verdict.placement
+        return verdict
 
     def share(self, placement: Placement) -> Placement:
         """Return the one placement that says the same; after a change that may have to do with it, it is a new one."""

@@ -49,6 +49,9 @@ class _NodeCounts:
                 del by_node[node]
         self._array = None
 
+    def __bool__(self) -> bool:
+        return bool(self._by_node)
+
     def get_array(self, index: _Index) -> CountArray:
         if self._array is None or self._array[0] is not index:
             count_k = np.zeros(len(index), dtype=np.int64)
@@ -85,6 +88,11 @@ class SelectedPods:
         self.version = next(_VERSIONS)
         self._all.add_all(pods_by_node, sign)
         self._leaving.add_all(leaving_by_node, sign)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are none."""
+        return not self._all
 
     def count_all(self, index: _Index) -> CountArray:
         """Return how many there are on each node, shape (K,); not to be changed. index: of each node by its name."""

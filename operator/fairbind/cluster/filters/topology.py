@@ -8,10 +8,13 @@ a pod with such terms may be placed within the cycle, so the waiting pods that i
 which counts the pods that carry the term and begins at 0. A pod that its own term selects has both as rules, so that
 other nodes than those of now count as eligible for it.
 
+Soft wishes of the same kinds close nothing: they say where a pod would rather be (`SoftWishes`). Those about other pods
+work both ways, too: what placed pods would like counts (`CarriedTerms`), and what those would like that a cycle places.
+
 Counters are shared by all classes that ask the same of the same nodes, and stay the same objects while nothing changes.
 
 Where this differs from kube-scheduler: nodes outside the scheduler's node selector are no domains to spread over, as no
-pod can go there.
+pod can go there; and pods without spread constraints get none by default.
 """
 
 from __future__ import annotations
@@ -24,10 +27,11 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from fairbind.cluster.filters.anti_affinity import REPELLED, AntiAffinity, close
+from fairbind.cluster.filters.carried_terms import CarriedTerms
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.filters.placed_pods import PlacedPods
 from fairbind.cluster.filters.refusals import find_untolerated
-from fairbind.cluster.objects.facts import Constraints, PodTerm, SpreadWish, TopologyWishes
+from fairbind.cluster.objects.facts import Constraints, PodTerm, SpreadWish, TopologyWishes, WeightedTerm
 from fairbind.model import (
     NO_DOMAIN,
     AffinityRule,
@@ -35,10 +39,14 @@ from fairbind.model import (
     DomainRule,
     DomainRules,
     Domains,
+    EvenWish,
     Placement,
+    PullWish,
     Rejection,
     RejectionKind,
     SeparationRule,
+    SoftWish,
+    SoftWishes,
     SpreadRule,
 )
 from fairbind.model.servers import BoolArray
@@ -51,6 +59,22 @@ OWN_ANTI_AFFINITY = Rejection(RejectionKind.OWN_ANTI_AFFINITY)
 
 MANY_COUNTERS = 512
 """Below so many it is not worth looking for counters that no class uses any more."""
+
+
+HOSTNAME = "kubernetes.io/hostname"
+"""By this label soft wishes to be spread count node by node, whatever its values are."""
+
+PULL_WEIGHT = 2
+EVEN_WEIGHT = 2
+"""What preferred affinity and soft spread count beside each other, and beside wishes about nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carriers:
+    """A subject of counters: pods that carry a term with this weight."""
+
+    weight: int
+    term: PodTerm
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +98,10 @@ class Topology:
         self.placed = PlacedPods(find_namespace_labels, anti_affinity.select)
         self._watched: Counter[TopologyWishes] = Counter()
         self._users: Counter[PodTerm] = Counter()
+        self._in_use: Counter[PodTerm] = Counter()
         self._carried: Counter[PodTerm] = Counter()
+        self._placed_carry = CarriedTerms()
+        self._waiting_carry: dict[PodTerm, Counter[int]] = {}
         self._changed: set[PodTerm] = set()
         self._valid_for = -1
         self._domains: dict[object, Domains] = {}
@@ -82,6 +109,8 @@ class Topology:
         self._most_counters = MANY_COUNTERS
         self._rules: WeakValueDictionary[tuple[object, ...], DomainRule] = WeakValueDictionary()
         self._rule_sets: WeakValueDictionary[tuple[DomainRule, ...], DomainRules] = WeakValueDictionary()
+        self._wishes: WeakValueDictionary[tuple[object, ...], SoftWish] = WeakValueDictionary()
+        self._wish_sets: WeakValueDictionary[tuple[SoftWish, ...], SoftWishes] = WeakValueDictionary()
 
     def take_changed(self) -> frozenset[PodTerm]:
         """Return the terms of which a rule or a closed domain may be another one than when this was asked last."""
@@ -89,6 +118,29 @@ class Topology:
         for each in (self._changed, self.placed.changed, self._terms.changed):
             each.clear()
         return changed
+
+    # --- placed pods ---
+
+    def hold(self, carries: Iterable[WeightedTerm], node: str) -> None:
+        """Note that a pod that carries these terms is on a node."""
+        if carries:
+            self._use(self._placed_carry.hold(carries, node))
+            self._changed.update(term for _, term in carries)
+
+    def release(self, carries: Iterable[WeightedTerm], node: str) -> None:
+        """Take back what `hold` noted."""
+        if carries:
+            self._changed.update(term for _, term in carries)
+            self._unuse(self._placed_carry.release(carries, node))
+
+    def _use(self, terms: Collection[PodTerm]) -> None:
+        """Keep terms in use, so that it is known which pods they select."""
+        new = [term for term in terms if not self._in_use[term]]
+        self._in_use.update(terms)
+        self._terms.watch(new)
+
+    def _unuse(self, terms: Collection[PodTerm]) -> None:
+        self._terms.unwatch(_subtract(self._in_use, terms))
 
     # --- waiting pods ---
 
@@ -100,8 +152,8 @@ class Topology:
         new = [term for term in wishes.terms if not self._users[term]]
         self._users.update(wishes.terms)
         self._carried.update(wishes.apart)
-        self._changed.update(wishes.apart)
-        self._terms.watch(new)
+        self._note_carried(wishes, 1)
+        self._use(new)
         self.placed.watch(new)
         return True
 
@@ -112,17 +164,31 @@ class Topology:
             return
         del self._watched[wishes]
         _subtract(self._carried, wishes.apart)
-        self._changed.update(wishes.apart)
+        self._note_carried(wishes, -1)
         gone = _subtract(self._users, wishes.terms)
-        self._terms.unwatch(gone)
+        self._unuse(gone)
         self.placed.unwatch(gone)
+
+    def _note_carried(self, wishes: TopologyWishes, sign: int) -> None:
+        """Note what pods that a cycle may place say to the others."""
+        self._changed.update(wishes.apart)
+        for weight, term in wishes.carries:
+            weights = self._waiting_carry.setdefault(term, Counter())
+            weights[weight] += sign
+            if not weights[weight]:
+                del weights[weight]
+            if not weights:
+                del self._waiting_carry[term]
+            self._changed.add(term)
 
     # --- rules ---
 
     def find_subjects(self, wishes: TopologyWishes | None, selected_by: frozenset[PodTerm]) -> frozenset[object]:
         """Return as what a pod counts once it is placed. selected_by: all terms in use that select it."""
-        apart = wishes.apart if wishes is not None else ()
-        return selected_by.union(Holders(term) for term in apart) if apart else selected_by
+        if wishes is None or not (wishes.apart or wishes.carries):
+            return selected_by
+        carried = (Carriers(weight, term) for weight, term in wishes.carries)
+        return selected_by.union(map(Holders, wishes.apart), carried)
 
     def close_unlabelled(self, base: Placement, wishes: TopologyWishes) -> Placement:
         """Return a placement without the nodes that lack a topology key which affinity or spread need."""
@@ -145,14 +211,7 @@ class Topology:
 
         constraints, pin: which nodes the pods may use, for domains of spread.
         """
-        if self._valid_for != self._eligibility.version:
-            self._valid_for = self._eligibility.version
-            self._domains.clear()
-            self._counters.clear()
-            self._most_counters = MANY_COUNTERS
-        if len(self._counters) > self._most_counters:
-            self._counters = {key: value for key, value in self._counters.items() if key[0] in self._users}
-            self._most_counters = max(MANY_COUNTERS, 2 * len(self._counters))
+        self._follow_nodes()
         rules: list[DomainRule] = []
         if wishes is not None:
             rules.extend(self._make_own(wishes, selected_by, constraints, pin))
@@ -164,12 +223,51 @@ class Topology:
             return None
         return self._rule_sets.setdefault(tuple(rules), DomainRules(tuple(rules)))
 
+    def _follow_nodes(self) -> None:
+        """Forget what was found out of other nodes, or of terms that are gone."""
+        if self._valid_for != self._eligibility.version:
+            self._valid_for = self._eligibility.version
+            self._domains.clear()
+            self._counters.clear()
+            self._most_counters = MANY_COUNTERS
+        if len(self._counters) > self._most_counters:
+            self._counters = {key: value for key, value in self._counters.items() if key[0] in self._in_use}
+            self._most_counters = max(MANY_COUNTERS, 2 * len(self._counters))
+
+    def find_soft_wishes(
+        self, wishes: TopologyWishes | None, selected_by: frozenset[PodTerm], constraints: Constraints
+    ) -> SoftWishes | None:
+        """Return all soft wishes of a class; the same object while they say the same.
+
+        None: no placement changes them, so they are in `Placement.preference_k`.
+        """
+        self._follow_nodes()
+        found: list[SoftWish] = []
+        likes = wishes.likes if wishes is not None else ()
+        pulls = [(self._count_all(term), weight) for weight, term in likes]
+        weighted = {*self._placed_carry.list_weighted(selected_by)}
+        weighted.update((weight, term) for term in selected_by for weight in self._waiting_carry.get(term, ()))
+        pulls.extend((self._count_carriers(each), each[0]) for each in weighted)
+        if pulls:
+            pull = PullWish(tuple(sorted(pulls, key=lambda pair: (id(pair[0]), pair[1]))), PULL_WEIGHT)
+            found.append(self._wishes.setdefault(("pull", pull.pulls), pull))
+        if wishes is not None and wishes.even:
+            counters = tuple(
+                (self._count_staying(wish.term, self._find_even_domains(wishes.even, wish, constraints)), wish.max_skew)
+                for wish in wishes.even
+            )
+            found.append(self._wishes.setdefault(("even", counters), EvenWish(counters, EVEN_WEIGHT)))
+        if not found:
+            return None
+        found.extend(self._eligibility.get_server_wishes(constraints))
+        return self._wish_sets.setdefault(tuple(found), SoftWishes(tuple(found)))
+
     def _make_own(
         self, wishes: TopologyWishes, selected_by: frozenset[PodTerm], constraints: Constraints, pin: str | None
     ) -> Iterator[DomainRule]:
         """Make the rules that a pod's own wishes are, in the order in which kube-scheduler asks them."""
         for wish in wishes.spread:
-            counter = self._count_staying(wish.term, self._find_spread_domains(wishes, wish, constraints, pin))
+            counter = self._count_staying(wish.term, self._find_spread_domains(wishes.spread, wish, constraints, pin))
             rule = SpreadRule(counter, wish.max_skew, wish.min_domains, wish.term in selected_by, SPREAD)
             yield self._share((counter, rule.max_skew, rule.min_domains, rule.counts_itself), rule)
         if wishes.together:
@@ -225,6 +323,20 @@ class Topology:
             known = self._counters[term, domains, "held"] = version, DomainCounter(Holders(term), domains, count_d)
         return known[1]
 
+    def _count_carriers(self, weighted: WeightedTerm) -> DomainCounter:
+        """Return the counter of pods that carry a term with a weight."""
+        weight, term = weighted
+        domains, pods = self._find_domains(term.topology_key), self._placed_carry.get(weighted)
+        version, key = -1 if pods is None else pods.version, (term, domains, f"carriers {weight}")
+        known = self._counters.get(key)
+        if known is None or known[0] != version:
+            if pods is None:
+                count_d = np.zeros(domains.size, dtype=np.int64)
+            else:
+                count_d = _sum_by_domain(domains, pods.count_all(self._eligibility.index))
+            known = self._counters[key] = version, DomainCounter(Carriers(weight, term), domains, count_d)
+        return known[1]
+
     # --- domains ---
 
     def _find_domains(self, topology_key: str) -> Domains:
@@ -235,10 +347,13 @@ class Topology:
         return domains
 
     def _find_spread_domains(
-        self, wishes: TopologyWishes, wish: SpreadWish, constraints: Constraints, pin: str | None
+        self, wishes: Iterable[SpreadWish], wish: SpreadWish, constraints: Constraints, pin: str | None
     ) -> Domains:
-        """Return the domains of a topology key over the nodes that count for a wish to be spread."""
-        keys = frozenset(each.term.topology_key for each in wishes.spread)
+        """Return the domains of a topology key over the nodes that count for a wish to be spread.
+
+        wishes: it and others, whose labels nodes must have, too.
+        """
+        keys = frozenset(each.term.topology_key for each in wishes)
         asked = (
             (constraints.selector, constraints.required, pin) if wish.honors_affinity else None,
             constraints.tolerations if wish.honors_taints else None,
@@ -249,6 +364,17 @@ class Topology:
             code_k, size = self._eligibility.get_columns().get_codes(wish.term.topology_key)
             known = self._domains[wish.term.topology_key, keys, asked] = _choose(code_k, size, counted_k)
         return known
+
+    def _find_even_domains(self, wishes: Iterable[SpreadWish], wish: SpreadWish, constraints: Constraints) -> Domains:
+        """Return the same for a soft wish."""
+        domains = self._find_spread_domains(wishes, wish, constraints, None)
+        if wish.term.topology_key != HOSTNAME:
+            return domains
+        by_node = self._domains.get((HOSTNAME, domains))
+        if by_node is None:
+            code_k = np.arange(len(domains.domain_k), dtype=np.int32)
+            by_node = self._domains[HOSTNAME, domains] = _choose(code_k, len(code_k), domains.domain_k != NO_DOMAIN)
+        return by_node
 
     def _find_counted(
         self, wish: SpreadWish, keys: Collection[str], constraints: Constraints, pin: str | None

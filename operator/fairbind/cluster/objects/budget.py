@@ -12,6 +12,9 @@ might run otherwise is not kept when it is above a limit. Of its required anti-a
 `MAX_REPELLING_TERMS` and `MAX_REPELLING_PARTS` go. What is beyond them has no effect. The other choice would be to
 keep away more pods than the terms select, and then a tenant could close nodes to others in a way that Kubernetes does
 not offer. So an author of too many terms loses what they asked for, and no other user does.
+
+Soft wishes about other pods keep no pod waiting. The first terms count, as far as `MAX_PREFERRED_TERMS` and
+`MAX_PREFERRED_PARTS` go, of pods that wait and of placed ones; what is beyond them is left out.
 """
 
 from __future__ import annotations
@@ -58,6 +61,12 @@ MAX_REPELLING_TERMS = 32
 """So many terms of a placed pod's required anti-affinity keep others away."""
 
 MAX_REPELLING_PARTS = 512
+"""So many namespaces, labels, expressions and values are read in these terms together."""
+
+MAX_PREFERRED_TERMS = 32
+"""So many terms of a pod's preferred affinity and anti-affinity count, together."""
+
+MAX_PREFERRED_PARTS = 512
 """So many namespaces, labels, expressions and values are read in these terms together."""
 
 
@@ -162,17 +171,29 @@ def _count_host_ports(spec: wire.PodSpec) -> int:
 
 def take_repelling_terms(terms: Iterable[wire.PodAffinityTerm]) -> list[wire.PodAffinityTerm]:
     """Return the terms of a placed pod's anti-affinity that count: the first ones, as far as the limits go."""
-    taken: list[wire.PodAffinityTerm] = []
+    weighted = ((1, term) for term in terms)
+    return [term for _, term in _take_first(weighted, MAX_REPELLING_TERMS, MAX_REPELLING_PARTS)]
+
+
+def take_preferred_terms(terms: Iterable[tuple[int, wire.PodAffinityTerm]]) -> list[tuple[int, wire.PodAffinityTerm]]:
+    """Return the terms of a pod's soft wishes that count: the first ones, as far as the limits go."""
+    return _take_first(terms, MAX_PREFERRED_TERMS, MAX_PREFERRED_PARTS)
+
+
+def _take_first(
+    terms: Iterable[tuple[int, wire.PodAffinityTerm]], most: int, most_parts: int
+) -> list[tuple[int, wire.PodAffinityTerm]]:
+    taken: list[tuple[int, wire.PodAffinityTerm]] = []
     parts = 0
-    for term in terms:
+    for weight, term in terms:
         if term.label_selector is None:
             continue  # selects no pod at all
         parts += len(term.namespaces or ()) + sum(
             count_selector_parts(selector) for selector in (term.label_selector, term.namespace_selector)
         )
-        if len(taken) == MAX_REPELLING_TERMS or parts > MAX_REPELLING_PARTS:
+        if len(taken) == most or parts > most_parts:
             break
-        taken.append(term)
+        taken.append((weight, term))
     return taken
 
 

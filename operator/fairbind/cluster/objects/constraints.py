@@ -1,9 +1,8 @@
 """What a pod's spec says about where it may go, and what it says that we do not honour yet.
 
-Honoured: nodeSelector, node affinity (required and preferred), tolerations, host ports, required pod affinity and
-anti-affinity, spread constraints that forbid scheduling. Soft wishes about other pods and about spreading are not read:
-without them a pod is placed, only less well. Hard ones are never placed wrongly: a pod with a disk of a cloud, a device
-claim or a gang waits, with a reason that names what it is. So does a pod whose constraints cost too much (`budget`).
+Honoured: nodeSelector, node affinity, tolerations, host ports, pod affinity and anti-affinity, spread constraints, each
+of them hard or soft. What is not honoured is never placed wrongly: a pod with a disk of a cloud, a device claim or a
+gang waits, with a reason that names what it is. So does a pod whose constraints cost too much (`budget`).
 Which nodes reach its volumes is not in the spec: the cache adds it (`add_volumes`).
 
 A host port is a `ExclusiveKeys` key per (protocol, port). A port on all addresses conflicts with the same port on any
@@ -16,7 +15,12 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 from fairbind.cluster.objects import wire
-from fairbind.cluster.objects.budget import MAX_PLACED_HOST_PORTS, Excess, take_repelling_terms
+from fairbind.cluster.objects.budget import (
+    MAX_PLACED_HOST_PORTS,
+    Excess,
+    take_preferred_terms,
+    take_repelling_terms,
+)
 from fairbind.cluster.objects.facts import (
     Constraints,
     Interner,
@@ -25,6 +29,7 @@ from fairbind.cluster.objects.facts import (
     SpreadWish,
     Toleration,
     TopologyWishes,
+    WeightedTerm,
 )
 from fairbind.cluster.objects.pins import split_pin
 from fairbind.cluster.objects.selectors import LabelSelector, NodeTerm, Requirement, make_label_selector, make_term
@@ -40,7 +45,17 @@ _ConstraintsKey = tuple[
     VolumeTopology,
 ]
 _TermKey = tuple[str, tuple[str, ...], LabelSelector | None, LabelSelector, tuple[Namespaces, ...]]
-_WishesKey = tuple[tuple[PodTerm, ...], tuple[PodTerm, ...], tuple[SpreadWish, ...]]
+_WishesKey = tuple[
+    tuple[PodTerm, ...],
+    tuple[PodTerm, ...],
+    tuple[SpreadWish, ...],
+    tuple[WeightedTerm, ...],
+    tuple[SpreadWish, ...],
+    tuple[WeightedTerm, ...],
+]
+
+HARD_AFFINITY_WORTH = 1
+"""What a pod is worth to those that its required affinity selects: `hardPodAffinityWeight` of kube-scheduler."""
 
 _NOTHING = LabelSelector((Requirement("", "In"),))
 """Selects no pod, as the selector of a wish does that has none."""
@@ -216,16 +231,59 @@ def find_repelling_terms(spec: wire.PodSpec, namespace: str) -> tuple[PodTerm, .
 
 
 def find_wishes(spec: wire.PodSpec, namespace: str, labels: Mapping[str, str]) -> TopologyWishes | None:
-    """Return what a pod requires about other pods, which must be within the budget; None: nothing."""
+    """Return what a pod requires and would like about other pods; None: nothing. What it requires is in the budget."""
     apart, together = find_repelling_terms(spec, namespace), _find_together(spec, namespace)
-    spread = tuple(
-        _make_spread_wish(constraint, namespace, labels)
-        for constraint in spec.topology_spread_constraints or ()
-        if constraint.when_unsatisfiable != "ScheduleAnyway"
+    likes, carries = _merge(_find_preferred(spec, namespace)), find_carried_terms(spec, namespace)
+    constraints = spec.topology_spread_constraints or ()
+    spread, even = (
+        tuple(
+            _make_spread_wish(constraint, namespace, labels)
+            for constraint in constraints
+            if (constraint.when_unsatisfiable == "ScheduleAnyway") == is_soft
+        )
+        for is_soft in (False, True)
     )
-    if not apart and not together and not spread:
+    if not any((apart, together, spread, likes, even, carries)):
         return None
-    return _WISHES.get((tuple(dict.fromkeys(apart)), together, tuple(dict.fromkeys(spread))))
+    return _WISHES.get((tuple(dict.fromkeys(apart)), together, tuple(dict.fromkeys(spread)), likes, even, carries))
+
+
+def find_carried_terms(spec: wire.PodSpec, namespace: str) -> tuple[WeightedTerm, ...]:
+    """Return what a pod is worth, once it is placed, to pods that its terms select, as far as the budget goes."""
+    affinity = spec.affinity
+    if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
+        return ()
+    required = affinity.pod_affinity and affinity.pod_affinity.required_during_scheduling_ignored_during_execution
+    worth = [
+        (HARD_AFFINITY_WORTH, _make_pod_term(term, namespace, make_label_selector(term.label_selector) or _NOTHING))
+        for term in take_repelling_terms(required or ())
+    ]
+    return _merge([*worth, *_find_preferred(spec, namespace)])
+
+
+def _find_preferred(spec: wire.PodSpec, namespace: str) -> list[WeightedTerm]:
+    """Return preferred affinity, and preferred anti-affinity with weights below zero, as far as the budget goes."""
+    affinity = spec.affinity
+    if affinity is None:
+        return []
+    weighted = (
+        (sign * wish.weight, wish.pod_affinity_term)
+        for kind, sign in ((affinity.pod_affinity, 1), (affinity.pod_anti_affinity, -1))
+        if kind is not None
+        for wish in kind.preferred_during_scheduling_ignored_during_execution or ()
+    )
+    return [
+        (weight, _make_pod_term(term, namespace, make_label_selector(term.label_selector) or _NOTHING))
+        for weight, term in take_preferred_terms(weighted)
+    ]
+
+
+def _merge(weighted: Iterable[WeightedTerm]) -> tuple[WeightedTerm, ...]:
+    """Return each term once, with the sum of its weights; what sums up to nothing is left out."""
+    sums: dict[PodTerm, int] = {}
+    for weight, term in weighted:
+        sums[term] = sums.get(term, 0) + weight
+    return tuple((weight, term) for term, weight in sums.items() if weight)
 
 
 def _find_together(spec: wire.PodSpec, namespace: str) -> tuple[PodTerm, ...]:

@@ -11,6 +11,7 @@ from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.budget import MAX_LABELS, Excess, find_excess
 from fairbind.cluster.objects.constraints import (
     NO_CONSTRAINTS,
+    find_carried_terms,
     find_pin,
     find_repelling_terms,
     find_unsupported,
@@ -128,6 +129,7 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         owner=None if node else _find_owner(meta),
         wishes=find_wishes(spec, meta.namespace, meta.labels or {}) if node is None and excess is None else None,
         claims=find_claims(meta.name, spec.volumes) if spec.volumes else (),
+        carries=find_carried_terms(spec, meta.namespace) if spec.affinity is not None else (),
     )
 
 

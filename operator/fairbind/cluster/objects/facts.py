@@ -119,6 +119,10 @@ class PodTerm:
     also: tuple[Namespaces, ...] = ()
 
 
+WeightedTerm = tuple[int, PodTerm]
+"""A term, and what each pod that it is about is worth in a domain; below zero: it is to be kept away from."""
+
+
 @dataclass(frozen=True, slots=True)
 class SpreadWish:
     """A wish to be spread over domains.
@@ -137,21 +141,27 @@ class SpreadWish:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class TopologyWishes:
-    """What a waiting pod requires about other pods; equal ones are one object.
+    """What a waiting pod requires and would like about other pods; equal ones are one object.
 
     apart: no such pod in its domain. together: one in its domain, for each term; all of them select the same pods.
-    spread: so even the domains must stay. terms: all of them.
+    spread: so even the domains must stay.
+    likes: what each such pod in its domain is worth to it, below zero to avoid it. even: where it would like few such
+    pods. carries: see `PodFacts`. terms: all of them.
     """
 
     apart: tuple[PodTerm, ...]
     together: tuple[PodTerm, ...]
     spread: tuple[SpreadWish, ...]
+    likes: tuple[WeightedTerm, ...] = ()
+    even: tuple[SpreadWish, ...] = ()
+    carries: tuple[WeightedTerm, ...] = ()
     terms: frozenset[PodTerm] = field(init=False)
 
     def __post_init__(self) -> None:
         """Gather the terms, which are asked for whenever a placed pod changes."""
-        terms = frozenset((*self.apart, *self.together, *(wish.term for wish in self.spread)))
-        object.__setattr__(self, "terms", terms)
+        weighted = (term for _, term in (*self.likes, *self.carries))
+        spread = (wish.term for wish in (*self.spread, *self.even))
+        object.__setattr__(self, "terms", frozenset((*self.apart, *self.together, *spread, *weighted)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +181,9 @@ class PodFacts(Struct, frozen=True, gc=False):
     ended and holds nothing. gated: it has scheduling gates. unsupported: why it may not be placed at all (what it
     carries is not honoured yet, or cannot be read), or None; unsupported_detail names the very thing. constraints: of a
     pod above the budget only what is left of them (`budget`). pin: the name of the only node of those that they allow,
-    kept only while it waits; None: all of them. repels: its required anti-affinity. labels: none when they are above
-    the budget. wishes: what it requires about other pods, kept only while it waits; None: nothing.
+    kept only while it waits; None: all of them. repels: its required anti-affinity. carries: where pods that its terms
+    select are liked, or not, once it is placed. labels: none when they are above the budget. wishes: what it requires
+    and would like about other pods, kept only while it waits; None: nothing.
     scheduled_message: what its condition PodScheduled=False says, or None.
     rejection: for what its kubelet refused it (resources, ports, node, other); None when it did not.
     start: when its kubelet took it, seconds since the epoch; `created` before that. group: the name of the pod group in
@@ -206,6 +217,7 @@ class PodFacts(Struct, frozen=True, gc=False):
     owner: Owner | None = None
     wishes: TopologyWishes | None = None
     claims: tuple[ClaimUse, ...] = ()
+    carries: tuple[WeightedTerm, ...] = ()
 
 
 class NodeFacts(Struct, frozen=True, gc=False):

@@ -118,10 +118,18 @@ class PodAffinityTerm(Wire):
     namespace_selector: LabelSelector | None = None
 
 
+class PreferredPodTerm(Wire):
+    """A soft wish about other pods and its weight, from 1 to 100."""
+
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = field(default_factory=PodAffinityTerm)
+
+
 class PodAffinity(Wire):
-    """Wishes about other pods; the soft ones are not read."""
+    """Wishes about other pods, hard and soft."""
 
     required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
+    preferred_during_scheduling_ignored_during_execution: list[PreferredPodTerm] | None = None
 
 
 class Affinity(Wire):

@@ -108,7 +108,9 @@ class Draft:
         choices = RandomChoices(seed) if policy.has_random_choices else None
         servers, pools = snapshot.servers, self.measure.pools
         layouts = Layouts(servers, pools) if state is None else state.get_layouts(servers, pools)
-        self.topology = TopologyState([each for each in snapshot.task_classes if each.rules is not None])
+        self.topology = TopologyState(
+            [each for each in snapshot.task_classes if each.rules is not None or each.wishes is not None]
+        )
         self._shapes = Shapes(layouts, pools, self.room, policy.build_fit(snapshot), choices, self.topology)
         self.progress_of = get_progress(snapshot) if state is None else state.get_progress(snapshot)
         self.queues = self._build_queues(looked_at)

@@ -20,13 +20,14 @@ from operator import gt
 
 import numpy as np
 
-from fairbind.model import DomainRules, Pin, Placement, Task, TaskClass
+from fairbind.model import DomainRules, Pin, Placement, SoftWishes, Task, TaskClass
 from fairbind.model.servers import BoolArray, FloatArray, IndexArray
 from fairbind.scheduling.cycle.layouts import Arrangement, Layouts, Slices
 from fairbind.scheduling.cycle.minima import BlockMinima
 from fairbind.scheduling.cycle.random_choices import RandomChoices
 from fairbind.scheduling.cycle.room import Room
 from fairbind.scheduling.cycle.topology import DomainFilter, TopologyState
+from fairbind.scheduling.cycle.wishes import WishScores
 from fairbind.scheduling.policies.fit import FitRule
 from fairbind.scheduling.policies.level_pools import LevelPools
 
@@ -62,7 +63,7 @@ class Shapes:
         self._fit = fit
         self._choices = choices
         self._arrangements: dict[int, Arrangement] = {}
-        self._shapes: dict[tuple[tuple[int, ...], int, DomainRules | None], Shape] = {}
+        self._shapes: dict[tuple[tuple[int, ...], int, DomainRules | None, SoftWishes | None], Shape] = {}
         self._pinned: dict[tuple[tuple[int, ...], int, int, DomainRules | None], PinnedShape] = {}
 
     def get_arrangement(self, placement: Placement) -> Arrangement:
@@ -86,12 +87,12 @@ class Shapes:
         if task_class.pin is not None:
             return self._get_pinned(task_class, task_class.pin)
         placement = task_class.placement
-        key = task_class.demand_r, id(placement), task_class.rules
+        key = task_class.demand_r, id(placement), task_class.rules, task_class.wishes
         shape = self._shapes.get(key)
         if shape is None:
             pools = len(self._pools.amount_pr)
-            arrangement, domains = self.get_arrangement(placement), self._topology.get_filter(task_class.rules)
-            shape = Shape(task_class, arrangement, self._fit, self._room, pools, self._choices, domains)
+            arrangement = self.get_arrangement(placement)
+            shape = Shape(task_class, arrangement, self._fit, self._room, pools, self._choices, self._topology)
             self._shapes[key] = shape
         return shape
 
@@ -113,7 +114,7 @@ class Shapes:
 
 
 class Shape:
-    """Tasks of one demand under one placement and the same rules: finds the best server for them.
+    """Tasks of one demand under one placement and the same rules and soft wishes: finds the best server for them.
 
     is_narrowed: whether something was closed since the last opening of a domain, so that the next one matters.
     _open_p: whether a task may fit into each pool, shape (P,); False is certain as of `_gains_seen` gains of room.
@@ -140,6 +141,9 @@ class Shape:
         "_room",
         "_score",
         "_scores",
+        "_topology",
+        "_wish_scores",
+        "_wishes",
         "is_narrowed",
     )
 
@@ -151,10 +155,13 @@ class Shape:
         room: Room,
         pools: int,
         choices: RandomChoices | None,
-        domains: DomainFilter | None,
+        topology: TopologyState,
     ) -> None:
-        self._domains = domains
+        self._topology = topology
+        self._domains = domains = topology.get_filter(task_class.rules)
         self._openings_seen = 0 if domains is None else domains.openings
+        self._wishes = task_class.wishes
+        self._wish_scores: WishScores | None = None
         self.is_narrowed = False
         self._arrangement = arrangement
         self._demand_r = task_class.demand_r
@@ -207,10 +214,13 @@ class Shape:
         return self._open_p
 
     def _follow_openings(self, domains: DomainFilter) -> None:
-        """Open all pools again: a domain is open that was closed. What has too little room is found so again."""
+        """Open all pools again: a domain is open that was closed. What has too little room is found so again.
+
+        Without having been narrowed nothing was closed because of a domain, and no queue was put back either.
+        """
         self._openings_seen = domains.openings
-        self.is_narrowed = False
-        if self._scores is not None:
+        was_narrowed, self.is_narrowed = self.is_narrowed, False
+        if was_narrowed and self._scores is not None:
             self._open_p[self._arrangement.pools] = True
             self._left.clear()
 
@@ -239,7 +249,9 @@ class Shape:
             scores = self._close_domains(scores, self._domains)
         while slices:
             start, stop = slices[-1]
-            if self._choices is not None:
+            if self._wishes is not None:
+                best = self._find_wanted(start, stop, scores, task, self._wishes)
+            elif self._choices is not None:
                 best = start + self._draw_best(scores[start:stop], task, self._choices)
             elif stop - start <= MANY or self._domains is not None or self._changes > TURMOIL:
                 best = start + int(scores[start:stop].argmin())
@@ -258,6 +270,16 @@ class Shape:
         """Return the scores with infinity where a domain is closed now."""
         closed_n = domains.closed_k.take(self._arrangement.servers)
         return np.where(np.append(closed_n, False), inf, scores)
+
+    def _find_wanted(self, start: int, stop: int, scores: FloatArray, task: Task, wishes: SoftWishes) -> int:
+        """Return the position of the best one of those that are wanted most, of a slice; where none fits, its first."""
+        if self._wish_scores is None:
+            self._wish_scores = WishScores(wishes, self._topology, self._arrangement.servers)
+        wish_n = self._wish_scores.compute(scores[:-1] < inf)[start:stop]
+        among = np.flatnonzero(wish_n == wish_n.max())
+        some = scores[start:stop][among]
+        best = int(some.argmin()) if self._choices is None else self._draw_best(some, task, self._choices)
+        return start + int(among[best])
 
     def _draw_best(self, scores: FloatArray, task: Task, choices: RandomChoices) -> int:
         """Return the position of the lesser one of two drawn scores; of the least one, if both are infinite."""

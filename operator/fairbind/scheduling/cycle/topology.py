@@ -7,6 +7,8 @@ for each class that looks at it. It costs nothing for all others.
 
 Rules open domains, too: a task in zone B lifts the least count, and zone A is allowed again. A filter counts its
 openings; who has closed something, because nothing was open there, looks again when there are more of them.
+
+Soft wishes close nothing, so nothing follows their counters (`wishes`): who asks sees by the version that one changed.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from fairbind.model import (
     Domains,
     Rejection,
     SeparationRule,
+    SoftWishes,
     SpreadRule,
     TaskClass,
 )
@@ -71,14 +74,15 @@ class _Part:
         return _Change(self.domains.find_members(domain), may_open=not is_closed)
 
 
-class _Counter:
-    """A counter as it is now, and the rules that look at it."""
+class WorkingCounter:
+    """A counter as it is now, and the rules that look at it. version: grows with every change."""
 
-    __slots__ = ("count_d", "domains", "rules")
+    __slots__ = ("count_d", "domains", "rules", "version")
 
     def __init__(self, counter: DomainCounter) -> None:
         self.domains = counter.domains
         self.count_d: CountArray = counter.count_d.copy()
+        self.version = 0
         self.rules: list[_Rule] = []
 
 
@@ -87,7 +91,7 @@ class _Rule(ABC):
 
     __slots__ = ("filters", "parts", "rejection")
 
-    def __init__(self, rejection: Rejection, counters: Iterable[_Counter]) -> None:
+    def __init__(self, rejection: Rejection, counters: Iterable[WorkingCounter]) -> None:
         self.rejection = rejection
         self.filters: list[DomainFilter] = []
         self.parts: list[_Part] = []
@@ -96,7 +100,7 @@ class _Rule(ABC):
             self.parts.append(_Part(counter.domains, np.ones(counter.domains.size + 1, dtype=np.bool_)))
 
     @abstractmethod
-    def follow(self, counter: _Counter, domain: int) -> _Change:
+    def follow(self, counter: WorkingCounter, domain: int) -> _Change:
         """Follow a counter, of which one domain has changed."""
 
     def compute_closed(self) -> BoolArray:
@@ -110,7 +114,7 @@ class _Spread(_Rule):
 
     __slots__ = ("_counter", "_least", "_most")
 
-    def __init__(self, rule: SpreadRule, counter: _Counter) -> None:
+    def __init__(self, rule: SpreadRule, counter: WorkingCounter) -> None:
         super().__init__(rule.rejection, [counter])
         self._counter = counter
         self._most = rule.max_skew - rule.counts_itself
@@ -122,7 +126,7 @@ class _Spread(_Rule):
         (part,) = self.parts
         return part.set_all(self._counter.count_d - (self._least or 0) > self._most, without=True)
 
-    def follow(self, counter: _Counter, domain: int) -> _Change:
+    def follow(self, counter: WorkingCounter, domain: int) -> _Change:
         if self._least is not None:
             least = int(counter.count_d.min())
             if least != self._least:
@@ -137,7 +141,7 @@ class _Affinity(_Rule):
 
     __slots__ = ("_counters", "_may_begin")
 
-    def __init__(self, rule: AffinityRule, counters: list[_Counter]) -> None:
+    def __init__(self, rule: AffinityRule, counters: list[WorkingCounter]) -> None:
         super().__init__(rule.rejection, counters)
         self._counters = counters
         self._may_begin = rule.may_begin
@@ -152,7 +156,7 @@ class _Affinity(_Rule):
         ]
         return any(opened)
 
-    def follow(self, counter: _Counter, domain: int) -> _Change:
+    def follow(self, counter: WorkingCounter, domain: int) -> _Change:
         if self._may_begin and sum(int(each.count_d.sum()) for each in self._counters) <= len(self._counters):
             return _Change(None, self._set_all())  # the first task came, or the last one went
         part = self.parts[self._counters.index(counter)]
@@ -164,11 +168,11 @@ class _Separation(_Rule):
 
     __slots__ = ()
 
-    def __init__(self, rule: SeparationRule, counter: _Counter) -> None:
+    def __init__(self, rule: SeparationRule, counter: WorkingCounter) -> None:
         super().__init__(rule.rejection, [counter])
         self.parts[0].set_all(counter.count_d > 0, without=False)
 
-    def follow(self, counter: _Counter, domain: int) -> _Change:
+    def follow(self, counter: WorkingCounter, domain: int) -> _Change:
         return self.parts[0].set_one(domain, is_closed=bool(counter.count_d[domain] > 0))
 
 
@@ -224,17 +228,18 @@ class TopologyState:
     """
 
     def __init__(self, task_classes: Iterable[TaskClass]) -> None:
-        """task_classes: those that have rules."""
-        self._counters: dict[DomainCounter, _Counter] = {}
-        self._by_subject: dict[Hashable, list[_Counter]] = {}
+        """task_classes: those that have rules or soft wishes."""
+        self._counters: dict[DomainCounter, WorkingCounter] = {}
+        self._by_subject: dict[Hashable, list[WorkingCounter]] = {}
         self._rules: dict[DomainRule, _Rule] = {}
         self._filters: dict[DomainRules, DomainFilter] = {}
-        self._unmade: dict[Hashable, list[DomainRules]] = {}
+        self._unmade: dict[Hashable, list[DomainRules | SoftWishes]] = {}
         """By subject, those of which no task was counted yet; afterwards the list is empty."""
-        for rules in dict.fromkeys(task_class.rules for task_class in task_classes):
-            if rules is not None:
-                for subject in rules.subjects:
-                    self._unmade.setdefault(subject, []).append(rules)
+        both = (each for task_class in task_classes for each in (task_class.rules, task_class.wishes))
+        for each in dict.fromkeys(both):
+            if each is not None:
+                for subject in each.subjects:
+                    self._unmade.setdefault(subject, []).append(each)
 
     def get_filter(self, rules: DomainRules | None) -> DomainFilter | None:
         """Return the filter of a class; None when it has no rules."""
@@ -253,20 +258,29 @@ class TopologyState:
         for subject in subjects if len(subjects) <= len(unmade) else [each for each in unmade if each in subjects]:
             if subject not in unmade:
                 continue
-            for rules in unmade[subject]:
-                self.get_filter(rules)
+            for each in unmade[subject]:
+                if isinstance(each, DomainRules):
+                    self.get_filter(each)
+                else:
+                    self.get_counters(each)
             unmade[subject].clear()
             for counter in self._by_subject[subject]:
                 domain = int(counter.domains.domain_k[server])
                 if domain >= 0:
                     counter.count_d[domain] += sign
+                    counter.version += 1
                     opened.extend(_follow(counter, domain))
         return opened
 
-    def _get_counter(self, counter: DomainCounter) -> _Counter:
+    def get_counters(self, wishes: SoftWishes) -> list[WorkingCounter]:
+        """Return the counters of soft wishes."""
+        return [self.get_counter(counter) for counter in wishes.counters]
+
+    def get_counter(self, counter: DomainCounter) -> WorkingCounter:
+        """Return a counter as it is now."""
         known = self._counters.get(counter)
         if known is None:
-            known = self._counters[counter] = _Counter(counter)
+            known = self._counters[counter] = WorkingCounter(counter)
             self._by_subject.setdefault(counter.subject, []).append(known)
         return known
 
@@ -279,14 +293,14 @@ class TopologyState:
     def _make_rule(self, rule: DomainRule) -> _Rule:
         match rule:
             case SpreadRule():
-                return _Spread(rule, self._get_counter(rule.counter))
+                return _Spread(rule, self.get_counter(rule.counter))
             case AffinityRule():
-                return _Affinity(rule, [self._get_counter(counter) for counter in rule.counters])
+                return _Affinity(rule, [self.get_counter(counter) for counter in rule.counters])
             case SeparationRule():
-                return _Separation(rule, self._get_counter(rule.counter))
+                return _Separation(rule, self.get_counter(rule.counter))
 
 
-def _follow(counter: _Counter, domain: int) -> Iterable[DomainFilter]:
+def _follow(counter: WorkingCounter, domain: int) -> Iterable[DomainFilter]:
     for rule in counter.rules:
         change = rule.follow(counter, domain)
         if change is not _NOTHING:

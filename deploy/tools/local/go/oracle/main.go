@@ -1,8 +1,9 @@
-// The oracle: kube-scheduler's own filters, asked without a cluster.
+// The oracle: kube-scheduler's own filters and scores, asked without a cluster.
 //
 // It reads one request a line from its input and writes one answer a line to its output, both JSON. A request brings a
 // cluster, or goes on with the one of the request before, and asks for pods: which nodes take each of them, and which
-// plugin refuses it on each of the others, with that plugin's words. Nothing is scheduled and nothing is connected to.
+// plugin refuses it on each of the others, with that plugin's words; and, if wanted, what each of the former is worth to
+// it. Nothing is scheduled and nothing is connected to.
 package main
 
 import (
@@ -16,12 +17,14 @@ import (
 )
 
 // request is what is asked. Create: pods that somebody creates; nothing else is looked at then. Cluster: the world from
-// now on. Placed: pods that join it first. Pods: each is asked for by itself, against the same world.
+// now on. Placed: pods that join it first. Pods: each is asked for by itself, against the same world. Scores: whether
+// nodes that take a pod are to be scored.
 type request struct {
 	Create  []json.RawMessage `json:"create"`
 	Cluster *cluster          `json:"cluster"`
 	Placed  []json.RawMessage `json:"placed"`
 	Pods    []json.RawMessage `json:"pods"`
+	Scores  bool              `json:"scores"`
 }
 
 // answer has what became of each pod that was created, or a verdict for each that was asked for; Error says why not.

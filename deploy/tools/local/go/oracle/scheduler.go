@@ -44,10 +44,12 @@ type cluster struct {
 	Capacities []*storagev1.CSIStorageCapacity `json:"csistoragecapacities"`
 }
 
-// verdict is the answer for one pod. Refused: by the names of the nodes that do not take it.
+// verdict is the answer for one pod. Refused: by the names of the nodes that do not take it. Scores: by the names of the
+// others, what each plugin gives them, normalised and times its weight.
 type verdict struct {
-	Feasible []string           `json:"feasible"`
-	Refused  map[string]refusal `json:"refused"`
+	Feasible []string                    `json:"feasible"`
+	Refused  map[string]refusal          `json:"refused"`
+	Scores   map[string]map[string]int64 `json:"scores,omitempty"`
 }
 
 // refusal is the first plugin that refuses a pod on a node, and its reasons. Besides: where that is one about room, the
@@ -150,6 +152,9 @@ func (s *scheduler) answer(asked *request) ([]verdict, error) {
 	verdicts := make([]verdict, 0, len(pods))
 	for _, pod := range pods {
 		found, err := s.ask(ctx, pod)
+		if err == nil && asked.Scores {
+			found.Scores, err = s.score(ctx, pod, found.Feasible)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
@@ -287,6 +292,40 @@ func (s *scheduler) filter(ctx context.Context, profile framework.Framework, pod
 		}
 	}
 	return refused, nil
+}
+
+// score runs the default profile's scores for one pod on the nodes that take it.
+func (s *scheduler) score(ctx context.Context, pod *v1.Pod, feasible []string) (map[string]map[string]int64, error) {
+	if len(feasible) == 0 {
+		return nil, nil
+	}
+	nodes := make([]fwk.NodeInfo, 0, len(feasible))
+	for _, name := range feasible {
+		node, err := s.snapshot.NodeInfos().Get(name)
+		if err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, node)
+	}
+	state := framework.NewCycleState()
+	if _, status, _ := s.framework.RunPreFilterPlugins(ctx, state, pod); !status.IsSuccess() {
+		return nil, status.AsError()
+	}
+	if status := s.framework.RunPreScorePlugins(ctx, state, pod, nodes); !status.IsSuccess() {
+		return nil, status.AsError()
+	}
+	scored, status := s.framework.RunScorePlugins(ctx, state, pod, nodes)
+	if !status.IsSuccess() {
+		return nil, status.AsError()
+	}
+	scores := map[string]map[string]int64{}
+	for _, node := range scored {
+		scores[node.Name] = map[string]int64{}
+		for _, plugin := range node.Scores {
+			scores[node.Name][plugin.Name] = plugin.Score
+		}
+	}
+	return scores, nil
 }
 
 func readPods(texts []json.RawMessage) ([]*v1.Pod, error) {
