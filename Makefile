@@ -10,6 +10,7 @@ QUICK := $(wildcard $(addprefix tests/,model fairness scheduling cluster kube we
 UNIT := tests $(addprefix --ignore=tests/,e2e local kind demo perf)
 NODES ?= 60
 N ?= 50
+PLATFORMS ?= linux/amd64 linux/arm64
 export KEEP POLICY DURATION CLUSTER
 
 # The first interpreter that really runs and is new enough: a name in PATH may be a shim that only fails.
@@ -66,9 +67,9 @@ fuzz-cost: install ## look for objects that cost too much time or memory (SECOND
 	@PYTHONPATH=tests exec $(VENV)/python tests/fuzz/main.py --seconds "$(or $(SECONDS),600)" --seed "$${SEED:-$$(date +%s)}"
 
 .PHONY: differential
-differential: install ## hold the filters against kube-scheduler's own (CASES=number SEED=number, OUTPUT=path of the result)
+differential: install ## hold the filters against kube-scheduler's own (CASES=number SEED=number, LIVE=number: against a living one, OUTPUT=path of the result)
 	@exec $(VENV)/python tests/differential/differential.py --cases "$(or $(CASES),20000)" $(if $(SEED),--seed "$(SEED)") \
-	  $(if $(OUTPUT),--output "$(OUTPUT)",--output docs/reliability/results/differential.json)
+	  $(if $(LIVE),--live "$(LIVE)") --output "$(or $(OUTPUT),docs/reliability/results/differential$(if $(LIVE),-live).json)"
 
 .PHONY: exam-e2e
 exam-e2e: install ## Kubernetes' own end-to-end specs of scheduling, with kube-scheduler and with fairbind (ONLY=regular expression, ALL=1: what is known to fail too)
@@ -106,6 +107,10 @@ bench-exact: install ## measure the exact mechanisms beside the textbook's linea
 .PHONY: exam-perf
 exam-perf: install ## Kubernetes' own throughput cases, with kube-scheduler and with fairbind (half an hour; ONLY=part of a name; writes docs/benchmarks/exam.md)
 	@exec $(VENV)/python tests/exam/speed.py $(if $(ONLY),--only "$(ONLY)")
+
+.PHONY: bench-sim
+bench-sim: install ## measure the simulator (TRACES=folder of published traces; writes docs/benchmarks/simulator.md)
+	$(VENV)/python tests/perf/sim.py $(if $(TRACES),--traces "$(TRACES)")
 
 .PHONY: reproduce
 reproduce: install ## the papers' evaluations at their own size (hours; SMALL=paper: that one small, ONLY=paper; writes docs/reproduction)
@@ -155,9 +160,9 @@ sbom: install ## write what the image consists of as CycloneDX to dist (IMAGE=na
 	@exec $(VENV)/python deploy/tools/sbom.py $(if $(IMAGE),--image "$(IMAGE)")
 
 .PHONY: release
-release: install ## build all parts of a release twice into dist/release and compare (KEY=file signs, IMAGES="a b" takes built images, IMAGES=none leaves them out)
+release: install ## build all parts of a release twice into dist/release and compare (KEY=file signs, PLATFORMS=linux/amd64 leaves out arm64, IMAGES="a b" takes built images, IMAGES=none leaves them out)
 	@exec $(VENV)/python deploy/tools/release/main.py $(if $(KEY),--key "$(KEY)") \
-	  $(if $(filter none,$(IMAGES)),--without-image,$(if $(IMAGES),--layouts $(IMAGES)))
+	  $(if $(filter none,$(IMAGES)),--without-image,$(if $(IMAGES),--layouts $(IMAGES),$(addprefix --platform ,$(PLATFORMS))))
 
 .PHONY: release-image
 release-image: install ## the image alone, for this machine's processor, into dist/release-image

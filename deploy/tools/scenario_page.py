@@ -1,4 +1,4 @@
-"""The reference of scenarios: every field, from the JSON Schema that `fairbind schema scenario` prints."""
+"""The references of scenarios and sweeps: every field, from the JSON Schemas that `fairbind schema` prints."""
 
 from __future__ import annotations
 
@@ -7,19 +7,30 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from fairbind.simulator.schema import SCENARIO_SCHEMA
+from fairbind.simulator.sweep.schema import SWEEP_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-TEMPLATE = Path(__file__).with_name("scenario.template")
+TEMPLATES = Path(__file__).parent
 LARGEST_SHOWN = 1e15
 
 
 def compute_page(made: str) -> str:
-    """Return the page. made: the line that says where it comes from."""
-    fields = "\n".join(_list_fields(SCENARIO_SCHEMA, ""))
-    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(made=made, fields=fields)
+    """Return the page of scenarios. made: the line that says where it comes from."""
+    return _fill("scenario.template", SCENARIO_SCHEMA, made)
+
+
+def compute_sweep_page(made: str) -> str:
+    """Return the page of sweeps. made: as above."""
+    return _fill("sweep.template", SWEEP_SCHEMA, made)
+
+
+def _fill(template: str, schema: dict[str, Any], made: str) -> str:
+    fields = "\n".join(_list_fields(schema, ""))
+    text = (TEMPLATES / template).read_text(encoding="utf-8")
+    return Template(text).substitute(made=made, fields=fields)
 
 
 def _list_fields(schema: dict[str, Any], prefix: str) -> Iterator[str]:
@@ -36,7 +47,9 @@ def _list_fields(schema: dict[str, Any], prefix: str) -> Iterator[str]:
 
 def _describe_type(field: dict[str, Any]) -> str:
     if "anyOf" in field:
-        return "number, `forever` or object"
+        kinds = (f"`{each['const']}`" if "const" in each else _describe_type(each) for each in field["anyOf"])
+        first, *others = dict.fromkeys(kinds)
+        return f"{', '.join([first, *others[:-1]])} or {others[-1]}"
     kind = field.get("type", "string")
     if kind == "array":
         return f"list of {_describe_type(field['items'])}s"

@@ -68,6 +68,9 @@ def test_help_names_every_option_with_its_environment_variable(capsys: pytest.Ca
         (["operator", "--log-format", "xml"], "xml"),
         (["operator", "--metrics-address", "here"], "'here' is not HOST:PORT"),
         (["operator", "--scheduler-name", ""], "--scheduler-name"),
+        (["operator", "--mode", "extender"], "--mode"),
+        (["operator", "--mode", "gate", "--gate-scheduler-name", "fairbind"], "--gate-scheduler-name"),
+        (["operator", "--mode", "gate", "--max-ungated", "0"], "--max-ungated"),
         (["operator", "--namespace", "No Such Name"], "--namespace"),
     ],
 )

@@ -62,6 +62,18 @@ def test_json_lines_are_objects_with_the_traceback_inside() -> None:
     assert record["time"]
 
 
+def test_json_lines_have_the_fields_of_what_they_are_about_and_no_empty_ones() -> None:
+    stream = io.StringIO()
+    set_up_logging("json", "info", stream)
+    about = {"pod": "team-a/train", "node": "node-1", "tenant": "team-a", "reason": "bound"}
+    logging.getLogger("fairbind.kube").info("bound", extra=about)
+    logging.getLogger("fairbind.kube").info("listed")
+    bound, listed = (json.loads(line) for line in stream.getvalue().splitlines())
+
+    assert set(listed) == {"time", "level", "logger", "message"}
+    assert bound == listed | about | {"message": "bound", "time": bound["time"]}
+
+
 @pytest.mark.parametrize(("level", "shown"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)])
 def test_levels(level: str, shown: int) -> None:
     stream = io.StringIO()

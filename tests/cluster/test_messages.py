@@ -101,7 +101,7 @@ def test_no_message_is_longer_than_what_an_event_takes(count: int) -> None:
     fairness = FairnessReason(0.3, "t" * 253, 0.1)
     message = format_unschedulable(make_wait(TASKS, *lacks, fairness=fairness), 15_000)
     assert len(message) <= MAX_CHARACTERS
-    assert message.endswith("takes the next free room.")
+    assert message.endswith("takes the next free capacity.")
     blocked = make_wait(TASKS, blocked=unsupported("it"))
     assert len(format_unschedulable(blocked, 9, blocked_detail="d" * 5_000)) == MAX_CHARACTERS
 
@@ -114,7 +114,7 @@ def test_the_reason_of_fairness_follows(share: float, next_share: float, shown: 
     wait = make_wait(TASKS, (lack("cpu"), 1), fairness=FairnessReason(share, "b", next_share))
     assert format_unschedulable(wait, 1) == (
         f"0/1 nodes are available: 1 Insufficient cpu. tenant a waits: its weighted share {shown[0]} "
-        f"is above {shown[1]} of b, which takes the next free room."
+        f"is above {shown[1]} of b, which takes the next free capacity."
     )
 
 

@@ -10,7 +10,7 @@ from demo.workload import CAST, GPU
 
 LONG_REASON = (
     "0/60 nodes are available: 52 Insufficient cpu, 8 node(s) had untolerated taint {gpu: true}. "
-    "tenant web waits: its weighted share 0.194 is above 0.187 of analytics, which takes the next free room."
+    "tenant web waits: its weighted share 0.194 is above 0.187 of analytics, which takes the next free capacity."
 )
 RESOURCES = {"analytics": "memory", "web": "cpu", "vision": GPU, "research": "cpu"}
 SHARES = {"analytics": 0.19, "web": 0.38, "vision": 0.333, "research": 0.38}

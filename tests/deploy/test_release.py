@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
 import shutil
 import subprocess
 import tarfile
@@ -174,7 +175,7 @@ TEXTS = {
 
 class TestNotices:
     def test_every_package_is_named_with_its_licence(self, tmp_path: Path) -> None:
-        text = notices.compute_notices(notices.read_texts([make_tar(tmp_path / "layer.tar.gz", TEXTS, mode="w:gz")]))
+        text = notices.compute_notices(notices.read_texts(make_tar(tmp_path / "layer.tar.gz", TEXTS, mode="w:gz")))
 
         headings = [line for line in text.splitlines() if line.startswith(("bare", "lib", "old", "python", "yarl"))]
         assert headings == [
@@ -190,12 +191,15 @@ class TestNotices:
         assert "bare-1.0: BSD\n" + "=" * 100 + "\n\nThe package has no text of its licence." in text
         assert "import this" not in text
 
-    def test_records_of_debian_packages_are_found_once(self, tmp_path: Path) -> None:
-        layer = make_tar(tmp_path / "layer.tar", TEXTS)
+    def test_records_of_debian_packages_are_found_once_for_each_processor(self, tmp_path: Path) -> None:
+        path = "var/lib/dpkg/status.d/libc6"
+        other = TEXTS | {path: TEXTS[path].replace(b"amd64", b"arm64")}
+        layers = [notices.read_texts(make_tar(tmp_path / "layer.tar", texts)) for texts in (TEXTS, other, TEXTS)]
 
-        assert notices.find_records(notices.read_texts([layer, layer])) == [
+        assert notices.find_records(layers) == [
             "Package: libbz2-1.0\n",
-            TEXTS["var/lib/dpkg/status.d/libc6"].decode(),
+            TEXTS[path].decode(),
+            other[path].decode(),
         ]
 
 
@@ -300,6 +304,105 @@ def clone(tmp_path: Path) -> Path:
     git("init", "--quiet", str(target))
     commit(target, ".gitignore", "*.egg-info\n")
     return target
+
+
+ENGINE = """#!/bin/sh
+echo "$*" >> "$STORE/calls"
+case "$1 $2" in
+"version --format"*) echo linux/amd64;;
+"buildx version") test "$BUILDER" = buildx;;
+"image inspect")
+  case "$3" in --format*) exit 1;; esac
+  echo '[{"Os": "linux", "Architecture": "'"$(cat "$STORE/built")"'", "Config": {"Labels": {"revision": "one"}}}]';;
+"build --tag")
+  case "$*" in *--platform="$NOT_RUN"*) echo "exec /bin/sh: exec format error" >&2; exit 1;; esac
+  for word; do case "$word" in --platform=*) echo "${word#--platform=linux/}" > "$STORE/built";; esac; done;;
+"export"*) cat "$STORE/$(cat "$STORE/built").tar";;
+esac
+"""
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put a program in docker's place, of an engine on amd64; return the folder with its notes.
+
+    What it builds has one program, for the processor that was asked for. Its last build is a note, too.
+    """
+    store = tmp_path / "engine"
+    store.mkdir()
+    (store / "docker").write_text(ENGINE, encoding="utf-8")
+    (store / "docker").chmod(0o755)
+    make_export(store / "amd64.tar", AMD64)
+    make_export(store / "arm64.tar", ARM64)
+    monkeypatch.setenv("PATH", f"{store}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("STORE", str(store))
+    monkeypatch.setenv("NOT_RUN", "none")
+    monkeypatch.setenv("BUILDER", "buildx")
+    return store
+
+
+@pytest.mark.usefixtures("engine")
+class TestPlatforms:
+    def build(self, tmp_path: Path, *options: str) -> int:
+        """Build the image of a repository of one file."""
+        repository = tmp_path / "repository"
+        git("init", "--quiet", str(repository))
+        commit(repository, "a.txt", "first")
+        return program.main([f"--root={repository}", f"--output={tmp_path / 'release'}", "--image-only", *options])
+
+    def test_one_layout_has_the_images_of_all_platforms(self, tmp_path: Path) -> None:
+        assert self.build(tmp_path, "--platform=linux/amd64", "--platform=linux/arm64") == 0
+
+        (archive,) = (tmp_path / "release").iterdir()
+        layout = layouts.unpack(archive, tmp_path / "read")
+        platforms = [image["platform"]["architecture"] for image in layout.list_images()]
+        assert platforms == ["amd64", "arm64"]
+        configurations = [layout.read(layout.read(image)["config"]) for image in layout.list_images()]
+        assert [configuration["architecture"] for configuration in configurations] == platforms
+        for layer, machine in zip(layout.list_layers(), (AMD64, ARM64), strict=True):
+            with tarfile.open(layer) as opened:
+                interpreter = opened.extractfile("opt/fairbind/bin/python3.13")
+                assert interpreter is not None
+                assert interpreter.read() == make_program(machine)
+
+    def test_the_engines_own_platform_is_built_last_and_each_build_knows_its_commit(
+        self, tmp_path: Path, engine: Path
+    ) -> None:
+        assert self.build(tmp_path, "--platform=linux/amd64", "--platform=linux/arm64") == 0
+
+        calls = (engine / "calls").read_text(encoding="utf-8").splitlines()
+        builds = [call.split() for call in calls if call.startswith("build --tag")]
+        found = [word for words in builds for word in words if word.startswith("--platform")]
+        assert found == ["--platform=linux/arm64", "--platform=linux/amd64"] * 2
+        revision = sources.find_commit(tmp_path / "repository").revision
+        assert all(f"--build-arg=REVISION={revision}" in words and "--no-cache" in words for words in builds)
+
+    def test_without_a_platform_the_image_is_for_the_engines_own(self, tmp_path: Path, engine: Path) -> None:
+        (engine / "built").write_text("amd64", encoding="utf-8")
+
+        assert self.build(tmp_path) == 0
+        assert "--platform" not in (engine / "calls").read_text(encoding="utf-8")
+        names = [path.name for path in (tmp_path / "release").iterdir()]
+        assert names == [f"fairbind-{__version__}-image-linux-amd64.oci.tar"]
+
+    def test_an_engine_that_cannot_run_a_platforms_programs_is_told_apart(
+        self, tmp_path: Path, engine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("NOT_RUN", "linux/arm64")
+
+        assert self.build(tmp_path, "--platform=linux/amd64", "--platform=linux/arm64") == 1
+        assert "no release: the engine runs no programs for linux/arm64" in capsys.readouterr().err
+        assert not (engine / "built").exists()  # the other build, of minutes, was not tried before
+
+    def test_a_classic_builder_is_asked_for_its_own_platform_only(
+        self, tmp_path: Path, engine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("BUILDER", "classic")
+
+        assert self.build(tmp_path, "--platform=linux/amd64", "--platform=linux/arm64") == 1
+        assert "classic builder makes no image for linux/arm64 here: install its plugin" in capsys.readouterr().err
+        assert not (engine / "built").exists()
+        assert self.build(tmp_path / "other", "--platform=linux/amd64") == 0
 
 
 STAMPING = """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from differential.generate import World
@@ -29,16 +29,18 @@ BEFORE_TAINTS: Final = ("NodeUnschedulable", TAINTS)
 
 NOT_READY = "a node that is not ready and has no taint that says so"
 NOMINATED_PORTS = "host ports of a pod that is nominated to a node are not kept for it"
-NOMINATED_WISHES = "wishes about other pods do not see a pod that is nominated to a node"
+NOMINATED_APART = "a pod that is nominated to a node keeps others away from it, also those that wish nothing themselves"
 NOMINATED_VOLUMES = "volumes of a pod that is nominated to a node are not kept for it"
+CLAIM_TWICE = "a claim that a pod names twice gets one volume"
 RESIZED = "containers of a pod that is being resized are counted one by one, which may hold more than their sums"
 NOT_OFFERED = "a resource that no node offers is the only lack of room that is told"
 ZONE_FIRST = "the zone of a volume that a pod has is told before the lack of another volume"
 ON_PURPOSE: Final = (
     NOT_READY,
     NOMINATED_PORTS,
-    NOMINATED_WISHES,
+    NOMINATED_APART,
     NOMINATED_VOLUMES,
+    CLAIM_TWICE,
     RESIZED,
     NOT_OFFERED,
     ZONE_FIRST,
@@ -75,6 +77,12 @@ def ask_oracle(oracle: Oracle, world: World) -> Asked:
     cluster = {"nodes": world.nodes, "pods": pods, "namespaces": world.namespaces, **world.storage}
     verdicts = oracle.judge(cluster, waiting)
     return Asked(world.seed, world.nodes, world.namespaces, pods, waiting, verdicts, world.storage)
+
+
+def ask_listed(oracle: Oracle, listed: Asked, pod: Json) -> Asked:
+    """Return a world that an API server has listed with a pod that waits in it, and the verdict on that."""
+    cluster = {"nodes": listed.nodes, "pods": listed.pods, "namespaces": listed.namespaces, **listed.storage}
+    return replace(listed, waiting=(pod,), verdicts=oracle.judge(cluster, [pod]))
 
 
 def compare(asked: Asked, blind: Callable[[Json], Json] = lambda thing: thing) -> Iterator[Difference]:
@@ -160,22 +168,23 @@ def explain_reasons(
     """
     kinds = {*refused, *opinion.refused}
     is_about_limits = any(opinion.refused.get(kind, 0) != refused.get(kind, 0) for kind in SHARED_VOLUMES)
-    if is_about_limits and any(keeps_volumes(node, pod, pods) for node in verdict):
-        return NOMINATED_VOLUMES
     more = {kind for kind in kinds if opinion.refused.get(kind, 0) > refused.get(kind, 0)}
     fewer = {kind for kind in kinds if opinion.refused.get(kind, 0) < refused.get(kind, 0)}
-    if (more, fewer) == ({"VolumeZone"}, {"VolumeBinding"}) or (fewer == {OTHER_PODS} and has_nominated(pod, pods)):
-        return NOMINATED_WISHES if fewer == {OTHER_PODS} else ZONE_FIRST
-    if not all(kind.startswith(FIT) for kind in more):
-        return ""
-    if not fewer and any(
+    is_about_room = all(kind.startswith(FIT) for kind in more)
+    has_resized = any(
         refusal is not None and refusal.plugin == FIT and any(map(is_resized, find_placed(node, pods)))
         for node, refusal in verdict.items()
-    ):
-        return RESIZED
-    if fewer == {PORTS} and any(keeps_ports(node, pod, pods, refusal) for node, refusal in verdict.items()):
-        return NOMINATED_PORTS
-    return ""
+    )
+    has_ports = any(keeps_ports(node, pod, pods, refusal) for node, refusal in verdict.items())
+    causes = (
+        (NOMINATED_VOLUMES, is_about_limits and any(keeps_volumes(node, pod, pods) for node in verdict)),
+        (ZONE_FIRST, (more, fewer) == ({"VolumeZone"}, {"VolumeBinding"})),
+        (CLAIM_TWICE, fewer == {"VolumeBinding"} and names_claim_twice(pod)),
+        (NOMINATED_APART, more == {OTHER_PODS} and any(is_kept_away(node, pod, pods) for node in verdict)),
+        (RESIZED, is_about_room and not fewer and has_resized),
+        (NOMINATED_PORTS, is_about_room and fewer == {PORTS} and has_ports),
+    )
+    return next((why for why, holds in causes if holds), "")
 
 
 def is_refused_before(refusal: Refusal | None) -> bool:
@@ -187,24 +196,15 @@ def explain(node: str, pod: Json, pods: Sequence[Json], refusal: Refusal | None,
     """Return why the two differ on purpose about a node, or an empty text."""
     if refusal is None and node not in opinion.feasible and any(map(is_resized, find_placed(node, pods))):
         return RESIZED
+    if node in opinion.feasible and refusal is not None and refusal.plugin == "VolumeBinding":
+        return CLAIM_TWICE if names_claim_twice(pod) else ""
+    if refusal is None and node not in opinion.feasible and is_kept_away(node, pod, pods):
+        return NOMINATED_APART
     if node in opinion.feasible and keeps_ports(node, pod, pods, refusal):
         return NOMINATED_PORTS
-    if node in opinion.feasible and refusal is not None and refusal.plugin in ABOUT_OTHER_PODS:
-        return NOMINATED_WISHES if has_nominated(pod, pods) else ""
     if (refusal is None or refusal.plugin in SHARED_VOLUMES) and keeps_volumes(node, pod, pods):
         return NOMINATED_VOLUMES
     return ""
-
-
-def has_nominated(pod: Json, pods: Sequence[Json]) -> bool:
-    """Whether kube-scheduler counts a pod that is nominated to a node as if it were there already."""
-    rank = pod["spec"].get("priority", 0)
-    return any(
-        not other["spec"].get("nodeName")
-        and other["status"].get("nominatedNodeName")
-        and other["spec"].get("priority", 0) >= rank
-        for other in pods
-    )
 
 
 def merge_wishes(refused: Mapping[str, int], not_offered: Sequence[str]) -> Mapping[str, int]:
@@ -233,6 +233,20 @@ def keeps_ports(node: str, pod: Json, pods: Sequence[Json], refusal: Refusal | N
 def keeps_volumes(node: str, pod: Json, pods: Sequence[Json]) -> bool:
     """Whether kube-scheduler may count volumes on a node of a pod that is nominated to it."""
     return any(other["spec"].get("volumes") for other in find_nominated(node, pod, pods))
+
+
+def names_claim_twice(pod: Json) -> bool:
+    """Whether two volumes of a pod are of one claim, for which kube-scheduler then looks for two volumes."""
+    volumes = (volume.get("persistentVolumeClaim") for volume in pod["spec"].get("volumes", ()))
+    claims = [claim["claimName"] for claim in volumes if claim is not None]
+    return len(set(claims)) < len(claims)
+
+
+def is_kept_away(node: str, pod: Json, pods: Sequence[Json]) -> bool:
+    """Whether kube-scheduler may not ask the terms of pods that are nominated to a node: the pod has none itself."""
+    has_terms = any(pod["spec"].get("affinity", {}).get(kind) for kind in ("podAffinity", "podAntiAffinity"))
+    nominated = find_nominated(node, pod, pods)
+    return not has_terms and any(other["spec"].get("affinity", {}).get("podAntiAffinity") for other in nominated)
 
 
 def find_nominated(node: str, pod: Json, pods: Sequence[Json]) -> list[Json]:

@@ -85,10 +85,13 @@ class Generator:
         self._pods = 0
         self._density = 0.0
 
-    def draw_world(self, seed: int, *, most_nodes: int, asked: int) -> World:
-        """Return a world."""
+    def draw_world(self, seed: int, *, most_nodes: int, asked: int, least_nodes: int | None = None) -> World:
+        """Return a world. least_nodes: None: it may have one node, and often has few."""
         draw = self._random
-        count = draw.choice((1, draw.randint(2, 8), draw.randint(2, max(2, most_nodes))))
+        if least_nodes is None:
+            count = draw.choice((1, draw.randint(2, 8), draw.randint(2, max(2, most_nodes))))
+        else:
+            count = draw.randint(least_nodes, most_nodes)
         self._density = draw.choice((0.15, 0.3, 0.5))
         nodes = [self._draw_node(f"node-{number:02}") for number in range(min(count, most_nodes))]
         names = [node["metadata"]["name"] for node in nodes]
@@ -168,7 +171,10 @@ class Generator:
 
     def _draw_promised(self, names: Sequence[str]) -> Json:
         """Return a pod that another scheduler has made room for on a node."""
-        pod = self._draw_pod(self._draw_resources(), OTHER_SCHEDULER)
+        spec = self._draw_resources()
+        if self._happens(0.4):
+            spec["affinity"] = {"podAntiAffinity": self._draw_pod_affinity()}
+        pod = self._draw_pod(spec, OTHER_SCHEDULER)
         pod["status"] = {"phase": "Pending", "nominatedNodeName": self._random.choice(names)}
         return pod
 

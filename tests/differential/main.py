@@ -8,13 +8,16 @@ import itertools
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from differential import living
 from differential.compare import Asked, Difference, ask_oracle, compare, compare_pod
 from differential.generate import Features, Generator
 from differential.oracle import Oracle, run_oracle
 from differential.ours import Ours
+from localplane.plane import ControlPlane
+from localplane.tools import ensure_tools
 
 SEQUENCE_LENGTH = 30
 FEATURES = Features(spread=True, affinity=True, volumes=True)
@@ -61,8 +64,11 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=20_000, help="how many pods (20000)")
     parser.add_argument("--sequences", type=int, default=200, help=f"sequences of {SEQUENCE_LENGTH} placements (200)")
     parser.add_argument("--seed", type=int, default=1_000_000, help="the first world's seed")
+    parser.add_argument("--live", type=int, default=0, help="instead, how many pods the living kube-scheduler is given")
     parser.add_argument("--output", type=Path, help="where the result goes")
     arguments = parser.parse_args()
+    if arguments.live:
+        return run_live(arguments.live, arguments.output)
     started = time.monotonic()
     worlds = cases = 0
     on_purpose, faults = Counter[str](), list[Difference]()
@@ -102,8 +108,40 @@ def main() -> int:
         "on_purpose": dict(sorted(on_purpose.items())),
         "seconds": round(time.monotonic() - started),
     }
+    write_result(result, arguments.output)
+    return 1 if faults else 0
+
+
+def run_live(pods: int, output: Path | None) -> int:
+    """Give pods to the living kube-scheduler of a control plane of our own; see `living.py`."""
+    started = time.monotonic()
+    seeds = range(living.FIRST_SEED, living.FIRST_SEED + -(-pods // living.PODS_OF_A_WORLD))
+    tools = ensure_tools(("etcd", "kube-apiserver", "kube-controller-manager", "kwok", "kube-scheduler"), print)
+    with run_oracle() as oracle, ControlPlane(tools, scheduler=True) as plane:
+        stage = living.Stage(plane)
+        stage.set_up()
+        tally = living.play(stage, oracle, seeds)
+    for fault in tally.faults[:MOST_SHOWN]:
+        print(fault)
+    result = {
+        "day": f"{dt.datetime.now(dt.UTC):%Y-%m-%d}",
+        "first_seed": seeds[0],
+        "worlds": len(seeds),
+        "cases": tally.cases,
+        "bound": tally.bound,
+        "cases_with_a_refusal_by": dict(sorted(tally.plugins.items())),
+        "asked_again": tally.again,
+        "faults": len(tally.faults),
+        "on_purpose": dict(sorted(tally.on_purpose.items())),
+        "seconds": round(time.monotonic() - started),
+    }
+    write_result(result, output)
+    return 1 if tally.faults else 0
+
+
+def write_result(result: Mapping[str, object], output: Path | None) -> None:
+    """Print a result, and write it to a file."""
     text = json.dumps(result, indent=2)
     print(text)
-    if arguments.output is not None:
-        arguments.output.write_text(f"{text}\n", encoding="utf-8")
-    return 1 if faults else 0
+    if output is not None:
+        output.write_text(f"{text}\n", encoding="utf-8")

@@ -237,3 +237,39 @@ def test_the_notes_say_what_an_uninstall_does_with_the_crds(tools: Tools, tmp_pa
 
     assert f"uninstall {said}" in notes
     assert ("kubectl apply --server-side" in notes) == (keep == "true")
+
+
+SERVED = f"--api-versions={MUTATING.format('v1')}"
+
+
+def test_in_gate_mode_the_operator_is_told_so_and_confined(render: Render) -> None:
+    values = ("mode=gate", "gate.schedulerName=other", "gate.maxUngated=7", "gate.ungatedTimeoutSeconds=5")
+    objects = render(*(f"--set={value}" for value in values), SERVED)
+
+    (deployment,) = (thing for thing in objects if thing["kind"] == "Deployment")
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    first = arguments.index("--mode")
+    wanted = ["gate", "--gate-scheduler-name", "other", "--max-ungated", "7", "--ungated-timeout", "5"]
+    assert arguments[first + 1 : first + 8] == wanted
+    assert {thing["metadata"]["name"] for thing in objects if thing["kind"] == POLICY} >= {
+        "fairbind-gate",
+        "fairbind-gate-removal",
+        "fairbind-own-gate",
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        (("admission.protect.enabled=false",), "only admission.protect.enabled confines"),
+        (("gate.schedulerName=fairbind",), "must be another scheduler"),
+        (("gate.maxUngated=0",), "/gate/maxUngated"),
+        (("mode=extender",), "/mode"),
+    ],
+    ids=str,
+)
+def test_gate_mode_refuses_what_would_not_work(render: Render, values: tuple[str, ...], complaint: str) -> None:
+    with pytest.raises(PlaneError) as refusal:
+        render("--set=mode=gate", *(f"--set={value}" for value in values), SERVED)
+
+    assert complaint in str(refusal.value)

@@ -108,6 +108,10 @@ class Storage:
         node: str | None = self._get(pod)["spec"].get("nodeName")
         return node
 
+    def find_nominated(self, pod: str) -> str | None:
+        node: str | None = self._get(pod)["status"].get("nominatedNodeName")
+        return node
+
     def find_condition(self, pod: str) -> Json:
         found: Json = find_condition(self._get(pod))
         return found
@@ -277,6 +281,7 @@ def test_a_volume_is_made_for_the_node_of_a_pod_before_the_pod_is_bound(
     wait_for(lambda: storage.find_selected(claim), describe="a node to be selected")
     assert storage.find_selected(claim) == places["there"]
     never(lambda: storage.find_node(pod), 0.5, "a pod was bound before its claim")
+    wait_for(lambda: storage.find_nominated(pod) == places["there"], describe="the pod to say where it waits")
     storage.provide(claim, "there")
     assert storage.wait_bound(pod) == places["there"]
     assert storage.get_claim(claim)["status"]["phase"] == "Bound"

@@ -106,6 +106,25 @@ class TestStatus:
         attempt = functools.partial(write_status, thief, waiting["path"], {"status": self.STATUSES[what]})
         check_refused(attempt, "fairbind-own-status", what=what)
 
+    def test_a_node_is_nominated_for_pods_with_claims_only(self, thief: Api, api: Api, pods: str) -> None:
+        """Those wait on a node that they have, and say so; the node may be withdrawn from any pod that waits."""
+        claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+        nominated = {"status": {"nominatedNodeName": "nowhere"}}
+        for volumes in ([claim], [{"name": "scratch", "emptyDir": {}}]):
+            path = f"{pods}/{api.post(pods, make_pod(SMALL, volumes=volumes))['metadata']['name']}"
+            if volumes == [claim]:
+                written = thief.patch(f"{path}/status", nominated, kind="merge")
+                assert written["status"]["nominatedNodeName"] == "nowhere"
+            else:
+                check_refused(lambda at=path: write_status(thief, at, nominated), "fairbind-own-status")  # type: ignore[misc]
+                api.patch(f"{path}/status", nominated, kind="merge")
+            for more in ({"phase": "Failed"}, {"podIP": "10.0.0.1"}):
+                body = {"status": {"nominatedNodeName": None, **more}}
+                attempt = functools.partial(write_status, thief, path, body, kind="merge")
+                check_refused(attempt, "fairbind-own-status", what=str(body))
+            cleared = thief.patch(f"{path}/status", {"status": {"nominatedNodeName": None}}, kind="merge")
+            assert "nominatedNodeName" not in cleared["status"]
+
     def test_what_others_said_cannot_be_taken_away(self, thief: Api, waiting: Json) -> None:
         for body in ({"status": {"conditions": None}}, {"status": {"conditions": [WAITS]}}, {"status": None}):
             attempt = functools.partial(write_status, thief, waiting["path"], body, kind="merge")

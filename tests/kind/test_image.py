@@ -176,7 +176,7 @@ def test_a_release_carries_the_image_as_it_is(
     (described,) = layout.list_images()
     (layer,) = layout.list_layers()
     config = layout.read(layout.read(described)["config"])["config"]
-    text = notices.compute_notices(notices.read_texts([layer]))
+    text = notices.compute_notices(notices.read_texts(layer))
 
     with tarfile.open(layer) as archive:
         members = {member.name: (member.type, member.mode & PERMISSIONS) for member in archive}

@@ -133,8 +133,15 @@ class World:
         domain, counts = int(rule.counter.domains.domain_k[k]), self.count_domains(rule.counter)
         if not isinstance(rule, SpreadRule):
             return domain >= 0 and counts[domain] > 0
+        if domain < 0 or self.is_uneven(rule, domain, counts):
+            return True
+        counts[domain] += dict(rule.promised).get(k, 0)
+        return self.is_uneven(rule, domain, counts)
+
+    @staticmethod
+    def is_uneven(rule: SpreadRule, domain: int, counts: list[int]) -> bool:
         least = min(counts, default=0) if len(counts) >= rule.min_domains else 0
-        return domain < 0 or counts[domain] + rule.counts_itself - least > rule.max_skew
+        return counts[domain] + rule.counts_itself - least > rule.max_skew
 
     def count_domains(self, counter: DomainCounter) -> list[int]:
         counts = [int(count) for count in counter.count_d]

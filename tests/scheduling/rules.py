@@ -57,10 +57,14 @@ def domain_rules(draw: st.DrawFn, known: list[DomainCounter]) -> DomainRule:
     match draw(st.sampled_from(["spread", "spread", "affinity", "separation"])):
         case "spread":
             skew, least = draw(st.integers(1, 2)), draw(st.sampled_from([0, 1, 2, 5]))
-            return SpreadRule(draw(counter), skew, least, draw(st.booleans()), SPREAD)
+            chosen = draw(counter)
+            servers = [k for k, domain in enumerate(chosen.domains.domain_k) if domain >= 0]
+            some = st.lists(st.sampled_from(servers), max_size=2, unique=True) if servers else st.just([])
+            promised = tuple((k, draw(st.integers(1, 2))) for k in sorted(draw(some)))
+            return SpreadRule(chosen, skew, least, draw(st.booleans()), SPREAD, promised)
         case "affinity":
-            chosen = draw(st.lists(counter, min_size=1, max_size=2, unique_by=id))
-            return AffinityRule(tuple(chosen), draw(st.booleans()), AFFINITY)
+            several = draw(st.lists(counter, min_size=1, max_size=2, unique_by=id))
+            return AffinityRule(tuple(several), draw(st.booleans()), AFFINITY)
     return SeparationRule(draw(counter), OWN)
 
 

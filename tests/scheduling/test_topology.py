@@ -60,6 +60,36 @@ def test_tasks_are_spread_over_domains_and_reopen_them() -> None:
     assert by_zone == [2, 2, 3]
 
 
+@pytest.mark.parametrize(("server", "expected"), [("a1", {"a1": 1}), ("a2", {"a2": 2}), ("b1", {"b1": 2})])
+def test_tasks_that_are_promised_to_a_server_count_there_and_nowhere_else(
+    server: str, expected: dict[str, int]
+) -> None:
+    """A third task in the zone of a1 is too many, and one is to come to a1 itself; b1 fills its own zone."""
+    zones = build_domains([0, 0, 1, 1])
+    rule = SpreadRule(build_counter("x", zones, [0, 0]), 2, 1, True, SPREAD, ((0, 1),))
+    task_class = replace(build_ruled(rule, tasks=3, subjects="x"), placement=build_placement(FOUR, only=[server]))
+
+    assert count_by_server(task_class) == expected
+
+
+def test_promised_tasks_lift_the_least_count_of_the_only_domain_that_has_it() -> None:
+    zones = build_domains([0, 0, 1, 1])
+    rule = SpreadRule(build_counter("x", zones, [0, 5]), 1, 1, True, SPREAD, ((0, 2),))
+    task_class = replace(build_ruled(rule, tasks=1, subjects="x"), placement=build_placement(FOUR, only=["a1"]))
+
+    assert count_by_server(task_class) == {"a1": 1}
+
+
+def test_a_server_to_which_tasks_are_promised_opens_when_other_domains_have_more() -> None:
+    zones = build_domains([0, 0, 1, 1])
+    rule = SpreadRule(build_counter("x", zones, [1, 0]), 2, 1, True, SPREAD, ((0, 1),))
+    waiting = replace(build_ruled(rule, tasks=1, subjects="x"), placement=build_placement(FOUR, only=["a1"]))
+    bringer = build_class("z", (2, 2), build_placement(FOUR, only=["b1"]), 1)
+
+    assert count_by_server(waiting) == {}
+    assert count_by_server(waiting, replace(bringer, counts_as=frozenset({"x"}))) == {"a1": 1, "b1": 1}
+
+
 def test_a_task_that_counts_opens_a_domain_to_another_class_that_came_before_it() -> None:
     """The first class waits for a zone with an x; the second brings it there, with a demand that only b1 can meet."""
     rule = AffinityRule((build_counter("x", ZONES, [0, 0, 0]),), False, AFFINITY)

@@ -19,7 +19,7 @@ matchLabels:
 {{- if .Capabilities.APIVersions.Has (printf "%s/v1/MutatingAdmissionPolicy" $group) }}v1
 {{- else if .Capabilities.APIVersions.Has (printf "%s/v1beta1/MutatingAdmissionPolicy" $group) }}v1beta1
 {{- else }}
-{{- fail (printf "admission.assign.enabled: the cluster serves no MutatingAdmissionPolicy (Kubernetes 1.36 does; `helm template` takes --api-versions %s/v1/MutatingAdmissionPolicy). Let pods name their scheduler instead; admission.forbid.enabled refuses those that do not." $group) }}
+{{- fail (printf "admission.assign.enabled or mode=gate: the cluster serves no MutatingAdmissionPolicy (Kubernetes 1.36 does; `helm template` takes --api-versions %s/v1/MutatingAdmissionPolicy). Let pods name their scheduler instead; admission.forbid.enabled refuses those that do not." $group) }}
 {{- end }}
 {{- end }}
 
@@ -41,4 +41,10 @@ nodeExpressions: 128
 nodeValues: 512
 hostPorts: 128
 podTerms: 32
+{{- end }}
+
+{{/* Whether a new pod takes turns, in CEL: neither a static pod, which a kubelet announces, nor one of a DaemonSet. */}}
+{{- define "fairbind.takesTurns" -}}
+!(has(request.userInfo.groups) && 'system:nodes' in request.userInfo.groups)
+&& request.userInfo.username != 'system:serviceaccount:kube-system:daemon-set-controller'
 {{- end }}

@@ -6,11 +6,13 @@ import json
 import re
 import subprocess
 import tarfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from fairbind import __version__
 from kindcluster import engine
+from kindcluster.commands import KindError
 from kindcluster.images import compute_clone, remove_stages
 from release.archives import rewrite_tar
 from release.failures import ReleaseError
@@ -22,22 +24,32 @@ ENGINES_OWN = re.compile(r"^(\.dockerenv|(dev|proc|sys)(/.*)?|etc/(hosts|hostnam
 INTERPRETER = re.compile(r"(^|/)bin/python3\.\d+$")
 # The processor in the header of a program (ELF), and how platforms name it.
 MACHINES = {62: "amd64", 183: "arm64"}
+# What the kernel says of a program for another processor when no emulator is registered.
+NOT_RUN = "exec format error"
 TAKEN = ("Cmd", "Entrypoint", "Env", "ExposedPorts", "Labels", "User", "WorkingDir")
 
 
 def build_layout(tree: Path, layout: Layout, commit: Commit, *, platform: str | None) -> None:
     """Build the image of a tree by its deploy/Dockerfile, reusing nothing, and write it as a layout.
 
-    platform: such as linux/arm64, for engines that can build for others; None: the engine's own. Raises ReleaseError
-    when the programs in the image are for another processor than the image says.
+    platform: such as linux/arm64; None: the engine's own. Raises ReleaseError when the engine cannot run programs for
+    this platform, or when the programs in the image are for another processor than the image says.
     """
     engine.check_engine()
     tag = f"fairbind-release-{compute_clone(tree)}:{__version__}"
     labels = {"version": __version__, "revision": commit.revision}
     words = [f"--label=org.opencontainers.image.{name}={value}" for name, value in labels.items()]
-    words += [f"--build-arg=STAGE_OF={tag}", "--no-cache", f"--file={tree / 'deploy' / 'Dockerfile'}"]
-    words += [f"--platform={platform}"] if platform else []
-    engine.build(tag, [*words, str(tree)])
+    words += [f"--build-arg=REVISION={commit.revision}", f"--build-arg=STAGE_OF={tag}", "--no-cache"]
+    words += [f"--file={tree / 'deploy' / 'Dockerfile'}", *([f"--platform={platform}"] if platform else [])]
+    try:
+        engine.build(tag, [*words, str(tree)])
+    except KindError as error:
+        if platform is None or NOT_RUN not in str(error).lower():
+            raise
+        raise ReleaseError(
+            f"the engine runs no programs for {platform}: docs/release.md says how to let an emulator run them, and"
+            " how to build each image on a machine of its own"
+        ) from error
     try:
         (described,) = json.loads(engine.docker("image", "inspect", tag))
         exported = tree.parent / f"{tree.name}-exported.tar"
@@ -46,6 +58,23 @@ def build_layout(tree: Path, layout: Layout, commit: Commit, *, platform: str | 
         engine.docker("image", "rm", tag)
         remove_stages(tag, kept=0)
     write_layout(layout, exported, describe(described), commit.epoch, version=__version__)
+
+
+def order_platforms(platforms: Collection[str]) -> list[str]:
+    """Return the platforms in the order in which images are built: the engine's own last, so that a failure comes soon.
+
+    Raises ReleaseError where another platform is wanted and there is only the classic builder: it takes an image that
+    starts from nothing for one of the engine's own platform, and puts no files of another one into it.
+    """
+    engine.check_engine()
+    own = engine.docker("version", "--format={{.Server.Os}}/{{.Server.Arch}}").strip()
+    others = sorted(set(platforms) - {own})
+    if others and not engine.has_buildx():
+        raise ReleaseError(
+            f"Docker's classic builder makes no image for {' and '.join(others)} here: install its plugin buildx,"
+            f" or build each image on a machine of its own, as docs/release.md says"
+        )
+    return [*others, *(platform for platform in platforms if platform == own)]
 
 
 def export(tag: str, target: Path) -> None:

@@ -23,16 +23,15 @@ fairbind itself is under the Apache License 2.0 (LICENSE). Its image also has th
 RULE = "=" * 100
 
 
-def read_texts(layers: Iterable[Path]) -> dict[str, bytes]:
-    """Return the files of an image's layers that say what is in it and under which licence, by path."""
+def read_texts(layer: Path) -> dict[str, bytes]:
+    """Return the files of an image's layer that say what is in it and under which licence, by path."""
     patterns = (METADATA, LICENCE, INTERPRETER, DEBIAN, RECORD)
     texts: dict[str, bytes] = {}
-    for layer in layers:
-        with tarfile.open(layer) as archive:
-            for member in archive:
-                stream = archive.extractfile(member) if member.isreg() else None
-                if stream is not None and any(pattern.search(member.name) for pattern in patterns):
-                    texts[member.name] = stream.read()
+    with tarfile.open(layer) as archive:
+        for member in archive:
+            stream = archive.extractfile(member) if member.isreg() else None
+            if stream is not None and any(pattern.search(member.name) for pattern in patterns):
+                texts[member.name] = stream.read()
     return texts
 
 
@@ -46,9 +45,12 @@ def compute_notices(texts: Mapping[str, bytes]) -> str:
     return "\n".join(parts)
 
 
-def find_records(texts: Mapping[str, bytes]) -> list[str]:
-    """Return the records of the Debian packages, by which scanners know them, sorted."""
-    return sorted({text.decode() for path, text in texts.items() if RECORD.search(path)})
+def find_records(layers: Iterable[Mapping[str, bytes]]) -> list[str]:
+    """Return the records of the Debian packages, by which scanners know them, sorted; each processor has its own.
+
+    layers: the texts of each image's layer.
+    """
+    return sorted({text.decode() for texts in layers for path, text in texts.items() if RECORD.search(path)})
 
 
 def _find_packages(texts: Mapping[str, bytes]) -> dict[str, str]:

@@ -31,14 +31,14 @@ SURROUNDINGS = ({"TZ": "UTC", "PYTHONHASHSEED": "1"}, {"TZ": "Asia/Tokyo", "PYTH
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is built. platform: of the image, None for the engine's own. layouts: images that were built elsewhere."""
+    """What is built. platforms: of the image, none for the engine's own. layouts: images that were built elsewhere."""
 
     root: Path
     commit: sources.Commit
     helm: str
     with_packages: bool
     with_image: bool
-    platform: str | None
+    platforms: tuple[str, ...]
     layouts: tuple[Path, ...]
 
 
@@ -71,7 +71,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=OUTPUT, help="the folder to write; what was in it goes away")
     parser.add_argument("--key", type=Path, help=f"sign with this Ed25519 key in PEM ({PASSWORD}: its password)")
     parser.add_argument(
-        "--platform", choices=PLATFORMS, help="build the image for this one; the engine must be able to"
+        "--platform",
+        choices=PLATFORMS,
+        action="append",
+        default=[],
+        help="build the image for this one (may be repeated); the engine must run its programs. Default: its own",
     )
     parser.add_argument("--layouts", type=Path, nargs="*", default=[], help="take these images instead of building one")
     which = parser.add_mutually_exclusive_group()
@@ -95,7 +99,7 @@ def make_plan(options: argparse.Namespace) -> Plan:
         helm=helm or "",
         with_packages=not options.image_only,
         with_image=not options.without_image,
-        platform=options.platform,
+        platforms=tuple(options.platform),
         layouts=tuple(options.layouts),
     )
 
@@ -124,17 +128,21 @@ def build(plan: Plan, target: Path, **settings: str) -> None:
     layout = build_image(plan, tree) if plan.with_image else None
     if layout is not None:
         platforms = [layouts.name_platform(image["platform"]) for image in layout.list_images()]
-        suffix = f"-{platforms[0].replace('/', '-')}" if not plan.with_packages else ""
+        suffix = "" if plan.with_packages else "".join(f"-{platform.replace('/', '-')}" for platform in platforms)
         layouts.pack(layout, target / f"fairbind-{__version__}-image{suffix}.oci.tar", plan.commit.epoch)
     if plan.with_packages:
         describe(tree, layout, target)
 
 
 def build_image(plan: Plan, tree: Path) -> Layout:
-    """Build the image, or put it together of those that were built for one platform each."""
+    """Build the image for each platform, or take those that were built elsewhere; put them together."""
     layout = Layout(tree.parent / f"{tree.name}-image")
     if not plan.layouts:
-        images.build_layout(tree, layout, plan.commit, platform=plan.platform)
+        platforms: list[str | None] = [*images.order_platforms(plan.platforms)] or [None]
+        built = [Layout(tree.parent / f"{tree.name}-image-{number}") for number in range(len(platforms))]
+        for platform, part in zip(platforms, built, strict=True):
+            images.build_layout(tree, part, plan.commit, platform=platform)
+        layouts.unite(built, layout, __version__)
         return layout
     given = [
         layouts.unpack(archive, tree.parent / f"{tree.name}-layout-{number}")
@@ -153,12 +161,13 @@ def build_image(plan: Plan, tree: Path) -> Layout:
 
 def describe(tree: Path, layout: Layout | None, target: Path) -> None:
     """Write what the image consists of, and under which licences; without an image, what its lock names."""
-    texts = notices.read_texts(layout.list_layers()) if layout is not None else {}
+    layers = [notices.read_texts(layer) for layer in layout.list_layers()] if layout is not None else []
     bom = sbom.describe_packages((tree / "deploy" / "requirements.txt").read_text(encoding="utf-8"))
     bom["metadata"]["component"]["version"] = __version__
-    bom["components"] += [sbom.describe_record(record) for record in notices.find_records(texts)]
+    bom["components"] += [sbom.describe_record(record) for record in notices.find_records(layers)]
     (target / f"fairbind-{__version__}.cdx.json").write_text(json.dumps(bom, indent=2) + "\n", encoding="utf-8")
-    if layout is not None:
+    if layers:
+        texts = {path: text for layer in layers for path, text in layer.items()}
         (target / "THIRD-PARTY-NOTICES.txt").write_text(notices.compute_notices(texts), encoding="utf-8")
 
 

@@ -17,6 +17,7 @@ import click
 from fairbind import __version__
 from fairbind.cli.cluster_options import (
     context_option,
+    gate_options,
     kubeconfig_option,
     namespace_option,
     own_namespace_option,
@@ -25,10 +26,12 @@ from fairbind.cli.cluster_options import (
 from fairbind.cli.exit_status import EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED
 from fairbind.cli.logs import LOG_FORMATS, LOG_LEVELS, LogFormat
 from fairbind.cli.mechanisms.commands import COMMANDS as MECHANISM_COMMANDS
+from fairbind.cli.open_gates_command import open_gates
 from fairbind.cli.options import debug_option, output_option
 from fairbind.cli.reproduce_command import reproduce
 from fairbind.cli.simulate import simulate
 from fairbind.cli.snapshot_commands import replay, snapshot
+from fairbind.cli.sweep_command import sweep
 from fairbind.cli.trace_command import trace
 from fairbind.cli.what_if_command import advise, what_if
 
@@ -40,7 +43,7 @@ def commands() -> None:
     """Share a Kubernetes cluster fairly between tenants, also when its nodes differ."""
 
 
-for _command in (*MECHANISM_COMMANDS, simulate, trace, snapshot, replay, what_if, advise, reproduce):
+for _command in (*MECHANISM_COMMANDS, simulate, sweep, trace, snapshot, replay, what_if, advise, reproduce, open_gates):
     commands.add_command(_command)
 
 
@@ -83,6 +86,7 @@ for _command in (*MECHANISM_COMMANDS, simulate, trace, snapshot, replay, what_if
     help="Take only tokens that are made for this audience: a stolen one is worth nothing elsewhere. May be repeated.",
 )
 @scheduler_name_option("Bind the pods whose spec.schedulerName is this.")
+@gate_options
 @click.option(
     "--log-format",
     type=click.Choice(LOG_FORMATS),
@@ -119,6 +123,10 @@ def operator(
     metrics_authentication: bool,
     metrics_audiences: tuple[str, ...],
     scheduler_name: str,
+    mode: str,
+    gate_scheduler_name: str,
+    max_ungated: int,
+    ungated_timeout: float,
     log_format: LogFormat,
     log_level: str,
     journal: Path | None,
@@ -138,6 +146,7 @@ def operator(
         metrics_authentication=metrics_authentication,
         metrics_audiences=metrics_audiences,
         scheduler_name=scheduler_name,
+        gates=(gate_scheduler_name, max_ungated, ungated_timeout) if mode == "gate" else None,
         log_format=log_format,
         log_level=log_level,
         journal=journal,

@@ -75,3 +75,52 @@ context_option = click.option(
     "--context", metavar="NAME", help="Context of the kubeconfig; without it the current one."
 )
 own_namespace_option = namespace_option("Namespace that the operator runs in; its pods belong to no tenant.")
+
+
+def gate_options(function: Command) -> Command:
+    """Add what gate mode needs."""
+    options = (
+        click.option(
+            "--mode",
+            type=click.Choice(["bind", "gate"]),
+            envvar="FAIRBIND_MODE",
+            default="bind",
+            show_default=True,
+            show_envvar=True,
+            help="bind: fairbind places pods itself. gate: in addition, pods of another scheduler wait behind the "
+            "scheduling gate fairbind.io/turn, which fairbind opens when their turn has come.",
+        ),
+        click.option(
+            "--gate-scheduler-name",
+            metavar="NAME",
+            callback=check_scheduler_name,
+            envvar="FAIRBIND_GATE_SCHEDULER_NAME",
+            default="default-scheduler",
+            show_default=True,
+            show_envvar=True,
+            help="In gate mode, the scheduler whose pods take turns.",
+        ),
+        click.option(
+            "--max-ungated",
+            metavar="PODS",
+            type=click.IntRange(1, 10_000),
+            envvar="FAIRBIND_MAX_UNGATED",
+            default=200,
+            show_default=True,
+            show_envvar=True,
+            help="In gate mode, how many pods may have an open gate and no node yet.",
+        ),
+        click.option(
+            "--ungated-timeout",
+            metavar="SECONDS",
+            type=click.FloatRange(1.0, 3600.0),
+            envvar="FAIRBIND_UNGATED_TIMEOUT",
+            default=30.0,
+            show_default=True,
+            show_envvar=True,
+            help="In gate mode, for how long a pod whose gate is open keeps its room without being bound.",
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function

@@ -1,5 +1,8 @@
 """What the operator says: lines for people on a terminal, JSON objects for machines.
 
+An object has the fields time, level, logger and message; traceback after an exception; and of pod (NAMESPACE/NAME),
+node, tenant and reason those that the message is about.
+
 Levels are promises. `info`: what an administrator wants to see once (synced, leading, stopping). `warning`: something
 outside is wrong and we wait or go on without it. `error`: a fault. `debug`: every binding and every cycle.
 
@@ -75,7 +78,7 @@ def _make_formatter(log_format: LogFormat, stream: TextIO) -> logging.Formatter:
     from pythonjsonlogger.json import JsonFormatter  # noqa: PLC0415 - `fairbind --version` needs none of it
 
     return JsonFormatter(
-        "{levelname}{name}{message}{exc_info}",
+        "{levelname}{name}{message}",
         style="{",
         rename_fields={"levelname": "level", "name": "logger", "exc_info": "traceback"},
         timestamp="time",

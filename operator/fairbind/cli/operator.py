@@ -21,14 +21,17 @@ from fairbind import __version__
 from fairbind.cli.logs import LogFormat, set_up_logging
 from fairbind.kube.client.api import ApiClient
 from fairbind.kube.client.credentials import Credentials, load_credentials
+from fairbind.kube.client.errors import PermanentClusterError
 from fairbind.kube.client.reviews import Reviews
 from fairbind.kube.operator.election import STALLED_SECONDS, OnChange, ThreadedElector
 from fairbind.kube.operator.elector import Elector, make_identity, read_steady_clock
+from fairbind.kube.operator.gates import GateSettings
 from fairbind.kube.operator.health import Health
 from fairbind.kube.operator.journal import JournalWriter
 from fairbind.kube.operator.loop_thread import LoopThread
 from fairbind.kube.operator.other_installations import OtherInstallations
-from fairbind.kube.operator.service import OperatorSettings, Surroundings, run_operator
+from fairbind.kube.operator.service import run_operator
+from fairbind.kube.operator.surroundings import OperatorSettings, Surroundings
 from fairbind.web.metrics import UNKNOWN_REVISION, Metrics
 from fairbind.web.server import Address, WebServer, parse_address
 from fairbind.web.tls import Certificate, ServingCertificate
@@ -66,18 +69,32 @@ def serve(
     metrics_authentication: bool,
     metrics_audiences: tuple[str, ...],
     scheduler_name: str,
+    gates: tuple[str, int, float] | None,
     log_format: LogFormat,
     log_level: str,
     journal: Path | None,
 ) -> None:
-    """Run the operator until it is asked to stop. Raises FairbindError; PermanentClusterError for bad settings."""
+    """Run the operator until it is asked to stop. Raises FairbindError; PermanentClusterError for bad settings.
+
+    gates: of gate mode, the fields of `GateSettings`; None: bind mode.
+    """
+    if gates is not None and gates[0] == scheduler_name:
+        raise PermanentClusterError(
+            f"--gate-scheduler-name and --scheduler-name are both {scheduler_name!r}; "
+            "pods that fairbind binds itself need no gate"
+        )
     pages = _Pages(
         address=parse_address(metrics_address),
         certificate=_find_certificate(metrics_tls),
         is_guarded=metrics_authentication,
         audiences=metrics_audiences,
     )
-    settings = OperatorSettings(namespace=namespace, scheduler_name=scheduler_name, identity=make_identity())
+    settings = OperatorSettings(
+        namespace=namespace,
+        scheduler_name=scheduler_name,
+        identity=make_identity(),
+        gates=None if gates is None else GateSettings(*gates),
+    )
     set_up_logging(log_format, log_level)
     # Credentials belong to one event loop: each thread reads its own.
     credentials, front_credentials = load_credentials(kubeconfig), load_credentials(kubeconfig)

@@ -8,9 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import sys
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
@@ -24,6 +22,7 @@ import click
 from fairbind.cli.exit_status import EXIT_INTERRUPTED
 from fairbind.cli.mechanisms.reading import read_document
 from fairbind.cli.mechanisms.tables import lay_out, write_text
+from fairbind.cli.progress import Progress
 from fairbind.model.errors import FairbindError, InvalidProblemError
 from fairbind.simulator.driver import Simulation, StopRun
 from fairbind.simulator.parsing import check_policies, parse_scenario
@@ -37,7 +36,6 @@ from fairbind.simulator.snapshot_scenario import make_scenario
 from fairbind.simulator.tables import choose_format, write_results
 from fairbind.simulator.workload import Workload, draw_workload
 
-PROGRESS_SECONDS = 0.5
 LOOK_SECONDS = 0.2
 GIVE_UP = signal.SIGUSR1
 """What interrupts a run amid an instant; no other program sends it."""
@@ -76,7 +74,8 @@ def run_scenario(
     )
     scenario = question.make_scenario()
     table_format = choose_format(tables)
-    _make_folder(folder)
+    if folder is not None:
+        make_folder(folder)
     with Interruption() as interruption:
         if jobs > 1 and len(scenario.policies) > 1:
             runs = _SideBySide(question, scenario.policies, jobs, interruption).run()
@@ -133,10 +132,8 @@ class Question:
         return scenario if self.seed is None else replace(scenario, seed=self.seed)
 
 
-def _make_folder(folder: Path | None) -> None:
+def make_folder(folder: Path) -> None:
     """Make the folder of the results before anything is simulated: where it cannot be made, nothing is in vain."""
-    if folder is None:
-        return
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -193,36 +190,13 @@ class Interruption:
             raise StopRun
 
 
-class _Progress:
-    """A line on a terminal that says how far something is and how long it may take."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._is_shown = sys.stderr.isatty()
-        self._began = self._told = time.monotonic()
-
-    def show(self, part: float) -> None:
-        """Say that this part of it is over."""
-        now = time.monotonic()
-        if not self._is_shown or now - self._told < PROGRESS_SECONDS:
-            return
-        self._told = now
-        left = f", about {(now - self._began) * (1 / part - 1):.0f} s left" if part > 0 else ""
-        click.echo(f"\r{self._what}: {part:.0%}{left}\x1b[K", err=True, nl=False)
-
-    def clear(self) -> None:
-        """Leave an empty line."""
-        if self._told != self._began:
-            click.echo("\r\x1b[K", err=True, nl=False)
-
-
 def _run_in_turn(scenario: Scenario, interruption: Interruption) -> list[Run]:
     workload = draw_workload(scenario)
     runs: list[Run] = []
     for policy in scenario.policies:
         if interruption.is_wanted:
             break
-        progress = _Progress(policy)
+        progress = Progress(policy)
         runs.append(interruption.simulate(scenario, workload, policy, progress.show))
         progress.clear()
     return runs
@@ -238,7 +212,7 @@ class _SideBySide:
         self._interruption = interruption
         self._processes = multiprocessing.get_context("spawn")
         self._running: dict[Connection, tuple[BaseProcess, str]] = {}
-        self._progress = _Progress(f"{len(policies)} policies")
+        self._progress = Progress(f"{len(policies)} policies")
 
     def run(self) -> list[Run]:
         """Return the runs, in the order of the policies; without those that had not begun when it was interrupted."""

@@ -1,8 +1,8 @@
 """Reasons in words: why a pod waits, in the words and the order of kube-scheduler, then the reason of fairness.
 
 "0/60 nodes are available: 12 Insufficient cpu, 48 node(s) had untolerated taint {gpu: true}. tenant a waits: its
-weighted share 0.31 is above 0.12 of b, which takes the next free room." Users, dashboards and autoscalers have read the
-first part for years, so it is theirs to the letter: the parts sorted as texts, their counts included.
+weighted share 0.31 is above 0.12 of b, which takes the next free capacity." Users, dashboards and autoscalers have read
+the first part for years, so it is theirs to the letter: the parts sorted as texts, their counts included.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def _format_fairness(tenant: str, reason: FairnessReason) -> str:
     share, next_share = _format_shares(reason.share, reason.next_share)
     return (
         f"tenant {tenant} waits: its {reason.measure} {share} is above {next_share} of {reason.next_tenant}, "
-        "which takes the next free room."
+        "which takes the next free capacity."
     )
 
 

@@ -19,6 +19,8 @@ The rules:
   other failure the pod is postponed for 1 to 10 seconds, twice as long each time until it is bound.
 * **Limits of a namespace.** A binding that failed once or takes long leaves its place to others. A namespace whose
   bindings fail has few under way, and the rest of its pods is withheld for a while; see `bind_limits`.
+* **Gates.** Of pods that take turns, a decision opens the gate, and another scheduler places the pod. Until then it is
+  on its way; how many may be, and for how long a pod keeps its room, is decided in `turnstile`.
 * **Failed cycles.** The next cycle is tried after `FAILED_CYCLE_SECONDS`, followed by the pause for batches.
 * **Sweeps.** When nothing changes, the driver reports a beat every `BEAT_SECONDS`, and a cycle runs at the first beat
   that comes `SWEEP_SECONDS` after the sweep before it.
@@ -32,11 +34,65 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-import msgspec
-
 from fairbind.cluster.bind_limits import BindLimits
-from fairbind.model import Bind
+from fairbind.cluster.pacing_events import (
+    Announce,
+    Beat,
+    BindEnded,
+    BindResult,
+    BindStalled,
+    BindWithdrawn,
+    Changed,
+    CycleEnded,
+    CycleFailed,
+    CycleSkipped,
+    Decided,
+    Event,
+    Forget,
+    GiveBack,
+    Instruction,
+    NothingWaits,
+    PodArrived,
+    PodOnItsWay,
+    PodRefused,
+    Resume,
+    RunCycle,
+    Tick,
+    WakeAt,
+    Withhold,
+)
+from fairbind.cluster.turnstile import STUCK_SECONDS, Turnstile
 from fairbind.scheduling import MANY_CLASSES
+
+__all__ = [
+    "Announce",
+    "Beat",
+    "BindEnded",
+    "BindResult",
+    "BindStalled",
+    "BindWithdrawn",
+    "Changed",
+    "CycleEnded",
+    "CycleFailed",
+    "CycleSkipped",
+    "Decided",
+    "Event",
+    "Forget",
+    "GiveBack",
+    "Instruction",
+    "NothingWaits",
+    "Pacing",
+    "PacingState",
+    "PodArrived",
+    "PodOnItsWay",
+    "PodRefused",
+    "Resume",
+    "RunCycle",
+    "Tick",
+    "WakeAt",
+    "Withhold",
+    "is_recalling",
+]
 
 COALESCE_SECONDS = 0.05
 BEAT_SECONDS = 5.0
@@ -56,160 +112,9 @@ MAX_REMEMBERED = 10_000
 """How many pods are known to have failed before, at most."""
 
 
-class BindResult(enum.StrEnum):
-    """What became of a decision.
-
-    bound: the pod is on its node. conflict: it is bound elsewhere, was made again under its name, is gated or being
-    deleted. gone: it does not exist any more. invalid: the API server will never take this binding. fenced: we may not
-    bind any more; nothing more was sent. stale: its node is gone meanwhile, or closed to it; nothing was sent. crowded:
-    another scheduler took its room meanwhile; nothing was sent. deferred: bindings of its namespace came to take long;
-    nothing was sent. failed: not bound, although it might be later; the
-    reason was logged.
-    """
-
-    BOUND = "bound"
-    CONFLICT = "conflict"
-    GONE = "gone"
-    INVALID = "invalid"
-    FENCED = "fenced"
-    STALE = "stale"
-    CROWDED = "crowded"
-    DEFERRED = "deferred"
-    FAILED = "failed"
-
-
 _FAILURES = frozenset({BindResult.FAILED, BindResult.INVALID})
 _NOT_SENT = frozenset({BindResult.FENCED, BindResult.STALE, BindResult.CROWDED, BindResult.DEFERRED})
 
-# --- events; msgspec's structs are made in a fraction of a dataclass's time, and two come with each binding ---
-
-
-class Changed(msgspec.Struct, frozen=True):
-    """Something changed: a cycle may decide more, or differently."""
-
-
-class Tick(msgspec.Struct, frozen=True):
-    """The time has come that the last `WakeAt` named. A tick at any other time does no harm."""
-
-
-class CycleSkipped(msgspec.Struct, frozen=True):
-    """Answers `RunCycle`: this replica may not decide now. The next event decides when it is asked again."""
-
-
-class NothingWaits(msgspec.Struct, frozen=True):
-    """Answers `RunCycle`: no task waits, so there was nothing to decide."""
-
-
-class Decided(msgspec.Struct, frozen=True):
-    """Answers `RunCycle`: the cycle's decisions. `CycleEnded` or `CycleFailed` follows.
-
-    bindings: in the order of the decisions. complete: False when the limit ended the cycle. classes: how many waited
-    before the cycle.
-    """
-
-    bindings: Sequence[Bind]
-    complete: bool
-    classes: int
-
-
-class BindWithdrawn(msgspec.Struct, frozen=True):
-    """Answers `Bind`: the binding does not begin, because the pod went away or waits no more."""
-
-    uid: str
-
-
-class CycleEnded(msgspec.Struct, frozen=True):
-    """Follows `Decided`: the cycle is over. seconds: how long it took, from the snapshot to the last binding begun."""
-
-    seconds: float
-
-
-class CycleFailed(msgspec.Struct, frozen=True):
-    """Answers `RunCycle` or follows `Decided`: the cycle raised an error.
-
-    classes: how many waited; None when there is no snapshot, or when `Decided` said it.
-    """
-
-    classes: int | None
-
-
-class BindStalled(msgspec.Struct, frozen=True):
-    """A binding that began has failed once, or takes long; it goes on. failed: whether an attempt failed."""
-
-    uid: str
-    failed: bool
-
-
-class BindEnded(msgspec.Struct, frozen=True):
-    """A binding that began has ended."""
-
-    uid: str
-    result: BindResult
-
-
-Event = (
-    Changed
-    | Tick
-    | CycleSkipped
-    | NothingWaits
-    | Decided
-    | BindWithdrawn
-    | CycleEnded
-    | CycleFailed
-    | BindStalled
-    | BindEnded
-)
-
-# --- instructions ---
-
-
-class WakeAt(msgspec.Struct, frozen=True):
-    """Feed a `Tick` at this time, at once if it is past. It takes the place of the `WakeAt` before it."""
-
-    time: float
-
-
-class Beat(msgspec.Struct, frozen=True):
-    """Report that the loop turns."""
-
-
-class RunCycle(msgspec.Struct, frozen=True):
-    """Take a snapshot and decide; answered by `CycleSkipped`, `NothingWaits`, `Decided` or `CycleFailed`.
-
-    limit: how many decisions at most. explains: whether to look at all classes, and not only at those for which some
-    server has gained capacity; see `is_recalling`.
-    """
-
-    limit: int
-    explains: bool
-
-
-class Announce(msgspec.Struct, frozen=True):
-    """Tell the pod's owner that it is bound."""
-
-    uid: str
-
-
-class Forget(msgspec.Struct, frozen=True):
-    """Take the decision back: the pod waits again, at once or, when it is postponed, from its `Resume` on."""
-
-    uid: str
-    postponed: bool
-
-
-class Withhold(msgspec.Struct, frozen=True):
-    """Do not carry the decision out: the pod waits for its `Resume`, because bindings of its namespace fail."""
-
-    uid: str
-
-
-class Resume(msgspec.Struct, frozen=True):
-    """Let a postponed pod wait for its turn again."""
-
-    uid: str
-
-
-Instruction = WakeAt | Beat | RunCycle | Bind | Announce | Forget | Withhold | Resume
 _NOTHING: Sequence[Instruction] = ()
 
 
@@ -261,7 +166,10 @@ class Pacing:
     [WakeAt(time=7.5), Beat()]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, turnstile: Turnstile | None = None) -> None:
+        """turnstile: of gate mode; None when no pods take turns."""
+        self._turnstile = Turnstile(most=MAX_OUTSTANDING) if turnstile is None else turnstile
+        self._opening: set[str] = set()
         self._phase = _Phase.NEW
         self._phase_ends = inf
         self._is_woken = False
@@ -294,11 +202,21 @@ class Pacing:
             return self._end_bind(event.uid, event.result, now)
         if isinstance(event, BindStalled):
             return self._stall_bind(event, now)
-        if isinstance(event, Changed):
+        if isinstance(event, PodArrived):
+            self._turnstile.end(event.uid, bound=event.is_bound)
+            self._wake_at_low_water()
+            instructions: list[Instruction] = []
+        elif isinstance(event, PodOnItsWay):
+            self._turnstile.recover(event.uid, event.tenant, now)
+            instructions = []
+        elif isinstance(event, PodRefused):
+            self._turnstile.note_refused(event.uid)
+            instructions = []
+        elif isinstance(event, Changed):
             if self._is_woken:
                 return _NOTHING
             self._is_woken = True
-            instructions: list[Instruction] = []
+            instructions = []
         elif isinstance(event, Tick):
             instructions = self._turn(now)
         elif isinstance(event, Decided):
@@ -345,6 +263,7 @@ class Pacing:
         while self._resumes and self._resumes[0][0] <= now:
             resumes.append(Resume(heapq.heappop(self._resumes)[2]))
         resumes += [Resume(uid) for uid in self._limits.release(now)]
+        resumes += [GiveBack(uid) for uid in self._turnstile.expire(now)]
         return resumes
 
     def _plan(self, now: float, instructions: list[Instruction]) -> None:
@@ -357,7 +276,7 @@ class Pacing:
             wake_at = min(self._phase_ends, self._explain_wake_at)
             if self._resumes:
                 wake_at = min(wake_at, self._resumes[0][0])
-            wake_at = min(wake_at, self._limits.find_next_release())
+            wake_at = min(wake_at, self._limits.find_next_release(), self._turnstile.find_next_timeout())
         if wake_at != self._announced:
             self._announced = wake_at
             instructions.insert(0, WakeAt(wake_at))
@@ -376,9 +295,9 @@ class Pacing:
 
     def _ask_for_cycle(self, now: float) -> list[Instruction]:
         self._is_woken = False
-        limit = MAX_OUTSTANDING - self._outstanding
+        limit = min(MAX_OUTSTANDING - self._outstanding, self._turnstile.free)
         self._has_more |= limit <= 0  # what woke us is not decided yet
-        if self._has_more and self._outstanding > LOW_WATER:
+        if self._has_more and self._is_busy:
             return self._wait(now)  # woken again when enough of them have ended
         self._phase, self._phase_ends = _Phase.DECIDING, inf
         self._decides_since = now
@@ -389,12 +308,17 @@ class Pacing:
         self._note_classes(event.classes)
         instructions: list[Instruction] = []
         for bind in event.bindings:
-            namespace = bind.task.name.partition("/")[0]
-            if self._limits.begin(bind.task.uid, namespace, now):
+            uid, namespace = bind.task.uid, bind.task.name.partition("/")[0]
+            if uid in event.opens and not self._turnstile.open(uid, bind.tenant, now):
+                self._resume_at(now + STUCK_SECONDS, uid)
+                instructions.append(Withhold(uid))
+            elif self._limits.begin(uid, namespace, now):
                 self._outstanding += 1
+                self._opening |= {uid} & event.opens
                 instructions.append(bind)
             else:
-                instructions.append(Withhold(bind.task.uid))
+                self._turnstile.end(uid)
+                instructions.append(Withhold(uid))
         return instructions
 
     def _take_answer(
@@ -405,6 +329,7 @@ class Pacing:
         match event:
             case BindWithdrawn(uid):
                 self._outstanding -= self._limits.end(uid, now)
+                self._end_opening(uid)
                 return []
             case CycleFailed(classes):
                 if classes is not None:
@@ -450,10 +375,15 @@ class Pacing:
         self._wake_at_low_water()
         if result is BindResult.BOUND:
             self._postponed_seconds.pop(uid, None)
-            instructions: list[Instruction] = [Announce(uid)]
+            is_open = uid in self._opening
+            self._opening.discard(uid)
+            # Of a pod whose gate is open now, the other scheduler says when it is bound.
+            instructions: list[Instruction] = [] if is_open else [Announce(uid)]
         elif result in _NOT_SENT:
+            self._end_opening(uid)
             instructions = [Forget(uid, postponed=False)]
         else:
+            self._end_opening(uid)
             self._postpone(uid, now)
             instructions = [Forget(uid, postponed=True)]
             self._plan(now, instructions)
@@ -461,9 +391,19 @@ class Pacing:
             self._plan(now, instructions)
         return instructions
 
+    def _end_opening(self, uid: str) -> None:
+        """Note that a gate did not open after all, if it was one."""
+        self._opening.discard(uid)
+        self._turnstile.end(uid)
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether deciding more can wait until some of what is decided has ended."""
+        return self._outstanding > LOW_WATER or self._turnstile.is_busy
+
     def _wake_at_low_water(self) -> None:
         """Wake for what is left to decide; while a cycle runs it is not known yet, and the cycle's end looks again."""
-        if self._has_more and self._outstanding <= LOW_WATER and self._phase is not _Phase.DECIDING:
+        if self._has_more and not self._is_busy and self._phase is not _Phase.DECIDING:
             self._is_woken = True
 
     def _postpone(self, uid: str, now: float) -> None:
@@ -472,5 +412,8 @@ class Pacing:
         if len(self._postponed_seconds) >= MAX_REMEMBERED:
             self._postponed_seconds.pop(next(iter(self._postponed_seconds)))
         self._postponed_seconds[uid] = seconds
+        self._resume_at(now + seconds, uid)
+
+    def _resume_at(self, time: float, uid: str) -> None:
         self._postponements += 1
-        heapq.heappush(self._resumes, (now + seconds, self._postponements, uid))
+        heapq.heappush(self._resumes, (time, self._postponements, uid))

@@ -39,7 +39,7 @@ class Observer(Protocol):
         """The API server last showed this long ago that it tells us everything about this resource."""
 
     def part_failed(self, part: str) -> None:
-        """A part that only reports raised an error: recorder, status, overview, fair_shares or journal."""
+        """A part that only reports raised an error; `REPORTING_PARTS` of the metrics names them."""
 
     def loop_lagged(self, seconds: float) -> None:
         """The event loop came back to its clock this late, the most of the last minute."""

@@ -50,10 +50,8 @@ def write_results(
     notes: Sequence[str] = (),
 ) -> None:
     """Write the tables and the summary into a folder. composite, notes: of the scenario."""
-    for name in _ROWS:
-        rows: list[Any] = [row for run in runs for row in getattr(run, name)]
-        write = _write_parquet if table_format == PARQUET else _write_csv
-        write(folder / f"{name}.{table_format}", name, rows)
+    for name, kind in _ROWS.items():
+        write_table(folder, name, kind, [row for run in runs for row in getattr(run, name)], table_format)
     optional = {"interrupted": is_interrupted, "composite": composite, "notes": list(notes)}
     summaries = {
         "policies": {run.policy: run.summary for run in runs},
@@ -63,8 +61,14 @@ def write_results(
     (folder / "summary.json").write_text(f"{summary}\n", encoding="utf-8")
 
 
-def _write_csv(path: Path, name: str, rows: Sequence[Any]) -> None:
-    fields = _ROWS[name]._fields
+def write_table(folder: Path, name: str, kind: type[Any], rows: Sequence[Any], table_format: str) -> None:
+    """Write one table into a folder. kind: the named tuple of its rows; times are nanoseconds in it."""
+    write = _write_parquet if table_format == PARQUET else _write_csv
+    write(folder / f"{name}.{table_format}", kind, rows)
+
+
+def _write_csv(path: Path, kind: type[Any], rows: Sequence[Any]) -> None:
+    fields = kind._fields
     formats = [_format_time if field in _TIMES else _format_value for field in fields]
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -90,11 +94,11 @@ def _format_value(value: object) -> str:
     return np.format_float_positional(value, trim="-") if isinstance(value, float) else str(value)
 
 
-def _write_parquet(path: Path, name: str, rows: Sequence[Any]) -> None:
+def _write_parquet(path: Path, kind: type[Any], rows: Sequence[Any]) -> None:
     import pyarrow as pa  # noqa: PLC0415 - an extra
     import pyarrow.parquet as pq  # noqa: PLC0415 - the same
 
-    hints = get_type_hints(_ROWS[name])
+    hints = get_type_hints(kind)
     columns = dict(zip(hints, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(hints, ())
     arrays = {}
     for field, values in columns.items():

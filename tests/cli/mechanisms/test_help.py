@@ -14,17 +14,21 @@ import pytest
 from cli.mechanisms.typed import POOL, Terminal
 from fairbind.cli import commands
 from fairbind.cli.mechanisms.commands import COMMANDS as MECHANISM_COMMANDS
+from fairbind.cli.open_gates_command import open_gates
 from fairbind.cli.reproduce_command import reproduce
 from fairbind.cli.simulate import simulate
 from fairbind.cli.snapshot_commands import replay, snapshot
+from fairbind.cli.sweep_command import sweep
 from fairbind.cli.trace_command import trace
 from fairbind.cli.what_if_command import advise, what_if
 from simulator.scenarios import make_scenario
 from simulator.test_traces import OPENB_NODES, OPENB_PODS
 
-COMMANDS = (*MECHANISM_COMMANDS, simulate, trace, reproduce)
+COMMANDS = (*MECHANISM_COMMANDS, simulate, sweep, trace, reproduce)
 OF_SNAPSHOTS = (snapshot, replay, what_if, advise)
 """What these examples need is a cluster's file: tests/cli/test_snapshots.py writes one."""
+OF_CLUSTERS = (open_gates,)
+"""What these examples need is a cluster: tests/e2e/test_gate_mode.py has one."""
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
 
 
@@ -39,6 +43,7 @@ def test_the_example_of_a_command_works(
 ) -> None:
     terminal.write(POOL)
     (terminal.folder / "scenario.yaml").write_text(json.dumps(make_scenario()), encoding="utf-8")
+    (terminal.folder / "sweep.yaml").write_text("scenario: scenario.yaml", encoding="utf-8")
     (terminal.folder / "pods.csv").write_text(OPENB_PODS, encoding="utf-8")
     (terminal.folder / "nodes.csv").write_text(OPENB_NODES, encoding="utf-8")
     monkeypatch.chdir(terminal.folder)
@@ -54,7 +59,7 @@ def test_the_example_of_a_command_works(
 def test_the_page_has_every_example() -> None:
     shown = list(examples_in(PAGE.read_text(encoding="utf-8")))
 
-    assert {words[0] for words in shown} == {command.name for command in (*COMMANDS, *OF_SNAPSHOTS)}
+    assert {words[0] for words in shown} == {command.name for command in (*COMMANDS, *OF_SNAPSHOTS, *OF_CLUSTERS)}
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=[command.name for command in COMMANDS])

@@ -161,6 +161,9 @@ def test_a_volume_that_is_being_made_and_one_that_names_the_claim_decide_the_nod
     assert cluster.find_eligible("uid-other") == {"a"}
     cluster.add_free("v", "a", claimRef={"namespace": "team", "name": "kept", "uid": "of-a-claim-before"})
     assert cluster.find_eligible("uid-other") == set()
+    of_claim = {"namespace": "team", "name": "kept", "uid": "uid-kept"}
+    cluster.add_free("v", "a", claimRef=of_claim, storageClassName="another")
+    assert cluster.find_eligible("uid-other") == set()
     cluster.cache.check_consistent()
 
 

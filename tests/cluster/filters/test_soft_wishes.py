@@ -113,7 +113,7 @@ def test_a_label_of_a_node_that_changes_moves_its_domain() -> None:
 def test_a_pinned_pod_has_no_choice_and_so_no_wishes() -> None:
     cluster = make_zones(a="1", b="2")
     field = {"key": "metadata.name", "operator": "In", "values": ["b"]}
-    pinned = {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": [field]}]}}}}
+    pinned: Json = {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": [field]}]}}}}
     cluster.add_pods(make_pod("x", requests=SMALL, **pinned, **ANYWAY))
 
     assert cluster.get_class("uid-x").wishes is None

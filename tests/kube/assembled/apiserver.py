@@ -87,6 +87,8 @@ class ApiServer:
         self.open: list[Request] = []
         self.bound: list[tuple[float, str, str, str]] = []
         """When, by whom, which pod, to which node."""
+        self.opened: list[tuple[float, str, str]] = []
+        """When, by whom, which pod's gate."""
         self.broken: list[str] = []
         self.breaks = 0
         self._backed_up = 0
@@ -280,7 +282,9 @@ class ApiServer:
             case "POST", ["binding"]:
                 return self._bind(request, key)
             case "PATCH", ["status"]:
-                return self._patch_conditions(key, request.body)
+                return self._patch_pod_status(key, request.body)
+            case "PATCH", []:
+                return self._open_gate(request, key)
         assert (request.method, sub) == ("GET", [])
         return _encode(self._find("pods", key))
 
@@ -333,6 +337,7 @@ class ApiServer:
 
         def take_node(taken: Json) -> None:
             taken["spec"]["nodeName"] = node
+            taken["status"].pop("nominatedNodeName", None)
             merge_conditions(taken["status"], [{"type": "PodScheduled", "status": "True"}])
 
         self.change("pods", key, take_node)
@@ -340,6 +345,22 @@ class ApiServer:
         self._check_room(request.who, key, node)
         self._check_claims(request.who, pod)
         return _encode({"kind": "Status", "status": "Success", "code": 201})
+
+    def _open_gate(self, request: Request, key: str) -> bytes:
+        """As a strategic merge patch and the chart's policy have it."""
+        patch, pod = request.body, self._find("pods", key)
+        self._check_preconditions(pod, patch["metadata"])
+        gates, asked = pod["spec"].get("schedulingGates") or [], patch["spec"]["schedulingGates"]
+        if len(gates) != 1 or [{**gates[0], "$patch": "delete"}] != asked:
+            raise ApiError(403, "Forbidden", "the operator may change a pod only by removing the scheduling gate")
+
+        def open_gate(opened: Json) -> None:
+            del opened["spec"]["schedulingGates"]
+            merge(opened["spec"], {"affinity": patch["spec"].get("affinity") or {}})
+
+        self.change("pods", key, open_gate)
+        self.opened.append((self.now, request.who, pod["metadata"]["uid"]))
+        return _encode(self.get("pods", key))
 
     def _check_room(self, who: str, key: str, node: str) -> None:
         if node not in self.kinds["nodes"].objects:
@@ -356,10 +377,17 @@ class ApiServer:
             if name and (claim is None or not is_bound(claim)):
                 self.broken.append(f"{self.now:.2f}: {who} binds {find_key(pod)}, whose claim {name} is not bound")
 
-    def _patch_conditions(self, key: str, patch: Json) -> bytes:
+    def _patch_pod_status(self, key: str, patch: Json) -> bytes:
         self._check_preconditions(self._find("pods", key), patch["metadata"])
-        conditions = patch["status"]["conditions"]
-        return _encode(self.change("pods", key, lambda pod: merge_conditions(pod["status"], conditions)))
+        written = dict(patch["status"])
+        conditions = written.pop("conditions", [])
+
+        def write(pod: Json) -> None:
+            if conditions:
+                merge_conditions(pod["status"], conditions)
+            merge(pod["status"], written)
+
+        return _encode(self.change("pods", key, write))
 
     def _patch_status(self, kind: str, name: str, patch: Json) -> bytes:
         self._check_preconditions(self._find(kind, name), patch["metadata"])

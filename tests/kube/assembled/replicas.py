@@ -19,8 +19,10 @@ from fairbind.kube.fair_shares.solver_process import AuditQuestion, ExactSolveEr
 from fairbind.kube.fair_shares.worker import answer
 from fairbind.kube.observer import SilentObserver
 from fairbind.kube.operator.clocks import Clocks
+from fairbind.kube.operator.gates import GateSettings
 from fairbind.kube.operator.health import Health
-from fairbind.kube.operator.service import Operator, OperatorSettings, Surroundings
+from fairbind.kube.operator.service import Operator
+from fairbind.kube.operator.surroundings import OperatorSettings, Surroundings
 from fairbind.model.overview import ClusterOverview, TenantOverview
 from fairbind.scheduling.fair_shares.audit import AuditReport
 from fairbind.scheduling.fair_shares.problem import ExactProblem, ExactShares
@@ -165,7 +167,9 @@ class Watching(SilentObserver):
 class Replica:
     """One operator in a process of its own. Its clocks began at another moment than those of others."""
 
-    def __init__(self, server: ApiServer, number: int, seed: int, *, solves: bool) -> None:
+    def __init__(
+        self, server: ApiServer, number: int, seed: int, *, solves: bool, gates: GateSettings | None = None
+    ) -> None:
         self.name = f"replica-{number}"
         self.process = Process()
         self.stop_asked = asyncio.Event()
@@ -178,7 +182,7 @@ class Replica:
         )
         self.health = Health(clocks.monotonic)
         self.operator = Operator(
-            OperatorSettings(NAMESPACE, "fairbind", self.name),
+            OperatorSettings(NAMESPACE, "fairbind", self.name, gates),
             cast("Any", None),
             self.connection,
             self.observer,
@@ -217,12 +221,13 @@ class Replica:
 class Scene:
     """A server and the replicas before it."""
 
-    def __init__(self, seed: int = 0, *, solves: bool = True) -> None:
+    def __init__(self, seed: int = 0, *, solves: bool = True, gates: GateSettings | None = None) -> None:
         self.server = ApiServer()
         self.server.put("namespaces", *(make_namespace(name) for name in ("team", "other", "kube-system", NAMESPACE)))
         self.replicas: list[Replica] = []
         self._seed = seed
         self._solves = solves
+        self._gates = gates
 
     @property
     def now(self) -> float:
@@ -237,7 +242,8 @@ class Scene:
     def start(self) -> Replica:
         """Start one more replica."""
         number = len(self.replicas)
-        replica = Replica(self.server, number, 1000 * self._seed + number, solves=self._solves)
+        seed = 1000 * self._seed + number
+        replica = Replica(self.server, number, seed, solves=self._solves, gates=self._gates)
         self.replicas.append(replica)
         return replica
 
@@ -293,9 +299,14 @@ class Scene:
 
 
 @contextlib.asynccontextmanager
-async def playing(replicas: int = 1, *, seed: int = 0, solves: bool = True) -> AsyncIterator[Scene]:
-    """A scene in which so many replicas have just been started; at its end nothing forbidden may have happened."""
-    scene = Scene(seed, solves=solves)
+async def playing(
+    replicas: int = 1, *, seed: int = 0, solves: bool = True, gates: GateSettings | None = None
+) -> AsyncIterator[Scene]:
+    """A scene in which so many replicas have just been started; at its end nothing forbidden may have happened.
+
+    gates: of gate mode; None: bind mode.
+    """
+    scene = Scene(seed, solves=solves, gates=gates)
     async with judging(scene):
         for _ in range(replicas):
             scene.start()

@@ -123,6 +123,11 @@ def find_selected(server: ApiServer, key: str = CLAIM) -> str | None:
     return annotations.get(SELECTED)
 
 
+def find_nominated(server: ApiServer, key: str = "team/p") -> str | None:
+    node: str | None = server.get("pods", key)["status"].get("nominatedNodeName")
+    return node
+
+
 def is_told(scene: Scene, words: str) -> bool:
     """Whether an event says so."""
     return any(words in event.get("note", "") for event in scene.server.kinds["events"].objects.values())
@@ -175,9 +180,12 @@ async def test_room_is_held_while_a_volume_is_made_and_others_go_on() -> None:
         placed = [scene.server.find_node(f"team/{name}") for name in large]
         assert placed.count(None) == 1
         assert node not in placed
+        assert find_nominated(scene.server) == node
+        assert len(scene.server.find_requests("/pods/p/status")) == 1
         controllers.is_away = False
         await scene.pass_until_bound("team/p")
         assert scene.server.find_node("team/p") == node
+        assert find_nominated(scene.server) is None
 
 
 @in_virtual_time
@@ -189,6 +197,7 @@ async def test_where_no_volume_can_be_made_another_node_is_tried() -> None:
         await scene.pass_until(lambda: find_selected(scene.server) is not None)
         first = find_selected(scene.server)
         assert first is not None
+        await scene.pass_until(lambda: find_nominated(scene.server) == first)
         controllers.fails_on = {first}
         controllers.is_away = False
         scene.server.change("nodes", first, lambda it: it["spec"].update(unschedulable=True))
@@ -212,8 +221,10 @@ async def test_a_pod_whose_volume_never_comes_gives_its_room_back() -> None:
         scene.server.put("pods", large)
         await asyncio.sleep(CLAIM_SECONDS - 10.0)
         assert scene.server.find_node("team/large") is None
+        assert find_nominated(scene.server) == node
 
         await scene.pass_until_bound("team/large")
+        await scene.pass_until(lambda: find_nominated(scene.server) != node)
         await scene.pass_until(lambda: is_told(scene, "its persistentvolumeclaims were not bound within 600 s"))
 
 
@@ -258,10 +269,13 @@ async def test_the_next_leader_goes_on_where_a_killed_one_was() -> None:
         scene.server.put("pods", claiming())
         await scene.pass_until(lambda: find_selected(scene.server) is not None)
         node, before = find_selected(scene.server), scene.leader
+        await scene.pass_until(lambda: find_nominated(scene.server) == node)
         before.kill()
         await scene.pass_until_leading(other_than=before)
         await asyncio.sleep(5.0)
         assert find_selected(scene.server) == node
+        assert find_nominated(scene.server) == node
+        assert len(scene.server.find_requests("/pods/p/status")) == 1  # it says already what the next leader decides
         controllers.is_away = False
         await scene.pass_until_bound("team/p")
         assert scene.server.find_node("team/p") == node
@@ -280,6 +294,38 @@ async def test_who_ends_leaves_a_claim_to_the_next_leader() -> None:
         assert scene.now - ends < 10.0
         controllers.is_away = False
         await scene.pass_until_bound("team/p")
+
+
+@in_virtual_time
+async def test_the_next_leader_takes_back_what_no_place_stands_behind() -> None:
+    """The claim is gone meanwhile, so its pod has no node any more; what kube-scheduler nominated stays."""
+    async with providing(replicas=2) as (scene, controllers):
+        controllers.is_away = True
+        scene.server.put("persistentvolumeclaims", make_claim())
+        other = make_pod("other", requests={"cpu": "1"}, scheduler="default-scheduler")
+        other["status"]["nominatedNodeName"] = "n2"
+        scene.server.put("pods", claiming(), other)
+        await scene.pass_until(lambda: find_nominated(scene.server) is not None)
+        before = scene.leader
+        before.kill()
+        scene.server.delete("persistentvolumeclaims", CLAIM)
+        await scene.pass_until_leading(other_than=before)
+        await scene.pass_until(lambda: find_nominated(scene.server) is None)
+        assert find_nominated(scene.server, "team/other") == "n2"
+        assert scene.server.find_requests("/pods/other/status") == []
+
+
+@in_virtual_time
+async def test_pods_are_bound_where_no_node_may_be_nominated() -> None:
+    async with providing() as (scene, controllers):
+        scene.cause(refuse(403, "/pods/p/status", method="PATCH"))
+        controllers.is_away = True
+        scene.server.put("persistentvolumeclaims", make_claim())
+        scene.server.put("pods", claiming())
+        await asyncio.sleep(5.0)
+        controllers.is_away = False
+        await scene.pass_until_bound("team/p")
+        assert 0 < len(scene.server.find_requests("/pods/p/status")) < 3
 
 
 FAULTS: dict[str, Callable[[], Fault]] = {

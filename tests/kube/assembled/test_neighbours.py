@@ -66,11 +66,11 @@ def test_a_namespace_whose_bindings_are_refused_costs_another_a_fifth_of_its_rat
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [pytest.param(1.2, marks=pytest.mark.nightly), 2.5])
 def test_a_namespace_whose_bindings_hang_costs_another_a_fifth_of_its_rate_at_most(seconds: float) -> None:
-    how = {"healthy": HEALTHY_BESIDE_HANGING, "usual_seconds": LONG_SECONDS}
+    healthy, usual_seconds = HEALTHY_BESIDE_HANGING, LONG_SECONDS
 
-    beside = run_processes(measure(delay(seconds, BINDINGS_OF_TEAM), **how))
+    beside = run_processes(measure(delay(seconds, BINDINGS_OF_TEAM), healthy=healthy, usual_seconds=usual_seconds))
 
-    assert measure_alone(**how) / beside >= 1 - MOST_LOST
+    assert measure_alone(healthy, usual_seconds) / beside >= 1 - MOST_LOST
 
 
 def test_a_namespace_whose_bindings_hang_does_not_stop_another_in_the_first_second() -> None:

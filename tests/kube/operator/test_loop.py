@@ -207,6 +207,16 @@ async def test_a_pod_that_fits_is_bound_and_announced() -> None:
         assert bench.observer.pods == [100.0]
 
 
+async def test_the_line_of_a_binding_has_pod_node_tenant_and_result_in_fields(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "fairbind")
+    async with running() as bench:
+        bench.add("a")
+        await bench.until(lambda: "ns/a -> only: bound" in caplog.messages)
+    (record,) = (record for record in caplog.records if record.getMessage() == "ns/a -> only: bound")
+    fields = {name: record.__dict__[name] for name in ("pod", "node", "tenant", "reason")}
+    assert fields == {"pod": "ns/a", "node": "only", "tenant": bench.world.pods["a"].tenant, "reason": "bound"}
+
+
 @pytest.mark.parametrize("steps", range(5))
 async def test_it_ends_when_it_is_told_to_also_in_the_moment_of_a_change(steps: int) -> None:
     async with asyncio.timeout(PATIENCE) as limit, running() as bench:

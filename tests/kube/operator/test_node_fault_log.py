@@ -25,6 +25,8 @@ def test_each_fault_of_each_node_is_told_once(log: NodeFaultLog, caplog: pytest.
         "node a: odd",
         "node b: too many",
     ]
+    first = caplog.records[0].__dict__
+    assert (first["node"], first["reason"]) == ("a, b", "too many")
 
 
 def test_resources_that_are_left_out_are_told_once(log: NodeFaultLog, caplog: pytest.LogCaptureFixture) -> None:

@@ -19,7 +19,8 @@ from fairbind.kube.operator.clocks import Clocks
 from fairbind.kube.operator.custom_resources import CustomResources
 from fairbind.kube.operator.elector import read_steady_clock
 from fairbind.kube.operator.health import Health
-from fairbind.kube.operator.service import Operator, OperatorSettings
+from fairbind.kube.operator.service import Operator
+from fairbind.kube.operator.surroundings import OperatorSettings, Surroundings
 from fairbind.model import FairbindError
 from fairbind.model.overview import ClusterOverview
 
@@ -271,7 +272,7 @@ def _encode(content: dict[str, Any]) -> bytes:
 
 
 async def test_unless_told_otherwise_an_operator_follows_through_kopf_and_reads_the_systems_clocks() -> None:
-    surroundings = service.Surroundings()
+    surroundings = Surroundings()
     operator = make_operator()
     assert isinstance(operator.custom_resources, CustomResources)
     assert surroundings.make_solver is ExactSolver

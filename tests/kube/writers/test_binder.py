@@ -373,6 +373,15 @@ async def test_the_same_trouble_is_a_warning_once_a_minute(harness: Harness, cap
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
 
 
+async def test_a_trouble_names_its_pod_and_node_in_fields(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    harness.server.tricks = [Trick(happens=False, answer=refuse(403, "Forbidden", "may not"))]
+    await harness.bind()
+    (record,) = caplog.records
+    assert {name: record.__dict__[name] for name in ("pod", "node")} == {"pod": "ns/p", "node": "n1"}
+    assert "may not" in record.__dict__["reason"]
+    assert record.getMessage() == f"Binding ns/p to n1 was refused: {record.__dict__['reason']}"
+
+
 RIGHT_MISSING = Trick(
     happens=False,
     answer=refuse(403, "Forbidden", 'pods "p" is forbidden: User "u" cannot create resource "pods/binding"'),
@@ -456,7 +465,7 @@ async def test_what_had_to_wait_for_its_slot_is_not_sent_when_its_namespace_came
 
 
 async def test_a_binding_of_which_nothing_is_known_goes_on_when_its_namespace_came_to_be_slow(harness: Harness) -> None:
-    harness.server.tricks = [refuse(500)]
+    harness.server.tricks = [Trick(happens=False, answer=refuse(500))]
     harness.binder.may_send = lambda _uid: not harness.server.seen
     assert await harness.bind() is BindResult.BOUND
     assert len(harness.server.seen) == 2

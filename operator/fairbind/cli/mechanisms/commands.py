@@ -241,10 +241,10 @@ def mechanisms(mechanism: str | None) -> None:
 
 
 @click.command(short_help="Print a JSON Schema.", epilog=_example("fairbind schema problem"))
-@click.argument("of", metavar="problem|scenario", type=click.Choice(["problem", "scenario"]))
+@click.argument("of", metavar="problem|scenario|sweep", type=click.Choice(["problem", "scenario", "sweep"]))
 @debug_option
 def schema(of: str) -> None:
-    """Print the JSON Schema (2020-12) of the problems, or of the scenarios, that the other commands read."""
+    """Print the JSON Schema (2020-12) of the problems, scenarios or sweeps that the other commands read."""
     from fairbind.cli.mechanisms.schema import compute_schema  # noqa: PLC0415 - only this command needs it
     from fairbind.cli.mechanisms.tables import write_text  # noqa: PLC0415 - only with an answer
 

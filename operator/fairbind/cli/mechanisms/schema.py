@@ -119,9 +119,13 @@ PROBLEM_SCHEMA: Final[dict[str, Any]] = {
 
 
 def compute_schema(of: str = "problem") -> str:
-    """Return the schema of a problem or of a scenario as JSON."""
+    """Return the schema of a problem, a scenario or a sweep as JSON."""
     if of == "problem":
         return json.dumps(PROBLEM_SCHEMA, indent=2)
+    if of == "sweep":
+        from fairbind.simulator.sweep.schema import SWEEP_SCHEMA  # noqa: PLC0415 - the scheduler, for the policies' ids
+
+        return json.dumps(SWEEP_SCHEMA, indent=2)
     from fairbind.simulator.schema import SCENARIO_SCHEMA  # noqa: PLC0415 - the scheduler, for the policies' ids
 
     return json.dumps(SCENARIO_SCHEMA, indent=2)

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from fairbind.cluster.cache.nodes import Servers
-from fairbind.cluster.cache.nominations import Nomination, Nominations
+from fairbind.cluster.cache.nominations import Nominations
 from fairbind.cluster.cache.pending import QueueKey, TaskQueue
-from fairbind.cluster.cache.pods import Held, Idle, PodEntry, Position, Promised, Waiting, locate
+from fairbind.cluster.cache.pods import Held, Idle, Opened, PodEntry, Position, Promised, Waiting, locate
 from fairbind.cluster.cache.running import RunningTasks
 from fairbind.cluster.cache.slots import WantedPods
 from fairbind.cluster.cache.usage import Usage
@@ -20,6 +20,7 @@ from fairbind.cluster.cache.volumes import Volumes
 from fairbind.cluster.cache.wish_turns import WishTurns
 from fairbind.cluster.filters.anti_affinity import AntiAffinity
 from fairbind.cluster.filters.node_eligibility import Eligibility
+from fairbind.cluster.filters.promised_pods import Nomination
 from fairbind.cluster.filters.topology import Topology
 from fairbind.cluster.objects.facts import Constraints, PodFacts, PodTerm, TopologyWishes
 from fairbind.cluster.tenancy.tenants import Directory
@@ -29,17 +30,20 @@ from fairbind.model import PolicySettings, Targets, Task, Wait
 class Books:
     """See the module.
 
+    turn_scheduler: the other scheduler whose pods take turns; None: there is none.
     directory: whose namespace is whose. entries: pods by UID. by_namespace: their UIDs. queues: who waits, by class.
     queues_by_tenant: the same. waiting_constraints: how many queues have which. queues_about_volumes: how many bring
     volumes that are counted, or want some. changed_queues: those that changed since the last snapshot. usage: by
     tenant. wanted: pods that hold or may be placed, the latter as of the last snapshot. nominations: room that is
     promised to pods that wait. running: pod by pod. eligibility, anti_affinity, topology: the filters. turns: whose
     wishes about other pods are looked at. volumes: the claims of pods. servers: the nodes. settings, targets: the
-    policy's. noted_waits: why classes wait, as the last cycle saw it.
+    policy's. own_nominated: those of our own pods that are not bound and say that they are nominated. noted_waits: why
+    classes wait, as the last cycle saw it.
     """
 
-    def __init__(self, scheduler_name: str, directory: Directory) -> None:
+    def __init__(self, scheduler_name: str, directory: Directory, turn_scheduler: str | None = None) -> None:
         self.scheduler_name = scheduler_name
+        self.turn_scheduler = turn_scheduler
         self.directory = directory
         self.entries: dict[str, PodEntry] = {}
         self.by_namespace: dict[str, set[str]] = {}
@@ -51,6 +55,7 @@ class Books:
         self.usage = Usage()
         self.wanted = WantedPods()
         self.nominations = Nominations()
+        self.own_nominated: set[str] = set()
         self.running = RunningTasks()
         self.eligibility = Eligibility()
         self.anti_affinity = AntiAffinity(self._find_namespace_labels)
@@ -69,6 +74,7 @@ class Books:
         """A namespace's labels changed; terms that select namespaces by label may see it differently."""
         self.anti_affinity.note_labels(namespace)
         self.topology.placed.note_labels(namespace)
+        self.topology.promised.note_labels(namespace)
 
     def add_entry(self, facts: PodFacts) -> PodEntry:
         """Take a pod that is not in the books yet; `move` counts it."""
@@ -78,8 +84,17 @@ class Books:
             self.volumes.add_pod(facts)
         return entry
 
+    def note_nominated(self, facts: PodFacts) -> None:
+        """Note whether a pod is one of ours that says that it is nominated to a node and can still be bound."""
+        is_own = facts.scheduler == self.scheduler_name and not (facts.node or facts.terminating or facts.gated)
+        if is_own and facts.nominated_node is not None:
+            self.own_nominated.add(facts.uid)
+        else:
+            self.own_nominated.discard(facts.uid)
+
     def remove_entry(self, uid: str) -> bool:
         """Take a pod out of all books; False when it was in none, or counted nowhere."""
+        self.own_nominated.discard(uid)
         entry = self.entries.pop(uid, None)
         if entry is None:
             return False
@@ -136,6 +151,7 @@ class Books:
             self.turns,
             self.volumes,
             self.scheduler_name,
+            self.turn_scheduler,
         )
 
     def _note_wishes(self, uid: str, before: Position | None, now: Position | None) -> None:
@@ -172,6 +188,10 @@ class Books:
             case Idle(tenant, gated):
                 self.usage.idle(tenant, gated=gated)
                 self.usage.note_pod(tenant, facts.created)
+            case Opened(tenant, demand, constraints):
+                self.usage.hold(tenant, None, (demand, constraints))
+                self.wanted.hold(tenant, demand)
+                self.usage.note_pod(tenant, facts.created)
             case Promised(nomination):
                 self._promise(nomination)
 
@@ -199,15 +219,20 @@ class Books:
                 self.usage.wait(key.tenant, -1)
             case Idle(tenant, gated):
                 self.usage.idle(tenant, -1, gated=gated)
+            case Opened(tenant, demand, constraints):
+                self.usage.hold(tenant, None, (demand, constraints), -1)
+                self.wanted.hold(tenant, demand, -1)
             case Promised(nomination):
                 self._withdraw(nomination)
 
     def _promise(self, nomination: Nomination) -> None:
         self.nominations.add(nomination)
+        self.topology.promised.add(nomination)
         self.servers.reserve(nomination.node, nomination.demand.real)
 
     def _withdraw(self, nomination: Nomination) -> None:
         self.nominations.remove(nomination)
+        self.topology.promised.remove(nomination)
         self.servers.reserve(nomination.node, nomination.demand.real, -1)
 
     def _get_queue(self, key: QueueKey) -> TaskQueue:

@@ -23,6 +23,7 @@ from fairbind.cluster.cache.consistency import check_same, describe
 from fairbind.cluster.cache.feeds import Feed
 from fairbind.cluster.cache.pods import Held, PodEntry, PodRecord, Waiting, find_tenant, is_waiting
 from fairbind.cluster.cache.queries import Queries
+from fairbind.cluster.cache.recovering import find_opened, find_room
 from fairbind.cluster.cache.snapshot import SnapshotBuilder
 from fairbind.cluster.cache.volumes import find_key
 from fairbind.cluster.objects.decode import (
@@ -72,6 +73,8 @@ class ClusterCache:
 
     on_change: called, cheaply and often, when something changed on which a decision may depend.
     operator_namespace: counts as a system namespace too.
+    turn_scheduler: another scheduler, whose pods of tenants wait behind our gate for their turn; None: there is none.
+    on_arrival: called with the UID of a pod of that scheduler that has come to a node (True), or is gone (False).
     on_rejection: called with what for, when a kubelet refused one of our pods.
     volume_feeds: for each kind of object about volumes where it goes.
     queries: what others ask. books: the state, to be changed by the cache only.
@@ -83,11 +86,15 @@ class ClusterCache:
         on_change: Callable[[], None],
         *,
         operator_namespace: str | None = None,
+        turn_scheduler: str | None = None,
+        on_arrival: Callable[[str, bool], None] = lambda _uid, _is_bound: None,
         on_rejection: Callable[[str], None] = lambda _rejection: None,
     ) -> None:
         self._on_change = on_change
         self._on_rejection = on_rejection
-        self.books = Books(scheduler_name, Directory(SYSTEM_NAMESPACES | {operator_namespace or "kube-system"}))
+        self._on_arrival = on_arrival
+        directory = Directory(SYSTEM_NAMESPACES | {operator_namespace or "kube-system"})
+        self.books = Books(scheduler_name, directory, turn_scheduler)
         self._builder = SnapshotBuilder(self.books)
         self._snapshot: Snapshot | None = None
         self.queries = Queries(self.books, self.build_snapshot)
@@ -157,12 +164,39 @@ class ClusterCache:
         entry = self.books.entries.get(uid)
         if entry is None or not isinstance(entry.position, Waiting):
             return False
-        if entry.facts.claims and not self._plan_volumes(entry, node):
-            return False
+        if entry.facts.claims and not entry.facts.gated and not self._plan_volumes(entry, node):
+            return False  # of a gated pod, who places it sees to its volumes
         entry.assumed = node
         self.books.move(entry)
         self._snapshot = None
         return True
+
+    def recover(self, most: int) -> list[tuple[str, str]]:
+        """Let pods on their way that have no room hold some where they fit, as at the beginning of a leader's time.
+
+        most: the oldest so many. Returns the UID and the tenant of each of them.
+        """
+        self.build_snapshot()
+        opened = find_opened(self.books)[:most]
+        tenants = [(entry.facts.uid, self.books.directory.tenant_of(entry.facts.namespace)) for entry in opened]
+        for entry, node in find_room(self.books, opened):
+            entry.assumed = node
+            self.books.move(entry)
+        self._snapshot = None
+        return tenants
+
+    def give_back(self, uid: str) -> bool:
+        """Take the room of a pod whose gate is open and that no node has; it counts in its tenant's share on.
+
+        Returns whether it is such a pod.
+        """
+        entry = self.books.entries.get(uid)
+        if entry is None or entry.facts.node is not None:
+            return False
+        entry.assumed = None
+        if self.books.move(entry):
+            self._touch()
+        return not entry.facts.gated and not entry.facts.terminating
 
     def _plan_volumes(self, entry: PodEntry, node: str) -> bool:
         """Let a pod have volumes on its node; False when another pod of the same cycle has taken what it needs."""
@@ -238,6 +272,7 @@ class ClusterCache:
             unsupported=self._find_detail(entry),
             scheduled_message=facts.scheduled_message,
             owner=facts.owner,
+            is_gated=facts.gated,
         )
 
     def _find_detail(self, entry: PodEntry) -> str | None:
@@ -273,7 +308,7 @@ class ClusterCache:
         check_same({"wanted": self.books.wanted.describe()}, {"wanted": anew.books.wanted.describe()})
 
     def _make_anew(self) -> ClusterCache:
-        anew = ClusterCache(self.books.scheduler_name, lambda: None)
+        anew = ClusterCache(self.books.scheduler_name, lambda: None, turn_scheduler=self.books.turn_scheduler)
         anew.books.directory = self.books.directory.copy()
         anew.books.turns = self.books.turns.copy()
         anew.set_policy(self.books.settings)
@@ -305,7 +340,9 @@ class ClusterCache:
             entry = None
         if entry is None:
             entry = self.books.add_entry(facts)
+        self._note_arrival(entry.facts, facts)
         entry.facts = facts
+        self.books.note_nominated(facts)
         if facts.node is not None or facts.terminating:
             if entry.assumed == facts.node:
                 self.books.volumes.settle_plan(facts.uid)
@@ -321,7 +358,18 @@ class ClusterCache:
     def _follow_running(self, position: Held, facts: PodFacts) -> bool:
         return position.tenant is not None and self.books.running.follow(position.node, facts)
 
+    def _note_arrival(self, before: PodFacts, now: PodFacts | None) -> None:
+        """Say when a pod that takes turns is not on its way any more. now: None when it is gone."""
+        if before.scheduler != self.books.turn_scheduler:
+            return
+        is_bound = now is not None and now.node is not None
+        if is_bound or now is None or now.terminating:
+            self._on_arrival(before.uid, is_bound)
+
     def _remove_pod(self, uid: str) -> None:
+        entry = self.books.entries.get(uid)
+        if entry is not None:
+            self._note_arrival(entry.facts, None)
         if self.books.remove_entry(uid):
             self._touch()
 

@@ -11,6 +11,7 @@ below it, and few are promised at a time; so hardly a class is split by it.
 
 A promise ends with the pod: when it is bound (or we have decided to bind it), is deleted, ends, or loses the field. One
 on a node that is not there means nothing until the node is there. Host ports of a nominated pod are not kept for it.
+What other pods' affinity and spread make of it, `filters.promised_pods` says.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import dataclass, replace
 
 from fairbind.cluster.cache.nodes import Axes
 from fairbind.cluster.cache.pending import QueueKey, compute_vector
-from fairbind.cluster.objects.facts import Demand
+from fairbind.cluster.filters.promised_pods import Nomination
 from fairbind.model import Placement
 
 MOST_KNOWN = 4_096
@@ -29,13 +30,14 @@ MOST_KNOWN = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class Nomination:
-    """Room on a node for a pod that waits."""
+class NominationChange:
+    """What the field of one of our own pods should say. version: of the pod. node: None: nothing any more."""
 
     uid: str
-    node: str
-    priority: int
-    demand: Demand
+    namespace: str
+    name: str
+    version: str
+    node: str | None
 
 
 class Nominations:

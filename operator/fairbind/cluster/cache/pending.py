@@ -17,6 +17,7 @@ from fairbind.cluster.cache.pinning import lack, make_pin
 from fairbind.cluster.filters.anti_affinity import AntiAffinity
 from fairbind.cluster.filters.attach_limits import VolumeLoad
 from fairbind.cluster.filters.node_eligibility import Eligibility
+from fairbind.cluster.filters.promised_pods import Rank
 from fairbind.cluster.filters.topology import Topology
 from fairbind.cluster.filters.volume_offers import Wanted
 from fairbind.cluster.objects.facts import Amounts, Constraints, Demand, PodTerm, TopologyWishes
@@ -66,6 +67,11 @@ class QueueKey(NamedTuple):
     def has_reserved(self) -> bool:
         """Whether its pods may use what is kept from others for a nominated pod."""
         return self.overtaken is not None or self.nominee is not None
+
+    @property
+    def rank(self) -> Rank:
+        """Which nominated pods come before its pods."""
+        return Rank(self.overtaken, self.nominee)
 
     @property
     def repelled(self) -> frozenset[PodTerm]:

@@ -1,5 +1,8 @@
 """Where a pod stands in the books: it holds something, it waits for its turn, it waits for something else, or nothing.
 
+In gate mode another scheduler's pods wait for their turn behind our gate. From the decision on such a pod holds its
+room, as any other. When its room was given back, or after a restart, a pod whose gate is open only counts in the share.
+
 `locate` decides it from what the API says, from what we have assumed, and from whose namespace it is in; a pod of
 another scheduler that is not bound yet stands in them only while a node's room is promised to it. The cache
 compares the answer with the one before and moves the pod when it differs; so no sequence of events, however odd, can
@@ -12,11 +15,12 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from fairbind.cluster.cache.nominations import Nomination, Nominations
+from fairbind.cluster.cache.nominations import Nominations
 from fairbind.cluster.cache.pending import QueueKey
 from fairbind.cluster.cache.volumes import Volumes
 from fairbind.cluster.cache.wish_turns import NOT_YET, WishTurns
 from fairbind.cluster.filters.anti_affinity import AntiAffinity, Labels
+from fairbind.cluster.filters.promised_pods import Nomination
 from fairbind.cluster.filters.volume_offers import Wanted
 from fairbind.cluster.objects.facts import (
     Constraints,
@@ -71,13 +75,22 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
+class Opened:
+    """Its gate is open, and another scheduler has not placed it: it counts in the share, and has room nowhere."""
+
+    tenant: str
+    demand: Demand
+    constraints: Constraints
+
+
+@dataclass(frozen=True, slots=True)
 class Promised:
     """Another scheduler will bind it, and room is kept for it meanwhile."""
 
     nomination: Nomination
 
 
-Position = Held | Waiting | Idle | Promised
+Position = Held | Waiting | Idle | Opened | Promised
 
 
 class PodEntry:
@@ -100,6 +113,7 @@ class PodRecord:
     tenant: empty when it belongs to no tenant. is_waiting: for a node, also while its turn is postponed.
     unsupported: the very thing that it carries and that is not honoured yet.
     scheduled_message: what its condition PodScheduled=False says, or None when it has none. owner: its controller.
+    is_gated: it has scheduling gates.
     """
 
     uid: str
@@ -115,6 +129,7 @@ class PodRecord:
     unsupported: str | None
     scheduled_message: str | None
     owner: Owner | None
+    is_gated: bool = False
 
 
 def is_waiting(position: Position | None) -> bool:
@@ -137,26 +152,33 @@ def locate(
     turns: WishTurns,
     volumes: Volumes,
     scheduler_name: str,
+    turn_scheduler: str | None = None,
 ) -> Position | None:
-    """Return where the pod stands now; None when it neither holds nor waits for anything of ours."""
+    """Return where the pod stands now; None when it neither holds nor waits for anything of ours.
+
+    turn_scheduler: the other scheduler whose pods of tenants take turns; None: there is none.
+    """
     facts = entry.facts
     if facts.finished:
         return None
-    node = facts.node or entry.assumed
+    tenant = find_tenant(facts, directory, scheduler_name)
+    takes_turns = tenant is not None and facts.scheduler == turn_scheduler
+    is_on_its_way = takes_turns and not facts.gated
+    # Room that the other scheduler makes by evicting pods is where it will place this one, whatever was decided.
+    node = facts.node or (facts.nominated_node if is_on_its_way else None) or entry.assumed
     if node is None and facts.terminating:
         return None
-    if node is None and facts.scheduler != scheduler_name:
-        nomination = find_nomination(facts)
-        return None if nomination is None else Promised(nomination)
-    tenant = find_tenant(facts, directory, scheduler_name)
+    if node is None and (is_on_its_way or (facts.scheduler != scheduler_name and not takes_turns)):
+        return _locate_unplaced(facts, tenant if is_on_its_way else None)
     if node is not None:
         constraints = volumes.constrain(facts) if facts.claims else facts.constraints
         return Held(
             tenant, node, facts.demand, constraints, facts.repels, facts.labels, facts.terminating, facts.carries
         )
     assert tenant is not None
-    if facts.gated or entry.postponed:
-        return Idle(tenant, facts.gated)
+    is_gated = facts.gated and not (takes_turns and facts.awaits_turn)
+    if is_gated or entry.postponed:
+        return Idle(tenant, is_gated)
     blocked = facts.unsupported or directory.find_refusal(facts.namespace)
     constraints, load = facts.constraints, None
     unbound: tuple[Wanted, ...] = ()
@@ -187,8 +209,18 @@ def locate(
     return Waiting(key, task, facts.labels, nomination, wishes)
 
 
+def _locate_unplaced(facts: PodFacts, tenant: str | None) -> Position | None:
+    """Return where a pod stands that another scheduler will place. tenant: of one whose gate is open."""
+    if tenant is not None:
+        return Opened(tenant, facts.demand, facts.constraints)
+    nomination = find_nomination(facts)
+    return None if nomination is None else Promised(nomination)
+
+
 def find_nomination(facts: PodFacts) -> Nomination | None:
     """Return the room that is kept for a pod that is not bound yet, or None."""
     if facts.nominated_node is None or facts.gated:
         return None
-    return Nomination(facts.uid, facts.nominated_node, facts.priority, facts.demand)
+    return Nomination(
+        facts.uid, facts.nominated_node, facts.priority, facts.demand, facts.namespace, facts.labels, facts.repels
+    )

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fairbind.cluster.cache.books import Books
+from fairbind.cluster.cache.narrowing import find_narrowed
+from fairbind.cluster.cache.nominations import NominationChange
 from fairbind.cluster.cache.overview import build_overview, compute_pending_reasons, find_counting
 from fairbind.cluster.cache.pending import QueueKey
-from fairbind.cluster.cache.pods import Held
+from fairbind.cluster.cache.pods import Held, PodEntry, find_tenant
 from fairbind.cluster.cache.volumes import VolumePlan
-from fairbind.cluster.objects.facts import PODS
+from fairbind.cluster.objects.facts import PODS, PodFacts
 from fairbind.cluster.objects.volume_facts import ClaimFacts
 from fairbind.cluster.tenancy.tenants import TenantState
 from fairbind.model import Snapshot, Wait
 from fairbind.model.overview import ClusterOverview
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What is to be done for a pod that waits behind our gate and is decided to go to a node.
+
+    resource_version: as the watch showed it. has_affinity: it has required node affinity of its own. nodes: to which it
+    is narrowed, the best first; None: it is not.
+    """
+
+    resource_version: str
+    has_affinity: bool
+    nodes: list[str] | None
 
 
 class Queries:
@@ -26,6 +41,7 @@ class Queries:
     def __init__(self, books: Books, build_snapshot: Callable[[], Snapshot]) -> None:
         self._books = books
         self._build_snapshot = build_snapshot
+        self._node_labels: tuple[Mapping[str, int], int, Mapping[str, Mapping[str, str]]] | None = None
         self._reasons: tuple[Snapshot, Sequence[Wait], Mapping[QueueKey, str]] | None = None
 
     def may_use(self, uid: str, node: str) -> bool:
@@ -36,7 +52,7 @@ class Queries:
         facts, volumes = entry.facts, self._books.volumes
         if facts.pin not in {None, node}:
             return False
-        if not facts.claims:
+        if not facts.claims or facts.gated:  # who places a gated pod sees to its volumes
             return self._books.servers.may_use(node, facts.constraints)
         if volumes.find_claim_trouble(facts) is not None or volumes.find_wanted(facts):
             return False
@@ -52,6 +68,45 @@ class Queries:
         exclusive_keys = entry.facts.constraints.exclusive_keys.conflicting
         return not self._books.servers.is_crowded(node, uid, entry.facts.demand.real, exclusive_keys)
 
+    def is_gated(self, uid: str) -> bool:
+        """Whether a pod that waits for its turn waits behind our gate."""
+        entry = self._books.entries.get(uid)
+        return entry is not None and entry.facts.awaits_turn and entry.facts.scheduler == self._books.turn_scheduler
+
+    def find_turn(self, uid: str, node: str) -> Turn | None:
+        """Return what is to be done for a pod that waits behind our gate; None when it does not."""
+        if not self.is_gated(uid):
+            return None
+        facts = self._books.entries[uid].facts
+        has_affinity = facts.constraints.required is not None or facts.pin is not None
+        return Turn(facts.version, has_affinity, find_narrowed(self._books, self._build_snapshot, facts, node))
+
+    def find_node_labels(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the labels of all nodes, by name."""
+        servers = self._books.servers
+        known = self._node_labels
+        if known is None or known[0] is not servers.index or known[1] != servers.eligibility.version:
+            nodes = ((name, book.node) for name, book in servers.books.items())
+            labels = {name: dict(node.labels) for name, node in nodes if node is not None}
+            known = self._node_labels = servers.index, servers.eligibility.version, labels
+        return known[2]
+
+    def find_stray_gates(self) -> list[PodFacts]:
+        """Return the pods behind our gate whose turn never comes, because they belong to no tenant."""
+        books = self._books
+        return [
+            entry.facts
+            for entry in books.entries.values()
+            if entry.facts.awaits_turn
+            and entry.facts.node is None
+            and not entry.facts.terminating
+            and entry.facts.scheduler != books.scheduler_name
+            and (
+                entry.facts.scheduler != books.turn_scheduler
+                or find_tenant(entry.facts, books.directory, books.scheduler_name) is None
+            )
+        ]
+
     def find_plan(self, uid: str) -> VolumePlan | None:
         """Return how the claims of a pod get volumes; None when they have them, or it is not to have any."""
         return self._books.volumes.plans.get(uid)
@@ -63,6 +118,23 @@ class Queries:
     def has_volume(self, name: str) -> bool:
         """Whether a volume is there."""
         return name in self._books.volumes.volumes
+
+    def find_nomination_changes(self) -> list[NominationChange]:
+        """Return which of our own pods should be nominated to another node than they say, or to none; sorted.
+
+        A pod is nominated while it has a node and waits there for its volumes. What else says so is stale, whichever
+        replica wrote it: the pod waits again, or it has another node.
+        """
+        entries = self._books.entries
+        wanted: dict[str, str | None] = {}
+        for uid in self._books.own_nominated:
+            if entries[uid].assumed != entries[uid].facts.nominated_node:
+                wanted[uid] = None
+        for uid, plan in self._books.volumes.plans.items():
+            facts = entries[uid].facts
+            if facts.node is None and not facts.terminating and facts.nominated_node != plan.node:
+                wanted[uid] = plan.node
+        return [_make_change(entries[uid], wanted[uid]) for uid in sorted(wanted)]
 
     @property
     def has_waiting(self) -> bool:
@@ -106,3 +178,8 @@ class Queries:
             node_faults=dict(self._books.servers.faults),
             left_out=self._books.servers.left_out,
         )
+
+
+def _make_change(entry: PodEntry, node: str | None) -> NominationChange:
+    facts = entry.facts
+    return NominationChange(facts.uid, facts.namespace, facts.name, facts.version, node)

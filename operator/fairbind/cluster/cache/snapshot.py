@@ -177,8 +177,11 @@ class SnapshotBuilder:
             pin = queue.find_pin(placement, self._restrict(placement, key.repelled), servers.index)
         elif key.repelled:
             placement = queue.restrict(placement, self._books.anti_affinity, eligibility)
-        if key.wishes is not None:
-            open_ = queue.close_unlabelled(placement, self._books.topology, eligibility)
+        if key.may_have_rules:
+            open_ = placement
+            if key.wishes is not None:
+                open_ = queue.close_unlabelled(placement, self._books.topology, eligibility)
+            open_ = self._books.topology.promised.restrict(open_, key.rank, key.wishes, key.selected_by)
             if pin is None:
                 placement = open_
             elif pin.server is not None and not open_.eligible_k[pin.server]:
@@ -195,7 +198,7 @@ class SnapshotBuilder:
         if not key.may_have_rules or key.unsupported is not None:
             return NO_RULING
         topology, constraints = self._books.topology, self._books.eligibility.simplify(key.constraints)
-        rules = topology.find_rules(key.wishes, key.selected_by, constraints, key.pin)
+        rules = topology.find_rules(key.wishes, key.selected_by, constraints, key.pin, key.rank)
         # A pinned pod has no choice, so it would like nothing.
         wishes = topology.find_soft_wishes(key.wishes, key.selected_by, constraints) if key.pin is None else None
         return Ruling(rules, wishes, topology.find_subjects(key.wishes, key.selected_by))

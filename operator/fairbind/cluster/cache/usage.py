@@ -48,7 +48,6 @@ class TenantUsage:
     waiting: int = 0
     gated: int = 0
     postponed: int = 0
-    tenant: Tenant | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -57,35 +56,45 @@ class TenantUsage:
 
 
 class Usage:
-    """All books."""
+    """All books.
+
+    _tenants: what was built last, by name. _places: where each of them stands in it. _changed: whose tenants are out of
+    date. _is_list_changed: whether a book came or went since.
+    """
 
     def __init__(self) -> None:
         self.by_name: dict[str, TenantUsage] = {}
         self._made_for: tuple[Axes, bool] = (), False
         self._specs: Mapping[str, TenantSpec] = {}
+        self._tenants: tuple[Tenant, ...] = ()
+        self._places: dict[str, int] = {}
+        self._changed: dict[str, None] = {}
+        self._is_list_changed = False
 
-    def hold(self, name: str, node: str, kind: HeldKind, sign: int = 1) -> None:
-        """Add a pod that holds something on a node, or take it away."""
+    def hold(self, name: str, node: str | None, kind: HeldKind, sign: int = 1) -> None:
+        """Add a pod that holds something on a node, or take it away. node: None when it counts in the share only."""
         demand, _ = kind
         tenant_usage = self._get(name)
         add_amounts(tenant_usage.real, demand.real, sign)
         add_amounts(tenant_usage.share, demand.share, sign)
         tenant_usage.running += sign
-        tenant_usage.nodes[node] += sign
         tenant_usage.kinds[kind] += sign
-        tenant_usage.share_by_node[node] = _add(tenant_usage.share_by_node.get(node, ()), demand.share, sign)
-        if not tenant_usage.nodes[node]:
-            del tenant_usage.nodes[node], tenant_usage.share_by_node[node]
+        if node is not None:
+            tenant_usage.nodes[node] += sign
+            tenant_usage.share_by_node[node] = _add(tenant_usage.share_by_node.get(node, ()), demand.share, sign)
+            if not tenant_usage.nodes[node]:
+                del tenant_usage.nodes[node], tenant_usage.share_by_node[node]
         if not tenant_usage.kinds[kind]:
             del tenant_usage.kinds[kind]
-        tenant_usage.tenant = None
+        self._changed[name] = None
         self._drop_if_over(tenant_usage)
 
     def note_pod(self, name: str, created: float) -> None:
         """Take when one of an implicit tenant's pods was made; a declared tenant came with its object."""
         tenant_usage = self.by_name.get(name)
         if tenant_usage is not None and not tenant_usage.is_declared and created < tenant_usage.since:
-            tenant_usage.since, tenant_usage.tenant = created, None
+            tenant_usage.since = created
+            self._changed[name] = None
 
     def wait(self, name: str, sign: int = 1) -> None:
         """Add a pod that waits for its turn, or take it away."""
@@ -114,9 +123,10 @@ class Usage:
                 tenant_usage.is_declared, tenant_usage.weight, tenant_usage.resource_weights, tenant_usage.since = (
                     declared
                 )
-                tenant_usage.tenant = None
+                self._changed[spec.name] = None
         for tenant_usage in [a for a in self.by_name.values() if a.is_declared and a.name not in specs]:
-            tenant_usage.is_declared, tenant_usage.tenant = False, None
+            tenant_usage.is_declared = False
+            self._changed[tenant_usage.name] = None
             self._drop_if_over(tenant_usage)
         self._specs = specs
 
@@ -125,16 +135,29 @@ class Usage:
 
         detailed: with what they hold, task by task and server by server, for policies that ask for it.
         """
-        is_known = (axes, detailed) == self._made_for
+        if self._is_list_changed or (axes, detailed) != self._made_for:
+            names = sorted(self.by_name)
+            if (axes, detailed) == self._made_for:
+                stale = [name for name in names if name in self._changed or name not in self._places]
+                known = {name: self._tenants[place] for name, place in self._places.items()}
+            else:
+                stale, known = names, {}
+            known.update((name, self._build_tenant(name, axes, detailed=detailed)) for name in stale)
+            self._tenants = tuple(known[name] for name in names)
+            self._places = {name: place for place, name in enumerate(names)}
+        elif self._changed:
+            tenants = list(self._tenants)
+            for name in self._changed:
+                tenants[self._places[name]] = self._build_tenant(name, axes, detailed=detailed)
+            self._tenants = tuple(tenants)
         self._made_for = axes, detailed
-        tenants = []
-        for _, tenant_usage in sorted(self.by_name.items()):
-            if tenant_usage.tenant is None or not is_known:
-                tenant_usage.tenant = _make_tenant(tenant_usage, axes)
-                if detailed:
-                    tenant_usage.tenant = _add_detail(tenant_usage.tenant, tenant_usage, axes, lambda _: None, 1)
-            tenants.append(tenant_usage.tenant)
-        return tuple(tenants)
+        self._changed.clear()
+        self._is_list_changed = False
+        return self._tenants
+
+    def _build_tenant(self, name: str, axes: Axes, *, detailed: bool) -> Tenant:
+        tenant = _make_tenant(self.by_name[name], axes)
+        return _add_detail(tenant, self.by_name[name], axes, lambda _: None, 1) if detailed else tenant
 
     def build_detailed_tenants(self, axes: Axes, get_placement: FindPlacement) -> tuple[Tenant, ...]:
         """Return all tenants by name with what they hold, and where such tasks could run."""
@@ -148,11 +171,14 @@ class Usage:
         tenant_usage = self.by_name.get(name)
         if tenant_usage is None:
             tenant_usage = self.by_name[name] = TenantUsage(name)
+            self._changed[name] = None
+            self._is_list_changed = True
         return tenant_usage
 
     def _drop_if_over(self, tenant_usage: TenantUsage) -> None:
         if tenant_usage.is_empty and not tenant_usage.is_declared:
             del self.by_name[tenant_usage.name]
+            self._is_list_changed = True
 
 
 def _make_tenant(tenant_usage: TenantUsage, axes: Axes) -> Tenant:

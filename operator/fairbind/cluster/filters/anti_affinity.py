@@ -105,7 +105,7 @@ class AntiAffinity:
         self._nodes: dict[str, NodeFacts] = {}
         self._noted: dict[str, Counter[PodTerm]] = {}
         self._domains: dict[PodTerm, Counter[str]] = {}
-        self._watched: set[PodTerm] = set()
+        self._watched: Counter[PodTerm] = Counter()
         self._terms: dict[str, dict[_Pair, dict[PodTerm, None]]] = {}
         self._groups: dict[str, dict[Labels, _Group]] = {}
         self._groups_by_pair: dict[_Pair, dict[_Group, None]] = {}
@@ -188,16 +188,20 @@ class AntiAffinity:
     # --- terms of waiting pods ---
 
     def watch(self, terms: Iterable[PodTerm]) -> None:
-        """Keep terms in use that no pod asked about before, whether they close a domain or not."""
-        terms = [term for term in terms if term not in self._watched]
-        self._watched.update(terms)
-        self._index([term for term in terms if term not in self._domains])
+        """Keep terms in use, whether they close a domain or not, for one more who asks about them."""
+        terms = dict.fromkeys(terms)
+        new = [term for term in terms if term not in self._watched and term not in self._domains]
+        self._watched.update(terms.keys())
+        self._index(new)
 
     def unwatch(self, terms: Iterable[PodTerm]) -> None:
         """Take back what `watch` did."""
-        terms = list(terms)
-        self._watched.difference_update(terms)
-        self._unindex([term for term in terms if term not in self._domains])
+        terms = dict.fromkeys(terms)
+        self._watched.subtract(terms.keys())
+        gone = [term for term in terms if not self._watched[term]]
+        for term in gone:
+            del self._watched[term]
+        self._unindex([term for term in gone if term not in self._domains])
 
     # --- waiting pods ---
 
@@ -338,7 +342,9 @@ def close(base: Placement, closed_k: BoolArray, rejection: Rejection) -> Placeme
         return base
     eligible_k = base.eligible_k & ~closed_k
     eligible_k.flags.writeable = False
-    return replace(base, eligible_k=eligible_k, rejections=tuple(sorted((*base.rejections, (rejection, refused)))))
+    counts = dict(base.rejections)
+    counts[rejection] = counts.get(rejection, 0) + refused
+    return replace(base, eligible_k=eligible_k, rejections=tuple(sorted(counts.items())))
 
 
 def _list_pairs(labels: Labels) -> Iterable[_Pair]:

@@ -30,6 +30,7 @@ from fairbind.cluster.filters.anti_affinity import REPELLED, AntiAffinity, close
 from fairbind.cluster.filters.carried_terms import CarriedTerms
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.filters.placed_pods import PlacedPods
+from fairbind.cluster.filters.promised_pods import OWN_ANTI_AFFINITY, PromisedPods, Rank
 from fairbind.cluster.filters.refusals import find_untolerated
 from fairbind.cluster.objects.facts import Constraints, PodTerm, SpreadWish, TopologyWishes, WeightedTerm
 from fairbind.model import (
@@ -55,7 +56,6 @@ from fairbind.model.topology import CountArray, DomainArray
 SPREAD = Rejection(RejectionKind.SPREAD)
 NO_SPREAD_LABEL = Rejection(RejectionKind.SPREAD, " (missing required label)")
 NOT_TOGETHER = Rejection(RejectionKind.AFFINITY)
-OWN_ANTI_AFFINITY = Rejection(RejectionKind.OWN_ANTI_AFFINITY)
 
 MANY_COUNTERS = 512
 """Below so many it is not worth looking for counters that no class uses any more."""
@@ -96,6 +96,7 @@ class Topology:
         self._eligibility = eligibility
         self._terms = anti_affinity
         self.placed = PlacedPods(find_namespace_labels, anti_affinity.select)
+        self.promised = PromisedPods(eligibility, anti_affinity, find_namespace_labels)
         self._watched: Counter[TopologyWishes] = Counter()
         self._users: Counter[PodTerm] = Counter()
         self._in_use: Counter[PodTerm] = Counter()
@@ -114,8 +115,9 @@ class Topology:
 
     def take_changed(self) -> frozenset[PodTerm]:
         """Return the terms of which a rule or a closed domain may be another one than when this was asked last."""
-        changed = frozenset(self._changed | self.placed.changed | self._terms.changed)
-        for each in (self._changed, self.placed.changed, self._terms.changed):
+        sets = self._changed, self.placed.changed, self.promised.changed, self._terms.changed
+        changed = frozenset().union(*sets)
+        for each in sets:
             each.clear()
         return changed
 
@@ -206,15 +208,16 @@ class Topology:
         selected_by: frozenset[PodTerm],
         constraints: Constraints,
         pin: str | None = None,
+        rank: Rank = Rank(),  # noqa: B008 - it is frozen
     ) -> DomainRules | None:
         """Return the rules of a class; the same object while they say the same. None: it has none.
 
-        constraints, pin: which nodes the pods may use, for domains of spread.
+        constraints, pin: which nodes the pods may use, for domains of spread. rank: which nominated pods count there.
         """
         self._follow_nodes()
         rules: list[DomainRule] = []
         if wishes is not None:
-            rules.extend(self._make_own(wishes, selected_by, constraints, pin))
+            rules.extend(self._make_own(wishes, selected_by, constraints, pin, rank))
         carried = selected_by & self._carried.keys() if self._carried else ()
         own = wishes.apart if wishes is not None else ()
         counters = [self._count_held(term) if term in own else self._count_holders(term) for term in carried]
@@ -263,13 +266,19 @@ class Topology:
         return self._wish_sets.setdefault(tuple(found), SoftWishes(tuple(found)))
 
     def _make_own(
-        self, wishes: TopologyWishes, selected_by: frozenset[PodTerm], constraints: Constraints, pin: str | None
+        self,
+        wishes: TopologyWishes,
+        selected_by: frozenset[PodTerm],
+        constraints: Constraints,
+        pin: str | None,
+        rank: Rank,
     ) -> Iterator[DomainRule]:
         """Make the rules that a pod's own wishes are, in the order in which kube-scheduler asks them."""
         for wish in wishes.spread:
-            counter = self._count_staying(wish.term, self._find_spread_domains(wishes.spread, wish, constraints, pin))
-            rule = SpreadRule(counter, wish.max_skew, wish.min_domains, wish.term in selected_by, SPREAD)
-            yield self._share((counter, rule.max_skew, rule.min_domains, rule.counts_itself), rule)
+            domains = self._find_spread_domains(wishes.spread, wish, constraints, pin)
+            counter, promised = self._count_staying(wish.term, domains), self.promised.count(wish.term, rank, domains)
+            rule = SpreadRule(counter, wish.max_skew, wish.min_domains, wish.term in selected_by, SPREAD, promised)
+            yield self._share((counter, rule.max_skew, rule.min_domains, rule.counts_itself, promised), rule)
         if wishes.together:
             counters = tuple(self._count_all(term) for term in wishes.together)
             may_begin = selected_by.issuperset(wishes.together)

@@ -128,7 +128,8 @@ class VolumeOffers:
         for name in sorted(self._kept.get(key, ())):
             offer = self._volumes[name].offer
             assert offer is not None
-            if offer.claim_uid in {"", claim.uid} and _is_large_enough(offer, request):
+            is_for_claim = offer.claim_uid in {"", claim.uid} and offer.storage_class == request.storage_class
+            if is_for_claim and _is_large_enough(offer, request):
                 return Wanted(request, name)
         return Wanted(request)
 

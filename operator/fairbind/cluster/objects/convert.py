@@ -20,7 +20,7 @@ from fairbind.cluster.objects.constraints import (
     make_placed_constraints,
     reject_excess,
 )
-from fairbind.cluster.objects.facts import Amounts, NamespaceFacts, NodeFacts, Owner, PodFacts, Taint
+from fairbind.cluster.objects.facts import TURN_GATE, Amounts, NamespaceFacts, NodeFacts, Owner, PodFacts, Taint
 from fairbind.cluster.objects.requests import MAX_RESOURCES, DemandReader, compute_demand, keep_first
 from fairbind.cluster.objects.volume_facts import find_claims
 from fairbind.model import MAX_AMOUNT, Rejection, RejectionKind
@@ -92,7 +92,7 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
     if is_over:
         unsupported: tuple[Rejection, str] | None = TOO_MANY_RESOURCES, TOO_MANY_RESOURCES.subject
     else:
-        unsupported = find_unsupported(spec) if excess is None else reject_excess(excess)
+        unsupported = _find_unsupported(spec) if excess is None else reject_excess(excess)
     fault = pod.fault or nonsense
     if fault is not None:
         unsupported = (UNREADABLE, f"a field that makes no sense: {fault}")
@@ -114,6 +114,7 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         terminating=meta.deletion_timestamp is not None,
         finished=status.phase in FINISHED_PHASES,
         gated=bool(spec.scheduling_gates),
+        awaits_turn=[gate.name for gate in spec.scheduling_gates or ()] == [TURN_GATE],
         demand=demand,
         constraints=constraints,
         pin=find_pin(spec) if node is None and excess is None else None,
@@ -131,6 +132,13 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         claims=find_claims(meta.name, spec.volumes) if spec.volumes else (),
         carries=find_carried_terms(spec, meta.namespace) if spec.affinity is not None else (),
     )
+
+
+def _find_unsupported(spec: wire.PodSpec) -> tuple[Rejection, str] | None:
+    """Return what a pod carries that is not honoured yet; who places the pods that wait for their turn honours it."""
+    if any(gate.name == TURN_GATE for gate in spec.scheduling_gates or ()):
+        return None
+    return find_unsupported(spec)
 
 
 def _keeps_labels(meta: wire.ObjectMeta, excess: Excess | None, node: str | None) -> bool:

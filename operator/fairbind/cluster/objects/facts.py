@@ -22,6 +22,8 @@ CPU = "cpu"
 MEMORY = "memory"
 EPHEMERAL_STORAGE = "ephemeral-storage"
 PODS = "pods"
+TURN_GATE = "fairbind.io/turn"
+"""The scheduling gate behind which pods of other schedulers wait for their turn."""
 BASE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 
 Key = TypeVar("Key", bound=Hashable)
@@ -178,7 +180,8 @@ class PodFacts(Struct, frozen=True, gc=False):
     """A pod. Its order of fields is of no importance.
 
     created: seconds since the epoch. node: where it is bound, or None. terminating: it is being deleted. finished: it
-    ended and holds nothing. gated: it has scheduling gates. unsupported: why it may not be placed at all (what it
+    ended and holds nothing. gated: it has scheduling gates. awaits_turn: ours is the only one.
+    unsupported: why it may not be placed at all (what it
     carries is not honoured yet, or cannot be read), or None; unsupported_detail names the very thing. constraints: of a
     pod above the budget only what is left of them (`budget`). pin: the name of the only node of those that they allow,
     kept only while it waits; None: all of them. repels: its required anti-affinity. carries: where pods that its terms
@@ -218,6 +221,7 @@ class PodFacts(Struct, frozen=True, gc=False):
     wishes: TopologyWishes | None = None
     claims: tuple[ClaimUse, ...] = ()
     carries: tuple[WeightedTerm, ...] = ()
+    awaits_turn: bool = False
 
 
 class NodeFacts(Struct, frozen=True, gc=False):

@@ -12,7 +12,8 @@ class AdministrationLog:
 
     def object_left_out(self, kind: str, name: str, problem: str) -> None:
         """Warn about an object that counts as if it did not exist."""
-        _log.warning("%s %s is left out: %s", kind, name, problem)
+        fields = {"reason": problem} | ({"tenant": name} if kind == "Tenant" else {})
+        _log.warning("%s %s is left out: %s", kind, name, problem, extra=fields)
 
     def policy_applied(self, description: str) -> None:
         """Log the settings that apply from now on."""

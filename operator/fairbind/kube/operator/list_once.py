@@ -83,16 +83,17 @@ async def list_cluster_once(
                 continue  # the CRD is not installed, so there are none
             raise FairbindError(f"{kind}.{GROUP}: {explain_failure(kind, error)}") from error
         objects.extend(capture_custom_object(item, fields) for item in items)
-    pods = await _list_captured(api, CAPTURED_PODS)
+    pods = await list_captured(api, CAPTURED_PODS)
     listed.pods = [pod for pod in pods if isinstance(pod, wire.Pod)]
     listed.run_times = [pod for pod in pods if isinstance(pod, RunTime)]
-    listed.nodes = await _list_captured(api, CAPTURED_NODES)
-    listed.namespaces = await _list_captured(api, CAPTURED_NAMESPACES)
-    listed.storage = {kind.name: await _list_captured(api, kind) for kind in CAPTURED_STORAGE}
+    listed.nodes = await list_captured(api, CAPTURED_NODES)
+    listed.namespaces = await list_captured(api, CAPTURED_NAMESPACES)
+    listed.storage = {kind.name: await list_captured(api, kind) for kind in CAPTURED_STORAGE}
     return listed
 
 
-async def _list_captured(api: Api, resource_type: ResourceType[Item]) -> list[Item]:
+async def list_captured(api: Api, resource_type: ResourceType[Item]) -> list[Item]:
+    """Return all objects of one kind as they are now. FairbindError says why they could not be listed."""
     found = _Found[Item]()
     try:
         await Reflector(api, resource_type, found, on_restart=lambda *_: None).list_once()

@@ -14,6 +14,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
@@ -33,16 +34,21 @@ from fairbind.cluster.pacing import (
     CycleSkipped,
     Decided,
     Forget,
+    GiveBack,
     Instruction,
     NothingWaits,
     Pacing,
     PacingState,
+    PodArrived,
+    PodOnItsWay,
+    PodRefused,
     Resume,
     RunCycle,
     Tick,
     WakeAt,
     Withhold,
 )
+from fairbind.cluster.turnstile import Turnstile
 from fairbind.kube.observer import Observer
 from fairbind.kube.operator.health import Health
 from fairbind.kube.part_failures import PartFailures
@@ -101,6 +107,19 @@ class Journal(Protocol):
     def record(self, record: CycleRecord) -> None: ...  # noqa: D102
 
 
+@dataclass(frozen=True, slots=True)
+class TurnRules:
+    """What the loop needs to open gates.
+
+    is_gated: whether a decision about the pod with this UID opens its gate. give_back: take the room of a pod whose
+    time is over, and return whether its scheduler has refused it.
+    """
+
+    turnstile: Turnstile
+    is_gated: Callable[[str], bool]
+    give_back: Callable[[str], bool]
+
+
 class SchedulingLoop:
     """Decides while `may_decide` says so, and has the decisions carried out."""
 
@@ -118,10 +137,12 @@ class SchedulingLoop:
         journal: Journal | None = None,
         failures: PartFailures | None = None,
         on_bound: Callable[[str], None] = lambda _uid: None,
+        turns: TurnRules | None = None,
     ) -> None:
         """wall_clock: seconds since the epoch, as pods' creation times are. clock: monotonic.
 
         on_bound: called with the UID of each pod whose binding the API server has accepted.
+        turns: of gate mode.
         """
         self._world = world
         self._binder = binder
@@ -134,7 +155,8 @@ class SchedulingLoop:
         self._journal = journal
         self._on_bound = on_bound
         self._failures = failures or PartFailures(observer)
-        self._pacing = Pacing()
+        self._turns = turns
+        self._pacing = Pacing(None if turns is None else turns.turnstile)
         self._wake_at = -inf
         self._earlier = asyncio.Event()
         self._outstanding: set[asyncio.Task[None]] = set()
@@ -150,6 +172,14 @@ class SchedulingLoop:
     def may_send(self, uid: str) -> bool:
         """Tell whether a binding that has begun may still be sent for the first time."""
         return self._pacing.may_send(uid)
+
+    def note_on_its_way(self, uid: str, tenant: str) -> None:
+        """Note a pod whose gate is open and that has no node, at the beginning of a time as leader."""
+        self._obey(self._pacing.handle(PodOnItsWay(uid, tenant), self._clock()))
+
+    def note_arrival(self, uid: str, is_bound: bool) -> None:  # noqa: FBT001 - the cache's callback
+        """A pod that takes turns has come to a node, or is gone."""
+        self._obey(self._pacing.handle(PodArrived(uid, is_bound), self._clock()))
 
     async def run(self) -> None:
         """Decide until cancelled. Bindings in flight go on after it."""
@@ -188,6 +218,8 @@ class SchedulingLoop:
                     self._world.forget(uid, postponed=postponed)
                 case Resume(uid):
                     self._resume(uid)
+                case GiveBack(uid):
+                    self._give_back(uid)
                 case RunCycle():
                     self._obey(self._run_cycle(instruction))
                 case Beat():
@@ -198,6 +230,22 @@ class SchedulingLoop:
             self._world.resume(uid)
         except Exception:  # noqa: BLE001 - a bug; the others must not wait for ever because of it
             _log.exception("resuming %s failed", uid)
+
+    def _give_back(self, uid: str) -> None:
+        assert self._turns is not None
+        try:
+            is_refused = self._turns.give_back(uid)
+        except Exception:  # noqa: BLE001 - a bug; the others must not wait for ever because of it
+            _log.exception("taking the room of %s failed", uid)
+            return
+        if is_refused:
+            self._obey(self._pacing.handle(PodRefused(uid), self._clock()))
+
+    def _find_opens(self, bindings: Iterable[Bind]) -> frozenset[str]:
+        """Return the UIDs of the pods whose gate opens when they are decided."""
+        if self._turns is None:
+            return frozenset()
+        return frozenset(bind.task.uid for bind in bindings if self._turns.is_gated(bind.task.uid))
 
     # --- cycles ---
 
@@ -215,7 +263,8 @@ class SchedulingLoop:
                 self._note_nothing_waits(len(snapshot.servers.names))
                 return self._pacing.handle(NothingWaits(), self._clock())
             report = self._decider.decide(snapshot, self._world.settings, self._wall_clock(), order)
-            binds = self._pacing.handle(Decided(report.bindings, report.complete, classes), self._clock())
+            opens = self._find_opens(report.bindings)
+            binds = self._pacing.handle(Decided(report.bindings, report.complete, classes, opens), self._clock())
             classes = None  # pacing knows
             self._begin(binds)
             self._note_waits(report, len(snapshot.servers.names))
@@ -281,6 +330,7 @@ class SchedulingLoop:
 
     async def _carry_out(self, bind: Bind, pod: PodToBind) -> None:
         uid = bind.task.uid
+        fields = {"pod": f"{pod.namespace}/{pod.name}", "node": bind.server, "tenant": pod.tenant}
 
         def note_stall(failed: bool) -> None:  # noqa: FBT001 - the one thing that the call says
             self._obey(self._pacing.handle(BindStalled(uid, failed), self._clock()))
@@ -288,17 +338,20 @@ class SchedulingLoop:
         try:
             result = await self._binder.bind(pod.namespace, pod.name, uid, bind.server, note_stall)
         except Exception:  # noqa: BLE001 - a bug; the pod must not hold its room for ever because of it
-            _log.exception("binding %s/%s to %s failed", pod.namespace, pod.name, bind.server)
+            _log.exception("binding %s/%s to %s failed", pod.namespace, pod.name, bind.server, extra=fields)
             result = BindResult.FAILED
+        if result is BindResult.BOUND:
+            self._observer.pod_scheduled(pod.tenant, self._wall_clock() - pod.created)
         for instruction in self._pacing.handle(BindEnded(uid, result), self._clock()):
             if isinstance(instruction, Announce):
                 self._on_bound(uid)
-                self._observer.pod_scheduled(pod.tenant, self._wall_clock() - pod.created)
                 with self._failures.contain("recorder"):
                     self._announcer.scheduled(pod.namespace, pod.name, uid, bind.server)
             else:
                 self._obey((instruction,))
-        _log.debug("%s/%s -> %s: %s", pod.namespace, pod.name, bind.server, result.value)
+        if _log.isEnabledFor(logging.DEBUG):
+            fields["reason"] = result.value
+            _log.debug("%s/%s -> %s: %s", pod.namespace, pod.name, bind.server, result.value, extra=fields)
 
 
 def make_record(

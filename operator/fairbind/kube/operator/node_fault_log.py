@@ -26,7 +26,7 @@ class NodeFaultLog:
             if self._faults.get(node) != fault:
                 nodes_by_fault.setdefault(fault, []).append(node)
         for fault, nodes in list(nodes_by_fault.items())[:MOST_LINES]:
-            _log.warning("node %s: %s", _name_some(nodes), fault)
+            _log.warning("node %s: %s", _name_some(nodes), fault, extra={"node": _name_some(nodes), "reason": fault})
         if len(nodes_by_fault) > MOST_LINES:
             _log.warning("nodes have %d more faults of other kinds", len(nodes_by_fault) - MOST_LINES)
         new = sorted(set(left_out) - self._left_out)

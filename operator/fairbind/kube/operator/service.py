@@ -12,37 +12,37 @@ bindings of the leader before it, and what it has not seen it would place others
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-import random
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.tenancy.administration import Administration
-from fairbind.cluster.tenancy.object_table import ObjectTable
 from fairbind.cluster.tenancy.tenants import TenantState
 from fairbind.kube.client.api import Api
 from fairbind.kube.client.credentials import Credentials
 from fairbind.kube.client.custom_objects import POLICIES, TENANTS
-from fairbind.kube.fair_shares.fair_shares import FairShares, Solver
-from fairbind.kube.fair_shares.solver_process import ExactSolver
+from fairbind.kube.fair_shares.fair_shares import FairShares
 from fairbind.kube.observer import Observer
 from fairbind.kube.operator.administration_log import AdministrationLog
 from fairbind.kube.operator.clocks import Clocks
 from fairbind.kube.operator.custom_resources import CustomResources
-from fairbind.kube.operator.election import Election, OnChange
+from fairbind.kube.operator.election import Election
 from fairbind.kube.operator.elector import Elector
+from fairbind.kube.operator.gates import Gates
 from fairbind.kube.operator.health import Health
 from fairbind.kube.operator.list_once import make_reflectors
 from fairbind.kube.operator.loop import Journal, SchedulingLoop
 from fairbind.kube.operator.loop_lag import LoopLag
 from fairbind.kube.operator.node_fault_log import NodeFaultLog
+from fairbind.kube.operator.surroundings import Follower, OperatorSettings, Surroundings
 from fairbind.kube.operator.unconfirmed import UnconfirmedBindings
 from fairbind.kube.part_failures import PartFailures
 from fairbind.kube.writers.binder import Binder
 from fairbind.kube.writers.claim_binder import ClaimBinder
+from fairbind.kube.writers.nominator import Nominator
 from fairbind.kube.writers.recorder import Recorder, WaitingPod
 from fairbind.kube.writers.status import StatusWriter
 from fairbind.model import FairbindError, Snapshot
@@ -60,61 +60,7 @@ BLIND_SECONDS = 3.0
 """When pods or nodes are out of sight for longer, nothing is decided: their room may be gone, or they themselves."""
 MAX_WATCH_AGE_SECONDS = 75.0
 """When the API server did not show for longer that a watch is alive, nothing is decided, whatever the watch is of."""
-YOUNG_OBJECTS = 20_000
-"""How many new containers wake Python's cycle collector. Its default, 700, makes it run hundreds of times a second
-during a backlog, while hardly anything here forms cycles."""
-
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorSettings:
-    """namespace: of the lease. identity: of this run, among all replicas."""
-
-    namespace: str
-    scheduler_name: str
-    identity: str
-
-
-class Follower(Protocol):
-    """Who keeps the tables of Tenants and SchedulingPolicies up to date."""
-
-    @property
-    def listed(self) -> asyncio.Event:
-        """Set when both kinds were listed once."""
-
-    def find_ages(self) -> Mapping[str, float]:
-        """Return for each kind that was listed how many seconds old what is known about it may be."""
-
-    async def run(self) -> None:
-        """Follow both kinds until cancelled."""
-
-
-MakeFollower = Callable[[Mapping[str, ObjectTable]], Follower]
-"""Makes a follower that fills these tables, by the kind's plural."""
-
-
-def _freeze_heap() -> None:
-    """Take what was listed out of the collector's sight; it lives as long as the process."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS, 20, 50)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What a replica finds around it; the defaults are those of a process of its own.
-
-    randomness: spreads what many would do at the same moment. make_follower: None follows through kopf.
-    make_election: None holds the election on the same loop. on_listed: called once, before the first decision.
-    """
-
-    clocks: Clocks = field(default_factory=Clocks)
-    randomness: random.Random = field(default_factory=random.Random)
-    make_solver: Callable[[], Solver] = ExactSolver
-    make_follower: MakeFollower | None = None
-    make_election: Callable[[OnChange], Election] | None = None
-    on_listed: Callable[[], None] = _freeze_heap
 
 
 async def run_operator(
@@ -170,6 +116,8 @@ class Operator:
             settings.scheduler_name,
             self._note_change,
             operator_namespace=settings.namespace,
+            turn_scheduler=None if settings.gates is None else settings.gates.scheduler_name,
+            on_arrival=self._note_arrival,
             on_rejection=self._note_rejection,
         )
         self.administration = Administration(self.cache, self._note_change, AdministrationLog())
@@ -181,10 +129,14 @@ class Operator:
         self.elector = self._make_elector(settings, surroundings)
         self.binder = self._make_binder(surroundings)
         self.recorder = self._make_recorder(settings, clocks)
+        self.nominator = Nominator(
+            api, self.cache.queries, self.elector.may_bind, self.may_decide, self._failures, clocks.monotonic
+        )
         self.fair_shares = FairShares(
             self.cache, surroundings.make_solver(), observer, failures=self._failures, clock=clocks.monotonic
         )
         self.unconfirmed = UnconfirmedBindings(self.cache, self.reflectors["pods"].relist, clock=clocks.monotonic)
+        self.gates = None if settings.gates is None else Gates(settings.gates, self.cache, self.binder, self.recorder)
         self.loop = self._make_loop(clocks, journal)
         self.status = self._make_status_writer(clocks)
 
@@ -204,15 +156,16 @@ class Operator:
         )
 
     def _make_loop(self, clocks: Clocks, journal: Journal | None) -> SchedulingLoop:
+        carrier = ClaimBinder(
+            self.binder,
+            self.cache.queries,
+            on_refused=self._note_refused,
+            on_result=self._observer.binding_finished,
+            clock=clocks.monotonic,
+        )
         return SchedulingLoop(
             self.cache,
-            ClaimBinder(
-                self.binder,
-                self.cache.queries,
-                on_refused=self._note_refused,
-                on_result=self._observer.binding_finished,
-                clock=clocks.monotonic,
-            ),
+            carrier if self.gates is None else self.gates.make_carrier(carrier),
             self.recorder,
             observer=self._observer,
             health=self._health,
@@ -222,6 +175,7 @@ class Operator:
             journal=journal,
             failures=self._failures,
             on_bound=self.unconfirmed.accepted,
+            turns=None if self.gates is None else self.gates.rules,
         )
 
     def _make_elector(self, settings: OperatorSettings, surroundings: Surroundings) -> Election:
@@ -272,6 +226,7 @@ class Operator:
             find_states=lambda: self._states,
             find_unknown_resources=lambda: self.cache.queries.unknown_fairness_resources,
             describe_fair_shares=self.fair_shares.describe,
+            find_unplaced=None if self.gates is None else self.gates.find_unplaced,
             may_write=self.elector.may_bind,
             count_bindings=lambda: self.binder.in_flight,
             failures=self._failures,
@@ -317,8 +272,11 @@ class Operator:
         self._start_reporting("overview", self._publish_overviews)
         self._start_reporting("fair_shares", self.fair_shares.run)
         self._start_reporting("recorder", self.recorder.run)
+        self._start_reporting("nominator", self.nominator.run)
         self._start_reporting("status", self.status.run)
         self._start("elector", self.elector.run())
+        if (gates := self.gates) is not None:
+            self._start_reporting("gates", partial(gates.run, self.may_decide))
 
     async def _end(self) -> None:
         """Stop deciding, finish what is in flight, give the lease back."""
@@ -380,6 +338,12 @@ class Operator:
         if self.elector.leading:
             self._observer.pod_rejected(rejection)
 
+    def _note_arrival(self, uid: str, is_bound: bool) -> None:  # noqa: FBT001 - the cache's callback
+        """A pod that takes turns has come to a node, or is gone."""
+        if self.gates is not None:
+            self.gates.note_arrival(uid)
+            self.loop.note_arrival(uid, is_bound)
+
     def _lead(self, leading: bool) -> None:  # noqa: FBT001 - the elector's callback
         self._observer.leadership_changed(leading)
         self._is_caught_up = False
@@ -391,6 +355,8 @@ class Operator:
     async def _catch_up(self) -> None:
         """List all pods once more, and only then decide."""
         await self.reflectors["pods"].relist()
+        if self.gates is not None:
+            self.gates.recover(self.loop.note_on_its_way)
         self._is_caught_up = True
         self.loop.wake()
 
@@ -399,7 +365,13 @@ class Operator:
         if pod is None or not pod.is_waiting:
             return None
         return WaitingPod(
-            pod.namespace, pod.name, pod.resource_version, pod.scheduled_message, pod.unsupported, pod.owner
+            pod.namespace,
+            pod.name,
+            pod.resource_version,
+            pod.scheduled_message,
+            pod.unsupported,
+            pod.owner,
+            is_gated=pod.is_gated,
         )
 
     def _note_refused(self, namespace: str, uid: str, node: str, answer: str) -> None:

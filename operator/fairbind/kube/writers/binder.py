@@ -36,7 +36,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import quote
 
 import msgspec
@@ -149,10 +149,13 @@ class Binder:
 
         on_stall: called when the binding takes long (False), and after each attempt that failed (True).
         """
+        return await self.carry(Binding(self, namespace, name, uid, node, on_stall))
+
+    async def carry(self, binding: Binding) -> BindResult:
+        """Carry out a binding, or what is carried out like one."""
         self._open += 1
         self._idle.clear()
         result = BindResult.FAILED
-        binding = _Binding(self, namespace, name, uid, node, on_stall)
         try:
             result = await binding.carry_out()
         finally:
@@ -161,7 +164,7 @@ class Binder:
                 self._idle.set()
             self._observer.binding_finished(result.value)
         if result in {BindResult.FAILED, BindResult.INVALID} and binding.answer is not None:
-            self._on_refused(namespace, uid, node, binding.answer)
+            self._on_refused(binding.namespace, binding.uid, binding.node, binding.answer)
         return result
 
     @contextlib.asynccontextmanager
@@ -214,7 +217,8 @@ class Binder:
 
     def note_forbidden(self, error: ApiError) -> None:
         """Note that no replica may bind."""
-        self.problem = f"forbidden: {error.message}; the chart's ClusterRole grants create on pods/binding"
+        needed = "patch on pods in gate mode" if "cannot patch" in error.message else "create on pods/binding"
+        self.problem = f"forbidden: {error.message}; the chart's ClusterRole grants {needed}"
         self._next_probe_at = self.clock() + FORBIDDEN_SECONDS
         self.complain("forbidden", f"Bindings: {self.problem}; trying again every {FORBIDDEN_SECONDS:.0f} s")
 
@@ -243,42 +247,51 @@ class Binder:
         patience = min(error.retry_after or 1.0, MAX_RETRY_AFTER_SECONDS)
         self._not_before = max(self._not_before, self.clock() + patience)
 
-    def complain(self, kind: str, message: str) -> None:
-        """Log a trouble as a warning, rarely, and each time for those who look closely."""
+    def complain(self, kind: str, message: str, **fields: str) -> None:
+        """Log a trouble as a warning, rarely, and each time for those who look closely. fields: of the line in JSON."""
         now = self.clock()
         level = logging.DEBUG
         if now - self._complained_at.get(kind, -COMPLAINT_SECONDS) >= COMPLAINT_SECONDS:
             self._complained_at[kind] = now
             level = logging.WARNING
-        _log.log(level, "%s", message)
+        _log.log(level, "%s", message, extra=fields)
 
 
 class _PodMetadata(msgspec.Struct):
     uid: str = ""
+    resourceVersion: str = ""  # noqa: N815 - as the API spells it
     deletionTimestamp: str | None = None  # noqa: N815 - as the API spells it
+
+
+class _Gate(msgspec.Struct):
+    name: str = ""
 
 
 class _PodSpec(msgspec.Struct):
     nodeName: str | None = None  # noqa: N815 - as the API spells it
+    schedulingGates: list[_Gate] | None = None  # noqa: N815 - as the API spells it
+    affinity: dict[str, Any] | None = None
 
 
-class _Pod(msgspec.Struct):
+class Pod(msgspec.Struct):
+    """What became of a pod."""
+
     metadata: _PodMetadata
     spec: _PodSpec
 
 
-_pod_decoder = msgspec.json.Decoder(_Pod)
+_pod_decoder = msgspec.json.Decoder(Pod)
 
 
 @dataclass(frozen=True, slots=True)
-class _Unresolved:
+class Unresolved:
     """What became of the pod unless an earlier request did more. has_ended: whether none of them can act any more."""
 
     otherwise: BindResult
     has_ended: bool = False
 
 
-class _Binding:
+class Binding:
     """One decision on its way.
 
     answer: what the API server said last when it did not bind the pod, or why it said nothing.
@@ -293,9 +306,8 @@ class _Binding:
         self._on_stall = on_stall
         self._api = binder.api
         self._clock = binder.clock
+        self.namespace, self.uid, self.node = namespace, uid, node
         self._name = f"{namespace}/{name}"
-        self._uid = uid
-        self._node = node
         self._pod_path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}"
         self._body = msgspec.json.encode(
             {
@@ -315,6 +327,9 @@ class _Binding:
                 break
         return result
 
+    def _complain(self, kind: str, words: str, error: Exception) -> None:
+        self._binder.complain(kind, f"{words}: {error}", pod=self._name, node=self.node, reason=str(error))
+
     async def _try(self) -> BindResult:
         give_up_at = self._clock() + GIVE_UP_SECONDS
         attempt = 0
@@ -326,7 +341,7 @@ class _Binding:
                 outcome = await self._attempt()
             if isinstance(outcome, BindResult):
                 return outcome
-            if isinstance(outcome, _Unresolved):
+            if isinstance(outcome, Unresolved):
                 return await self._resolve(outcome)
             self._on_stall(True)
             attempt += 1
@@ -334,46 +349,39 @@ class _Binding:
                 return await self._conclude()
             await self._binder.back_off(attempt - 1)
 
-    async def _attempt(self) -> BindResult | _Unresolved | None:
+    async def _attempt(self) -> BindResult | Unresolved | None:
         """Send the binding once, if it may be sent; None when it must be sent again to know more."""
         if not self._binder.is_open():
             return BindResult.FENCED
-        if self._uncertain_until is None and not self._binder.may_send(self._uid):
+        if self._uncertain_until is None and not self._binder.may_send(self.uid):
             return BindResult.DEFERRED
-        if not self._binder.may_use(self._uid, self._node):
-            return _Unresolved(BindResult.STALE)
-        if not self._binder.has_room(self._uid, self._node):
-            return _Unresolved(BindResult.CROWDED)
+        if self.node and not self._binder.may_use(self.uid, self.node):
+            return Unresolved(BindResult.STALE)
+        if self.node and not self._binder.has_room(self.uid, self.node):
+            return Unresolved(BindResult.CROWDED)
         if not self._binder.take_probe():
             self.answer = self.answer or self._binder.problem
-            return _Unresolved(BindResult.FAILED)
+            return Unresolved(BindResult.FAILED)
         return await self._send()
 
-    async def _resolve(self, outcome: _Unresolved) -> BindResult:
+    async def _resolve(self, outcome: Unresolved) -> BindResult:
         if not outcome.has_ended:
             return await self._conclude(outcome.otherwise)
         found = None if self._uncertain_until is None else await self._look()
         return found or outcome.otherwise
 
-    async def _send(self) -> BindResult | _Unresolved | None:
+    async def _send(self) -> BindResult | Unresolved | None:
         try:
-            await self._api.request(
-                "POST",
-                f"{self._pod_path}/binding",
-                query=self._binder.query,
-                body=self._body,
-                timeout_seconds=self._binder.timeout_seconds,
-                guard=self._binder.is_open,
-            )
+            await self._request()
         except NotAllowedError:
             return BindResult.FENCED
         except NotSentError as error:
             self.answer = str(error)
-            self._binder.complain("connection", f"Binding {self._name} could not be sent: {error}")
+            self._complain("connection", f"Binding {self._name} could not be sent", error)
             return None
         except TransientClusterError as error:
             self.answer = str(error)
-            self._binder.complain("answer", f"Binding {self._name} had no answer, sending it again: {error}")
+            self._complain("answer", f"Binding {self._name} had no answer, sending it again", error)
             self._note_uncertainty()
             return None
         except ApiError as error:
@@ -382,29 +390,39 @@ class _Binding:
         self._binder.note_allowed()
         return BindResult.BOUND
 
-    def _judge(self, error: ApiError) -> BindResult | _Unresolved | None:
+    async def _request(self) -> None:
+        await self._api.request(
+            "POST",
+            f"{self._pod_path}/binding",
+            query=self._binder.query,
+            body=self._body,
+            timeout_seconds=self._binder.timeout_seconds,
+            guard=self._binder.is_open,
+        )
+
+    def _judge(self, error: ApiError) -> BindResult | Unresolved | None:
         if error.status == HTTPStatus.CONFLICT:
             # An earlier attempt of ours may be what it conflicts with.
             self._binder.note_allowed()
-            return _Unresolved(BindResult.CONFLICT, has_ended=True)
+            return Unresolved(BindResult.CONFLICT, has_ended=True)
         if error.status == HTTPStatus.NOT_FOUND or is_namespace_ending(error):
             return BindResult.GONE
         if error.status in _NOT_NOW:
             if error.status == HTTPStatus.TOO_MANY_REQUESTS and not is_webhook_refusing(error):
                 self._binder.hold_back(error)
-            self._binder.complain(str(error.status), f"Binding {self._name} has to wait: {error}")
+            self._complain(str(error.status), f"Binding {self._name} has to wait", error)
             return None
         if error.status in _UNCERTAIN:
-            self._binder.complain(str(error.status), f"Binding {self._name} failed, sending it again: {error}")
+            self._complain(str(error.status), f"Binding {self._name} failed, sending it again", error)
             self._note_uncertainty()
             return None
         if _is_right_missing(error):
             self._binder.note_forbidden(error)
         else:
-            self._binder.complain(str(error.status), f"Binding {self._name} to {self._node} was refused: {error}")
+            self._complain(str(error.status), f"Binding {self._name} to {self.node} was refused", error)
         if error.status in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}:
             return BindResult.INVALID
-        return _Unresolved(BindResult.FAILED)
+        return Unresolved(BindResult.FAILED)
 
     def _note_uncertainty(self) -> None:
         self._uncertain_until = self._clock() + self._binder.timeout_seconds
@@ -427,25 +445,27 @@ class _Binding:
         attempt = 0
         while self._binder.is_open():
             try:
-                answer = await self._api.request("GET", self._pod_path, timeout_seconds=LOOK_TIMEOUT_SECONDS)
-                pod = _pod_decoder.decode(answer)
+                pod = await self._fetch()
             except ApiError as error:
                 if error.status == HTTPStatus.NOT_FOUND:
                     return BindResult.GONE
-                self._binder.complain("look", f"What became of {self._name} is not known yet: {error}")
+                self._complain("look", f"What became of {self._name} is not known yet", error)
             except (TransientClusterError, msgspec.MsgspecError) as error:
-                self._binder.complain("look", f"What became of {self._name} is not known yet: {error}")
+                self._complain("look", f"What became of {self._name} is not known yet", error)
             else:
                 return self._compare(pod)
             await self._binder.back_off(attempt)
             attempt += 1
         return BindResult.FENCED
 
-    def _compare(self, pod: _Pod) -> BindResult | None:
-        if pod.metadata.uid != self._uid:
+    async def _fetch(self) -> Pod:
+        return _pod_decoder.decode(await self._api.request("GET", self._pod_path, timeout_seconds=LOOK_TIMEOUT_SECONDS))
+
+    def _compare(self, pod: Pod) -> BindResult | None:
+        if pod.metadata.uid != self.uid:
             return BindResult.GONE
         if pod.spec.nodeName:
-            return BindResult.BOUND if pod.spec.nodeName == self._node else BindResult.CONFLICT
+            return BindResult.BOUND if pod.spec.nodeName == self.node else BindResult.CONFLICT
         return None if pod.metadata.deletionTimestamp is None else BindResult.CONFLICT
 
 
@@ -453,4 +473,5 @@ def _is_right_missing(error: ApiError) -> bool:
     """Tell whether every binding would be refused, not only this one, as an admission webhook may do."""
     if error.status == HTTPStatus.METHOD_NOT_ALLOWED:
         return True
-    return error.status == HTTPStatus.FORBIDDEN and "cannot create resource" in error.message
+    lacks_verb = "cannot create resource" in error.message or "cannot patch resource" in error.message
+    return error.status == HTTPStatus.FORBIDDEN and lacks_verb

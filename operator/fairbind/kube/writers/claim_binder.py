@@ -194,11 +194,11 @@ class ClaimBinder:
                 if error.status == HTTPStatus.TOO_MANY_REQUESTS:
                     binder.hold_back(error)
                 elif error.status in _FINAL:
-                    binder.complain(f"claims {error.status}", f"{path} cannot be changed: {error}")
+                    binder.complain(f"claims {error.status}", f"{path} cannot be changed: {error}", reason=str(error))
                     return BindResult.FAILED
             except (TransientClusterError, msgspec.MsgspecError) as error:
                 answer.append(str(error))
-                binder.complain("claims", f"{path} could not be changed, trying again: {error}")
+                binder.complain("claims", f"{path} could not be changed, trying again: {error}", reason=str(error))
             else:
                 return None
             await binder.back_off(attempt)

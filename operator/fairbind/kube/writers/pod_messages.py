@@ -61,6 +61,7 @@ class WaitingPod:
     namespace, name: its own. resource_version: of the newest version known.
     condition_message: what its PodScheduled=False says now, or None.
     blocked_detail: the very thing that it carries and that is not honoured, or None. owner: its controller, or None.
+    is_gated: it has scheduling gates.
     """
 
     namespace: str
@@ -69,6 +70,7 @@ class WaitingPod:
     condition_message: str | None = None
     blocked_detail: str | None = None
     owner: Owner | None = None
+    is_gated: bool = False
 
 
 @dataclass(slots=True)

@@ -84,6 +84,15 @@ class _Scheduled:
     node: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    namespace: str
+    name: str
+    uid: str
+    reason: str
+    note: str
+
+
 class Recorder:
     """Writes events and conditions while `run` runs; all other calls return at once and never raise."""
 
@@ -112,7 +121,7 @@ class Recorder:
         self._sleep = sleep
         self._notices: FairQueue[Hashable, Notice] = FairQueue(NOTICES_PER_LINE)
         self._pod_messages = PodMessages(find_waiting, clock, has_room=self._notices.has_room)
-        self._scheduled: FairQueue[str, _Scheduled] = FairQueue(SCHEDULED_QUEUE_LENGTH)
+        self._scheduled: FairQueue[str, _Scheduled | _Told] = FairQueue(SCHEDULED_QUEUE_LENGTH)
         self._limits = WriteLimits()
         self._work = asyncio.Event()
         self._writing = 0
@@ -123,9 +132,16 @@ class Recorder:
     def scheduled(self, namespace: str, name: str, uid: str, node: str) -> None:
         """Note that a pod was bound. When more are noted than can be written, the oldest go unannounced."""
         self._pod_messages.forget(uid)
+        self._add(_Scheduled(namespace, name, uid, node))
+
+    def tell(self, namespace: str, name: str, uid: str, reason: str, note: str) -> None:
+        """Note a warning about a pod, which its owner gets as an event."""
+        self._add(_Told(namespace, name, uid, reason, note))
+
+    def _add(self, job: _Scheduled | _Told) -> None:
         if len(self._scheduled) >= SCHEDULED_QUEUE_LENGTH:
             self._scheduled.drop()
-        self._scheduled.add(namespace, _Scheduled(namespace, name, uid, node))
+        self._scheduled.add(job.namespace, job)
         self._work.set()
 
     def refused(self, namespace: str, uid: str, node: str, answer: str) -> None:
@@ -248,12 +264,15 @@ class Recorder:
         if now - self._complained_at >= COMPLAINT_SECONDS:
             self._complained_at = now
             level = logging.WARNING
-        _log.log(level, "An event or a pod's condition could not be written: %s", trouble)
+        _log.log(level, "An event or a pod's condition could not be written: %s", trouble, extra={"reason": trouble})
 
-    async def _announce(self, job: _Scheduled) -> None:
-        note = f"Successfully assigned {job.namespace}/{job.name} to {job.node}"
+    async def _announce(self, job: _Scheduled | _Told) -> None:
         regarding = _refer_to_pod(job.namespace, job.name, job.uid)
-        event = self._make_event(regarding, note, is_good=True)
+        if isinstance(job, _Told):
+            event = self._make_event(regarding, job.note, is_good=False) | {"reason": job.reason}
+        else:
+            note = f"Successfully assigned {job.namespace}/{job.name} to {job.node}"
+            event = self._make_event(regarding, note, is_good=True)
         await self._send_event(job.namespace, event)
 
     async def _explain(self, notice: Notice, pod: WaitingPod) -> None:
@@ -261,7 +280,7 @@ class Recorder:
         try:
             if notice.owner is not None:
                 message = shorten(f"pods such as {pod.name} wait: {message}")
-            elif pod.condition_message != message:
+            elif pod.condition_message != message and not pod.is_gated:  # else the condition is the API server's
                 await self._write_condition(notice, pod, message)
             announced.writes += announced.signature != notice.signature or announced.writes == 0
             announced.signature, announced.message, announced.written_at = notice.signature, message, self._clock()

@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from fairbind.cluster.messages import shorten
 from fairbind.cluster.objects.quantity import CPU, MILLI, format_quantity
 from fairbind.cluster.tenancy.administration import Administration
 from fairbind.cluster.tenancy.object_table import KubeObject
@@ -65,9 +66,11 @@ class StatusWriter:
         describe_fair_shares: Callable[[], tuple[str, str, str]],
         may_write: Callable[[], bool],
         count_bindings: Callable[[], int],
+        find_unplaced: Callable[[], Mapping[str, str]] | None = None,
         failures: PartFailures | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._find_unplaced = find_unplaced
         self._api = api
         self._administration = administration
         self._find_overview = find_overview
@@ -98,10 +101,14 @@ class StatusWriter:
         states, unknown = self._find_states(), self._find_unknown_resources()
         tenants = {tenant.name: tenant for tenant in overview.tenants}
         invalid = self._administration.invalid_tenants
+        unplaced = None if self._find_unplaced is None else self._find_unplaced()
         wanted: dict[tuple[str, str], tuple[KubeObject, dict[str, Any]]] = {}
         for name, item in self._administration.tenants.objects.items():
             with self._failures.contain("status"):  # of this object; others can still be written
                 status = compute_tenant_status(item, tenants.get(name), states.get(name), invalid.get(name))
+                if unplaced is not None:
+                    placed = _make_placed_condition(unplaced.get(name), status["observedGeneration"])
+                    status["conditions"].append(placed)
                 wanted[TENANTS, name] = (item, status)
         for name, item in self._administration.policies.objects.items():
             with self._failures.contain("status"):
@@ -169,7 +176,8 @@ class StatusWriter:
                 level = logging.WARNING
         if isinstance(error, ApiError) and error.status == HTTPStatus.FORBIDDEN:
             hint = f"; the chart's ClusterRole grants patch on {kind}/status"
-        _log.log(level, "the status of %s %s could not be written: %s%s", kind, name, error, hint)
+        fields = {"reason": str(error)} | ({"tenant": name} if kind == "tenants" else {})
+        _log.log(level, "the status of %s %s could not be written: %s%s", kind, name, error, hint, extra=fields)
 
 
 def _is_older(item: KubeObject, written: Mapping[str, Any]) -> bool:
@@ -260,6 +268,14 @@ def _make_tenant_conditions(state: TenantState | None, problem: str | None, gene
     reason, message = _find_shortcoming(state, problem)
     status = "True" if reason == "AsWritten" else "False"
     return [conflict, _make_condition("Ready", status, reason, message, generation)]
+
+
+def _make_placed_condition(unplaced: str | None, generation: int) -> dict[str, Any]:
+    """Return the condition about pods whose gate is open. unplaced: about those without a node in time, or None."""
+    if unplaced is None:
+        message = "Every pod whose turn came was placed in time, or is on its way."
+        return _make_condition("PodsPlaced", "True", "InTime", message, generation)
+    return _make_condition("PodsPlaced", "False", "NotPlacedInTime", shorten(unplaced), generation)
 
 
 def _find_shortcoming(state: TenantState | None, problem: str | None) -> tuple[str, str]:

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Sequence
+from collections.abc import Set as AbstractSet
 from math import isfinite
+from typing import NamedTuple
 
 from fairbind.model import MAX_AMOUNT, InvalidProblemError, ServerWish, Snapshot, Targets, TaskClass, Tenant
 
 
-def check_snapshot(snapshot: Snapshot, checked: Container[int] = (), checked_tenants: Container[int] = ()) -> None:
+class CheckedTenants(NamedTuple):
+    """What is known of a snapshot's tenants before they are looked at.
+
+    names: all of them, where the last snapshot with just these resources had the same; None: not known. changed: those
+    that are other objects than in it.
+    """
+
+    names: AbstractSet[str] | None
+    changed: Sequence[Tenant]
+
+
+def check_snapshot(
+    snapshot: Snapshot, checked: Container[int] = (), checked_tenants: CheckedTenants | None = None
+) -> None:
     """Raise InvalidProblemError, naming field and value, when the parts of the snapshot do not belong together.
 
     checked: identities of task classes that went with just so many servers and resources before.
-    checked_tenants: identities of tenants that went with just these resources before.
+    checked_tenants: what is known of the tenants; None: nothing.
     """
     axes, count = len(snapshot.resources), len(snapshot.servers.names)
     if len(snapshot.counts_r) != axes or len(snapshot.total_r) != axes:
@@ -26,7 +41,7 @@ def check_snapshot(snapshot: Snapshot, checked: Container[int] = (), checked_ten
         raise InvalidProblemError(f"free_kr and capacity_kr must have the shape {(count, axes)}")
     if max(snapshot.servers.free_kr.max(initial=0), snapshot.servers.capacity_kr.max(initial=0)) > MAX_AMOUNT:
         raise InvalidProblemError(f"free_kr and capacity_kr must not exceed {MAX_AMOUNT}")
-    known = check_tenants(snapshot.tenants, axes, checked_tenants)
+    known = check_tenants(snapshot.tenants, axes, checked_tenants or CheckedTenants(None, snapshot.tenants))
     for task_class in snapshot.task_classes:
         if task_class.tenant not in known:
             raise InvalidProblemError(f"task_classes: {task_class.tenant!r} is not one of the tenants")
@@ -36,15 +51,19 @@ def check_snapshot(snapshot: Snapshot, checked: Container[int] = (), checked_ten
         check_targets(snapshot.targets)
 
 
-def check_tenants(tenants: Sequence[Tenant], axes: int, checked: Container[int]) -> set[str]:
+def check_tenants(tenants: Sequence[Tenant], axes: int, checked: CheckedTenants) -> AbstractSet[str]:
     """Return the tenants' names; raise InvalidProblemError when one is there twice or its vectors do not fit."""
+    known = checked.names if checked.names is not None else _check_names(tenants)
+    for tenant in checked.changed:
+        check_tenant(tenant, axes)
+    return known
+
+
+def _check_names(tenants: Sequence[Tenant]) -> AbstractSet[str]:
     known = {tenant.name for tenant in tenants}
     if len(known) < len(tenants):
         ((name, _),) = Counter(tenant.name for tenant in tenants).most_common(1)
         raise InvalidProblemError(f"tenants: {name!r} is there twice")
-    for tenant in tenants:
-        if id(tenant) not in checked:
-            check_tenant(tenant, axes)
     return known
 
 

@@ -103,15 +103,7 @@ class _Cycle:
     def _compute_shares(self) -> tuple[tuple[str, float], ...]:
         """Return every tenant's weighted dominant share after the placements, by name."""
         total_r = self.snapshot.total_r
-        shares = []
-        for progress in self.draft.progress_of.values():
-            share = progress.share if progress.version == 0 else None
-            if share is None:
-                share = progress.compute_share(total_r)
-                if progress.version == 0:
-                    progress.share = share  # the account of a tenant that does not change stays for the next cycle
-            shares.append((progress.name, share))
-        return tuple(shares)
+        return tuple([progress.shown or progress.show(total_r) for progress in self.draft.progress_of.values()])
 
 
 def merge(ordered: Iterable[Wait], others: Iterable[Wait], *, key: Callable[[Wait], tuple[str, Turn]]) -> list[Wait]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from fairbind.model import ServerTable, Snapshot, TaskClass, Tenant
 from fairbind.model.servers import FloatArray, IntArray
+from fairbind.scheduling.cycle.checks import CheckedTenants
 from fairbind.scheduling.cycle.layouts import Layouts
 from fairbind.scheduling.cycle.room import compute_left
 from fairbind.scheduling.policies.level_pools import LevelPools
@@ -41,6 +42,7 @@ class CycleState:
         "_left_rk",
         "_measure",
         "_measured",
+        "_names",
         "_progress_of",
         "_sizes",
         "_tenants",
@@ -50,7 +52,8 @@ class CycleState:
         self._axes: _Axes = (), (), ()
         self._classes: dict[int, TaskClass] = {}
         self._sizes = 0, 0
-        self._tenants: dict[int, Tenant] = {}
+        self._tenants: tuple[Tenant, ...] = ()
+        self._names: frozenset[str] = frozenset()
         self._progress_of: dict[str, Progress] = {}
         self._measure: DominantShares | None = None
         self._measured: tuple[Policy, ServerTable, _Axes] | None = None
@@ -58,9 +61,21 @@ class CycleState:
         self._left_rk: FloatArray = np.zeros((0, 0))
         self._layouts = Layouts(None, None)
 
-    def get_checked(self, snapshot: Snapshot) -> Container[int]:
-        """Return the identities of tenants that went with just these resources before."""
-        return self._tenants if _get_axes(snapshot) == self._axes else ()
+    def get_checked(self, snapshot: Snapshot) -> CheckedTenants:
+        """Return what is known of the tenants of a snapshot."""
+        changed = self._find_changed(snapshot)
+        if changed is None:
+            return CheckedTenants(None, snapshot.tenants)
+        return CheckedTenants(self._names, [tenant for _, tenant in changed])
+
+    def _find_changed(self, snapshot: Snapshot) -> list[tuple[int, Tenant]] | None:
+        """Return the tenants that are other objects than before, with their places; None: resources or names differ."""
+        if len(snapshot.tenants) != len(self._tenants) or _get_axes(snapshot) != self._axes:
+            return None
+        before = self._tenants
+        pairs = enumerate(zip(snapshot.tenants, before, strict=True))
+        changed = [(n, tenant) for n, (tenant, known) in pairs if tenant is not known]
+        return changed if all(tenant.name == before[n].name for n, tenant in changed) else None
 
     def get_checked_classes(self, snapshot: Snapshot) -> Container[int]:
         """Return the identities of task classes that went with so many resources and servers before."""
@@ -76,18 +91,22 @@ class CycleState:
 
         An account of a tenant that is the same object is the same object too, if nothing was counted in it.
         """
-        axes, tenants = _get_axes(snapshot), snapshot.tenants
-        if axes != self._axes or [tenant.name for tenant in tenants] != list(self._progress_of):
-            self._tenants, self._progress_of = {}, {}
-            tenants = tuple(sorted(tenants, key=lambda tenant: tenant.name))
-        known, progress_of = self._tenants, self._progress_of
-        stale = [tenant for tenant in tenants if id(tenant) not in known or progress_of[tenant.name].version != 0]
-        for tenant in stale:
-            progress_of[tenant.name] = compute_progress(tenant, snapshot)
-        self._axes = axes
-        if stale:
-            self._tenants = {id(tenant): tenant for tenant in tenants}
-        return progress_of.copy()
+        changed = self._find_changed(snapshot)
+        if changed is None:
+            ordered = sorted(snapshot.tenants, key=lambda tenant: tenant.name)
+            self._progress_of = {tenant.name: compute_progress(tenant, snapshot) for tenant in ordered}
+            self._names = frozenset(self._progress_of)
+        else:
+            progress_of = self._progress_of
+            for _, tenant in changed:
+                progress_of[tenant.name] = compute_progress(tenant, snapshot)
+            used = [progress for progress in progress_of.values() if progress.version]
+            if used:
+                by_name = {tenant.name: tenant for tenant in snapshot.tenants}
+                for progress in used:
+                    progress_of[progress.name] = compute_progress(by_name[progress.name], snapshot)
+        self._axes, self._tenants = _get_axes(snapshot), snapshot.tenants
+        return self._progress_of.copy()
 
     def get_measure(self, policy: Policy, snapshot: Snapshot) -> Measure:
         """Return the policy's measure at the beginning of a cycle.

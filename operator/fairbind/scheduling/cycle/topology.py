@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fairbind.model import (
+    NO_DOMAIN,
     AffinityRule,
     DomainCounter,
     DomainRule,
@@ -110,9 +111,9 @@ class _Rule(ABC):
 
 
 class _Spread(_Rule):
-    """See `SpreadRule`."""
+    """See `SpreadRule`. Servers to which tasks are promised are a part of their own, each a domain."""
 
-    __slots__ = ("_counter", "_least", "_most")
+    __slots__ = ("_counter", "_least", "_most", "_promised")
 
     def __init__(self, rule: SpreadRule, counter: WorkingCounter) -> None:
         super().__init__(rule.rejection, [counter])
@@ -121,19 +122,47 @@ class _Spread(_Rule):
         is_floored = counter.domains.size < max(rule.min_domains, 1)
         self._least: int | None = None if is_floored else int(counter.count_d.min())
         self._set_all()
+        self._promised = rule.promised
+        if self._promised:
+            domain_k = np.full_like(counter.domains.domain_k, NO_DOMAIN)
+            domain_k[[server for server, _ in self._promised]] = np.arange(len(self._promised))
+            promised = Domains(domain_k, len(self._promised))
+            self.parts.append(_Part(promised, np.zeros(promised.size + 1, dtype=np.bool_)))
+            self.parts[1].set_all(self._compute_promised(), without=False)
 
     def _set_all(self) -> bool:
-        (part,) = self.parts
-        return part.set_all(self._counter.count_d - (self._least or 0) > self._most, without=True)
+        return self.parts[0].set_all(self._counter.count_d - (self._least or 0) > self._most, without=True)
+
+    def _compute_promised(self) -> BoolArray:
+        """Return which of the servers to which tasks are promised would hold too many with them."""
+        closed = []
+        for server, tasks in self._promised:
+            count_d = self._counter.count_d.copy()
+            domain = self._counter.domains.domain_k[server]
+            count_d[domain] += tasks
+            least = 0 if self._least is None else count_d.min()
+            closed.append(count_d[domain] - least > self._most)
+        return np.array(closed, dtype=np.bool_)
 
     def follow(self, counter: WorkingCounter, domain: int) -> _Change:
+        change = self._follow_counts(counter, domain)
+        if not self._promised:
+            return change
+        part = self.parts[1]
+        before = part.closed_d
+        may_open = part.set_all(self._compute_promised(), without=False)
+        if np.array_equal(before, part.closed_d):
+            return change
+        return _Change(None, may_open=may_open or change.may_open)
+
+    def _follow_counts(self, counter: WorkingCounter, domain: int) -> _Change:
         if self._least is not None:
             least = int(counter.count_d.min())
             if least != self._least:
                 self._least = least
                 return _Change(None, self._set_all())
-        (part,) = self.parts
-        return part.set_one(domain, is_closed=bool(counter.count_d[domain] - (self._least or 0) > self._most))
+        is_closed = bool(counter.count_d[domain] - (self._least or 0) > self._most)
+        return self.parts[0].set_one(domain, is_closed=is_closed)
 
 
 class _Affinity(_Rule):

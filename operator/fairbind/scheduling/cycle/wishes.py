@@ -1,6 +1,6 @@
 """Soft wishes of one shape in a draft: what each server is worth to its tasks, of those on which a task fits just now.
 
-Servers that are in the same domains of all counters and are liked alike are worth the same. So they are put into rows
+Servers that are in the same domains of all counters and are liked equally are worth the same. So they are put into rows
 once, and each question costs as much as there are rows: a handful for wishes about zones, one a server for wishes about
 servers. What was worked out stays until a counter changes or a row gains or loses its last server with room.
 

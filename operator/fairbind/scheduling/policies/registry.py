@@ -36,6 +36,7 @@ class Policy:
     the servers.
     follows_targets: it reads the snapshot's targets, which are made with that mechanism.
     needs_detail: it reads what tenants hold task by task or server by server.
+    decides_class: tenants are compared by server class, so a task belongs on a server of the class that was decided.
     """
 
     id: str
@@ -50,6 +51,7 @@ class Policy:
     has_random_choices: bool = False
     follows_targets: bool = False
     needs_detail: bool = False
+    decides_class: bool = False
 
 
 _LEAST_SHARE = "the tenant with the least weighted dominant share of the cluster's totals"
@@ -71,6 +73,7 @@ def _follow(mechanism: str, name: str, paper: str, *, has_classes: bool) -> Poli
         mechanism=mechanism,
         follows_targets=True,
         needs_detail=True,
+        decides_class=has_classes,
     )
 
 
@@ -100,7 +103,7 @@ _ENTRIES = (
         name="Two-Choices DRFH",
         paper="DRFH with the choice of servers of Mitzenmacher, The Power of Two Choices, TPDS 2001",
         turn=_LEAST_SHARE,
-        server="the better fit of two that are drawn at random; the best fit of all when neither has room",
+        server="the better fit of two that are drawn at random; the best fit of all when the pod fits on neither",
         build_measure=build_cluster_shares,
         build_fit=BestFit,
         mechanism="drfh",
@@ -115,6 +118,7 @@ _ENTRIES = (
         build_measure=lambda snapshot: DominantShares(compute_open_class_pools(snapshot)),
         build_fit=BestFit,
         mechanism="ps-dsf",
+        decides_class=True,
     ),
     Policy(
         id="rps-dsf",
@@ -125,6 +129,7 @@ _ENTRIES = (
         build_measure=lambda snapshot: DominantShares(compute_residual_pools(snapshot)),
         build_fit=BestFit,
         mechanism="ps-dsf",
+        decides_class=True,
     ),
     Policy(
         id="tsf",

@@ -1,0 +1,76 @@
+"""The one request that opens a pod's gate and narrows its nodes: the body of a strategic merge patch.
+
+A pod that was narrowed cannot be widened, and what the other scheduler refuses there would wait for ever. So a pod is
+narrowed to all nodes given, or not at all:
+
+* Required node affinity is a list of terms of which one must hold. The API server lets each term of a gated pod have
+  more expressions, and no term come or go, so the nodes are added to every term that is there. A term without any
+  expression selects no node, and stays as it is.
+* Nodes are named by the label `kubernetes.io/hostname`. (A field selector on `metadata.name` takes one value only.)
+  Where a node lacks the label, or two nodes have the same value, the label would not say which node is meant: such
+  a pod is not narrowed.
+* No more than `MOST_HOSTS` are named. Who calls gives them best fit first, and all nodes on which the filters pass
+  when there are no more.
+
+UID and resource version stand in the body. The API server answers 409 when the pod has changed or was made again, and
+422 for another UID with the version of now, which no honest reader can have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fairbind.cluster.objects.facts import TURN_GATE
+
+HOSTNAME = "kubernetes.io/hostname"
+MOST_HOSTS = 64
+
+Json = dict[str, Any]
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def find_hosts(nodes: Sequence[str], labels: Mapping[str, Mapping[str, str]]) -> list[str] | None:
+    """Return the host names of the first `MOST_HOSTS` nodes, in their order; None when they do not tell nodes apart.
+
+    labels: of every node of the cluster, by its name.
+
+    >>> find_hosts(["n2"], {"n1": {HOSTNAME: "h1"}, "n2": {HOSTNAME: "h2"}})
+    ['h2']
+    >>> find_hosts(["n2"], {"n1": {HOSTNAME: "h"}, "n2": {HOSTNAME: "h"}}) is None
+    True
+    """
+    hosts = [labels.get(node, {}).get(HOSTNAME) for node in nodes[:MOST_HOSTS]]
+    wanted = set(hosts)
+    bearers = sum(1 for each in labels.values() if each.get(HOSTNAME) in wanted)
+    if not hosts or None in wanted or bearers != len(wanted):
+        return None
+    return [host for host in hosts if host is not None]
+
+
+def make_opening(uid: str, resource_version: str, affinity: Json | None, hosts: Sequence[str] | None) -> Json:
+    """Return the patch that opens the gate of a pod, and narrows it when `hosts` are given.
+
+    affinity: `spec.affinity` as the API has it. hosts: see `find_hosts`; None leaves the nodes as they are.
+
+    >>> make_opening("u", "7", None, None)["spec"]
+    {'schedulingGates': [{'name': 'fairbind.io/turn', '$patch': 'delete'}]}
+    """
+    spec: Json = {"schedulingGates": [{"name": TURN_GATE, "$patch": "delete"}]}
+    if hosts is not None:
+        required = ((affinity or {}).get("nodeAffinity") or {}).get(_REQUIRED)
+        spec["affinity"] = {"nodeAffinity": {_REQUIRED: _narrow(required, hosts)}}
+    return {"metadata": {"uid": uid, "resourceVersion": resource_version}, "spec": spec}
+
+
+def _narrow(required: Json | None, hosts: Sequence[str]) -> Json:
+    expression = {"key": HOSTNAME, "operator": "In", "values": list(hosts)}
+    if required is None:
+        return {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    return {"nodeSelectorTerms": [_narrow_term(term, expression) for term in required["nodeSelectorTerms"]]}
+
+
+def _narrow_term(term: Json, expression: Json) -> Json:
+    if not term.get("matchExpressions") and not term.get("matchFields"):
+        return term
+    return {**term, "matchExpressions": [*(term.get("matchExpressions") or ()), expression]}

@@ -1,0 +1,195 @@
+"""What pacing is told and what it says: events, and instructions that answer them. `pacing` has the rules."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+import msgspec
+
+from fairbind.model import Bind
+
+
+class BindResult(enum.StrEnum):
+    """What became of a decision.
+
+    bound: the pod is on its node, or its gate is open. conflict: it is bound elsewhere, was made again under its name,
+    is gated or being deleted. gone: it does not exist any more. invalid: the API server will never take this binding.
+    fenced: we may not bind any more; nothing more was sent. stale: its node is gone meanwhile, or closed to it; nothing
+    was sent. crowded: another scheduler took its room meanwhile; nothing was sent. deferred: bindings of its namespace
+    came to take long; nothing was sent. failed: not bound, although it might be later; the reason was logged.
+    """
+
+    BOUND = "bound"
+    CONFLICT = "conflict"
+    GONE = "gone"
+    INVALID = "invalid"
+    FENCED = "fenced"
+    STALE = "stale"
+    CROWDED = "crowded"
+    DEFERRED = "deferred"
+    FAILED = "failed"
+
+
+# --- events; msgspec's structs are made in a fraction of a dataclass's time, and two come with each binding ---
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """Something changed: a cycle may decide more, or differently."""
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """The time has come that the last `WakeAt` named. A tick at any other time does no harm."""
+
+
+class CycleSkipped(msgspec.Struct, frozen=True):
+    """Answers `RunCycle`: this replica may not decide now. The next event decides when it is asked again."""
+
+
+class NothingWaits(msgspec.Struct, frozen=True):
+    """Answers `RunCycle`: no task waits, so there was nothing to decide."""
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """Answers `RunCycle`: the cycle's decisions. `CycleEnded` or `CycleFailed` follows.
+
+    bindings: in the order of the decisions. complete: False when the limit ended the cycle. classes: how many waited
+    before the cycle. opens: the UIDs of those that open a gate.
+    """
+
+    bindings: Sequence[Bind]
+    complete: bool
+    classes: int
+    opens: frozenset[str] = frozenset()
+
+
+class BindWithdrawn(msgspec.Struct, frozen=True):
+    """Answers `Bind`: the binding does not begin, because the pod went away or waits no more."""
+
+    uid: str
+
+
+class CycleEnded(msgspec.Struct, frozen=True):
+    """Follows `Decided`: the cycle is over. seconds: how long it took, from the snapshot to the last binding begun."""
+
+    seconds: float
+
+
+class CycleFailed(msgspec.Struct, frozen=True):
+    """Answers `RunCycle` or follows `Decided`: the cycle raised an error.
+
+    classes: how many waited; None when there is no snapshot, or when `Decided` said it.
+    """
+
+    classes: int | None
+
+
+class BindStalled(msgspec.Struct, frozen=True):
+    """A binding that began has failed once, or takes long; it goes on. failed: whether an attempt failed."""
+
+    uid: str
+    failed: bool
+
+
+class BindEnded(msgspec.Struct, frozen=True):
+    """A binding that began has ended."""
+
+    uid: str
+    result: BindResult
+
+
+class PodOnItsWay(msgspec.Struct, frozen=True):
+    """A pod of this tenant is found with an open gate and without a node, at the beginning of a leader's time."""
+
+    uid: str
+    tenant: str
+
+
+class PodRefused(msgspec.Struct, frozen=True):
+    """Answers `GiveBack`: the other scheduler has looked at the pod and found no node for it."""
+
+    uid: str
+
+
+class PodArrived(msgspec.Struct, frozen=True):
+    """A pod that takes turns has come to a node, or is gone."""
+
+    uid: str
+    is_bound: bool
+
+
+Event = (
+    Changed
+    | Tick
+    | CycleSkipped
+    | NothingWaits
+    | Decided
+    | BindWithdrawn
+    | CycleEnded
+    | CycleFailed
+    | BindStalled
+    | BindEnded
+    | PodOnItsWay
+    | PodRefused
+    | PodArrived
+)
+
+# --- instructions ---
+
+
+class WakeAt(msgspec.Struct, frozen=True):
+    """Feed a `Tick` at this time, at once if it is past. It takes the place of the `WakeAt` before it."""
+
+    time: float
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """Report that the loop turns."""
+
+
+class RunCycle(msgspec.Struct, frozen=True):
+    """Take a snapshot and decide; answered by `CycleSkipped`, `NothingWaits`, `Decided` or `CycleFailed`.
+
+    limit: how many decisions at most. explains: whether to look at all classes, and not only at those for which some
+    server has gained capacity; see `is_recalling`.
+    """
+
+    limit: int
+    explains: bool
+
+
+class Announce(msgspec.Struct, frozen=True):
+    """Tell the pod's owner that it is bound."""
+
+    uid: str
+
+
+class Forget(msgspec.Struct, frozen=True):
+    """Take the decision back: the pod waits again, at once or, when it is postponed, from its `Resume` on."""
+
+    uid: str
+    postponed: bool
+
+
+class Withhold(msgspec.Struct, frozen=True):
+    """Do not carry the decision out: the pod waits for its `Resume`, because bindings of its namespace fail.
+
+    Or because the gate of no further pod of its tenant may be opened.
+    """
+
+    uid: str
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """Let a postponed pod wait for its turn again."""
+
+    uid: str
+
+
+class GiveBack(msgspec.Struct, frozen=True):
+    """Take the room of a pod whose gate is open, because its time is over, and say so."""
+
+    uid: str
+
+
+Instruction = WakeAt | Beat | RunCycle | Bind | Announce | Forget | Withhold | Resume | GiveBack

@@ -1,0 +1,134 @@
+"""Gate mode, as a part of the operator: another scheduler places the pods, in the order in which their gates open.
+
+The loop decides as ever; `turnstile` says how many pods may be on their way. Here is what is around it: a new leader
+finds the pods that are on their way, those whose time is over are told so, and gates whose turn never comes are opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from fairbind.cluster.cache.cache import ClusterCache
+from fairbind.cluster.turnstile import MOST_UNGATED, TIMEOUT_SECONDS, Turnstile
+from fairbind.kube.operator.loop import TurnRules
+from fairbind.kube.writers.binder import Binder
+from fairbind.kube.writers.opener import BindCarrier, GatedPod, Opener
+from fairbind.kube.writers.recorder import Recorder
+
+STRAY_SECONDS = 5.0
+"""Between two looks for gates whose turn never comes."""
+STRAYS_AT_ONCE = 32
+WIDE = (
+    "The pod is not narrowed to the nodes that the policy decided: "
+    "their labels kubernetes.io/hostname do not tell them from others."
+)
+
+_GATED_MESSAGE = "Scheduling is blocked"
+"""How the API server's message about gates begins, which stays until a scheduler has looked at the pod."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class GateSettings:
+    """scheduler_name: whose pods take turns. most, timeout_seconds: see `Turnstile`."""
+
+    scheduler_name: str
+    most: int = MOST_UNGATED
+    timeout_seconds: float = TIMEOUT_SECONDS
+
+
+@dataclass(slots=True)
+class _Overdue:
+    """A tenant's pods whose time is over and that no node has. example: one of them, and why, in words."""
+
+    uids: set[str] = field(default_factory=set)
+    example: str = ""
+
+
+class Gates:
+    """See the module. rules: what the loop needs."""
+
+    def __init__(self, settings: GateSettings, cache: ClusterCache, binder: Binder, recorder: Recorder) -> None:
+        self._cache = cache
+        self._binder = binder
+        self._recorder = recorder
+        self._most = settings.most
+        self._seconds = settings.timeout_seconds
+        self._overdue: dict[str, _Overdue] = {}
+        self._tenants: dict[str, str] = {}
+        self._wide: Counter[str] = Counter()
+        self._opener: Opener | None = None
+        turnstile = Turnstile(most=settings.most, timeout_seconds=settings.timeout_seconds)
+        self.rules = TurnRules(turnstile, cache.queries.is_gated, self._give_back)
+
+    def make_carrier(self, others: BindCarrier) -> Opener:
+        """Return who carries out decisions. others: who carries out those about pods without our gate."""
+        self._opener = Opener(self._binder, others, self._cache.queries, on_wide=self._tell_wide)
+        return self._opener
+
+    def recover(self, note: Callable[[str, str], None]) -> None:
+        """Find the pods that are on their way, as a new leader. note: called with UID and tenant of each."""
+        opened = self._cache.recover(self._most)
+        for uid, tenant in opened:
+            note(uid, tenant)
+        if opened:
+            _log.info("%d pods have an open gate and no node yet", len(opened))
+
+    def note_arrival(self, uid: str) -> None:
+        """Note that a pod has come to a node, or is gone."""
+        tenant = self._tenants.pop(uid, None)
+        if tenant is not None:
+            self._overdue[tenant].uids.discard(uid)
+            if not self._overdue[tenant].uids:
+                del self._overdue[tenant]
+
+    def find_unplaced(self) -> Mapping[str, str]:
+        """Return for each tenant with pods that were not placed in time how many they are, and why one of them."""
+        return {
+            tenant: f"{len(overdue.uids)} pods whose turn came have no node after {self._seconds:.0f} s. "
+            f"One is {overdue.example}"
+            for tenant, overdue in self._overdue.items()
+        }
+
+    async def run(self, may_decide: Callable[[], bool]) -> None:
+        """Open gates whose turn never comes, until cancelled."""
+        while True:
+            await asyncio.sleep(STRAY_SECONDS)
+            if may_decide():
+                await self._open_strays()
+
+    async def _open_strays(self) -> None:
+        assert self._opener is not None
+        strays = self._cache.queries.find_stray_gates()
+        for first in range(0, len(strays), STRAYS_AT_ONCE):
+            pods = (
+                GatedPod(facts.namespace, facts.name, facts.uid, facts.version)
+                for facts in strays[first : first + STRAYS_AT_ONCE]
+            )
+            results = Counter(await asyncio.gather(*(self._opener.open_without_turn(pod) for pod in pods)))
+            _log.info("opened gates of pods that belong to no tenant: %s", dict(sorted(results.items())))
+
+    def _give_back(self, uid: str) -> bool:
+        """Take the room of a pod whose time is over, say so, and return whether its scheduler has refused it."""
+        pod = self._cache.find_pod(uid)
+        if not self._cache.give_back(uid) or pod is None:
+            return False
+        words = pod.scheduled_message or ""
+        is_refused = bool(words) and not words.startswith(_GATED_MESSAGE)
+        reason = words if is_refused else "Its scheduler has said nothing about it."
+        overdue = self._overdue.setdefault(pod.tenant, _Overdue())
+        overdue.uids.add(uid)
+        overdue.example = f"{pod.namespace}/{pod.name}: {reason}"
+        self._tenants[uid] = pod.tenant
+        note = f"The pod's turn came, and it has no node after {self._seconds:.0f} s. Its tenant's share counts it on."
+        self._recorder.tell(pod.namespace, pod.name, uid, "NotPlacedInTime", f"{note} {reason}")
+        return is_refused
+
+    def _tell_wide(self, namespace: str, uid: str) -> None:
+        pod = self._cache.find_pod(uid)
+        if pod is not None:
+            self._recorder.tell(namespace, pod.name, uid, "NotNarrowed", WIDE)

@@ -1,0 +1,72 @@
+"""What a replica is told at its start, and what it finds around it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from fairbind.cluster.tenancy.object_table import ObjectTable
+from fairbind.kube.fair_shares.fair_shares import Solver
+from fairbind.kube.fair_shares.solver_process import ExactSolver
+from fairbind.kube.operator.clocks import Clocks
+from fairbind.kube.operator.election import Election, OnChange
+from fairbind.kube.operator.gates import GateSettings
+
+YOUNG_OBJECTS = 20_000
+"""How many new containers wake Python's cycle collector. Its default, 700, makes it run hundreds of times a second
+during a backlog, while hardly anything here forms cycles."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSettings:
+    """namespace: of the lease. identity: of this run, among all replicas. gates: of gate mode; None: there is none."""
+
+    namespace: str
+    scheduler_name: str
+    identity: str
+    gates: GateSettings | None = None
+
+
+class Follower(Protocol):
+    """Who keeps the tables of Tenants and SchedulingPolicies up to date."""
+
+    @property
+    def listed(self) -> asyncio.Event:
+        """Set when both kinds were listed once."""
+
+    def find_ages(self) -> Mapping[str, float]:
+        """Return for each kind that was listed how many seconds old what is known about it may be."""
+
+    async def run(self) -> None:
+        """Follow both kinds until cancelled."""
+
+
+MakeFollower = Callable[[Mapping[str, ObjectTable]], Follower]
+"""Makes a follower that fills these tables, by the kind's plural."""
+
+
+def _freeze_heap() -> None:
+    """Take what was listed out of the collector's sight; it lives as long as the process."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, 20, 50)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a replica finds around it; the defaults are those of a process of its own.
+
+    randomness: spreads what many would do at the same moment. make_follower: None follows through kopf.
+    make_election: None holds the election on the same loop. on_listed: called once, before the first decision.
+    """
+
+    clocks: Clocks = field(default_factory=Clocks)
+    randomness: random.Random = field(default_factory=random.Random)
+    make_solver: Callable[[], Solver] = ExactSolver
+    make_follower: MakeFollower | None = None
+    make_election: Callable[[OnChange], Election] | None = None
+    on_listed: Callable[[], None] = _freeze_heap

@@ -1,0 +1,159 @@
+"""Carries out decisions about pods that wait behind our gate: one PATCH of each, which opens the gate and narrows it.
+
+All that holds for bindings (`binder`) holds here: slots, the fence in the moment in which the bytes are handed over,
+repetition after a lost answer, and no guess at what became of a pod. A gate that is open already counts as opened. When
+the pod has changed since we saw it (409), it is looked at, and opened as it is now if ours is still its only gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Protocol
+
+import msgspec
+
+from fairbind.cluster.cache.queries import Turn
+from fairbind.cluster.objects.facts import TURN_GATE
+from fairbind.cluster.opening import find_hosts, make_opening
+from fairbind.cluster.pacing import BindResult
+from fairbind.kube.client.errors import ApiError
+from fairbind.kube.writers.binder import Binder, Binding, Pod, Unresolved
+
+STRATEGIC = "application/strategic-merge-patch+json"
+_SENT_AT_ONCE = 2
+"""So often a gate is asked to open before the slot is left to others, while the pod changes."""
+
+OnStall = Callable[[bool], None]
+
+
+class BindCarrier(Protocol):
+    """Who carries out the decisions about all other pods."""
+
+    async def bind(  # noqa: D102
+        self, namespace: str, name: str, uid: str, node: str, on_stall: OnStall
+    ) -> BindResult: ...
+
+
+class Turns(Protocol):
+    """The cache, as far as pods that take turns are concerned."""
+
+    def find_turn(self, uid: str, node: str) -> Turn | None:
+        """Return what is to be done for a pod that waits behind our gate; None when it does not."""
+
+    def find_node_labels(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the labels of all nodes, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatedPod:
+    """A pod whose gate is to be opened. version: its resourceVersion as we saw it last."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: str
+
+
+class Opener:
+    """See the module. It is asked in the place of the carrier that it uses for other pods.
+
+    on_wide: called with namespace and UID of a pod that should be narrowed and cannot be, because labels do not tell
+    its nodes apart.
+    """
+
+    def __init__(
+        self,
+        binder: Binder,
+        others: BindCarrier,
+        turns: Turns,
+        *,
+        on_wide: Callable[[str, str], None] = lambda _namespace, _uid: None,
+    ) -> None:
+        self._binder = binder
+        self._others = others
+        self._turns = turns
+        self._on_wide = on_wide
+
+    async def bind(
+        self, namespace: str, name: str, uid: str, node: str, on_stall: OnStall = lambda _failed: None
+    ) -> BindResult:
+        """Open the gate of a pod that has one, or bind it, and say what became of it. Raises only CancelledError."""
+        turn = self._turns.find_turn(uid, node)
+        if turn is None:
+            return await self._others.bind(namespace, name, uid, node, on_stall)
+        hosts = None if turn.nodes is None else find_hosts(turn.nodes, self._turns.find_node_labels())
+        if turn.nodes is not None and hosts is None:
+            self._on_wide(namespace, uid)
+        pod = GatedPod(namespace, name, uid, turn.resource_version)
+        return await self._binder.carry(
+            Opening(self._binder, pod, node, on_stall, hosts=hosts, must_look=hosts is not None and turn.has_affinity)
+        )
+
+    async def open_without_turn(self, pod: GatedPod) -> BindResult:
+        """Open the gate of a pod that has no turn, because it belongs to no tenant."""
+        return await self._binder.carry(Opening(self._binder, pod, "", lambda _failed: None))
+
+
+class Opening(Binding):
+    """One gate on its way to being open.
+
+    hosts: to which the pod is narrowed; None: it is not. must_look: whether the pod's own affinity must be read first.
+    node: where it holds room meanwhile; empty when it holds none.
+    """
+
+    def __init__(
+        self,
+        binder: Binder,
+        pod: GatedPod,
+        node: str,
+        on_stall: OnStall,
+        *,
+        hosts: Sequence[str] | None = None,
+        must_look: bool = False,
+    ) -> None:
+        super().__init__(binder, pod.namespace, pod.name, pod.uid, node, on_stall)
+        self._version = pod.version
+        self._hosts = hosts
+        self._affinity: dict[str, Any] | None = None
+        self._must_look = must_look
+
+    async def _send(self) -> BindResult | Unresolved | None:
+        for _ in range(_SENT_AT_ONCE):
+            if self._must_look and (found := await self._look()) is not None:
+                return found
+            self._must_look = False
+            outcome = await super()._send()
+            if not self._must_look:
+                return outcome
+        return None
+
+    async def _request(self) -> None:
+        await self._api.request(
+            "PATCH",
+            self._pod_path,
+            query=self._binder.query,
+            body=msgspec.json.encode(make_opening(self.uid, self._version, self._affinity, self._hosts)),
+            content_type=STRATEGIC,
+            timeout_seconds=self._binder.timeout_seconds,
+            guard=self._binder.is_open,
+        )
+
+    def _judge(self, error: ApiError) -> BindResult | Unresolved | None:
+        if error.status == HTTPStatus.CONFLICT:
+            self._binder.note_allowed()
+            self._must_look = True
+            return None
+        return super()._judge(error)
+
+    def _compare(self, pod: Pod) -> BindResult | None:
+        if pod.metadata.uid != self.uid:
+            return BindResult.GONE
+        if pod.metadata.deletionTimestamp is not None:
+            return BindResult.CONFLICT
+        gates = [gate.name for gate in pod.spec.schedulingGates or ()]
+        if not gates:
+            return BindResult.BOUND
+        self._version, self._affinity = pod.metadata.resourceVersion, pod.spec.affinity
+        return None if gates == [TURN_GATE] else BindResult.CONFLICT

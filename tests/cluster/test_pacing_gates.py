@@ -1,0 +1,154 @@
+"""Pacing of gate mode: an open gate holds its place until the pod has a node, and its room no longer than the time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from cluster.test_pacing import Machine, find
+from fairbind.cluster.pacing import (
+    MAX_OUTSTANDING,
+    Announce,
+    BindEnded,
+    BindResult,
+    BindWithdrawn,
+    Changed,
+    CycleEnded,
+    Decided,
+    Forget,
+    GiveBack,
+    Instruction,
+    Pacing,
+    PodArrived,
+    PodOnItsWay,
+    PodRefused,
+    Resume,
+    RunCycle,
+    Withhold,
+)
+from fairbind.cluster.turnstile import STUCK_SECONDS, Turnstile
+from fairbind.model import Bind, Task
+
+TIMEOUT = 30.0
+
+
+def make_binds(count: int, tenant: str = "t", first: int = 0) -> list[Bind]:
+    return [Bind(Task(f"{tenant}{n}", f"ns/{tenant}{n}", 0, 0.0), tenant, "node") for n in range(first, first + count)]
+
+
+class Gates(Machine):
+    """Pacing with so many places, and what it said last about time."""
+
+    def __init__(self, most: int = 8) -> None:
+        super().__init__()
+        self.pacing = Pacing(Turnstile(most=most))
+        self.tick(0.0)
+
+    def find_cycle(self, now: float) -> Sequence[Instruction]:
+        """Let something change, and let the pause pass."""
+        self.feed(Changed(), now)
+        return [cycle for at in (now, now, now + 1.0) for cycle in find(RunCycle, self.tick(at))]
+
+    def decide(self, binds: list[Bind], now: float, *, complete: bool = True) -> Sequence[Instruction]:
+        """Let a cycle that runs decide to open these gates."""
+        opens = frozenset(bind.task.uid for bind in binds)
+        instructions = self.feed(Decided(binds, complete, 1, opens), now)
+        self.feed(CycleEnded(0.0), now)
+        return instructions
+
+
+def run(gates: Gates, binds: list[Bind], now: float, *, complete: bool = True) -> Sequence[Instruction]:
+    """Let a cycle run and decide, and the requests succeed."""
+    assert gates.find_cycle(now)
+    instructions = gates.decide(binds, now + 1.0, complete=complete)
+    for bind in find(Bind, instructions):
+        assert isinstance(bind, Bind)
+        assert find(Announce, gates.feed(BindEnded(bind.task.uid, BindResult.BOUND), now + 1.0)) == []
+    return instructions
+
+
+def test_no_more_is_decided_than_places_are_free() -> None:
+    gates = Gates(most=8)
+    run(gates, make_binds(5), 10.0)
+    assert gates.find_cycle(20.0) == [RunCycle(3, explains=True)]
+
+
+def test_in_bind_mode_the_limit_is_as_it_was() -> None:
+    machine = Machine()
+    machine.feed(Changed(), 1.0)
+    machine.tick(1.0)
+    assert machine.tick(2.0) == [RunCycle(MAX_OUTSTANDING, explains=True)]
+
+
+def test_with_all_places_taken_a_change_waits_until_pods_are_bound() -> None:
+    gates = Gates(most=8)
+    run(gates, make_binds(8), 10.0, complete=False)
+    assert gates.find_cycle(20.0) == []
+    gates.feed(PodArrived("t0", is_bound=True), 21.0)
+    assert gates.find_cycle(21.0) == []
+    for uid in ("t1", "t2"):
+        gates.feed(PodArrived(uid, is_bound=True), 22.0)
+    assert find(RunCycle, gates.tick(22.0)) == [RunCycle(3, explains=True)]
+
+
+def test_a_pod_that_is_not_bound_in_time_gives_its_room_back_and_leaves_its_place() -> None:
+    gates = Gates(most=8)
+    run(gates, make_binds(8), 10.0, complete=False)
+    while gates.wake_at < 11.0 + TIMEOUT:
+        assert find(GiveBack, gates.tick(gates.wake_at)) == []
+    assert find(GiveBack, gates.tick(11.0 + TIMEOUT)) == [GiveBack(f"t{n}") for n in range(8)]
+    assert gates.find_cycle(50.0) == [RunCycle(8, explains=True)]
+
+
+def test_a_bound_pod_keeps_its_room() -> None:
+    gates = Gates()
+    run(gates, make_binds(1), 10.0)
+    gates.feed(PodArrived("t0", is_bound=True), 12.0)
+    assert find(GiveBack, gates.tick(11.0 + TIMEOUT)) == []
+
+
+@pytest.mark.parametrize("result", [BindResult.FENCED, BindResult.FAILED, BindResult.CONFLICT])
+def test_a_gate_that_did_not_open_leaves_its_place(result: BindResult) -> None:
+    gates = Gates(most=1)
+    assert gates.find_cycle(10.0)
+    gates.decide(make_binds(1), 11.0)
+    assert find(Forget, gates.feed(BindEnded("t0", result), 11.0))
+    assert gates.find_cycle(20.0) == [RunCycle(1, explains=True)]
+    assert find(GiveBack, gates.tick(11.0 + TIMEOUT)) == []
+
+
+def test_one_that_does_not_begin_leaves_its_place() -> None:
+    gates = Gates(most=1)
+    assert gates.find_cycle(10.0)
+    gates.feed(Decided(make_binds(1), complete=True, classes=1, opens=frozenset({"t0"})), 11.0)
+    gates.feed(BindWithdrawn("t0"), 11.0)
+    gates.feed(CycleEnded(0.0), 11.0)
+    assert gates.find_cycle(20.0) == [RunCycle(1, explains=True)]
+
+
+def test_a_stuck_tenant_waits_a_while_beyond_its_part_and_others_do_not() -> None:
+    gates = Gates(most=8)
+    run(gates, make_binds(1), 10.0)
+    assert find(GiveBack, gates.tick(11.0 + TIMEOUT))
+    gates.feed(PodRefused("t0"), 11.0 + TIMEOUT)
+    instructions = run(gates, [*make_binds(3, first=1), *make_binds(3, "other")], 50.0)
+    assert find(Withhold, instructions) == [Withhold("t2"), Withhold("t3")]
+    assert len(find(Bind, instructions)) == 4
+    assert find(Resume, gates.tick(51.0 + STUCK_SECONDS)) == [Resume("t2"), Resume("t3")]
+
+
+def test_a_pod_that_a_new_leader_finds_on_its_way_has_a_place_and_its_time() -> None:
+    gates = Gates(most=8)
+    gates.feed(PodOnItsWay("x", "t"), 5.0)
+    assert gates.find_cycle(6.0) == [RunCycle(7, explains=True)]
+    gates.decide([], 7.0)
+    assert find(GiveBack, gates.tick(5.0 + TIMEOUT)) == [GiveBack("x")]
+
+
+def test_a_binding_beside_gates_is_announced() -> None:
+    gates = Gates()
+    assert gates.find_cycle(10.0)
+    gates.feed(Decided(make_binds(1), complete=True, classes=1), 11.0)
+    gates.feed(CycleEnded(0.0), 11.0)
+    assert find(Announce, gates.feed(BindEnded("t0", BindResult.BOUND), 11.0)) == [Announce("t0")]

@@ -1,0 +1,139 @@
+"""The books of gate mode: limits, room that is given back, shares that are not."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairbind.cluster.turnstile import MOST_UNGATED, STUCK_PART, TIMEOUT_SECONDS, Turnstile
+
+A, B = "a", "b"
+
+
+def fill(turnstile: Turnstile, tenant: str, count: int, now: float = 0.0) -> list[str]:
+    """Return which of so many pods of a tenant may be opened."""
+    return [uid for n in range(count) if turnstile.open(uid := f"{tenant}{n}-{now}", tenant, now)]
+
+
+def test_no_more_are_on_their_way_than_there_are_places() -> None:
+    turnstile = Turnstile()
+    assert len(fill(turnstile, A, 150)) == 150
+    assert len(fill(turnstile, B, 150)) == MOST_UNGATED - 150
+    assert turnstile.free == 0
+
+
+def test_deciding_more_can_wait_while_most_places_are_taken() -> None:
+    turnstile = Turnstile(most=8)
+    uids = fill(turnstile, A, 6)
+    assert turnstile.is_busy
+    turnstile.end(uids[0], bound=True)
+    assert not turnstile.is_busy
+
+
+def test_a_gate_that_is_opened_again_takes_no_second_place() -> None:
+    turnstile = Turnstile(most=2)
+    turnstile.recover("x", A, 0.0)
+    assert turnstile.open("x", A, 0.0)
+    assert turnstile.free == 1
+    turnstile.expire(TIMEOUT_SECONDS)
+    assert turnstile.open("x", A, 99.0)
+    assert turnstile.is_overdue("x")
+    assert turnstile.free == 2
+
+
+def test_the_time_out_ends_a_pods_time_once() -> None:
+    turnstile = Turnstile()
+    assert turnstile.open("x", A, 5.0)
+    assert turnstile.find_next_timeout() == 5.0 + TIMEOUT_SECONDS
+    assert turnstile.expire(34.9) == []
+    assert not turnstile.is_overdue("x")
+    assert turnstile.expire(35.0) == ["x"]
+    assert turnstile.is_overdue("x")
+    assert turnstile.expire(99.0) == []
+    assert turnstile.find_next_timeout() == inf
+
+
+def test_pods_that_are_never_placed_stop_the_others_for_no_longer_than_the_time_out() -> None:
+    turnstile = Turnstile(most=3)
+    assert len(fill(turnstile, A, 9)) == 3
+    assert fill(turnstile, B, 9) == []
+    turnstile.expire(TIMEOUT_SECONDS)
+    assert len(fill(turnstile, B, 9, now=TIMEOUT_SECONDS)) == 3
+    assert len(turnstile) == 6
+
+
+def test_a_tenant_whose_pods_are_stuck_has_a_part_until_one_is_bound() -> None:
+    turnstile = Turnstile()
+    uids = fill(turnstile, A, 9)
+    turnstile.note_refused(uids[2])
+    turnstile.expire(TIMEOUT_SECONDS)
+    now = TIMEOUT_SECONDS
+    assert fill(turnstile, A, 30, now - 1) == [f"{A}{n}-{now - 1}" for n in range(30)], "its scheduler may be slow"
+    for uid in [f"{A}{n}-{now - 1}" for n in range(30)]:
+        turnstile.end(uid)
+    turnstile.note_refused(uids[2])
+    assert len(fill(turnstile, A, 100, now)) == MOST_UNGATED // STUCK_PART
+    assert len(fill(turnstile, B, 100, now)) == 100, "others have all places that they need"
+    turnstile.end(uids[0])
+    assert fill(turnstile, A, 100, now + 1) == [], "one that is gone shows nothing"
+    turnstile.end(uids[1], bound=True)
+    assert len(fill(turnstile, A, 20, now + 2)) == 20
+
+
+@pytest.mark.parametrize("expires", [False, True])
+def test_who_is_bound_or_gone_leaves_its_place(*, expires: bool) -> None:
+    turnstile = Turnstile(most=1)
+    assert turnstile.open("x", A, 0.0)
+    if expires:
+        turnstile.expire(TIMEOUT_SECONDS)
+    turnstile.end("x")
+    turnstile.end("x")
+    assert "x" not in turnstile
+    assert not turnstile.is_overdue("x")
+    assert turnstile.find_next_timeout() == inf
+    assert len(fill(turnstile, A, 9)) == 1
+
+
+def test_a_pod_that_comes_back_has_a_time_of_its_own() -> None:
+    turnstile = Turnstile()
+    assert turnstile.open("x", A, 0.0)
+    turnstile.end("x")
+    assert turnstile.open("x", A, 10.0)
+    assert turnstile.expire(30.0) == []
+    assert turnstile.expire(40.0) == ["x"]
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["open", "end", "bound", "expire", "recover"]), st.integers(0, 9), st.integers(0, 9)),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_in_any_history_limits_hold_and_time_goes_on(steps: list[tuple[str, int, int]]) -> None:
+    turnstile = Turnstile(most=4, timeout_seconds=10.0)
+    opened: dict[str, float] = {}
+    now = 0.0
+    for step, pod, seconds in steps:
+        now += seconds
+        uid, tenant = f"p{pod}", f"t{pod % 3}"
+        if step == "open":
+            timely = [each for each in opened if not turnstile.is_overdue(each)]
+            if turnstile.open(uid, tenant, now) and uid not in opened:
+                assert len(timely) < 4
+                opened[uid] = now
+        elif step == "recover":
+            turnstile.recover(uid, tenant, now)
+            opened.setdefault(uid, now)
+        elif step in {"end", "bound"}:
+            turnstile.end(uid, bound=step == "bound")
+            opened.pop(uid, None)
+        else:
+            turnstile.expire(now)
+            assert all(turnstile.is_overdue(each) == (began + 10.0 <= now) for each, began in opened.items())
+        assert len(turnstile) == len(opened)
+        assert turnstile.free == 4 - sum(not turnstile.is_overdue(each) for each in opened)
+        assert turnstile.find_next_timeout() <= now + 10.0 or turnstile.find_next_timeout() == inf

@@ -1,0 +1,131 @@
+"""Gate mode on a real API server with the real kube-scheduler, from the API's state alone."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from e2e.objects import make_name, make_pod
+from e2e.operators import PROGRAM
+from e2e.test_admission import DEFAULT, ENFORCED, WITHOUT_OPERATOR, serves_mutating_policies
+from e2e.test_admission_gate import find_gates
+from e2e.waiting import wait_for
+from e2e.workloads import create_pods, delete_pods, find_bound, list_pods
+from localplane.nodes import make_node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from e2e.api import Api, Json
+    from e2e.clusters import Cluster
+    from e2e.conftest import MakeNamespace, MakeNodes, MakeTenant, StartOperator
+    from e2e.operators import Operator
+
+ONE_CORE = {"cpu": "1", "memory": "64Mi"}
+WEIGHTS = (1, 2, 3)
+TOLERANCE = 2
+
+pytestmark = pytest.mark.local_plane
+
+
+@pytest.fixture(scope="module", autouse=True)
+def gate_mode(cluster: Cluster, api: Api) -> Iterator[None]:
+    """The chart in gate mode and kube-scheduler, and both as they were after the module."""
+    if not serves_mutating_policies(api):
+        pytest.skip("the cluster serves no MutatingAdmissionPolicy")
+    plane = cluster.plane
+    assert plane is not None
+    cluster.install_chart({**WITHOUT_OPERATOR, "mode": "gate"})
+    plane.start_component("kube-scheduler")
+    yield
+    plane.stop_component("kube-scheduler")
+    cluster.install_chart(WITHOUT_OPERATOR)
+
+
+def make_default(requests: dict[str, str] = ONE_CORE) -> Json:
+    """Return a pod for kube-scheduler."""
+    return make_pod(requests, scheduler_name=DEFAULT)
+
+
+def make_teams(namespace: MakeNamespace, tenant: MakeTenant, weights: Sequence[int] = WEIGHTS) -> list[str]:
+    """Return the namespaces of tenants with these weights, whose new pods wait behind the gate."""
+    teams = [namespace(labels=ENFORCED) for _ in weights]
+    for team, weight in zip(teams, weights, strict=True):
+        tenant(namespaces=[team], weight=weight)
+    return teams
+
+
+def wait_gated(api: Api, team: str) -> None:
+    """Wait until new pods of a namespace get the gate."""
+    path = f"/api/v1/namespaces/{team}/pods"
+    wait_for(lambda: find_gates(api.post(path, make_default(), dryRun="All")), describe="the gate to be added")
+
+
+def count(api: Api, teams: Sequence[str], wanted: Callable[[Json], object]) -> list[int]:
+    """Return how many such pods each namespace has."""
+    return [sum(bool(wanted(pod)) for pod in list_pods(api, team)) for team in teams]
+
+
+def has_open_gate(pod: Json) -> bool:
+    return not find_gates(pod)
+
+
+def count_bound(api: Api, teams: Sequence[str]) -> list[int]:
+    return count(api, teams, lambda pod: pod["spec"].get("nodeName"))
+
+
+def check_shares(bound: Sequence[int], weights: Sequence[int] = WEIGHTS) -> None:
+    """What bind mode gives, within two pods."""
+    fair = [sum(bound) * weight / sum(weights) for weight in weights]
+    assert all(abs(one - other) <= TOLERANCE for one, other in zip(bound, fair, strict=True)), (bound, fair)
+
+
+def find_leader(operators: Sequence[Operator]) -> Operator:
+    wait_for(lambda: any(each.is_leader() for each in operators), describe="a leader")
+    return next(each for each in operators if each.is_leader())
+
+
+def test_shares_are_those_of_bind_mode_while_kube_scheduler_places_the_pods_and_the_leader_is_killed(
+    cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+) -> None:
+    """kube-scheduler stands still while the first leader opens gates: the second one finds pods on their way."""
+    api, plane = cluster.api, cluster.plane
+    assert plane is not None
+    allocatable = {"cpu": "12", "memory": "64Gi", "pods": "110"}
+    nodes([make_node(make_name("n"), allocatable=allocatable) for _ in range(2)])
+    teams = make_teams(namespace, tenant)
+    for team in teams:
+        wait_gated(api, team)
+    plane.stop_component("kube-scheduler")
+    for team in teams:
+        create_pods(api, team, [make_default() for _ in range(20)])
+    assert count(api, teams, has_open_gate) == [0, 0, 0]
+    pair = [operator("--mode", "gate", "--max-ungated", "12") for _ in range(2)]
+    wait_for(lambda: sum(count(api, teams, has_open_gate)) == 12, describe="the limit of open gates to be reached")
+    check_shares(count(api, teams, has_open_gate))
+
+    leader = find_leader(pair)
+    leader.kill()
+    plane.start_component("kube-scheduler")
+    find_leader([each for each in pair if each is not leader])
+
+    wait_for(
+        lambda: sum(count_bound(api, teams)) == 24, describe=lambda: f"24 bound pods, not {count_bound(api, teams)}"
+    )
+    check_shares(count_bound(api, teams))
+    assert count(api, teams, has_open_gate) == count_bound(api, teams), "what fits nowhere keeps its gate"
+
+    freed = [pod["metadata"]["name"] for pod in find_bound(api, teams[2])[:6]]
+    delete_pods(api, teams[2], freed)
+    wait_for(lambda: sum(count_bound(api, teams)) == 24, describe="the room to be used again")
+    check_shares(count_bound(api, teams))
+
+    opened = subprocess.run(
+        [PROGRAM, "open-gates", "--kubeconfig", cluster.kubeconfig], capture_output=True, text=True, check=True
+    )
+    left = 60 - 6 - 24
+    assert f"{left} gates opened" in opened.stderr
+    assert len(opened.stdout.splitlines()) == left
+    assert sum(count(api, teams, has_open_gate)) == 60 - 6

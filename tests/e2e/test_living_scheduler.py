@@ -1,0 +1,63 @@
+"""The filters against the kube-scheduler that runs on the control plane: docs/reliability/differential.md."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from differential.living import FIRST_SEED, PODS_OF_A_WORLD, Stage, Tally, play
+from differential.oracle import run_oracle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from e2e.clusters import Cluster
+
+
+@pytest.fixture
+def stage(cluster: Cluster) -> Iterator[Stage]:
+    """The control plane, with kube-scheduler."""
+    plane = cluster.plane
+    assert plane is not None
+    stage = Stage(plane)
+    plane.start_component("kube-scheduler")
+    try:
+        stage.set_up()
+        yield stage
+    finally:
+        plane.stop_component("kube-scheduler")
+        stage.tear_down()
+
+
+def run(stage: Stage, worlds: int) -> Tally:
+    with run_oracle() as oracle:
+        tally = play(stage, oracle, range(FIRST_SEED, FIRST_SEED + worlds))
+    assert tally.faults == []
+    return tally
+
+
+@pytest.mark.local_plane
+def test_kube_scheduler_places_pods_where_the_filters_allow_it(stage: Stage) -> None:
+    tally = run(stage, 2)
+
+    assert tally.cases > PODS_OF_A_WORLD
+    assert 0 < tally.bound < tally.cases
+
+
+@pytest.mark.nightly
+@pytest.mark.local_plane
+def test_it_places_a_hundred_pods_where_the_filters_allow_it(stage: Stage) -> None:
+    tally = run(stage, 100 // PODS_OF_A_WORLD)
+
+    assert tally.cases > 80
+    assert 20 < tally.bound < tally.cases - 20
+    named = (
+        "TaintToleration",
+        "NodeAffinity",
+        "NodeResourcesFit",
+        "InterPodAffinity",
+        "PodTopologySpread",
+        "NodePorts",
+    )
+    assert [plugin for plugin in named if not tally.plugins[plugin]] == []
