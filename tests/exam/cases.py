@@ -20,6 +20,8 @@ Json = dict[str, Any]
 FOLDER = Path("test") / "integration" / "scheduler_perf"
 FILE = "performance-config.yaml"
 PLAIN = "SchedulingBasic"
+BASE_POD = "../templates/pod-default.yaml"
+"""What pods are where a case has no template for them: scheduler_perf's own pod asks for the same."""
 
 CHOSEN: Mapping[str, tuple[tuple[str, str], ...]] = {
     "misc": ((PLAIN, "500Nodes"),),
@@ -125,7 +127,7 @@ def read_case(module: Path, folder: str, name: str, workload: str) -> Case:
     if not numbers:
         raise CaseError(f"{file} has no {name}/{workload}")
     steps = found[0]["workloadTemplate"]
-    reader = _Reader(file.parent, numbers[0].get("params", {}), found[0].get("defaultPodTemplatePath"))
+    reader = _Reader(file.parent, numbers[0].get("params", {}), found[0].get("defaultPodTemplatePath", BASE_POD))
     return Case(name, numbers[0]["name"], tuple(reader.read(number, step) for number, step in enumerate(steps)))
 
 
@@ -141,7 +143,7 @@ def read_chosen(module: Path, wanted: str = "", *, small: bool = False) -> Itera
 class _Reader:
     folder: Path
     params: Mapping[str, Any]
-    default_pod: str | None
+    default_pod: str
 
     def read(self, position: int, step: Json) -> Operation:
         opcode = step["opcode"]

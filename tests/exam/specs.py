@@ -48,7 +48,8 @@ class Verdict(StrEnum):
 def read_outcomes(lines: Path) -> dict[str, Outcome]:
     """Return what became of each spec, by name, from what the program of the exam has written until now.
 
-    Raises ReportError where it has written nothing: then a step before all specs failed, and its log says which.
+    Raises ReportError where it has written nothing: then a step before all specs failed, and its log says which. Also
+    where a spec passed in no time: Ginkgo's dry runs say so of specs that were never run.
     """
     outcomes: dict[str, Outcome] = {}
     try:
@@ -59,6 +60,8 @@ def read_outcomes(lines: Path) -> dict[str, Outcome]:
         name = find_name(spec["texts"])
         if name in outcomes:
             raise ReportError(f"two specs are named {name!r}")
+        if spec["state"] == PASSED and not spec["seconds"]:
+            raise ReportError(f"{name!r} passed in no time, so it was not run")
         failure = " ".join(spec["failure"].split())[:LONGEST_FAILURE]
         outcomes[name] = Outcome(spec["state"], round(spec["seconds"], 1), failure)
     return outcomes

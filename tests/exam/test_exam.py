@@ -48,6 +48,14 @@ def test_two_specs_of_one_name_are_no_result(tmp_path: Path) -> None:
         read_outcomes(write_lines(tmp_path, make_spec("a [Serial]", "passed"), make_spec("a", "passed")))
 
 
+def test_a_spec_that_passed_in_no_time_was_not_run(tmp_path: Path) -> None:
+    dry = {**make_spec("a", "passed"), "seconds": 0}
+
+    assert read_outcomes(write_lines(tmp_path, {**dry, "state": "skipped"})) == {"a": Outcome("skipped")}
+    with pytest.raises(ReportError, match="'a' passed in no time, so it was not run"):
+        read_outcomes(write_lines(tmp_path, dry))
+
+
 def test_a_program_that_ended_before_its_first_spec_has_no_result(tmp_path: Path) -> None:
     with pytest.raises(ReportError, match="tells of no spec"):
         read_outcomes(tmp_path / "missing.jsonl")

@@ -78,6 +78,9 @@ CONFIG = """
     count: 1
     persistentVolumeTemplatePath: ../templates/pod.yaml
   workloads: [{name: any}]
+- name: Bare
+  workloadTemplate: [{opcode: createPods, count: 1}]
+  workloads: [{name: any}]
 - name: Groups
   workloadTemplate: [{opcode: createPodGroups}]
   workloads: [{name: any}]
@@ -89,6 +92,7 @@ TEMPLATES = {
     "pod": "kind: Pod\nmetadata: {generateName: p-, labels: {color: red}}\n"
     "spec: {containers: [{name: 'c{{ .Index }}'}]}",
     "node": "kind: Node\nmetadata: {name: 'n-{{.Index}}'}\nstatus: {capacity: {cpu: 4}, conditions: [{type: Ready}]}",
+    "pod-default": "kind: Pod\nmetadata: {generateName: bare-}",
     "large": "kind: Pod\nmetadata: {generateName: large-}\nspec: {containers: []}",
     "update": "kind: Node\nmetadata: {name: 'n-{{.Index}}'}\nspec: {taints: []}\nstatus: {capacity: {cpu: 8}}",
 }
@@ -188,6 +192,12 @@ def test_numbers_and_templates_stand_in_the_steps(module: Path) -> None:
     assert pods.namespace == "namespace-4"
     assert read_case(module, "small", "Small", "").workload == "3Nodes"
     assert find_measured(case.operations) == [(4, 5), (6, 13)]
+
+
+def test_pods_without_a_template_are_plain(module: Path) -> None:
+    (pods,) = read_case(module, "small", "Bare", "any").operations
+
+    assert pods.fields["podTemplatePath"].make(0, 1)["metadata"] == {"generateName": "bare-"}
 
 
 @pytest.mark.parametrize(

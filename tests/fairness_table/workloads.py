@@ -140,7 +140,7 @@ def read_traces(folder: Path, only: Collection[str] = ()) -> dict[str, Json]:
         "google-composite": (
             ["google2011", str(google), "--pods", f"dlrm:{dlrm}", *machines, *ignored, "--until", "86400"],
             (google, dlrm, openb_nodes),
-            Cut(nodes=0.1, every=2),
+            Cut(nodes=0.03, every=3),
             3600,
         ),
     }

@@ -118,7 +118,7 @@ def gate_options(function: Command) -> Command:
             default=30.0,
             show_default=True,
             show_envvar=True,
-            help="In gate mode, for how long a pod whose gate is open keeps its room without being bound.",
+            help="In gate mode, for how long a pod whose gate is open keeps its reservation without being bound.",
         ),
     )
     for option in reversed(options):

@@ -20,7 +20,7 @@ from fairbind.cli.options import debug_option
 @click.option("--dry-run", is_flag=True, help="Only list the pods that have the gate.")
 @debug_option
 def open_gates(*, kubeconfig: Path | None, context: str | None, dry_run: bool) -> None:
-    """Open the scheduling gate fairbind.io/turn of every pod of the cluster, the oldest first, whoever's turn it is.
+    """Open the scheduling gate fairbind.io/turn of every pod of the cluster, the oldest first, in no fair order.
 
     For the end of gate mode: first `helm upgrade --set mode=bind`, so that new pods get no gate, then this, then an
     uninstall if that is wanted. It needs the rights to list and patch pods, and to update Tenants.

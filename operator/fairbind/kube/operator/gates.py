@@ -89,7 +89,7 @@ class Gates:
     def find_unplaced(self) -> Mapping[str, str]:
         """Return for each tenant with pods that were not placed in time how many they are, and why one of them."""
         return {
-            tenant: f"{len(overdue.uids)} pods whose turn came have no node after {self._seconds:.0f} s. "
+            tenant: f"{len(overdue.uids)} pods with an open gate have no node after {self._seconds:.0f} s. "
             f"One is {overdue.example}"
             for tenant, overdue in self._overdue.items()
         }
@@ -124,7 +124,9 @@ class Gates:
         overdue.uids.add(uid)
         overdue.example = f"{pod.namespace}/{pod.name}: {reason}"
         self._tenants[uid] = pod.tenant
-        note = f"The pod's turn came, and it has no node after {self._seconds:.0f} s. Its tenant's share counts it on."
+        note = (
+            f"The pod's gate is open, and it has no node after {self._seconds:.0f} s. Its tenant's share counts it on."
+        )
         self._recorder.tell(pod.namespace, pod.name, uid, "NotPlacedInTime", f"{note} {reason}")
         return is_refused
 

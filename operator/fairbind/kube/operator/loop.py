@@ -236,7 +236,7 @@ class SchedulingLoop:
         try:
             is_refused = self._turns.give_back(uid)
         except Exception:  # noqa: BLE001 - a bug; the others must not wait for ever because of it
-            _log.exception("taking the room of %s failed", uid)
+            _log.exception("taking the reservation of %s back failed", uid)
             return
         if is_refused:
             self._obey(self._pacing.handle(PodRefused(uid), self._clock()))

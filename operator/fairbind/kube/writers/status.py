@@ -273,7 +273,7 @@ def _make_tenant_conditions(state: TenantState | None, problem: str | None, gene
 def _make_placed_condition(unplaced: str | None, generation: int) -> dict[str, Any]:
     """Return the condition about pods whose gate is open. unplaced: about those without a node in time, or None."""
     if unplaced is None:
-        message = "Every pod whose turn came was placed in time, or is on its way."
+        message = "Every pod with an open gate was placed in time, or is on its way."
         return _make_condition("PodsPlaced", "True", "InTime", message, generation)
     return _make_condition("PodsPlaced", "False", "NotPlacedInTime", shorten(unplaced), generation)
 

@@ -56,10 +56,8 @@ type spec struct {
 
 var outcomes = flag.String("outcomes", "", "The file to which what became of each spec is added.")
 
-var _ = ginkgo.ReportAfterEach(func(report ginkgo.SpecReport) {
-	if *outcomes == "" {
-		return
-	}
+// record adds what became of a spec to the file.
+func record(report ginkgo.SpecReport) {
 	texts := append(append([]string{}, report.ContainerHierarchyTexts...), report.LeafNodeText)
 	line, err := json.Marshal(spec{texts, report.State.String(), report.RunTime.Seconds(), report.Failure.Message})
 	framework.ExpectNoError(err)
@@ -68,7 +66,7 @@ var _ = ginkgo.ReportAfterEach(func(report ginkgo.SpecReport) {
 	_, err = file.Write(append(line, '\n'))
 	framework.ExpectNoError(err)
 	framework.ExpectNoError(file.Close())
-})
+}
 
 func main() {
 	config.CopyFlags(config.Flags, flag.CommandLine)
@@ -76,6 +74,11 @@ func main() {
 	framework.RegisterClusterFlags(flag.CommandLine)
 	flag.Parse()
 	framework.AfterReadingAllFlags(&framework.TestContext)
+	// Not before: reading the flags ends with a preview, in which every spec passes without being run. The preview takes
+	// what was registered for each spec until then, and leaves none of it to the run itself.
+	if *outcomes != "" {
+		ginkgo.ReportAfterEach(record)
+	}
 	logs.InitLogs()
 	klog.EnableContextualLogging(true)
 	gomega.RegisterFailHandler(framework.Fail)
