@@ -40,7 +40,10 @@ STEADY_SECONDS = 30.0
 PATIENCE_SECONDS = 180.0
 LOOK_SECONDS = 0.2
 SHORT = 50
-RESULTS = Path(__file__).resolve().parents[2] / "docs" / "reliability" / "results"
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "docs" / "reliability" / "results"
+TRIED = ("operator", "charts", "crds", "deploy", "tests")
+"""What a result is of; the results of a run before do not count as a change."""
 
 
 @dataclass(slots=True)
@@ -184,11 +187,13 @@ def run_world(arguments: argparse.Namespace, output: Path) -> None:
 
 def read_commit() -> str:
     """Return the commit of the code that is tried, with a plus where the code differs from it; "" when unknown."""
-    describe = ["git", "-C", str(RESULTS), "describe", "--always", "--abbrev=10", "--exclude=*", "--dirty=+"]
+    git = ["git", "-C", str(ROOT)]
     try:
-        return subprocess.run(describe, capture_output=True, text=True, check=True).stdout.strip()
+        commit = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True, check=True)
+        changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", *TRIED], check=False)
     except (OSError, subprocess.CalledProcessError):
         return ""
+    return commit.stdout.strip() + "+" * bool(changed.returncode)
 
 
 def find_impossible(world: World) -> set[str]:

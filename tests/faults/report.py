@@ -117,8 +117,13 @@ def make_list(faults: Iterable[Line]) -> str:
     return "\n".join(items) if items else "Nothing."
 
 
+def describe_waiting(line: Line) -> str:
+    """Return for how long an operator waited for a processor, where that was measured."""
+    return f", {line['waited']:.1f} s without a processor" if line.get("waited") else ""
+
+
 def describe_wait(line: Line) -> str:
     """Return how long one took that held otherwise."""
     if line["steady"] is None:
         return "not steady after three minutes"
-    return f"steady after {line['steady']:.1f} s, {line['stalls']:.1f} s of them stalls"
+    return f"steady after {line['steady']:.1f} s, {line['stalls']:.1f} s of them stalls{describe_waiting(line)}"
