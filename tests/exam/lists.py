@@ -6,11 +6,7 @@ from collections.abc import Mapping
 
 NO_PREEMPTION = "fairbind evicts no pods yet"
 
-NO_PREFERENCES = "fairbind places the pod and ignores what it prefers about other pods"
-
 EXCEPTIONS: Mapping[str, str] = {
-    "SchedulerPriorities Pod should be scheduled to node that don't match the PodAntiAffinity terms": NO_PREFERENCES,
-} | {
     f"SchedulerPreemption {name}": NO_PREEMPTION
     for name in (
         "validates basic preemption works",
