@@ -20,7 +20,7 @@ import numpy as np
 
 from fairbind.cluster.pacing import BindResult
 from fairbind.model import CycleReport, Placement, PolicySettings, ServerTable, Snapshot, Task, TaskClass, Tenant, Wait
-from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
+from fairbind.scheduling import CycleState, Policy, UnschedulableCache, run_cycle
 
 HISTORIES = 400
 EPOCH = 1_000_000.0
@@ -242,9 +242,12 @@ class HistoricWorld:
         limit: int,
         unschedulable: UnschedulableCache | None,
         state: CycleState | None = None,
+        baseline: Policy | None = None,
     ) -> CycleReport:
         self._spend(self._draw.uniform(0.0, self._history.longest_cycle_seconds))
-        report = run_cycle(snapshot, policy, now, limit=limit, unschedulable=unschedulable, state=state)
+        report = run_cycle(
+            snapshot, policy, now, limit=limit, unschedulable=unschedulable, state=state, baseline=baseline
+        )
         how = "all" if unschedulable is None else "by memory"
         end = "complete" if report.complete else "more"
         self.timeline.note(
