@@ -161,15 +161,15 @@ def test_pods_go_to_their_volumes_as_soon_as_these_are_bound(
     both, bound = storage.make_pod(*claims[:2]), storage.make_pod(claims[2])
     for claim in claims:  # a free volume would be bound to the claim that names none
         wait_for(lambda found=claim: storage.get_claim(found)["status"]["phase"] == "Bound", describe="a bound claim")  # type: ignore[misc]
-    unbound = storage.make_pod(storage.make_claim())
 
     assert storage.wait_bound(bound) == places["there"]
     storage.wait_bound(plain)
     storage.wait_told(missing, f'persistentvolumeclaim "{late}" not found', "ClaimNotReady")
-    storage.wait_told(unbound, "pod has unbound immediate PersistentVolumeClaims", "ClaimNotReady")
     storage.wait_told(both, "node(s) didn't match PersistentVolume's node affinity", "Unschedulable")
     storage.make_claim(storage.make_volume("here"), name=late)
     assert storage.wait_bound(missing) == places["here"]
+    unbound = storage.make_pod(storage.make_claim())  # not before: it would take the free volume that `late` names
+    storage.wait_told(unbound, "pod has unbound immediate PersistentVolumeClaims", "ClaimNotReady")
     storage.make_volume("there")  # Kubernetes binds it to the claim that names none
     assert storage.wait_bound(unbound) == places["there"]
     never(lambda: storage.find_node(both), 0.5, "a pod was bound away from one of its volumes")
