@@ -30,6 +30,7 @@ BEFORE_TAINTS: Final = ("NodeUnschedulable", TAINTS)
 NOT_READY = "a node that is not ready and has no taint that says so"
 NOMINATED_PORTS = "host ports of a pod that is nominated to a node are not kept for it"
 NOMINATED_APART = "a pod that is nominated to a node keeps others away from it, also those that wish nothing themselves"
+NOMINATED_EMPTY = "a spread whose selector is empty counts no pod, also none that is nominated"
 NOMINATED_VOLUMES = "volumes of a pod that is nominated to a node are not kept for it"
 CLAIM_TWICE = "a claim that a pod names twice gets one volume"
 RESIZED = "containers of a pod that is being resized are counted one by one, which may hold more than their sums"
@@ -39,6 +40,7 @@ ON_PURPOSE: Final = (
     NOT_READY,
     NOMINATED_PORTS,
     NOMINATED_APART,
+    NOMINATED_EMPTY,
     NOMINATED_VOLUMES,
     CLAIM_TWICE,
     RESIZED,
@@ -181,6 +183,7 @@ def explain_reasons(
         (ZONE_FIRST, (more, fewer) == ({"VolumeZone"}, {"VolumeBinding"})),
         (CLAIM_TWICE, fewer == {"VolumeBinding"} and names_claim_twice(pod)),
         (NOMINATED_APART, more == {OTHER_PODS} and any(is_kept_away(node, pod, pods) for node in verdict)),
+        (NOMINATED_EMPTY, fewer == {OTHER_PODS} and any(is_counted_alone(node, pod, pods) for node in verdict)),
         (RESIZED, is_about_room and not fewer and has_resized),
         (NOMINATED_PORTS, is_about_room and fewer == {PORTS} and has_ports),
     )
@@ -196,8 +199,13 @@ def explain(node: str, pod: Json, pods: Sequence[Json], refusal: Refusal | None,
     """Return why the two differ on purpose about a node, or an empty text."""
     if refusal is None and node not in opinion.feasible and any(map(is_resized, find_placed(node, pods))):
         return RESIZED
-    if node in opinion.feasible and refusal is not None and refusal.plugin == "VolumeBinding":
-        return CLAIM_TWICE if names_claim_twice(pod) else ""
+    causes = {
+        "VolumeBinding": (CLAIM_TWICE, names_claim_twice(pod)),
+        "PodTopologySpread": (NOMINATED_EMPTY, is_counted_alone(node, pod, pods)),
+    }
+    if node in opinion.feasible and refusal is not None and refusal.plugin in causes:
+        why, holds = causes[refusal.plugin]
+        return why if holds else ""
     if refusal is None and node not in opinion.feasible and is_kept_away(node, pod, pods):
         return NOMINATED_APART
     if node in opinion.feasible and keeps_ports(node, pod, pods, refusal):
@@ -247,6 +255,12 @@ def is_kept_away(node: str, pod: Json, pods: Sequence[Json]) -> bool:
     has_terms = any(pod["spec"].get("affinity", {}).get(kind) for kind in ("podAffinity", "podAntiAffinity"))
     nominated = find_nominated(node, pod, pods)
     return not has_terms and any(other["spec"].get("affinity", {}).get("podAntiAffinity") for other in nominated)
+
+
+def is_counted_alone(node: str, pod: Json, pods: Sequence[Json]) -> bool:
+    """Whether kube-scheduler counts pods that are nominated to a node for a spread whose selector is empty."""
+    has_empty = any(wish.get("labelSelector") == {} for wish in pod["spec"].get("topologySpreadConstraints", ()))
+    return has_empty and bool(find_nominated(node, pod, pods))
 
 
 def find_nominated(node: str, pod: Json, pods: Sequence[Json]) -> list[Json]:
