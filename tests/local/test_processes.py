@@ -137,3 +137,30 @@ def test_tail_is_the_end_of_a_log(tmp_path: Path) -> None:
 
     assert processes.read_tail(log, 2) == "line 99998\nline 99999"
     assert processes.read_tail(tmp_path / "nothing") == ""
+
+
+def test_a_child_that_is_made_while_an_interrupt_comes_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, made = processes._start, []
+
+    def make_amid_an_interrupt(request: processes._Request) -> subprocess.Popen[bytes]:
+        made.append(make(request))
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        asked.wait()
+        return made[0]
+
+    asked = threading.Event()
+    monkeypatch.setattr(processes, "_start", make_amid_an_interrupt)
+
+    def let_go(*_: object) -> None:
+        asked.set()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, let_go)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            processes.spawn(SLEEP, tmp_path / "log")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert made[0].poll() == -signal.SIGKILL

@@ -62,7 +62,12 @@ class _Spawner:
                 self._thread.start()
         answer: Future[subprocess.Popen[bytes]] = Future()
         self._requests.put(_Request(argv, log, environment, directory, with_offspring, answer))
-        return answer.result()
+        try:
+            return answer.result()
+        except BaseException:
+            if answer.exception() is None:  # an interrupt, and who asked would never know of the child
+                kill(answer.result())
+            raise
 
     def _serve(self) -> None:
         while True:
