@@ -12,7 +12,8 @@ import pytest
 
 from cluster.histories import EPOCH, HistoricWorld, History, Pod, Timeline
 from fairbind.cluster import pacing
-from fairbind.cluster.pacing import (
+from fairbind.cluster.pacing import Pacing, is_recalling
+from fairbind.cluster.pacing_events import (
     Announce,
     Beat,
     BindEnded,
@@ -26,13 +27,11 @@ from fairbind.cluster.pacing import (
     Forget,
     Instruction,
     NothingWaits,
-    Pacing,
     Resume,
     RunCycle,
     Tick,
     WakeAt,
     Withhold,
-    is_recalling,
 )
 from fairbind.model import Bind, CycleReport, Snapshot
 from fairbind.scheduling import UnschedulableCache

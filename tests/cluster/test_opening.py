@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairbind.cluster.opening import HOSTNAME, MOST_HOSTS, find_hosts, make_opening
+from fairbind.cluster.objects.facts import HOSTNAME, MOST_HOSTS
+from fairbind.cluster.opening import find_hosts, make_opening
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 HOSTS = {"key": HOSTNAME, "operator": "In", "values": ["h1"]}

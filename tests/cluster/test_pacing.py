@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from fairbind.cluster import pacing
-from fairbind.cluster.pacing import (
+from fairbind.cluster.pacing import Pacing, PacingState
+from fairbind.cluster.pacing_events import (
     Announce,
     Beat,
     BindEnded,
@@ -22,8 +23,6 @@ from fairbind.cluster.pacing import (
     Forget,
     Instruction,
     NothingWaits,
-    Pacing,
-    PacingState,
     Resume,
     RunCycle,
     Tick,

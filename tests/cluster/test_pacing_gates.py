@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from cluster.test_pacing import Machine, find
-from fairbind.cluster.pacing import (
-    MAX_OUTSTANDING,
+from fairbind.cluster.pacing import MAX_OUTSTANDING, Pacing
+from fairbind.cluster.pacing_events import (
     Announce,
     BindEnded,
     BindResult,
@@ -19,7 +19,6 @@ from fairbind.cluster.pacing import (
     Forget,
     GiveBack,
     Instruction,
-    Pacing,
     PodArrived,
     PodOnItsWay,
     PodRefused,

@@ -15,7 +15,8 @@ from e2e.objects import make_name, make_pod
 from e2e.test_admission import DEFAULT, ENFORCED, WITHOUT_OPERATOR, serves_mutating_policies
 from e2e.waiting import wait_for
 from e2e.workloads import SMALL, list_pods
-from fairbind.cluster.opening import HOSTNAME, make_opening
+from fairbind.cluster.objects.facts import HOSTNAME
+from fairbind.cluster.opening import make_opening
 from localplane.nodes import make_node
 
 if TYPE_CHECKING:

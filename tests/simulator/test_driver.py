@@ -4,7 +4,10 @@ import itertools
 
 import pytest
 
-from fairbind.cluster.pacing import BindResult, Forget
+from fairbind.cluster.pacing_events import (
+    BindResult,
+    Forget,
+)
 from fairbind.model import InvariantError
 from fairbind.scheduling import POLICIES
 from fairbind.simulator import virtual_operator

@@ -28,7 +28,8 @@ from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.messages import format_unschedulable
 from fairbind.cluster.objects.decode import NAMESPACES, NODES, PODS, Changed
 from fairbind.cluster.objects.facts import Interner
-from fairbind.cluster.pacing import (
+from fairbind.cluster.pacing import Pacing
+from fairbind.cluster.pacing_events import (
     Announce,
     BindEnded,
     BindResult,
@@ -37,13 +38,14 @@ from fairbind.cluster.pacing import (
     Forget,
     Instruction,
     NothingWaits,
-    Pacing,
     Resume,
     RunCycle,
     Tick,
     WakeAt,
 )
-from fairbind.cluster.pacing import Changed as SomethingChanged
+from fairbind.cluster.pacing_events import (
+    Changed as SomethingChanged,
+)
 from fairbind.cluster.tenancy.tenants import parse_tenant
 from fairbind.model import Bind
 from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle

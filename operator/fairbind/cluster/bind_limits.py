@@ -70,12 +70,7 @@ class _Namespace:
             return max(PROBES - self.under_way, 0)
         if not self.is_slow:
             return RELEASED_AT_ONCE
-        return max(self.places_when_slow - (self.under_way - self.stalled), 0)
-
-    @property
-    def places_when_slow(self) -> int:
-        """How many bindings that are not stalled a slow namespace may have under way."""
-        return self.places if self.stalled < MAX_STALLED_IN_NAMESPACE else 0
+        return max(self.places - (self.under_way - self.stalled), 0)
 
 
 class BindLimits:
@@ -120,7 +115,8 @@ class BindLimits:
         if namespace is None or uid in self._stalled:
             return True
         known = self._namespaces[namespace]
-        return not known.is_slow or known.under_way - known.stalled <= known.places_when_slow
+        places = known.places if known.stalled < MAX_STALLED_IN_NAMESPACE else 0
+        return not known.is_slow or known.under_way - known.stalled <= places
 
     def end(self, uid: str, now: float, *, bound: bool = False, failed: bool = False) -> bool:
         """Note that a binding is over, or does not begin after all; True when it still had its place."""

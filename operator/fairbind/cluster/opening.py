@@ -21,10 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairbind.cluster.objects.facts import TURN_GATE
-
-HOSTNAME = "kubernetes.io/hostname"
-MOST_HOSTS = 64
+from fairbind.cluster.objects.facts import HOSTNAME, MOST_HOSTS, TURN_GATE
 
 Json = dict[str, Any]
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -48,19 +45,23 @@ def find_hosts(nodes: Sequence[str], labels: Mapping[str, Mapping[str, str]]) ->
     return [host for host in hosts if host is not None]
 
 
-def make_opening(uid: str, resource_version: str, affinity: Json | None, hosts: Sequence[str] | None) -> Json:
+def make_opening(
+    uid: str, resource_version: str | None = None, affinity: Json | None = None, hosts: Sequence[str] | None = None
+) -> Json:
     """Return the patch that opens the gate of a pod, and narrows it when `hosts` are given.
 
-    affinity: `spec.affinity` as the API has it. hosts: see `find_hosts`; None leaves the nodes as they are.
+    resource_version: None: whatever has changed of the pod. affinity: `spec.affinity` as the API has it. hosts: see
+    `find_hosts`; None leaves the nodes as they are.
 
-    >>> make_opening("u", "7", None, None)["spec"]
+    >>> make_opening("u")["spec"]
     {'schedulingGates': [{'name': 'fairbind.io/turn', '$patch': 'delete'}]}
     """
     spec: Json = {"schedulingGates": [{"name": TURN_GATE, "$patch": "delete"}]}
     if hosts is not None:
         required = ((affinity or {}).get("nodeAffinity") or {}).get(_REQUIRED)
         spec["affinity"] = {"nodeAffinity": {_REQUIRED: _narrow(required, hosts)}}
-    return {"metadata": {"uid": uid, "resourceVersion": resource_version}, "spec": spec}
+    version = {} if resource_version is None else {"resourceVersion": resource_version}
+    return {"metadata": {"uid": uid, **version}, "spec": spec}
 
 
 def _narrow(required: Json | None, hosts: Sequence[str]) -> Json:

@@ -64,36 +64,6 @@ from fairbind.cluster.pacing_events import (
 from fairbind.cluster.turnstile import STUCK_SECONDS, Turnstile
 from fairbind.scheduling import MANY_CLASSES
 
-__all__ = [
-    "Announce",
-    "Beat",
-    "BindEnded",
-    "BindResult",
-    "BindStalled",
-    "BindWithdrawn",
-    "Changed",
-    "CycleEnded",
-    "CycleFailed",
-    "CycleSkipped",
-    "Decided",
-    "Event",
-    "Forget",
-    "GiveBack",
-    "Instruction",
-    "NothingWaits",
-    "Pacing",
-    "PacingState",
-    "PodArrived",
-    "PodOnItsWay",
-    "PodRefused",
-    "Resume",
-    "RunCycle",
-    "Tick",
-    "WakeAt",
-    "Withhold",
-    "is_recalling",
-]
-
 COALESCE_SECONDS = 0.05
 BEAT_SECONDS = 5.0
 SWEEP_SECONDS = 300.0

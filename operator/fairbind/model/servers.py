@@ -18,6 +18,7 @@ IndexArray = NDArray[np.intp]
 
 MAX_AMOUNT = 2**53
 """Amounts saturate here: still exact as float64, and a thousand of them still fit in an int64."""
+_LOW_BITS = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,3 +55,19 @@ class ServerTable:
     def accepting_k(self) -> BoolArray:
         """Whether tasks may go there whose placement allows it, shape (K,)."""
         return self.usable_k if self.open_k is None else self.open_k
+
+
+def sum_exactly(amount_kr: IntArray) -> list[int]:
+    """Return the sum over the servers of each resource, exactly. amount_kr: never negative, shape (K, R).
+
+    High and low digits are summed apart, so that no int64 overflows.
+    """
+    high_r = (amount_kr >> _LOW_BITS).sum(axis=0).tolist()
+    low_r = (amount_kr & ((1 << _LOW_BITS) - 1)).sum(axis=0).tolist()
+    return [(high << _LOW_BITS) + low for high, low in zip(high_r, low_r, strict=True)]
+
+
+def sum_free_shares(free_kr: IntArray, capacity_kr: IntArray) -> FloatArray:
+    """Return the free parts of each server's resources, added up: the less, the fuller it is, shape (K,)."""
+    shares_k: FloatArray = (free_kr / np.maximum(capacity_kr, 1)).sum(axis=1)
+    return shares_k

@@ -14,13 +14,13 @@ from fairbind.cluster.filters.refusals import READINESS_KEYS, UNSCHEDULABLE_TAIN
 from fairbind.cluster.listed_objects import ListedObjects
 from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.captured import READY
+from fairbind.cluster.objects.facts import HOSTNAME
 from fairbind.cluster.tenancy.policies import APPLIED_NAME, GROUPS
 from fairbind.cluster.tenancy.spec_fields import read_quantity
 from fairbind.cluster.tenancy.tenants import WEIGHTS
 from fairbind.fairness.problems.fields import show_value, suggest_name
 from fairbind.model import InvalidProblemError
 from fairbind.scheduling import POLICIES
-from fairbind.simulator.parsing import HOST_NAME
 
 MOST_NEW_NODES = 10_000
 _STATE_KEYS = READINESS_KEYS | {UNSCHEDULABLE_TAINT.key}
@@ -64,7 +64,7 @@ def add_nodes(listed: ListedObjects, like: str, count: int) -> ListedObjects:
 
 def make_node_like(model: wire.Node, name: str) -> wire.Node:
     """Return an empty node of this name; it is ready and not cordoned, whatever its model is."""
-    labels = {**(model.metadata.labels or {}), HOST_NAME: name}
+    labels = {**(model.metadata.labels or {}), HOSTNAME: name}
     taints = [taint for taint in model.spec.taints or () if taint.key not in _STATE_KEYS]
     return wire.Node(
         metadata=wire.ObjectMeta(name=name, labels=labels),

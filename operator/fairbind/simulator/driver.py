@@ -21,14 +21,13 @@ import msgspec
 
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.listed_objects import build_cache
-from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
+from fairbind.cluster.objects.facts import HOSTNAME, NamespaceFacts, NodeFacts, PodFacts
 from fairbind.model import Bind, PolicySettings
 from fairbind.simulator.autoscaler import Autoscaler, find_marked
 from fairbind.simulator.baselines.registry import build_baseline
 from fairbind.simulator.fair_shares import FairShares
 from fairbind.simulator.measuring import Measures
 from fairbind.simulator.parse_pods import SCHEDULER
-from fairbind.simulator.parsing import HOST_NAME
 from fairbind.simulator.results import Run, TaskRow
 from fairbind.simulator.scenario import (
     Action,
@@ -424,7 +423,7 @@ class Simulation:
 
 def name_node(node: NodeFacts, name: str) -> NodeFacts:
     """Return a node of a shape under a name of its own."""
-    labels = dict(node.labels) | {HOST_NAME: name}
+    labels = dict(node.labels) | {HOSTNAME: name}
     return msgspec.structs.replace(node, name=name, labels=tuple(sorted(labels.items())))
 
 

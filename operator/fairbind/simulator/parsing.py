@@ -59,7 +59,6 @@ from fairbind.simulator.scenario import (
 )
 from fairbind.simulator.slots import DEFAULT_SLOTS
 
-HOST_NAME: Final = "kubernetes.io/hostname"
 DEFAULT_MEASURE_EVERY: Final = 10 * NANOSECONDS
 UNLIMITED_PODS: Final = 1_000_000
 """The slots of a node whose capacity does not say how many it has: so many that they never decide."""

@@ -20,13 +20,12 @@ from fairbind.cluster.filters.refusals import HARD_EFFECTS, UNSCHEDULABLE_TAINT,
 from fairbind.cluster.listed_objects import ListedObjects
 from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.convert import convert_node, convert_pod
-from fairbind.cluster.objects.facts import PODS, NodeFacts, Taint
+from fairbind.cluster.objects.facts import HOSTNAME, PODS, NodeFacts, Taint
 from fairbind.cluster.objects.quantity import find_unit, format_quantity
 from fairbind.cluster.objects.requests import make_demand
 from fairbind.cluster.tenancy.tenants import WEIGHTS
 from fairbind.model import RejectionKind, Wait
 from fairbind.simulator.changes import make_node_like, set_cordon
-from fairbind.simulator.parsing import HOST_NAME
 from fairbind.simulator.trial import Trial
 
 MOST_NODES_TRIED: Final = 20
@@ -261,7 +260,7 @@ def _find_models(nodes: Sequence[wire.Node]) -> list[wire.Node]:
     models: dict[object, wire.Node] = {}
     for node in sorted(nodes, key=lambda node: node.metadata.name):
         facts = convert_node(make_node_like(node, ""))
-        labels = tuple(pair for pair in facts.labels if pair[0] != HOST_NAME)
+        labels = tuple(pair for pair in facts.labels if pair[0] != HOSTNAME)
         models.setdefault((facts.allocatable, labels, facts.taints), node)
     return list(models.values())
 

@@ -17,11 +17,11 @@ from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.listed_objects import ListedObjects, build_cache
 from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.convert import convert_node, convert_pod, parse_time
-from fairbind.cluster.objects.facts import NodeFacts
+from fairbind.cluster.objects.facts import HOSTNAME, NodeFacts
 from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX, TenantSpec
 from fairbind.model import Snapshot
 from fairbind.simulator.changes import make_node_like, release
-from fairbind.simulator.parsing import DEFAULT_MEASURE_EVERY, HOST_NAME
+from fairbind.simulator.parsing import DEFAULT_MEASURE_EVERY
 from fairbind.simulator.reading import MOST_SECONDS, NANOSECONDS, complain
 from fairbind.simulator.scenario import AllAt, Each, Entry, ListedPod, Scenario, Shape
 from fairbind.simulator.slots import DEFAULT_SLOTS
@@ -118,7 +118,7 @@ def _make_shapes(listed: ListedObjects) -> dict[str, Shape]:
     models: dict[object, NodeFacts] = {}
     for node in sorted(listed.nodes, key=lambda node: node.metadata.name):
         model = convert_node(make_node_like(node, ""))
-        labels = tuple(pair for pair in model.labels if pair[0] != HOST_NAME)
+        labels = tuple(pair for pair in model.labels if pair[0] != HOSTNAME)
         kind = model.allocatable, labels, model.taints
         models.setdefault(kind, model)
         kinds.setdefault(kind, []).append(convert_node(node))

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.deciding import Decider
-from fairbind.cluster.pacing import (
+from fairbind.cluster.pacing import Pacing
+from fairbind.cluster.pacing_events import (
     Announce,
     Beat,
     BindEnded,
@@ -16,7 +17,6 @@ from fairbind.cluster.pacing import (
     Decided,
     Instruction,
     NothingWaits,
-    Pacing,
     RunCycle,
     Tick,
     WakeAt,

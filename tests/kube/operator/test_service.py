@@ -205,7 +205,7 @@ async def test_while_nothing_can_be_bound_nothing_is_decided_and_readiness_says_
     health.clear_problem("operator")
     operator = make_operator(health=health)
     await see_and_lead(operator)
-    operator.binder.note_forbidden(ApiError(403, "Forbidden", "may not"))
+    operator.binder.note_forbidden(ApiError(403, "Forbidden", "may not"), "create on pods/binding")
     assert not operator.may_decide()
     operator._report_health()
     assert str(health.find_unready()).startswith("bindings: forbidden: may not; the chart's ClusterRole grants")

@@ -12,18 +12,16 @@ from collections.abc import Callable
 import numpy as np
 
 from fairbind.cluster.cache.books import Books
-from fairbind.cluster.objects.facts import PodFacts
+from fairbind.cluster.objects.facts import MOST_HOSTS, PodFacts
 from fairbind.model import Snapshot
+from fairbind.model.servers import sum_free_shares
 from fairbind.scheduling import POLICIES
-
-MOST_NODES = 64
-"""More are not named; `fairbind.cluster.opening` has the same limit."""
 
 
 def find_narrowed(books: Books, build_snapshot: Callable[[], Snapshot], facts: PodFacts, node: str) -> list[str] | None:
     """Return the nodes to which a pod is narrowed that is decided to go to a node; None: it is not narrowed.
 
-    build_snapshot: gives the snapshot of now. The first `MOST_NODES` are returned.
+    build_snapshot: gives the snapshot of now. The first `MOST_HOSTS` are returned.
     """
     if not POLICIES[books.settings.policy].decides_class or node not in books.servers.index:
         return None
@@ -38,6 +36,6 @@ def find_narrowed(books: Books, build_snapshot: Callable[[], Snapshot], facts: P
     allowed_k = in_class_k & books.eligibility.get_placement(constraints).eligible_k
     allowed_k[server] = True
     found_n = np.flatnonzero(allowed_k)
-    free_share_n = (servers.free_kr[found_n] / np.maximum(servers.capacity_kr[found_n], 1)).sum(axis=1)
+    free_share_n = sum_free_shares(servers.free_kr[found_n], servers.capacity_kr[found_n])
     order = np.lexsort((found_n, -free_share_n, found_n != server))
-    return [servers.names[k] for k in found_n[order[:MOST_NODES]].tolist()]
+    return [servers.names[k] for k in found_n[order[:MOST_HOSTS]].tolist()]

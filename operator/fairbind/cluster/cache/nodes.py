@@ -23,14 +23,13 @@ from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.filters.refusals import find_refusal, is_usable
 from fairbind.cluster.objects.facts import BASE_RESOURCES, Amounts, Constraints, NodeFacts
 from fairbind.model import MAX_AMOUNT
-from fairbind.model.servers import BoolArray, IntArray
+from fairbind.model.servers import BoolArray, IntArray, sum_exactly
 
 Axes = tuple[str, ...]
 
 MAX_AXES = 128
 """Resources of all nodes together; each takes 16 bytes of each node in every snapshot that something changed in."""
 
-_LOW_BITS = 32
 _NO_PORTS: frozenset[str] = frozenset()
 _NOTHING: Mapping[str, int] = {}
 _NO_PORTS_HELD: Mapping[str, frozenset[str]] = {}
@@ -305,12 +304,9 @@ class Servers:
         return capacity_nr, free_nr
 
     def _note_capacity(self) -> None:
-        """Sum the capacities, exactly: high and low digits apart, so that no int64 overflows."""
+        """Sum the capacities."""
         self.capacity_version += 1
-        usable_kr = self.capacity_kr[self.usable_k]
-        high_r = (usable_kr >> _LOW_BITS).sum(axis=0).tolist()
-        low_r = (usable_kr & ((1 << _LOW_BITS) - 1)).sum(axis=0).tolist()
-        self.total_r = tuple((high << _LOW_BITS) + low for high, low in zip(high_r, low_r, strict=True))
+        self.total_r = tuple(sum_exactly(self.capacity_kr[self.usable_k]))
 
     def _compute_taken_keys(self) -> tuple[Mapping[int, frozenset[str]], Mapping[int, frozenset[str]]]:
         """Return the keys that are taken on each node, and those that system pods take there."""

@@ -89,10 +89,9 @@ class Nominations:
         return known[1]
 
     def _find_room(self, key: QueueKey, axes: Axes, index: Mapping[str, int]) -> dict[int, tuple[int, ...]]:
-        room: dict[int, tuple[int, ...]] = {}
+        rank, room = key.rank, dict[int, tuple[int, ...]]()
         for nomination in self._by_uid.values():
-            is_overtaken = key.overtaken is not None and nomination.priority <= key.overtaken
-            if nomination.node in index and (is_overtaken or nomination.uid == key.nominee):
+            if nomination.node in index and not rank.is_behind(nomination):
                 server = index[nomination.node]
                 promised_r = compute_vector(nomination.demand.real, axes)
                 before_r = room.get(server, (0,) * len(axes))

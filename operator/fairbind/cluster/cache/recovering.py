@@ -12,7 +12,7 @@ import numpy as np
 from fairbind.cluster.cache.books import Books
 from fairbind.cluster.cache.pending import compute_vector
 from fairbind.cluster.cache.pods import Opened, PodEntry
-from fairbind.model.servers import IntArray
+from fairbind.model.servers import IntArray, sum_free_shares
 
 
 def find_opened(books: Books) -> list[PodEntry]:
@@ -35,8 +35,7 @@ def find_room(books: Books, opened: list[PodEntry]) -> list[tuple[PodEntry, str]
         eligible_k = books.eligibility.get_placement(facts.constraints).eligible_k
         fits_k = np.flatnonzero(eligible_k & (free_kr >= demand_r).all(axis=1))
         if fits_k.size:
-            free_share_n = (free_kr[fits_k] / np.maximum(servers.capacity_kr[fits_k], 1)).sum(axis=1)
-            server = int(fits_k[int(np.argmin(free_share_n))])
+            server = int(fits_k[int(sum_free_shares(free_kr[fits_k], servers.capacity_kr[fits_k]).argmin())])
             free_kr[server] -= demand_r
             found.append((entry, servers.names[server]))
     return found

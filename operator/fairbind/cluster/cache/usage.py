@@ -135,22 +135,22 @@ class Usage:
 
         detailed: with what they hold, task by task and server by server, for policies that ask for it.
         """
-        if self._is_list_changed or (axes, detailed) != self._made_for:
+        if (axes, detailed) != self._made_for:
+            self._made_for = axes, detailed
+            self._changed, self._is_list_changed = dict.fromkeys(self.by_name), True
+        changed = {
+            name: self._build_tenant(name, axes, detailed=detailed) for name in self._changed if name in self.by_name
+        }
+        if self._is_list_changed:
+            known = {name: self._tenants[place] for name, place in self._places.items()} | changed
             names = sorted(self.by_name)
-            if (axes, detailed) == self._made_for:
-                stale = [name for name in names if name in self._changed or name not in self._places]
-                known = {name: self._tenants[place] for name, place in self._places.items()}
-            else:
-                stale, known = names, {}
-            known.update((name, self._build_tenant(name, axes, detailed=detailed)) for name in stale)
             self._tenants = tuple(known[name] for name in names)
             self._places = {name: place for place, name in enumerate(names)}
-        elif self._changed:
+        elif changed:
             tenants = list(self._tenants)
-            for name in self._changed:
-                tenants[self._places[name]] = self._build_tenant(name, axes, detailed=detailed)
+            for name, tenant in changed.items():
+                tenants[self._places[name]] = tenant
             self._tenants = tuple(tenants)
-        self._made_for = axes, detailed
         self._changed.clear()
         self._is_list_changed = False
         return self._tenants

@@ -19,6 +19,10 @@ class CarriedTerms:
     def __init__(self) -> None:
         self._pods: dict[PodTerm, dict[int, SelectedPods]] = {}
 
+    def __contains__(self, term: object) -> bool:
+        """Whether a placed pod carries a term."""
+        return term in self._pods
+
     def hold(self, carries: Iterable[WeightedTerm], node: str) -> list[PodTerm]:
         """Note that a pod with these terms is on a node, and return those that no pod carried before."""
         new = []

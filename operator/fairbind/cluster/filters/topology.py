@@ -32,7 +32,7 @@ from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.filters.placed_pods import PlacedPods
 from fairbind.cluster.filters.promised_pods import OWN_ANTI_AFFINITY, PromisedPods, Rank
 from fairbind.cluster.filters.refusals import find_untolerated
-from fairbind.cluster.objects.facts import Constraints, PodTerm, SpreadWish, TopologyWishes, WeightedTerm
+from fairbind.cluster.objects.facts import HOSTNAME, Constraints, PodTerm, SpreadWish, TopologyWishes, WeightedTerm
 from fairbind.model import (
     NO_DOMAIN,
     AffinityRule,
@@ -59,10 +59,6 @@ NOT_TOGETHER = Rejection(RejectionKind.AFFINITY)
 
 MANY_COUNTERS = 512
 """Below so many it is not worth looking for counters that no class uses any more."""
-
-
-HOSTNAME = "kubernetes.io/hostname"
-"""By this label soft wishes to be spread count node by node, whatever its values are."""
 
 PULL_WEIGHT = 2
 EVEN_WEIGHT = 2
@@ -99,7 +95,6 @@ class Topology:
         self.promised = PromisedPods(eligibility, anti_affinity, find_namespace_labels)
         self._watched: Counter[TopologyWishes] = Counter()
         self._users: Counter[PodTerm] = Counter()
-        self._in_use: Counter[PodTerm] = Counter()
         self._carried: Counter[PodTerm] = Counter()
         self._placed_carry = CarriedTerms()
         self._waiting_carry: dict[PodTerm, Counter[int]] = {}
@@ -126,23 +121,14 @@ class Topology:
     def hold(self, carries: Iterable[WeightedTerm], node: str) -> None:
         """Note that a pod that carries these terms is on a node."""
         if carries:
-            self._use(self._placed_carry.hold(carries, node))
+            self._terms.watch(self._placed_carry.hold(carries, node))
             self._changed.update(term for _, term in carries)
 
     def release(self, carries: Iterable[WeightedTerm], node: str) -> None:
         """Take back what `hold` noted."""
         if carries:
             self._changed.update(term for _, term in carries)
-            self._unuse(self._placed_carry.release(carries, node))
-
-    def _use(self, terms: Collection[PodTerm]) -> None:
-        """Keep terms in use, so that it is known which pods they select."""
-        new = [term for term in terms if not self._in_use[term]]
-        self._in_use.update(terms)
-        self._terms.watch(new)
-
-    def _unuse(self, terms: Collection[PodTerm]) -> None:
-        self._terms.unwatch(_subtract(self._in_use, terms))
+            self._terms.unwatch(self._placed_carry.release(carries, node))
 
     # --- waiting pods ---
 
@@ -155,7 +141,7 @@ class Topology:
         self._users.update(wishes.terms)
         self._carried.update(wishes.apart)
         self._note_carried(wishes, 1)
-        self._use(new)
+        self._terms.watch(new)
         self.placed.watch(new)
         return True
 
@@ -168,7 +154,7 @@ class Topology:
         _subtract(self._carried, wishes.apart)
         self._note_carried(wishes, -1)
         gone = _subtract(self._users, wishes.terms)
-        self._unuse(gone)
+        self._terms.unwatch(gone)
         self.placed.unwatch(gone)
 
     def _note_carried(self, wishes: TopologyWishes, sign: int) -> None:
@@ -234,7 +220,10 @@ class Topology:
             self._counters.clear()
             self._most_counters = MANY_COUNTERS
         if len(self._counters) > self._most_counters:
-            self._counters = {key: value for key, value in self._counters.items() if key[0] in self._in_use}
+            users, carried = self._users, self._placed_carry
+            self._counters = {
+                key: value for key, value in self._counters.items() if key[0] in users or key[0] in carried
+            }
             self._most_counters = max(MANY_COUNTERS, 2 * len(self._counters))
 
     def find_soft_wishes(
@@ -375,7 +364,7 @@ class Topology:
         return known
 
     def _find_even_domains(self, wishes: Iterable[SpreadWish], wish: SpreadWish, constraints: Constraints) -> Domains:
-        """Return the same for a soft wish."""
+        """Return the same for a soft wish, which counts by host name node by node, whatever the names are."""
         domains = self._find_spread_domains(wishes, wish, constraints, None)
         if wish.term.topology_key != HOSTNAME:
             return domains

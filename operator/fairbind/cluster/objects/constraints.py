@@ -224,16 +224,15 @@ def find_repelling_terms(spec: wire.PodSpec, namespace: str) -> tuple[PodTerm, .
     anti = spec.affinity.pod_anti_affinity if spec.affinity is not None else None
     if anti is None or not anti.required_during_scheduling_ignored_during_execution:
         return ()
-    return tuple(
-        _make_pod_term(term, namespace, make_label_selector(term.label_selector) or _NOTHING)
-        for term in take_repelling_terms(anti.required_during_scheduling_ignored_during_execution)
-    )
+    terms = take_repelling_terms(anti.required_during_scheduling_ignored_during_execution)
+    return tuple(_read_term(term, namespace) for term in terms)
 
 
 def find_wishes(spec: wire.PodSpec, namespace: str, labels: Mapping[str, str]) -> TopologyWishes | None:
     """Return what a pod requires and would like about other pods; None: nothing. What it requires is in the budget."""
     apart, together = find_repelling_terms(spec, namespace), _find_together(spec, namespace)
-    likes, carries = _merge(_find_preferred(spec, namespace)), find_carried_terms(spec, namespace)
+    preferred = _find_preferred(spec, namespace)
+    likes, carries = _merge(preferred), _merge([*_find_worth(spec, namespace), *preferred])
     constraints = spec.topology_spread_constraints or ()
     spread, even = (
         tuple(
@@ -250,15 +249,14 @@ def find_wishes(spec: wire.PodSpec, namespace: str, labels: Mapping[str, str]) -
 
 def find_carried_terms(spec: wire.PodSpec, namespace: str) -> tuple[WeightedTerm, ...]:
     """Return what a pod is worth, once it is placed, to pods that its terms select, as far as the budget goes."""
-    affinity = spec.affinity
-    if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
-        return ()
-    required = affinity.pod_affinity and affinity.pod_affinity.required_during_scheduling_ignored_during_execution
-    worth = [
-        (HARD_AFFINITY_WORTH, _make_pod_term(term, namespace, make_label_selector(term.label_selector) or _NOTHING))
-        for term in take_repelling_terms(required or ())
-    ]
-    return _merge([*worth, *_find_preferred(spec, namespace)])
+    return _merge([*_find_worth(spec, namespace), *_find_preferred(spec, namespace)])
+
+
+def _find_worth(spec: wire.PodSpec, namespace: str) -> list[WeightedTerm]:
+    """Return what a placed pod is worth to those that its required affinity selects, as far as the budget goes."""
+    affinity = spec.affinity.pod_affinity if spec.affinity is not None else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
+    return [(HARD_AFFINITY_WORTH, _read_term(term, namespace)) for term in take_repelling_terms(required or ())]
 
 
 def _find_preferred(spec: wire.PodSpec, namespace: str) -> list[WeightedTerm]:
@@ -272,10 +270,11 @@ def _find_preferred(spec: wire.PodSpec, namespace: str) -> list[WeightedTerm]:
         if kind is not None
         for wish in kind.preferred_during_scheduling_ignored_during_execution or ()
     )
-    return [
-        (weight, _make_pod_term(term, namespace, make_label_selector(term.label_selector) or _NOTHING))
-        for weight, term in take_preferred_terms(weighted)
-    ]
+    return [(weight, _read_term(term, namespace)) for weight, term in take_preferred_terms(weighted)]
+
+
+def _read_term(term: wire.PodAffinityTerm, namespace: str) -> PodTerm:
+    return _make_pod_term(term, namespace, make_label_selector(term.label_selector) or _NOTHING)
 
 
 def _merge(weighted: Iterable[WeightedTerm]) -> tuple[WeightedTerm, ...]:

@@ -101,6 +101,11 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         constraints = make_constraints(spec)
     else:
         constraints = make_placed_constraints(spec) if node else NO_CONSTRAINTS
+    wishes = find_wishes(spec, meta.namespace, meta.labels or {}) if node is None and excess is None else None
+    if wishes is not None:
+        carries = wishes.carries
+    else:
+        carries = find_carried_terms(spec, meta.namespace) if spec.affinity is not None else ()
     created = parse_time(meta.creation_timestamp)
     return PodFacts(
         uid=meta.uid,
@@ -128,9 +133,9 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         group=_find_group(pod),
         nominated_node=status.nominated_node_name or None,
         owner=None if node else _find_owner(meta),
-        wishes=find_wishes(spec, meta.namespace, meta.labels or {}) if node is None and excess is None else None,
+        wishes=wishes,
         claims=find_claims(meta.name, spec.volumes) if spec.volumes else (),
-        carries=find_carried_terms(spec, meta.namespace) if spec.affinity is not None else (),
+        carries=carries,
     )
 
 

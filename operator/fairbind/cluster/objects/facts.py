@@ -24,6 +24,10 @@ EPHEMERAL_STORAGE = "ephemeral-storage"
 PODS = "pods"
 TURN_GATE = "fairbind.io/turn"
 """The scheduling gate behind which pods of other schedulers wait for their turn."""
+HOSTNAME = "kubernetes.io/hostname"
+"""The label that tells nodes apart."""
+MOST_HOSTS = 64
+"""To so many nodes a pod is narrowed at most, by this label."""
 BASE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 
 Key = TypeVar("Key", bound=Hashable)
@@ -180,13 +184,12 @@ class PodFacts(Struct, frozen=True, gc=False):
     """A pod. Its order of fields is of no importance.
 
     created: seconds since the epoch. node: where it is bound, or None. terminating: it is being deleted. finished: it
-    ended and holds nothing. gated: it has scheduling gates. awaits_turn: ours is the only one.
-    unsupported: why it may not be placed at all (what it
-    carries is not honoured yet, or cannot be read), or None; unsupported_detail names the very thing. constraints: of a
-    pod above the budget only what is left of them (`budget`). pin: the name of the only node of those that they allow,
-    kept only while it waits; None: all of them. repels: its required anti-affinity. carries: where pods that its terms
-    select are liked, or not, once it is placed. labels: none when they are above the budget. wishes: what it requires
-    and would like about other pods, kept only while it waits; None: nothing.
+    ended and holds nothing. gated: it has scheduling gates. awaits_turn: ours is the only one. unsupported: why it may
+    not be placed at all (what it carries is not honoured yet, or cannot be read), or None; unsupported_detail names the
+    very thing. constraints: of a pod above the budget only what is left of them (`budget`). pin: the name of the only
+    node of those that they allow, kept only while it waits; None: all of them. repels: its required anti-affinity.
+    carries: where pods that its terms select are liked, or not, once it is placed. labels: none when they are above the
+    budget. wishes: what it requires and would like about other pods, kept only while it waits; None: nothing.
     scheduled_message: what its condition PodScheduled=False says, or None.
     rejection: for what its kubelet refused it (resources, ports, node, other); None when it did not.
     start: when its kubelet took it, seconds since the epoch; `created` before that. group: the name of the pod group in

@@ -60,7 +60,6 @@ class Gates:
         self._seconds = settings.timeout_seconds
         self._overdue: dict[str, _Overdue] = {}
         self._tenants: dict[str, str] = {}
-        self._wide: Counter[str] = Counter()
         self._opener: Opener | None = None
         turnstile = Turnstile(most=settings.most, timeout_seconds=settings.timeout_seconds)
         self.rules = TurnRules(turnstile, cache.queries.is_gated, self._give_back)

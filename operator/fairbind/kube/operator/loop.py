@@ -21,7 +21,8 @@ from typing import Protocol
 from fairbind.cluster import pacing
 from fairbind.cluster.deciding import Decider
 from fairbind.cluster.journal import CycleRecord, compute_fingerprint
-from fairbind.cluster.pacing import (
+from fairbind.cluster.pacing import Pacing, PacingState
+from fairbind.cluster.pacing_events import (
     Announce,
     Beat,
     BindEnded,
@@ -37,8 +38,6 @@ from fairbind.cluster.pacing import (
     GiveBack,
     Instruction,
     NothingWaits,
-    Pacing,
-    PacingState,
     PodArrived,
     PodOnItsWay,
     PodRefused,

@@ -50,10 +50,9 @@ async def open_all_gates(
 async def _open(api: Api, pod: wire.Pod) -> bool:
     """Open one gate; False when the pod is gone."""
     meta = pod.metadata
-    body = {"metadata": {"uid": meta.uid}, "spec": make_opening(meta.uid, "", None, None)["spec"]}
     path = f"/api/v1/namespaces/{quote(meta.namespace)}/pods/{quote(meta.name)}"
     try:
-        await api.request("PATCH", path, body=msgspec.json.encode(body), content_type=STRATEGIC)
+        await api.request("PATCH", path, body=msgspec.json.encode(make_opening(meta.uid)), content_type=STRATEGIC)
     except ApiError as error:
         if error.status in _GONE:
             return False

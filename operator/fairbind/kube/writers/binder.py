@@ -36,12 +36,14 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 from urllib.parse import quote
 
 import msgspec
 
-from fairbind.cluster.pacing import BindResult
+from fairbind.cluster.pacing_events import (
+    BindResult,
+)
 from fairbind.kube.client.api import Api, NotAllowedError
 from fairbind.kube.client.errors import (
     ApiError,
@@ -50,6 +52,7 @@ from fairbind.kube.client.errors import (
     is_namespace_ending,
     is_webhook_refusing,
 )
+from fairbind.kube.writers.complaints import Complaints
 
 BIND_TIMEOUT_SECONDS = 3.0
 """Our own time limit for one request and the server's. The elector's margin is larger than this."""
@@ -130,7 +133,7 @@ class Binder:
         self._open = 0
         self._not_before = 0.0
         self._next_probe_at = 0.0
-        self._complained_at: dict[str, float] = {}
+        self._complaints = Complaints(COMPLAINT_SECONDS, clock)
 
     @property
     def in_flight(self) -> int:
@@ -215,9 +218,8 @@ class Binder:
         self._next_probe_at = self.clock() + FORBIDDEN_SECONDS
         return True
 
-    def note_forbidden(self, error: ApiError) -> None:
-        """Note that no replica may bind."""
-        needed = "patch on pods in gate mode" if "cannot patch" in error.message else "create on pods/binding"
+    def note_forbidden(self, error: ApiError, needed: str) -> None:
+        """Note that no replica may bind. needed: the right that is missing."""
         self.problem = f"forbidden: {error.message}; the chart's ClusterRole grants {needed}"
         self._next_probe_at = self.clock() + FORBIDDEN_SECONDS
         self.complain("forbidden", f"Bindings: {self.problem}; trying again every {FORBIDDEN_SECONDS:.0f} s")
@@ -227,7 +229,7 @@ class Binder:
         if self.problem is not None:
             _log.info("Bindings: allowed again.")
             self.problem = None
-            self._complained_at.pop("forbidden", None)
+            self._complaints.forget("forbidden")
 
     async def wait_turn(self) -> None:
         """Wait while the API server has asked for patience."""
@@ -249,12 +251,7 @@ class Binder:
 
     def complain(self, kind: str, message: str, **fields: str) -> None:
         """Log a trouble as a warning, rarely, and each time for those who look closely. fields: of the line in JSON."""
-        now = self.clock()
-        level = logging.DEBUG
-        if now - self._complained_at.get(kind, -COMPLAINT_SECONDS) >= COMPLAINT_SECONDS:
-            self._complained_at[kind] = now
-            level = logging.WARNING
-        _log.log(level, "%s", message, extra=fields)
+        _log.log(self._complaints.choose_level(kind), "%s", message, extra=fields)
 
 
 class _PodMetadata(msgspec.Struct):
@@ -294,9 +291,11 @@ class Unresolved:
 class Binding:
     """One decision on its way.
 
-    answer: what the API server said last when it did not bind the pod, or why it said nothing.
+    right: what it takes. answer: what the API server said last when it did not bind the pod, or why it said nothing.
     uncertain_until: set once a request was sent of which we do not know what became; when the server gives it up.
     """
+
+    right: ClassVar[str] = "create on pods/binding"
 
     def __init__(
         self, binder: Binder, namespace: str, name: str, uid: str, node: str, on_stall: Callable[[bool], None]
@@ -417,7 +416,7 @@ class Binding:
             self._note_uncertainty()
             return None
         if _is_right_missing(error):
-            self._binder.note_forbidden(error)
+            self._binder.note_forbidden(error, self.right)
         else:
             self._complain(str(error.status), f"Binding {self._name} to {self.node} was refused", error)
         if error.status in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}:

@@ -30,6 +30,7 @@ from fairbind.cluster.write_limits import WriteLimits
 from fairbind.kube.client.api import NotAllowedError
 from fairbind.kube.client.errors import ApiError, TransientClusterError, is_right_missing
 from fairbind.kube.part_failures import PartFailures
+from fairbind.kube.writers.complaints import Complaints
 from fairbind.kube.writers.fair_queue import FairQueue
 from fairbind.kube.writers.recorder import WRITE_TIMEOUT_SECONDS, WriteApi
 
@@ -75,7 +76,7 @@ class Nominator:
         self._seen: dict[str, str | None] = {}
         self._written: dict[str, str] = {}
         self._rests_until = 0.0
-        self._complained_at = -COMPLAINT_SECONDS
+        self._complaints = Complaints(COMPLAINT_SECONDS, clock)
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -156,8 +157,4 @@ class Nominator:
         self._rests_until = max(self._rests_until, now + self._limits.fail(namespace, now, asked_seconds))
         is_forbidden = isinstance(error, ApiError) and is_right_missing(error)
         hint = "; the chart's ClusterRole grants patch on pods/status" if is_forbidden else ""
-        level = logging.DEBUG
-        if now - self._complained_at >= COMPLAINT_SECONDS:
-            self._complained_at = now
-            level = logging.WARNING
-        _log.log(level, "A pod's nominated node could not be written: %s%s", error, hint)
+        _log.log(self._complaints.choose_level(), "A pod's nominated node could not be written: %s%s", error, hint)

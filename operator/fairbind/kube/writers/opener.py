@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
 from fairbind.cluster.cache.queries import Turn
 from fairbind.cluster.objects.facts import TURN_GATE
 from fairbind.cluster.opening import find_hosts, make_opening
-from fairbind.cluster.pacing import BindResult
+from fairbind.cluster.pacing_events import (
+    BindResult,
+)
 from fairbind.kube.client.errors import ApiError
 from fairbind.kube.writers.binder import Binder, Binding, Pod, Unresolved
 
@@ -102,6 +104,8 @@ class Opening(Binding):
     hosts: to which the pod is narrowed; None: it is not. must_look: whether the pod's own affinity must be read first.
     node: where it holds room meanwhile; empty when it holds none.
     """
+
+    right: ClassVar[str] = "patch on pods in gate mode"
 
     def __init__(
         self,

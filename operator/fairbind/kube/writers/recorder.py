@@ -33,6 +33,7 @@ from fairbind.kube.client.api import NotAllowedError
 from fairbind.kube.client.errors import ApiError, TransientClusterError, is_namespace_ending, is_right_missing
 from fairbind.kube.observer import SilentObserver
 from fairbind.kube.part_failures import PartFailures
+from fairbind.kube.writers.complaints import Complaints
 from fairbind.kube.writers.fair_queue import FairQueue
 from fairbind.kube.writers.pod_messages import Announced, Notice, PodMessages, Refused, WaitingPod
 from fairbind.model import Wait
@@ -50,6 +51,8 @@ NOTICES_PER_LINE = 1_000
 WRITERS = 8
 WRITE_TIMEOUT_SECONDS = 5.0
 COMPLAINT_SECONDS = 300.0
+SCHEDULED, FAILED_SCHEDULING = "Scheduled", "FailedScheduling"
+"""Reasons of events, as kube-scheduler writes them."""
 
 __all__ = ["Recorder", "WaitingPod", "WriteApi"]
 
@@ -77,15 +80,9 @@ class WriteApi(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Scheduled:
-    namespace: str
-    name: str
-    uid: str
-    node: str
+class _News:
+    """An event about a pod, to be written once. reason: `SCHEDULED`, or what is wrong."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Told:
     namespace: str
     name: str
     uid: str
@@ -121,24 +118,25 @@ class Recorder:
         self._sleep = sleep
         self._notices: FairQueue[Hashable, Notice] = FairQueue(NOTICES_PER_LINE)
         self._pod_messages = PodMessages(find_waiting, clock, has_room=self._notices.has_room)
-        self._scheduled: FairQueue[str, _Scheduled | _Told] = FairQueue(SCHEDULED_QUEUE_LENGTH)
+        self._scheduled: FairQueue[str, _News] = FairQueue(SCHEDULED_QUEUE_LENGTH)
         self._limits = WriteLimits()
         self._work = asyncio.Event()
         self._writing = 0
         self._next_write_at = 0.0
         self._takes_scheduled = True
-        self._complained_at = -COMPLAINT_SECONDS
+        self._complaints = Complaints(COMPLAINT_SECONDS, clock)
 
     def scheduled(self, namespace: str, name: str, uid: str, node: str) -> None:
         """Note that a pod was bound. When more are noted than can be written, the oldest go unannounced."""
         self._pod_messages.forget(uid)
-        self._add(_Scheduled(namespace, name, uid, node))
+        note = f"Successfully assigned {namespace}/{name} to {node}"
+        self._add(_News(namespace, name, uid, SCHEDULED, note))
 
     def tell(self, namespace: str, name: str, uid: str, reason: str, note: str) -> None:
         """Note a warning about a pod, which its owner gets as an event."""
-        self._add(_Told(namespace, name, uid, reason, note))
+        self._add(_News(namespace, name, uid, reason, note))
 
-    def _add(self, job: _Scheduled | _Told) -> None:
+    def _add(self, job: _News) -> None:
         if len(self._scheduled) >= SCHEDULED_QUEUE_LENGTH:
             self._scheduled.drop()
         self._scheduled.add(job.namespace, job)
@@ -260,19 +258,12 @@ class Recorder:
         self._complain(f"{error}{hint}")
 
     def _complain(self, trouble: str) -> None:
-        now, level = self._clock(), logging.DEBUG
-        if now - self._complained_at >= COMPLAINT_SECONDS:
-            self._complained_at = now
-            level = logging.WARNING
+        level = self._complaints.choose_level()
         _log.log(level, "An event or a pod's condition could not be written: %s", trouble, extra={"reason": trouble})
 
-    async def _announce(self, job: _Scheduled | _Told) -> None:
+    async def _announce(self, job: _News) -> None:
         regarding = _refer_to_pod(job.namespace, job.name, job.uid)
-        if isinstance(job, _Told):
-            event = self._make_event(regarding, job.note, is_good=False) | {"reason": job.reason}
-        else:
-            note = f"Successfully assigned {job.namespace}/{job.name} to {job.node}"
-            event = self._make_event(regarding, note, is_good=True)
+        event = self._make_event(regarding, job.note, reason=job.reason)
         await self._send_event(job.namespace, event)
 
     async def _explain(self, notice: Notice, pod: WaitingPod) -> None:
@@ -319,13 +310,14 @@ class Recorder:
                 regarding = _refer_to_pod(pod.namespace, pod.name, notice.uid)
             else:
                 regarding = _refer_to_owner(pod.namespace, notice.owner)
-            event = self._make_event(regarding, message, is_good=False)
+            event = self._make_event(regarding, message)
             await self._send_event(pod.namespace, event)
             announced.event_name = event["metadata"]["name"]
         # Not before: one that could not be written is still due.
         announced.event_signature, announced.event_at, announced.event_count = notice.signature, self._clock(), count
 
-    def _make_event(self, regarding: dict[str, str], note: str, *, is_good: bool) -> dict[str, Any]:
+    def _make_event(self, regarding: dict[str, str], note: str, *, reason: str = FAILED_SCHEDULING) -> dict[str, Any]:
+        is_good = reason == SCHEDULED
         return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
@@ -337,7 +329,7 @@ class Recorder:
             "reportingController": self._scheduler_name,
             "reportingInstance": self._instance,
             "action": "Binding" if is_good else "Scheduling",
-            "reason": "Scheduled" if is_good else "FailedScheduling",
+            "reason": reason,
             "regarding": regarding,
             "note": shorten(note),
             "type": "Normal" if is_good else "Warning",

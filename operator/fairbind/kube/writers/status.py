@@ -30,6 +30,7 @@ from fairbind.kube.client.errors import ApiError, TransientClusterError
 from fairbind.kube.fair_shares.fair_shares import NOT_SOLVED_YET
 from fairbind.kube.observer import SilentObserver
 from fairbind.kube.part_failures import PartFailures
+from fairbind.kube.writers.complaints import Complaints
 from fairbind.model.overview import ClusterOverview, TenantOverview
 
 INTERVAL_SECONDS = 2.0
@@ -83,7 +84,7 @@ class StatusWriter:
         self._clock = clock
         self._written: dict[tuple[str, str], tuple[dict[str, Any], float]] = {}
         self._not_before: dict[str, float] = {}
-        self._complained_at = -COMPLAINT_SECONDS
+        self._complaints = Complaints(COMPLAINT_SECONDS, clock)
         self._began: float | None = None
 
     async def run(self) -> None:
@@ -171,9 +172,7 @@ class StatusWriter:
         if not isinstance(error, ApiError) or error.status not in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}:
             asked = error.retry_after or 0.0 if isinstance(error, ApiError) else 0.0
             self._not_before[kind] = now + max(asked, PAUSE_SECONDS)
-            if now - self._complained_at >= COMPLAINT_SECONDS:
-                self._complained_at = now
-                level = logging.WARNING
+            level = self._complaints.choose_level()
         if isinstance(error, ApiError) and error.status == HTTPStatus.FORBIDDEN:
             hint = f"; the chart's ClusterRole grants patch on {kind}/status"
         fields = {"reason": str(error)} | ({"tenant": name} if kind == "tenants" else {})

@@ -20,14 +20,14 @@ from typing import ClassVar
 import numpy as np
 
 from fairbind.model import Snapshot, TaskClass
-from fairbind.model.shares import KEY_BITS
+from fairbind.scheduling.cycle.task_queues import compute_turn
 from fairbind.scheduling.policies.levels import Progress
-from fairbind.scheduling.policies.measures import ClusterMeasure
+from fairbind.simulator.baselines.fraction_measure import FractionMeasure
 
 _Demand = tuple[int, ...]
 
 
-class CostsWithNextTask(ClusterMeasure):
+class CostsWithNextTask(FractionMeasure):
     """The weighted dominant share that a tenant would have with one more task, the next in its order."""
 
     label: ClassVar[str] = "weighted cost with its next task"
@@ -41,15 +41,6 @@ class CostsWithNextTask(ClusterMeasure):
                 self._classes[task_class.tenant].append(task_class)
         self._orders: dict[str, list[_Demand]] = {}
         self._places: dict[str, list[int]] = defaultdict(lambda: [0])
-
-    def compute_level(self, progress: Progress, pool: int) -> int:
-        """Return the level of a tenant."""
-        cost = self._compute_cost(progress, pool)
-        return (cost.numerator << KEY_BITS) // cost.denominator
-
-    def compute_share(self, progress: Progress, pool: int) -> float:
-        """Return the level for people."""
-        return float(self._compute_cost(progress, pool))
 
     def add(self, progress: Progress, task_class: TaskClass, pool: int) -> None:
         """Count one more task; those before it in the tenant's order did not fit."""
@@ -65,7 +56,8 @@ class CostsWithNextTask(ClusterMeasure):
         super().remove(progress, task_class, pool)
         self._places[progress.name].pop()
 
-    def _compute_cost(self, progress: Progress, pool: int) -> Fraction:
+    def compute_exactly(self, progress: Progress, pool: int) -> Fraction:
+        """Return the level of a tenant."""
         order, place = self._get_order(progress.name), self._places[progress.name][-1]
         next_r = order[place] if place < len(order) else (0,) * len(progress.held_r)
         total_r = self.pools.amount_pr[pool]
@@ -79,11 +71,11 @@ class CostsWithNextTask(ClusterMeasure):
         order = self._orders.get(tenant)
         if order is None:
             turns = [
-                (-task.priority, task.queue_time, task.uid, task_class.share_demand_r)
+                (compute_turn(task), task_class.share_demand_r)
                 for task_class in self._classes[tenant]
                 for task in task_class.tasks
             ]
-            order = self._orders[tenant] = [turn[-1] for turn in sorted(turns)]
+            order = self._orders[tenant] = [demand_r for _, demand_r in sorted(turns)]
         return order
 
 

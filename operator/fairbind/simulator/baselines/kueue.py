@@ -16,12 +16,11 @@ from fractions import Fraction
 from typing import ClassVar
 
 from fairbind.model import Snapshot
-from fairbind.model.shares import KEY_BITS
 from fairbind.scheduling.policies.levels import Progress
-from fairbind.scheduling.policies.measures import ClusterMeasure
+from fairbind.simulator.baselines.fraction_measure import FractionMeasure
 
 
-class SharesAboveQuota(ClusterMeasure):
+class SharesAboveQuota(FractionMeasure):
     """The weighted dominant share of what a tenant holds above its part of the totals."""
 
     label: ClassVar[str] = "weighted share above its quota"
@@ -31,16 +30,8 @@ class SharesAboveQuota(ClusterMeasure):
         self._weights = {tenant.name: tenant.weight for tenant in snapshot.tenants}
         self._sum = sum(self._weights.values(), Fraction(0))
 
-    def compute_level(self, progress: Progress, pool: int) -> int:
+    def compute_exactly(self, progress: Progress, pool: int) -> Fraction:
         """Return the level of a tenant."""
-        share = self._compute_share(progress, pool)
-        return (share.numerator << KEY_BITS) // share.denominator
-
-    def compute_share(self, progress: Progress, pool: int) -> float:
-        """Return the level for people."""
-        return float(self._compute_share(progress, pool))
-
-    def _compute_share(self, progress: Progress, pool: int) -> Fraction:
         held_r, total_r = progress.held_r, self.pools.amount_pr[pool]
         weight = self._weights[progress.name]
         largest = max((Fraction(held_r[r], total_r[r]) for r, _, _ in progress.terms), default=Fraction(0))

@@ -11,16 +11,12 @@ Left out: that a queue above what it deserves gets nothing at all.
 from __future__ import annotations
 
 from fairbind.model import Snapshot
+from fairbind.model.servers import sum_exactly
 from fairbind.scheduling.policies.level_pools import ABSENT, LevelPools
 from fairbind.scheduling.policies.measures import DominantShares
-
-_LOW_BITS = 32
 
 
 def build_measure(snapshot: Snapshot) -> DominantShares:
     """Return the weighted dominant share of the totals of all nodes."""
-    capacity_kr = snapshot.servers.capacity_kr
-    high_r = (capacity_kr >> _LOW_BITS).sum(axis=0).tolist()
-    low_r = (capacity_kr & ((1 << _LOW_BITS) - 1)).sum(axis=0).tolist()
-    total_r = [(high << _LOW_BITS) + low for high, low in zip(high_r, low_r, strict=True)]
+    total_r = sum_exactly(snapshot.servers.capacity_kr)
     return DominantShares(LevelPools([[total if total > 0 else ABSENT for total in total_r]]))
