@@ -326,7 +326,7 @@ esac
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Put a program in docker's place, of an engine on amd64; return the folder with its notes.
 
-    What it builds has one program, for the processor that was asked for. Its last build is a note, too.
+    An image that it builds has one program, for the processor that was asked for. Its last build is a note, too.
     """
     store = tmp_path / "engine"
     store.mkdir()

@@ -1,7 +1,7 @@
 """Fragmentation gradient descent as published, with parts of GPUs, and the experiment of its paper on openb.
 
 Tasks arrive one by one until they ask for 130 % of the cluster's GPUs. None ends, and one that fits nowhere is lost.
-What counts is how many GPUs are allocated then. A node is its free cpu, its free memory and what is free of each of its
+The measure is how many GPUs are allocated then. A node is its free cpu, its free memory and what is free of each of its
 GPUs, so a part of a GPU lies on one device. fairbind's own rule (`fairbind.simulator.baselines.fgd`) counts whole GPUs.
 This module shares no code with it.
 

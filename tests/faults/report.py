@@ -63,7 +63,7 @@ def compute_seconds(head: Line) -> float:
 
 
 def make_runs(heads: Iterable[Line]) -> str:
-    """Return a row for each run: what was drawn, of which code, how fast, and what somebody has noted of it."""
+    """Return a row for each run: what was drawn, of which code, how fast, and what is noted of it."""
     rows = [
         "| seed | numbers | day | commit | faults | held | control planes at once | seconds a fault | note |",
         "| ---: | --- | --- | --- | ---: | ---: | ---: | ---: | --- |",

@@ -19,14 +19,14 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:1] = [str(ROOT / "tests"), str(ROOT / "deploy" / "tools" / "local")]
 
-from perf.exact_problems import BY_CLASS, TEXTBOOK, Case  # noqa: E402  the path comes first
+from perf.carrying_out import Report, carry_out  # noqa: E402  the path comes first
+from perf.exact_problems import BY_CLASS, TEXTBOOK, Case  # noqa: E402
 from perf.exact_report import RESULTS, render_tables, write_page  # noqa: E402
 from perf.machine import describe_machine, describe_versions  # noqa: E402
 
@@ -51,18 +51,13 @@ WITH_TEXTBOOK = ("drf", "asset-fairness", "dynamic-drf", "drfh", "tsf")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run what the command line asks for."""
     options = parse_arguments(arguments)
-    if options.render is not None:
-        write_page(json.loads(options.render.read_text(encoding="utf-8")), options.render)
-        return
-    date = datetime.now(UTC).isoformat(timespec="seconds")
-    output = options.output or RESULTS / f"{date[:10]}.json"
-    output.parent.mkdir(parents=True, exist_ok=True)
     cases = [case for case in make_plan(small=options.small) if case.mechanism in (options.only or (case.mechanism,))]
-    results = run(cases, date, output, limit=options.limit)
-    print(render_tables(results))
-    print(f"raw results: {output}")
-    if options.output is None and not options.small and not options.only:
-        write_page(results, output)
+    carry_out(
+        options,
+        Report(RESULTS, render_tables, write_page),
+        lambda date, output: run(cases, date, output, limit=options.limit),
+        is_whole=not options.small and not options.only,
+    )
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from fairbind.model.policy import DEFAULT_POLICY
 from localplane.nodes import mixed_nodes
 from localplane.plane import ControlPlane
 from localplane.tools import DEFAULT, Tools, ensure_tools
+from perf.carrying_out import Report, carry_out
 from perf.cluster import create_tenants
 from perf.contenders import NAMESPACE, BareBinder, Fairbind, KubeScheduler, Scheduler
 from perf.machine import describe_machine, describe_versions
@@ -96,21 +97,16 @@ class Figures:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark that the command line asks for."""
     options = parse_arguments(arguments)
-    if options.render is not None:
-        write_page(json.loads(options.render.read_text(encoding="utf-8")), options.render)
-        return
     wanted = Plan(options.nodes, options.pods, options.rounds, options.in_flight, options.only)
     plan = replace(SMALL if options.small else wanted, arrival_rate=options.arrivals_at)
-    for count in plan.nodes:
-        assign_in_turn(make_pods(plan.pods, "check"), mixed_nodes(count))  # better now than in half an hour
-    date = datetime.now(UTC).isoformat(timespec="seconds")
-    output = options.output or RESULTS / f"{date[:10]}.json"
-    output.parent.mkdir(parents=True, exist_ok=True)
-    results = run(plan, date, output)
-    print(render_tables(results))
-    print(f"raw results: {output}")
-    if options.output is None and not options.small and plan.arrival_rate is None:
-        write_page(results, output)
+
+    def measure(date: str, output: Path) -> dict[str, Any]:
+        for count in plan.nodes:
+            assign_in_turn(make_pods(plan.pods, "check"), mixed_nodes(count))  # better now than in half an hour
+        return run(plan, date, output)
+
+    is_whole = not options.small and plan.arrival_rate is None
+    carry_out(options, Report(RESULTS, render_tables, write_page), measure, is_whole=is_whole)
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:

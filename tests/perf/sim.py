@@ -13,14 +13,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:1] = [str(ROOT / "tests"), str(ROOT / "deploy" / "tools" / "local")]
 
-from perf.machine import describe_machine, describe_versions  # noqa: E402  the path comes first
+from perf.carrying_out import Report, carry_out  # noqa: E402  the path comes first
+from perf.machine import describe_machine, describe_versions  # noqa: E402
 from perf.sim_cases import WORKLOADS  # noqa: E402
 from perf.sim_report import RESULTS, render_tables, write_page  # noqa: E402
 
@@ -33,17 +33,8 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run what the command line asks for."""
     options = parse_arguments(arguments)
-    if options.render is not None:
-        write_page(json.loads(options.render.read_text(encoding="utf-8")), options.render)
-        return
-    date = datetime.now(UTC).isoformat(timespec="seconds")
-    output = options.output or RESULTS / f"{date[:10]}.json"
-    output.parent.mkdir(parents=True, exist_ok=True)
-    results = run(options, date, output)
-    print(render_tables(results))
-    print(f"raw results: {output}")
-    if options.output is None and not options.small:
-        write_page(results, output)
+    report = Report(RESULTS, render_tables, write_page)
+    carry_out(options, report, lambda date, output: run(options, date, output), is_whole=not options.small)
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:

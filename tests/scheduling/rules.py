@@ -27,6 +27,7 @@ from fairbind.model import (
     SoftWishes,
     SpreadRule,
 )
+from scheduling.worlds import build_servers
 
 SUBJECTS = ("red", "blue", "green")
 SPREAD = Rejection(RejectionKind.SPREAD)
@@ -36,6 +37,12 @@ OWN = Rejection(RejectionKind.OWN_ANTI_AFFINITY)
 
 def build_domains(domain_k: list[int], size: int | None = None) -> Domains:
     return Domains(np.array(domain_k, dtype=np.int32), max([-1, *domain_k]) + 1 if size is None else size)
+
+
+FOUR = build_servers({"a1": (9, 9), "a2": (9, 9), "b1": (9, 9), "c1": (9, 9)})
+ZONES = build_domains([0, 0, 1, 2])
+HOSTS = build_domains([0, 1, 2, 3])
+"""Domains of the four servers."""
 
 
 def build_counter(subject: str, domains: Domains, count_d: list[int]) -> DomainCounter:

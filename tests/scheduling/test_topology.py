@@ -23,13 +23,9 @@ from fairbind.scheduling import UnschedulableCache, run_cycle
 from fairbind.scheduling.fair_shares.problem import ExactProblem, make_exact_problem, solve_exactly
 from scheduling.drafts import count_placed
 from scheduling.reference import check_report
-from scheduling.rules import AFFINITY, OWN, SPREAD, add_rules, build_counter, build_domains
+from scheduling.rules import AFFINITY, FOUR, HOSTS, OWN, SPREAD, ZONES, add_rules, build_counter, build_domains
 from scheduling.strategies import POLICY_IDS, snapshots
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot, decide
-
-FOUR = build_servers({"a1": (9, 9), "a2": (9, 9), "b1": (9, 9), "c1": (9, 9)})
-ZONES = build_domains([0, 0, 1, 2])
-HOSTS = build_domains([0, 1, 2, 3])
 
 
 def build_ruled(*rules: DomainRule, tasks: int, subjects: str = "", demand_r: tuple[int, ...] = (1, 1)) -> TaskClass:

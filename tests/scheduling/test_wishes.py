@@ -20,22 +20,17 @@ from fairbind.model import (
     TaskClass,
 )
 from scheduling.reference import check_report
-from scheduling.rules import add_rules, add_wishes, build_counter, build_domains
+from scheduling.rules import FOUR, ZONES, add_rules, add_wishes, build_counter
 from scheduling.strategies import POLICY_IDS, snapshots
 from scheduling.worlds import (
     build_class,
     build_placement,
-    build_servers,
     build_snapshot,
     decide,
     describe,
     order_of,
     places_of,
 )
-
-FOUR = build_servers({"a1": (9, 9), "a2": (9, 9), "b1": (9, 9), "c1": (9, 9)})
-ZONES = build_domains([0, 0, 1, 2])
-HOSTS = build_domains([0, 1, 2, 3])
 
 
 def build_wishing(*wishes: SoftWish, tasks: int = 1, subjects: str = "", name: str = "t") -> TaskClass:

@@ -4,9 +4,9 @@ A pod that waits on its node for volumes holds room there, which so far only thi
 field: they neither remove that node nor buy another one for the pod. The binding takes it away. When the pod gives its
 place up, or gets another one, the field is stale and is written again.
 
-What the field should say follows from the cache alone, so a new leader also sets right what the leader before it left
-behind. Twice a second all pods are looked at whose field should say something else. A change is written when two looks
-in a row ask for it: many volumes come sooner, and a replica that has just begun to lead decides first. At most
+The cache alone says what the field should be, so a new leader also sets right what the leader before it left behind.
+Twice a second all pods are looked at whose field should say something else. A change is written when two looks in a row
+ask for it: many volumes come sooner, and a replica that has just begun to lead decides first. At most
 `WRITES_PER_LOOK` go out at a time, namespaces take turns, and a namespace where a write failed rests (`write_limits`).
 
 Every write is behind the fence, and names the version of the pod that it was decided on: it never changes a pod that
