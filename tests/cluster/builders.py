@@ -64,7 +64,9 @@ def make_node(
     taints: Sequence[Mapping[str, str]] = (),
     ready: bool = True,
     unschedulable: bool = False,
+    images: Mapping[str, int] | None = None,
 ) -> Json:
+    """A node. images: bytes by name."""
     return {
         "metadata": {
             "name": name,
@@ -76,6 +78,7 @@ def make_node(
         "status": {
             "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"} if allocatable is None else dict(allocatable),
             "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+            **({"images": [{"names": [name], "sizeBytes": size} for name, size in images.items()]} if images else {}),
         },
     }
 

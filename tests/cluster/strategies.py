@@ -15,6 +15,7 @@ EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
 NODE_NAMES = ("a", "b", "c", "d")
 NAMESPACES = ("team", "shop", "kube-system")
 APPS = ("web", "db")
+IMAGES = ("registry.example/web:1", "db:latest", "db")
 
 labels = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES), max_size=3)
 taints = st.lists(
@@ -106,6 +107,7 @@ spread_constraints = st.fixed_dictionaries(
     },
 )
 
+images = st.dictionaries(st.sampled_from(IMAGES[:2]), st.sampled_from((1, 10**9, 10**10)), max_size=2)
 groups = st.sampled_from(({}, {}, {"scheduling.x-k8s.io/pod-group": "g"}))
 
 
@@ -133,4 +135,6 @@ def pods(draw: st.DrawFn) -> Json:
     )
     if draw(st.integers(0, 3)) == 0:
         pod["spec"]["containers"][0]["ports"] = [{"hostPort": 80}]
+    if draw(st.booleans()):
+        pod["spec"]["containers"][0]["image"] = draw(st.sampled_from(IMAGES))
     return pod

@@ -47,7 +47,12 @@ ADDRESSES = ("", "", "0.0.0.0", "127.0.0.1", "10.0.0.1", "::1", "::")
 PORTS = (80, 443, 8080)
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 WHEN = "whenUnsatisfiable"
+READY = {"type": "Ready"}
 PROTOCOLS = ("TCP", "TCP", "UDP", "SCTP")
+IMAGES = ("registry.example/a:1", "registry.example/b:1", "registry.example/c:1", "registry.example:5000/d", "e", "e:2")
+MEGABYTE = 1024 * 1024
+IMAGE_SIZES = (1, 20 * MEGABYTE, 90 * MEGABYTE, 777 * MEGABYTE, 3_333_333_333, 25 * 1024 * MEGABYTE)
+"""Below what counts, between the bounds, and above them on one node of many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,7 @@ class World:
 class Features:
     """What pods may carry. spread, affinity: hard constraints about other pods, of those that wait. volumes: claims.
 
-    wishes: soft constraints about other pods, also of those that are placed, and more of those about nodes.
+    wishes: soft constraints about other pods, also of those that are placed, and more of those about nodes; and images.
     """
 
     spread: bool = False
@@ -82,6 +87,7 @@ class Generator:
         self._random = random.Random(seed)
         self._features = features
         self._volumes = VolumeGenerator(seed, NAMESPACES) if features.volumes else None
+        self._images = random.Random(f"images of {seed}") if features.wishes else None
         self._pods = 0
         self._density = 0.0
 
@@ -121,12 +127,10 @@ class Generator:
         if self._happens(0.2):
             allocatable[HUGE_PAGES] = draw.choice(("0", "64Mi", "1Gi"))
         spec, ready = self._draw_standing()
-        conditions = [{"type": "Ready", "status": ready}]
-        return {
-            "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels},
-            "spec": spec,
-            "status": {"allocatable": allocatable, "capacity": dict(allocatable), "conditions": conditions},
-        }
+        status = {"allocatable": allocatable, "capacity": dict(allocatable), "conditions": [READY | {"status": ready}]}
+        if self._images is not None and (images := draw_node_images(self._images)):
+            status["images"] = images
+        return {"metadata": {"name": name, "uid": f"uid-{name}", "labels": labels}, "spec": spec, "status": status}
 
     def _draw_standing(self) -> tuple[Json, str]:
         """Return taints and cordon, and the status of the condition Ready."""
@@ -232,8 +236,9 @@ class Generator:
             spec["affinity"] = affinity
         if self._features.spread and self._happens(0.5):
             spec["topologySpreadConstraints"] = self._draw_spread()
-        if self._features.wishes:
+        if self._images is not None:
             self._add_wishes(spec)
+            use_images(self._images, spec)
         return spec
 
     def _add_wishes(self, spec: Json) -> None:
@@ -436,3 +441,23 @@ class Generator:
     def _happens(self, chance: float) -> bool:
         """Whether something rare happens: a world has much of all that is rare, or little."""
         return self._random.random() < chance * 2 * self._density
+
+
+def draw_node_images(draw: random.Random) -> list[Json]:
+    """Return images as a kubelet lists them: with a digest beside the tag, and always with a tag."""
+    named = [name if ":" in name.rpartition("/")[2] else f"{name}:latest" for name in IMAGES]
+    return [
+        {"names": [f"registry.example/any@sha256:{named.index(name)}", name], "sizeBytes": draw.choice(IMAGE_SIZES)}
+        for name in draw.sample(named, draw.choice((0, 0, 1, 2, 4)))
+    ]
+
+
+def use_images(draw: random.Random, spec: Json) -> None:
+    """Give the containers of a pod images, and some pods volumes that are images."""
+    names = (*IMAGES, "registry.example/any@sha256:0", "unknown:1")
+    for container in (*spec.get("initContainers", ()), *spec["containers"]):
+        container["image"] = draw.choice(names)
+    if draw.random() < 0.2:
+        images = [draw.choice(names) for _ in range(draw.choice((1, 2)))]
+        volumes = [{"name": f"image-{number}", "image": {"reference": name}} for number, name in enumerate(images)]
+        spec["volumes"] = volumes

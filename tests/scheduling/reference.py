@@ -378,8 +378,8 @@ class World:
 
     def scores_of(self, wish: SoftWish, fitting: list[int]) -> dict[int, int]:
         match wish:
-            case ServerWish(amount_k, _, is_dislike):
-                most = max(int(amount_k[k]) for k in fitting)
+            case ServerWish(amount_k, _, is_dislike, most):
+                most = most or max(int(amount_k[k]) for k in fitting)
                 part = {k: 100 * int(amount_k[k]) // most if most else 0 for k in fitting}
                 return {k: 100 - score for k, score in part.items()} if is_dislike else part
             case PullWish(pulls, _):

@@ -101,7 +101,8 @@ def soft_wishes(draw: st.DrawFn, known: list[DomainCounter], count: int) -> Soft
     match draw(st.sampled_from(["server", "pull", "pull", "even", "even"])):
         case "server":
             amounts = draw(st.lists(st.sampled_from([0, 0, 1, 3, 7, 150]), min_size=count, max_size=count))
-            return ServerWish(np.array(amounts, dtype=np.int64), weight, draw(st.booleans()))
+            most = draw(st.sampled_from([None, None, 150, 400]))
+            return ServerWish(np.array(amounts, dtype=np.int64), weight, draw(st.booleans()), most)
         case "pull":
             pull = st.tuples(counter, st.sampled_from([-100, -1, 1, 7, 50]))
             return PullWish(tuple(draw(st.lists(pull, min_size=1, max_size=3))), weight)

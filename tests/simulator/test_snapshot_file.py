@@ -133,7 +133,9 @@ def make_hostile_list() -> Json:
             {"name": "w", "hostPath": {"path": SECRET}},
             {"name": "x", "iscsi": {"secretRef": {"name": SECRET}, "iqn": SECRET}},
             {"name": "y", "persistentVolumeClaim": {"claimName": "claim"}},
+            {"name": "z", "image": {"reference": SECRET}},
         ],
+        "initContainers": [{"name": "init", "image": SECRET}],
         "imagePullSecrets": [{"name": SECRET}],
         "serviceAccountName": SECRET,
         "hostname": SECRET,
@@ -154,7 +156,8 @@ def make_hostile_list() -> Json:
         make_pod("failed", node="n", phase="Failed", status={**status, "reason": SECRET}, **manifest),
     ]
     node = make_node("n")
-    node["status"] |= {"nodeInfo": {"kernelVersion": SECRET}, "images": [{"names": [SECRET]}], "addresses": [SECRET]}
+    node["status"] |= {"nodeInfo": {"kernelVersion": SECRET}, "addresses": [SECRET]}
+    node["status"]["images"] = [{"names": [SECRET], "sizeBytes": 10**9}]
     node["status"]["conditions"][0] |= {"message": SECRET, "reason": SECRET}
     node["spec"] |= {"providerID": SECRET, "podCIDR": SECRET}
     document = make_list(

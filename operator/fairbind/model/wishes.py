@@ -25,11 +25,13 @@ class ServerWish:
     """A wish about the servers themselves. amount_k: never below zero, shape (K,), int64.
 
     The score is the amount in parts of the largest one; with `is_dislike` what is missing from there to the full score.
+    most: what the amounts are parts of instead, at least as large as each of them and above zero.
     """
 
     amount_k: NDArray[np.int64]
     weight: int
     is_dislike: bool = False
+    most: int | None = None
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)

@@ -54,6 +54,7 @@ node_shapes = st.builds(
     taints=some.taints,
     ready=st.booleans(),
     unschedulable=st.booleans(),
+    images=some.images,
 )
 
 

@@ -7,11 +7,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from fairbind.cluster.cache.nodes import Servers
 from fairbind.cluster.cache.nominations import Nominations
 from fairbind.cluster.cache.pending import QueueKey, TaskQueue
+from fairbind.cluster.cache.pod_images import PodImages
 from fairbind.cluster.cache.pods import Held, Idle, Opened, PodEntry, Position, Promised, Waiting, locate
 from fairbind.cluster.cache.running import RunningTasks
 from fairbind.cluster.cache.slots import WantedPods
@@ -22,7 +23,9 @@ from fairbind.cluster.filters.anti_affinity import AntiAffinity
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.filters.promised_pods import Nomination
 from fairbind.cluster.filters.topology import Topology
+from fairbind.cluster.objects.constraints import set_images
 from fairbind.cluster.objects.facts import Constraints, PodFacts, PodTerm, TopologyWishes
+from fairbind.cluster.objects.image_facts import ImageUse
 from fairbind.cluster.tenancy.tenants import Directory
 from fairbind.model import PolicySettings, Targets, Task, Wait
 
@@ -36,9 +39,9 @@ class Books:
     volumes that are counted, or want some. changed_queues: those that changed since the last snapshot. usage: by
     tenant. wanted: pods that hold or may be placed, the latter as of the last snapshot. nominations: room that is
     promised to pods that wait. running: pod by pod. eligibility, anti_affinity, topology: the filters. turns: whose
-    wishes about other pods are looked at. volumes: the claims of pods. servers: the nodes. settings, targets: the
-    policy's. own_nominated: those of our own pods that are not bound and say that they are nominated. noted_waits: why
-    classes wait, as the last cycle saw it.
+    wishes about other pods are looked at. volumes: the claims of pods. images: those of pods and nodes. servers: the
+    nodes. settings, targets: the policy's. own_nominated: those of our own pods that are not bound and say that they
+    are nominated. noted_waits: why classes wait, as the last cycle saw it.
     """
 
     def __init__(self, scheduler_name: str, directory: Directory, turn_scheduler: str | None = None) -> None:
@@ -58,6 +61,7 @@ class Books:
         self.own_nominated: set[str] = set()
         self.running = RunningTasks()
         self.eligibility = Eligibility()
+        self.images = PodImages(self.eligibility.images)
         self.anti_affinity = AntiAffinity(self._find_namespace_labels)
         self.turns = WishTurns()
         self.topology = Topology(self.eligibility, self.anti_affinity, self._find_namespace_labels)
@@ -82,7 +86,15 @@ class Books:
         self.by_namespace.setdefault(facts.namespace, set()).add(facts.uid)
         if facts.claims:
             self.volumes.add_pod(facts)
+        self.images.add_pod(facts)
         return entry
+
+    def update_entry(self, entry: PodEntry, facts: PodFacts) -> None:
+        """Take a newer version of a pod with the same claims; `move` counts it."""
+        if facts.images != entry.facts.images:
+            self.images.remove_pod(entry.facts)
+            self.images.add_pod(facts)
+        entry.facts = facts
 
     def note_nominated(self, facts: PodFacts) -> None:
         """Note whether a pod is one of ours that says that it is nominated to a node and can still be bound."""
@@ -109,6 +121,7 @@ class Books:
             self._note_wishes(uid, entry.position, None)
             if entry.position.key.wishes is not None:
                 self.topology.unwatch(entry.position.key.wishes)
+        self.images.remove_pod(entry.facts)
         if entry.facts.claims:
             self.volumes.end_plan(uid)
             self.volumes.remove_pod(entry.facts)
@@ -150,8 +163,9 @@ class Books:
             self.nominations,
             self.turns,
             self.volumes,
-            self.scheduler_name,
-            self.turn_scheduler,
+            self.images,
+            scheduler_name=self.scheduler_name,
+            turn_scheduler=self.turn_scheduler,
         )
 
     def _note_wishes(self, uid: str, before: Position | None, now: Position | None) -> None:
@@ -262,6 +276,7 @@ class Books:
         self._resolve_volumes()
         self.move_all(self.turns.take_turned())
         self._resolve_anti_affinity()
+        self._resolve_images()
         self._resolve_nominations()
 
     def move_all(self, uids: Iterable[str]) -> None:
@@ -275,28 +290,55 @@ class Books:
         self.usage.declare(self.directory.specs)
 
     def _resolve_anti_affinity(self) -> None:
-        """Bring waiting pods to the queues of the terms that select them now, all at once.
+        """Bring waiting pods to the queues of the terms that select them now: one placed pod may select thousands."""
+        self._move_waiting(self._list_selected_otherwise())
 
-        One placed pod may select thousands of them. Nothing else of them changes, and a tenant's pods stay its own.
-        """
-        moves: dict[tuple[QueueKey, frozenset[PodTerm]], tuple[QueueKey, list[Task]]] = {}
+    def _list_selected_otherwise(self) -> Iterator[tuple[PodEntry, QueueKey]]:
+        keys: dict[tuple[QueueKey, frozenset[PodTerm]], QueueKey] = {}
         for uid in self.anti_affinity.take_stale():
             entry = self.entries[uid]
             position = entry.position
             assert isinstance(position, Waiting)
             before, terms = position.key, self.anti_affinity.find_terms(entry.facts.namespace, position.labels)
-            if terms == before.selected_by:
-                continue
-            move = moves.get((before, terms))
-            if move is None:
-                move = moves[before, terms] = before._replace(selected_by=terms), []
-                self.changed_queues[before] = self.changed_queues[move[0]] = None
-            key, tasks = move
+            if terms != before.selected_by:
+                key = keys.get((before, terms))
+                if key is None:
+                    key = keys[before, terms] = before._replace(selected_by=terms)
+                yield entry, key
+
+    def _resolve_images(self) -> None:
+        """Bring waiting pods to the queues of the images that count now, all at once, as thousands may have one."""
+        self._move_waiting(self._list_with_other_images())
+
+    def _list_with_other_images(self) -> Iterator[tuple[PodEntry, QueueKey]]:
+        keys: dict[tuple[QueueKey, ImageUse], QueueKey] = {}
+        shared: dict[tuple[Constraints, ImageUse], Constraints] = {}
+        for uid in self.images.take_stale():
+            entry = self.entries[uid]
+            position = entry.position
+            if isinstance(position, Waiting) and position.key.unsupported is None:
+                before, images = position.key, self.images.find(entry.facts)
+                key = keys.get((before, images))
+                if key is None:
+                    constraints = shared.get((before.constraints, images))
+                    if constraints is None:
+                        constraints = shared[before.constraints, images] = set_images(before.constraints, images)
+                    key = keys[before, images] = before._replace(constraints=constraints)
+                if key != before:
+                    yield entry, key
+
+    def _move_waiting(self, wanted: Iterable[tuple[PodEntry, QueueKey]]) -> None:
+        """Bring waiting pods to other queues of their tenants. Nothing else of them changes."""
+        moves: dict[tuple[QueueKey, QueueKey], list[Task]] = {}
+        for entry, key in wanted:
+            position = entry.position
+            assert isinstance(position, Waiting)
+            moves.setdefault((position.key, key), []).append(position.task)
             entry.position = Waiting(key, position.task, position.labels, position.nomination, position.wishes)
-            tasks.append(position.task)
-        for key, tasks in moves.values():
+        for (before, key), tasks in moves.items():
+            self.changed_queues[before] = self.changed_queues[key] = None
             self._get_queue(key).add_all(tasks)
-        for (before, _), (_, tasks) in moves.items():
+        for (before, _), tasks in moves.items():
             queue = self.queues[before]
             queue.remove_all({task.uid for task in tasks})
             if not queue.tasks:

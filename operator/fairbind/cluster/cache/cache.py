@@ -341,7 +341,7 @@ class ClusterCache:
         if entry is None:
             entry = self.books.add_entry(facts)
         self._note_arrival(entry.facts, facts)
-        entry.facts = facts
+        self.books.update_entry(entry, facts)
         self.books.note_nominated(facts)
         if facts.node is not None or facts.terminating:
             if entry.assumed == facts.node:
@@ -381,6 +381,8 @@ class ClusterCache:
             self.books.anti_affinity.set_node(node.name, node)
             self.books.volumes.set_node(node.name, is_there=True)
             self._touch()
+        elif self.books.eligibility.images.changed:
+            self._snapshot = None  # no pod can go where it could not go before, so no cycle is woken
 
     def _remove_node(self, name: str) -> None:
         if self.books.servers.remove_node(name):

@@ -106,7 +106,7 @@ def _describe_wish(wish: SoftWish) -> tuple[Any, ...]:
     """Return what a soft wish says, in whatever order its terms came to be."""
     match wish:
         case ServerWish():
-            return wish.amount_k.tolist(), wish.weight, wish.is_dislike
+            return wish.amount_k.tolist(), wish.weight, wish.is_dislike, wish.most
         case PullWish(weighted, weight) | EvenWish(weighted, weight):
             counts = [
                 ([_find_count(counter, int(domain)) for domain in counter.domains.domain_k], worth)

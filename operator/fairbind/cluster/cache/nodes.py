@@ -94,6 +94,7 @@ class Servers:
     def __init__(self, eligibility: Eligibility) -> None:
         self.books: dict[str, ServerBook] = {}
         self.eligibility = eligibility
+        self.images = eligibility.images
         self.faults: dict[str, str] = {}
         self.left_out: tuple[str, ...] = ()
         self.axes: Axes = BASE_RESOURCES
@@ -122,11 +123,13 @@ class Servers:
             self._is_everything_changed = True
 
     def put_node(self, node: NodeFacts) -> bool:
-        """Take a node; False when nothing that matters changed."""
+        """Take a node; False when nothing changed that lets a pod go where it could not go before."""
         book = self.books.setdefault(node.name, ServerBook())
         known = book.node
         self._note_fault(node.name, node.fault)
+        self.images.set_images(node.name, () if known is None else known.images, node.images)
         if known is not None and is_same_node(known, node):
+            book.node = node  # its images may be others
             return False
         self._count_offered(known, node)
         book.node = node
@@ -140,6 +143,7 @@ class Servers:
         if book is None or book.node is None:
             return False
         self._count_offered(book.node, None)
+        self.images.set_images(name, book.node.images, ())
         self._note_fault(name, None)
         book.node = None
         self._is_list_changed = True
@@ -200,6 +204,7 @@ class Servers:
             self._rebuild(axes)
         elif self._changed_nodes or self._changed_books:
             self._rewrite()
+        self.eligibility.follow_images()
         if self._are_ports_changed or self._is_list_changed or self._is_everything_changed:
             self.taken_keys, self.fixed_keys = self._compute_taken_keys()
         self._changed_nodes.clear()
@@ -320,7 +325,7 @@ class Servers:
 
 
 def is_same_node(one: NodeFacts, other: NodeFacts) -> bool:
-    """Whether nothing differs that a decision depends on; a heartbeat changes nothing."""
+    """Whether nothing differs that says which pods a node takes; a heartbeat changes nothing, nor do images."""
     return (
         one.allocatable == other.allocatable
         and one.ready == other.ready

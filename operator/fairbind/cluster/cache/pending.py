@@ -82,6 +82,10 @@ class QueueKey(NamedTuple):
         """Whether where its pods may go may depend on one of these terms."""
         return not (terms.isdisjoint(self.selected_by) and (self.wishes is None or terms.isdisjoint(self.wishes.terms)))
 
+    def is_about_images(self, names: AbstractSet[str]) -> bool:
+        """Whether its pods use one of these images."""
+        return not names.isdisjoint(self.constraints.images.names)
+
     @property
     def may_have_rules(self) -> bool:
         """Whether where its pods may go may depend on other pods."""

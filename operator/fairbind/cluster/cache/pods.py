@@ -17,11 +17,13 @@ from msgspec import Struct
 
 from fairbind.cluster.cache.nominations import Nominations
 from fairbind.cluster.cache.pending import QueueKey
+from fairbind.cluster.cache.pod_images import PodImages
 from fairbind.cluster.cache.volumes import Volumes
 from fairbind.cluster.cache.wish_turns import NOT_YET, WishTurns
 from fairbind.cluster.filters.anti_affinity import AntiAffinity, Labels
 from fairbind.cluster.filters.promised_pods import Nomination
 from fairbind.cluster.filters.volume_offers import Wanted
+from fairbind.cluster.objects.constraints import set_images
 from fairbind.cluster.objects.facts import (
     Constraints,
     Demand,
@@ -151,6 +153,8 @@ def locate(
     nominations: Nominations,
     turns: WishTurns,
     volumes: Volumes,
+    images: PodImages,
+    *,
     scheduler_name: str,
     turn_scheduler: str | None = None,
 ) -> Position | None:
@@ -191,6 +195,8 @@ def locate(
     wishes = facts.wishes if blocked is None else None
     if wishes is not None and not turns.is_looked_at(tenant, wishes):
         blocked = NOT_YET
+    if blocked is None:
+        constraints = set_images(constraints, images.find(facts))
     nomination = find_nomination(facts) if blocked is None else None
     key = QueueKey(
         tenant,

@@ -159,6 +159,9 @@ class SnapshotBuilder:
             books.changed_queues.update(dict.fromkeys(ruled))
         elif changed_terms:
             books.changed_queues.update((key, None) for key in books.queues if key.is_about(changed_terms))
+        if images := books.eligibility.changed_images:
+            books.changed_queues.update((key, None) for key in books.queues if key.is_about_images(images))
+            images.clear()
         if books.nominations.version != self._nominations_version:
             books.changed_queues.update((key, None) for key in books.queues if key.has_reserved)
         self._classes_valid_for, self._closings_valid_for = valid_for, closings_valid_for

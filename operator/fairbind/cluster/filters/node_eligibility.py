@@ -6,7 +6,8 @@ taint says so; not what the task's selector or required affinity asks for; out o
 (`volume_topology`). Cordons and readiness are taints, too, which a task may tolerate (`refusals`).
 
 Soft wishes become one score, as kube-scheduler ranks by default: twice the preferred affinity's weights plus three
-times the absence of untolerated PreferNoSchedule taints, each scaled to 0..100 over the eligible nodes.
+times the absence of untolerated PreferNoSchedule taints, each scaled to 0..100 over the eligible nodes, plus what the
+images are worth that a node has already (`image_locality`).
 
 The answers for all nodes are computed by columns (`node_columns`). When few nodes changed, only they are asked, one by
 one, by `AskedNode`, which says the same in plain words.
@@ -27,6 +28,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from fairbind.cluster.filters.image_locality import ImageLocality, ScoreArray
 from fairbind.cluster.filters.node_columns import CodeArray, NodeColumns
 from fairbind.cluster.filters.refusals import (
     CORDONED,
@@ -48,6 +50,7 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 AFFINITY_WEIGHT = 2
 TAINT_WEIGHT = 3
+IMAGE_WEIGHT = 1
 FULL_SCORE = 100
 
 _ABSENT = -1
@@ -106,11 +109,12 @@ class Verdict:
     """The answer for one set of constraints on all nodes.
 
     reason_k: numbers of `Reasons`. liking_k, disliked_k: raw soft scores; None where there is no wish, or no taint that
-    is disliked. placement: what the cycle gets; the same object until something in it changes. server_wishes: the soft
-    scores for who has other soft wishes, too; None: not made since something changed.
+    is disliked. image_k: what images are worth; None: not computed, or there are none. placement: what the cycle gets;
+    the same object until something in it changes. server_wishes: the soft scores for who has other soft wishes, too;
+    None: not made since something changed.
     """
 
-    __slots__ = ("constraints", "disliked_k", "liking_k", "placement", "reason_k", "server_wishes")
+    __slots__ = ("constraints", "disliked_k", "image_k", "liking_k", "placement", "reason_k", "server_wishes")
 
     def __init__(
         self, constraints: Constraints, reason_k: CodeArray, liking_k: CodeArray | None, disliked_k: CodeArray | None
@@ -119,6 +123,7 @@ class Verdict:
         self.reason_k = reason_k
         self.liking_k = liking_k
         self.disliked_k = disliked_k
+        self.image_k: ScoreArray | None = None
         self.placement: Placement | None = None
         self.server_wishes: tuple[ServerWish, ...] | None = None
 
@@ -146,9 +151,12 @@ class Eligibility:
     index: of each node by its name, another object when nodes come or go.
     version: grows with every change of the nodes. answers_version: grows when any answer may be another one.
     features_version: grows when constraints that were simplified are now simplified in another way.
+    images: which nodes have which. changed_images: those of which answers may be others; who looks at them clears them.
     """
 
     def __init__(self) -> None:
+        self.images = ImageLocality()
+        self.changed_images: set[str] = set()
         self.reasons = Reasons()
         self.version = 0
         self.answers_version = 0
@@ -219,6 +227,20 @@ class Eligibility:
             self._forget_placements()
         self._forget_reasons()
 
+    def follow_images(self) -> None:
+        """Take over which images nodes have now; the nodes themselves must be those of now already."""
+        changed = self.images.changed
+        if not changed:
+            return
+        for constraints, verdict in self._verdicts.items():
+            if verdict.image_k is not None and not changed.isdisjoint(constraints.images.names):
+                before = verdict.image_k
+                verdict.image_k = self.images.compute_scores(constraints.images, self.index)
+                if not np.array_equal(before, verdict.image_k):
+                    verdict.placement = verdict.server_wishes = None
+                    self.changed_images.update(changed.intersection(constraints.images.names))
+        changed.clear()
+
     def keep_only(self, used: Iterable[Constraints]) -> None:
         """Drop the verdicts of all other constraints."""
         kept = {self.simplify(constraints) for constraints in used}
@@ -252,10 +274,14 @@ class Eligibility:
         """
         verdict = self._get_verdict(constraints)
         if verdict.server_wishes is None:
-            kinds = (verdict.disliked_k, TAINT_WEIGHT, True), (verdict.liking_k, AFFINITY_WEIGHT, False)
+            kinds = (
+                (verdict.disliked_k, TAINT_WEIGHT, True, None),
+                (verdict.liking_k, AFFINITY_WEIGHT, False, None),
+                (self._get_image_scores(verdict), IMAGE_WEIGHT, False, FULL_SCORE),
+            )
             verdict.server_wishes = tuple(
-                ServerWish(_freeze(amount_k.astype(np.int64)), weight, is_dislike)
-                for amount_k, weight, is_dislike in kinds
+                ServerWish(_freeze(amount_k.astype(np.int64)), weight, is_dislike, most)
+                for amount_k, weight, is_dislike, most in kinds
                 if amount_k is not None and amount_k.any()
             )
         return verdict.server_wishes
@@ -266,6 +292,13 @@ class Eligibility:
         if verdict is None:
             verdict = self._verdicts[constraints] = self._compute_verdict(constraints)
         return verdict
+
+    def _get_image_scores(self, verdict: Verdict) -> ScoreArray | None:
+        """Return what images are worth that nodes have already, shape (K,); None: nothing anywhere."""
+        images = verdict.constraints.images
+        if verdict.image_k is None and images.names:
+            verdict.image_k = self.images.compute_scores(images, self.index)
+        return verdict.image_k
 
     def share(self, placement: Placement) -> Placement:
         """Return the one placement that says the same; after a change that may have to do with it, it is a new one."""
@@ -349,7 +382,7 @@ class Eligibility:
         eligible_k = verdict.reason_k == 0
         return Placement(
             eligible_k=_freeze(eligible_k),
-            preference_k=_compute_preference(verdict, eligible_k),
+            preference_k=_compute_preference(verdict, eligible_k, self._get_image_scores(verdict)),
             rejections=self.reasons.count(verdict.reason_k),
             exclusive_keys=verdict.constraints.exclusive_keys,
         )
@@ -361,7 +394,9 @@ def _describe(placement: Placement) -> _Content:
     return np.packbits(placement.eligible_k).tobytes(), preference, placement.rejections, placement.exclusive_keys
 
 
-def _compute_preference(verdict: Verdict, eligible_k: BoolArray) -> NDArray[np.int64] | None:
+def _compute_preference(
+    verdict: Verdict, eligible_k: BoolArray, image_k: ScoreArray | None
+) -> NDArray[np.int64] | None:
     """Return the score of soft wishes, shape (K,), or None when it is the same for all eligible nodes."""
     score_k = np.zeros(len(eligible_k), dtype=np.int64)
     if verdict.disliked_k is not None:
@@ -372,6 +407,8 @@ def _compute_preference(verdict: Verdict, eligible_k: BoolArray) -> NDArray[np.i
         best = int(verdict.liking_k[eligible_k].max(initial=0))
         if best:
             score_k += AFFINITY_WEIGHT * (FULL_SCORE * verdict.liking_k.astype(np.int64) // best)
+    if image_k is not None:
+        score_k += IMAGE_WEIGHT * image_k
     among = score_k[eligible_k]
     if len(among) == 0 or int(among.min()) == int(among.max()):
         return None

@@ -16,6 +16,7 @@ from typing import TypeVar
 from fairbind.cluster.filters.refusals import find_standing
 from fairbind.cluster.objects.constraints import share_constraints
 from fairbind.cluster.objects.facts import Constraints, NodeFacts, Taint, Toleration
+from fairbind.cluster.objects.image_facts import NO_IMAGES
 from fairbind.cluster.objects.selectors import NAME_FIELD, NodeTerm, Requirement
 from fairbind.cluster.objects.volume_facts import ANYWHERE
 
@@ -103,7 +104,7 @@ class NodeFeatures:
     def simplify(self, constraints: Constraints) -> Constraints:
         """Return constraints with the same answer on every node, equal for as many tasks as can be."""
         selector, required, preferred = constraints.selector, constraints.required, constraints.preferred
-        tolerations, volumes = constraints.tolerations, constraints.volumes
+        tolerations, volumes, images = constraints.tolerations, constraints.volumes, constraints.images
         if tolerations:
             tolerations = tuple(each for each in tolerations if self._meets_taint(each))
         if preferred:
@@ -111,7 +112,7 @@ class NodeFeatures:
         if required is not None:
             required = tuple(term for term in required if self._may_hold(term))
         if required == _NO_TERM or any(pair not in self._pairs for pair in selector):
-            selector, required, preferred, volumes = (), _NO_TERM, (), ANYWHERE
+            selector, required, preferred, volumes, images = (), _NO_TERM, (), ANYWHERE, NO_IMAGES
         parts = selector, required, preferred, tolerations
         if parts == (constraints.selector, constraints.required, constraints.preferred, constraints.tolerations):
             return constraints
@@ -122,6 +123,7 @@ class NodeFeatures:
             tolerations=tolerations,
             exclusive_keys=constraints.exclusive_keys,
             volumes=volumes,
+            images=images,
         )
 
     def _meets_taint(self, toleration: Toleration) -> bool:

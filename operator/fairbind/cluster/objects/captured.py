@@ -1,9 +1,10 @@
 """What a snapshot file keeps of Kubernetes objects: the fields that are read for decisions, and nothing else.
 
-The wire types have only fields that are read, so what is decoded into them is free of images, environments, annotations
-and whatever else a manifest holds. Some fields are read for other ends than a decision (messages for events, owners,
-versions of a watch): those are taken away. Pods that have ended hold nothing any more; of those that succeeded it is
-kept how long they ran, for estimates.
+The wire types have only fields that are read, so what is decoded into them is free of environments, annotations and
+whatever else a manifest holds. Some fields are read for other ends than a decision (messages for events, owners,
+versions of a watch): those are taken away. So are images, although a node that has one is preferred: a snapshot is for
+others to read, and the names of images say what runs in a cluster, and in which version. Pods that have ended hold
+nothing any more; of those that succeeded it is kept how long they ran, for estimates.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def _capture_pod(pod: _Pod) -> wire.Pod | RunTime | None:
     }
     return wire.Pod(
         metadata=_keep_meta(pod.metadata),
-        spec=pod.spec,
+        spec=_strip_images(pod.spec),
         status=wire.PodStatus(
             phase=status.phase,
             start_time=status.start_time,
@@ -101,6 +102,17 @@ def _capture_pod(pod: _Pod) -> wire.Pod | RunTime | None:
             allocated_resources=status.allocated_resources,
         ),
         fault=pod.fault,
+    )
+
+
+def _strip_images(spec: wire.PodSpec) -> wire.PodSpec:
+    """Return a spec that does not say which images are used."""
+    replace = msgspec.structs.replace
+    return replace(
+        spec,
+        containers=[replace(each, image=None) for each in spec.containers or ()] or None,
+        init_containers=[replace(each, image=None) for each in spec.init_containers or ()] or None,
+        volumes=[replace(each, image=None) for each in spec.volumes or ()] or None,
     )
 
 

@@ -3,7 +3,8 @@
 Honoured: nodeSelector, node affinity, tolerations, host ports, pod affinity and anti-affinity, spread constraints, each
 of them hard or soft. What is not honoured is never placed wrongly: a pod with a disk of a cloud, a device claim or a
 gang waits, with a reason that names what it is. So does a pod whose constraints cost too much (`budget`).
-Which nodes reach its volumes is not in the spec: the cache adds it (`add_volumes`).
+Which nodes reach its volumes is not in the spec: the cache adds it (`add_volumes`), and which of its images some node
+has (`set_images`).
 
 A host port is a `ExclusiveKeys` key per (protocol, port). A port on all addresses conflicts with the same port on any
 address, a port on one address only with the same address or with all; see `_make_exclusive_keys`.
@@ -12,6 +13,7 @@ address, a port on one address only with the same address or with all; see `_mak
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 
 from fairbind.cluster.objects import wire
@@ -31,6 +33,7 @@ from fairbind.cluster.objects.facts import (
     TopologyWishes,
     WeightedTerm,
 )
+from fairbind.cluster.objects.image_facts import NO_IMAGES, ImageUse
 from fairbind.cluster.objects.pins import split_pin
 from fairbind.cluster.objects.selectors import LabelSelector, NodeTerm, Requirement, make_label_selector, make_term
 from fairbind.cluster.objects.volume_facts import ANYWHERE, MAX_CLAIMS, VolumeTopology
@@ -43,6 +46,7 @@ _ConstraintsKey = tuple[
     tuple[Toleration, ...],
     ExclusiveKeys,
     VolumeTopology,
+    ImageUse,
 ]
 _TermKey = tuple[str, tuple[str, ...], LabelSelector | None, LabelSelector, tuple[Namespaces, ...]]
 _WishesKey = tuple[
@@ -100,22 +104,32 @@ def share_constraints(
     tolerations: tuple[Toleration, ...] = (),
     exclusive_keys: ExclusiveKeys = NO_EXCLUSIVE_KEYS,
     volumes: VolumeTopology = ANYWHERE,
+    images: ImageUse = NO_IMAGES,
 ) -> Constraints:
     """Return the one object of constraints that say this."""
-    return _CONSTRAINTS.get((selector, required, preferred, tolerations, exclusive_keys, volumes))
+    return _CONSTRAINTS.get((selector, required, preferred, tolerations, exclusive_keys, volumes, images))
 
 
 def add_volumes(constraints: Constraints, volumes: VolumeTopology) -> Constraints:
     """Return constraints that hold a pod to the nodes that reach its volumes, too; the same when all of them do."""
-    if volumes == constraints.volumes:
-        return constraints
+    return constraints if volumes == constraints.volumes else _share(replace(constraints, volumes=volumes))
+
+
+def set_images(constraints: Constraints, images: ImageUse) -> Constraints:
+    """Return constraints with these images in the place of theirs; the same when they have them."""
+    return constraints if images == constraints.images else _share(replace(constraints, images=images))
+
+
+def _share(constraints: Constraints) -> Constraints:
+    """Return the one object that says the same."""
     return share_constraints(
         selector=constraints.selector,
         required=constraints.required,
         preferred=constraints.preferred,
         tolerations=constraints.tolerations,
         exclusive_keys=constraints.exclusive_keys,
-        volumes=volumes,
+        volumes=constraints.volumes,
+        images=constraints.images,
     )
 
 

@@ -21,6 +21,7 @@ from fairbind.cluster.objects.constraints import (
     reject_excess,
 )
 from fairbind.cluster.objects.facts import TURN_GATE, Amounts, NamespaceFacts, NodeFacts, Owner, PodFacts, Taint
+from fairbind.cluster.objects.image_facts import NO_IMAGES, convert_images, find_images
 from fairbind.cluster.objects.requests import MAX_RESOURCES, DemandReader, compute_demand, keep_first
 from fairbind.cluster.objects.volume_facts import find_claims
 from fairbind.model import MAX_AMOUNT, Rejection, RejectionKind
@@ -107,6 +108,7 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
     else:
         carries = find_carried_terms(spec, meta.namespace) if spec.affinity is not None else ()
     created = parse_time(meta.creation_timestamp)
+    pin = find_pin(spec) if node is None and excess is None else None
     return PodFacts(
         uid=meta.uid,
         namespace=_share_name(meta.namespace),
@@ -122,7 +124,7 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         awaits_turn=[gate.name for gate in spec.scheduling_gates or ()] == [TURN_GATE],
         demand=demand,
         constraints=constraints,
-        pin=find_pin(spec) if node is None and excess is None else None,
+        pin=pin,
         unsupported=unsupported[0] if unsupported else None,
         unsupported_detail=unsupported[1] if unsupported else None,
         repels=find_repelling_terms(spec, meta.namespace),
@@ -136,6 +138,7 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         wishes=wishes,
         claims=find_claims(meta.name, spec.volumes) if spec.volumes else (),
         carries=carries,
+        images=find_images(spec) if node is None and excess is None and pin is None else NO_IMAGES,
     )
 
 
@@ -223,6 +226,7 @@ def convert_node(node: wire.Node) -> NodeFacts:
         unschedulable=bool(node.spec.unschedulable),
         allocatable=_share_amounts(tuple(sorted(amounts))),
         fault=node.fault or reader.fault or too_many,
+        images=convert_images(node.status.images or ()),
     )
 
 

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
+from fairbind.cluster.objects.image_facts import NO_IMAGES, ImageUse, NodeImages
 from fairbind.cluster.objects.selectors import LabelSelector, NodeTerm
 from fairbind.cluster.objects.volume_facts import ANYWHERE, ClaimUse, VolumeTopology
 from fairbind.model import NO_EXCLUSIVE_KEYS, ExclusiveKeys, Rejection
@@ -94,7 +95,7 @@ class Constraints:
 
     selector: label pairs that a node must have. required: terms of which one must hold; None when there is no such
     wish (no terms at all match nothing). preferred: (weight, term). exclusive_keys: host ports. volumes: which nodes
-    reach its volumes.
+    reach its volumes. images: those that it would like to find on its node.
     """
 
     selector: tuple[tuple[str, str], ...] = ()
@@ -103,6 +104,7 @@ class Constraints:
     tolerations: tuple[Toleration, ...] = ()
     exclusive_keys: ExclusiveKeys = NO_EXCLUSIVE_KEYS
     volumes: VolumeTopology = ANYWHERE
+    images: ImageUse = NO_IMAGES
 
 
 Namespaces = tuple[tuple[str, ...], LabelSelector | None]
@@ -194,7 +196,8 @@ class PodFacts(Struct, frozen=True, gc=False):
     rejection: for what its kubelet refused it (resources, ports, node, other); None when it did not.
     start: when its kubelet took it, seconds since the epoch; `created` before that. group: the name of the pod group in
     its namespace that it belongs to; None: to none. nominated_node: where room is promised to it until it is bound.
-    owner: its controller, kept only while it waits. claims: those of its volumes.
+    owner: its controller, kept only while it waits. claims: those of its volumes. images: those that it uses, kept only
+    while it waits and may choose.
     """
 
     uid: str
@@ -225,10 +228,11 @@ class PodFacts(Struct, frozen=True, gc=False):
     claims: tuple[ClaimUse, ...] = ()
     carries: tuple[WeightedTerm, ...] = ()
     awaits_turn: bool = False
+    images: ImageUse = NO_IMAGES
 
 
 class NodeFacts(Struct, frozen=True, gc=False):
-    """A node. allocatable: never negative. fault: what could not be read."""
+    """A node. allocatable: never negative. fault: what could not be read. images: those that are on it."""
 
     name: str
     version: str
@@ -238,6 +242,7 @@ class NodeFacts(Struct, frozen=True, gc=False):
     unschedulable: bool
     allocatable: Amounts
     fault: str | None = None
+    images: NodeImages = ()
 
 
 class NamespaceFacts(Struct, frozen=True, gc=False):

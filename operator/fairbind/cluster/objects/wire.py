@@ -62,6 +62,7 @@ class Container(Wire):
     """A container, an init container or a sidecar (an init container that restarts always)."""
 
     name: str = ""
+    image: str | None = None
     resources: Resources | None = None
     restart_policy: str | None = None
     ports: list[Port] | None = None
@@ -161,10 +162,17 @@ class ClaimVolume(Wire):
     claim_name: str = ""
 
 
+class ImageVolume(Wire):
+    """A volume that is an image."""
+
+    reference: str | None = None
+
+
 class Volume(Wire):
-    """A volume; only the kinds that bind a pod to certain nodes are read."""
+    """A volume; only the kinds on which the choice of a node depends are read."""
 
     name: str = ""
+    image: ImageVolume | None = None
     persistent_volume_claim: ClaimVolume | None = None
     ephemeral: Present | None = None
     aws_elastic_block_store: Present | None = None
@@ -278,11 +286,19 @@ class NodeSpec(Wire):
     taints: list[Taint] | None = None
 
 
+class NodeImage(Wire):
+    """An image that is on the node, and all its names."""
+
+    names: list[str] | None = None
+    size_bytes: int = 0
+
+
 class NodeStatus(Wire):
     """What the kubelet says about the node."""
 
     allocatable: Amounts | None = None
     conditions: list[Condition] | None = None
+    images: list[NodeImage] | None = None
 
 
 class Node(Wire):

@@ -39,14 +39,15 @@ class _Wish(Protocol):
 class _ServerWish:
     """See `ServerWish`."""
 
-    __slots__ = ("_amount_g", "_is_dislike")
+    __slots__ = ("_amount_g", "_is_dislike", "_most")
 
     def __init__(self, wish: ServerWish, amount_g: ScoreArray) -> None:
         self._amount_g = amount_g
         self._is_dislike = wish.is_dislike
+        self._most = wish.most
 
     def compute_scores(self, fits_g: BoolArray) -> ScoreArray:
-        most = max(1, int(self._amount_g[fits_g].max()))
+        most = self._most or max(1, int(self._amount_g[fits_g].max()))
         score_g = FULL_SCORE * self._amount_g // most
         return FULL_SCORE - score_g if self._is_dislike else score_g
 
