@@ -164,6 +164,14 @@ def make_crowded_pod(containers: int, inits: int = 0, resources: int = 2, *, pla
     return _place(pod, placed=placed)
 
 
+def make_image_pod(containers: int, length: int = 60, *, placed: bool = False) -> Json:
+    """Many containers, each with an image of its own, and volumes with these images."""
+    pod, images = make_pod("odd"), _names(containers, length)
+    pod["spec"]["containers"] = [{"name": "c", "image": image} for image in images]
+    pod["spec"]["volumes"] = [{"name": "v", "image": {"reference": image}} for image in images[: containers // 4]]
+    return _place(pod, placed=placed)
+
+
 def make_labelled_pod(count: int, length: int = 60, *, placed: bool = False) -> Json:
     """Many labels and annotations."""
     texts = dict.fromkeys(_names(count, length), "yes")
@@ -262,6 +270,15 @@ def make_conditioned_node(count: int, length: int) -> Json:
     return node
 
 
+def make_node_of_images(count: int, values: int = 1, length: int = 60) -> Json:
+    """A node of many images of many names, of which pods may use some."""
+    node = make_node("odd")
+    names = iter(_names(count * values, length))
+    images = [{"names": [next(names) for _ in range(values)], "sizeBytes": 10**9} for _ in range(count)]
+    node["status"]["images"] = images
+    return node
+
+
 def make_labelled_namespace(labels: int, length: int = 40) -> Json:
     """A namespace of many labels."""
     return make_namespace("odd", dict.fromkeys(_names(labels, length), "yes"))
@@ -298,6 +315,7 @@ GENERATORS: dict[tuple[str, str], Callable[..., Json]] = {
     ("pod", "anti-affinity"): make_anti_affine_pod,
     ("pod", "resources"): make_resource_pod,
     ("pod", "containers"): make_crowded_pod,
+    ("pod", "images"): make_image_pod,
     ("pod", "labels"): make_labelled_pod,
     ("pod", "unsupported"): make_unsupported_pod,
     ("pod", "conditions"): make_conditioned_pod,
@@ -308,6 +326,7 @@ GENERATORS: dict[tuple[str, str], Callable[..., Json]] = {
     ("node", "taints"): make_tainted_node,
     ("node", "resources"): make_offering_node,
     ("node", "conditions"): make_conditioned_node,
+    ("node", "images"): make_node_of_images,
     ("namespace", "labels"): make_labelled_namespace,
     ("tenant", "tenant"): make_tenant,
     ("policy", "policy"): make_policy,

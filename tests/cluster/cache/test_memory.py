@@ -19,6 +19,7 @@ from fairbind.scheduling import run_cycle
 COUNT = 1_000
 MOST_OF_A_NODE = 1_400
 MOST_OF_A_LABEL = 200
+MOST_OF_TEN_IMAGES = 400
 MOST_OF_A_POD = 1_100
 """Bytes, with a seventh of room for other versions of Python. The figures are in docs/reliability/fuzz-cost.md."""
 
@@ -27,13 +28,15 @@ def name_node(number: int) -> str:
     return f"ip-10-{number // 65536}-{number // 256 % 256}-{number % 256}.eu-central-1.compute.internal"
 
 
-def make_some_node(number: int, labels: int = 0) -> Json:
+def make_some_node(number: int, labels: int = 0, images: int = 0) -> Json:
     shared = {f"example.com/fact-{n}": f"value-{n}-{number % 4}" for n in range(9)}
     own = {f"example.com/own-{n}": f"i-{number:08}{n}" for n in range(2 + labels)}
     amounts = {"cpu": "15890m", "memory": "63Gi", "ephemeral-storage": "95Gi", "pods": "110"}
-    return make_node(
-        name_node(number), allocatable=amounts, labels={"kubernetes.io/hostname": name_node(number), **shared, **own}
-    )
+    labelled = {"kubernetes.io/hostname": name_node(number), **shared, **own}
+    node = make_node(name_node(number), allocatable=amounts, labels=labelled)
+    names = [f"registry.example.com/team/service-{number % 20 + n}" for n in range(images)]
+    node["status"]["images"] = [{"names": [f"{name}:1", f"{name}@sha256:{7:064}"], "sizeBytes": 9**9} for name in names]
+    return node
 
 
 def make_some_pod(number: int, node: str | None = None) -> Json:
@@ -62,11 +65,11 @@ def measure(add: Callable[[range], None]) -> float:
         tracemalloc.stop()
 
 
-def measure_nodes(labels: int = 0) -> float:
+def measure_nodes(labels: int = 0, images: int = 0) -> float:
     cluster = Cluster()
 
     def add(numbers: range) -> None:
-        cluster.add_nodes(*(make_some_node(number, labels) for number in numbers))
+        cluster.add_nodes(*(make_some_node(number, labels, images) for number in numbers))
         cluster.cache.build_snapshot()
 
     return measure(add)
@@ -76,6 +79,7 @@ def test_a_node_costs_its_name_its_own_labels_and_its_rows() -> None:
     plain = measure_nodes()
     assert plain < MOST_OF_A_NODE
     assert measure_nodes(labels=4) < plain + 4 * MOST_OF_A_LABEL
+    assert measure_nodes(images=10) < plain + MOST_OF_TEN_IMAGES
 
 
 def test_nodes_that_hold_nothing_share_what_says_so() -> None:

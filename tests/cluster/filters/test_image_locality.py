@@ -10,7 +10,14 @@ from cluster.builders import Cluster, Json, make_node, make_pod, read_node, read
 from cluster.filters.test_soft_wishes import prefer
 from cluster.filters.test_topology import SMALL, count_nodes
 from fairbind.cluster.filters.image_locality import ImageLocality
-from fairbind.cluster.objects.image_facts import MAX_IMAGES, NO_IMAGES, ImageUse, NodeImages
+from fairbind.cluster.objects.image_facts import (
+    MAX_IMAGES,
+    MAX_NAME,
+    MAX_NODE_NAMES,
+    NO_IMAGES,
+    ImageUse,
+    NodeImages,
+)
 from fairbind.model import PolicySettings
 from fairbind.scheduling import run_cycle
 
@@ -200,6 +207,11 @@ def test_of_very_many_images_the_first_count() -> None:
     images = read_pod(use(make_pod("x"), *(f"i{n:03}:1" for n in range(100)))).images
 
     assert (images.sources, len(images.names), images.names[-1]) == (100, MAX_IMAGES, f"i{MAX_IMAGES - 1:03}:1")
+    assert read_pod(use(make_pod("x"), "i" * (MAX_NAME + 1), "")).images is NO_IMAGES
+    listed = read_node(
+        make_node(images={"i" * (MAX_NAME + 1): 9, **{f"i{n}:1": 9 for n in range(2 * MAX_NODE_NAMES)}})
+    ).images
+    assert [names for names, _ in listed] == [(f"i{n}:1",) for n in range(MAX_NODE_NAMES)]
 
 
 def test_nodes_share_what_their_lists_have_in_common_and_make_sense_of_odd_ones() -> None:

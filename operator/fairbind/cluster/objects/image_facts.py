@@ -13,11 +13,19 @@ from functools import lru_cache
 from fairbind.cluster.objects import wire
 from fairbind.model import MAX_AMOUNT
 
-MAX_IMAGES = 64
-"""So many images of a pod count at most; a pod with more has the others nowhere."""
+MAX_IMAGES = 32
+"""So many images of a pod count at most: a pod with more has the others nowhere."""
 
-MAX_SHARED_IMAGES = 32_768
-"""Images and their names: thousands of nodes have the same few, and so have pods."""
+MAX_NODE_NAMES = 1_024
+"""So many names of images on a node count at most. Kubelets list 50 images, the largest first."""
+
+MAX_NAME = 512
+"""An image whose name has more characters is nowhere."""
+
+MAX_SHARED_IMAGES = 16_384
+MAX_SHARED_NAMES = 4_096
+MAX_SHARED_USES = 1_024
+"""Images of nodes, names in pods, and lists of them: thousands of objects have the same few."""
 
 NodeImages = tuple[tuple[tuple[str, ...], int], ...]
 """(names, bytes) of each image that a node has, as it lists them."""
@@ -45,7 +53,7 @@ class ImageUse:
 NO_IMAGES = ImageUse()
 
 
-@lru_cache(maxsize=MAX_SHARED_IMAGES)
+@lru_cache(maxsize=MAX_SHARED_NAMES)
 def normalize_name(name: str) -> str:
     """Return the name of an image with its tag, as nodes list it.
 
@@ -61,7 +69,7 @@ def _share_image(names: tuple[str, ...], size: int) -> tuple[tuple[str, ...], in
     return names, size
 
 
-@lru_cache(maxsize=MAX_SHARED_IMAGES)
+@lru_cache(maxsize=MAX_SHARED_USES)
 def _share_use(sources: int, names: tuple[str, ...]) -> ImageUse:
     """Return one object for equal images of pods: the replicas of a workload have the same."""
     return ImageUse(sources, names)
@@ -70,7 +78,7 @@ def _share_use(sources: int, names: tuple[str, ...]) -> ImageUse:
 def find_images(spec: wire.PodSpec) -> ImageUse:
     """Return the images of all containers and of volumes that are images."""
     written = list(_list_images(spec))
-    names = sorted(normalize_name(name) for name in written[:MAX_IMAGES] if name)
+    names = sorted(normalize_name(name) for name in written[:MAX_IMAGES] if 0 < len(name) <= MAX_NAME)
     return _share_use(len(written), tuple(names)) if names else NO_IMAGES
 
 
@@ -85,7 +93,13 @@ def _list_images(spec: wire.PodSpec) -> Iterator[str]:
 
 
 def convert_images(images: Iterable[wire.NodeImage]) -> NodeImages:
-    """Return the images of a node. A size that makes no sense counts as none."""
-    return tuple(
-        _share_image(tuple(image.names), min(max(image.size_bytes, 0), MAX_AMOUNT)) for image in images if image.names
-    )
+    """Return the images of a node, the first if there are very many. A size that makes no sense counts as none."""
+    kept, left = [], MAX_NODE_NAMES
+    for image in images:
+        names = tuple(name for name in image.names or () if len(name) <= MAX_NAME)[:left]
+        left -= len(names)
+        if names:
+            kept.append(_share_image(names, min(max(image.size_bytes, 0), MAX_AMOUNT)))
+        if not left:
+            break
+    return tuple(kept)
