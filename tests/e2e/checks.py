@@ -149,8 +149,11 @@ class View:
         held = filter(is_held, self.pods)
         return find_misplaced(held, self.nodes, scheduler_name=SCHEDULER_NAME, but=but)
 
-    def find_forgotten(self) -> list[str]:
-        """Return waiting pods for which some node has room: nobody should be waiting then."""
+    def find_forgotten(self, objects: Callable[[Json, Json], Collection[str]] = lambda _pod, _node: ()) -> list[str]:
+        """Return waiting pods for which some node has room: nobody should be waiting then.
+
+        objects: what else keeps a pod from a node.
+        """
         left = {name: self._compute_left(name) for name in self.nodes}
         return [
             f"{pod['metadata']['namespace']}/{pod['metadata']['name']} fits on {name}"
@@ -160,6 +163,7 @@ class View:
             for name, node in self.nodes.items()
             if all(amount <= left[name].get(resource, 0) for resource, amount in demand.items())
             and is_eligible(pod, node)
+            and not objects(pod, node)
         ]
 
     def _compute_left(self, node: str) -> Amounts:

@@ -109,8 +109,8 @@ class Pods:
         self.api = api
         self.namespace = namespace
 
-    def create(self, spec: Json) -> str:
-        pod = make_pod(SMALL)
+    def create(self, spec: Json, **labels: str) -> str:
+        pod = make_pod(SMALL, labels=labels)
         pod["spec"] |= spec
         (name,) = create_pods(self.api, self.namespace, [pod])
         return name
@@ -169,6 +169,42 @@ def test_soft_wishes_rank_before_fit(
     liking = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
     assert pods.wait_placed(pods.create({"affinity": liking})) == f"{stem}-liked"
     assert pods.wait_placed(pods.create({})) == f"{stem}-plain"
+
+
+def test_soft_wishes_about_other_pods_and_images_rank_before_fit(
+    api: Api, nodes: MakeNodes, namespace: MakeNamespace, operator: StartOperator
+) -> None:
+    """One node suits every pod best; it has a pod that some keep away from, and another node what others look for."""
+    stem, image = make_name("soft"), "registry.example/large:1"
+    roomy, tight = {"cpu": "64", "memory": "64Gi", "pods": "110"}, {"cpu": "16", "memory": "16Gi", "pods": "110"}
+    full, liked, _ = nodes(
+        [make_node(f"{stem}-full", allocatable=tight, zone="zone-1")]
+        + [make_node(f"{stem}-{name}", allocatable=roomy, zone="zone-2") for name in ("liked", "plain")]
+    )
+    listed = [{"names": [image], "sizeBytes": 20 * 10**9}]
+    api.patch(f"/api/v1/nodes/{liked}/status", {"status": {"images": listed}})
+    pods = Pods(api, namespace())
+    pods.create({"nodeName": full}, app="crowd")
+    pods.create({"nodeName": liked}, app="friend")
+    operator()
+    assert pods.wait_placed(pods.create({})) == full
+
+    def prefer(kind: str, app: str) -> Json:
+        term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": app}}}
+        weighted = [{"weight": 10, "podAffinityTerm": term}]
+        return {"affinity": {kind: {"preferredDuringSchedulingIgnoredDuringExecution": weighted}}}
+
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "topology.kubernetes.io/zone",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {"app": "crowd"}},
+    }
+    container = make_pod(SMALL)["spec"]["containers"][0] | {"image": image}
+    assert pods.wait_placed(pods.create(prefer("podAffinity", "friend"))) == liked
+    assert pods.wait_placed(pods.create({"containers": [container]})) == liked
+    assert pods.wait_placed(pods.create(prefer("podAntiAffinity", "crowd"))) != full
+    assert pods.wait_placed(pods.create({"topologySpreadConstraints": [spread]})) != full
 
 
 def test_host_ports_gates_and_pods_that_name_their_node(

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 import urllib3
 
 from e2e.api import Api, ApiError
-from e2e.objects import make_pod
+from e2e.objects import make_name, make_pod
 from e2e.waiting import PATIENCE_SECONDS
+from faults.constraints import draw_constraints
+from faults.storage import LOCAL, MADE, make_claim
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +29,8 @@ SIZES = (
 )
 SHORT_LIVES = 0.2
 """The part of the pods that end by themselves."""
+CLAIMING, CLAIMING_NAME = 0.15, "claiming"
+"""The part of the pods that have a claim. Half of these claims are left when their pod is deleted, and go later."""
 RELIST_STEPS = 50
 TIMEOUT_SECONDS = 5.0
 
@@ -81,17 +85,36 @@ class Churn:
         is_short = len(self._alive) < self._target * self._random.uniform(0.9, 1.1)
         if is_short:
             namespace = self._random.choice(self._namespaces)
-            pod = self._draw_pod()
+            has_claim = self._random.random() < CLAIMING
+            pod = self._draw_pod(CLAIMING_NAME if has_claim else "pod")
+            if has_claim:
+                self._give_claim(namespace, pod)
             self._api.post(f"/api/v1/namespaces/{namespace}/pods", pod)
             self._alive.append((namespace, pod["metadata"]["name"]))
             self.created += 1
         else:
             namespace, name = self._alive.pop(self._random.randrange(len(self._alive)))
+            if name.startswith(CLAIMING_NAME) and self._random.random() < 0.5:
+                self._delete_claim(namespace, name)
             self._api.delete(f"/api/v1/namespaces/{namespace}/pods/{name}", {"gracePeriodSeconds": 0})
 
-    def _draw_pod(self) -> Json:
+    def _give_claim(self, namespace: str, pod: Json) -> None:
+        """Make a claim with the pod's own name."""
+        name = pod["metadata"]["name"]
+        claim = make_claim(name, self._random.choice((LOCAL, MADE)))
+        self._api.post(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", claim)
+        pod["spec"]["volumes"] = [{"name": "disk", "persistentVolumeClaim": {"claimName": name}}]
+
+    def _delete_claim(self, namespace: str, name: str) -> None:
+        with contextlib.suppress(ApiError):  # a fault may have taken it back
+            self._api.delete(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")
+
+    def _draw_pod(self, kind: str) -> Json:
         run_seconds = self._random.randint(1, 20) if self._random.random() < SHORT_LIVES else None
-        return make_pod(self._random.choice(SIZES), run_seconds=run_seconds)
+        labels, spec = draw_constraints(self._random)
+        return make_pod(
+            self._random.choice(SIZES), name=make_name(kind), run_seconds=run_seconds, labels=labels, **spec
+        )
 
     def _relist(self) -> None:
         self._alive = [
@@ -99,3 +122,8 @@ class Churn:
             for namespace in self._namespaces
             for pod in self._api.items(f"/api/v1/namespaces/{namespace}/pods", resourceVersion="0")
         ]
+        alive = set(self._alive)
+        for namespace in self._namespaces:
+            for claim in self._api.items(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"):
+                if (namespace, claim["metadata"]["name"]) not in alive:
+                    self._delete_claim(namespace, claim["metadata"]["name"])

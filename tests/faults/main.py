@@ -217,7 +217,8 @@ def try_fault(world: World, drawn: Draw, begin: float) -> Outcome:
         steady = wait_steady(world)
     waits = [compute_wait(replica.read_wait(), waits_before[replica.name]) for replica in world.replicas]
     found += world.judge.judge()
-    found += View.take(world.api).find_overcommitted()
+    view = View.take(world.api)
+    found += view.find_overcommitted() + world.find_broken(view)
     outcome = Outcome(
         number=drawn.number,
         kind=drawn.name,
@@ -255,9 +256,9 @@ def restart_ended(world: World, drawn: Draw) -> list[str]:
 def wait_steady(world: World) -> float | None:
     """Return after how many seconds all is as ever; None: never.
 
-    Then pods are bound in each namespace, no pod waits that has room, new weights and settings are heeded, and the
-    Tenants' statuses count the pods that there are. The churn stands still meanwhile: else there would always be a pod
-    whose room has just come to be.
+    Then pods are bound in each namespace, no pod waits that has room, new weights and settings are heeded, the Tenants'
+    statuses count the pods that there are, and nothing of volumes is reserved for pods that are gone. The churn stands
+    still meanwhile: else there would always be a pod whose room has just come to be.
     """
     began_at = time.monotonic()
     world.churn.pause()
@@ -290,7 +291,9 @@ def is_steady(world: World, probes: dict[str, str], changed: set[str]) -> bool:
     if not all(world.api.get(path)["spec"].get("nodeName") for path in probes.values()):
         return False
     view = View.take(world.api)
-    return all(map(world.is_heeded, WATCHED)) and not view.find_forgotten() and not find_miscounted(view)
+    if not all(map(world.is_heeded, WATCHED)) or find_miscounted(view):
+        return False
+    return not world.find_forgotten(view) and not world.find_left_behind()
 
 
 def find_miscounted(view: View) -> list[str]:

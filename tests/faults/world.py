@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self
 import yaml
 
 from e2e.api import ApiError, call_many
+from e2e.checks import is_finished
 from e2e.clusters import Cluster
 from e2e.objects import POLICIES, TENANTS, make_pod, make_tenant
 from e2e.operators import NAMESPACE, SERVICE_ACCOUNT, Operator, start_operator
@@ -23,14 +24,17 @@ from e2e.relay import Relay
 from e2e.waiting import wait_for
 from e2e.workloads import create_object
 from faults.churn import Churn
+from faults.constraints import Constraints
 from faults.judge import Judge, add_lease_bodies, read_token_id
+from faults.storage import CLAIMS, VOLUMES, Storage, find_left_behind
 from faults.wire import Wire
-from localplane.nodes import make_node
+from localplane.nodes import ZONES, make_node
 from localplane.plane import ControlPlane
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from e2e.checks import View
     from localplane.client import Json
     from localplane.tools import Tools
 
@@ -170,6 +174,9 @@ class World:
             self.judge = Judge(self.plane.audit_log)
             self.cluster.install_chart({"operator": {"enabled": False}})
             self._fill()
+            self._storage = Storage(self.plane.kubeconfig, [f"n{number}" for number in range(NODES)])
+            stack.callback(self._storage.stop)
+            self._storage.start()
             library = self._build_clock_step()
             for number, name in enumerate("ab"):
                 self.replicas.append(self._make_replica(stack, name, self._seed + number, library))
@@ -264,6 +271,24 @@ class World:
         for name in ("kube-controller-manager", "kwok"):
             self.plane.restart_component(name, kill=True)
 
+    def find_forgotten(self, view: View) -> list[str]:
+        """Return waiting pods for which some node has room, with volumes and where their constraints let them go."""
+        constraints = self._read_constraints(view)
+        return view.find_forgotten(objects=constraints.find_objections)
+
+    def find_broken(self, view: View) -> list[str]:
+        """Return pods that are where their constraints do not let them be."""
+        constraints = self._read_constraints(view)
+        return [*constraints.find_broken(), *constraints.find_elsewhere(view.pods)]
+
+    def find_left_behind(self) -> list[str]:
+        """Return what stays reserved for pods that are gone."""
+        pods = [pod for pod in self.api.items("/api/v1/pods") if not is_finished(pod)]
+        return find_left_behind(pods, [*self.api.items(CLAIMS)], [*self.api.items(VOLUMES)])
+
+    def _read_constraints(self, view: View) -> Constraints:
+        return Constraints.read(view, self.api.items(CLAIMS), self.api.items(VOLUMES))
+
     def write(self, count: int) -> None:
         """Let the cluster's version grow by so much."""
         path = "/api/v1/namespaces/default/configmaps"
@@ -280,7 +305,10 @@ class World:
         return self.api.exists(f"/api/v1/namespaces/{NAMESPACE}/secrets/{replica.secret}")
 
     def _fill(self) -> None:
-        servers = [make_node(f"n{number}", allocatable=SERVERS, taints=[]) for number in range(NODES)]
+        servers = [
+            make_node(f"n{number}", allocatable=SERVERS, zone=ZONES[number % len(ZONES)], taints=[])
+            for number in range(NODES)
+        ]
         taint = {"key": PROBE_KEY, "value": "true", "effect": "NoSchedule"}
         servers.append(
             make_node("probe", allocatable={**SERVERS, "pods": "110"}, labels={PROBE_KEY: "true"}, taints=[taint])
