@@ -17,6 +17,7 @@ GRACE_SECONDS = 1
 JOBS = "/apis/batch/v1/namespaces/{}/jobs"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments"
 DAEMON_SETS = "/apis/apps/v1/namespaces/{}/daemonsets"
+STATEFUL_SETS = "/apis/apps/v1/namespaces/{}/statefulsets"
 ANY_NODE = [{"operator": "Exists"}]
 RESEARCH = {"key": "fairbind.io/dedicated", "operator": "Equal", "value": "research", "effect": "NoSchedule"}
 
@@ -63,6 +64,21 @@ def create_daemon_set(api: Api, namespace: str, name: str, spec: Json) -> None:
     labels = {"app": name}
     body = {"selector": {"matchLabels": labels}, "template": make_template(labels, spec)}
     api.post(DAEMON_SETS.format(namespace), {"metadata": {"name": name}, "spec": body})
+
+
+def create_stateful_set(api: Api, namespace: str, name: str, replicas: int, spec: Json, *, storage_class: str) -> None:
+    """Make a StatefulSet, whose pods are made at once, with a claim `data` for each."""
+    labels, asks = {"app": name}, {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claim = {"metadata": {"name": "data"}, "spec": {"storageClassName": storage_class, **asks}}
+    body = {
+        "serviceName": name,
+        "replicas": replicas,
+        "podManagementPolicy": "Parallel",
+        "selector": {"matchLabels": labels},
+        "template": make_template(labels, spec),
+        "volumeClaimTemplates": [claim],
+    }
+    api.post(STATEFUL_SETS.format(namespace), {"metadata": {"name": name}, "spec": body})
 
 
 def make_template(labels: Mapping[str, str], spec: Json) -> Json:
