@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fairbind.cluster.objects import wire
+from fairbind.cluster.objects import storage_wire, wire
 from fairbind.cluster.objects.convert import FINISHED_PHASES, parse_time
 from fairbind.cluster.objects.decode import (
     ATTACHMENTS,
@@ -44,7 +44,12 @@ POLICY_FIELDS = (
 
 
 Named = TypeVar(
-    "Named", wire.StorageClass, wire.CsiNode, wire.CsiDriver, wire.CsiStorageCapacity, wire.VolumeAttachment
+    "Named",
+    storage_wire.StorageClass,
+    storage_wire.CsiNode,
+    storage_wire.CsiDriver,
+    storage_wire.CsiStorageCapacity,
+    storage_wire.VolumeAttachment,
 )
 
 
@@ -166,14 +171,14 @@ def _capture_namespace(namespace: wire.Namespace) -> wire.Namespace:
     return wire.Namespace(wire.ObjectMeta(name=meta.name, labels=meta.labels), fault=namespace.fault)
 
 
-def _capture_claim(claim: wire.PersistentVolumeClaim) -> wire.PersistentVolumeClaim:
+def _capture_claim(claim: storage_wire.PersistentVolumeClaim) -> storage_wire.PersistentVolumeClaim:
     meta = claim.metadata
     annotations = {key: value for key, value in (meta.annotations or {}).items() if key in CLAIM_ANNOTATIONS}
     owners = [
         wire.OwnerReference(uid=owner.uid, controller=True) for owner in meta.owner_references or () if owner.controller
     ]
-    return wire.PersistentVolumeClaim(
-        metadata=wire.AnnotatedMeta(
+    return storage_wire.PersistentVolumeClaim(
+        metadata=storage_wire.AnnotatedMeta(
             name=meta.name,
             namespace=meta.namespace,
             uid=meta.uid,
@@ -187,12 +192,12 @@ def _capture_claim(claim: wire.PersistentVolumeClaim) -> wire.PersistentVolumeCl
     )
 
 
-def _keep_bound_spec(spec: wire.ClaimSpec) -> wire.ClaimSpec:
+def _keep_bound_spec(spec: storage_wire.ClaimSpec) -> storage_wire.ClaimSpec:
     """Return what is read of a claim that has a volume."""
-    return wire.ClaimSpec(spec.volume_name, spec.storage_class_name, spec.access_modes)
+    return storage_wire.ClaimSpec(spec.volume_name, spec.storage_class_name, spec.access_modes)
 
 
-def _capture_volume(volume: wire.PersistentVolume) -> wire.PersistentVolume:
+def _capture_volume(volume: storage_wire.PersistentVolume) -> storage_wire.PersistentVolume:
     spec, is_free = volume.spec, volume.status.phase == "Available" and volume.spec.claim_ref is None
     if not is_free and (spec.claim_ref is None or volume.status.phase == "Bound"):  # it offers nothing any more
         spec = msgspec.structs.replace(
@@ -200,13 +205,13 @@ def _capture_volume(volume: wire.PersistentVolume) -> wire.PersistentVolume:
             volume_attributes_class_name=None,
         )  # fmt: skip
     labels, annotations = volume.metadata.labels or {}, volume.metadata.annotations or {}
-    meta = wire.AnnotatedMeta(
+    meta = storage_wire.AnnotatedMeta(
         name=volume.metadata.name,
         deletion_timestamp=volume.metadata.deletion_timestamp,
         labels={key: value for key, value in labels.items() if is_free or key in TOPOLOGY_LABELS} or None,
         annotations={key: value for key, value in annotations.items() if key in VOLUME_ANNOTATIONS} or None,
     )
-    return wire.PersistentVolume(meta, spec, volume.status, volume.fault)
+    return storage_wire.PersistentVolume(meta, spec, volume.status, volume.fault)
 
 
 def _capture_named(item: Named) -> Named:

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar, get_args, get_origin
 
 import msgspec
 
-from fairbind.cluster.objects import wire
+from fairbind.cluster.objects import storage_wire, wire
 from fairbind.cluster.objects.convert import convert_namespace, convert_node, convert_pod
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
 from fairbind.cluster.objects.volume_facts import (
@@ -200,26 +200,26 @@ NAMESPACES: ResourceType[NamespaceFacts] = ResourceType(
     "namespaces", "/api/v1/namespaces", wire.Namespace, convert_namespace
 )
 CLAIMS: ResourceType[ClaimFacts] = ResourceType(
-    "persistentvolumeclaims", "/api/v1/persistentvolumeclaims", wire.PersistentVolumeClaim, convert_claim
+    "persistentvolumeclaims", "/api/v1/persistentvolumeclaims", storage_wire.PersistentVolumeClaim, convert_claim
 )
 VOLUMES: ResourceType[VolumeFacts] = ResourceType(
-    "persistentvolumes", "/api/v1/persistentvolumes", wire.PersistentVolume, convert_volume
+    "persistentvolumes", "/api/v1/persistentvolumes", storage_wire.PersistentVolume, convert_volume
 )
 STORAGE_CLASSES: ResourceType[StorageClassFacts] = ResourceType(
-    "storageclasses", "/apis/storage.k8s.io/v1/storageclasses", wire.StorageClass, convert_storage_class
+    "storageclasses", "/apis/storage.k8s.io/v1/storageclasses", storage_wire.StorageClass, convert_storage_class
 )
 CSI_NODES: ResourceType[CsiNodeFacts] = ResourceType(
-    "csinodes", "/apis/storage.k8s.io/v1/csinodes", wire.CsiNode, convert_csi_node
+    "csinodes", "/apis/storage.k8s.io/v1/csinodes", storage_wire.CsiNode, convert_csi_node
 )
 CSI_DRIVERS: ResourceType[CsiDriverFacts] = ResourceType(
-    "csidrivers", "/apis/storage.k8s.io/v1/csidrivers", wire.CsiDriver, convert_csi_driver
+    "csidrivers", "/apis/storage.k8s.io/v1/csidrivers", storage_wire.CsiDriver, convert_csi_driver
 )
 STORAGE_CAPACITIES: ResourceType[StorageCapacityFacts] = ResourceType(
     "csistoragecapacities",
     "/apis/storage.k8s.io/v1/csistoragecapacities",
-    wire.CsiStorageCapacity,
+    storage_wire.CsiStorageCapacity,
     convert_storage_capacity,
 )
 ATTACHMENTS: ResourceType[AttachmentFacts] = ResourceType(
-    "volumeattachments", "/apis/storage.k8s.io/v1/volumeattachments", wire.VolumeAttachment, convert_attachment
+    "volumeattachments", "/apis/storage.k8s.io/v1/volumeattachments", storage_wire.VolumeAttachment, convert_attachment
 )

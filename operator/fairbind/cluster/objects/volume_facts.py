@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from fairbind.cluster.objects import wire
+from fairbind.cluster.objects import storage_wire, wire
 from fairbind.cluster.objects.quantity import QuantityError, to_base_units
 from fairbind.cluster.objects.selectors import (
     LabelSelector,
@@ -245,7 +245,7 @@ def find_claims(pod: str, volumes: Iterable[wire.Volume] | None) -> tuple[ClaimU
     return tuple(claims)
 
 
-def convert_claim(claim: wire.PersistentVolumeClaim) -> ClaimFacts:
+def convert_claim(claim: storage_wire.PersistentVolumeClaim) -> ClaimFacts:
     """Return what matters of a claim."""
     meta, spec = claim.metadata, claim.spec
     annotations = meta.annotations or {}
@@ -267,7 +267,7 @@ def convert_claim(claim: wire.PersistentVolumeClaim) -> ClaimFacts:
     )
 
 
-def _make_request(spec: wire.ClaimSpec, storage_class: str, selected_node: str) -> ClaimRequest:
+def _make_request(spec: storage_wire.ClaimSpec, storage_class: str, selected_node: str) -> ClaimRequest:
     requests = (spec.resources.requests if spec.resources is not None else None) or {}
     return ClaimRequest(
         storage_class=storage_class,
@@ -288,7 +288,7 @@ def _read_bytes(text: str, unreadable: int) -> int:
         return unreadable
 
 
-def convert_volume(volume: wire.PersistentVolume) -> VolumeFacts:
+def convert_volume(volume: storage_wire.PersistentVolume) -> VolumeFacts:
     """Return what matters of a volume. One that cannot be read in full is reached from nowhere."""
     meta, spec = volume.metadata, volume.spec
     affinity = spec.node_affinity.required if spec.node_affinity is not None else None
@@ -303,7 +303,7 @@ def convert_volume(volume: wire.PersistentVolume) -> VolumeFacts:
     )
 
 
-def _make_offer(volume: wire.PersistentVolume) -> VolumeOffer | None:
+def _make_offer(volume: storage_wire.PersistentVolume) -> VolumeOffer | None:
     meta, spec, claim = volume.metadata, volume.spec, volume.spec.claim_ref
     if volume.fault is not None or meta.deletion_timestamp is not None:
         return None
@@ -351,7 +351,7 @@ def _find_zones(labels: wire.Labels | None) -> tuple[tuple[str, tuple[str, ...]]
     return tuple(zones)
 
 
-def convert_storage_class(storage_class: wire.StorageClass) -> StorageClassFacts:
+def convert_storage_class(storage_class: storage_wire.StorageClass) -> StorageClassFacts:
     """Return what matters of a storage class."""
     meta = storage_class.metadata
     waits = storage_class.volume_binding_mode == "WaitForFirstConsumer"
@@ -361,7 +361,7 @@ def convert_storage_class(storage_class: wire.StorageClass) -> StorageClassFacts
     return StorageClassFacts(meta.name, meta.resource_version, storage_class.provisioner, waits, topologies)
 
 
-def _make_topologies(terms: Iterable[wire.TopologyTerm] | None) -> tuple[NodeTerm, ...] | None:
+def _make_topologies(terms: Iterable[storage_wire.TopologyTerm] | None) -> tuple[NodeTerm, ...] | None:
     """Return the terms of which a node must meet one; None: it need not."""
     made: set[NodeTerm] = set()
     for term in terms or ():
@@ -370,7 +370,7 @@ def _make_topologies(terms: Iterable[wire.TopologyTerm] | None) -> tuple[NodeTer
     return tuple(sorted(made)) or None
 
 
-def convert_csi_node(node: wire.CsiNode) -> CsiNodeFacts:
+def convert_csi_node(node: storage_wire.CsiNode) -> CsiNodeFacts:
     """Return what matters of the drivers of a node."""
     drivers = (
         (driver.name, driver.allocatable.count if driver.allocatable is not None else None)
@@ -379,14 +379,14 @@ def convert_csi_node(node: wire.CsiNode) -> CsiNodeFacts:
     return CsiNodeFacts(node.metadata.name, node.metadata.resource_version, tuple(sorted(drivers, key=lambda d: d[0])))
 
 
-def convert_csi_driver(driver: wire.CsiDriver) -> CsiDriverFacts:
+def convert_csi_driver(driver: storage_wire.CsiDriver) -> CsiDriverFacts:
     """Return what matters of a driver."""
     must_be_installed = bool(driver.spec.prevent_pod_scheduling_if_missing)
     tells_capacity = bool(driver.spec.storage_capacity)
     return CsiDriverFacts(driver.metadata.name, driver.metadata.resource_version, must_be_installed, tells_capacity)
 
 
-def convert_storage_capacity(capacity: wire.CsiStorageCapacity) -> StorageCapacityFacts:
+def convert_storage_capacity(capacity: storage_wire.CsiStorageCapacity) -> StorageCapacityFacts:
     """Return what matters of a driver's capacity. One that cannot be read in full is for no node."""
     meta, size = capacity.metadata, capacity.maximum_volume_size or capacity.capacity
     return StorageCapacityFacts(
@@ -399,7 +399,7 @@ def convert_storage_capacity(capacity: wire.CsiStorageCapacity) -> StorageCapaci
     )
 
 
-def convert_attachment(attachment: wire.VolumeAttachment) -> AttachmentFacts:
+def convert_attachment(attachment: storage_wire.VolumeAttachment) -> AttachmentFacts:
     """Return what matters of an attachment."""
     meta, spec = attachment.metadata, attachment.spec
     return AttachmentFacts(
