@@ -26,6 +26,9 @@ SHARED_VOLUMES: Final = ("VolumeRestrictions", "NodeVolumeLimits")
 TOO_MANY_PODS = "Too many pods"
 ABOUT_OTHER_PODS: Final = ("PodTopologySpread", "InterPodAffinity")
 BEFORE_TAINTS: Final = ("NodeUnschedulable", TAINTS)
+FEATURES = "NodeDeclaredFeatures"
+BEFORE_FEATURES: Final = (*BEFORE_TAINTS, "NodeAffinity")
+"""Filters that fairbind, too, asks before it asks for features of kubelets."""
 
 NOT_READY = "a node that is not ready and has no taint that says so"
 NOMINATED_PORTS = "host ports of a pod that is nominated to a node are not kept for it"
@@ -108,6 +111,11 @@ def compare_pod(
     }
     if expected != verdict:
         yield Difference(seed, name, NOT_READY, ", ".join(sorted(unready)))
+    lacking = {node["metadata"]["name"] for node in nodes if lacks_feature(node, pod)}
+    expected = {
+        node: Refusal(FEATURES, ()) if node in lacking and is_refused_later(refusal) else refusal
+        for node, refusal in expected.items()
+    }
     if opinion.claim:
         yield from compare_claim(seed, pod, verdict, opinion.claim)
         return
@@ -193,6 +201,20 @@ def explain_reasons(
 def is_refused_before(refusal: Refusal | None) -> bool:
     """Whether a filter refuses that comes before readiness in fairbind."""
     return refusal is not None and refusal.plugin in BEFORE_TAINTS
+
+
+def is_refused_later(refusal: Refusal | None) -> bool:
+    """Whether a filter refuses that fairbind asks after it has asked for features of kubelets."""
+    if refusal is None:
+        return False
+    return (refusal.besides or refusal.plugin) not in BEFORE_FEATURES
+
+
+def lacks_feature(node: Json, pod: Json) -> bool:
+    """Whether a pod needs a feature that the node's kubelet does not declare."""
+    rules = (rule for container in list_containers(pod) for rule in container.get("restartPolicyRules", ()))
+    needs = any(rule["action"] == "RestartAllContainers" for rule in rules)
+    return needs and "RestartAllContainersOnContainerExits" not in node["status"].get("declaredFeatures", ())
 
 
 def explain(node: str, pod: Json, pods: Sequence[Json], refusal: Refusal | None, opinion: Opinion) -> str:

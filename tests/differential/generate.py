@@ -48,6 +48,14 @@ PORTS = (80, 443, 8080)
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 WHEN = "whenUnsatisfiable"
 READY = {"type": "Ready"}
+DECLARED = ("InPlacePodVerticalScalingInitContainers", "RestartAllContainersOnContainerExits", "SomethingElse")
+"""Features of kubelets: one that pods need to be placed, one on which only resizes depend, and an unknown one."""
+RESTART_ALL = {
+    "restartPolicy": "Never",
+    "restartPolicyRules": [
+        {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}},
+    ],
+}
 PROTOCOLS = ("TCP", "TCP", "UDP", "SCTP")
 IMAGES = ("registry.example/a:1", "registry.example/b:1", "registry.example/c:1", "registry.example:5000/d", "e", "e:2")
 MEGABYTE = 1024 * 1024
@@ -88,6 +96,7 @@ class Generator:
         self._features = features
         self._volumes = VolumeGenerator(seed, NAMESPACES) if features.volumes else None
         self._images = random.Random(f"images of {seed}") if features.wishes else None
+        self._software = random.Random(f"software of {seed}")
         self._pods = 0
         self._density = 0.0
 
@@ -130,6 +139,7 @@ class Generator:
         status = {"allocatable": allocatable, "capacity": dict(allocatable), "conditions": [READY | {"status": ready}]}
         if self._images is not None and (images := draw_node_images(self._images)):
             status["images"] = images
+        status["declaredFeatures"] = [name for name in DECLARED if self._software.random() < 0.75]
         return {"metadata": {"name": name, "uid": f"uid-{name}", "labels": labels}, "spec": spec, "status": status}
 
     def _draw_standing(self) -> tuple[Json, str]:
@@ -239,6 +249,13 @@ class Generator:
         if self._images is not None:
             self._add_wishes(spec)
             use_images(self._images, spec)
+        return self._add_need(spec)
+
+    def _add_need(self, spec: Json) -> Json:
+        """Let one pod in ten need a feature of its kubelet."""
+        if self._software.random() < 0.1:
+            containers = [*spec["containers"], *spec.get("initContainers", ())]
+            self._software.choice(containers).update(RESTART_ALL)
         return spec
 
     def _add_wishes(self, spec: Json) -> None:

@@ -30,6 +30,7 @@ PLUGINS: Mapping[RejectionKind, str] = {
     RejectionKind.VOLUME_AFFINITY: "VolumeBinding",
     RejectionKind.VOLUME_BINDING: "VolumeBinding",
     RejectionKind.VOLUME_SPACE: "VolumeBinding",
+    RejectionKind.FEATURE: "NodeDeclaredFeatures",
     RejectionKind.VOLUME_ZONE: "VolumeZone",
     RejectionKind.VOLUME_LIMIT: "NodeVolumeLimits",
     RejectionKind.VOLUME_DRIVER: "NodeVolumeLimits",

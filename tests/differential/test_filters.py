@@ -76,6 +76,7 @@ def test_the_cases_are_of_all_kinds(worlds: list[Asked]) -> None:
         "NodeVolumeLimits",
         "VolumeBinding",
         "VolumeZone",
+        "NodeDeclaredFeatures",
     )
     assert {plugin: plugins[plugin] for plugin in named if plugins[plugin] < 20} == {}
     assert min(feasible.values()) > 30, feasible
@@ -111,6 +112,8 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 TERMS = ("spec", "affinity", "podAntiAffinity", REQUIRED)
 BLIND = {
     "cordons": without("spec", "unschedulable"),
+    "features of kubelets": without("status", "declaredFeatures"),
+    "needs of such features": without("spec", "containers", "restartPolicyRules"),
     "taints": without("spec", "taints"),
     "tolerations": without("spec", "tolerations"),
     "values of tolerations": without("spec", "tolerations", "value"),

@@ -23,7 +23,8 @@ TERM = SELECTOR - {"matchLabels", "matchLabels.*"} | {
     f"matchFields{part}" for part in ("", ".key", ".operator", ".values")
 }
 AMOUNTS = {f"resources{part}" for part in ("", ".requests", ".requests.*", ".limits", ".limits.*")}
-CONTAINER = {"name", "restartPolicy", "ports", "ports.hostPort", "ports.hostIP", "ports.protocol", *AMOUNTS}
+CONTAINER = {"name", "restartPolicy", "restartPolicyRules", "restartPolicyRules.action", "volumeMounts"}
+CONTAINER |= {"volumeMounts.bindMountOptions", "ports", "ports.hostPort", "ports.hostIP", "ports.protocol", *AMOUNTS}
 POD_TERM = {"topologyKey", "namespaces", "labelSelector", "namespaceSelector"}
 POD_TERM |= {f"{where}.{part}" for where in ("labelSelector", "namespaceSelector") for part in SELECTOR}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -59,7 +60,7 @@ SPEC = {
     ),
     *below("resourceClaims", {"name"}),
     *below("schedulingGroup", {"podGroupName"}),
-    "workloadRef",
+    *("workloadRef", "hostNetwork", "hostUsers"),
 }
 STATUS = {
     *("phase", "startTime", "nominatedNodeName", "allocatedResources", "allocatedResources.*"),
@@ -75,7 +76,9 @@ ALLOWED = {
     *below("namespaces", {"fault", *below("metadata", META)}),
     *below("nodes", {"fault", *below("metadata", META)}),
     *below("nodes.spec", {"unschedulable", *below("taints", {"key", "value", "effect"})}),
-    *below("nodes.status", {"allocatable", "allocatable.*", *below("conditions", {"type", "status"})}),
+    *below(
+        "nodes.status", {"declaredFeatures", "allocatable", "allocatable.*", *below("conditions", {"type", "status"})}
+    ),
     *below("tenants", below("metadata", META)),
     *below("tenants.spec", {"weight", "resourceWeights", "resourceWeights.*", "namespaces"}),
     *below("tenants.spec.namespaceSelector", SELECTOR),
@@ -124,7 +127,8 @@ def make_hostile_list() -> Json:
                 "envFrom": [{"secretRef": {"name": SECRET}}],
                 "ports": [{"name": SECRET, "containerPort": 80, "hostPort": 80}],
                 "resources": {"requests": {"cpu": "1"}, "claims": [{"name": SECRET}]},
-                "volumeMounts": [{"name": "v", "mountPath": SECRET}],
+                "volumeMounts": [{"name": "v", "mountPath": SECRET, "bindMountOptions": [SECRET]}],
+                "restartPolicyRules": [{"action": "RestartAllContainers", "exitCodes": {"values": [SECRET]}}],
                 "livenessProbe": {"exec": {"command": [SECRET]}},
             }
         ],

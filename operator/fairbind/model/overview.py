@@ -111,6 +111,7 @@ PENDING_REASON_OF: Mapping[RejectionKind, str] = {
     RejectionKind.VOLUME_DRIVER: INELIGIBLE,
     RejectionKind.VOLUME_BINDING: INELIGIBLE,
     RejectionKind.VOLUME_SPACE: INSUFFICIENT,
+    RejectionKind.FEATURE: INELIGIBLE,
     RejectionKind.OUTSIDE: INELIGIBLE,
     RejectionKind.CORDONED: INELIGIBLE,
     RejectionKind.NOT_READY: INELIGIBLE,

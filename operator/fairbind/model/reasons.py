@@ -47,6 +47,8 @@ class RejectionKind(StrEnum):
     """The server reaches no volume that a claim of the task could have, and none can be made for it."""
     VOLUME_SPACE = "volume space", True
     """Too little storage is left where a volume for a claim of the task could be made for the server."""
+    FEATURE = "feature", True
+    """The server does not say that it has what the task needs of its software."""
     OUTSIDE = "outside", True
     """The server is none of those that the scheduler was told to use."""
     CORDONED = "cordoned", True

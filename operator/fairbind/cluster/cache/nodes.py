@@ -332,4 +332,5 @@ def is_same_node(one: NodeFacts, other: NodeFacts) -> bool:
         and one.unschedulable == other.unschedulable
         and one.taints == other.taints
         and one.labels == other.labels
+        and one.features == other.features
     )

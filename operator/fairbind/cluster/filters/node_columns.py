@@ -35,6 +35,7 @@ class NodeColumns:
         self._count = len(nodes)
         self._index = index
         self._labels = [dict(node.labels) for node in nodes]
+        self._features = [node.features for node in nodes]
         self._columns: dict[str, tuple[CodeArray, dict[str, int]]] = {}
         self._masks: dict[Requirement, BoolArray] = {}
         codes: dict[Standing, int] = {}
@@ -46,6 +47,11 @@ class NodeColumns:
     def map_standings(self, ask: Callable[[Standing], int]) -> CodeArray:
         """Return ask's answer for each node's standing, shape (K,)."""
         return np.array([ask(standing) for standing in self._standings] or [0], dtype=np.int32)[self._code_k]
+
+    def match_features(self, names: Iterable[str]) -> BoolArray:
+        """Return which nodes declare all these features, shape (K,)."""
+        wanted = frozenset(names)
+        return np.fromiter((wanted.issubset(features) for features in self._features), np.bool_, self._count)
 
     def match_pairs(self, pairs: Iterable[tuple[str, str]]) -> BoolArray:
         """Return which nodes carry all these labels, shape (K,)."""

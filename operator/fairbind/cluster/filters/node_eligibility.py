@@ -1,9 +1,10 @@
 """Which nodes a task may use, for all tasks with equal constraints at once.
 
-A node is refused for the first of these that holds, in the order in which kube-scheduler asks them, and counts once
-under that reason: cordoned; outside the scheduler's node selector; a taint that is not tolerated; not ready, where no
-taint says so; not what the task's selector or required affinity asks for; out of reach of one of its volumes
-(`volume_topology`). Cordons and readiness are taints, too, which a task may tolerate (`refusals`).
+A node is refused for the first of these that holds, and counts once under that reason: cordoned; outside the
+scheduler's node selector; a taint that is not tolerated; not ready, where no taint says so; not what the task's
+selector or required affinity asks for; without a declared feature that it needs; out of reach of one of its volumes
+(`volume_topology`). kube-scheduler asks in the same order, but for features, which it asks last. Cordons and readiness
+are taints, too, which a task may tolerate (`refusals`).
 
 Soft wishes become one score, as kube-scheduler ranks by default: twice the preferred affinity's weights plus three
 times the absence of untolerated PreferNoSchedule taints, each scaled to 0..100 over the eligible nodes, plus what the
@@ -33,6 +34,7 @@ from fairbind.cluster.filters.node_columns import CodeArray, NodeColumns
 from fairbind.cluster.filters.refusals import (
     CORDONED,
     MISMATCH,
+    NO_FEATURE,
     OUTSIDE,
     AskedNode,
     count_disliked,
@@ -350,6 +352,9 @@ class Eligibility:
         columns = self.get_columns()
         match_k = columns.match_wanted(constraints.selector, constraints.required)
         reason_k = np.where(match_k, 0, self.reasons.get_number(MISMATCH)).astype(np.int32)
+        if constraints.features:
+            has_all_k = columns.match_features(constraints.features)
+            reason_k[(reason_k == 0) & ~has_all_k] = self.reasons.get_number(NO_FEATURE)
         if constraints.volumes != ANYWHERE:
             for rejection, match in ((OUT_OF_REACH, match_affinities), (OTHER_ZONE, match_zones)):
                 is_reached_k = match(constraints.volumes, columns)

@@ -20,6 +20,7 @@ CORDONED = Rejection(RejectionKind.CORDONED)
 OUTSIDE = Rejection(RejectionKind.OUTSIDE)
 NOT_READY = Rejection(RejectionKind.NOT_READY)
 MISMATCH = Rejection(RejectionKind.SELECTOR)
+NO_FEATURE = Rejection(RejectionKind.FEATURE)
 
 UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 NOT_READY_TAINT = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
@@ -98,12 +99,13 @@ def find_standing_refusal(
 class AskedNode:
     """A node that is asked for the answer to many constraints, one after the other."""
 
-    __slots__ = ("_is_outside", "_labels", "_name", "_standing")
+    __slots__ = ("_features", "_is_outside", "_labels", "_name", "_standing")
 
     def __init__(self, node: NodeFacts, server_selector: Sequence[tuple[str, str]]) -> None:
         self._name = node.name
         self._labels: Mapping[str, str] = dict(node.labels)
         self._standing = find_standing(node)
+        self._features = node.features
         self._is_outside = any(self._labels.get(key) != value for key, value in server_selector)
 
     def find_refusal(self, constraints: Constraints) -> Rejection | None:
@@ -113,6 +115,8 @@ class AskedNode:
             return refusal
         if not self._is_wanted(constraints):
             return MISMATCH
+        if not set(self._features).issuperset(constraints.features):
+            return NO_FEATURE
         return find_volume_refusal(constraints.volumes, self._labels)
 
     def count_disliked(self, constraints: Constraints) -> int:

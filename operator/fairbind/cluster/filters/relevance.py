@@ -105,6 +105,7 @@ class NodeFeatures:
         """Return constraints with the same answer on every node, equal for as many tasks as can be."""
         selector, required, preferred = constraints.selector, constraints.required, constraints.preferred
         tolerations, volumes, images = constraints.tolerations, constraints.volumes, constraints.images
+        features = constraints.features
         if tolerations:
             tolerations = tuple(each for each in tolerations if self._meets_taint(each))
         if preferred:
@@ -112,7 +113,7 @@ class NodeFeatures:
         if required is not None:
             required = tuple(term for term in required if self._may_hold(term))
         if required == _NO_TERM or any(pair not in self._pairs for pair in selector):
-            selector, required, preferred, volumes, images = (), _NO_TERM, (), ANYWHERE, NO_IMAGES
+            selector, required, preferred, volumes, images, features = (), _NO_TERM, (), ANYWHERE, NO_IMAGES, ()
         parts = selector, required, preferred, tolerations
         if parts == (constraints.selector, constraints.required, constraints.preferred, constraints.tolerations):
             return constraints
@@ -124,6 +125,7 @@ class NodeFeatures:
             exclusive_keys=constraints.exclusive_keys,
             volumes=volumes,
             images=images,
+            features=features,
         )
 
     def _meets_taint(self, toleration: Toleration) -> bool:

@@ -17,6 +17,7 @@ import msgspec
 
 from fairbind.cluster.objects import storage_wire, wire
 from fairbind.cluster.objects.convert import FINISHED_PHASES, parse_time
+from fairbind.cluster.objects.declared_features import RESTART_ALL_ACTION, keep_needed
 from fairbind.cluster.objects.decode import (
     ATTACHMENTS,
     CLAIMS,
@@ -95,7 +96,7 @@ def _capture_pod(pod: _Pod) -> wire.Pod | RunTime | None:
     }
     return wire.Pod(
         metadata=_keep_meta(pod.metadata),
-        spec=_strip_images(pod.spec),
+        spec=_strip_spec(pod.spec),
         status=wire.PodStatus(
             phase=status.phase,
             start_time=status.start_time,
@@ -110,14 +111,24 @@ def _capture_pod(pod: _Pod) -> wire.Pod | RunTime | None:
     )
 
 
-def _strip_images(spec: wire.PodSpec) -> wire.PodSpec:
-    """Return a spec that does not say which images are used."""
-    replace = msgspec.structs.replace
-    return replace(
+def _strip_spec(spec: wire.PodSpec) -> wire.PodSpec:
+    """Return a spec that does not say which images are used, nor how volumes are mounted, but that some node must."""
+    return msgspec.structs.replace(
         spec,
-        containers=[replace(each, image=None) for each in spec.containers or ()] or None,
-        init_containers=[replace(each, image=None) for each in spec.init_containers or ()] or None,
-        volumes=[replace(each, image=None) for each in spec.volumes or ()] or None,
+        containers=[*map(_strip_container, spec.containers or ())] or None,
+        init_containers=[*map(_strip_container, spec.init_containers or ())] or None,
+        volumes=[msgspec.structs.replace(each, image=None) for each in spec.volumes or ()] or None,
+    )
+
+
+def _strip_container(container: wire.Container) -> wire.Container:
+    rules = [rule for rule in container.restart_policy_rules or () if rule.action == RESTART_ALL_ACTION]
+    has_options = any(mount.bind_mount_options for mount in container.volume_mounts or ())
+    return msgspec.structs.replace(
+        container,
+        image=None,
+        restart_policy_rules=rules[:1] or None,
+        volume_mounts=[wire.VolumeMount(["..."])] if has_options else None,
     )
 
 
@@ -161,7 +172,11 @@ def _capture_node(node: wire.Node) -> wire.Node:
     return wire.Node(
         metadata=wire.ObjectMeta(name=node.metadata.name, labels=node.metadata.labels),
         spec=node.spec,
-        status=wire.NodeStatus(allocatable=node.status.allocatable, conditions=ready or None),
+        status=wire.NodeStatus(
+            allocatable=node.status.allocatable,
+            conditions=ready or None,
+            declared_features=[*keep_needed(node.status.declared_features or ())] or None,
+        ),
         fault=node.fault,
     )
 

@@ -1,8 +1,9 @@
 """What a pod's spec says about where it may go, and what it says that we do not honour yet.
 
 Honoured: nodeSelector, node affinity, tolerations, host ports, pod affinity and anti-affinity, spread constraints, each
-of them hard or soft. What is not honoured is never placed wrongly: a pod with a disk of a cloud, a device claim or a
-gang waits, with a reason that names what it is. So does a pod whose constraints cost too much (`budget`).
+of them hard or soft, and what needs a declared feature of the node. What is not honoured is never placed wrongly: a pod
+with a disk of a cloud, a device claim or a gang waits, with a reason that names what it is. So does a pod whose
+constraints cost too much (`budget`).
 Which nodes reach its volumes is not in the spec: the cache adds it (`add_volumes`), and which of its images some node
 has (`set_images`).
 
@@ -23,6 +24,7 @@ from fairbind.cluster.objects.budget import (
     take_preferred_terms,
     take_repelling_terms,
 )
+from fairbind.cluster.objects.declared_features import find_needed_features
 from fairbind.cluster.objects.facts import (
     Constraints,
     Interner,
@@ -47,6 +49,7 @@ _ConstraintsKey = tuple[
     ExclusiveKeys,
     VolumeTopology,
     ImageUse,
+    tuple[str, ...],
 ]
 _TermKey = tuple[str, tuple[str, ...], LabelSelector | None, LabelSelector, tuple[Namespaces, ...]]
 _WishesKey = tuple[
@@ -93,6 +96,7 @@ def make_constraints(spec: wire.PodSpec) -> Constraints:
         preferred=_make_preferred(affinity) if affinity is not None else (),
         tolerations=tuple(sorted({_make_toleration(toleration) for toleration in spec.tolerations or ()})),
         exclusive_keys=_make_exclusive_keys(_find_host_ports(spec)),
+        features=find_needed_features(spec),
     )
 
 
@@ -105,9 +109,11 @@ def share_constraints(
     exclusive_keys: ExclusiveKeys = NO_EXCLUSIVE_KEYS,
     volumes: VolumeTopology = ANYWHERE,
     images: ImageUse = NO_IMAGES,
+    features: tuple[str, ...] = (),
 ) -> Constraints:
     """Return the one object of constraints that say this."""
-    return _CONSTRAINTS.get((selector, required, preferred, tolerations, exclusive_keys, volumes, images))
+    key = selector, required, preferred, tolerations, exclusive_keys, volumes, images, features
+    return _CONSTRAINTS.get(key)
 
 
 def add_volumes(constraints: Constraints, volumes: VolumeTopology) -> Constraints:
@@ -130,6 +136,7 @@ def _share(constraints: Constraints) -> Constraints:
         exclusive_keys=constraints.exclusive_keys,
         volumes=constraints.volumes,
         images=constraints.images,
+        features=constraints.features,
     )
 
 

@@ -20,6 +20,7 @@ from fairbind.cluster.objects.constraints import (
     make_placed_constraints,
     reject_excess,
 )
+from fairbind.cluster.objects.declared_features import keep_needed
 from fairbind.cluster.objects.facts import TURN_GATE, Amounts, NamespaceFacts, NodeFacts, Owner, PodFacts, Taint
 from fairbind.cluster.objects.image_facts import NO_IMAGES, convert_images, find_images
 from fairbind.cluster.objects.requests import MAX_RESOURCES, DemandReader, compute_demand, keep_first
@@ -227,6 +228,7 @@ def convert_node(node: wire.Node) -> NodeFacts:
         allocatable=_share_amounts(tuple(sorted(amounts))),
         fault=node.fault or reader.fault or too_many,
         images=convert_images(node.status.images or ()),
+        features=keep_needed(node.status.declared_features or ()),
     )
 
 

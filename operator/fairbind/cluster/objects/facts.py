@@ -95,7 +95,7 @@ class Constraints:
 
     selector: label pairs that a node must have. required: terms of which one must hold; None when there is no such
     wish (no terms at all match nothing). preferred: (weight, term). exclusive_keys: host ports. volumes: which nodes
-    reach its volumes. images: those that it would like to find on its node.
+    reach its volumes. images: those that it would like to find on its node. features: those that its node must declare.
     """
 
     selector: tuple[tuple[str, str], ...] = ()
@@ -105,6 +105,7 @@ class Constraints:
     exclusive_keys: ExclusiveKeys = NO_EXCLUSIVE_KEYS
     volumes: VolumeTopology = ANYWHERE
     images: ImageUse = NO_IMAGES
+    features: tuple[str, ...] = ()
 
 
 Namespaces = tuple[tuple[str, ...], LabelSelector | None]
@@ -232,7 +233,10 @@ class PodFacts(Struct, frozen=True, gc=False):
 
 
 class NodeFacts(Struct, frozen=True, gc=False):
-    """A node. allocatable: never negative. fault: what could not be read. images: those that are on it."""
+    """A node. allocatable: never negative. fault: what could not be read. images: those that are on it.
+
+    features: those that it declares and pods may need, sorted.
+    """
 
     name: str
     version: str
@@ -243,6 +247,7 @@ class NodeFacts(Struct, frozen=True, gc=False):
     allocatable: Amounts
     fault: str | None = None
     images: NodeImages = ()
+    features: tuple[str, ...] = ()
 
 
 class NamespaceFacts(Struct, frozen=True, gc=False):

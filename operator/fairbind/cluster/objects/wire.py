@@ -58,6 +58,18 @@ class Port(Struct, gc=False, rename={"host_port": "hostPort", "host_ip": "hostIP
     protocol: str | None = None
 
 
+class VolumeMount(Wire):
+    """How a volume is mounted into a container."""
+
+    bind_mount_options: list[str] | None = None
+
+
+class RestartRule(Wire):
+    """What happens when a container ends in some way."""
+
+    action: str = ""
+
+
 class Container(Wire):
     """A container, an init container or a sidecar (an init container that restarts always)."""
 
@@ -65,7 +77,9 @@ class Container(Wire):
     image: str | None = None
     resources: Resources | None = None
     restart_policy: str | None = None
+    restart_policy_rules: list[RestartRule] | None = None
     ports: list[Port] | None = None
+    volume_mounts: list[VolumeMount] | None = None
 
 
 class SelectorRequirement(Wire):
@@ -229,6 +243,8 @@ class PodSpec(Wire):
     resource_claims: list[ResourceClaim] | None = None
     scheduling_group: SchedulingGroup | None = None
     workload_ref: Present | None = None
+    host_network: bool | None = None
+    host_users: bool | None = None
 
 
 class Condition(Wire):
@@ -299,6 +315,7 @@ class NodeStatus(Wire):
     allocatable: Amounts | None = None
     conditions: list[Condition] | None = None
     images: list[NodeImage] | None = None
+    declared_features: list[str] | None = None
 
 
 class Node(Wire):
