@@ -252,8 +252,8 @@ class Generator:
         return self._add_need(spec)
 
     def _add_need(self, spec: Json) -> Json:
-        """Let one pod in ten need a feature of its kubelet."""
-        if self._software.random() < 0.1:
+        """Let one pod in six need a feature of its kubelet."""
+        if self._images is None and self._software.random() < 1 / 6:
             containers = [*spec["containers"], *spec.get("initContainers", ())]
             self._software.choice(containers).update(RESTART_ALL)
         return spec
