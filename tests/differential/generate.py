@@ -58,6 +58,8 @@ RESTART_ALL = {
 }
 PROTOCOLS = ("TCP", "TCP", "UDP", "SCTP")
 IMAGES = ("registry.example/a:1", "registry.example/b:1", "registry.example/c:1", "registry.example:5000/d", "e", "e:2")
+LISTED_IMAGES = tuple(name if ":" in name.rpartition("/")[2] else f"{name}:latest" for name in IMAGES)
+"""As kubelets list them: always with a tag."""
 MEGABYTE = 1024 * 1024
 IMAGE_SIZES = (1, 20 * MEGABYTE, 90 * MEGABYTE, 777 * MEGABYTE, 3_333_333_333, 25 * 1024 * MEGABYTE)
 """Below what counts, between the bounds, and above them on one node of many."""
@@ -461,11 +463,13 @@ class Generator:
 
 
 def draw_node_images(draw: random.Random) -> list[Json]:
-    """Return images as a kubelet lists them: with a digest beside the tag, and always with a tag."""
-    named = [name if ":" in name.rpartition("/")[2] else f"{name}:latest" for name in IMAGES]
+    """Return images as a kubelet lists them, with a digest beside the tag."""
     return [
-        {"names": [f"registry.example/any@sha256:{named.index(name)}", name], "sizeBytes": draw.choice(IMAGE_SIZES)}
-        for name in draw.sample(named, draw.choice((0, 0, 1, 2, 4)))
+        {
+            "names": [f"registry.example/any@sha256:{LISTED_IMAGES.index(name)}", name],
+            "sizeBytes": draw.choice(IMAGE_SIZES),
+        }
+        for name in draw.sample(LISTED_IMAGES, draw.choice((0, 0, 1, 2, 4)))
     ]
 
 
