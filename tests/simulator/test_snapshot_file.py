@@ -10,6 +10,7 @@ from cluster.builders import Json, make_namespace, make_node, make_pod
 from fairbind.cluster.listed_objects import build_cache
 from fairbind.cluster.objects.captured import RunTime
 from fairbind.cluster.objects.convert import convert_node, convert_pod
+from fairbind.cluster.objects.declared_features import MOUNT_OPTIONS, RESTART_ALL
 from fairbind.model import InvalidProblemError
 from fairbind.simulator.snapshot_file import format_snapshot, parse_snapshot
 from simulator.snapshots import make_list, make_snapshot, make_tenant
@@ -162,6 +163,7 @@ def make_hostile_list() -> Json:
     node = make_node("n")
     node["status"] |= {"nodeInfo": {"kernelVersion": SECRET}, "addresses": [SECRET]}
     node["status"]["images"] = [{"names": [SECRET], "sizeBytes": 10**9}]
+    node["status"]["declaredFeatures"] = [SECRET, RESTART_ALL]
     node["status"]["conditions"][0] |= {"message": SECRET, "reason": SECRET}
     node["spec"] |= {"providerID": SECRET, "podCIDR": SECRET}
     document = make_list(
@@ -184,6 +186,8 @@ def test_a_snapshot_has_only_fields_that_decide() -> None:
     assert len(document["pods"]) == 3  # the failed one holds nothing
     assert set(find_fields(document)) - ALLOWED == set()
     assert SECRET not in json.dumps(document)
+    assert document["nodes"][0]["status"]["declaredFeatures"] == [RESTART_ALL]
+    assert convert_pod(parse_snapshot(document).pods[0]).constraints.features == (RESTART_ALL, MOUNT_OPTIONS)
 
 
 def test_the_file_is_read_as_it_was_written() -> None:

@@ -46,6 +46,16 @@ def test_a_pod_goes_only_where_its_feature_is_declared(spec: Json, feature: str)
     assert [bind.server for bind in decide(cluster).bindings] == ["c"]
 
 
+def test_a_pod_may_need_two_and_have_constraints_that_do_not_matter_now() -> None:
+    cluster = Cluster()
+    cluster.add_nodes(declare("a", RESTART_ALL), declare("b", RESTART_ALL, USERS_ON_HOST_NETWORK))
+    tolerations = [{"key": "no-node-has-it", "operator": "Exists"}]
+    both = {**NEEDS[0][0], **NEEDS[4][0], "tolerations": tolerations}
+    cluster.add_pods(make_pod("x", **both))
+
+    assert cluster.find_eligible("uid-x") == {"b"}
+
+
 @pytest.mark.parametrize("spec", NO_NEEDS)
 def test_other_pods_need_none(spec: Json) -> None:
     assert read_pod(make_pod("x", **spec)).constraints.features == ()
