@@ -1,4 +1,4 @@
-"""Lets kube-scheduler and fairbind sit the same exam, one after the other, each on a control plane of its own.
+"""Lets kube-scheduler and fairbind sit the same exam, each on a control plane of its own.
 
 There is no kube-scheduler where fairbind sits it: fairbind is the cluster's only scheduler, under the name that pods
 have when they name none. So nothing about the specs is changed, and nothing else can have placed their pods.
@@ -14,6 +14,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Collection, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", metavar="REGEX", default="", help="specs whose name matches; writes no result")
     parser.add_argument("--all", action="store_true", help="let fairbind try also what the list excepts: half an hour")
+    parser.add_argument(
+        "--at-once", action="store_true", help="let both sit it at the same time: most of it is waiting"
+    )
     parser.add_argument("--output", type=Path, default=RESULTS, help="where the result goes")
     parser.add_argument("--logs", type=Path, default=Path("build/exam"), help="where Ginkgo's output goes")
     arguments = parser.parse_args()
@@ -64,8 +68,7 @@ def main() -> int:
     tools = ensure_tools([*DEFAULT, "kube-scheduler", "scheduling-exam"])
     left_out = [] if arguments.all else [*EXCEPTIONS]
     try:
-        control = sit(tools, logs, arguments.only, is_control=True, left_out=[])
-        ours = sit(tools, logs, arguments.only, is_control=False, left_out=left_out)
+        control, ours = sit_both(tools, logs, arguments.only, left_out, at_once=arguments.at_once)
     except ReportError as error:
         print(f"no result: {error}; see {logs}", file=sys.stderr)
         return 1
@@ -80,6 +83,16 @@ def main() -> int:
         if arguments.output == RESULTS:
             PAGE.write_text(render_page(result), encoding="utf-8")
     return 1 if faults else 0
+
+
+def sit_both(
+    tools: Tools, logs: Path, only: str, left_out: Collection[str], *, at_once: bool
+) -> tuple[dict[str, Outcome], dict[str, Outcome]]:
+    """Let kube-scheduler and fairbind sit the exam and return both outcomes. at_once: at the same time."""
+    with ProcessPoolExecutor(max_workers=2 if at_once else 1) as pool:
+        control = pool.submit(sit, tools, logs, only, is_control=True, left_out=[])
+        ours = pool.submit(sit, tools, logs, only, is_control=False, left_out=left_out)
+        return control.result(), ours.result()
 
 
 def make_result(control: dict[str, Outcome], ours: dict[str, Outcome]) -> Json:
