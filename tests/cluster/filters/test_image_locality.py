@@ -7,9 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.builders import Cluster, Json, make_node, make_pod, read_node, read_pod
+from cluster.counting import count_calls
 from cluster.filters.test_soft_wishes import prefer
 from cluster.filters.test_topology import SMALL, count_nodes
+from fairbind.cluster.cache.snapshot import SnapshotBuilder
 from fairbind.cluster.filters.image_locality import ImageLocality
+from fairbind.cluster.filters.node_columns import NodeColumns
 from fairbind.cluster.objects.image_facts import (
     MAX_IMAGES,
     MAX_NAME,
@@ -254,3 +257,20 @@ def test_a_node_takes_its_images_along_and_may_have_none_at_first() -> None:
     cluster.add_nodes(make_node("b", images={"own:1": 5000 * MIB}))
     assert cluster.get_class("uid-x").placement.preference_k is None
     cluster.cache.check_consistent()
+
+
+def test_a_list_of_images_looks_at_those_classes_only_that_use_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"i{n}:1" for n in range(20)]
+    cluster = make_nodes(a=dict.fromkeys(names, 5000 * MIB), b={})
+    cluster.add_pods(*(use(make_pod(name, requests=SMALL), name) for name in names))
+    cluster.cache.build_snapshot()
+    counts = count_calls(
+        monkeypatch,
+        (ImageLocality, "compute_scores"),
+        (SnapshotBuilder, "_build_task_class"),
+        (NodeColumns, "__init__"),
+    )
+    cluster.add_nodes(make_node("b", images={"other:1": 9, names[3]: 5000 * MIB, names[7]: 5000 * MIB}))
+    cluster.cache.build_snapshot()
+
+    assert counts == {"compute_scores": 2, "_build_task_class": 2}
