@@ -48,7 +48,7 @@ def test_kube_scheduler_places_pods_where_the_filters_allow_it(stage: Stage) -> 
 @pytest.mark.nightly
 @pytest.mark.local_plane
 def test_it_places_a_hundred_pods_where_the_filters_allow_it(stage: Stage) -> None:
-    tally = run(stage, 100 // PODS_OF_A_WORLD)
+    tally = run(stage, 120 // PODS_OF_A_WORLD)  # some pods are left out
 
     assert tally.cases > 80
     assert 20 < tally.bound < tally.cases - 20
