@@ -21,11 +21,14 @@ class Store:
     def __init__(self) -> None:
         self.things: dict[str, Thing] = {}
         self.feed = Feed[Thing](
-            key=lambda thing: thing.name, put=self._put, remove=self.things.pop, known=lambda: self.things
+            key=lambda thing: thing.name, put=self._put, remove=self._remove, known=lambda: self.things
         )
 
     def _put(self, thing: Thing) -> None:
         self.things[thing.name] = thing
+
+    def _remove(self, name: str) -> None:
+        del self.things[name]
 
 
 def make_things(*numbers: int) -> list[Thing]:
