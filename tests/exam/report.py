@@ -39,9 +39,16 @@ def render_page(result: Json) -> str:
         "passed": str(counts[Verdict.PASSED]),
         "excepted": str(counts[Verdict.EXCEPTED]),
         "faults": str(counts[Verdict.FAILED] + counts[Verdict.STALE]),
+        "renewed": render_renewed(result["specs"]),
         "table": "\n".join(render_row(spec) for spec in result["specs"]),
     }
     return re.sub(r"\{(\w+)\}", lambda match: text[match[1]], TEMPLATE.read_text(encoding="utf-8"))
+
+
+def render_renewed(specs: list[Json]) -> str:
+    """Return which specs ran again by themselves later, as a sentence; nothing where none did."""
+    renewed = [f"{spec['name']} ({spec['day']})" for spec in specs if "day" in spec]
+    return f" Run again by themselves since: {', '.join(renewed)}." if renewed else ""
 
 
 def render_row(spec: Json) -> str:

@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from exam.lists import EXCEPTIONS
-from exam.main import compute_pattern, make_result
+from exam.main import compute_pattern, compute_stages, make_result, renew
 from exam.report import render_page
 from exam.specs import Outcome, ReportError, Verdict, judge, read_outcomes
 
 Json = dict[str, Any]
 
 PASSED, FAILED, SKIPPED = Outcome("passed"), Outcome("failed", 300.0, "no"), Outcome("skipped")
+STAGES = Path(__file__).resolve().parents[2] / "deploy" / "tools" / "local" / "kwok" / "stages.yaml"
+HOOK = ".spec.containers.[].lifecycle.preStop.sleep.seconds"
 PREEMPTION = "[sig-scheduling] SchedulerPreemption [Serial]"
 
 
@@ -109,6 +112,28 @@ def test_the_page_has_a_row_for_each_spec_and_counts_them() -> None:
     assert f"| {excepted} | 0 |  | does not pass: {EXCEPTIONS[excepted]} |" in page
     assert "3 specs ran. kube-scheduler passes 3 of them. Of these fairbind passes 1,\nand 1 are on a list" in page
     assert "{" not in page
+
+
+def test_specs_that_ran_again_take_the_place_of_theirs_and_say_when() -> None:
+    recorded = make_result({"a": FAILED, "b": PASSED}, {"a": PASSED, "b": PASSED}) | {"day": "2026-01-01"}
+    later = make_result({"a": PASSED, "b": SKIPPED}, {"a": PASSED, "b": SKIPPED}) | {"day": "2026-01-02"}
+    result = renew(recorded, later)
+
+    assert [spec["verdict"] for spec in result["specs"]] == ["passed", "passed"]
+    assert "0 did not hold. Run again by themselves since: a (2026-01-02)." in render_page(result)
+    assert "Run again" not in render_page(recorded)
+
+
+def test_pods_with_hooks_are_deleted_by_their_own_stage_alone() -> None:
+    stages = [*yaml.safe_load_all(compute_stages(STAGES.read_text(encoding="utf-8")))]
+    deleting = [
+        {part["jq"]["key"]: part["jq"]["operator"] for part in stage["spec"]["selector"]["matchExpressions"]}
+        for stage in stages
+        if stage["spec"]["resourceRef"]["kind"] == "Pod" and stage["spec"]["steps"] == [{"delete": True}]
+    ]
+
+    assert [set(each) for each in deleting] == [{*deleting[0]}] * 2
+    assert sorted(each[HOOK] for each in deleting) == ["DoesNotExist", "Exists"]
 
 
 def test_a_reason_stands_beside_each_exception() -> None:
