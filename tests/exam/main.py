@@ -33,6 +33,7 @@ from localplane.tools import DEFAULT, KUBERNETES_VERSION, Tools, ensure_tools
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "reliability" / "results" / "exam.json"
 KUBELET = Path(__file__).with_name("kubelet.yaml")
 SCHEDULER_NAME = "default-scheduler"
+OPERATOR_LOG = "operator.log"
 NODES = 3
 """One in each zone. Some specs look at each pod of each node once a second, so more only take longer."""
 SERVER = {"cpu": "4", "memory": "16Gi", "ephemeral-storage": "100Gi", "pods": "110"}
@@ -138,7 +139,7 @@ def make_result(control: dict[str, Outcome], ours: dict[str, Outcome]) -> Json:
 
 def renew(recorded: Json, result: Json) -> Json:
     """Return a recorded result with the specs of a later run of some in the place of theirs; each says when it ran."""
-    later = {spec["name"]: spec | {"day": result["day"]} for spec in result["specs"] if has_run(spec)}
+    later = {spec["name"]: spec | {"day": result["day"], "again": "both"} for spec in result["specs"] if has_run(spec)}
     return recorded | {"specs": [later.get(spec["name"], spec) for spec in recorded["specs"]]}
 
 
@@ -159,8 +160,8 @@ def sit(tools: Tools, logs: Path, only: str, *, is_control: bool, left_out: Coll
     """
     candidate = "kube-scheduler" if is_control else "fairbind"
     report, log = logs / f"{candidate}.jsonl", logs / f"{candidate}.log"
-    for path in (report, log):
-        path.unlink(missing_ok=True)
+    for path in (report, log, *([] if is_control else [logs / OPERATOR_LOG])):
+        path.unlink(missing_ok=True)  # what another run has left there would be read as this one's
     with run_cluster(tools, logs, is_control=is_control) as kubeconfig, tempfile.TemporaryDirectory() as folder:
         command = compute_command(tools, kubeconfig, report, only=only, left_out=left_out)
 
@@ -210,7 +211,7 @@ def run_cluster(tools: Tools, logs: Path, *, is_control: bool) -> Iterator[Path]
         with Cluster.connect(plane.kubeconfig, tools, plane) as cluster:
             cluster.install_chart({"operator": {"enabled": False}, "schedulerName": SCHEDULER_NAME})
             arguments = [f"--scheduler-name={SCHEDULER_NAME}"]
-            operator = start_operator(cluster.operator_kubeconfig(), logs / "operator.log", arguments)
+            operator = start_operator(cluster.operator_kubeconfig(), logs / OPERATOR_LOG, arguments)
             try:
                 operator.wait_ready()
                 yield plane.kubeconfig

@@ -46,8 +46,8 @@ def render_page(result: Json) -> str:
 
 
 def render_renewed(specs: list[Json]) -> str:
-    """Return which specs ran again by themselves later, as a sentence; nothing where none did."""
-    renewed = [f"{spec['name']} ({spec['day']})" for spec in specs if "day" in spec]
+    """Return which specs ran again by themselves later, and with whom, as a sentence; nothing where none did."""
+    renewed = [f"{spec['name']} ({spec['again']}, {spec['day']})" for spec in specs if "day" in spec]
     return f" Run again by themselves since: {', '.join(renewed)}." if renewed else ""
 
 

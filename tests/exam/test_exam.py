@@ -120,7 +120,7 @@ def test_specs_that_ran_again_take_the_place_of_theirs_and_say_when() -> None:
     result = renew(recorded, later)
 
     assert [spec["verdict"] for spec in result["specs"]] == ["passed", "passed"]
-    assert "0 did not hold. Run again by themselves since: a (2026-01-02)." in render_page(result)
+    assert "0 did not hold. Run again by themselves since: a (both, 2026-01-02)." in render_page(result)
     assert "Run again" not in render_page(recorded)
 
 
