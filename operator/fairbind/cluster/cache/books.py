@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from fairbind.cluster.cache.forecast import Forecast
 from fairbind.cluster.cache.nodes import Servers
 from fairbind.cluster.cache.nominations import Nominations
 from fairbind.cluster.cache.pending import QueueKey, TaskQueue
@@ -35,7 +36,7 @@ class Books:
     queues_by_tenant: the same. waiting_constraints: how many queues have which. queues_about_volumes: how many bring
     volumes that are counted, or want some. changed_queues: those that changed since the last snapshot. usage: by
     tenant. wanted: pods that hold or may be placed, the latter as of the last snapshot. nominations: room that is
-    promised to pods that wait. running: pod by pod. eligibility, anti_affinity, topology: the filters. turns: whose
+    promised to pods that wait. forecast: where pods on their way will be. running: pod by pod. eligibility, anti_affinity, topology: the filters. turns: whose
     wishes about other pods are looked at. volumes: the claims of pods. servers: the nodes. settings, targets: the
     policy's. own_nominated: those of our own pods that are not bound and say that they are nominated. noted_waits: why
     classes wait, as the last cycle saw it.
@@ -55,6 +56,7 @@ class Books:
         self.usage = Usage()
         self.wanted = WantedPods()
         self.nominations = Nominations()
+        self.forecast = Forecast()
         self.own_nominated: set[str] = set()
         self.running = RunningTasks()
         self.eligibility = Eligibility()
@@ -95,6 +97,7 @@ class Books:
     def remove_entry(self, uid: str) -> bool:
         """Take a pod out of all books; False when it was in none, or counted nowhere."""
         self.own_nominated.discard(uid)
+        self.forecast.forget(uid)
         entry = self.entries.pop(uid, None)
         if entry is None:
             return False
@@ -126,6 +129,8 @@ class Books:
         if isinstance(now, Waiting) and (queue := self.queues.get(now.key)) is not None:
             now = Waiting(queue.key, now.task, now.labels, now.nomination, now.wishes)  # thousands share one key
         before, entry.position = entry.position, now
+        if entry.facts.scheduler == self.turn_scheduler:
+            self.forecast.note(entry)
         if now == before:
             return False
         # A pod that waits elsewhere with the same labels is the same to anti-affinity, whose answer for them is kept.

@@ -13,7 +13,7 @@ makes its node smaller and belongs to no tenant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,9 +21,9 @@ import msgspec
 from fairbind.cluster.cache.books import Books
 from fairbind.cluster.cache.consistency import check_same, describe
 from fairbind.cluster.cache.feeds import Feed
+from fairbind.cluster.cache.forecast import find_opened
 from fairbind.cluster.cache.pods import Held, PodEntry, PodRecord, Waiting, find_tenant, is_waiting
 from fairbind.cluster.cache.queries import Queries
-from fairbind.cluster.cache.recovering import find_opened, find_room
 from fairbind.cluster.cache.snapshot import SnapshotBuilder
 from fairbind.cluster.cache.volumes import find_key
 from fairbind.cluster.objects.decode import (
@@ -75,6 +75,7 @@ class ClusterCache:
     operator_namespace: counts as a system namespace too.
     turn_scheduler: another scheduler, whose pods of tenants wait behind our gate for their turn; None: there is none.
     on_arrival: called with the UID of a pod of that scheduler that has come to a node (True), or is gone (False).
+    on_opened: called with the UID of such a pod whose gate was opened.
     on_rejection: called with what for, when a kubelet refused one of our pods.
     volume_feeds: for each kind of object about volumes where it goes.
     queries: what others ask. books: the state, to be changed by the cache only.
@@ -88,11 +89,13 @@ class ClusterCache:
         operator_namespace: str | None = None,
         turn_scheduler: str | None = None,
         on_arrival: Callable[[str, bool], None] = lambda _uid, _is_bound: None,
+        on_opened: Callable[[str], None] = lambda _uid: None,
         on_rejection: Callable[[str], None] = lambda _rejection: None,
     ) -> None:
         self._on_change = on_change
         self._on_rejection = on_rejection
         self._on_arrival = on_arrival
+        self._on_opened = on_opened
         directory = Directory(SYSTEM_NAMESPACES | {operator_namespace or "kube-system"})
         self.books = Books(scheduler_name, directory, turn_scheduler)
         self._builder = SnapshotBuilder(self.books)
@@ -171,19 +174,23 @@ class ClusterCache:
         self._snapshot = None
         return True
 
-    def recover(self, most: int) -> list[tuple[str, str]]:
+    def recover(self, most: int, *, but: Collection[str] = ()) -> list[tuple[str, str]]:
         """Let pods on their way that have no room hold some where they fit, as at the beginning of a leader's time.
 
-        most: the oldest so many. Returns the UID and the tenant of each of them.
+        most: the oldest so many. but: the UIDs of those that have had their time. Returns the UID and the tenant of
+        each of them.
         """
         self.build_snapshot()
-        opened = find_opened(self.books)[:most]
-        tenants = [(entry.facts.uid, self.books.directory.tenant_of(entry.facts.namespace)) for entry in opened]
-        for entry, node in find_room(self.books, opened):
+        opened = [entry for entry in find_opened(self.books.entries) if entry.facts.uid not in but][:most]
+        self._promise(self.books.forecast.find_homes(self.books, opened))
+        self._snapshot = None
+        return [(entry.facts.uid, self.books.directory.tenant_of(entry.facts.namespace)) for entry in opened]
+
+    def _promise(self, moves: Iterable[tuple[PodEntry, str | None]]) -> None:
+        """Let pods on their way hold their room on other nodes, or nowhere."""
+        for entry, node in moves:
             entry.assumed = node
             self.books.move(entry)
-        self._snapshot = None
-        return tenants
 
     def give_back(self, uid: str) -> bool:
         """Take the room of a pod whose gate is open and that no node has; it counts in its tenant's share on.
@@ -196,6 +203,7 @@ class ClusterCache:
         entry.assumed = None
         if self.books.move(entry):
             self._touch()
+        self.books.forecast.forget(uid)
         return not entry.facts.gated and not entry.facts.terminating
 
     def _plan_volumes(self, entry: PodEntry, node: str) -> bool:
@@ -287,6 +295,10 @@ class ClusterCache:
     def build_snapshot(self) -> Snapshot:
         """Return the world as it is now; the same object as before when nothing changed."""
         if self._snapshot is None:
+            if self.books.forecast.promised or self.books.forecast.homeless:
+                self.books.resolve()
+                self.books.servers.flush()
+                self._promise(self.books.forecast.find_moves(self.books))
             self._snapshot = self._builder.build()
         return self._snapshot
 
@@ -359,9 +371,12 @@ class ClusterCache:
         return position.tenant is not None and self.books.running.follow(position.node, facts)
 
     def _note_arrival(self, before: PodFacts, now: PodFacts | None) -> None:
-        """Say when a pod that takes turns is not on its way any more. now: None when it is gone."""
+        """Say when the gate of a pod is open, and when it is not on its way any more. now: None when it is gone."""
         if before.scheduler != self.books.turn_scheduler:
             return
+        if before.gated and now is not None and not now.gated:
+            self._snapshot = None  # from now on it may be promised other room
+            self._on_opened(before.uid)
         is_bound = now is not None and now.node is not None
         if is_bound or now is None or now.terminating:
             self._on_arrival(before.uid, is_bound)

@@ -71,11 +71,16 @@ class Gates:
 
     def recover(self, note: Callable[[str, str], None]) -> None:
         """Find the pods that are on their way, as a new leader. note: called with UID and tenant of each."""
-        opened = self._cache.recover(self._most)
+        opened = self._cache.recover(self._most, but=self._tenants.keys())
         for uid, tenant in opened:
             note(uid, tenant)
         if opened:
             _log.info("%d pods have an open gate and no node yet", len(opened))
+
+    def note_opened(self, uid: str) -> None:
+        """Note that the watch has shown a gate open."""
+        if self._opener is not None:
+            self._opener.note_opened(uid)
 
     def note_arrival(self, uid: str) -> None:
         """Note that a pod has come to a node, or is gone."""

@@ -118,6 +118,7 @@ class Operator:
             operator_namespace=settings.namespace,
             turn_scheduler=None if settings.gates is None else settings.gates.scheduler_name,
             on_arrival=self._note_arrival,
+            on_opened=self._note_opened,
             on_rejection=self._note_rejection,
         )
         self.administration = Administration(self.cache, self._note_change, AdministrationLog())
@@ -343,6 +344,11 @@ class Operator:
         if self.gates is not None:
             self.gates.note_arrival(uid)
             self.loop.note_arrival(uid, is_bound)
+
+    def _note_opened(self, uid: str) -> None:
+        """The gate of a pod that takes turns is open."""
+        if self.gates is not None:
+            self.gates.note_opened(uid)
 
     def _lead(self, leading: bool) -> None:  # noqa: FBT001 - the elector's callback
         self._observer.leadership_changed(leading)
