@@ -120,6 +120,16 @@ def gate_options(function: Command) -> Command:
             show_envvar=True,
             help="In gate mode, for how long a pod whose gate is open keeps its reservation without being bound.",
         ),
+        click.option(
+            "--max-scale-up",
+            metavar="PODS",
+            type=click.IntRange(0, 1_000),
+            envvar="FAIRBIND_MAX_SCALE_UP",
+            default=0,
+            show_default=True,
+            show_envvar=True,
+            help="In gate mode, how many pods of a tenant that fit nowhere are shown to autoscalers by an open gate.",
+        ),
     )
     for option in reversed(options):
         function = option(function)

@@ -123,7 +123,8 @@ def test_a_new_leader_looks_on_for_room_for_what_fits_nowhere(world: World) -> N
     other = make_pod("other", node="b", requests={"cpu": "4"})
     pods = [make_pod(name, scheduler=OTHER, requests={"cpu": "4"}) for name in ("p0", "p1", "p2")]
     world.add_pods(other, *pods)
-    assert [uid for uid, _ in world.cache.recover(most=9, but={"uid-p2"})] == ["uid-p0", "uid-p1"]
+    found = world.cache.recover(most=9, but={"uid-p2"})
+    assert [(uid, has_room) for uid, _, has_room in found] == [("uid-p0", True), ("uid-p1", False)]
     assert find_promises(world, "p0", "p1", "p2") == {"p0": "a", "p1": None, "p2": None}
     world.delete_pod(other)
     assert find_promises(world, "p0", "p1", "p2") == {"p0": "a", "p1": "b", "p2": None}

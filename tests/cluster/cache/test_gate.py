@@ -124,9 +124,9 @@ def test_a_new_leader_counts_open_gates_and_finds_room_for_them(world: World) ->
     )
     world.add_pods(older, younger)
     assert world.get_cpus() == (4000, 4000, 6000)
-    assert world.cache.recover(most=1) == [("uid-older", TEAM)]
+    assert world.cache.recover(most=1) == [("uid-older", TEAM, True)]
     assert world.get_cpus() == (1000, 4000, 6000)
-    assert world.cache.recover(most=9) == [("uid-younger", TEAM)]
+    assert world.cache.recover(most=9) == [("uid-younger", TEAM, False)]
     assert world.get_cpus() == (1000, 4000, 6000)
 
 

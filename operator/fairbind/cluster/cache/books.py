@@ -36,10 +36,10 @@ class Books:
     queues_by_tenant: the same. waiting_constraints: how many queues have which. queues_about_volumes: how many bring
     volumes that are counted, or want some. changed_queues: those that changed since the last snapshot. usage: by
     tenant. wanted: pods that hold or may be placed, the latter as of the last snapshot. nominations: room that is
-    promised to pods that wait. forecast: where pods on their way will be. running: pod by pod. eligibility, anti_affinity, topology: the filters. turns: whose
-    wishes about other pods are looked at. volumes: the claims of pods. servers: the nodes. settings, targets: the
-    policy's. own_nominated: those of our own pods that are not bound and say that they are nominated. noted_waits: why
-    classes wait, as the last cycle saw it.
+    promised to pods that wait. forecast: where pods on their way will be. running: pod by pod. eligibility,
+    anti_affinity, topology: the filters. turns: whose wishes about other pods are looked at. volumes: the claims of
+    pods. servers: the nodes. settings, targets: the policy's. own_nominated: those of our own pods that are not bound
+    and say that they are nominated. noted_waits: why classes wait, as the last cycle saw it.
     """
 
     def __init__(self, scheduler_name: str, directory: Directory, turn_scheduler: str | None = None) -> None:

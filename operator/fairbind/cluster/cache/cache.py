@@ -75,7 +75,8 @@ class ClusterCache:
     operator_namespace: counts as a system namespace too.
     turn_scheduler: another scheduler, whose pods of tenants wait behind our gate for their turn; None: there is none.
     on_arrival: called with the UID of a pod of that scheduler that has come to a node (True), or is gone (False).
-    on_opened: called with the UID of such a pod whose gate was opened.
+    on_opened: called with the UID of such a pod whose gate was opened. on_promised: called with the UID of such a pod
+    that is promised other room than was decided for it (True), or none (False).
     on_rejection: called with what for, when a kubelet refused one of our pods.
     volume_feeds: for each kind of object about volumes where it goes.
     queries: what others ask. books: the state, to be changed by the cache only.
@@ -90,12 +91,14 @@ class ClusterCache:
         turn_scheduler: str | None = None,
         on_arrival: Callable[[str, bool], None] = lambda _uid, _is_bound: None,
         on_opened: Callable[[str], None] = lambda _uid: None,
+        on_promised: Callable[[str, bool], None] = lambda _uid, _has_room: None,
         on_rejection: Callable[[str], None] = lambda _rejection: None,
     ) -> None:
         self._on_change = on_change
         self._on_rejection = on_rejection
         self._on_arrival = on_arrival
         self._on_opened = on_opened
+        self._on_promised = on_promised
         directory = Directory(SYSTEM_NAMESPACES | {operator_namespace or "kube-system"})
         self.books = Books(scheduler_name, directory, turn_scheduler)
         self._builder = SnapshotBuilder(self.books)
@@ -174,23 +177,39 @@ class ClusterCache:
         self._snapshot = None
         return True
 
-    def recover(self, most: int, *, but: Collection[str] = ()) -> list[tuple[str, str]]:
+    def scale_up(self, uid: str) -> bool:
+        """Let a pod that waits behind our gate count without room, because one more node could help it.
+
+        It has the first room that comes free. False when it does not wait any more.
+        """
+        entry = self.books.entries.get(uid)
+        if entry is None or not isinstance(entry.position, Waiting):
+            return False
+        entry.scales_up = True
+        self.books.move(entry)
+        self.books.forecast.homeless[uid] = entry
+        self._snapshot = None
+        return True
+
+    def recover(self, most: int, *, but: Collection[str] = ()) -> list[tuple[str, str, bool]]:
         """Let pods on their way that have no room hold some where they fit, as at the beginning of a leader's time.
 
         most: the oldest so many. but: the UIDs of those that have had their time. Returns the UID and the tenant of
-        each of them.
+        each of them, and whether it has room.
         """
         self.build_snapshot()
         opened = [entry for entry in find_opened(self.books.entries) if entry.facts.uid not in but][:most]
         self._promise(self.books.forecast.find_homes(self.books, opened))
         self._snapshot = None
-        return [(entry.facts.uid, self.books.directory.tenant_of(entry.facts.namespace)) for entry in opened]
+        tenant_of = self.books.directory.tenant_of
+        return [(e.facts.uid, tenant_of(e.facts.namespace), e.assumed is not None) for e in opened]
 
     def _promise(self, moves: Iterable[tuple[PodEntry, str | None]]) -> None:
         """Let pods on their way hold their room on other nodes, or nowhere."""
         for entry, node in moves:
             entry.assumed = node
             self.books.move(entry)
+            self._on_promised(entry.facts.uid, node is not None)
 
     def give_back(self, uid: str) -> bool:
         """Take the room of a pod whose gate is open and that no node has; it counts in its tenant's share on.
@@ -220,9 +239,9 @@ class ClusterCache:
     def forget(self, uid: str, *, postponed: bool = False) -> None:
         """Take an assumption back: the binding failed. postponed: the pod waits for `resume` before its next turn."""
         entry = self.books.entries.get(uid)
-        if entry is not None and entry.assumed is not None:
+        if entry is not None and (entry.assumed is not None or entry.scales_up):
             self.books.volumes.end_plan(uid)
-            entry.assumed = None
+            entry.assumed, entry.scales_up = None, False
             entry.postponed = postponed
             if self.books.move(entry):
                 self._touch()
@@ -330,7 +349,7 @@ class ClusterCache:
         anew.books.volumes.copy_objects(self.books.volumes)
         for entry in self.books.entries.values():
             copy = anew.books.add_entry(entry.facts)
-            copy.assumed, copy.postponed = entry.assumed, entry.postponed
+            copy.assumed, copy.postponed, copy.scales_up = entry.assumed, entry.postponed, entry.scales_up
             anew.books.move(copy)
         return anew
 
@@ -361,7 +380,7 @@ class ClusterCache:
             elif entry.assumed is not None:
                 self.books.volumes.end_plan(facts.uid)
             entry.assumed = None
-            entry.postponed = False
+            entry.postponed = entry.scales_up = False
         if self.books.move(entry) or self.books.volumes.has_stale:
             self._touch()
         elif isinstance(entry.position, Held) and self._follow_running(entry.position, facts):

@@ -13,6 +13,7 @@ the pods that do not fit where they were promised room are moved in the books:
 * One whose gate is not open yet stays where it is if it fits nowhere, and its opening finds out (`has_room`). It stays
   too where policies decide by server class, for it is being narrowed to the class of its node.
 
+A pod whose gate is opened so that a node is bought for it is homeless from the beginning.
 The pods that a new leader finds on their way get room in the same manner: the operator before it decided room for them,
 and nothing says where. Requests and the nodes that a pod may use are looked at; ports and other pods are not.
 """
@@ -85,8 +86,14 @@ class Forecast:
 
     def _seek(self, books: NodeBooks, pods: Sequence[PodEntry], free_kr: IntArray) -> list[tuple[PodEntry, str | None]]:
         moves: list[tuple[PodEntry, str | None]] = []
+        in_vain: set[tuple[object, object]] = set()  # room only shrinks on the way
         for entry in pods:
-            node = _find_node(books, entry, free_kr)
+            shape = entry.facts.demand.real, entry.facts.constraints
+            node = None
+            if entry.facts.claims or shape not in in_vain:
+                node = _find_node(books, entry, free_kr)
+            if node is None and not entry.facts.claims:
+                in_vain.add(shape)
             if node is None and entry.facts.gated:
                 continue
             if node is None:
