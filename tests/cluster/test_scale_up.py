@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from cluster.builders import Json
 
 
-def add(world: World, namespace: str, count: int, **pod: Any) -> None:
+def add(world: World, namespace: str, count: int, cpu: str = "3", **pod: Any) -> None:
     for n in range(count):
         made: Json = make_gated(f"p{n}", namespace=namespace, **pod)
         made["metadata"]["uid"] = f"{namespace}-{n}"
-        made["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "3"}}
+        made["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
         world.add_pods(made)
 
 
@@ -63,5 +63,7 @@ def test_what_no_node_could_help_is_left_out(world: World) -> None:
 
 
 def test_a_cycle_that_its_limit_ended_says_nothing(world: World) -> None:
-    add(world, "a", 3)
-    assert find(world, limit=0) == []
+    add(world, "a", 3, cpu="1")
+    add(world, "b", 1, cpu="9")
+    assert find(world) == ["b-0"]
+    assert find(world, limit=1) == [], "who comes next is not known"
