@@ -243,15 +243,15 @@ SERVED = f"--api-versions={MUTATING.format('v1')}"
 
 
 def test_in_gate_mode_the_operator_is_told_so_and_confined(render: Render) -> None:
-    numbers = ("gate.maxUngated=7", "gate.ungatedTimeoutSeconds=5", "gate.maxScaleUp=3")
+    numbers = ("gate.maxUngated=7", "gate.ungatedTimeoutSeconds=5", "gate.maxScaleUp=3", "gate.placement=node")
     objects = render("--set=mode=gate", "--set=gate.schedulerName=other", *(f"--set={n}" for n in numbers), SERVED)
 
     (deployment,) = (thing for thing in objects if thing["kind"] == "Deployment")
     arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
     first = arguments.index("--mode")
     wanted = ["gate", "--gate-scheduler-name", "other", "--max-ungated", "7", "--ungated-timeout", "5"]
-    wanted += ["--max-scale-up", "3"]
-    assert arguments[first + 1 : first + 10] == wanted
+    wanted += ["--max-scale-up", "3", "--gate-placement", "node"]
+    assert arguments[first + 1 : first + 12] == wanted
     assert {thing["metadata"]["name"] for thing in objects if thing["kind"] == POLICY} >= {
         "fairbind-gate",
         "fairbind-gate-removal",

@@ -137,7 +137,10 @@ def test_shares_are_those_of_bind_mode_while_kube_scheduler_places_the_pods_and_
 def test_one_tenant_is_bound_one_gated_and_one_placed_by_kube_scheduler_alone(
     cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
 ) -> None:
-    """One set of books: what kube-scheduler placed before counts, and the room goes on in equal parts."""
+    """One set of books: what kube-scheduler placed before counts, and the room goes on in equal parts.
+
+    Two schedulers may give the last core of a node away in the same moment; no kubelet is here to refuse one of the pods.
+    """
     api = cluster.api
     nodes([make_node(make_name("n"), allocatable={"cpu": "12", "memory": "64Gi", "pods": "110"}) for _ in range(2)])
     alone, gated, bound = teams = [namespace(labels=labels) for labels in ({}, ENFORCED, ENFORCED | BOUND)]
@@ -151,7 +154,7 @@ def test_one_tenant_is_bound_one_gated_and_one_placed_by_kube_scheduler_alone(
     started = operator("--mode", "gate")
 
     wait_for(
-        lambda: sum(count_bound(api, teams)) == 24, describe=lambda: f"24 bound pods, not {count_bound(api, teams)}"
+        lambda: sum(count_bound(api, teams)) >= 24, describe=lambda: f"24 bound pods, not {count_bound(api, teams)}"
     )
 
     check_shares(count_bound(api, teams), (1, 1, 1))

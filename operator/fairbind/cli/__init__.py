@@ -128,6 +128,7 @@ def operator(
     max_ungated: int,
     ungated_timeout: float,
     max_scale_up: int,
+    gate_placement: str,
     log_format: LogFormat,
     log_level: str,
     journal: Path | None,
@@ -147,7 +148,9 @@ def operator(
         metrics_authentication=metrics_authentication,
         metrics_audiences=metrics_audiences,
         scheduler_name=scheduler_name,
-        gates=(gate_scheduler_name, max_ungated, ungated_timeout, max_scale_up) if mode == "gate" else None,
+        gates=None
+        if mode != "gate"
+        else (gate_scheduler_name, max_ungated, ungated_timeout, max_scale_up, gate_placement == "node"),
         log_format=log_format,
         log_level=log_level,
         journal=journal,

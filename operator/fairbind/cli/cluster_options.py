@@ -121,6 +121,15 @@ def gate_options(function: Command) -> Command:
             help="In gate mode, for how long a pod whose gate is open keeps its reservation without being bound.",
         ),
         click.option(
+            "--gate-placement",
+            type=click.Choice(["policy", "node"]),
+            envvar="FAIRBIND_GATE_PLACEMENT",
+            default="policy",
+            show_default=True,
+            show_envvar=True,
+            help="In gate mode, whether pods are narrowed to nodes only where the policy decides by class, or always.",
+        ),
+        click.option(
             "--max-scale-up",
             metavar="PODS",
             type=click.IntRange(0, 1_000),

@@ -69,7 +69,7 @@ def serve(
     metrics_authentication: bool,
     metrics_audiences: tuple[str, ...],
     scheduler_name: str,
-    gates: tuple[str, int, float, int] | None,
+    gates: tuple[str, int, float, int, bool] | None,
     log_format: LogFormat,
     log_level: str,
     journal: Path | None,

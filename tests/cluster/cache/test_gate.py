@@ -18,10 +18,12 @@ TEAM = "ns/team"
 class World(Cluster):
     """A cluster of two nodes in which pods of the other scheduler take turns. arrived: what the cache said."""
 
-    def __init__(self, turn_scheduler: str | None = OTHER) -> None:
+    def __init__(self, turn_scheduler: str | None = OTHER, *, narrows_to_nodes: bool = False) -> None:
         self.arrived: list[tuple[str, bool]] = []
         super().__init__(
-            turn_scheduler=turn_scheduler, on_arrival=lambda uid, is_bound: self.arrived.append((uid, is_bound))
+            turn_scheduler=turn_scheduler,
+            narrows_to_nodes=narrows_to_nodes,
+            on_arrival=lambda uid, is_bound: self.arrived.append((uid, is_bound)),
         )
         self.add_nodes(make_node("a"), make_node("b"))
 

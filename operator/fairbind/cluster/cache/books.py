@@ -31,7 +31,7 @@ from fairbind.model import PolicySettings, Targets, Task, Wait
 class Books:
     """See the module.
 
-    turn_scheduler: the other scheduler whose pods take turns; None: there is none.
+    turn_scheduler: the other scheduler whose pods take turns; None: there is none. narrows_to_nodes: see `narrowing`.
     directory: whose namespace is whose. entries: pods by UID. by_namespace: their UIDs. queues: who waits, by class.
     queues_by_tenant: the same. waiting_constraints: how many queues have which. queues_about_volumes: how many bring
     volumes that are counted, or want some. changed_queues: those that changed since the last snapshot. usage: by
@@ -42,9 +42,17 @@ class Books:
     and say that they are nominated. noted_waits: why classes wait, as the last cycle saw it.
     """
 
-    def __init__(self, scheduler_name: str, directory: Directory, turn_scheduler: str | None = None) -> None:
+    def __init__(
+        self,
+        scheduler_name: str,
+        directory: Directory,
+        turn_scheduler: str | None = None,
+        *,
+        narrows_to_nodes: bool = False,
+    ) -> None:
         self.scheduler_name = scheduler_name
         self.turn_scheduler = turn_scheduler
+        self.narrows_to_nodes = narrows_to_nodes
         self.directory = directory
         self.entries: dict[str, PodEntry] = {}
         self.by_namespace: dict[str, set[str]] = {}

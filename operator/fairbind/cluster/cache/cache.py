@@ -74,6 +74,7 @@ class ClusterCache:
     on_change: called, cheaply and often, when something changed on which a decision may depend.
     operator_namespace: counts as a system namespace too.
     turn_scheduler: another scheduler, whose pods of tenants wait behind our gate for their turn; None: there is none.
+    narrows_to_nodes: whether these pods are narrowed to the best nodes also where the policy decides no class of nodes.
     on_arrival: called with the UID of a pod of that scheduler that has come to a node (True), or is gone (False).
     on_opened: called with the UID of such a pod whose gate was opened. on_promised: called with the UID of such a pod
     that is promised other room than was decided for it (True), or none (False).
@@ -89,6 +90,7 @@ class ClusterCache:
         *,
         operator_namespace: str | None = None,
         turn_scheduler: str | None = None,
+        narrows_to_nodes: bool = False,
         on_arrival: Callable[[str, bool], None] = lambda _uid, _is_bound: None,
         on_opened: Callable[[str], None] = lambda _uid: None,
         on_promised: Callable[[str, bool], None] = lambda _uid, _has_room: None,
@@ -100,7 +102,7 @@ class ClusterCache:
         self._on_opened = on_opened
         self._on_promised = on_promised
         directory = Directory(SYSTEM_NAMESPACES | {operator_namespace or "kube-system"})
-        self.books = Books(scheduler_name, directory, turn_scheduler)
+        self.books = Books(scheduler_name, directory, turn_scheduler, narrows_to_nodes=narrows_to_nodes)
         self._builder = SnapshotBuilder(self.books)
         self._snapshot: Snapshot | None = None
         self.queries = Queries(self.books, self.build_snapshot)

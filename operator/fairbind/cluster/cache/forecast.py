@@ -11,7 +11,7 @@ the pods that do not fit where they were promised room are moved in the books:
 * One that fits nowhere holds no room, and counts in its tenant's share. It is the first to get room where some comes
   free. Others may use meanwhile what is too little for it.
 * One whose gate is not open yet stays where it is if it fits nowhere, and its opening finds out (`has_room`). It stays
-  too where policies decide by server class, for it is being narrowed to the class of its node.
+  too where pods are narrowed, for it is being narrowed to its node and others like it.
 
 A pod whose gate is opened so that a node is bought for it is homeless from the beginning.
 The pods that a new leader finds on their way get room in the same manner: the operator before it decided room for them,
@@ -43,6 +43,7 @@ class NodeBooks(Protocol):
     eligibility: Eligibility
     volumes: Volumes
     settings: PolicySettings
+    narrows_to_nodes: bool
 
 
 class Forecast:
@@ -77,7 +78,8 @@ class Forecast:
         The arrays of the nodes must be up to date.
         """
         free_kr = books.servers.free_kr.copy()
-        lost = self._take_back(books.servers, free_kr, may_move_gated=not POLICIES[books.settings.policy].decides_class)
+        narrows = books.narrows_to_nodes or POLICIES[books.settings.policy].decides_class
+        lost = self._take_back(books.servers, free_kr, may_move_gated=not narrows)
         return self._seek(books, [*self.homeless.values(), *lost], free_kr)
 
     def find_homes(self, books: NodeBooks, opened: Sequence[PodEntry]) -> list[tuple[PodEntry, str | None]]:

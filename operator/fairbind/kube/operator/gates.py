@@ -38,12 +38,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class GateSettings:
-    """scheduler_name: whose pods take turns. most, timeout_seconds, most_scale_ups: see `Turnstile`."""
+    """scheduler_name: whose pods take turns. most, timeout_seconds, most_scale_ups: see `Turnstile`.
+
+    narrows_to_nodes: see `ClusterCache`.
+    """
 
     scheduler_name: str
     most: int = MOST_UNGATED
     timeout_seconds: float = TIMEOUT_SECONDS
     most_scale_ups: int = 0
+    narrows_to_nodes: bool = False
 
 
 @dataclass(slots=True)
