@@ -139,7 +139,7 @@ def test_one_tenant_is_bound_one_gated_and_one_placed_by_kube_scheduler_alone(
 ) -> None:
     """One set of books: what kube-scheduler placed before counts, and the room goes on in equal parts.
 
-    Two schedulers may give the last core of a node away in the same moment; no kubelet is here to refuse one of the pods.
+    Two schedulers may give the last core of a node away in the same moment, and no kubelet is here to refuse a pod.
     """
     api = cluster.api
     nodes([make_node(make_name("n"), allocatable={"cpu": "12", "memory": "64Gi", "pods": "110"}) for _ in range(2)])
