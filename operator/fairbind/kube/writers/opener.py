@@ -111,7 +111,7 @@ class Opener:
         try:
             return await self._binder.carry(opening)
         finally:
-            del self._under_way[opening.uid]
+            self._under_way.pop(opening.uid, None)
 
 
 class Opening(Binding):
