@@ -341,7 +341,12 @@ class ClusterCache:
         check_same({"wanted": self.books.wanted.describe()}, {"wanted": anew.books.wanted.describe()})
 
     def _make_anew(self) -> ClusterCache:
-        anew = ClusterCache(self.books.scheduler_name, lambda: None, turn_scheduler=self.books.turn_scheduler)
+        anew = ClusterCache(
+            self.books.scheduler_name,
+            lambda: None,
+            turn_scheduler=self.books.turn_scheduler,
+            narrows_to_nodes=self.books.narrows_to_nodes,
+        )
         anew.books.directory = self.books.directory.copy()
         anew.books.turns = self.books.turns.copy()
         anew.set_policy(self.books.settings)
