@@ -11,7 +11,7 @@ BEST, HALF, ROOMY, FULL, FULLER, OTHER_ZONE = "best", "half", "roomy", "full", "
 
 
 def make_world(*, more: int = MOST_HOSTS, narrows_to_nodes: bool = True) -> World:
-    """Nodes of 4 cores: with 1, 2 and all of them left, two with less than 1, one of another zone, and so many full ones."""
+    """Nodes of 4 cores: with 1, 2 and all of them left, two with less than 1, one in a zone, and so many full ones."""
     world = World(narrows_to_nodes=narrows_to_nodes)
     zones = (
         dict.fromkeys((BEST, HALF, ROOMY, FULL, FULLER), "x")
