@@ -168,7 +168,14 @@ class Replica:
     """One operator in a process of its own. Its clocks began at another moment than those of others."""
 
     def __init__(
-        self, server: ApiServer, number: int, seed: int, *, solves: bool, gates: GateSettings | None = None
+        self,
+        server: ApiServer,
+        number: int,
+        seed: int,
+        *,
+        solves: bool,
+        gates: GateSettings | None = None,
+        on_listed: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = f"replica-{number}"
         self.process = Process()
@@ -193,7 +200,7 @@ class Replica:
                 randomness=random.Random(seed),
                 make_solver=InProcessSolver if solves else NoSolver,
                 make_follower=lambda tables: ApiFollower(self.connection, tables, self.health),
-                on_listed=lambda: None,
+                on_listed=on_listed,
             ),
         )
         self.task = self.process.start(self.operator.run(self.stop_asked), self.name)

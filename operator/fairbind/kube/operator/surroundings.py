@@ -49,7 +49,7 @@ MakeFollower = Callable[[Mapping[str, ObjectTable]], Follower]
 """Makes a follower that fills these tables, by the kind's plural."""
 
 
-def _freeze_heap() -> None:
+def freeze_heap() -> None:
     """Take what was listed out of the collector's sight; it lives as long as the process."""
     gc.collect()
     gc.freeze()
@@ -69,4 +69,4 @@ class Surroundings:
     make_solver: Callable[[], Solver] = ExactSolver
     make_follower: MakeFollower | None = None
     make_election: Callable[[OnChange], Election] | None = None
-    on_listed: Callable[[], None] = _freeze_heap
+    on_listed: Callable[[], None] = freeze_heap
