@@ -30,7 +30,8 @@ from fairbind.model import PolicySettings, Targets, Task, Wait
 class Books:
     """See the module.
 
-    turn_scheduler: the other scheduler whose pods take turns; None: there is none.
+    turn_scheduler: the other scheduler whose pods take turns; None: there is none. asking: schedulers that ask whose
+    turn it is before they place a pod.
     directory: whose namespace is whose. entries: pods by UID. by_namespace: their UIDs. queues: who waits, by class.
     queues_by_tenant: the same. waiting_constraints: how many queues have which. queues_about_volumes: how many bring
     volumes that are counted, or want some. changed_queues: those that changed since the last snapshot. usage: by
@@ -41,9 +42,16 @@ class Books:
     classes wait, as the last cycle saw it.
     """
 
-    def __init__(self, scheduler_name: str, directory: Directory, turn_scheduler: str | None = None) -> None:
+    def __init__(
+        self,
+        scheduler_name: str,
+        directory: Directory,
+        turn_scheduler: str | None = None,
+        asking: frozenset[str] = frozenset(),
+    ) -> None:
         self.scheduler_name = scheduler_name
         self.turn_scheduler = turn_scheduler
+        self.asking = asking
         self.directory = directory
         self.entries: dict[str, PodEntry] = {}
         self.by_namespace: dict[str, set[str]] = {}
@@ -152,6 +160,7 @@ class Books:
             self.volumes,
             self.scheduler_name,
             self.turn_scheduler,
+            asking=self.asking,
         )
 
     def _note_wishes(self, uid: str, before: Position | None, now: Position | None) -> None:

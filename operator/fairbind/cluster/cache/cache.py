@@ -74,7 +74,8 @@ class ClusterCache:
     on_change: called, cheaply and often, when something changed on which a decision may depend.
     operator_namespace: counts as a system namespace too.
     turn_scheduler: another scheduler, whose pods of tenants wait behind our gate for their turn; None: there is none.
-    on_arrival: called with the UID of a pod of that scheduler that has come to a node (True), or is gone (False).
+    asking: schedulers that ask whose turn it is before they place a pod of a tenant.
+    on_arrival: called with the UID of a pod of those schedulers that has come to a node (True), or is gone (False).
     on_rejection: called with what for, when a kubelet refused one of our pods.
     volume_feeds: for each kind of object about volumes where it goes.
     queries: what others ask. books: the state, to be changed by the cache only.
@@ -87,6 +88,7 @@ class ClusterCache:
         *,
         operator_namespace: str | None = None,
         turn_scheduler: str | None = None,
+        asking: frozenset[str] = frozenset(),
         on_arrival: Callable[[str, bool], None] = lambda _uid, _is_bound: None,
         on_rejection: Callable[[str], None] = lambda _rejection: None,
     ) -> None:
@@ -94,7 +96,7 @@ class ClusterCache:
         self._on_rejection = on_rejection
         self._on_arrival = on_arrival
         directory = Directory(SYSTEM_NAMESPACES | {operator_namespace or "kube-system"})
-        self.books = Books(scheduler_name, directory, turn_scheduler)
+        self.books = Books(scheduler_name, directory, turn_scheduler, asking)
         self._builder = SnapshotBuilder(self.books)
         self._snapshot: Snapshot | None = None
         self.queries = Queries(self.books, self.build_snapshot)
@@ -164,12 +166,22 @@ class ClusterCache:
         entry = self.books.entries.get(uid)
         if entry is None or not isinstance(entry.position, Waiting):
             return False
-        if entry.facts.claims and not entry.facts.gated and not self._plan_volumes(entry, node):
-            return False  # of a gated pod, who places it sees to its volumes
+        is_ours = not entry.facts.gated and entry.facts.scheduler not in self.books.asking
+        if entry.facts.claims and is_ours and not self._plan_volumes(entry, node):
+            return False  # of any other pod, who places it sees to its volumes
         entry.assumed = node
         self.books.move(entry)
         self._snapshot = None
         return True
+
+    def redirect(self, uid: str, node: str) -> None:
+        """Let a pod that holds room by a decision hold it on this node instead: who places it has chosen so."""
+        entry = self.books.entries[uid]
+        assert entry.assumed is not None
+        if entry.facts.node is None and entry.assumed != node:
+            entry.assumed = node
+            self.books.move(entry)
+            self._touch()
 
     def recover(self, most: int) -> list[tuple[str, str]]:
         """Let pods on their way that have no room hold some where they fit, as at the beginning of a leader's time.
@@ -308,7 +320,10 @@ class ClusterCache:
         check_same({"wanted": self.books.wanted.describe()}, {"wanted": anew.books.wanted.describe()})
 
     def _make_anew(self) -> ClusterCache:
-        anew = ClusterCache(self.books.scheduler_name, lambda: None, turn_scheduler=self.books.turn_scheduler)
+        books = self.books
+        anew = ClusterCache(
+            books.scheduler_name, lambda: None, turn_scheduler=books.turn_scheduler, asking=books.asking
+        )
         anew.books.directory = self.books.directory.copy()
         anew.books.turns = self.books.turns.copy()
         anew.set_policy(self.books.settings)
@@ -360,7 +375,7 @@ class ClusterCache:
 
     def _note_arrival(self, before: PodFacts, now: PodFacts | None) -> None:
         """Say when a pod that takes turns is not on its way any more. now: None when it is gone."""
-        if before.scheduler != self.books.turn_scheduler:
+        if before.scheduler != self.books.turn_scheduler and before.scheduler not in self.books.asking:
             return
         is_bound = now is not None and now.node is not None
         if is_bound or now is None or now.terminating:
