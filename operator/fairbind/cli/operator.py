@@ -33,7 +33,8 @@ from fairbind.kube.operator.other_installations import OtherInstallations
 from fairbind.kube.operator.service import run_operator
 from fairbind.kube.operator.surroundings import OperatorSettings, Surroundings
 from fairbind.web.metrics import UNKNOWN_REVISION, Metrics
-from fairbind.web.server import Address, WebServer, parse_address
+from fairbind.web.server import WebServer
+from fairbind.web.serving import Address, parse_address
 from fairbind.web.tls import Certificate, ServingCertificate
 
 SIGNAL_EXIT_BASE = 128
