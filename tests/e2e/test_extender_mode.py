@@ -153,12 +153,12 @@ def test_shares_are_those_of_bind_mode_while_kube_scheduler_asks_and_the_leader_
     assert plane is not None
     names = nodes([make_node(make_name("n"), allocatable=TWELVE_CORES) for _ in range(2)])
     teams = make_teams(namespace, tenant)
+    for team in teams:  # before any turn is given, because the first tenant alone would have them all
+        create_pods(api, team, [make_default() for _ in range(20)])
     first, port = start_leader(extended, operator)
     (other_port,) = find_free_ports(1)
     second = operator(*extended.compute_arguments(other_port))
     extended.start_scheduler(port)
-    for team in teams:
-        create_pods(api, team, [make_default() for _ in range(20)])
     check_shares(wait_bound(api, teams, 24))
 
     waiting = next(pod for pod in list_pods(api, teams[0]) if not pod["spec"].get("nodeName"))
@@ -219,8 +219,8 @@ def test_shares_by_server_class(
     large = {"cpu": "24", "memory": "64Gi", "pods": "110"}
     nodes([make_node(make_name("n"), allocatable=each) for each in (TWELVE_CORES, TWELVE_CORES, large)])
     teams = make_teams(namespace, tenant)
-    _, port = start_leader(extended, operator)
-    extended.start_scheduler(port)
     for team in teams:
         create_pods(api, team, [make_default() for _ in range(40)])
+    _, port = start_leader(extended, operator)
+    extended.start_scheduler(port)
     check_shares(wait_bound(api, teams, 48))

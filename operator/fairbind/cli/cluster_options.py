@@ -129,6 +129,46 @@ def _check_names(context: click.Context, parameter: click.Parameter, names: tupl
     return tuple(check_scheduler_name(context, parameter, name) for name in names)
 
 
+_TURN_OPTIONS = (
+    click.option(
+        "--extender-service",
+        metavar="NAME",
+        callback=lambda context, parameter, name: name and check_namespace(context, parameter, name),
+        envvar="FAIRBIND_EXTENDER_SERVICE",
+        show_envvar=True,
+        help="In extender mode, the Service without selector that the leader makes lead to itself.",
+    ),
+    click.option(
+        "--extender-pod-ip",
+        metavar="ADDRESS",
+        envvar=["FAIRBIND_EXTENDER_POD_IP", "POD_IP"],
+        show_envvar=True,
+        help="The address of this replica in that Service.",
+    ),
+    click.option(
+        "--max-turns",
+        metavar="PODS",
+        type=click.IntRange(1, 10_000),
+        envvar="FAIRBIND_MAX_TURNS",
+        default=200,
+        show_default=True,
+        show_envvar=True,
+        help="In extender mode, how many pods may have their turn and no node yet.",
+    ),
+    click.option(
+        "--turn-timeout",
+        metavar="SECONDS",
+        type=click.FloatRange(1.0, 3600.0),
+        envvar="FAIRBIND_TURN_TIMEOUT",
+        default=10.0,
+        show_default=True,
+        show_envvar=True,
+        help="In extender mode, for how long a pod has its turn.",
+    ),
+)
+"""What extender mode needs of the Service and of turns."""
+
+
 def extender_options(function: Command) -> Command:
     """Add what extender mode needs."""
     options = (
@@ -173,43 +213,8 @@ def extender_options(function: Command) -> Command:
             show_envvar=True,
             help="In extender mode, the common name of the client certificate of one who may ask. May be repeated.",
         ),
-        click.option(
-            "--extender-service",
-            metavar="NAME",
-            callback=lambda context, parameter, name: name and check_namespace(context, parameter, name),
-            envvar="FAIRBIND_EXTENDER_SERVICE",
-            show_envvar=True,
-            help="In extender mode, the Service without selector that the leader makes lead to itself.",
-        ),
-        click.option(
-            "--extender-pod-ip",
-            metavar="ADDRESS",
-            envvar=["FAIRBIND_EXTENDER_POD_IP", "POD_IP"],
-            show_envvar=True,
-            help="The address of this replica in that Service.",
-        ),
-        click.option(
-            "--max-turns",
-            metavar="PODS",
-            type=click.IntRange(1, 10_000),
-            envvar="FAIRBIND_MAX_TURNS",
-            default=200,
-            show_default=True,
-            show_envvar=True,
-            help="In extender mode, how many pods may have their turn and no node yet.",
-        ),
-        click.option(
-            "--turn-timeout",
-            metavar="SECONDS",
-            type=click.FloatRange(1.0, 3600.0),
-            envvar="FAIRBIND_TURN_TIMEOUT",
-            default=10.0,
-            show_default=True,
-            show_envvar=True,
-            help="In extender mode, for how long a pod has its turn.",
-        ),
     )
-    return _add(options, function)
+    return _add(options, _add(_TURN_OPTIONS, function))
 
 
 def _add(options: Sequence[Callable[[Command], Command]], function: Command) -> Command:

@@ -39,12 +39,12 @@ HIGHEST_SCORE = 10
 TOLERANCE = 1e-9
 
 UNKNOWN = "fairbind has not seen this pod yet"
-OTHER_SCHEDULER = "fairbind does not decide whose turn it is for the pod's scheduler"
+OTHER_SCHEDULER = "fairbind gives no turns to pods of this scheduler"
 BEING_BOUND = "the pod is being bound already"
 OWN_TENANT = "not its turn: other pods of its tenant come before it"
 NOT_DECIDED = "not its turn: fairbind has not decided that it fits"
 OTHER_CLASS = "the policy decided another server class for the pod"
-NO_ROOM = "its room is kept for other pods, whose turn it is"
+NO_ROOM = "its free capacity is kept for other pods that have their turn"
 
 Shares = Mapping[str, tuple[float, float | None]]
 """For each tenant its dominant share and its fair share, None when that is not known."""

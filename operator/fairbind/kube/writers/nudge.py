@@ -26,7 +26,7 @@ def make_nudge(uid: str, now: float) -> bytes:
     """Return the body of the patch. now: seconds since the epoch.
 
     >>> make_nudge("u", 0.0)[-70:]
-    b'reason":"TurnGiven","lastTransitionTime":"1970-01-01T00:00:00Z"}]}}'
+    b'"reason":"TurnGiven","lastTransitionTime":"1970-01-01T00:00:00Z"}]}}'
     """
     time = dt.datetime.fromtimestamp(int(now), dt.UTC)
     condition = {
