@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import shutil
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import pytest
 import urllib3
 import yaml
 
+from e2e.members import check_refused, wait_allowed, wait_refused
 from e2e.objects import make_name, make_pod
 from e2e.operators import NAMESPACE
 from e2e.test_admission import DEFAULT, WITHOUT_OPERATOR
@@ -198,6 +200,33 @@ def test_a_pod_that_was_refused_is_woken_when_its_turn_comes(
     extended.start_scheduler(port)
     create_pods(api, teams[1], [make_default()])
     wait_for(lambda: count_bound(api, teams) == [0, 1], describe="the other pod to be bound")
+
+
+def test_the_operator_writes_one_condition_of_pods_of_these_schedulers(
+    extended: Extended, namespace: MakeNamespace
+) -> None:
+    """Each attempt is a dry run."""
+    api, path = extended.cluster.api, f"/api/v1/namespaces/{namespace()}/pods"
+    account = extended.cluster.connect_as(extended.cluster.operator_kubeconfig())
+    turn, waits = ({"type": kind, "status": "False"} for kind in ("fairbind.io/Turn", "PodScheduled"))
+    made = {name: api.post(path, make_pod(scheduler_name=name)) for name in (DEFAULT, "fairbind", "third")}
+
+    def write(name: str, status: Json) -> object:
+        return account.patch(
+            f"{path}/{made[name]['metadata']['name']}/status", {"status": status}, kind="strategic", dryRun="All"
+        )
+
+    wait_refused(lambda: write("third", {"conditions": [turn]}), "fairbind-own-status")
+    wait_allowed(lambda: write(DEFAULT, {"conditions": [turn]}))
+    write("fairbind", {"conditions": [waits]})
+    for name, status in (
+        (DEFAULT, {"conditions": [waits]}),
+        (DEFAULT, {"conditions": [turn], "phase": "Failed"}),
+        (DEFAULT, {"nominatedNodeName": "n"}),
+        ("fairbind", {"conditions": [turn]}),
+    ):
+        check_refused(functools.partial(write, name, status), "fairbind-own-status", what=str(status))
+    account.close()
 
 
 def has_turn(api: Api, team: str) -> bool:

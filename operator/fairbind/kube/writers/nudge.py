@@ -25,7 +25,7 @@ STRATEGIC = "application/strategic-merge-patch+json"
 def make_nudge(uid: str, now: float) -> bytes:
     """Return the body of the patch. now: seconds since the epoch.
 
-    >>> make_nudge("u", 0.0)[-70:]
+    >>> make_nudge("u", 0.0)[-68:]
     b'"reason":"TurnGiven","lastTransitionTime":"1970-01-01T00:00:00Z"}]}}'
     """
     time = dt.datetime.fromtimestamp(int(now), dt.UTC)
