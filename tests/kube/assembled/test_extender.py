@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from cluster.builders import Json, make_namespace, make_node, make_pod
+from cluster.builders import Json, make_node, make_pod
 from fairbind.kube.operator.extender import ExtenderSettings
 from fairbind.kube.writers.nudge import TURN_CONDITION
 from kube.assembled.faults import LEASES, delay, ignore, lose_answer, refuse
@@ -248,12 +248,75 @@ async def test_a_leader_that_loses_the_lease_takes_its_turns_back() -> None:
 @in_virtual_time
 async def test_a_nudge_that_fails_gives_the_room_back() -> None:
     async with playing(extender=SETTINGS) as scene:
-        scene.server.put("namespaces", make_namespace("third"))
         scene.server.put("nodes", make_node("n1"))
         leader = await scene.pass_until_leading()
         scene.cause(refuse(422, "/p0/status", times=1))
         scene.server.put("pods", make_asking("p0"))
         await scene.pass_until(lambda: scene.server.find_requests("/p0/status"))
-        await scene.pass_until(lambda: leader.operator.loop.decided == 2)
+        await scene.pass_until(lambda: leader.operator.loop.decided == 2, patience=SETTINGS.timeout_seconds / 2)
         async with scheduling(scene):
             await scene.pass_until_bound("team/p0")
+
+
+@in_virtual_time
+async def test_a_binding_that_is_refused_gives_the_room_back() -> None:
+    async with playing(extender=SETTINGS) as scene, scheduling(scene) as scheduler:
+        scene.server.put("nodes", make_node("n1"))
+        await scene.pass_until_leading()
+        scene.cause(refuse(422, "/p0/binding", times=1))
+        scene.server.put("pods", make_asking("p0", requests={"cpu": "4"}))
+        await scene.pass_until(lambda: scheduler.failed)
+        scene.server.put("pods", make_asking("p0", namespace="other", requests={"cpu": "4"}))
+        await scene.pass_until_bound("other/p0", patience=3.0)
+        scene.server.delete("pods", "other/p0")
+        await scene.pass_until_bound("team/p0")
+
+
+@in_virtual_time
+async def test_a_turn_that_was_passed_on_leaves_its_place() -> None:
+    settings = ExtenderSettings(frozenset({OTHER}), most=1)
+    async with playing(extender=settings) as scene:
+        scene.server.put("nodes", make_node("n1"))
+        leader = await scene.pass_until_leading()
+        pods = {name: make_asking(name) for name in ("p0", "p1")}
+        scene.server.put("pods", *pods.values())
+        await scene.pass_until(lambda: find_nudged(scene))
+        await asyncio.sleep(1.0)
+        (first,) = find_nudged(scene)
+        (second,) = {"team/p0", "team/p1"} - {first}
+        name = second.partition("/")[2]
+        _, found = await ask(leader, "filter", Pod=pods[name], NodeNames=["n1"])
+        assert found["NodeNames"] == ["n1"]
+        path = f"{first.partition('/')[2]}/status"
+        nudges = len(scene.server.find_requests(path, "PATCH"))
+        args = {"PodName": name, "PodNamespace": "team", "PodUID": f"uid-team-{name}", "Node": "n1"}
+        assert await ask(leader, "bind", **args) == (200, {"Error": ""})
+        await scene.pass_until(
+            lambda: len(scene.server.find_requests(path, "PATCH")) > nudges, patience=settings.timeout_seconds / 2
+        )
+        await asyncio.sleep(0.5)
+        assert await ask(leader, "bind", **args) == (200, {"Error": ""}), "it is bound there"
+        assert (await ask(leader, "bind", **{**args, "Node": "n2"}))[1]["Error"]
+
+
+@in_virtual_time
+async def test_a_nudge_that_fails_amid_the_binding_takes_no_room_from_it() -> None:
+    """kube-scheduler has asked by itself. Another pod would fit if the room were given away."""
+    async with playing(extender=SETTINGS) as scene, scheduling(scene):
+        scene.server.put("nodes", make_node("n1"))
+        await scene.pass_until_leading()
+        scene.cause(refuse(422, "/p0/status", delay_seconds=0.5), delay(2.5, "/binding"))
+        scene.server.put("pods", make_asking("p0", requests={"cpu": "4"}))
+        await scene.pass_until(lambda: scene.server.find_requests("/p0/binding"))
+        scene.server.put("pods", make_pod("own", namespace="other", requests={"cpu": "4"}))
+        await scene.pass_until_bound("team/p0")
+        await asyncio.sleep(10.0)
+        assert scene.server.find_node("other/own") is None
+
+
+def find_nudged(scene: Scene) -> set[str]:
+    return {
+        key
+        for key, pod in scene.server.kinds["pods"].objects.items()
+        if any(each["type"] == TURN_CONDITION for each in pod["status"].get("conditions", ()))
+    }
