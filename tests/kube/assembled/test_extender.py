@@ -253,6 +253,9 @@ async def test_a_nudge_that_fails_gives_the_room_back() -> None:
         scene.cause(refuse(422, "/p0/status", times=1))
         scene.server.put("pods", make_asking("p0"))
         await scene.pass_until(lambda: scene.server.find_requests("/p0/status"))
+        await asyncio.sleep(0.3)
+        _, found = await ask(leader, "filter", Pod=make_asking("p0"), NodeNames=["n1"])
+        assert found["NodeNames"] == [], "its turn is over"
         await scene.pass_until(lambda: leader.operator.loop.decided == 2, patience=SETTINGS.timeout_seconds / 2)
         async with scheduling(scene):
             await scene.pass_until_bound("team/p0")
