@@ -41,18 +41,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 MOST_SHRINKING_SECONDS = 45
 engine.MAX_SHRINKING_SECONDS = MOST_SHRINKING_SECONDS
 
-TESTS = Path(__file__).parent
-PACKAGES = ("model", "fairness", "scheduling", "cluster", "simulator", "kube", "web", "cli")
 LEFT_OUT = pytest.StashKey[int]()
-TRACED = tuple(TESTS / name for name in PACKAGES)
-"""Coverage is judged of these packages, by their own tests; to trace those that start programs would cost minutes."""
+GIVE_WAY = 10
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say which tests are not traced and which need programs, and put first what takes longest."""
+    """Say which tests need programs, and put first what takes longest."""
     for item in items:
-        if set(TRACED).isdisjoint(item.path.parents):
-            item.add_marker(pytest.mark.no_cover)
         if "promtool" in getattr(item, "fixturenames", ()) or item.nodeid.startswith(START_PROGRAMS):
             item.add_marker(pytest.mark.needs_tools)
     items.sort(key=lambda item: rank(item.nodeid))
@@ -62,6 +57,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Sharing:
     """Let workers share the tests so; the groups of xdist itself have no effect with this version of pytest."""
     return Sharing(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let a worker that only computes give way to those that start programs: these fail when they are too slow."""
+    if hasattr(item.config, "workerinput") and rank(item.nodeid) == len(START_PROGRAMS) and not os.nice(0):
+        os.nice(GIVE_WAY)
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:

@@ -1,7 +1,8 @@
 """Who runs which tests when several workers share them.
 
 A test that starts programs waits half of its time, so two workers can run such tests on two cores: one with the kind
-cluster, the other with a local control plane of its own. A third one makes all of them slow, and some fail.
+cluster, the other with a local control plane of its own. A third one makes all of them slow, and some fail, unless it
+only computes and gives way to them.
 """
 
 from __future__ import annotations
