@@ -140,6 +140,13 @@ def check_shares(bound: Sequence[int], weights: Sequence[int] = WEIGHTS) -> None
     assert all(abs(one - other) <= TOLERANCE for one, other in zip(bound, fair, strict=True)), (bound, fair)
 
 
+def find_endpoint(api: Api) -> tuple[str, int] | None:
+    """Return where the Service that kube-scheduler asks leads to."""
+    path = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
+    found = api.items(path, labelSelector="kubernetes.io/service-name=fairbind-extender")
+    return next(((each["endpoints"][0]["addresses"][0], each["ports"][0]["port"]) for each in found), None)
+
+
 def start_leader(extended: Extended, operator: StartOperator, *more: str) -> tuple[Operator, int]:
     """Start an operator that leads, and return where it answers."""
     (port,) = find_free_ports(1)
@@ -157,9 +164,11 @@ def test_shares_are_those_of_bind_mode_while_kube_scheduler_asks_and_the_leader_
     teams = make_teams(namespace, tenant)
     for team in teams:  # before any turn is given, because the first tenant alone would have them all
         create_pods(api, team, [make_default() for _ in range(20)])
-    first, port = start_leader(extended, operator)
+    service = "--extender-service=fairbind-extender"
+    first, port = start_leader(extended, operator, service, "--extender-pod-ip=10.1.2.3")
+    wait_for(lambda: find_endpoint(api) == ("10.1.2.3", port), describe="the Service to lead to the leader")
     (other_port,) = find_free_ports(1)
-    second = operator(*extended.compute_arguments(other_port))
+    second = operator(*extended.compute_arguments(other_port, service, "--extender-pod-ip=10.1.2.4"))
     extended.start_scheduler(port)
     check_shares(wait_bound(api, teams, 24))
 
@@ -176,6 +185,7 @@ def test_shares_are_those_of_bind_mode_while_kube_scheduler_asks_and_the_leader_
     plane.stop_component("kube-scheduler")
     delete_pods(api, teams[2], [pod["metadata"]["name"] for pod in find_bound(api, teams[2])[:6]])
     wait_for(second.is_leader, describe="the other operator to lead")
+    wait_for(lambda: find_endpoint(api) == ("10.1.2.4", other_port), describe="the Service to lead to the other one")
     extended.start_scheduler(other_port)
     check_shares(wait_bound(api, teams, 24))
     third = next(pod for pod in list_pods(api, teams[1]) if not pod["spec"].get("nodeName"))

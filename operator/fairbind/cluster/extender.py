@@ -38,11 +38,12 @@ MOST_NAMED = 64
 HIGHEST_SCORE = 10
 TOLERANCE = 1e-9
 
+NOT_ITS_TURN = "not its turn"
 UNKNOWN = "fairbind has not seen this pod yet"
 OTHER_SCHEDULER = "fairbind gives no turns to pods of this scheduler"
 BEING_BOUND = "the pod is being bound already"
-OWN_TENANT = "not its turn: other pods of its tenant come before it"
-NOT_DECIDED = "not its turn: fairbind has not decided that it fits"
+OWN_TENANT = f"{NOT_ITS_TURN}: other pods of its tenant come before it"
+NOT_DECIDED = f"{NOT_ITS_TURN}: fairbind has not decided that it fits"
 OTHER_CLASS = "the policy decided another server class for the pod"
 NO_ROOM = "its free capacity is kept for other pods that have their turn"
 
@@ -209,10 +210,10 @@ class Extender:
         if facts.node is not None:
             return BEING_BOUND
         if isinstance(entry.position, Waiting) and (blocked := entry.position.key.unsupported) is not None:
-            return f"not its turn: {blocked.kind.value} {blocked.subject}".rstrip()
+            return f"{NOT_ITS_TURN}: {blocked.kind.value} {blocked.subject}".rstrip()
         tenant = books.directory.tenant_of(facts.namespace)
         if (before := self._turns.find_who_comes_before(tenant)) is not None:
-            return f"not its turn: tenant {before} comes before"
+            return f"{NOT_ITS_TURN}: tenant {before} comes before"
         return OWN_TENANT if self._turns.has_turns(tenant) else NOT_DECIDED
 
     def _find_likeness(self, entry: PodEntry, tenant: str) -> Hashable | None:

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import msgspec
 
 from fairbind.cluster.cache.cache import ClusterCache
-from fairbind.cluster.extender import Extender, Shares
+from fairbind.cluster.extender import NOT_ITS_TURN, UNKNOWN, Extender, Shares
 from fairbind.cluster.extender_turns import ExtenderTurns, Turn
 from fairbind.cluster.objects.extender_wire import (
     ErrorResult,
@@ -177,7 +177,10 @@ class ExtenderMode:
         self._loop.note_on_its_way(uid, turn.tenant)
 
     def _give_back(self, uid: str) -> bool:
-        """End the turn of a pod whose time is over; return whether kube-scheduler has found no node for it."""
+        """End the turn of a pod whose time is over; return whether kube-scheduler has found no node for it.
+
+        Of a pod whose message still says that it was not its turn, it has said nothing since.
+        """
         turn = self._turns.find(uid)
         if turn is None or turn.is_fixed:
             if turn is not None:
@@ -192,7 +195,7 @@ class ExtenderMode:
         words = pod.scheduled_message or ""
         note = f"The pod had its turn for {self._settings.timeout_seconds:.0f} s, and its scheduler has not placed it."
         self._recorder.tell(pod.namespace, pod.name, uid, "NotPlacedInTime", f"{note} {words}".rstrip())
-        return bool(words)
+        return bool(words) and not any(ours in words for ours in (NOT_ITS_TURN, UNKNOWN))
 
     def _postpone(self, uid: str) -> None:
         """Take the room of a pod back, and let it wait for another turn after a while."""
