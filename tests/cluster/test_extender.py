@@ -211,10 +211,13 @@ def test_without_a_turn_nothing_is_bound(world: World) -> None:
 SHARES: Shares = {"a": (0.1, 0.5), "b": (3 / 7, 2 / 7)}
 
 
+PREEMPTOR = Identity("uid-p", "a")
+
+
 class TestPreempt:
     """a wants to evict pods of b (3 of the 7 cores of tenants, fair share two), of a itself and of the system."""
 
-    def preempt(self, shares: Shares | None, **uids: list[str]) -> set[str]:
+    def preempt(self, shares: Shares | None, who: Identity = PREEMPTOR, **uids: list[str]) -> set[str]:
         world = World(a=1, b=1)
         world.add_nodes(make_node("n"), make_node("m"))
         held = [make(f"b{n}", "b", node="n", phase="Running") for n in range(3)]
@@ -222,7 +225,7 @@ class TestPreempt:
             *held, make("p", cpu="4", priority=9), make("own", node="m"), make("sys", "kube-system", node="m")
         )
         victims = {node: MetaVictims([MetaPod(uid) for uid in those], 1) for node, those in uids.items()}
-        found = world.extender.preempt(Identity("uid-p", "a"), victims, shares).NodeNameToMetaVictims
+        found = world.extender.preempt(who, victims, shares).NodeNameToMetaVictims
         assert all(found[node] is victims[node] for node in found)
         return set(found)
 
@@ -233,8 +236,21 @@ class TestPreempt:
     def test_own_pods_and_those_of_no_tenant_are_not_protected(self) -> None:
         assert self.preempt(None, m=["uid-own", "uid-sys"], n=["uid-b0"]) == {"m"}
 
+    def test_a_tenant_that_has_its_fair_share_takes_nothing_from_others(self) -> None:
+        shares = {**SHARES, "a": (0.5, 0.5)}
+        assert self.preempt(shares, n=["uid-b0"], m=["uid-own"]) == {"m"}
+
+    def test_pods_of_no_tenant_may_evict_any(self) -> None:
+        assert self.preempt(None, Identity("uid-new", "kube-system"), n=["uid-b0", "uid-b1"], m=["uid-own"]) == {
+            "n",
+            "m",
+        }
+
+    def test_pods_that_are_not_known_evict_none(self) -> None:
+        assert self.preempt(SHARES, Identity("uid-new", "a"), n=["uid-b0"], m=["uid-own"]) == set()
+
     def test_what_is_not_known_is_protected(self) -> None:
-        assert self.preempt({"b": (3 / 7, None)}, n=["uid-b0"], m=["uid-unknown"]) == set()
+        assert self.preempt({**SHARES, "b": (3 / 7, None)}, n=["uid-b0"], m=["uid-unknown"]) == set()
         assert self.preempt(SHARES, n=[]) == set()
 
 

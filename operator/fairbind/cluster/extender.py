@@ -134,22 +134,24 @@ class Extender:
     ) -> ExtenderPreemptionResult:
         """Return the nodes where kube-scheduler may evict pods for this one.
 
-        A tenant's pods may be evicted for its own, and for those of others until the tenant holds no more than its
-        fair share. Where one victim is protected the evictions would not make room, so the node is taken away.
+        Pods of no tenant may evict any. A tenant's pods may be evicted for its own, and for those of a tenant that has
+        less than its fair share until they leave no more than the fair share of theirs. Where one victim is protected
+        the evictions would not make room, so the node is taken away.
         shares: None when nothing is known; then every other tenant is protected.
         """
-        facts, _ = self._find(pod)
-        books = self._cache.books
-        tenant = None if facts is None else find_tenant(facts, books.directory, books.scheduler_name)
+        facts, is_free = self._find(pod)
+        tenant = None if facts is None else self._cache.books.directory.tenant_of(facts.namespace)
         allowed = {
             node: those
             for node, those in victims.items()
-            if those.Pods and self._may_evict([each.UID for each in those.Pods], tenant, shares or {})
+            if those.Pods and (is_free or self._may_evict([each.UID for each in those.Pods], tenant, shares or {}))
         }
         return ExtenderPreemptionResult(allowed)
 
     def _may_evict(self, uids: Sequence[str], tenant: str | None, shares: Shares) -> bool:
         books = self._cache.books
+        own_share, own_fair_share = shares.get(tenant or "", (0.0, None))
+        lacks_some = own_fair_share is not None and own_share < own_fair_share - TOLERANCE
         left: dict[str, float] = {}
         for uid in uids:
             entry = books.entries.get(uid)
@@ -160,7 +162,7 @@ class Extender:
                 continue
             share, fair_share = shares.get(owner, (0.0, None))
             left[owner] = left.get(owner, share) - self._compute_share(entry.facts)
-            if fair_share is None or left[owner] < fair_share - TOLERANCE:
+            if not lacks_some or fair_share is None or left[owner] < fair_share - TOLERANCE:
                 return False
         return True
 
