@@ -71,6 +71,7 @@ def test_help_names_every_option_with_its_environment_variable(capsys: pytest.Ca
         (["operator", "--mode", "extender"], "--mode"),
         (["operator", "--mode", "gate", "--gate-scheduler-name", "fairbind"], "--gate-scheduler-name"),
         (["operator", "--mode", "gate", "--max-ungated", "0"], "--max-ungated"),
+        (["operator", "--mode", "gate", "--max-scale-up", "-1"], "--max-scale-up"),
         (["operator", "--namespace", "No Such Name"], "--namespace"),
     ],
 )

@@ -243,19 +243,49 @@ SERVED = f"--api-versions={MUTATING.format('v1')}"
 
 
 def test_in_gate_mode_the_operator_is_told_so_and_confined(render: Render) -> None:
-    values = ("mode=gate", "gate.schedulerName=other", "gate.maxUngated=7", "gate.ungatedTimeoutSeconds=5")
-    objects = render(*(f"--set={value}" for value in values), SERVED)
+    numbers = ("gate.maxUngated=7", "gate.ungatedTimeoutSeconds=5", "gate.maxScaleUp=3", "gate.placement=node")
+    objects = render("--set=mode=gate", "--set=gate.schedulerName=other", *(f"--set={n}" for n in numbers), SERVED)
 
     (deployment,) = (thing for thing in objects if thing["kind"] == "Deployment")
     arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
     first = arguments.index("--mode")
     wanted = ["gate", "--gate-scheduler-name", "other", "--max-ungated", "7", "--ungated-timeout", "5"]
-    assert arguments[first + 1 : first + 8] == wanted
+    wanted += ["--max-scale-up", "3", "--gate-placement", "node"]
+    assert arguments[first + 1 : first + 12] == wanted
     assert {thing["metadata"]["name"] for thing in objects if thing["kind"] == POLICY} >= {
         "fairbind-gate",
         "fairbind-gate-removal",
         "fairbind-own-gate",
     }
+
+
+def test_in_gate_mode_a_label_says_in_which_namespaces_fairbind_binds(render: Render) -> None:
+    """Whatever else chooses namespaces; in bind mode the label means nothing."""
+    selector = {"matchExpressions": [{"key": "team", "operator": "Exists"}]}
+    values = {"namespaceSelector": selector, "assign": {"enabled": True}, "forbid": {"enabled": True}}
+
+    def find_selectors(mode: str) -> dict[str, Json]:
+        objects = render(f"--set=mode={mode}", f"--set-json=admission={json.dumps(values)}", SERVED)
+        bindings = (thing for thing in objects if thing["kind"].endswith("PolicyBinding"))
+        return {
+            f"{thing['kind'].removesuffix('AdmissionPolicyBinding')} {thing['spec']['policyName']}": thing["spec"][
+                "matchResources"
+            ]["namespaceSelector"]
+            for thing in bindings
+            if "matchResources" in thing["spec"]
+        }
+
+    def choose(operator: str) -> Json:
+        mode = {"key": "fairbind.io/mode", "operator": operator, "values": ["bind"]}
+        return {"matchExpressions": [*selector["matchExpressions"], mode]}
+
+    assert find_selectors("gate") == {
+        "Mutating fairbind-gate": choose("NotIn"),
+        "Validating fairbind-gate": selector,
+        "Mutating fairbind-pods": choose("In"),
+        "Validating fairbind-pods": choose("In"),
+    }
+    assert find_selectors("bind") == {"Mutating fairbind-pods": selector, "Validating fairbind-pods": selector}
 
 
 @pytest.mark.parametrize(

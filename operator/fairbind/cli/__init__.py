@@ -129,6 +129,8 @@ def operator(
     gate_scheduler_name: str,
     max_ungated: int,
     ungated_timeout: float,
+    max_scale_up: int,
+    gate_placement: str,
     extender_scheduler_names: tuple[str, ...],
     extender_address: str,
     extender_tls: Path | None,
@@ -166,7 +168,9 @@ def operator(
         metrics_authentication=metrics_authentication,
         metrics_audiences=metrics_audiences,
         scheduler_name=scheduler_name,
-        gates=(gate_scheduler_name, max_ungated, ungated_timeout) if mode == "gate" else None,
+        gates=None
+        if mode != "gate"
+        else (gate_scheduler_name, max_ungated, ungated_timeout, max_scale_up, gate_placement == "node"),
         extender=extender if mode == "extender" else None,
         log_format=log_format,
         log_level=log_level,

@@ -77,6 +77,30 @@ context_option = click.option(
 own_namespace_option = namespace_option("Namespace that the operator runs in; its pods belong to no tenant.")
 
 
+_NODE_OPTIONS = (
+    click.option(
+        "--gate-placement",
+        type=click.Choice(["policy", "node"]),
+        envvar="FAIRBIND_GATE_PLACEMENT",
+        default="policy",
+        show_default=True,
+        show_envvar=True,
+        help="In gate mode, whether pods are narrowed to nodes only where the policy decides by class, or always.",
+    ),
+    click.option(
+        "--max-scale-up",
+        metavar="PODS",
+        type=click.IntRange(0, 1_000),
+        envvar="FAIRBIND_MAX_SCALE_UP",
+        default=0,
+        show_default=True,
+        show_envvar=True,
+        help="In gate mode, how many pods of a tenant that fit nowhere are shown to autoscalers by an open gate.",
+    ),
+)
+"""What gate mode asks about nodes: those that exist, and those that could be bought."""
+
+
 def gate_options(function: Command) -> Command:
     """Add what gate mode needs."""
     options = (
@@ -121,6 +145,7 @@ def gate_options(function: Command) -> Command:
             show_envvar=True,
             help="In gate mode, for how long a pod whose gate is open keeps its reservation without being bound.",
         ),
+        *_NODE_OPTIONS,
     )
     return _add(options, function)
 

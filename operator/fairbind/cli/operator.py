@@ -144,7 +144,7 @@ def serve(
     metrics_authentication: bool,
     metrics_audiences: tuple[str, ...],
     scheduler_name: str,
-    gates: tuple[str, int, float] | None,
+    gates: tuple[str, int, float, int, bool] | None,
     extender: ExtenderOptions | None,
     log_format: LogFormat,
     log_level: str,

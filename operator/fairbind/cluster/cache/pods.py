@@ -1,8 +1,9 @@
 """Where a pod stands in the books: it holds something, it waits for its turn, it waits for something else, or nothing.
 
 In gate mode another scheduler's pods wait for their turn behind our gate. From the decision on such a pod holds its
-room, as any other. When its room was given back, or after a restart, a pod whose gate is open only counts in the share.
-In extender mode another scheduler asks before it places a pod. Its pods of tenants wait and hold as our own do.
+room, as any other. When its room was given back, or it was let go without any so that a node is bought for it, it only
+counts in the share. In extender mode another scheduler asks before it places a pod. Its pods of tenants wait and hold
+as our own do.
 
 `locate` decides it from what the API says, from what we have assumed, and from whose namespace it is in; a pod of
 another scheduler that is not bound yet stands in them only while a node's room is promised to it. The cache
@@ -96,14 +97,18 @@ Position = Held | Waiting | Idle | Opened | Promised
 
 
 class PodEntry:
-    """One pod in the cache. assumed: the node that we have decided and the API has not confirmed."""
+    """One pod in the cache.
 
-    __slots__ = ("assumed", "facts", "position", "postponed")
+    assumed: the node that we have decided and the API has not confirmed. scales_up: its gate is opened without room.
+    """
+
+    __slots__ = ("assumed", "facts", "position", "postponed", "scales_up")
 
     def __init__(self, facts: PodFacts) -> None:
         self.facts = facts
         self.assumed: str | None = None
         self.postponed = False
+        self.scales_up = False
         self.position: Position | None = None
 
 
@@ -168,7 +173,7 @@ def locate(
         return None
     tenant = find_tenant(facts, directory, scheduler_name)
     takes_turns = tenant is not None and facts.scheduler == turn_scheduler
-    is_on_its_way = takes_turns and not facts.gated
+    is_on_its_way = takes_turns and (not facts.gated or entry.scales_up)
     asks = tenant is not None and facts.scheduler in asking
     # Room that the other scheduler makes by evicting pods is where it will place this one, whatever was decided.
     node = facts.node or (facts.nominated_node if is_on_its_way else None) or entry.assumed

@@ -73,7 +73,7 @@ class Loop(Protocol):
     """The loop that decides, as far as turns are concerned."""
 
     def note_arrival(self, uid: str, is_bound: bool) -> None: ...  # noqa: D102, FBT001 - as the cache has it
-    def note_on_its_way(self, uid: str, tenant: str) -> None: ...  # noqa: D102
+    def note_on_its_way(self, uid: str, tenant: str, has_room: bool) -> None: ...  # noqa: D102
 
 
 class ExtenderMode:
@@ -174,7 +174,7 @@ class ExtenderMode:
     def _note_passed(self, other: str, uid: str, turn: Turn) -> None:
         self._leave_place(other)
         assert self._loop is not None
-        self._loop.note_on_its_way(uid, turn.tenant)
+        self._loop.note_on_its_way(uid, turn.tenant, has_room=True)
 
     def _give_back(self, uid: str) -> bool:
         """End the turn of a pod whose time is over; return whether kube-scheduler has found no node for it.

@@ -120,7 +120,10 @@ class Operator:
             operator_namespace=settings.namespace,
             turn_scheduler=None if settings.gates is None else settings.gates.scheduler_name,
             asking=frozenset() if settings.extender is None else settings.extender.scheduler_names,
+            narrows_to_nodes=settings.gates is not None and settings.gates.narrows_to_nodes,
             on_arrival=self._note_arrival,
+            on_opened=self._note_opened,
+            on_promised=self._note_promise,
             on_rejection=self._note_rejection,
         )
         self.administration = Administration(self.cache, self._note_change, AdministrationLog())
@@ -366,6 +369,15 @@ class Operator:
         if self._turning is not None:
             self._turning.note_arrival(uid)
             self.loop.note_arrival(uid, is_bound)
+
+    def _note_opened(self, uid: str) -> None:
+        """The gate of a pod that takes turns is open."""
+        if self.gates is not None:
+            self.gates.note_opened(uid)
+
+    def _note_promise(self, uid: str, has_room: bool) -> None:  # noqa: FBT001 - the cache's callback
+        """A pod on its way is promised other room, or has none any more."""
+        self.loop.note_promise(uid, has_room)
 
     def _lead(self, leading: bool) -> None:  # noqa: FBT001 - the elector's callback
         self._observer.leadership_changed(leading)

@@ -131,6 +131,7 @@ class Binder:
         self._idle = asyncio.Event()
         self._idle.set()
         self._open = 0
+        self._ending: set[asyncio.Task[BindResult]] = set()
         self._not_before = 0.0
         self._next_probe_at = 0.0
         self._complaints = Complaints(COMPLAINT_SECONDS, clock)
@@ -170,6 +171,11 @@ class Binder:
         if result in {BindResult.FAILED, BindResult.INVALID} and binding.answer is not None:
             self._on_refused(binding.namespace, binding.uid, binding.node, binding.answer)
         return result
+
+    def let_end(self, sending: asyncio.Task[BindResult]) -> None:
+        """Let what is on its way come to its end by itself, as nothing depends on it any more."""
+        self._ending.add(sending)
+        sending.add_done_callback(self._ending.discard)
 
     @contextlib.asynccontextmanager
     async def take_slot(self, on_slow: Callable[[], None]) -> AsyncIterator[None]:
