@@ -296,10 +296,8 @@ class Operator:
         self._start_reporting("nominator", self.nominator.run)
         self._start_reporting("status", self.status.run)
         self._start("elector", self.elector.run())
-        if (gates := self.gates) is not None:
-            self._start_reporting("gates", partial(gates.run, self.may_decide))
-        if (extender := self.extender) is not None:
-            self._start_reporting("leader_endpoint", partial(extender.run, self._api, self.elector.may_bind))
+        if (turning := self._turning) is not None:
+            self._start_reporting("turns", partial(turning.run, self.may_decide))
 
     async def _end(self) -> None:
         """Stop deciding, finish what is in flight, give the lease back."""
