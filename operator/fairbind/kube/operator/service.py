@@ -287,7 +287,7 @@ class Operator:
     def _start_acting(self) -> None:
         self._on_listed()
         self.cache.build_snapshot()
-        _log.info("everything is listed: %s", self.cache)
+        _log.info("everything is listed: %d nodes, %d pods", *self.cache.queries.count_objects())
         self._health.clear_problem("operator")
         self._report_health()
         self._start_reporting("overview", self._publish_overviews)
