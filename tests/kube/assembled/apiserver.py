@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import copy
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -95,6 +96,7 @@ class ApiServer:
         self._began = asyncio.get_running_loop().time()
         self._context = contextvars.copy_context()
         self._pages: dict[str, tuple[int, list[Json]]] = {}
+        self._page_numbers = itertools.count()
         self._demands: dict[str, dict[str, Fraction]] = {}
         self._answering: set[asyncio.Task[None]] = set()
 
@@ -306,7 +308,7 @@ class ApiServer:
         limit = int(query.get("limit", "0")) or len(items)
         meta = {"resourceVersion": str(version)}
         if len(items) > limit:
-            meta["continue"] = f"page-{len(self.requests)}"
+            meta["continue"] = f"page-{next(self._page_numbers)}"
             self._pages[meta["continue"]] = version, items[limit:]
         return _encode({"metadata": meta, "items": items[:limit] or None})
 

@@ -177,6 +177,7 @@ class Replica:
         solves: bool,
         gates: GateSettings | None = None,
         extender: ExtenderSettings | None = None,
+        on_listed: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = f"replica-{number}"
         self.process = Process()
@@ -201,7 +202,7 @@ class Replica:
                 randomness=random.Random(seed),
                 make_solver=InProcessSolver if solves else NoSolver,
                 make_follower=lambda tables: ApiFollower(self.connection, tables, self.health),
-                on_listed=lambda: None,
+                on_listed=on_listed,
             ),
         )
         self.task = self.process.start(self.operator.run(self.stop_asked), self.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from typing import Any
 
 from cluster.builders import Json, make_pod
@@ -130,16 +130,21 @@ class Server:
 
 
 class Collected:
-    """A sink that keeps what it is told."""
+    """A sink that keeps what it is told. is_slow: it takes lists in parts of one pod."""
 
     def __init__(self) -> None:
+        self.is_slow = False
         self.pods: dict[str, PodFacts] = {}
         self.lists = 0
 
-    def replace(self, items: Any, version: str = "") -> None:
+    def replace_in_parts(self, items: Any, version: str = "") -> Iterator[None]:
         assert version
         self.lists += 1
-        self.pods = {pod.name: pod for pod in items}
+        self.pods = {}
+        for pod in items:
+            self.pods[pod.name] = pod
+            if self.is_slow:
+                yield
 
     def apply(self, item: PodFacts) -> None:
         self.pods[item.name] = item

@@ -12,7 +12,7 @@ import pytest
 from fairbind.cluster.objects.decode import PODS
 from fairbind.cluster.objects.facts import PodFacts
 from fairbind.kube.client.errors import MAX_RETRY_AFTER_SECONDS, ApiError, NotSentError, TransientClusterError
-from fairbind.kube.client.reflector import MAX_BACKOFF_SECONDS, MAX_RELIST_SECONDS, Reflector
+from fairbind.kube.client.reflector import LINES_AT_ONCE, MAX_BACKOFF_SECONDS, MAX_RELIST_SECONDS, Reflector
 from kube.client.server import LOST, Collected, Server, wait_until
 from kube.operator.simulation import run_virtual
 from rejections import UNREADABLE
@@ -327,6 +327,36 @@ async def test_until_everything_is_listed_again_it_is_owed() -> None:
         await wait_until(lambda: setting.sink.lists == 2)
         assert not setting.reflector.is_list_owed
         await wait_until(lambda: setting.find_problem() is None)
+
+
+async def test_while_a_list_reaches_the_sink_in_parts_it_is_owed_and_others_work() -> None:
+    async with following("a", "b") as setting:
+        setting.sink.is_slow = True
+        await setting.server.put("c")
+        await setting.server.break_watches(ApiError(410, "Expired", "too old"))
+        seen = set()
+
+        def is_listed() -> bool:
+            if setting.sink.lists == 2:
+                seen.add((setting.reflector.is_list_owed, len(setting.names)))
+            return (False, 3) in seen
+
+        await wait_until(is_listed)
+        assert seen == {(True, 1), (True, 2), (True, 3), (False, 3)}
+
+
+async def test_a_flood_of_events_lets_others_work() -> None:
+    async with following() as setting:
+        for n in range(3 * LINES_AT_ONCE):
+            await setting.server.put(f"p{n}")
+        seen = set()
+
+        def is_all_there() -> bool:
+            seen.add(len(setting.names))
+            return len(setting.names) == 3 * LINES_AT_ONCE
+
+        await wait_until(is_all_there)
+        assert {LINES_AT_ONCE, 2 * LINES_AT_ONCE} <= seen
 
 
 def test_a_watch_that_breaks_after_nothing_was_heard_for_long_is_followed_by_a_list() -> None:

@@ -7,7 +7,7 @@ and its version counts even when it is lower (a cluster that was restored from a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 
@@ -19,6 +19,9 @@ class Versioned(Protocol):
         """Its resourceVersion."""
 
 
+PART = 500
+"""So many objects of a list are taken at a time: some ten milliseconds."""
+
 Facts = TypeVar("Facts", bound=Versioned)
 Item = TypeVar("Item", contravariant=True)  # noqa: PLC0105  the usual short name; variance is said here
 
@@ -26,8 +29,8 @@ Item = TypeVar("Item", contravariant=True)  # noqa: PLC0105  the usual short nam
 class Sink(Protocol[Item]):
     """Takes what a reflector reads."""
 
-    def replace(self, items: Iterable[Item], version: str = "") -> None:
-        """Take a whole list: what is not in it is gone."""
+    def replace_in_parts(self, items: Iterable[Item], version: str = "") -> Iterator[None]:
+        """Take a whole list: what is not in it is gone. Between two parts is a state that never was."""
 
     def apply(self, item: Item) -> None:
         """Take one object that was added or changed."""
@@ -56,13 +59,22 @@ class Feed(Generic[Facts]):
 
     def replace(self, items: Iterable[Facts], version: str = "") -> None:
         """Take a whole list: what is not in it is gone."""
+        for _ in self.replace_in_parts(items, version):
+            pass
+
+    def replace_in_parts(self, items: Iterable[Facts], version: str = "") -> Iterator[None]:
+        """Do the same, and let others work after each `PART` of it."""
         newest, listed = parse_version(version) or -1, set()
-        for item in items:
+        for n, item in enumerate(items, start=1):
             listed.add(self._key(item))
             newest = max(newest, parse_version(item.version) or -1)
             self._put(item)
-        for gone in [key for key in self._known() if key not in listed]:
+            if n % PART == 0:
+                yield
+        for n, gone in enumerate([key for key in self._known() if key not in listed], start=1):
             self._remove(gone)
+            if n % PART == 0:
+                yield
         self._newest = newest
 
     def apply(self, item: Facts) -> None:

@@ -112,6 +112,10 @@ class Queries:
             )
         ]
 
+    def count_objects(self) -> tuple[int, int]:
+        """Return how many nodes and how many pods are known."""
+        return len(self._books.servers.names), len(self._books.entries)
+
     def find_plan(self, uid: str) -> VolumePlan | None:
         """Return how the claims of a pod get volumes; None when they have them, or it is not to have any."""
         return self._books.volumes.plans.get(uid)

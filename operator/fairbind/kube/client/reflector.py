@@ -42,6 +42,8 @@ from fairbind.kube.client.errors import ApiError, TransientClusterError
 
 PAGE_SIZE = 500
 LIST_TIMEOUT_SECONDS = 60.0
+LINES_AT_ONCE = 64
+"""So many lines of a watch are taken at a time, when more have come: some ten milliseconds."""
 FIRST_BACKOFF_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 5.0
 FIRST_RELIST_SECONDS = 1.0
@@ -135,7 +137,10 @@ class Reflector(Generic[Item]):
         self._alive_at: float | None = None
         self._is_silent = False
         self.is_list_owed = False
-        """Whether the server was away and everything is to be listed before what we know can be trusted again."""
+        """Whether everything is to be listed before what we know can be trusted again.
+
+        The server was away, or a list has reached the sink in part.
+        """
         self._waiters: list[asyncio.Future[None]] = []
         self._is_relist_wanted = asyncio.Event()
         self.synced = asyncio.Event()
@@ -220,7 +225,9 @@ class Reflector(Generic[Item]):
             if page.next_page is None:
                 break
             query["continue"] = page.next_page
-        self._sink.replace(items, page.version)
+        for _ in self._sink.replace_in_parts(items, page.version):
+            self.is_list_owed = True  # nothing can be decided on half a list
+            await asyncio.sleep(0)
         self._version = page.version
         self._alive_at, self._is_silent, self.is_list_owed = self._listed_at, False, False
         self._list_seconds = asyncio.get_running_loop().time() - self._listed_at
@@ -283,8 +290,12 @@ class Reflector(Generic[Item]):
         )
         try:
             async with asyncio.timeout_at(overdue_at) as limit, contextlib.aclosing(lines) as stream:
+                taken = 0
                 async for line in stream:
                     self._take(line)
+                    taken += 1
+                    if taken % LINES_AT_ONCE == 0:
+                        await asyncio.sleep(0)
                     limit.reschedule(max(overdue_at, asyncio.get_running_loop().time() + OVERDUE_SECONDS))
         except TimeoutError:
             self._is_silent = True

@@ -33,7 +33,6 @@ from fairbind.cluster.objects.extender_wire import (
 )
 from fairbind.cluster.pacing_events import BindResult
 from fairbind.cluster.turnstile import STUCK_SECONDS, Turnstile
-from fairbind.kube.client.api import Api
 from fairbind.kube.operator.clocks import Clocks
 from fairbind.kube.operator.loop import BindCarrier, TurnRules
 from fairbind.kube.writers.binder import Binder
@@ -122,19 +121,19 @@ class ExtenderMode:
         """Tell this loop what becomes of turns."""
         self._loop = loop
 
-    async def run(self, api: Api, may_write: Callable[[], bool]) -> None:
-        """Let the Service lead to this replica while it leads, until cancelled. may_write: the fence."""
+    async def run(self, may_decide: Callable[[], bool]) -> None:
+        """Let the Service lead to this replica while it may decide, until cancelled."""
         settings = self._settings
         if settings.service is None:
             await asyncio.Event().wait()
             return
         await LeaderEndpoint(
-            api,
+            self._binder.api,
             namespace=settings.namespace,
             service=settings.service,
             address=settings.address,
             port=settings.port,
-            may_write=may_write,
+            may_write=may_decide,
             clock=self._clocks.monotonic,
         ).run()
 

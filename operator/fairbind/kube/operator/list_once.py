@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from http import HTTPStatus
 from typing import Any, Generic, TypeVar
 
@@ -108,9 +108,10 @@ class _Found(Generic[Item]):
     def __init__(self) -> None:
         self.items: list[Item] = []
 
-    def replace(self, items: Iterable[Item], version: str = "") -> None:  # noqa: ARG002 - nothing is watched
-        """Take a whole list."""
+    def replace_in_parts(self, items: Iterable[Item], version: str = "") -> Iterator[None]:  # noqa: ARG002
+        """Take a whole list; nothing is watched, so its version does not matter."""
         self.items = list(items)
+        return iter(())
 
     def apply(self, item: Item) -> None:
         """Nothing is watched, so this is never called."""

@@ -290,7 +290,7 @@ class Operator:
     def _start_acting(self) -> None:
         self._on_listed()
         self.cache.build_snapshot()
-        _log.info("everything is listed: %s", self.cache)
+        _log.info("everything is listed: %d nodes, %d pods", *self.cache.queries.count_objects())
         self._health.clear_problem("operator")
         self._report_health()
         self._start_reporting("overview", self._publish_overviews)
@@ -299,10 +299,8 @@ class Operator:
         self._start_reporting("nominator", self.nominator.run)
         self._start_reporting("status", self.status.run)
         self._start("elector", self.elector.run())
-        if (gates := self.gates) is not None:
-            self._start_reporting("gates", partial(gates.run, self.may_decide))
-        if (extender := self.extender) is not None:
-            self._start_reporting("leader_endpoint", partial(extender.run, self._api, self.elector.may_bind))
+        if (turning := self._turning) is not None:
+            self._start_reporting("turns", partial(turning.run, self.may_decide))
 
     async def _end(self) -> None:
         """Stop deciding, finish what is in flight, give the lease back."""

@@ -57,7 +57,7 @@ MakeFollower = Callable[[Mapping[str, ObjectTable]], Follower]
 """Makes a follower that fills these tables, by the kind's plural."""
 
 
-def _freeze_heap() -> None:
+def freeze_heap() -> None:
     """Take what was listed out of the collector's sight; it lives as long as the process."""
     gc.collect()
     gc.freeze()
@@ -78,5 +78,5 @@ class Surroundings:
     make_solver: Callable[[], Solver] = ExactSolver
     make_follower: MakeFollower | None = None
     make_election: Callable[[OnChange], Election] | None = None
-    on_listed: Callable[[], None] = _freeze_heap
+    on_listed: Callable[[], None] = freeze_heap
     serve_extender: Callable[[Answer], Coroutine[Any, Any, None]] | None = None
