@@ -72,7 +72,7 @@ class Loop(Protocol):
     """The loop that decides, as far as turns are concerned."""
 
     def note_arrival(self, uid: str, is_bound: bool) -> None: ...  # noqa: D102, FBT001 - as the cache has it
-    def note_on_its_way(self, uid: str, tenant: str, has_room: bool) -> None: ...  # noqa: D102
+    def note_on_its_way(self, uid: str, tenant: str, has_room: bool) -> None: ...  # noqa: D102, FBT001 - the same
 
 
 class ExtenderMode:
