@@ -117,9 +117,7 @@ class Operator:
         self.cache = ClusterCache(
             settings.scheduler_name,
             self._note_change,
-            operator_namespace=settings.namespace,
-            turn_scheduler=None if settings.gates is None else settings.gates.scheduler_name,
-            asking=frozenset() if settings.extender is None else settings.extender.scheduler_names,
+            **settings.find_cache_fields(),
             on_arrival=self._note_arrival,
             on_rejection=self._note_rejection,
         )
