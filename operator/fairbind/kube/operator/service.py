@@ -117,10 +117,7 @@ class Operator:
         self.cache = ClusterCache(
             settings.scheduler_name,
             self._note_change,
-            operator_namespace=settings.namespace,
-            turn_scheduler=None if settings.gates is None else settings.gates.scheduler_name,
-            asking=frozenset() if settings.extender is None else settings.extender.scheduler_names,
-            narrows_to_nodes=settings.gates is not None and settings.gates.narrows_to_nodes,
+            **settings.find_cache_fields(),
             on_arrival=self._note_arrival,
             on_opened=self._note_opened,
             on_promised=self._note_promise,

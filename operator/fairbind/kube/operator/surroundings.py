@@ -35,6 +35,15 @@ class OperatorSettings:
     gates: GateSettings | None = None
     extender: ExtenderSettings | None = None
 
+    def find_cache_fields(self) -> dict[str, Any]:
+        """Return what the cache is told of them, by its parameters' names."""
+        return {
+            "operator_namespace": self.namespace,
+            "turn_scheduler": None if self.gates is None else self.gates.scheduler_name,
+            "asking": frozenset() if self.extender is None else self.extender.scheduler_names,
+            "narrows_to_nodes": self.gates is not None and self.gates.narrows_to_nodes,
+        }
+
 
 class Follower(Protocol):
     """Who keeps the tables of Tenants and SchedulingPolicies up to date."""
