@@ -159,3 +159,29 @@ def test_one_tenant_is_bound_one_gated_and_one_placed_by_kube_scheduler_alone(
 
     check_shares(count_bound(api, teams), (1, 1, 1))
     started.stop()
+
+
+@pytest.mark.nightly
+def test_shares_of_two_thousand_pods_on_mixed_nodes_are_those_of_bind_mode(
+    cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+) -> None:
+    """Five tenants of weights 1 to 5, and room for 900 of their pods."""
+    api, weights = cluster.api, (1, 2, 3, 4, 5)
+    for cores in (60, 80, 100, 120, 140, 100, 100, 100, 100):
+        nodes([make_node(make_name("n"), allocatable={"cpu": str(cores), "memory": "1Ti", "pods": "250"})])
+    teams = make_teams(namespace, tenant, weights)
+    for team in teams:
+        wait_gated(api, team)
+        create_pods(api, team, [make_default() for _ in range(400)])
+    started = operator("--mode", "gate")
+
+    wait_for(
+        lambda: sum(count_bound(api, teams)) == 900,
+        900.0,
+        describe=lambda: f"900 bound pods, not {count_bound(api, teams)}",
+        pause=1.0,
+    )
+
+    check_shares(count_bound(api, teams), weights)
+    assert sum(count(api, teams, has_open_gate)) == 900, "no more gates are open than the nodes can hold"
+    started.stop()

@@ -7,15 +7,19 @@ from cluster.cache.test_gate import World, make_gated
 from fairbind.cluster.objects.facts import MOST_HOSTS
 from fairbind.model import PolicySettings
 
-BEST, ROOMY, FULL, FULLER, OTHER_ZONE = "node-best", "node-roomy", "node-full", "node-fuller", "node-other"
+BEST, HALF, ROOMY, FULL, FULLER, OTHER_ZONE = "best", "half", "roomy", "full", "fuller", "other"
 
 
 def make_world(*, more: int = MOST_HOSTS, narrows_to_nodes: bool = True) -> World:
-    """Nodes of 4 cores: one with 1 left, one empty, two of which one has more left, one of a zone; and so many more."""
+    """Nodes of 4 cores: with 1, 2 and all of them left, two with less than 1, one in a zone, and so many full ones."""
     world = World(narrows_to_nodes=narrows_to_nodes)
-    zones = dict.fromkeys((BEST, ROOMY, FULL, FULLER), "x") | {OTHER_ZONE: "y"} | {f"z{n:02}": "x" for n in range(more)}
+    zones = (
+        dict.fromkeys((BEST, HALF, ROOMY, FULL, FULLER), "x")
+        | {OTHER_ZONE: "y"}
+        | {f"z{n:02}": "x" for n in range(more)}
+    )
     world.add_nodes(*(make_node(name, labels={"zone": zone}) for name, zone in zones.items()))
-    taken = {BEST: "3", FULL: "3500m", FULLER: "3800m"}
+    taken = {BEST: "3", HALF: "2", FULL: "3500m", FULLER: "3800m"}
     taken |= {name: "4" for name in zones if name.startswith("z")}
     world.add_pods(*(make_pod(f"on-{name}", node=name, requests={"cpu": cpu}) for name, cpu in taken.items()))
     world.add_pods(make_gated("p", nodeSelector={"zone": "x"}))
@@ -32,15 +36,15 @@ def find_nodes(world: World, node: str) -> list[str] | None:
 def test_the_decided_node_comes_first_then_those_on_which_it_fits_then_the_emptiest() -> None:
     nodes = find_nodes(make_world(), ROOMY)
     assert nodes is not None
-    assert nodes[:5] == [ROOMY, BEST, FULL, FULLER, "z00"]
+    assert nodes[:6] == [ROOMY, BEST, HALF, FULL, FULLER, "z00"]
     assert len(nodes) == MOST_HOSTS
     assert OTHER_ZONE not in nodes, "its own selector rules it out"
 
 
 def test_where_no_more_nodes_would_do_than_can_be_named_it_is_not_narrowed() -> None:
     """It would gain nothing, and lose the nodes that come later."""
-    assert find_nodes(make_world(more=MOST_HOSTS - 4), ROOMY) is None
-    assert find_nodes(make_world(more=MOST_HOSTS - 3), ROOMY) is not None
+    assert find_nodes(make_world(more=MOST_HOSTS - 5), ROOMY) is None
+    assert find_nodes(make_world(more=MOST_HOSTS - 4), ROOMY) is not None
 
 
 def test_unless_it_is_wanted_only_policies_by_class_narrow() -> None:

@@ -353,9 +353,12 @@ class ClusterCache:
         check_same({"wanted": self.books.wanted.describe()}, {"wanted": anew.books.wanted.describe()})
 
     def _make_anew(self) -> ClusterCache:
-        books = self.books
         anew = ClusterCache(
-            books.scheduler_name, lambda: None, turn_scheduler=books.turn_scheduler, asking=books.asking
+            self.books.scheduler_name,
+            lambda: None,
+            turn_scheduler=self.books.turn_scheduler,
+            narrows_to_nodes=self.books.narrows_to_nodes,
+            asking=self.books.asking,
         )
         anew.books.directory = self.books.directory.copy()
         anew.books.turns = self.books.turns.copy()
