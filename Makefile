@@ -104,6 +104,10 @@ bench: install ## measure fairbind, kube-scheduler and the machine's limit (take
 bench-exact: install ## measure the exact mechanisms beside the textbook's linear programs (writes docs/benchmarks/exact.md)
 	$(VENV)/python tests/perf/exact.py
 
+.PHONY: gaps
+gaps: install ## how long the event loop stands still in a large cluster (five minutes; ARGUMENTS="--nodes 5000 ...")
+	@exec $(VENV)/python tests/perf/gaps.py $(ARGUMENTS)
+
 .PHONY: exam-perf
 exam-perf: install ## Kubernetes' own throughput cases, with kube-scheduler and with fairbind (half an hour; ONLY=part of a name; writes docs/benchmarks/exam.md)
 	@exec $(VENV)/python tests/exam/speed.py $(if $(ONLY),--only "$(ONLY)")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import itertools
 import json
 import logging
@@ -132,6 +133,8 @@ async def play(size: Size, meter: Meter) -> None:
         kind.history.clear()
     waiting = list(make_pods("wait", size.waiting))
     server.put("pods", *waiting)
+    gc.collect()
+    gc.freeze()  # what the server keeps is not the operator's to look through
     meter.begin("start, lists, first decisions")
     scene.replicas.append(Replica(server, 0, 0, solves=False, on_listed=freeze_heap))
     await pass_until_bound(waiting, 600.0)

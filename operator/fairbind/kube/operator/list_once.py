@@ -108,8 +108,9 @@ class _Found(Generic[Item]):
     def __init__(self) -> None:
         self.items: list[Item] = []
 
-    def replace_in_parts(self, items: Iterable[Item], version: str = "") -> Iterator[None]:  # noqa: ARG002 - as a feed
+    def replace_in_parts(self, items: Iterable[Item], version: str = "") -> Iterator[None]:
         """Take a whole list; nothing is watched, so its version does not matter."""
+        del version
         self.items = list(items)
         return iter(())
 
