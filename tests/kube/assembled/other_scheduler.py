@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from cluster.builders import Json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kube.assembled.replicas import Scene
 
 LOOKS_PER_SECOND = 50.0
@@ -20,14 +22,23 @@ LOOKS_PER_SECOND = 50.0
 class OtherScheduler:
     """Places pods in the order in which their gates were opened, each on the node with most cores left.
 
-    per_second: how many pods it looks at. latency_seconds: after which it sees an open gate. It keeps its own account
-    of the nodes' room, so nothing else may place or remove pods.
+    per_second: how many pods it looks at. latency_seconds: after which it sees an open gate. refuses: whether it never
+    places the pod with this key on that node. It keeps its own account of the nodes' room, so nothing else may place or
+    remove pods.
     """
 
-    def __init__(self, scene: Scene, *, per_second: float, latency_seconds: float) -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        *,
+        per_second: float,
+        latency_seconds: float,
+        refuses: Callable[[str, str], bool] = lambda _key, _node: False,
+    ) -> None:
         self._server = scene.server
         self._per_second = per_second
         self._latency_seconds = latency_seconds
+        self._refuses = refuses
         self._queue: list[str] = []
         self._seen = 0
         self._keys: dict[str, str] = {}
@@ -65,7 +76,7 @@ class OtherScheduler:
     def _schedule(self, key: str) -> None:
         pod = self._server.get("pods", key)
         demand = self._server.find_demand(pod)
-        fitting = [node for node in self._free if _fits(demand, self._free[node]) and self._allows(pod, node)]
+        fitting = [node for node in self._free if _fits(demand, self._free[node]) and self._allows(key, pod, node)]
         if not fitting:
             self._queue.append(key)
             if not find_unschedulable(pod):
@@ -76,8 +87,10 @@ class OtherScheduler:
             self._free[chosen][resource] -= amount
         self._server.bind_elsewhere(key, chosen)
 
-    def _allows(self, pod: Json, node: str) -> bool:
-        """Whether the pod's node selector allows the node."""
+    def _allows(self, key: str, pod: Json, node: str) -> bool:
+        """Whether the pod's node selector allows the node, and nothing else refuses it."""
+        if self._refuses(key, node):
+            return False
         labels = self._server.get("nodes", node)["metadata"].get("labels") or {}
         return (pod["spec"].get("nodeSelector") or {}).items() <= labels.items()
 
