@@ -1,10 +1,10 @@
 """Everything that must hold before a change lands, from fast to slow: ``make test`` and CI run this.
 
-Format, lint, types and generated files first; then the wheel is built and tested: first the quick tests, so that a
-broken product is red within two minutes, then everything, for which programs may have to be built before. Tests that
-start programs wait half of their time: one worker more, which gives way to them, computes meanwhile. The last line
-counts the tests and the failed gates. A gate that fails does not hide the others, but when a quick test failed, after
-ten failed tests, or when the time is up (FAIRBIND_TEST_SECONDS, 80 minutes), nothing more is begun.
+Format, lint, types and generated files first; then the wheel is built and tested: first what only computes, so that a
+broken product is red within minutes, then what starts programs, which may have to be built before. Tests that start
+programs wait half of their time: one worker more, which gives way to them, does meanwhile what computes for long. The
+last line counts the tests of both and the failed gates. A gate that fails does not hide the others, but after ten
+failed tests, or when the time is up (FAIRBIND_TEST_SECONDS, 80 minutes), nothing more is begun.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ LEAST_BRANCHES_PERCENT: Mapping[str, float | None] = {
 MOST_FAILURES = 10
 # CI itself ends a run after 90 minutes, and then nothing says what had failed until then.
 TIME_VARIABLE, DEFAULT_SECONDS = "FAIRBIND_TEST_SECONDS", 80 * 60
-QUICK, EVERYTHING = "not slow and not needs_tools and not nightly", "not nightly"
+FIRST, SECOND = "not slow and not needs_tools and not nightly", "(slow or needs_tools) and not nightly"
 # Pytest then tells what has failed so far, and ends what its tests have started.
 INTERRUPT_SECONDS = 30
 # tests/sharing.py says which tests belong to one worker, and who may run which: two start programs, one computes.
-SHARED = ["--dist", "loadscope", "--no-loadscope-reorder", "--durations=10", f"--maxfail={MOST_FAILURES}"]
-WORKERS = 3
+SHARED = ["--dist", "loadscope", "--no-loadscope-reorder", "--durations=10"]
+FIRST_WORKERS, SECOND_WORKERS = 2, 3
 CLOSING_LINE = re.compile(r"\b\d+ (passed|failed|skipped|errors?|deselected)\b.* in \d")
 NOTHING_CHOSEN = 5  # pytest's exit status
 # What follows dies with us, and builds and control planes with it, whatever ends this run.
@@ -132,33 +132,35 @@ def main() -> int:
 
 
 def run_stages(python: Path, further: list[str], limit: Limit) -> tuple[Counter[str], list[str]]:
-    """Run the packages' quick tests, then all; return outcomes by word, of all or of quick ones that failed, and gates.
+    """Run the tests that compute, then those that start programs or take long; return outcomes by word, failed gates.
 
-    Only quick tests are traced, which doubles their time: few examples take all branches that many take.
-    further: arguments for pytest; with any, all is what they choose, and nothing comes before.
+    Only the first are traced, because tracing doubles their time. further: arguments for pytest; with any, coverage is
+    not judged.
     """
     failed: list[str] = []
-    if not further:
-        COVERAGE.unlink(missing_ok=True)
-        folders = [f"tests/{package}" for package in LEAST_BRANCHES_PERCENT]
-        traced = ["--cov", "--cov-report=", f"--cov-report=json:{COVERAGE}"]
-        status, line = run_tests(python, ["-m", QUICK, "-q", *traced, *folders], limit, is_quick=True)
+    COVERAGE.unlink(missing_ok=True)
+    traced = ["--cov", "--cov-report=", f"--cov-report=json:{COVERAGE}"]
+    counts = Counter[str]()
+    for name, marker, options in (
+        ("tests that compute", FIRST, ["-n", str(FIRST_WORKERS), *traced]),
+        ("tests with programs", SECOND, ["-n", str(SECOND_WORKERS)]),
+    ):
+        failures = counts["failed"] + counts["error"]
+        if failures >= MOST_FAILURES or limit.is_over:
+            print(f"{name}: not begun, after {failures} failures", flush=True)
+            break
+        if marker == SECOND and not is_passing(Gate("tools", [sys.executable, "-m", "localplane", "tools"]), limit):
+            failed.append("tools")
+        stage = ["-m", marker, f"--maxfail={MOST_FAILURES - failures}", *options, *further]
+        status, line = run_tests(python, stage, limit)
         found = count_outcomes(line)
-        if status != 0:
-            print("all tests: not begun, because quick ones failed", flush=True)
-            return found, [] if found["failed"] + found["error"] else ["quick tests"]
-        if not has_enough_branches(COVERAGE):
+        counts += found
+        nothing_chosen = bool(further) and status == NOTHING_CHOSEN
+        if status != 0 and not nothing_chosen and not found["failed"] + found["error"]:
+            failed.append(name)
+        if marker == FIRST and not further and not has_enough_branches(COVERAGE):
             failed.append("coverage")
-        if limit.is_over:
-            return found, failed
-    if not is_passing(Gate("tools", [sys.executable, "-m", "localplane", "tools"]), limit):
-        failed.append("tools")
-    status, line = run_tests(python, ["-m", EVERYTHING, *further], limit)
-    found = count_outcomes(line)
-    nothing_chosen = bool(further) and status == NOTHING_CHOSEN
-    if status != 0 and not nothing_chosen and not found["failed"] + found["error"]:
-        failed.append("tests")
-    return found, failed
+    return counts, failed
 
 
 def is_passing(gate: Gate, limit: Limit) -> bool:
@@ -255,18 +257,15 @@ def is_done(command: list[str]) -> bool:
     return result.returncode == 0
 
 
-def run_tests(python: Path, further: list[str], limit: Limit, *, is_quick: bool = False) -> tuple[int, str]:
-    """Run pytest, show what it prints and return its exit status and closing line. is_quick: with few examples."""
+def run_tests(python: Path, further: list[str], limit: Limit) -> tuple[int, str]:
+    """Run pytest, show what it prints and return its exit status and closing line."""
     BUILD.mkdir(exist_ok=True)
-    environment = {**os.environ, "HYPOTHESIS_PROFILE": "quick"} if is_quick else None
-    options = ["-n", str(WORKERS - 1 if is_quick else WORKERS), *SHARED, *further]
+    options = [*SHARED, *further]
     if sys.stdout.isatty():
         options.append("--color=yes")
     command = [*TIED, str(os.getpid()), str(python), "-m", "pytest", *options]
     last = ""
-    with subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, errors="replace"
-    ) as process:
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, errors="replace") as process:
         assert process.stdout is not None
         with ended_in_time(process, limit):
             for line in process.stdout:

@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import cast
 
+import pytest
+
 from fairbind.cli.operator import _find_loop_factory, _Pages, _serving
 from fairbind.kube.client.api import ApiClient
 from fairbind.kube.operator.election import ThreadedElector
@@ -70,6 +72,7 @@ def be_busy(seconds: float, count: Callable[[], None]) -> list[float]:
     return counted
 
 
+@pytest.mark.slow
 async def test_five_busy_seconds_cost_neither_lease_nor_probes_nor_pages() -> None:
     front = LoopThread("front", make_loop=_find_loop_factory())
     front.start()

@@ -210,6 +210,7 @@ def serve(*words: str) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
+@pytest.mark.slow
 def test_a_lost_dask_worker_loses_nothing(tmp_path: Path, alone: dict[str, bytes]) -> None:
     """It is killed amid its second cell; what its first one gave may be lost with it."""
     found = ["--scheduler-file", str(tmp_path / "scheduler.json")]

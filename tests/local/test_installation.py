@@ -138,27 +138,24 @@ class Stages:
     def __init__(self, *outcomes: tuple[int, str]) -> None:
         self.outcomes = list(outcomes)
         self.options: list[list[str]] = []
-        self.quick: list[bool] = []
 
-    def run(self, python: Path, further: list[str], limit: gates.Limit, *, is_quick: bool = False) -> tuple[int, str]:
+    def run(self, python: Path, further: list[str], limit: gates.Limit) -> tuple[int, str]:
         del python, limit
         self.options.append(further)
-        self.quick.append(is_quick)
         return self.outcomes[len(self.options) - 1]
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "closing"),
+    ("outcomes", "stages", "closing"),
     [
-        ([(0, "5 passed in 1s"), (0, "9 passed, 2 skipped in 1s")], "9 passed, 2 skipped"),
-        ([(0, "5 passed in 1s"), (1, "4 failed, 5 passed in 1s")], "4 failed, 5 passed"),
-        ([(0, "5 passed in 1s"), (3, "no tests ran in 1s")], "1 failed, 0 passed"),
-        ([(1, "3 failed, 5 passed in 1s")], "3 failed, 5 passed"),
-        ([(3, "no tests ran in 1s")], "1 failed, 0 passed"),
+        ([(0, "5 passed in 1s"), (0, "4 passed, 2 skipped in 1s")], 2, "9 passed, 2 skipped"),
+        ([(1, "3 failed, 5 passed in 1s"), (1, "1 failed, 4 passed in 1s")], 2, "4 failed, 9 passed"),
+        ([(1, "10 failed, 5 passed in 1s")], 1, "10 failed, 5 passed"),
+        ([(3, "no tests ran in 1s"), (0, "4 passed in 1s")], 2, "1 failed, 4 passed"),
     ],
 )
-def test_all_tests_run_when_the_quick_ones_have_passed(
-    outcomes: list[tuple[int, str]], closing: str, monkeypatch: pytest.MonkeyPatch
+def test_programs_are_tested_after_what_only_computes(
+    outcomes: list[tuple[int, str]], stages: int, closing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pretended = Stages(*outcomes)
     monkeypatch.setattr(gates, "run_tests", pretended.run)
@@ -168,28 +165,7 @@ def test_all_tests_run_when_the_quick_ones_have_passed(
     counts, failed = gates.run_stages(Path("python"), [], gates.start_limit())
 
     assert gates.compute_closing_line(counts, len(failed)) == closing
-    assert [options[1] for options in pretended.options] == [gates.QUICK, gates.EVERYTHING][: len(outcomes)]
-    assert ["--cov" in options for options in pretended.options] == [True, False][: len(outcomes)]
-    assert pretended.quick == [True, False][: len(outcomes)]
-
-
-def test_what_is_chosen_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretended = Stages((gates.NOTHING_CHOSEN, "no tests ran in 1s"))
-    monkeypatch.setattr(gates, "run_tests", pretended.run)
-    monkeypatch.setattr(gates, "is_passing", lambda gate, limit: gate.name == "tools" and not limit.is_over)
-
-    counts, failed = gates.run_stages(Path("python"), ["tests/web"], gates.start_limit())
-
-    assert (dict(counts), failed) == ({}, [])
-    assert pretended.options == [["-m", gates.EVERYTHING, "tests/web"]]
-
-
-def test_too_few_branches_are_a_failed_gate_and_hide_no_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretended = Stages((0, "5 passed in 1s"), (0, "9 passed in 1s"))
-    monkeypatch.setattr(gates, "run_tests", pretended.run)
-    monkeypatch.setattr(gates, "is_passing", lambda gate, limit: gate.name == "tools" and not limit.is_over)
-    monkeypatch.setattr(gates, "has_enough_branches", lambda file: file != gates.COVERAGE)
-
-    counts, failed = gates.run_stages(Path("python"), [], gates.start_limit())
-
-    assert (dict(counts), failed) == ({"passed": 9}, ["coverage"])
+    assert [options[1] for options in pretended.options] == [gates.FIRST, gates.SECOND][:stages]
+    assert ["--cov" in options for options in pretended.options] == [True, False][:stages]
+    failures = gates.count_outcomes(outcomes[0][1])["failed"]
+    assert [options[2] for options in pretended.options] == ["--maxfail=10", f"--maxfail={10 - failures}"][:stages]

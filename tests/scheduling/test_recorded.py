@@ -16,7 +16,8 @@ from scheduling.recorded.render import render_report
 from scheduling.recorded.series import SINGLE
 from scheduling.recorded.world import World
 
-pytestmark = pytest.mark.no_cover  # other tests say what is covered; to trace these would cost minutes
+# Other tests say what is covered; to trace these would cost minutes.
+pytestmark = [pytest.mark.no_cover, pytest.mark.slow]
 MANY_SERVERS = 50
 SAMPLE = range(0, SINGLE.count, 11)
 

@@ -45,6 +45,7 @@ def test_nothing_slow_is_imported(tmp_path: Path, command: str) -> None:
     assert find_slow_imports(tmp_path, *command.split()) == []
 
 
+@pytest.mark.slow
 def test_the_list_of_slow_imports_is_not_empty_by_mistake(tmp_path: Path) -> None:
     (tmp_path / "problem.yaml").write_text(json.dumps(POOL))
     command = "compare problem.yaml --mechanism drf --plot drawn.svg"

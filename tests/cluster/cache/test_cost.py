@@ -97,6 +97,7 @@ def measure_event(scene: Scene, happen: Callable[[], None]) -> float:
     return best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [tolerate, avoid, pin])
 def test_a_change_of_a_node_costs_little_however_many_constraints_wait(spec: Spec) -> None:
     scene = Scene(spec)
@@ -133,6 +134,7 @@ def test_a_new_pod_costs_little_however_many_constraints_wait() -> None:
     assert measure_event(scene, add_pod) < reading / 4
 
 
+@pytest.mark.slow
 def test_pods_that_are_pinned_to_one_node_each_have_one_placement() -> None:
     scene = Scene(pin)
     scene.add_pods()

@@ -12,6 +12,8 @@ import uuid
 from collections.abc import Callable
 from random import Random
 
+import pytest
+
 from cluster.builders import Cluster, Json, make_node, make_pod
 from fairbind.model import PolicySettings
 from fairbind.scheduling import run_cycle
@@ -72,6 +74,7 @@ def measure_nodes(labels: int = 0) -> float:
     return measure(add)
 
 
+@pytest.mark.slow
 def test_a_node_costs_its_name_its_own_labels_and_its_rows() -> None:
     plain = measure_nodes()
     assert plain < MOST_OF_A_NODE
@@ -91,6 +94,7 @@ def test_nodes_that_hold_nothing_share_what_says_so() -> None:
     assert used.system is unused.held
 
 
+@pytest.mark.slow
 def test_a_pod_costs_less_than_its_budget() -> None:
     cluster = Cluster()
     cluster.add_nodes(*(make_some_node(number) for number in range(100)))
