@@ -294,12 +294,56 @@ def test_in_gate_mode_a_label_says_in_which_namespaces_fairbind_binds(render: Re
         (("admission.protect.enabled=false",), "only admission.protect.enabled confines"),
         (("gate.schedulerName=fairbind",), "must be another scheduler"),
         (("gate.maxUngated=0",), "/gate/maxUngated"),
-        (("mode=extender",), "/mode"),
+        (("mode=other",), "/mode"),
     ],
     ids=str,
 )
 def test_gate_mode_refuses_what_would_not_work(render: Render, values: tuple[str, ...], complaint: str) -> None:
     with pytest.raises(PlaneError) as refusal:
         render("--set=mode=gate", *(f"--set={value}" for value in values), SERVED)
+
+    assert complaint in str(refusal.value)
+
+
+EXTENDER = ("--set=mode=extender", "--set=extender.tlsSecretName=pair")
+
+
+def test_in_extender_mode_the_operator_is_told_so(render: Render) -> None:
+    values = ("schedulerNames={one,two}", "clientNames={me}", "maxTurns=7", "turnTimeoutSeconds=5")
+    objects = render(*EXTENDER, *(f"--set=extender.{value}" for value in values))
+
+    (deployment,) = (thing for thing in objects if thing["kind"] == "Deployment")
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    first, last = arguments.index("--mode"), arguments.index("--log-format")
+    assert arguments[first:last] == [
+        *("--mode", "extender", "--extender-scheduler-name", "one", "--extender-scheduler-name", "two"),
+        *("--extender-address", ":8443", "--extender-tls", "/etc/fairbind/extender", "--extender-client-name", "me"),
+        *("--extender-service", "fairbind-extender", "--max-turns", "7", "--turn-timeout", "5"),
+    ]
+    added = {(thing["kind"], thing["metadata"]["name"]) for thing in objects}
+    added -= {(thing["kind"], thing["metadata"]["name"]) for thing in render()}
+    assert added == {(kind, "fairbind-extender") for kind in ("Service", "Role", "RoleBinding", "ConfigMap")}
+
+
+def test_the_example_of_a_configuration_is_the_charts(render: Render) -> None:
+    (found,) = (thing for thing in render(*EXTENDER) if thing["kind"] == "ConfigMap")
+    example = (CHART.parents[1] / "deploy" / "examples" / "kube-scheduler.yaml").read_text(encoding="utf-8")
+    assert yaml.safe_load(found["data"]["config.yaml"]) == yaml.safe_load(example)
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        (("admission.protect.enabled=false",), "only admission.protect.enabled confines"),
+        (("extender.schedulerNames={default-scheduler,fairbind}",), "must name other schedulers"),
+        (("extender.tlsSecretName=",), "needs extender.tlsSecretName"),
+        (("extender.httpTimeout=soon",), "/extender/httpTimeout"),
+        (("extender.clientNames={}",), "/extender/clientNames"),
+    ],
+    ids=str,
+)
+def test_extender_mode_refuses_what_would_not_work(render: Render, values: tuple[str, ...], complaint: str) -> None:
+    with pytest.raises(PlaneError) as refusal:
+        render(*EXTENDER, *(f"--set={value}" for value in values))
 
     assert complaint in str(refusal.value)

@@ -31,7 +31,8 @@ from fairbind.model import PolicySettings, Targets, Task, Wait
 class Books:
     """See the module.
 
-    turn_scheduler: the other scheduler whose pods take turns; None: there is none. narrows_to_nodes: see `narrowing`.
+    turn_scheduler: the other scheduler whose pods take turns; None: there is none. asking: schedulers that ask whose
+    turn it is before they place a pod. narrows_to_nodes: see `narrowing`.
     directory: whose namespace is whose. entries: pods by UID. by_namespace: their UIDs. queues: who waits, by class.
     queues_by_tenant: the same. waiting_constraints: how many queues have which. queues_about_volumes: how many bring
     volumes that are counted, or want some. changed_queues: those that changed since the last snapshot. usage: by
@@ -48,10 +49,12 @@ class Books:
         directory: Directory,
         turn_scheduler: str | None = None,
         *,
+        asking: frozenset[str] = frozenset(),
         narrows_to_nodes: bool = False,
     ) -> None:
         self.scheduler_name = scheduler_name
         self.turn_scheduler = turn_scheduler
+        self.asking = asking
         self.narrows_to_nodes = narrows_to_nodes
         self.directory = directory
         self.entries: dict[str, PodEntry] = {}
@@ -165,6 +168,7 @@ class Books:
             self.volumes,
             self.scheduler_name,
             self.turn_scheduler,
+            asking=self.asking,
         )
 
     def _note_wishes(self, uid: str, before: Position | None, now: Position | None) -> None:

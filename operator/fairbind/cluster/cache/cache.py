@@ -74,8 +74,9 @@ class ClusterCache:
     on_change: called, cheaply and often, when something changed on which a decision may depend.
     operator_namespace: counts as a system namespace too.
     turn_scheduler: another scheduler, whose pods of tenants wait behind our gate for their turn; None: there is none.
+    asking: schedulers that ask whose turn it is before they place a pod of a tenant.
     narrows_to_nodes: whether these pods are narrowed to the best nodes also where the policy decides no class of nodes.
-    on_arrival: called with the UID of a pod of that scheduler that has come to a node (True), or is gone (False).
+    on_arrival: called with the UID of a pod of those schedulers that has come to a node (True), or is gone (False).
     on_opened: called with the UID of such a pod whose gate was opened. on_promised: called with the UID of such a pod
     that is promised other room than was decided for it (True), or none (False).
     on_rejection: called with what for, when a kubelet refused one of our pods.
@@ -90,6 +91,7 @@ class ClusterCache:
         *,
         operator_namespace: str | None = None,
         turn_scheduler: str | None = None,
+        asking: frozenset[str] = frozenset(),
         narrows_to_nodes: bool = False,
         on_arrival: Callable[[str, bool], None] = lambda _uid, _is_bound: None,
         on_opened: Callable[[str], None] = lambda _uid: None,
@@ -102,7 +104,7 @@ class ClusterCache:
         self._on_opened = on_opened
         self._on_promised = on_promised
         directory = Directory(SYSTEM_NAMESPACES | {operator_namespace or "kube-system"})
-        self.books = Books(scheduler_name, directory, turn_scheduler, narrows_to_nodes=narrows_to_nodes)
+        self.books = Books(scheduler_name, directory, turn_scheduler, asking=asking, narrows_to_nodes=narrows_to_nodes)
         self._builder = SnapshotBuilder(self.books)
         self._snapshot: Snapshot | None = None
         self.queries = Queries(self.books, self.build_snapshot)
@@ -172,12 +174,22 @@ class ClusterCache:
         entry = self.books.entries.get(uid)
         if entry is None or not isinstance(entry.position, Waiting):
             return False
-        if entry.facts.claims and not entry.facts.gated and not self._plan_volumes(entry, node):
-            return False  # of a gated pod, who places it sees to its volumes
+        is_ours = not entry.facts.gated and entry.facts.scheduler not in self.books.asking
+        if entry.facts.claims and is_ours and not self._plan_volumes(entry, node):
+            return False  # of any other pod, who places it sees to its volumes
         entry.assumed = node
         self.books.move(entry)
         self._snapshot = None
         return True
+
+    def redirect(self, uid: str, node: str) -> None:
+        """Let a pod that holds room by a decision hold it on this node instead: who places it has chosen so."""
+        entry = self.books.entries[uid]
+        assert entry.assumed is not None
+        if entry.facts.node is None and entry.assumed != node:
+            entry.assumed = node
+            self.books.move(entry)
+            self._touch()
 
     def scale_up(self, uid: str) -> bool:
         """Let a pod that waits behind our gate count without room, because one more node could help it.
@@ -346,6 +358,7 @@ class ClusterCache:
             lambda: None,
             turn_scheduler=self.books.turn_scheduler,
             narrows_to_nodes=self.books.narrows_to_nodes,
+            asking=self.books.asking,
         )
         anew.books.directory = self.books.directory.copy()
         anew.books.turns = self.books.turns.copy()
@@ -398,7 +411,7 @@ class ClusterCache:
 
     def _note_arrival(self, before: PodFacts, now: PodFacts | None) -> None:
         """Say when the gate of a pod is open, and when it is not on its way any more. now: None when it is gone."""
-        if before.scheduler != self.books.turn_scheduler:
+        if before.scheduler != self.books.turn_scheduler and before.scheduler not in self.books.asking:
             return
         if before.gated and now is not None and not now.gated:
             self._snapshot = None  # from now on it may be promised other room
