@@ -37,7 +37,7 @@ tools: install ## build the control plane's programs into the cache (about 14 mi
 	@$(LOCAL) tools
 
 .PHONY: demo
-demo: install ## watch fairbind share a cluster for a minute (CLUSTER=kind: real kubelets; KEEP=1 keeps it; POLICY=name, DURATION=seconds, NODES=number)
+demo: install ## watch fairbind share a cluster for a minute (CLUSTER=kind: real kubelets; MODE=gate: kube-scheduler places the pods; KEEP=1 keeps it; POLICY=name, DURATION=seconds, NODES=number)
 	@NODES="$(NODES)" exec $(VENV)/python deploy/tools/demo/main.py
 
 .PHONY: test

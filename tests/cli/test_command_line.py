@@ -22,6 +22,8 @@ users: [{name: only, user: {}}]
 """
 SLOW_MODULES = ("numpy", "aiohttp", "kopf", "kubernetes", "msgspec", "prometheus_client")
 
+EXTENDER = ["operator", "--mode", "extender", "--extender-tls", "/nowhere"]
+
 
 def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -68,9 +70,16 @@ def test_help_names_every_option_with_its_environment_variable(capsys: pytest.Ca
         (["operator", "--log-format", "xml"], "xml"),
         (["operator", "--metrics-address", "here"], "'here' is not HOST:PORT"),
         (["operator", "--scheduler-name", ""], "--scheduler-name"),
-        (["operator", "--mode", "extender"], "--mode"),
+        (["operator", "--mode", "other"], "--mode"),
+        (["operator", "--mode", "extender"], "--extender-tls"),
+        ([*EXTENDER, "--extender-scheduler-name", "fairbind"], "--extender-scheduler-name and --scheduler-name"),
+        ([*EXTENDER, "--extender-service", "s", "--extender-pod-ip", "here"], "--extender-pod-ip"),
+        ([*EXTENDER, "--extender-address", "here"], "'here' is not HOST:PORT"),
+        (EXTENDER, "/nowhere: tls.crt and tls.key are no usable pair"),
+        ([*EXTENDER, "--extender-scheduler-name", "No Such Name"], "--extender-scheduler-name"),
         (["operator", "--mode", "gate", "--gate-scheduler-name", "fairbind"], "--gate-scheduler-name"),
         (["operator", "--mode", "gate", "--max-ungated", "0"], "--max-ungated"),
+        (["operator", "--mode", "gate", "--max-scale-up", "-1"], "--max-scale-up"),
         (["operator", "--namespace", "No Such Name"], "--namespace"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 from fairbind.cli.operator import _Pages, _serving
 from fairbind.kube.operator.health import DEAD_AFTER_SECONDS, Health
 from fairbind.web.metrics import Metrics
-from fairbind.web.server import Address
+from fairbind.web.serving import Address
 
 PAGES = _Pages(Address("127.0.0.1", 0), certificate=None, is_guarded=False)
 

@@ -20,7 +20,7 @@ from fairbind.kube.operator.health import UNREADY_AFTER_SECONDS, Health
 from fairbind.kube.operator.loop_thread import LoopThread
 from fairbind.web.metrics import Metrics
 from fairbind.web.pages import PAGE_SECONDS
-from fairbind.web.server import Address
+from fairbind.web.serving import Address
 from kube.operator.simulation import DirectApi, LeaseServer
 
 BUSY_SECONDS = 5.0

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from math import inf
 
 from fairbind.cluster.bind_limits import (
     FAILURES_IN_A_ROW,
+    FEWEST_OF_OTHERS,
     FIRST_HOLD_SECONDS,
     MAX_HOLD_SECONDS,
     MAX_STALLED,
     MAX_STALLED_IN_NAMESPACE,
     PLACES_WHEN_SLOW,
     PROBES,
+    RECENT,
     RELEASED_AT_ONCE,
     BindLimits,
 )
@@ -162,3 +165,69 @@ def test_the_places_that_stalled_bindings_leave_are_bounded() -> None:
     left = [limits.stall(f"s{n}", failed=False) for n in range(MAX_STALLED + 1)]
     assert left == [True] * MAX_STALLED + [False]
     assert limits.end(f"s{MAX_STALLED}", 1.0, bound=True)  # it kept its place to the end
+
+
+def try_out(limits: BindLimits, namespace: str, count: int, failed: int) -> None:
+    """Let so many bindings of a namespace end, of which the first so many fail once and then take their time."""
+    for n in range(count):
+        uid = f"{namespace}-{n}"
+        assert limits.begin(uid, namespace, 0.0)
+        if n < failed:
+            limits.stall(uid, failed=True)
+            limits.end(uid, 0.0, failed=True)
+        else:
+            limits.end(uid, 0.0, bound=True)
+
+
+def begin_all(limits: BindLimits, namespaces: list[str]) -> dict[str, int]:
+    """Return how many bindings of each namespace may begin."""
+    return {name: RELEASED_AT_ONCE - len(begin(limits, RELEASED_AT_ONCE, name)) for name in namespaces}
+
+
+def test_trouble_that_all_namespaces_have_limits_none_of_them() -> None:
+    """Equal places for all would put those back that have a right to more."""
+    limits, dice = BindLimits(), random.Random(1)
+    namespaces = [f"ns{n}" for n in range(5)]
+    under_way: list[str] = []
+    for n in range(2_000):
+        uid, namespace = f"p{n}", dice.choice(namespaces)
+        assert limits.begin(uid, namespace, 0.0), f"{namespace} is limited after {n} attempts"
+        under_way.append(uid)
+        if dice.random() < 0.8:
+            limits.stall(uid, failed=dice.random() < 0.5)
+        if len(under_way) > 250:
+            ended = under_way.pop(dice.randrange(len(under_way)))
+            limits.end(ended, 0.0, bound=True)
+
+
+def test_a_namespace_that_does_worse_than_others_in_trouble_is_limited() -> None:
+    limits = BindLimits()
+    for name in ("one", "two"):
+        try_out(limits, name, 40, failed=20)
+    try_out(limits, "bad", FAILURES_IN_A_ROW, failed=FAILURES_IN_A_ROW)
+    assert begin_all(limits, ["one", "two", "bad"]) == {"one": 256, "two": 256, "bad": PROBES}
+
+
+def test_two_namespaces_that_fail_are_both_limited_as_long_as_a_third_one_does_not() -> None:
+    limits = BindLimits()
+    try_out(limits, "good", 60, failed=0)
+    for name in ("bad", "worse"):
+        try_out(limits, name, FAILURES_IN_A_ROW, failed=FAILURES_IN_A_ROW)
+    assert begin_all(limits, ["bad", "worse", "good"]) == {"bad": PROBES, "worse": PROBES, "good": 256}
+
+
+def test_with_too_few_attempts_of_others_to_compare_with_a_namespace_that_fails_is_limited() -> None:
+    for others, places in ((FEWEST_OF_OTHERS - 1, PROBES), (FEWEST_OF_OTHERS, RELEASED_AT_ONCE)):
+        limits = BindLimits()
+        try_out(limits, "other", others, failed=others)
+        try_out(limits, "bad", FAILURES_IN_A_ROW, failed=FAILURES_IN_A_ROW)
+        assert begin_all(limits, ["bad"]) == {"bad": places}
+
+
+def test_what_was_long_ago_is_not_compared_with() -> None:
+    limits = BindLimits()
+    try_out(limits, "good", RECENT, failed=0)
+    for n in range(RECENT):
+        try_out(limits, f"other{n}", 1, failed=1)
+    try_out(limits, "bad", FAILURES_IN_A_ROW, failed=FAILURES_IN_A_ROW)
+    assert begin_all(limits, ["bad"]) == {"bad": RELEASED_AT_ONCE}

@@ -21,6 +21,7 @@ from fairbind.cluster.pacing_events import (
     Instruction,
     PodArrived,
     PodOnItsWay,
+    PodPromised,
     PodRefused,
     Resume,
     RunCycle,
@@ -39,9 +40,9 @@ def make_binds(count: int, tenant: str = "t", first: int = 0) -> list[Bind]:
 class Gates(Machine):
     """Pacing with so many places, and what it said last about time."""
 
-    def __init__(self, most: int = 8) -> None:
+    def __init__(self, most: int = 8, most_scale_ups: int = 0) -> None:
         super().__init__()
-        self.pacing = Pacing(Turnstile(most=most))
+        self.pacing = Pacing(Turnstile(most=most, most_scale_ups=most_scale_ups))
         self.tick(0.0)
 
     def find_cycle(self, now: float) -> Sequence[Instruction]:
@@ -143,6 +144,33 @@ def test_a_pod_that_a_new_leader_finds_on_its_way_has_a_place_and_its_time() -> 
     assert gates.find_cycle(6.0) == [RunCycle(7, explains=True)]
     gates.decide([], 7.0)
     assert find(GiveBack, gates.tick(5.0 + TIMEOUT)) == [GiveBack("x")]
+
+
+def decide_scale_ups(gates: Gates, candidates: list[Bind], now: float) -> Sequence[Instruction]:
+    """Let a cycle decide nothing and name pods that one more node could help."""
+    assert gates.find_cycle(now)
+    instructions = gates.feed(Decided((), complete=True, classes=1, scale_ups=candidates), now + 1.0)
+    gates.feed(CycleEnded(0.0), now + 1.0)
+    return instructions
+
+
+def test_one_gate_a_cycle_is_opened_without_room_and_the_next_cycle_comes_at_once() -> None:
+    gates = Gates(most=8, most_scale_ups=1)
+    one, other = make_binds(1), make_binds(1, "other")
+    assert decide_scale_ups(gates, [*one, *other], 10.0) == one
+    assert gates.wake_at == 11.0
+    assert find(Announce, gates.feed(BindEnded("t0", BindResult.BOUND), 11.0)) == []
+    assert decide_scale_ups(gates, [*make_binds(1, first=1), *other], 20.0) == [], "the first has reached its most"
+    gates.feed(PodPromised("t0", has_room=True), 30.0)
+    assert decide_scale_ups(gates, other, 40.0) == other
+    assert find(GiveBack, gates.tick(30.0 + TIMEOUT)) == [GiveBack("t0")]
+
+
+def test_one_that_could_not_be_opened_leaves_its_place_to_the_next() -> None:
+    gates = Gates(most=8, most_scale_ups=1)
+    decide_scale_ups(gates, make_binds(1), 10.0)
+    assert find(Forget, gates.feed(BindEnded("t0", BindResult.FENCED), 11.0))
+    assert decide_scale_ups(gates, make_binds(1, first=1), 20.0) == make_binds(1, first=1)
 
 
 def test_a_binding_beside_gates_is_announced() -> None:

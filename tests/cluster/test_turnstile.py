@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairbind.cluster.turnstile import MOST_UNGATED, STUCK_PART, TIMEOUT_SECONDS, Turnstile
+from fairbind.cluster.turnstile import (
+    MOST_UNGATED,
+    SCALE_UP_SECONDS,
+    STUCK_PART,
+    TIMEOUT_SECONDS,
+    ScaleUp,
+    Turnstile,
+)
 
 A, B = "a", "b"
 
@@ -104,6 +111,56 @@ def test_a_pod_that_comes_back_has_a_time_of_its_own() -> None:
     assert turnstile.open("x", A, 10.0)
     assert turnstile.expire(30.0) == []
     assert turnstile.expire(40.0) == ["x"]
+
+
+def test_pods_without_room_take_no_places_and_have_no_time_until_they_get_room() -> None:
+    turnstile = Turnstile(most=1, most_scale_ups=2)
+    assert [turnstile.scale_up(uid, A, 0.0) for uid in ("x", "y", "z")] == [ScaleUp.OPEN, ScaleUp.OPEN, ScaleUp.WAIT]
+    assert turnstile.scale_up("v", B, 0.0) is ScaleUp.OPEN
+    assert turnstile.free == 1
+    assert turnstile.find_next_timeout() == inf
+    turnstile.note_room("x", 100.0, has_room=True)
+    turnstile.note_room("x", 110.0, has_room=True)
+    assert turnstile.free == 0
+    assert turnstile.find_next_timeout() == 100.0 + TIMEOUT_SECONDS
+    assert turnstile.scale_up("z", A, 100.0) is ScaleUp.OPEN, "one more may look for a node"
+    turnstile.note_room("x", 120.0, has_room=False)
+    assert (turnstile.free, turnstile.find_next_timeout()) == (1, inf)
+    turnstile.note_room("x", 200.0, has_room=True)
+    assert turnstile.expire(200.0 + TIMEOUT_SECONDS) == ["x"]
+    turnstile.note_room("x", 300.0, has_room=True)
+    assert turnstile.is_overdue("x"), "it had its time"
+
+
+def test_the_time_of_others_goes_on_without_room() -> None:
+    turnstile = Turnstile(most_scale_ups=2)
+    turnstile.open("x", A, 0.0)
+    turnstile.note_room("x", 10.0, has_room=False)
+    turnstile.note_room("unknown", 10.0, has_room=False)
+    assert turnstile.expire(TIMEOUT_SECONDS) == ["x"]
+
+
+def test_a_tenant_is_passed_over_when_none_of_its_pods_got_room_for_long() -> None:
+    turnstile = Turnstile(most_scale_ups=2)
+    for uid, now in (("x", 0.0), ("y", 50.0)):
+        turnstile.scale_up(uid, A, now)
+    assert turnstile.scale_up("z", A, 49.0 + SCALE_UP_SECONDS) is ScaleUp.WAIT
+    assert turnstile.scale_up("z", A, 50.0 + SCALE_UP_SECONDS) is ScaleUp.PASS
+    turnstile.end("x", bound=True)
+    assert turnstile.scale_up("z", A, 50.0 + SCALE_UP_SECONDS) is ScaleUp.OPEN
+    assert turnstile.scale_up("z", A, 50.0 + SCALE_UP_SECONDS) is ScaleUp.PASS, "it is open"
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_after_a_restart_pods_without_room_scale_up_where_pods_may(most: int) -> None:
+    turnstile = Turnstile(most_scale_ups=most)
+    turnstile.recover("x", A, 0.0, has_room=False)
+    turnstile.recover("y", A, 0.0, has_room=True)
+    assert turnstile.expire(TIMEOUT_SECONDS) == (["y"] if most else ["x", "y"])
+    assert turnstile.scale_up("z", A, 0.0) is (ScaleUp.WAIT if most else ScaleUp.PASS)
+    assert len(turnstile) == 2
+    turnstile.end("x")
+    assert turnstile.scale_up("z", A, 0.0) is (ScaleUp.OPEN if most else ScaleUp.PASS)
 
 
 STEPS = st.lists(

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
-from demo.observe import NO_REASON_YET, Use, compute_rate, compute_sample, find_first_reasons, parse_metrics
+from demo.observe import NO_REASON_YET, Observer, Use, compute_rate, compute_sample, find_first_reasons, parse_metrics
 from demo.scenes import make_sample
-from demo.workload import CAST, KIND_LABEL
+from demo.workload import CAST, GATED_CAST, KIND_LABEL
 
 PAGE = """\
 # TYPE fairbind_tenant_dominant_share gauge
@@ -41,7 +43,7 @@ fairbind_bindings_total{result="conflict"} 9
 """
 
 
-def make_pod(name: str, created: str, message: str | None = None, namespace: str = "team-web") -> dict[str, object]:
+def make_pod(name: str, created: str, message: str | None = None, namespace: str = "team-web") -> dict[str, Any]:
     conditions = [{"type": "PodScheduled", "status": "False", "message": message}] if message else None
     return {
         "metadata": {
@@ -55,7 +57,8 @@ def make_pod(name: str, created: str, message: str | None = None, namespace: str
 
 
 def test_sample_holds_what_the_operator_says() -> None:
-    sample = compute_sample(12.0, parse_metrics(PAGE), [make_pod("web-1", "01", "no room")], CAST.first)
+    pods = [make_pod("web-1", "01", "no room")]
+    sample = compute_sample(12.0, parse_metrics(PAGE), pods, CAST.first, find_first_reasons(pods))
     web = next(tenant for tenant in sample.tenants if tenant.name == "web")
     assert (web.weight, web.share, web.weighted_share, web.dominant_resource) == (5.0, 0.4, 0.2, "cpu")
     assert (web.running, web.waiting, web.why, web.allocated) == (33, 11, "no room", {"cpu": 720.0})
@@ -67,7 +70,7 @@ def test_sample_holds_what_the_operator_says() -> None:
 
 
 def test_tenants_that_the_operator_does_not_know_yet_hold_nothing() -> None:
-    sample = compute_sample(0.0, parse_metrics(""), [], CAST.first)
+    sample = compute_sample(0.0, parse_metrics(""), [], CAST.first, {})
     assert [tenant.name for tenant in sample.tenants] == [tenant.name for tenant in CAST.first]
     assert {(tenant.share, tenant.running, tenant.dominant_resource) for tenant in sample.tenants} == {(0.0, 0, None)}
     assert [tenant.weight for tenant in sample.tenants] == [tenant.weight for tenant in CAST.first]
@@ -84,6 +87,35 @@ def test_first_reason_is_the_oldest_pods() -> None:
         make_pod("vision-1", "05", namespace="team-vision"),
     ]
     assert find_first_reasons(pods) == {"team-web": "oldest with a reason", "team-vision": NO_REASON_YET}
+
+
+class EventApi:
+    """Has waiting pods, and an event about each of some of them."""
+
+    def __init__(self, pods: list[dict[str, Any]], events: dict[str, str]) -> None:
+        self._pods = pods
+        self._events = events
+
+    def items(self, path: str, **query: Any) -> list[dict[str, Any]]:
+        if not path.endswith("/events"):
+            return self._pods
+        name = query["fieldSelector"].removeprefix("reason=FailedScheduling,involvedObject.name=")
+        return [{"message": self._events[name]}] if name in self._events else []
+
+
+def test_behind_a_gate_the_oldest_pods_event_says_why_it_waits() -> None:
+    gated = {"schedulingGates": [{"name": "fairbind.io/turn"}]}
+    pods = [
+        make_pod("web-2", "02", "blocked by gates") | {"spec": gated},
+        make_pod("web-1", "01", "blocked by gates") | {"spec": gated},
+        make_pod("web-0", "00", "not seen yet") | {"spec": {}},
+        make_pod("vision-1", "01", "blocked by gates", namespace="team-vision") | {"spec": gated},
+        make_pod("analytics-1", "01", "blocked by gates", namespace="team-analytics") | {"spec": {}},
+    ]
+    api = EventApi(pods, {"web-1": "no room", "web-2": "another"})
+    sample = Observer(cast("Any", api), lambda: PAGE, lambda: 0.0).take_sample(GATED_CAST.first)
+    whys = {tenant.name: tenant.why for tenant in sample.tenants}
+    assert whys == {"web": "no room", "vision": "", "analytics": ""}, "of the others the operator knows no pods"
 
 
 def test_rate_is_over_the_last_seconds() -> None:

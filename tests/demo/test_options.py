@@ -24,6 +24,10 @@ def test_kind_takes_a_minute_unless_told_otherwise() -> None:
     assert parse_options(["--cluster", "local"], {"CLUSTER": "kind"}).cluster == "local"
 
 
+def test_who_places_the_pods_can_be_said() -> None:
+    assert [parse_options([], environment).mode for environment in ({}, {"MODE": "gate"})] == ["bind", "gate"]
+
+
 @pytest.mark.parametrize("keep", ["", "0", "no", "False"])
 def test_keep_can_be_said_not_to_be(keep: str) -> None:
     assert not parse_options([], {"KEEP": keep}).keep
@@ -38,6 +42,8 @@ def test_keep_can_be_said_not_to_be(keep: str) -> None:
         ({"NODES": "1000000"}, "NODES"),
         ({"POLICY": "best"}, "POLICY"),
         ({"CLUSTER": "minikube"}, "CLUSTER"),
+        ({"MODE": "extender"}, "MODE"),
+        ({"MODE": "gate", "CLUSTER": "kind"}, "local cluster"),
     ],
 )
 def test_wrong_values_end_with_2_and_are_named(

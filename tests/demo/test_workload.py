@@ -90,3 +90,17 @@ def test_weights_are_those_that_were_promised() -> None:
     assert sorted(tenant.weight for tenant in CAST.first) == [1, 2, 3]
     assert workload.make_tenant(workload.VISION)["spec"] == {"weight": 3, "namespaces": ["team-vision"]}
     assert workload.make_namespace(workload.VISION)["metadata"]["name"] == "team-vision"
+
+
+def test_behind_a_gate_the_same_pods_are_for_another_scheduler() -> None:
+    for tenant, gated in zip(CAST.tenants, workload.GATED_CAST.tenants, strict=True):
+        assert not tenant.is_gated
+        assert gated.is_gated
+        (pod, *_), (gated_pod, *_) = (PodStream(60.0).make_missing(each, {}) for each in (tenant, gated))
+        assert (pod["spec"].pop("schedulerName"), gated_pod["spec"].pop("schedulerName")) == (
+            "fairbind",
+            "default-scheduler",
+        )
+        assert pod == gated_pod
+        assert workload.make_namespace(gated)["metadata"]["labels"] == {"fairbind.io/enforce": "true"}
+    assert workload.GATED_CAST.pinned in workload.GATED_CAST.first

@@ -243,19 +243,49 @@ SERVED = f"--api-versions={MUTATING.format('v1')}"
 
 
 def test_in_gate_mode_the_operator_is_told_so_and_confined(render: Render) -> None:
-    values = ("mode=gate", "gate.schedulerName=other", "gate.maxUngated=7", "gate.ungatedTimeoutSeconds=5")
-    objects = render(*(f"--set={value}" for value in values), SERVED)
+    numbers = ("gate.maxUngated=7", "gate.ungatedTimeoutSeconds=5", "gate.maxScaleUp=3", "gate.placement=node")
+    objects = render("--set=mode=gate", "--set=gate.schedulerName=other", *(f"--set={n}" for n in numbers), SERVED)
 
     (deployment,) = (thing for thing in objects if thing["kind"] == "Deployment")
     arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
     first = arguments.index("--mode")
     wanted = ["gate", "--gate-scheduler-name", "other", "--max-ungated", "7", "--ungated-timeout", "5"]
-    assert arguments[first + 1 : first + 8] == wanted
+    wanted += ["--max-scale-up", "3", "--gate-placement", "node"]
+    assert arguments[first + 1 : first + 12] == wanted
     assert {thing["metadata"]["name"] for thing in objects if thing["kind"] == POLICY} >= {
         "fairbind-gate",
         "fairbind-gate-removal",
         "fairbind-own-gate",
     }
+
+
+def test_in_gate_mode_a_label_says_in_which_namespaces_fairbind_binds(render: Render) -> None:
+    """Whatever else chooses namespaces; in bind mode the label means nothing."""
+    selector = {"matchExpressions": [{"key": "team", "operator": "Exists"}]}
+    values = {"namespaceSelector": selector, "assign": {"enabled": True}, "forbid": {"enabled": True}}
+
+    def find_selectors(mode: str) -> dict[str, Json]:
+        objects = render(f"--set=mode={mode}", f"--set-json=admission={json.dumps(values)}", SERVED)
+        bindings = (thing for thing in objects if thing["kind"].endswith("PolicyBinding"))
+        return {
+            f"{thing['kind'].removesuffix('AdmissionPolicyBinding')} {thing['spec']['policyName']}": thing["spec"][
+                "matchResources"
+            ]["namespaceSelector"]
+            for thing in bindings
+            if "matchResources" in thing["spec"]
+        }
+
+    def choose(operator: str) -> Json:
+        mode = {"key": "fairbind.io/mode", "operator": operator, "values": ["bind"]}
+        return {"matchExpressions": [*selector["matchExpressions"], mode]}
+
+    assert find_selectors("gate") == {
+        "Mutating fairbind-gate": choose("NotIn"),
+        "Validating fairbind-gate": selector,
+        "Mutating fairbind-pods": choose("In"),
+        "Validating fairbind-pods": choose("In"),
+    }
+    assert find_selectors("bind") == {"Mutating fairbind-pods": selector, "Validating fairbind-pods": selector}
 
 
 @pytest.mark.parametrize(
@@ -264,12 +294,56 @@ def test_in_gate_mode_the_operator_is_told_so_and_confined(render: Render) -> No
         (("admission.protect.enabled=false",), "only admission.protect.enabled confines"),
         (("gate.schedulerName=fairbind",), "must be another scheduler"),
         (("gate.maxUngated=0",), "/gate/maxUngated"),
-        (("mode=extender",), "/mode"),
+        (("mode=other",), "/mode"),
     ],
     ids=str,
 )
 def test_gate_mode_refuses_what_would_not_work(render: Render, values: tuple[str, ...], complaint: str) -> None:
     with pytest.raises(PlaneError) as refusal:
         render("--set=mode=gate", *(f"--set={value}" for value in values), SERVED)
+
+    assert complaint in str(refusal.value)
+
+
+EXTENDER = ("--set=mode=extender", "--set=extender.tlsSecretName=pair")
+
+
+def test_in_extender_mode_the_operator_is_told_so(render: Render) -> None:
+    values = ("schedulerNames={one,two}", "clientNames={me}", "maxTurns=7", "turnTimeoutSeconds=5")
+    objects = render(*EXTENDER, *(f"--set=extender.{value}" for value in values))
+
+    (deployment,) = (thing for thing in objects if thing["kind"] == "Deployment")
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    first, last = arguments.index("--mode"), arguments.index("--log-format")
+    assert arguments[first:last] == [
+        *("--mode", "extender", "--extender-scheduler-name", "one", "--extender-scheduler-name", "two"),
+        *("--extender-address", ":8443", "--extender-tls", "/etc/fairbind/extender", "--extender-client-name", "me"),
+        *("--extender-service", "fairbind-extender", "--max-turns", "7", "--turn-timeout", "5"),
+    ]
+    added = {(thing["kind"], thing["metadata"]["name"]) for thing in objects}
+    added -= {(thing["kind"], thing["metadata"]["name"]) for thing in render()}
+    assert added == {(kind, "fairbind-extender") for kind in ("Service", "Role", "RoleBinding", "ConfigMap")}
+
+
+def test_the_example_of_a_configuration_is_the_charts(render: Render) -> None:
+    (found,) = (thing for thing in render(*EXTENDER) if thing["kind"] == "ConfigMap")
+    example = (CHART.parents[1] / "deploy" / "examples" / "kube-scheduler.yaml").read_text(encoding="utf-8")
+    assert yaml.safe_load(found["data"]["config.yaml"]) == yaml.safe_load(example)
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        (("admission.protect.enabled=false",), "only admission.protect.enabled confines"),
+        (("extender.schedulerNames={default-scheduler,fairbind}",), "must name other schedulers"),
+        (("extender.tlsSecretName=",), "needs extender.tlsSecretName"),
+        (("extender.httpTimeout=soon",), "/extender/httpTimeout"),
+        (("extender.clientNames={}",), "/extender/clientNames"),
+    ],
+    ids=str,
+)
+def test_extender_mode_refuses_what_would_not_work(render: Render, values: tuple[str, ...], complaint: str) -> None:
+    with pytest.raises(PlaneError) as refusal:
+        render(*EXTENDER, *(f"--set={value}" for value in values))
 
     assert complaint in str(refusal.value)

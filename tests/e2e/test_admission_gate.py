@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from e2e.clusters import Cluster
     from e2e.conftest import MakeNamespace, MakeNodes
 
+BOUND = {"fairbind.io/mode": "bind"}
 GATE = {"name": "fairbind.io/turn"}
 OTHER = {"name": "example.com/other"}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -37,7 +38,7 @@ def gate_mode(cluster: Cluster, api: Api) -> Iterator[None]:
     """The chart in gate mode, and as it was after the module."""
     if not serves_mutating_policies(api):
         pytest.skip("the cluster serves no MutatingAdmissionPolicy")
-    cluster.install_chart({**WITHOUT_OPERATOR, "mode": "gate"})
+    cluster.install_chart({**WITHOUT_OPERATOR, "mode": "gate", "admission": {"assign": {"enabled": True}}})
     yield
     cluster.install_chart(WITHOUT_OPERATOR)
 
@@ -109,6 +110,16 @@ def test_a_pod_gets_the_gate_once_and_keeps_its_others(member: Api, enforced: st
 def test_elsewhere_pods_get_none(api: Api, namespace: MakeNamespace) -> None:
     assert find_gates(try_pod(api, namespace(), make_default())) == []
     assert find_gates(try_pod(api, "kube-system", make_default())) == []
+
+
+def test_where_the_namespace_says_bind_pods_are_for_fairbind_and_get_none(api: Api, namespace: MakeNamespace) -> None:
+    """Assignment holds there and nowhere else: in other namespaces it would take pods from the gate."""
+    name = namespace(labels=ENFORCED | BOUND)
+    wait_for(
+        lambda: try_pod(api, name, make_default())["spec"]["schedulerName"] == "fairbind", describe="the assignment"
+    )
+    assert find_gates(try_pod(api, name, make_default())) == []
+    wait_refused(lambda: try_pod(api, name, make_pod(SMALL, scheduler_name="my-own")), "are bound by fairbind")
 
 
 def test_no_pod_does_without_it(member: Api, api: Api, enforced: str) -> None:

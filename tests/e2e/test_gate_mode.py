@@ -10,7 +10,7 @@ import pytest
 from e2e.objects import make_name, make_pod
 from e2e.operators import PROGRAM
 from e2e.test_admission import DEFAULT, ENFORCED, WITHOUT_OPERATOR, serves_mutating_policies
-from e2e.test_admission_gate import find_gates
+from e2e.test_admission_gate import BOUND, find_gates
 from e2e.waiting import wait_for
 from e2e.workloads import create_pods, delete_pods, find_bound, list_pods
 from localplane.nodes import make_node
@@ -132,3 +132,56 @@ def test_shares_are_those_of_bind_mode_while_kube_scheduler_places_the_pods_and_
     assert f"{left} gates opened" in opened.stderr
     assert len(opened.stdout.splitlines()) == left
     assert sum(count(api, teams, has_open_gate)) == 60 - 6
+
+
+def test_one_tenant_is_bound_one_gated_and_one_placed_by_kube_scheduler_alone(
+    cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+) -> None:
+    """One set of books: what kube-scheduler placed before counts, and the room goes on in equal parts.
+
+    Two schedulers may give the last core of a node away in the same moment, and no kubelet is here to refuse a pod.
+    """
+    api = cluster.api
+    nodes([make_node(make_name("n"), allocatable={"cpu": "12", "memory": "64Gi", "pods": "110"}) for _ in range(2)])
+    alone, gated, bound = teams = [namespace(labels=labels) for labels in ({}, ENFORCED, ENFORCED | BOUND)]
+    for team in teams:
+        tenant(namespaces=[team], weight=1)
+    wait_gated(api, gated)
+    create_pods(api, alone, [make_default() for _ in range(8)])
+    wait_for(lambda: count_bound(api, teams) == [8, 0, 0], describe="the pods of kube-scheduler to be bound")
+    create_pods(api, gated, [make_default() for _ in range(20)])
+    create_pods(api, bound, [make_pod(ONE_CORE) for _ in range(20)])
+    started = operator("--mode", "gate")
+
+    wait_for(
+        lambda: sum(count_bound(api, teams)) >= 24, describe=lambda: f"24 bound pods, not {count_bound(api, teams)}"
+    )
+
+    check_shares(count_bound(api, teams), (1, 1, 1))
+    started.stop()
+
+
+@pytest.mark.nightly
+def test_shares_of_two_thousand_pods_on_mixed_nodes_are_those_of_bind_mode(
+    cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+) -> None:
+    """Five tenants of weights 1 to 5, and room for 900 of their pods."""
+    api, weights = cluster.api, (1, 2, 3, 4, 5)
+    for cores in (60, 80, 100, 120, 140, 100, 100, 100, 100):
+        nodes([make_node(make_name("n"), allocatable={"cpu": str(cores), "memory": "1Ti", "pods": "250"})])
+    teams = make_teams(namespace, tenant, weights)
+    for team in teams:
+        wait_gated(api, team)
+        create_pods(api, team, [make_default() for _ in range(400)])
+    started = operator("--mode", "gate")
+
+    wait_for(
+        lambda: sum(count_bound(api, teams)) == 900,
+        900.0,
+        describe=lambda: f"900 bound pods, not {count_bound(api, teams)}",
+        pause=1.0,
+    )
+
+    check_shares(count_bound(api, teams), weights)
+    assert sum(count(api, teams, has_open_gate)) == 900, "no more gates are open than the nodes can hold"
+    started.stop()

@@ -14,7 +14,8 @@ import aiohttp
 import pytest
 
 from fairbind.web.connections import Limits
-from fairbind.web.server import Address, WebServer
+from fairbind.web.server import WebServer
+from fairbind.web.serving import Address
 from fairbind.web.tls import CERTIFICATE, KEY, ServingCertificate
 from localplane.certificates import Authority
 

@@ -16,7 +16,8 @@ from cryptography import x509
 from fairbind.model.errors import InvalidProblemError
 from fairbind.web import self_signed
 from fairbind.web.self_signed import LIFETIME, RENEW_AFTER, SelfSignedCertificate
-from fairbind.web.server import Address, FindRefusal, WebServer, find_token
+from fairbind.web.server import FindRefusal, WebServer, find_token
+from fairbind.web.serving import Address
 from fairbind.web.tls import CERTIFICATE, KEY, ServingCertificate
 from localplane.certificates import Authority
 

@@ -10,7 +10,8 @@ import aiohttp
 
 from fairbind.model.errors import FairbindError
 from fairbind.web.pages import COMPRESS_FROM_BYTES, PAGE_SECONDS, PageCache
-from fairbind.web.server import Address, WebServer
+from fairbind.web.server import WebServer
+from fairbind.web.serving import Address
 
 
 class Renderer:

@@ -11,7 +11,8 @@ import pytest
 from fairbind.model.errors import FairbindError, InvalidProblemError
 from fairbind.web import connections
 from fairbind.web.metrics import Metrics
-from fairbind.web.server import Address, WebServer, parse_address
+from fairbind.web.server import WebServer
+from fairbind.web.serving import Address, parse_address
 
 
 def all_well() -> str | None:

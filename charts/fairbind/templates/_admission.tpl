@@ -8,6 +8,23 @@ matchLabels:
 {{- end }}
 {{- end }}
 
+{{/* Of these, the ones whose pods fairbind binds itself; in gate mode a label says which they are. */}}
+{{- define "fairbind.boundNamespaces" -}}
+{{- $selector := include "fairbind.enforcedNamespaces" . | fromYaml }}
+{{- if eq .Values.mode "gate" }}
+{{- $bound := dict "key" "fairbind.io/mode" "operator" "In" "values" (list "bind") }}
+{{- $_ := set $selector "matchExpressions" (append (default list $selector.matchExpressions) $bound) }}
+{{- end }}
+{{- toYaml $selector }}
+{{- end }}
+
+{{/* Of these, the ones whose pods take turns. */}}
+{{- define "fairbind.gatedNamespaces" -}}
+{{- $selector := include "fairbind.enforcedNamespaces" . | fromYaml }}
+{{- $gated := dict "key" "fairbind.io/mode" "operator" "NotIn" "values" (list "bind") }}
+{{- toYaml (set $selector "matchExpressions" (append (default list $selector.matchExpressions) $gated)) }}
+{{- end }}
+
 {{/* Whatever the selector says, nothing may keep the cluster itself or the operator from starting. */}}
 {{- define "fairbind.exemptNamespaces" -}}
 {{- list "kube-system" "kube-public" "kube-node-lease" .Release.Namespace | uniq | toJson }}

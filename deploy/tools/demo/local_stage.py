@@ -6,22 +6,25 @@ import contextlib
 import os
 import shlex
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from demo import workload
-from demo.servers import DemoError, Server, start_server
-from demo.stage import NAMESPACE, Steps, bring_first_tenants
-from demo.workload import Cast, PodStream
+from demo.servers import POLL_SECONDS, DemoError, Server, start_server
+from demo.stage import NAMESPACE, Steps, add_tenants, bring_first_tenants
+from demo.workload import Cast, DemoTenant, PodStream
 from localplane import processes
-from localplane.client import ApiClient
+from localplane.client import ApiClient, ApiError
 from localplane.plane import ControlPlane
 from localplane.tools import DEFAULT, ensure_tools
 
 SERVICE_ACCOUNT = "fairbind"
 OPERATOR = "fairbind"
 KUBECTL = "kubectl"
+KUBE_SCHEDULER = "kube-scheduler"
+GATE_SECONDS = 300.0
 TOKEN_SECONDS = 7 * 24 * 3600
 
 
@@ -84,31 +87,59 @@ class LocalStage:
 
 
 def prepare(
-    stack: contextlib.ExitStack, *, nodes: int, policy: str, duration_seconds: float, is_kept: bool
+    stack: contextlib.ExitStack,
+    *,
+    nodes: int,
+    policy: str,
+    duration_seconds: float,
+    is_kept: bool,
+    is_gated: bool = False,
 ) -> LocalStage:
-    """Build everything up to the first cycle; the stack takes it down again. is_kept: kubectl will be wanted."""
+    """Build everything up to the first cycle; the stack takes it down again.
+
+    is_kept: kubectl will be wanted. is_gated: kube-scheduler places the pods, when their gates are opened.
+    """
     steps = Steps()
-    tool_names: Sequence[str] = (*DEFAULT, KUBECTL) if is_kept else DEFAULT
+    cast = workload.GATED_CAST if is_gated else workload.CAST
+    tool_names = [*DEFAULT, *([KUBECTL] if is_kept else []), *([KUBE_SCHEDULER] if is_gated else [])]
     with steps.step("programs of the control plane", "built once, about 10 min"):
         tools = ensure_tools(tool_names, steps.report)
     with steps.step("etcd, API server, controllers, kwok", "about 5 s"):
-        plane = stack.enter_context(ControlPlane(tools))
+        plane = stack.enter_context(ControlPlane(tools, scheduler=is_gated))
     with steps.step("the chart, without its Deployment", "about 3 s"):
-        plane.install_chart({"operator": {"enabled": False}, "policy": {"name": policy}}, namespace=NAMESPACE)
+        values = {"operator": {"enabled": False}, "policy": {"name": policy}, "mode": "gate" if is_gated else "bind"}
+        plane.install_chart(values, namespace=NAMESPACE)
     with steps.step(f"{nodes} nodes of six kinds", "about 5 s"):
         plane.wait_nodes_ready(plane.add_nodes(nodes))
     stream = PodStream(duration_seconds, nodes)
     with steps.step("tenants and their first pods", "about 5 s"):
-        bring_first_tenants(plane.client, workload.CAST, stream)
+        if is_gated:
+            wait_for_gates(plane.client, cast.first[0], stream)
+        bring_first_tenants(plane.client, cast, stream)
     with steps.step("operator, with its ServiceAccount's rights", "about 2 s"):
-        operator = start_operator(stack, plane)
-    return LocalStage(plane, operator, stream, nodes)
+        operator = start_operator(stack, plane, ["--mode", "gate"] if is_gated else [])
+    return LocalStage(plane, operator, stream, nodes, cast)
 
 
-def start_operator(stack: contextlib.ExitStack, plane: ControlPlane) -> Server:
+def wait_for_gates(api: ApiClient, tenant: DemoTenant, stream: PodStream) -> None:
+    """Let a tenant come, and wait until its pods get the gate: new admission policies act after a moment."""
+    add_tenants(api, [tenant])
+    pod, deadline = stream.make_probe(tenant), time.monotonic() + GATE_SECONDS
+    while True:
+        with contextlib.suppress(ApiError):
+            made = api.post(f"/api/v1/namespaces/{tenant.namespace}/pods", pod, dryRun="All")
+            if made["spec"].get("schedulingGates"):
+                return
+        if time.monotonic() > deadline:
+            raise DemoError("pods get no scheduling gate: see the log of the API server")
+        time.sleep(POLL_SECONDS)
+
+
+def start_operator(stack: contextlib.ExitStack, plane: ControlPlane, arguments: Sequence[str] = ()) -> Server:
     """Start the operator as the chart's ServiceAccount and wait until it is ready; raise DemoError when it is not."""
     kubeconfig = plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT, lifetime_seconds=TOKEN_SECONDS)
     words: list[str | Path] = [find_operator(), "operator", "--kubeconfig", kubeconfig, "--namespace", NAMESPACE]
+    words.extend(arguments)
     return start_server(
         stack,
         "the operator",

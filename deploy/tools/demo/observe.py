@@ -1,7 +1,8 @@
 """What the demo sees: the operator's metrics and what the API server says about waiting pods, as one `Sample`.
 
 Shares, weights and counts come from the operator's own /metrics, so that the table shows what an administrator's
-Prometheus would. Why somebody waits comes from the API, as `kubectl describe pod` would show it.
+Prometheus would. Why a pod waits comes from the API, as `kubectl describe pod` would show it: from its condition, or
+from its event while it is behind a gate, for then its condition only says so.
 """
 
 from __future__ import annotations
@@ -93,7 +94,23 @@ class Observer:
         pods = self._api.items(
             "/api/v1/pods", labelSelector=KIND_LABEL, fieldSelector="spec.nodeName=,status.phase=Pending"
         )
-        return compute_sample(began, series, pods, tenants)
+        reasons = find_first_reasons(pods)
+        for tenant in tenants:
+            if tenant.is_gated and tenant.namespace in reasons:
+                reasons[tenant.namespace] = self._read_event(tenant.namespace, pods)
+        return compute_sample(began, series, pods, tenants, reasons)
+
+    def _read_event(self, namespace: str, pods: Sequence[Json]) -> str:
+        """Return why the oldest pod behind a gate waits."""
+        gated = [
+            pod for pod in pods if pod["metadata"]["namespace"] == namespace and pod["spec"].get("schedulingGates")
+        ]
+        if not gated:
+            return NO_REASON_YET
+        name = min(gated, key=_find_age)["metadata"]["name"]
+        selector = f"reason=FailedScheduling,involvedObject.name={name}"
+        events = self._api.items(f"/api/v1/namespaces/{namespace}/events", fieldSelector=selector)
+        return str(events[-1]["message"]) if events else NO_REASON_YET
 
 
 def parse_metrics(text: str) -> Series:
@@ -109,9 +126,17 @@ def parse_metrics(text: str) -> Series:
     return dict(series)
 
 
-def compute_sample(seconds: float, series: Series, pods: Sequence[Json], tenants: Sequence[DemoTenant]) -> Sample:
-    """Put a page of metrics and the list of waiting pods together. pods: as the API gives them."""
-    reasons = find_first_reasons(pods)
+def compute_sample(
+    seconds: float,
+    series: Series,
+    pods: Sequence[Json],
+    tenants: Sequence[DemoTenant],
+    reasons: Mapping[str, str],
+) -> Sample:
+    """Put a page of metrics and the list of waiting pods together.
+
+    pods: as the API gives them. reasons: why the first pod of each namespace waits.
+    """
     kinds = Counter((pod["metadata"]["namespace"], pod["metadata"]["labels"][KIND_LABEL]) for pod in pods)
     capacity = _by_label(series, "fairbind_cluster_capacity", "resource")
     allocated = _by_label(series, "fairbind_cluster_allocated", "resource")
@@ -136,14 +161,15 @@ def find_first_reasons(pods: Sequence[Json]) -> dict[str, str]:
     First is the oldest about which something has been said: of the newest, nothing has been said yet.
     """
     reasons = dict.fromkeys((pod["metadata"]["namespace"] for pod in pods), NO_REASON_YET)
-    newest_first = sorted(
-        pods, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]), reverse=True
-    )
-    for pod in newest_first:
+    for pod in sorted(pods, key=_find_age, reverse=True):
         message = _find_message(pod)
         if message:
             reasons[pod["metadata"]["namespace"]] = message
     return reasons
+
+
+def _find_age(pod: Json) -> tuple[str, str]:
+    return pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]
 
 
 def _find_message(pod: Json) -> str | None:

@@ -176,6 +176,7 @@ class Play:
             policy=self._policy,
             pods_per_second=compute_rate(self.samples),
             note=self._compute_note(self.samples),
+            done=view.LET_THROUGH if self._stage.cast.late.is_gated else view.BOUND,
         )
 
     def _compute_note(self, samples: Sequence[Sample]) -> str:

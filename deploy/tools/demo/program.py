@@ -22,7 +22,7 @@ from demo.keeping import Leash
 from demo.play import Play, open_screen
 from demo.servers import DemoError
 from demo.stage import RETRY_SECONDS, Stage, remove_finished
-from demo.summary import COMMAND, KIND_COMMAND, compute_outcome, format_summary
+from demo.summary import COMMAND, GATE_COMMAND, KIND_COMMAND, compute_outcome, format_summary
 from fairbind.model.policy import DEFAULT_POLICY
 from fairbind.scheduling import POLICIES
 from kindcluster.commands import KindError
@@ -35,6 +35,8 @@ from localplane.ports import NoFreePortError
 SHORTEST_SECONDS, FEWEST_NODES, MOST_NODES = 10, 6, 1000
 LOCAL, KIND = "local", "kind"
 CLUSTERS = (LOCAL, KIND)
+BIND, GATE = "bind", "gate"
+MODES = (BIND, GATE)
 USUAL_SECONDS = {LOCAL: workload.USUAL_SECONDS, KIND: 60}
 LASTING_SECONDS = 60.0
 """A kept cluster is fed until nothing was bound for so long: pods that never end have the place of those that did.
@@ -66,6 +68,7 @@ class Options:
     policy: str
     keep: bool
     picture: Path | None
+    mode: str = BIND
 
 
 def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
@@ -74,6 +77,10 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
     given = parser.parse_args(arguments)
     if given.cluster not in CLUSTERS:  # argparse does not look at defaults
         parser.error(f"CLUSTER is {given.cluster!r}; choose one of {', '.join(CLUSTERS)}")
+    if given.mode not in MODES:
+        parser.error(f"MODE is {given.mode!r}; choose one of {', '.join(MODES)}")
+    if (given.cluster, given.mode) == (KIND, GATE):
+        parser.error("MODE=gate is shown on a local cluster only")
     if given.policy not in POLICIES:
         parser.error(f"POLICY is {given.policy!r}; choose one of {', '.join(POLICIES)}")
     duration = USUAL_SECONDS[given.cluster] if given.duration is None else given.duration
@@ -81,7 +88,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
         parser.error(f"DURATION is {duration}; it takes {SHORTEST_SECONDS} s at least")
     if not FEWEST_NODES <= given.nodes <= MOST_NODES:
         parser.error(f"NODES is {given.nodes}; choose from {FEWEST_NODES} to {MOST_NODES}")
-    return Options(given.cluster, duration, given.nodes, given.policy, given.keep, given.svg)
+    return Options(given.cluster, duration, given.nodes, given.policy, given.keep, given.svg, given.mode)
 
 
 def _make_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
@@ -114,6 +121,12 @@ def _make_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         choices=POLICIES,
         default=environment.get("POLICY") or DEFAULT_POLICY,
         help="or POLICY=",
+    )
+    parser.add_argument(
+        "--mode",
+        choices=MODES,
+        default=environment.get("MODE") or BIND,
+        help="or MODE=; bind: fairbind places the pods; gate: kube-scheduler does, in the order that fairbind decides",
     )
     parser.add_argument(
         "--keep",
@@ -164,7 +177,7 @@ def run(options: Options, stack: contextlib.ExitStack, leash: Leash | None) -> i
     outcome = compute_outcome(
         play.samples, policy=options.policy, pinned=setting.cast.pinned, pinned_limit=stage.find_pinned_limit(setting)
     )
-    command = KIND_COMMAND if options.cluster == KIND else COMMAND
+    command = KIND_COMMAND if options.cluster == KIND else GATE_COMMAND if options.mode == GATE else COMMAND
     print(f"\n{format_summary(outcome, command, setting.format_report())}", flush=True)
     if leash is not None:
         _keep(setting, play, leash)
@@ -178,13 +191,15 @@ def _prepare(options: Options, stack: contextlib.ExitStack, *, is_kept: bool) ->
         check_engine()
         print(f"fairbind shares a kind cluster between {tenants} tenants for {options.duration_seconds} s")
         return kind_stage.prepare(stack, policy=options.policy, duration_seconds=options.duration_seconds)
-    print(f"fairbind shares {options.nodes} nodes between {tenants} tenants for {options.duration_seconds} s")
+    who = "; kube-scheduler places the pods" if options.mode == GATE else ""
+    print(f"fairbind shares {options.nodes} nodes between {tenants} tenants for {options.duration_seconds} s{who}")
     return local_stage.prepare(
         stack,
         nodes=options.nodes,
         policy=options.policy,
         duration_seconds=options.duration_seconds,
         is_kept=is_kept,
+        is_gated=options.mode == GATE,
     )
 
 

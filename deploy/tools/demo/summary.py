@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from demo.observe import Sample, TenantSight
-from demo.view import format_share, shorten_resource
+from demo.view import BOUND, LET_THROUGH, format_share, shorten_resource
 from demo.workload import GPU, DemoTenant
 from fairbind.model.overview import compute_jain_index
 
 WIDTH = 80
 COMMAND = "make demo"
 KIND_COMMAND = "make demo CLUSTER=kind"
+GATE_COMMAND = "make demo MODE=gate"
 EQUAL_ENOUGH = 0.99
 SHARE_BLIND_POLICIES = ("fifo",)
 WINDOW_FRACTION = 6
@@ -91,6 +92,7 @@ def format_summary(outcome: Outcome, command: str = COMMAND, report: str = "") -
     command: what started this demo. report: what others have seen of it.
     """
     jain_all, jain_free = (outcome.compute_jain(names) for names in (outcome.backlogged, outcome.free))
+    done = LET_THROUGH if outcome.pinned.is_gated else BOUND
     window = f"shares: means of the last {outcome.window_seconds:.0f} s"
     lines = [
         f"Summary after {outcome.seconds:.0f} s of {outcome.policy} ({window})",
@@ -101,7 +103,7 @@ def format_summary(outcome: Outcome, command: str = COMMAND, report: str = "") -
         f"  Jain index of the weighted shares over the tenants with backlog: {jain_all:.3f};",
         f"  over those of them that can use every node: {jain_free:.3f} (1 is equal)",
         *_format_distance(outcome),
-        f"  {outcome.bound} pods bound, {outcome.bound / max(outcome.seconds, 1e-9):.1f} pods/s",
+        f"  {outcome.bound} pods {done}, {outcome.bound / max(outcome.seconds, 1e-9):.1f} pods/s",
         "",
         *textwrap.wrap(" ".join(explain(outcome)), WIDTH, initial_indent="  ", subsequent_indent="  "),
         "",
@@ -158,11 +160,14 @@ def _format_tenant(outcome: Outcome, tenant: TenantSight) -> str:
 
 def _format_advice(command: str) -> list[str]:
     """Return what to try next, one line each."""
-    other_cluster = {} if command == KIND_COMMAND else {KIND_COMMAND: "with real kubelets and containers; needs Docker"}
+    others = {
+        KIND_COMMAND: "with real kubelets and containers; needs Docker",
+        GATE_COMMAND: "kube-scheduler places the pods, in fairbind's order",
+    }
     advice = {
         f"POLICY=fifo {command}": "first come, first served, for comparison",
         f"KEEP=1 {command}": "keep the cluster and look around",
-        **other_cluster,
+        **{other: why for other, why in others.items() if other != command},
         "make test": "run all tests; make help lists the rest",
         "README.md": "install fairbind on your own cluster",
     }

@@ -23,6 +23,7 @@ COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 CORES, BYTES = "cpu", "memory"
 TEBIBYTE, GIBIBYTE = 2**40, 2**30
 MANY_CORES = 100
+BOUND, LET_THROUGH = "bound", "let through"
 FIXED_LINES = 12
 """Lines of the picture that are there whatever the tenants: title, heads, cluster, note, and one for the cursor."""
 MOST_REASON_LINES = 4
@@ -35,7 +36,10 @@ FONT_FACE = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One picture: what was seen last, and what the demo itself knows. note: what happens next or has just happened."""
+    """One picture: what was seen last, and what the demo itself knows.
+
+    note: what happens next or has just happened. done: what fairbind does with pods, in a word.
+    """
 
     sample: Sample
     duration_seconds: float
@@ -43,6 +47,7 @@ class Scene:
     policy: str
     pods_per_second: float
     note: str
+    done: str = BOUND
 
 
 def render(scene: Scene, height: int = PICTURE_HEIGHT) -> RenderableType:
@@ -63,7 +68,7 @@ def render(scene: Scene, height: int = PICTURE_HEIGHT) -> RenderableType:
 
 def _render_title(scene: Scene) -> RenderableType:
     left = Text.assemble(("fairbind", "bold"), f"  {scene.policy}, {scene.nodes} nodes")
-    rate = f"{scene.pods_per_second:.0f} pods/s, {scene.sample.bound} bound"
+    rate = f"{scene.pods_per_second:.0f} pods/s, {scene.sample.bound} {scene.done}"
     right = Text.assemble((rate, "bold"), f"  {scene.sample.seconds:.0f} of {scene.duration_seconds:.0f} s")
     grid = Table.grid(expand=True)
     grid.add_column(no_wrap=True)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Json = dict[str, Any]
@@ -25,6 +25,9 @@ Json = dict[str, Any]
 KIND_LABEL = "demo.fairbind.io/kind"
 RUN_SECONDS = "fairbind.io/run-seconds"
 SCHEDULER_NAME = "fairbind"
+OTHER_SCHEDULER_NAME = "default-scheduler"
+ENFORCED: Mapping[str, str] = {"fairbind.io/enforce": "true"}
+"""Labels of namespaces whose pods get the gate in gate mode."""
 GPU = "nvidia.com/gpu"
 USUAL_NODES = 60
 USUAL_SECONDS = 50
@@ -52,18 +55,29 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class DemoTenant:
-    """One tenant. selector: the only nodes that it can use, all when empty. tolerations: taints that it may ignore."""
+    """One tenant.
+
+    selector: the only nodes that it can use, all when empty. tolerations: taints that it may ignore.
+    scheduler_name: who places its pods. labels: of its namespace.
+    """
 
     name: str
     weight: int
     kinds: tuple[Kind, ...]
     tolerations: tuple[Mapping[str, str], ...] = (GPU_TOLERATION, MEMORY_TOLERATION)
     selector: Mapping[str, str] = field(default_factory=dict)
+    scheduler_name: str = SCHEDULER_NAME
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def namespace(self) -> str:
         """The namespace that belongs to it."""
         return f"team-{self.name}"
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether its pods wait behind a gate for their turn."""
+        return self.scheduler_name != SCHEDULER_NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +134,14 @@ RESEARCH = DemoTenant(
 CAST = Cast(first=(ANALYTICS, WEB, VISION), late=RESEARCH, pinned=VISION)
 
 
+def gate(tenant: DemoTenant) -> DemoTenant:
+    """Return the same tenant, whose pods another scheduler places when their gates are opened."""
+    return replace(tenant, scheduler_name=OTHER_SCHEDULER_NAME, labels=ENFORCED)
+
+
+GATED_CAST = Cast(first=tuple(gate(tenant) for tenant in CAST.first), late=gate(RESEARCH), pinned=gate(VISION))
+
+
 class PodStream:
     """Makes the pods, each with a name that was never used and a running time of its own.
 
@@ -139,6 +161,10 @@ class PodStream:
     def make_first(self, tenant: DemoTenant, fill: int) -> list[Json]:
         """Return the pods that a tenant comes with: so many times its usual backlog."""
         return self._make_missing(tenant, {}, fill)
+
+    def make_probe(self, tenant: DemoTenant) -> Json:
+        """Return a pod that is not meant to be made."""
+        return self._make_pod(tenant, tenant.kinds[0])
 
     def make_missing(self, tenant: DemoTenant, waiting: Mapping[tuple[str, str], int]) -> list[Json]:
         """Return the pods that fill a tenant's backlog up, of all kinds in turn.
@@ -179,7 +205,7 @@ def make_pod_spec(tenant: DemoTenant, kind: Kind, container: Json) -> Json:
     """Return the spec of a pod of this kind with this container, which gets the kind's requests."""
     resources = {"requests": dict(kind.requests), "limits": _compute_limits(kind)}
     return {
-        "schedulerName": SCHEDULER_NAME,
+        "schedulerName": tenant.scheduler_name,
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": 0,
         "nodeSelector": dict(tenant.selector),
@@ -219,4 +245,5 @@ def make_tenant(tenant: DemoTenant) -> Json:
 
 def make_namespace(tenant: DemoTenant) -> Json:
     """Return the namespace in which the tenant's pods are made."""
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": tenant.namespace}}
+    metadata = {"name": tenant.namespace, "labels": dict(tenant.labels)}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}

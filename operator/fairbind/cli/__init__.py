@@ -17,6 +17,7 @@ import click
 from fairbind import __version__
 from fairbind.cli.cluster_options import (
     context_option,
+    extender_options,
     gate_options,
     kubeconfig_option,
     namespace_option,
@@ -87,6 +88,7 @@ for _command in (*MECHANISM_COMMANDS, simulate, sweep, trace, snapshot, replay, 
 )
 @scheduler_name_option("Bind the pods whose spec.schedulerName is this.")
 @gate_options
+@extender_options
 @click.option(
     "--log-format",
     type=click.Choice(LOG_FORMATS),
@@ -127,6 +129,16 @@ def operator(
     gate_scheduler_name: str,
     max_ungated: int,
     ungated_timeout: float,
+    max_scale_up: int,
+    gate_placement: str,
+    extender_scheduler_names: tuple[str, ...],
+    extender_address: str,
+    extender_tls: Path | None,
+    extender_client_names: tuple[str, ...],
+    extender_service: str | None,
+    extender_pod_ip: str | None,
+    max_turns: int,
+    turn_timeout: float,
     log_format: LogFormat,
     log_level: str,
     journal: Path | None,
@@ -136,8 +148,18 @@ def operator(
     Several replicas may run: one leads and binds, the others keep watch and take over when it ends. SIGTERM or Ctrl-C
     finishes the bindings in flight, gives the lease back and exits with 0; a second one ends at once.
     """
-    from fairbind.cli.operator import serve  # noqa: PLC0415 - half a second of imports
+    from fairbind.cli.operator import ExtenderOptions, serve  # noqa: PLC0415 - half a second of imports
 
+    extender = ExtenderOptions(
+        scheduler_names=frozenset(extender_scheduler_names),
+        address=extender_address,
+        folder=extender_tls,
+        client_names=extender_client_names,
+        service=extender_service,
+        pod_ip=extender_pod_ip,
+        most=max_turns,
+        timeout_seconds=turn_timeout,
+    )
     serve(
         kubeconfig=kubeconfig,
         namespace=namespace,
@@ -146,7 +168,10 @@ def operator(
         metrics_authentication=metrics_authentication,
         metrics_audiences=metrics_audiences,
         scheduler_name=scheduler_name,
-        gates=(gate_scheduler_name, max_ungated, ungated_timeout) if mode == "gate" else None,
+        gates=None
+        if mode != "gate"
+        else (gate_scheduler_name, max_ungated, ungated_timeout, max_scale_up, gate_placement == "node"),
+        extender=extender if mode == "extender" else None,
         log_format=log_format,
         log_level=log_level,
         journal=journal,

@@ -1,13 +1,15 @@
 """The command `fairbind operator`: credentials, metrics, probes, signals and the operator itself, put together.
 
 Two threads share the work. The main one decides and binds. The other, the front, renews the lease and answers over
-HTTP, with connections of its own to the API server, so that neither waits for a long cycle.
+HTTP, with connections of its own to the API server, so that neither waits for a long cycle. What kube-scheduler asks in
+extender mode is answered by the main one, because the answers are decisions.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
 import os
 import signal
@@ -25,15 +27,18 @@ from fairbind.kube.client.errors import PermanentClusterError
 from fairbind.kube.client.reviews import Reviews
 from fairbind.kube.operator.election import STALLED_SECONDS, OnChange, ThreadedElector
 from fairbind.kube.operator.elector import Elector, make_identity, read_steady_clock
+from fairbind.kube.operator.extender import ExtenderSettings
 from fairbind.kube.operator.gates import GateSettings
 from fairbind.kube.operator.health import Health
 from fairbind.kube.operator.journal import JournalWriter
 from fairbind.kube.operator.loop_thread import LoopThread
 from fairbind.kube.operator.other_installations import OtherInstallations
 from fairbind.kube.operator.service import run_operator
-from fairbind.kube.operator.surroundings import OperatorSettings, Surroundings
+from fairbind.kube.operator.surroundings import Answer, OperatorSettings, Surroundings
+from fairbind.web.extender import ExtenderServer
 from fairbind.web.metrics import UNKNOWN_REVISION, Metrics
-from fairbind.web.server import Address, WebServer, parse_address
+from fairbind.web.server import WebServer
+from fairbind.web.serving import Address, parse_address
 from fairbind.web.tls import Certificate, ServingCertificate
 
 SIGNAL_EXIT_BASE = 128
@@ -60,6 +65,76 @@ class _Pages:
     audiences: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ExtenderOptions:
+    """What was typed about extender mode. folder: with the certificates."""
+
+    scheduler_names: frozenset[str]
+    address: str
+    folder: Path | None
+    client_names: tuple[str, ...]
+    service: str | None
+    pod_ip: str | None
+    most: int
+    timeout_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _ExtenderPages:
+    """How kube-scheduler is answered. client_names: common names of those who may ask."""
+
+    address: Address
+    certificate: ServingCertificate
+    client_names: tuple[str, ...]
+
+    async def serve(self, answer: Answer) -> None:
+        """Serve answers until cancelled."""
+        server = ExtenderServer(self.address, answer, tls=self.certificate.context, client_names=self.client_names)
+        address = await server.start()
+        _log.info("kube-scheduler is answered on %s://%s", server.scheme, address)
+        try:
+            await self.certificate.keep_fresh()
+        finally:
+            await server.stop()
+
+
+def _read_extender(
+    options: ExtenderOptions | None, scheduler_name: str, namespace: str
+) -> tuple[ExtenderSettings | None, _ExtenderPages | None]:
+    """Return what the operator and the server need. PermanentClusterError for what makes no sense."""
+    if options is None:
+        return None, None
+    if scheduler_name in options.scheduler_names:
+        raise PermanentClusterError(
+            f"--extender-scheduler-name and --scheduler-name are both {scheduler_name!r}; "
+            "pods that fairbind binds itself are not asked about"
+        )
+    if options.folder is None:
+        raise PermanentClusterError("--mode extender needs --extender-tls: a folder with tls.crt, tls.key and ca.crt")
+    if options.service is not None and not _is_address(options.pod_ip):
+        raise PermanentClusterError("--extender-service needs --extender-pod-ip, the address of this replica")
+    address = parse_address(options.address)
+    pages = _ExtenderPages(address, ServingCertificate(options.folder, asks_clients=True), options.client_names)
+    settings = ExtenderSettings(
+        options.scheduler_names,
+        most=options.most,
+        timeout_seconds=options.timeout_seconds,
+        service=options.service,
+        namespace=namespace,
+        address=options.pod_ip or "",
+        port=address.port,
+    )
+    return settings, pages
+
+
+def _is_address(text: str | None) -> bool:
+    try:
+        ipaddress.ip_address(text or "")
+    except ValueError:
+        return False
+    return True
+
+
 def serve(
     *,
     kubeconfig: Path | None,
@@ -69,20 +144,22 @@ def serve(
     metrics_authentication: bool,
     metrics_audiences: tuple[str, ...],
     scheduler_name: str,
-    gates: tuple[str, int, float] | None,
+    gates: tuple[str, int, float, int, bool] | None,
+    extender: ExtenderOptions | None,
     log_format: LogFormat,
     log_level: str,
     journal: Path | None,
 ) -> None:
     """Run the operator until it is asked to stop. Raises FairbindError; PermanentClusterError for bad settings.
 
-    gates: of gate mode, the fields of `GateSettings`; None: bind mode.
+    gates: of gate mode, the fields of `GateSettings`. extender: of extender mode. None of both: bind mode.
     """
     if gates is not None and gates[0] == scheduler_name:
         raise PermanentClusterError(
             f"--gate-scheduler-name and --scheduler-name are both {scheduler_name!r}; "
             "pods that fairbind binds itself need no gate"
         )
+    extender_settings, extender_pages = _read_extender(extender, scheduler_name, namespace)
     pages = _Pages(
         address=parse_address(metrics_address),
         certificate=_find_certificate(metrics_tls),
@@ -94,6 +171,7 @@ def serve(
         scheduler_name=scheduler_name,
         identity=make_identity(),
         gates=None if gates is None else GateSettings(*gates),
+        extender=extender_settings,
     )
     set_up_logging(log_format, log_level)
     # Credentials belong to one event loop: each thread reads its own.
@@ -103,7 +181,8 @@ def serve(
     front.start()
     try:
         with asyncio.Runner(loop_factory=make_loop) as runner:
-            runner.run(_serve(credentials, _Front(front, front_credentials), settings, pages, journal))
+            front_parts = _Front(front, front_credentials)
+            runner.run(_serve(credentials, front_parts, settings, pages, extender_pages, journal))
     finally:
         front.stop()
 
@@ -128,7 +207,12 @@ class _Front:
 
 
 async def _serve(
-    credentials: Credentials, front: _Front, settings: OperatorSettings, pages: _Pages, journal_path: Path | None
+    credentials: Credentials,
+    front: _Front,
+    settings: OperatorSettings,
+    pages: _Pages,
+    extender: _ExtenderPages | None,
+    journal_path: Path | None,
 ) -> None:
     stopping = StopSignals(asyncio.get_running_loop())
     stopping.install()
@@ -162,7 +246,8 @@ async def _serve(
                 reinstall_signals=stopping.install,
                 journal=journal,
                 surroundings=Surroundings(
-                    make_election=lambda on_change: ThreadedElector(make_elector, front.thread, on_change)
+                    make_election=lambda on_change: ThreadedElector(make_elector, front.thread, on_change),
+                    serve_extender=None if extender is None else extender.serve,
                 ),
             )
     finally:

@@ -11,13 +11,17 @@ places: its tenant gets nothing, so it is always the next in the order. The rule
   each binding that ends in time, until they are as many as ever. Without this rule a namespace whose bindings all hang
   takes all places again whenever its stalled bindings end, each time until the new ones have stalled. What it has
   under way beyond its places and was not sent yet is decided again later (`may_send`).
+* A namespace is limited only while it does **worse than others**. When the API server is overloaded, requests of all of
+  them fail or take long, and equal places for all would put the tenants of great weight back. `Outcomes` compares: of
+  as many attempts, others had `WORSE` times as many that went well in time. Where others try too little to compare
+  with, a namespace counts as worse.
 * What is decided beyond that is withheld: the pod is out of the scheduling order. After a hold of 1 to 5 s, twice as
   long each time, as many pods return as may begin. After the first success all of them do.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from math import inf
 
@@ -32,6 +36,12 @@ MAX_HOLD_SECONDS = 5.0
 RELEASED_AT_ONCE = 256
 RELEASE_SECONDS = 0.05
 """Between two groups of pods that return after a success."""
+RECENT = 256
+"""Attempts of all namespaces with which one is compared."""
+RECENT_OF_ONE = 32
+"""Of a namespace's own attempts, about so many count."""
+FEWEST_OF_OTHERS = 8
+WORSE = 4
 MAX_REMEMBERED = 10_000
 """Namespaces without bindings that are known to fail or to be slow, at most."""
 
@@ -42,6 +52,7 @@ class _Namespace:
 
     places: how many bindings that are not stalled it may have under way; `RELEASED_AT_ONCE`: as many as it likes.
     hold_seconds: of the next hold. release_at: when withheld pods return. unanswered: releases since a binding began.
+    tried, went_well: its last attempts.
     """
 
     under_way: int = 0
@@ -52,6 +63,8 @@ class _Namespace:
     hold_seconds: float = FIRST_HOLD_SECONDS
     release_at: float = inf
     unanswered: int = 0
+    tried: float = 0.0
+    went_well: float = 0.0
 
     @property
     def is_failing(self) -> bool:
@@ -63,7 +76,7 @@ class _Namespace:
 
     @property
     def free(self) -> int:
-        """How many bindings may begin now."""
+        """How many bindings may begin now, if the namespace is limited."""
         if self.stalled >= MAX_STALLED_IN_NAMESPACE:
             return 0
         if self.is_failing:
@@ -73,10 +86,49 @@ class _Namespace:
         return max(self.places - (self.under_way - self.stalled), 0)
 
 
+class Outcomes:
+    """How the last attempts of all namespaces went.
+
+    >>> outcomes = Outcomes()
+    >>> for n in range(20):
+    ...     outcomes.note("a", is_well=n % 2 == 0)
+    >>> outcomes.is_worse("b", 10.0, 0.0), outcomes.is_worse("b", 10.0, 3.0), outcomes.is_worse("a", 20.0, 10.0)
+    (True, False, True)
+    """
+
+    def __init__(self) -> None:
+        self._recent: deque[tuple[str, bool]] = deque()
+        self._tried: Counter[str] = Counter()
+        self._went_well: Counter[str] = Counter()
+
+    def note(self, namespace: str, *, is_well: bool) -> None:
+        """Note that an attempt went well, or failed or takes long."""
+        self._count((namespace, is_well), 1)
+        self._recent.append((namespace, is_well))
+        if len(self._recent) > RECENT:
+            self._count(self._recent.popleft(), -1)
+
+    def _count(self, outcome: tuple[str, bool], change: int) -> None:
+        namespace, is_well = outcome
+        self._tried[namespace] += change
+        self._went_well[namespace] += change * is_well
+        if not self._tried[namespace]:
+            del self._tried[namespace], self._went_well[namespace]
+
+    def is_worse(self, namespace: str, tried: float, went_well: float) -> bool:
+        """Whether a namespace does clearly worse than others. tried, went_well: its own last attempts."""
+        tried_of_others = len(self._recent) - self._tried[namespace]
+        if tried_of_others < FEWEST_OF_OTHERS:
+            return True
+        well_of_others = self._went_well.total() - self._went_well[namespace]
+        return WORSE * (went_well + 1.0) * tried_of_others <= tried * well_of_others
+
+
 class BindLimits:
     """The rules of the module. Times are those of the caller's clock."""
 
     def __init__(self) -> None:
+        self._outcomes = Outcomes()
         self._namespaces: dict[str, _Namespace] = {}
         self._under_way: dict[str, str] = {}
         self._stalled: set[str] = set()
@@ -84,7 +136,7 @@ class BindLimits:
     def begin(self, uid: str, namespace: str, now: float) -> bool:
         """Let the binding of a decided pod begin; False: it is withheld until `release` returns it."""
         known = self._namespaces.setdefault(namespace, _Namespace())
-        if not known.free:
+        if not self._find_free(namespace, known):
             known.withheld.append(uid)
             if known.release_at == inf:
                 known.release_at = now + known.hold_seconds
@@ -100,6 +152,7 @@ class BindLimits:
         if namespace is None:
             return False
         known = self._namespaces[namespace]
+        self._note_outcome(namespace, known, is_well=False)
         known.failures += failed
         if not failed:
             known.places = PLACES_WHEN_SLOW
@@ -116,7 +169,8 @@ class BindLimits:
             return True
         known = self._namespaces[namespace]
         places = known.places if known.stalled < MAX_STALLED_IN_NAMESPACE else 0
-        return not known.is_slow or known.under_way - known.stalled <= places
+        is_few = not known.is_slow or known.under_way - known.stalled <= places
+        return is_few or not self._is_limited(namespace, known)
 
     def end(self, uid: str, now: float, *, bound: bool = False, failed: bool = False) -> bool:
         """Note that a binding is over, or does not begin after all; True when it still had its place."""
@@ -131,6 +185,8 @@ class BindLimits:
             known.stalled -= 1
         known.failures = 0 if bound else known.failures + failed
         if bound:
+            if had_place:
+                self._note_outcome(namespace, known, is_well=True)
             known.places = min(known.places + had_place, RELEASED_AT_ONCE)
             known.hold_seconds = FIRST_HOLD_SECONDS
             if known.withheld:
@@ -151,16 +207,31 @@ class BindLimits:
     def release(self, now: float) -> list[str]:
         """Return the pods that may be decided again."""
         released: list[str] = []
-        for known in self._namespaces.values():
+        for namespace, known in self._namespaces.items():
             if known.release_at > now:
                 continue
+            is_limited = self._is_limited(namespace, known)
             # Pods that were released and did not come back were deleted, or fit nowhere: others get their chance.
-            count = min(known.free * 2**known.unanswered, RELEASED_AT_ONCE)
+            count = min(self._find_free(namespace, known) * 2**known.unanswered, RELEASED_AT_ONCE)
             released += [known.withheld.popleft() for _ in range(min(count, len(known.withheld)))]
             known.unanswered = min(known.unanswered + bool(count), 16)
-            pause = known.hold_seconds if known.is_failing or known.is_slow or not count else RELEASE_SECONDS
-            known.hold_seconds = (
-                min(2 * known.hold_seconds, MAX_HOLD_SECONDS) if known.is_failing else FIRST_HOLD_SECONDS
-            )
+            is_failing = is_limited and known.is_failing
+            is_held = is_failing or (is_limited and known.is_slow) or not count
+            pause = known.hold_seconds if is_held else RELEASE_SECONDS
+            known.hold_seconds = min(2 * known.hold_seconds, MAX_HOLD_SECONDS) if is_failing else FIRST_HOLD_SECONDS
             known.release_at = now + pause if known.withheld else inf
         return released
+
+    def _note_outcome(self, namespace: str, known: _Namespace, *, is_well: bool) -> None:
+        self._outcomes.note(namespace, is_well=is_well)
+        if known.tried >= RECENT_OF_ONE:
+            known.tried, known.went_well = known.tried / 2, known.went_well / 2
+        known.tried += 1.0
+        known.went_well += is_well
+
+    def _is_limited(self, namespace: str, known: _Namespace) -> bool:
+        return self._outcomes.is_worse(namespace, known.tried, known.went_well)
+
+    def _find_free(self, namespace: str, known: _Namespace) -> int:
+        """Return how many bindings may begin now."""
+        return known.free if self._is_limited(namespace, known) else RELEASED_AT_ONCE

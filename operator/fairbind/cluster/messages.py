@@ -18,6 +18,8 @@ MAX_REASONS = 16
 """A message gives at most so many reasons, those of the most nodes, and counts the rest."""
 
 _MAX_SHARE_DIGITS = 6
+UNSCHEDULABLE = "Unschedulable"
+"""Autoscalers add a node for each pod whose condition has this reason."""
 _TOO_MANY_PODS = Rejection(RejectionKind.INSUFFICIENT, "pods")
 _WORDS: Mapping[RejectionKind, str] = {
     RejectionKind.INSUFFICIENT: "Insufficient {}",
@@ -75,7 +77,7 @@ def compute_condition_reason(wait: Wait) -> str:
     """
     if wait.blocked is not None and not wait.blocked.kind.one_more_server_could_help:
         return _BLOCKED_REASONS[wait.blocked.kind]
-    return "Unschedulable"
+    return UNSCHEDULABLE
 
 
 def format_refused_binding(node: str, answer: str) -> str:

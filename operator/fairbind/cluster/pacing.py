@@ -20,7 +20,8 @@ The rules:
 * **Limits of a namespace.** A binding that failed once or takes long leaves its place to others. A namespace whose
   bindings fail has few under way, and the rest of its pods is withheld for a while; see `bind_limits`.
 * **Gates.** Of pods that take turns, a decision opens the gate, and another scheduler places the pod. Until then it is
-  on its way; how many may be, and for how long a pod keeps its room, is decided in `turnstile`.
+  on its way; how many may be, and for how long a pod keeps its room, is decided in `turnstile`. After a cycle one gate
+  is opened without room where an autoscaler could help; the next cycle sees the shares with it.
 * **Failed cycles.** The next cycle is tried after `FAILED_CYCLE_SECONDS`, followed by the pause for batches.
 * **Sweeps.** When nothing changes, the driver reports a beat every `BEAT_SECONDS`, and a cycle runs at the first beat
   that comes `SWEEP_SECONDS` after the sweep before it.
@@ -54,6 +55,7 @@ from fairbind.cluster.pacing_events import (
     NothingWaits,
     PodArrived,
     PodOnItsWay,
+    PodPromised,
     PodRefused,
     Resume,
     RunCycle,
@@ -61,7 +63,8 @@ from fairbind.cluster.pacing_events import (
     WakeAt,
     Withhold,
 )
-from fairbind.cluster.turnstile import STUCK_SECONDS, Turnstile
+from fairbind.cluster.turnstile import STUCK_SECONDS, ScaleUp, Turnstile
+from fairbind.model import Bind
 from fairbind.scheduling import MANY_CLASSES
 
 COALESCE_SECONDS = 0.05
@@ -172,16 +175,9 @@ class Pacing:
             return self._end_bind(event.uid, event.result, now)
         if isinstance(event, BindStalled):
             return self._stall_bind(event, now)
-        if isinstance(event, PodArrived):
-            self._turnstile.end(event.uid, bound=event.is_bound)
-            self._wake_at_low_water()
+        if isinstance(event, PodArrived | PodOnItsWay | PodPromised | PodRefused):
+            self._follow(event, now)
             instructions: list[Instruction] = []
-        elif isinstance(event, PodOnItsWay):
-            self._turnstile.recover(event.uid, event.tenant, now)
-            instructions = []
-        elif isinstance(event, PodRefused):
-            self._turnstile.note_refused(event.uid)
-            instructions = []
         elif isinstance(event, Changed):
             if self._is_woken:
                 return _NOTHING
@@ -195,6 +191,19 @@ class Pacing:
             instructions = self._take_answer(event, now)
         self._plan(now, instructions)
         return instructions
+
+    def _follow(self, event: PodArrived | PodOnItsWay | PodPromised | PodRefused, now: float) -> None:
+        """Note what became of a pod that takes turns."""
+        match event:
+            case PodArrived(uid, is_bound):
+                self._turnstile.end(uid, bound=is_bound)
+                self._wake_at_low_water()
+            case PodOnItsWay(uid, tenant, has_room):
+                self._turnstile.recover(uid, tenant, now, has_room=has_room)
+            case PodPromised(uid, has_room):
+                self._turnstile.note_room(uid, now, has_room=has_room)
+            case PodRefused(uid):
+                self._turnstile.note_refused(uid)
 
     # --- time ---
 
@@ -289,7 +298,24 @@ class Pacing:
             else:
                 self._turnstile.end(uid)
                 instructions.append(Withhold(uid))
-        return instructions
+        return [*instructions, *self._scale_up(event.scale_ups, now)]
+
+    def _scale_up(self, candidates: Sequence[Bind], now: float) -> Sequence[Instruction]:
+        """Open the gate of one pod for which a node could be bought; shares are others then, so look again."""
+        for bind in candidates:
+            uid, namespace = bind.task.uid, bind.task.name.partition("/")[0]
+            verdict = self._turnstile.scale_up(uid, bind.tenant, now)
+            if verdict is ScaleUp.WAIT:
+                break
+            if verdict is ScaleUp.PASS:
+                continue
+            if self._limits.begin(uid, namespace, now):
+                self._outstanding += 1
+                self._opening.add(uid)
+                self._is_woken = True
+                return [bind]
+            self._turnstile.end(uid)
+        return _NOTHING
 
     def _take_answer(
         self,

@@ -54,13 +54,15 @@ class Decided(msgspec.Struct, frozen=True):
     """Answers `RunCycle`: the cycle's decisions. `CycleEnded` or `CycleFailed` follows.
 
     bindings: in the order of the decisions. complete: False when the limit ended the cycle. classes: how many waited
-    before the cycle. opens: the UIDs of those that open a gate.
+    before the cycle. opens: the UIDs of those that open a gate. scale_ups: pods behind a gate that one more node could
+    help, in the order of the tenants' shares; without a server.
     """
 
     bindings: Sequence[Bind]
     complete: bool
     classes: int
     opens: frozenset[str] = frozenset()
+    scale_ups: Sequence[Bind] = ()
 
 
 class BindWithdrawn(msgspec.Struct, frozen=True):
@@ -99,10 +101,21 @@ class BindEnded(msgspec.Struct, frozen=True):
 
 
 class PodOnItsWay(msgspec.Struct, frozen=True):
-    """A pod of this tenant is found with an open gate and without a node, at the beginning of a leader's time."""
+    """A pod of this tenant is found with an open gate and without a node, at the beginning of a leader's time.
+
+    has_room: whether room could be kept for it.
+    """
 
     uid: str
     tenant: str
+    has_room: bool = True
+
+
+class PodPromised(msgspec.Struct, frozen=True):
+    """A pod on its way is promised other room than was decided for it, or has none any more."""
+
+    uid: str
+    has_room: bool
 
 
 class PodRefused(msgspec.Struct, frozen=True):
@@ -130,6 +143,7 @@ Event = (
     | BindStalled
     | BindEnded
     | PodOnItsWay
+    | PodPromised
     | PodRefused
     | PodArrived
 )

@@ -10,13 +10,20 @@ tenant's share from the moment its gate is asked to open until it is gone. The r
 * **Stuck tenants.** A tenant one of whose overdue pods was refused by the other scheduler (`note_refused`) has at most
   a part of `most` on their way until one of its pods is bound. So its next pods do not take all places again. A pod of
   which the other scheduler has said nothing shows only that it is slow, or away.
-* **Restart.** A pod that is found without the gate and without a node is on its way since the restart (`recover`).
+* **Scaling up.** Autoscalers do not see pods behind a gate. So where the next pod fits nowhere and one more node could
+  help, its gate is opened without room (`scale_up`), the other scheduler marks it, and a node is bought. At most
+  `most_scale_ups` pods of a tenant wait like this. They take no places, and their time begins when they have room
+  (`note_room`). No tenant is passed over for having as many as it may, until none of them got room for
+  `SCALE_UP_SECONDS`: otherwise the tenants would get new nodes in equal parts, and not by their shares.
+* **Restart.** A pod that is found without the gate and without a node is on its way since the restart (`recover`). One
+  for which there is no room scales up.
 
 Times are in seconds, of one clock, and do not go back.
 """
 
 from __future__ import annotations
 
+import enum
 import heapq
 from collections import Counter
 from dataclasses import dataclass
@@ -28,15 +35,35 @@ STUCK_PART = 8
 """A stuck tenant has at most one in so many of the places."""
 STUCK_SECONDS = 5.0
 """A pod that was decided beyond that part is out of the scheduling order for so long."""
+SCALE_UP_SECONDS = 600.0
+"""Autoscalers take minutes. When no pod of a tenant got room for so long, they do not buy what it needs."""
 BUSY_PARTS = 8, 5
 """More than five eighths of the places taken are busy, as with `pacing.LOW_WATER`."""
 
 
+class ScaleUp(enum.Enum):
+    """Whether a pod's gate is opened without room: yes; no, and no other tenant's either; no, but others' may be."""
+
+    OPEN = enum.auto()
+    WAIT = enum.auto()
+    PASS = enum.auto()
+
+
+class _State(enum.Enum):
+    IN_TIME = enum.auto()
+    OVERDUE = enum.auto()
+    WITHOUT_ROOM = enum.auto()
+    """It scales up, so no time runs."""
+
+
 @dataclass(slots=True)
 class _Opened:
+    """ends_at: when its time is over. scales_up: whether it was opened without room."""
+
     tenant: str
     ends_at: float
-    is_overdue: bool = False
+    state: _State = _State.IN_TIME
+    scales_up: bool = False
 
 
 class Turnstile:
@@ -52,12 +79,19 @@ class Turnstile:
     (['uid-1'], True)
     """
 
-    def __init__(self, *, most: int = MOST_UNGATED, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """most: pods on their way. timeout_seconds: for how long a pod holds its room."""
+    def __init__(
+        self, *, most: int = MOST_UNGATED, timeout_seconds: float = TIMEOUT_SECONDS, most_scale_ups: int = 0
+    ) -> None:
+        """most: pods on their way. timeout_seconds: for how long a pod holds its room.
+
+        most_scale_ups: pods of a tenant whose gates are open without room; 0: none.
+        """
+        self.most_scale_ups = most_scale_ups
         self._most = most
         self._timeout_seconds = timeout_seconds
         self._opened: dict[str, _Opened] = {}
         self._timely: Counter[str] = Counter()
+        self._without_room: dict[str, dict[str, float]] = {}
         self._stuck: set[str] = set()
         self._timeouts: list[tuple[float, str]] = []
 
@@ -82,7 +116,7 @@ class Turnstile:
 
     def is_overdue(self, uid: str) -> bool:
         """Whether the pod's time is over and it is not bound."""
-        return uid in self._opened and self._opened[uid].is_overdue
+        return uid in self._opened and self._opened[uid].state is _State.OVERDUE
 
     def open(self, uid: str, tenant: str, now: float) -> bool:
         """Let the gate of a decided pod be opened; False when it must wait, because of the limits.
@@ -97,13 +131,41 @@ class Turnstile:
         self._enter(uid, tenant, now)
         return True
 
-    def recover(self, uid: str, tenant: str, now: float) -> None:
+    def scale_up(self, uid: str, tenant: str, now: float) -> ScaleUp:
+        """Say whether the gate of a pod that fits nowhere is opened, and let it be."""
+        known = self._without_room.get(tenant, {})
+        if uid in self._opened or not self.most_scale_ups:
+            return ScaleUp.PASS
+        if len(known) >= self.most_scale_ups:
+            return ScaleUp.PASS if max(known.values()) + SCALE_UP_SECONDS <= now else ScaleUp.WAIT
+        self._opened[uid] = _Opened(tenant, inf, scales_up=True)
+        self._lose_room(uid, now)
+        return ScaleUp.OPEN
+
+    def recover(self, uid: str, tenant: str, now: float, *, has_room: bool = True) -> None:
         """Note a pod that is found without its gate and without a node; limits do not hold for what has happened.
 
-        A pod that is known stays as it is.
+        has_room: whether room could be kept for it. A pod that is known stays as it is.
         """
-        if uid not in self._opened:
-            self._enter(uid, tenant, now)
+        if uid in self._opened:
+            return
+        self._enter(uid, tenant, now)
+        if not has_room and self.most_scale_ups:
+            self._opened[uid].scales_up = True
+            self.note_room(uid, now, has_room=False)
+
+    def note_room(self, uid: str, now: float, *, has_room: bool) -> None:
+        """Note that a pod has got room, or has none any more; of others than those that scale up time goes on."""
+        found = self._opened.get(uid)
+        if found is None or not found.scales_up:
+            return
+        if has_room and found.state is _State.WITHOUT_ROOM:
+            self._leave(uid, found)
+            self._enter(uid, found.tenant, now)
+            self._opened[uid].scales_up = True
+        elif not has_room and found.state is _State.IN_TIME:
+            self._leave(uid, found)
+            self._lose_room(uid, now)
 
     def note_refused(self, uid: str) -> None:
         """Note that the other scheduler has looked at an overdue pod and found no node for it."""
@@ -117,8 +179,7 @@ class Turnstile:
             return
         if bound:
             self._stuck.discard(found.tenant)
-        if not found.is_overdue:
-            self._leave(found.tenant)
+        self._leave(uid, found)
 
     def find_next_timeout(self) -> float:
         """Return when `expire` has something to return at the earliest; infinite when no pod is on its way in time."""
@@ -132,8 +193,8 @@ class Turnstile:
         while self.find_next_timeout() <= now:
             _, uid = heapq.heappop(self._timeouts)
             found = self._opened[uid]
-            found.is_overdue = True
-            self._leave(found.tenant)
+            self._leave(uid, found)
+            found.state = _State.OVERDUE
             expired.append(uid)
         return expired
 
@@ -143,11 +204,22 @@ class Turnstile:
         self._timely[tenant] += 1
         heapq.heappush(self._timeouts, (ends_at, uid))
 
-    def _leave(self, tenant: str) -> None:
-        self._timely[tenant] -= 1
-        if not self._timely[tenant]:
-            del self._timely[tenant]
+    def _lose_room(self, uid: str, now: float) -> None:
+        found = self._opened[uid]
+        found.state, found.ends_at = _State.WITHOUT_ROOM, inf
+        self._without_room.setdefault(found.tenant, {})[uid] = now
+
+    def _leave(self, uid: str, found: _Opened) -> None:
+        """Take a pod out of what it is counted in."""
+        if found.state is _State.IN_TIME:
+            self._timely[found.tenant] -= 1
+            if not self._timely[found.tenant]:
+                del self._timely[found.tenant]
+        elif found.state is _State.WITHOUT_ROOM:
+            del self._without_room[found.tenant][uid]
+            if not self._without_room[found.tenant]:
+                del self._without_room[found.tenant]
 
     def _is_due(self, ends_at: float, uid: str) -> bool:
         found = self._opened.get(uid)
-        return found is not None and not found.is_overdue and found.ends_at == ends_at
+        return found is not None and found.state is _State.IN_TIME and found.ends_at == ends_at

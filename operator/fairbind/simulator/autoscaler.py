@@ -11,11 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from fairbind.cluster.filters.refusals import find_refusal
-from fairbind.cluster.messages import compute_condition_reason
+from fairbind.cluster.messages import UNSCHEDULABLE, compute_condition_reason
 from fairbind.cluster.objects.facts import NodeFacts, PodFacts
 from fairbind.model import Wait
-
-UNSCHEDULABLE = "Unschedulable"
 
 
 @dataclass(frozen=True, slots=True)

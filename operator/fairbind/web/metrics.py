@@ -41,7 +41,7 @@ WATCHED_RESOURCES = (
 SOLVE_RESULTS = ("solved", "failed", "timeout")
 RESTART_REASONS = ("expired", "connection", "unreadable", "unconfirmed")
 REJECTIONS = ("resources", "ports", "node", "other")
-REPORTING_PARTS = ("recorder", "nominator", "status", "overview", "fair_shares", "journal", "gates")
+REPORTING_PARTS = ("recorder", "nominator", "status", "overview", "fair_shares", "journal", "turns")
 UNKNOWN_REVISION = "unknown"
 
 CYCLE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

@@ -1,6 +1,7 @@
 """The certificate with which pages are served by HTTPS, read again when it changes.
 
-It comes as a folder with `tls.crt` and `tls.key`, as a Secret of type kubernetes.io/tls is mounted. A renewed
+It comes as a folder with `tls.crt` and `tls.key`, as a Secret of type kubernetes.io/tls is mounted; where clients must
+show certificates too, `ca.crt` says who has signed them. A renewed
 Secret changes the files under us; new connections then get the new certificate and old ones go on. A pair that
 cannot be used is reported, and the one before stays.
 """
@@ -17,6 +18,7 @@ from fairbind.model.errors import InvalidProblemError
 
 CERTIFICATE = "tls.crt"
 KEY = "tls.key"
+CLIENT_CA = "ca.crt"
 LOOK_SECONDS = 10.0
 
 _log = logging.getLogger(__name__)
@@ -43,16 +45,24 @@ def make_context() -> ssl.SSLContext:
 
 
 class ServingCertificate:
-    """A TLS context for a server that follows its files. InvalidProblemError when they cannot be used at the start."""
+    """A TLS context for a server that follows its files. InvalidProblemError when they cannot be used at the start.
 
-    def __init__(self, folder: Path) -> None:
+    asks_clients: whether clients must show certificates. An authority that was taken out of `ca.crt` is trusted until
+    the next start.
+    """
+
+    def __init__(self, folder: Path, *, asks_clients: bool = False) -> None:
         self._certificate = folder / CERTIFICATE
         self._key = folder / KEY
+        self._authorities = folder / CLIENT_CA if asks_clients else None
         try:
             self._stamp = self._read_stamp()
             self.context = self._make_context()
         except (OSError, ssl.SSLError) as error:
-            raise InvalidProblemError(f"{folder}: {CERTIFICATE} and {KEY} are no usable pair: {error}") from error
+            with_authorities = f", or {CLIENT_CA} has no certificates" if asks_clients else ""
+            raise InvalidProblemError(
+                f"{folder}: {CERTIFICATE} and {KEY} are no usable pair{with_authorities}: {error}"
+            ) from error
 
     def reload_if_changed(self) -> bool:
         """Take the files' new content; True when there was any and it could be used."""
@@ -62,7 +72,7 @@ class ServingCertificate:
                 return False
             self._stamp = stamp
             self._make_context()  # first elsewhere: a pair that does not match would leave half of it behind
-            self.context.load_cert_chain(self._certificate, self._key)
+            self._load(self.context)
         except (OSError, ssl.SSLError) as error:
             _log.warning("%s cannot be used, the certificate before it stays: %s", self._certificate, error)
             return False
@@ -77,9 +87,16 @@ class ServingCertificate:
 
     def _make_context(self) -> ssl.SSLContext:
         context = make_context()
-        context.load_cert_chain(self._certificate, self._key)
+        self._load(context)
         return context
 
+    def _load(self, context: ssl.SSLContext) -> None:
+        context.load_cert_chain(self._certificate, self._key)
+        if self._authorities is not None:
+            context.load_verify_locations(self._authorities)
+            context.verify_mode = ssl.CERT_REQUIRED
+
     def _read_stamp(self) -> _Stamp:
-        found = (path.stat() for path in (self._certificate, self._key))
+        paths = [path for path in (self._certificate, self._key, self._authorities) if path is not None]
+        found = (path.stat() for path in paths)
         return tuple((status.st_mtime_ns, status.st_ino, status.st_size) for status in found)

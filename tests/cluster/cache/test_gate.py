@@ -18,10 +18,12 @@ TEAM = "ns/team"
 class World(Cluster):
     """A cluster of two nodes in which pods of the other scheduler take turns. arrived: what the cache said."""
 
-    def __init__(self, turn_scheduler: str | None = OTHER) -> None:
+    def __init__(self, turn_scheduler: str | None = OTHER, *, narrows_to_nodes: bool = False) -> None:
         self.arrived: list[tuple[str, bool]] = []
         super().__init__(
-            turn_scheduler=turn_scheduler, on_arrival=lambda uid, is_bound: self.arrived.append((uid, is_bound))
+            turn_scheduler=turn_scheduler,
+            narrows_to_nodes=narrows_to_nodes,
+            on_arrival=lambda uid, is_bound: self.arrived.append((uid, is_bound)),
         )
         self.add_nodes(make_node("a"), make_node("b"))
 
@@ -124,9 +126,9 @@ def test_a_new_leader_counts_open_gates_and_finds_room_for_them(world: World) ->
     )
     world.add_pods(older, younger)
     assert world.get_cpus() == (4000, 4000, 6000)
-    assert world.cache.recover(most=1) == [("uid-older", TEAM)]
+    assert world.cache.recover(most=1) == [("uid-older", TEAM, True)]
     assert world.get_cpus() == (1000, 4000, 6000)
-    assert world.cache.recover(most=9) == [("uid-younger", TEAM)]
+    assert world.cache.recover(most=9) == [("uid-younger", TEAM, False)]
     assert world.get_cpus() == (1000, 4000, 6000)
 
 

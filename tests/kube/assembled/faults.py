@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import re
 from dataclasses import dataclass, field
 
@@ -27,6 +28,7 @@ class Fault:
 
     method, path, who: of the request; empty: any. path is searched for as a regular expression. since, until: in
     virtual seconds. times: so many requests at most. delay_seconds: passes before anything is carried out.
+    chance: that a request which matches is concerned. dice: what decides it.
     happens: whether the request is carried out. answer: what comes back instead of the true answer; None: that one.
     """
 
@@ -39,6 +41,8 @@ class Fault:
     delay_seconds: float = 0.0
     happens: bool = False
     answer: ApiError | TransientClusterError | Silence | None = field(default=SILENCE)
+    chance: float = 1.0
+    dice: random.Random = field(default_factory=lambda: random.Random(0))
 
     def matches(self, method: str, path: str, who: str, now: float) -> bool:
         return (
@@ -47,6 +51,7 @@ class Fault:
             and self.method in {"", method}
             and self.who in {"", who}
             and re.search(self.path, path) is not None
+            and (self.chance == 1.0 or self.dice.random() < self.chance)
         )
 
 

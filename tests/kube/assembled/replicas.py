@@ -19,6 +19,7 @@ from fairbind.kube.fair_shares.solver_process import AuditQuestion, ExactSolveEr
 from fairbind.kube.fair_shares.worker import answer
 from fairbind.kube.observer import SilentObserver
 from fairbind.kube.operator.clocks import Clocks
+from fairbind.kube.operator.extender import ExtenderSettings
 from fairbind.kube.operator.gates import GateSettings
 from fairbind.kube.operator.health import Health
 from fairbind.kube.operator.service import Operator
@@ -175,6 +176,7 @@ class Replica:
         *,
         solves: bool,
         gates: GateSettings | None = None,
+        extender: ExtenderSettings | None = None,
         on_listed: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = f"replica-{number}"
@@ -189,7 +191,7 @@ class Replica:
         )
         self.health = Health(clocks.monotonic)
         self.operator = Operator(
-            OperatorSettings(NAMESPACE, "fairbind", self.name, gates),
+            OperatorSettings(NAMESPACE, "fairbind", self.name, gates, extender),
             cast("Any", None),
             self.connection,
             self.observer,
@@ -228,13 +230,21 @@ class Replica:
 class Scene:
     """A server and the replicas before it."""
 
-    def __init__(self, seed: int = 0, *, solves: bool = True, gates: GateSettings | None = None) -> None:
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        solves: bool = True,
+        gates: GateSettings | None = None,
+        extender: ExtenderSettings | None = None,
+    ) -> None:
         self.server = ApiServer()
         self.server.put("namespaces", *(make_namespace(name) for name in ("team", "other", "kube-system", NAMESPACE)))
         self.replicas: list[Replica] = []
         self._seed = seed
         self._solves = solves
         self._gates = gates
+        self._extender = extender
 
     @property
     def now(self) -> float:
@@ -250,7 +260,7 @@ class Scene:
         """Start one more replica."""
         number = len(self.replicas)
         seed = 1000 * self._seed + number
-        replica = Replica(self.server, number, seed, solves=self._solves, gates=self._gates)
+        replica = Replica(self.server, number, seed, solves=self._solves, gates=self._gates, extender=self._extender)
         self.replicas.append(replica)
         return replica
 
@@ -307,13 +317,18 @@ class Scene:
 
 @contextlib.asynccontextmanager
 async def playing(
-    replicas: int = 1, *, seed: int = 0, solves: bool = True, gates: GateSettings | None = None
+    replicas: int = 1,
+    *,
+    seed: int = 0,
+    solves: bool = True,
+    gates: GateSettings | None = None,
+    extender: ExtenderSettings | None = None,
 ) -> AsyncIterator[Scene]:
     """A scene in which so many replicas have just been started; at its end nothing forbidden may have happened.
 
-    gates: of gate mode; None: bind mode.
+    gates: of gate mode. extender: of extender mode. None of both: bind mode.
     """
-    scene = Scene(seed, solves=solves, gates=gates)
+    scene = Scene(seed, solves=solves, gates=gates, extender=extender)
     async with judging(scene):
         for _ in range(replicas):
             scene.start()

@@ -317,3 +317,18 @@ async def test_a_namespace_whose_events_fail_gets_its_gates_opened_all_the_same(
         await scene.pass_until_leading()
         put_backlog(scene, third=2)
         await scene.pass_until(lambda: len(scene.server.opened) == 2)
+
+
+@in_virtual_time
+async def test_a_leader_that_regains_the_lease_gives_no_room_to_pods_that_have_had_their_time() -> None:
+    async with playing(gates=GATES) as scene:
+        put_tenants(scene, team=1, other=1)
+        scene.server.put("nodes", make_node("n1"))
+        await scene.pass_until_leading()
+        scene.server.put("pods", make_gated("p0", requests={"cpu": "4"}))
+        await scene.pass_until(lambda: find_events(scene, "NotPlacedInTime"), patience=2 * TIMEOUT_SECONDS)
+        scene.cause(ignore(LEASES, until=scene.now + 14.0))
+        await scene.pass_until(lambda: not any(replica.leads for replica in scene.replicas))
+        await scene.pass_until_leading()
+        scene.server.put("pods", make_gated("p0", namespace="other", requests={"cpu": "4"}))
+        await scene.pass_until(lambda: is_open(scene, "other/p0"))

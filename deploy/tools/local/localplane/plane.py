@@ -197,9 +197,9 @@ class ControlPlane:
 
     # --- components ---
 
-    def start_component(self, name: str) -> None:
-        """Start a component that does not run and wait until it works."""
-        component = self._components[name] = _Component(name, self._compute_arguments(name))
+    def start_component(self, name: str, *arguments: str) -> None:
+        """Start a component that does not run and wait until it works. arguments: more of them, for this time."""
+        component = self._components[name] = _Component(name, [*self._compute_arguments(name), *arguments])
         if name == "kube-apiserver" and not is_free(self._listening().apiserver):
             raise _PortTakenError(f"another program listens on {self.server}")
         self._spawn(component)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from fairbind.cluster.cache.forecast import Forecast
 from fairbind.cluster.cache.nodes import Servers
 from fairbind.cluster.cache.nominations import Nominations
 from fairbind.cluster.cache.pending import QueueKey, TaskQueue
@@ -33,20 +34,32 @@ from fairbind.model import PolicySettings, Targets, Task, Wait
 class Books:
     """See the module.
 
-    turn_scheduler: the other scheduler whose pods take turns; None: there is none.
+    turn_scheduler: the other scheduler whose pods take turns; None: there is none. asking: schedulers that ask whose
+    turn it is before they place a pod. narrows_to_nodes: see `narrowing`.
     directory: whose namespace is whose. entries: pods by UID. by_namespace: their UIDs. queues: who waits, by class.
     queues_by_tenant: the same. waiting_constraints: how many queues have which. queues_about_volumes: how many bring
     volumes that are counted, or want some. changed_queues: those that changed since the last snapshot. usage: by
     tenant. wanted: pods that hold or may be placed, the latter as of the last snapshot. nominations: room that is
-    promised to pods that wait. running: pod by pod. eligibility, anti_affinity, topology: the filters. turns: whose
-    wishes about other pods are looked at. volumes: the claims of pods. images: those of pods and nodes. servers: the
-    nodes. settings, targets: the policy's. own_nominated: those of our own pods that are not bound and say that they
-    are nominated. noted_waits: why classes wait, as the last cycle saw it.
+    promised to pods that wait. forecast: where pods on their way will be. running: pod by pod. eligibility,
+    anti_affinity, topology: the filters. turns: whose wishes about other pods are looked at. volumes: the claims of
+    pods. images: those of pods and nodes. servers: the nodes. settings, targets: the policy's. own_nominated: those of
+    our own pods that are not bound and say that they are nominated. noted_waits: why classes wait, as the last cycle
+    saw it.
     """
 
-    def __init__(self, scheduler_name: str, directory: Directory, turn_scheduler: str | None = None) -> None:
+    def __init__(
+        self,
+        scheduler_name: str,
+        directory: Directory,
+        turn_scheduler: str | None = None,
+        *,
+        asking: frozenset[str] = frozenset(),
+        narrows_to_nodes: bool = False,
+    ) -> None:
         self.scheduler_name = scheduler_name
         self.turn_scheduler = turn_scheduler
+        self.asking = asking
+        self.narrows_to_nodes = narrows_to_nodes
         self.directory = directory
         self.entries: dict[str, PodEntry] = {}
         self.by_namespace: dict[str, set[str]] = {}
@@ -58,6 +71,7 @@ class Books:
         self.usage = Usage()
         self.wanted = WantedPods()
         self.nominations = Nominations()
+        self.forecast = Forecast()
         self.own_nominated: set[str] = set()
         self.running = RunningTasks()
         self.eligibility = Eligibility()
@@ -107,6 +121,7 @@ class Books:
     def remove_entry(self, uid: str) -> bool:
         """Take a pod out of all books; False when it was in none, or counted nowhere."""
         self.own_nominated.discard(uid)
+        self.forecast.forget(uid)
         entry = self.entries.pop(uid, None)
         if entry is None:
             return False
@@ -139,6 +154,8 @@ class Books:
         if isinstance(now, Waiting) and (queue := self.queues.get(now.key)) is not None:
             now = Waiting(queue.key, now.task, now.labels, now.nomination, now.wishes)  # thousands share one key
         before, entry.position = entry.position, now
+        if entry.facts.scheduler == self.turn_scheduler:
+            self.forecast.note(entry)
         if now == before:
             return False
         # A pod that waits elsewhere with the same labels is the same to anti-affinity, whose answer for them is kept.
@@ -166,6 +183,7 @@ class Books:
             self.images,
             scheduler_name=self.scheduler_name,
             turn_scheduler=self.turn_scheduler,
+            asking=self.asking,
         )
 
     def _note_wishes(self, uid: str, before: Position | None, now: Position | None) -> None:

@@ -13,7 +13,7 @@ makes its node smaller and belongs to no tenant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,9 +21,9 @@ import msgspec
 from fairbind.cluster.cache.books import Books
 from fairbind.cluster.cache.consistency import check_same, describe
 from fairbind.cluster.cache.feeds import Feed
+from fairbind.cluster.cache.forecast import find_opened
 from fairbind.cluster.cache.pods import Held, PodEntry, PodRecord, Waiting, find_tenant, is_waiting
 from fairbind.cluster.cache.queries import Queries
-from fairbind.cluster.cache.recovering import find_opened, find_room
 from fairbind.cluster.cache.snapshot import SnapshotBuilder
 from fairbind.cluster.cache.volumes import find_key
 from fairbind.cluster.objects.decode import (
@@ -74,7 +74,11 @@ class ClusterCache:
     on_change: called, cheaply and often, when something changed on which a decision may depend.
     operator_namespace: counts as a system namespace too.
     turn_scheduler: another scheduler, whose pods of tenants wait behind our gate for their turn; None: there is none.
-    on_arrival: called with the UID of a pod of that scheduler that has come to a node (True), or is gone (False).
+    asking: schedulers that ask whose turn it is before they place a pod of a tenant.
+    narrows_to_nodes: whether these pods are narrowed to the best nodes also where the policy decides no class of nodes.
+    on_arrival: called with the UID of a pod of those schedulers that has come to a node (True), or is gone (False).
+    on_opened: called with the UID of such a pod whose gate was opened. on_promised: called with the UID of such a pod
+    that is promised other room than was decided for it (True), or none (False).
     on_rejection: called with what for, when a kubelet refused one of our pods.
     volume_feeds: for each kind of object about volumes where it goes.
     queries: what others ask. books: the state, to be changed by the cache only.
@@ -87,14 +91,20 @@ class ClusterCache:
         *,
         operator_namespace: str | None = None,
         turn_scheduler: str | None = None,
+        asking: frozenset[str] = frozenset(),
+        narrows_to_nodes: bool = False,
         on_arrival: Callable[[str, bool], None] = lambda _uid, _is_bound: None,
+        on_opened: Callable[[str], None] = lambda _uid: None,
+        on_promised: Callable[[str, bool], None] = lambda _uid, _has_room: None,
         on_rejection: Callable[[str], None] = lambda _rejection: None,
     ) -> None:
         self._on_change = on_change
         self._on_rejection = on_rejection
         self._on_arrival = on_arrival
+        self._on_opened = on_opened
+        self._on_promised = on_promised
         directory = Directory(SYSTEM_NAMESPACES | {operator_namespace or "kube-system"})
-        self.books = Books(scheduler_name, directory, turn_scheduler)
+        self.books = Books(scheduler_name, directory, turn_scheduler, asking=asking, narrows_to_nodes=narrows_to_nodes)
         self._builder = SnapshotBuilder(self.books)
         self._snapshot: Snapshot | None = None
         self.queries = Queries(self.books, self.build_snapshot)
@@ -164,26 +174,56 @@ class ClusterCache:
         entry = self.books.entries.get(uid)
         if entry is None or not isinstance(entry.position, Waiting):
             return False
-        if entry.facts.claims and not entry.facts.gated and not self._plan_volumes(entry, node):
-            return False  # of a gated pod, who places it sees to its volumes
+        is_ours = not entry.facts.gated and entry.facts.scheduler not in self.books.asking
+        if entry.facts.claims and is_ours and not self._plan_volumes(entry, node):
+            return False  # of any other pod, who places it sees to its volumes
         entry.assumed = node
         self.books.move(entry)
         self._snapshot = None
         return True
 
-    def recover(self, most: int) -> list[tuple[str, str]]:
-        """Let pods on their way that have no room hold some where they fit, as at the beginning of a leader's time.
-
-        most: the oldest so many. Returns the UID and the tenant of each of them.
-        """
-        self.build_snapshot()
-        opened = find_opened(self.books)[:most]
-        tenants = [(entry.facts.uid, self.books.directory.tenant_of(entry.facts.namespace)) for entry in opened]
-        for entry, node in find_room(self.books, opened):
+    def redirect(self, uid: str, node: str) -> None:
+        """Let a pod that holds room by a decision hold it on this node instead: who places it has chosen so."""
+        entry = self.books.entries[uid]
+        assert entry.assumed is not None
+        if entry.facts.node is None and entry.assumed != node:
             entry.assumed = node
             self.books.move(entry)
+            self._touch()
+
+    def scale_up(self, uid: str) -> bool:
+        """Let a pod that waits behind our gate count without room, because one more node could help it.
+
+        It has the first room that comes free. False when it does not wait any more.
+        """
+        entry = self.books.entries.get(uid)
+        if entry is None or not isinstance(entry.position, Waiting):
+            return False
+        entry.scales_up = True
+        self.books.move(entry)
+        self.books.forecast.homeless[uid] = entry
         self._snapshot = None
-        return tenants
+        return True
+
+    def recover(self, most: int, *, but: Collection[str] = ()) -> list[tuple[str, str, bool]]:
+        """Let pods on their way that have no room hold some where they fit, as at the beginning of a leader's time.
+
+        most: the oldest so many. but: the UIDs of those that have had their time. Returns the UID and the tenant of
+        each of them, and whether it has room.
+        """
+        self.build_snapshot()
+        opened = [entry for entry in find_opened(self.books.entries) if entry.facts.uid not in but][:most]
+        self._promise(self.books.forecast.find_homes(self.books, opened))
+        self._snapshot = None
+        tenant_of = self.books.directory.tenant_of
+        return [(e.facts.uid, tenant_of(e.facts.namespace), e.assumed is not None) for e in opened]
+
+    def _promise(self, moves: Iterable[tuple[PodEntry, str | None]]) -> None:
+        """Let pods on their way hold their room on other nodes, or nowhere."""
+        for entry, node in moves:
+            entry.assumed = node
+            self.books.move(entry)
+            self._on_promised(entry.facts.uid, node is not None)
 
     def give_back(self, uid: str) -> bool:
         """Take the room of a pod whose gate is open and that no node has; it counts in its tenant's share on.
@@ -196,6 +236,7 @@ class ClusterCache:
         entry.assumed = None
         if self.books.move(entry):
             self._touch()
+        self.books.forecast.forget(uid)
         return not entry.facts.gated and not entry.facts.terminating
 
     def _plan_volumes(self, entry: PodEntry, node: str) -> bool:
@@ -212,9 +253,9 @@ class ClusterCache:
     def forget(self, uid: str, *, postponed: bool = False) -> None:
         """Take an assumption back: the binding failed. postponed: the pod waits for `resume` before its next turn."""
         entry = self.books.entries.get(uid)
-        if entry is not None and entry.assumed is not None:
+        if entry is not None and (entry.assumed is not None or entry.scales_up):
             self.books.volumes.end_plan(uid)
-            entry.assumed = None
+            entry.assumed, entry.scales_up = None, False
             entry.postponed = postponed
             if self.books.move(entry):
                 self._touch()
@@ -287,6 +328,10 @@ class ClusterCache:
     def build_snapshot(self) -> Snapshot:
         """Return the world as it is now; the same object as before when nothing changed."""
         if self._snapshot is None:
+            if self.books.forecast.promised or self.books.forecast.homeless:
+                self.books.resolve()
+                self.books.servers.flush()
+                self._promise(self.books.forecast.find_moves(self.books))
             self._snapshot = self._builder.build()
         return self._snapshot
 
@@ -308,7 +353,13 @@ class ClusterCache:
         check_same({"wanted": self.books.wanted.describe()}, {"wanted": anew.books.wanted.describe()})
 
     def _make_anew(self) -> ClusterCache:
-        anew = ClusterCache(self.books.scheduler_name, lambda: None, turn_scheduler=self.books.turn_scheduler)
+        anew = ClusterCache(
+            self.books.scheduler_name,
+            lambda: None,
+            turn_scheduler=self.books.turn_scheduler,
+            narrows_to_nodes=self.books.narrows_to_nodes,
+            asking=self.books.asking,
+        )
         anew.books.directory = self.books.directory.copy()
         anew.books.turns = self.books.turns.copy()
         anew.set_policy(self.books.settings)
@@ -318,7 +369,7 @@ class ClusterCache:
         anew.books.volumes.copy_objects(self.books.volumes)
         for entry in self.books.entries.values():
             copy = anew.books.add_entry(entry.facts)
-            copy.assumed, copy.postponed = entry.assumed, entry.postponed
+            copy.assumed, copy.postponed, copy.scales_up = entry.assumed, entry.postponed, entry.scales_up
             anew.books.move(copy)
         return anew
 
@@ -349,7 +400,7 @@ class ClusterCache:
             elif entry.assumed is not None:
                 self.books.volumes.end_plan(facts.uid)
             entry.assumed = None
-            entry.postponed = False
+            entry.postponed = entry.scales_up = False
         if self.books.move(entry) or self.books.volumes.has_stale:
             self._touch()
         elif isinstance(entry.position, Held) and self._follow_running(entry.position, facts):
@@ -359,9 +410,12 @@ class ClusterCache:
         return position.tenant is not None and self.books.running.follow(position.node, facts)
 
     def _note_arrival(self, before: PodFacts, now: PodFacts | None) -> None:
-        """Say when a pod that takes turns is not on its way any more. now: None when it is gone."""
-        if before.scheduler != self.books.turn_scheduler:
+        """Say when the gate of a pod is open, and when it is not on its way any more. now: None when it is gone."""
+        if before.scheduler != self.books.turn_scheduler and before.scheduler not in self.books.asking:
             return
+        if before.gated and now is not None and not now.gated:
+            self._snapshot = None  # from now on it may be promised other room
+            self._on_opened(before.uid)
         is_bound = now is not None and now.node is not None
         if is_bound or now is None or now.terminating:
             self._on_arrival(before.uid, is_bound)

@@ -1,8 +1,12 @@
 """To which nodes a pod is narrowed when its gate opens, so that the other scheduler keeps to what the policy decided.
 
-Policies that compare tenants by server class mean the class, and any node of it will do. So a pod is narrowed to the
-nodes of the decided class on which its filters pass, whether they have room now or not: a narrowed pod cannot be
-widened. The decided node comes first, then those with most free capacity. Other policies narrow nothing.
+A narrowed pod cannot be widened, so full nodes on which its filters pass are among them. The decided node comes first.
+
+* Policies that compare tenants by server class mean the class, and any node of it will do. So a pod is narrowed to the
+  nodes of the decided class, those with most free capacity first.
+* Other policies narrow nothing, unless it is wanted (`narrows_to_nodes`). Then a pod is narrowed to the best
+  `MOST_HOSTS` nodes: those on which it fits, the fullest first, and then the others, the emptiest first. Where no more
+  nodes than that will do, all of them would be named, and nodes that come later would be ruled out: it is not narrowed.
 """
 
 from __future__ import annotations
@@ -12,10 +16,14 @@ from collections.abc import Callable
 import numpy as np
 
 from fairbind.cluster.cache.books import Books
+from fairbind.cluster.cache.pending import compute_vector
 from fairbind.cluster.objects.facts import MOST_HOSTS, PodFacts
 from fairbind.model import Snapshot
 from fairbind.model.servers import sum_free_shares
 from fairbind.scheduling import POLICIES
+
+FULL = 1e9
+"""More than the free shares of any node sum up to."""
 
 
 def find_narrowed(books: Books, build_snapshot: Callable[[], Snapshot], facts: PodFacts, node: str) -> list[str] | None:
@@ -23,19 +31,33 @@ def find_narrowed(books: Books, build_snapshot: Callable[[], Snapshot], facts: P
 
     build_snapshot: gives the snapshot of now. The first `MOST_HOSTS` are returned.
     """
-    if not POLICIES[books.settings.policy].decides_class or node not in books.servers.index:
+    decides_class = POLICIES[books.settings.policy].decides_class
+    if not (decides_class or books.narrows_to_nodes) or node not in books.servers.index:
         return None
     if facts.pin is not None:
         return None  # it names its node itself
     servers = build_snapshot().servers
     constraints = books.volumes.constrain(facts) if facts.claims else facts.constraints
+    eligible_k = books.eligibility.get_placement(constraints).eligible_k
     server = books.servers.index[node]
-    in_class_k = servers.class_k == servers.class_k[server]
-    if bool(in_class_k.all()):
-        return None
-    allowed_k = in_class_k & books.eligibility.get_placement(constraints).eligible_k
-    allowed_k[server] = True
+    if decides_class:
+        in_class_k = servers.class_k == servers.class_k[server]
+        if bool(in_class_k.all()):
+            return None
+        allowed_k = in_class_k & eligible_k
+        allowed_k[server] = True
+    else:
+        allowed_k = eligible_k.copy()
+        allowed_k[server] = True
+        if np.count_nonzero(allowed_k) <= MOST_HOSTS:
+            return None
     found_n = np.flatnonzero(allowed_k)
-    free_share_n = sum_free_shares(servers.free_kr[found_n], servers.capacity_kr[found_n])
-    order = np.lexsort((found_n, -free_share_n, found_n != server))
+    free_nr = servers.free_kr[found_n]
+    emptiness_n = sum_free_shares(free_nr, servers.capacity_kr[found_n])
+    if decides_class:
+        rank_n = -emptiness_n
+    else:
+        fits_n = (free_nr >= np.array(compute_vector(facts.demand.real, books.servers.axes))).all(axis=1)
+        rank_n = np.where(fits_n, emptiness_n, FULL - emptiness_n)
+    order = np.lexsort((found_n, rank_n, found_n != server))
     return [servers.names[k] for k in found_n[order[:MOST_HOSTS]].tolist()]

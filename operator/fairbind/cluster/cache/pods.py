@@ -1,7 +1,9 @@
 """Where a pod stands in the books: it holds something, it waits for its turn, it waits for something else, or nothing.
 
 In gate mode another scheduler's pods wait for their turn behind our gate. From the decision on such a pod holds its
-room, as any other. When its room was given back, or after a restart, a pod whose gate is open only counts in the share.
+room, as any other. When its room was given back, or it was let go without any so that a node is bought for it, it only
+counts in the share. In extender mode another scheduler asks before it places a pod. Its pods of tenants wait and hold
+as our own do.
 
 `locate` decides it from what the API says, from what we have assumed, and from whose namespace it is in; a pod of
 another scheduler that is not bound yet stands in them only while a node's room is promised to it. The cache
@@ -23,7 +25,7 @@ from fairbind.cluster.cache.wish_turns import NOT_YET, WishTurns
 from fairbind.cluster.filters.anti_affinity import AntiAffinity, Labels
 from fairbind.cluster.filters.promised_pods import Nomination
 from fairbind.cluster.filters.volume_offers import Wanted
-from fairbind.cluster.objects.constraints import set_images
+from fairbind.cluster.objects.constraints import FEATURES, set_images
 from fairbind.cluster.objects.facts import (
     Constraints,
     Demand,
@@ -96,14 +98,18 @@ Position = Held | Waiting | Idle | Opened | Promised
 
 
 class PodEntry:
-    """One pod in the cache. assumed: the node that we have decided and the API has not confirmed."""
+    """One pod in the cache.
 
-    __slots__ = ("assumed", "facts", "position", "postponed")
+    assumed: the node that we have decided and the API has not confirmed. scales_up: its gate is opened without room.
+    """
+
+    __slots__ = ("assumed", "facts", "position", "postponed", "scales_up")
 
     def __init__(self, facts: PodFacts) -> None:
         self.facts = facts
         self.assumed: str | None = None
         self.postponed = False
+        self.scales_up = False
         self.position: Position | None = None
 
 
@@ -157,22 +163,25 @@ def locate(
     *,
     scheduler_name: str,
     turn_scheduler: str | None = None,
+    asking: frozenset[str] = frozenset(),
 ) -> Position | None:
     """Return where the pod stands now; None when it neither holds nor waits for anything of ours.
 
-    turn_scheduler: the other scheduler whose pods of tenants take turns; None: there is none.
+    turn_scheduler: the other scheduler whose pods of tenants take turns; None: there is none. asking: schedulers that
+    ask whose turn it is before they place a pod.
     """
     facts = entry.facts
     if facts.finished:
         return None
     tenant = find_tenant(facts, directory, scheduler_name)
     takes_turns = tenant is not None and facts.scheduler == turn_scheduler
-    is_on_its_way = takes_turns and not facts.gated
+    is_on_its_way = takes_turns and (not facts.gated or entry.scales_up)
+    asks = tenant is not None and facts.scheduler in asking
     # Room that the other scheduler makes by evicting pods is where it will place this one, whatever was decided.
     node = facts.node or (facts.nominated_node if is_on_its_way else None) or entry.assumed
     if node is None and facts.terminating:
         return None
-    if node is None and (is_on_its_way or (facts.scheduler != scheduler_name and not takes_turns)):
+    if node is None and (is_on_its_way or not (takes_turns or asks or facts.scheduler == scheduler_name)):
         return _locate_unplaced(facts, tenant if is_on_its_way else None)
     if node is not None:
         constraints = volumes.constrain(facts) if facts.claims else facts.constraints
@@ -183,7 +192,8 @@ def locate(
     is_gated = facts.gated and not (takes_turns and facts.awaits_turn)
     if is_gated or entry.postponed:
         return Idle(tenant, is_gated)
-    blocked = facts.unsupported or directory.find_refusal(facts.namespace)
+    unsupported = None if asks and facts.unsupported in FEATURES else facts.unsupported  # the other one honours it
+    blocked = unsupported or directory.find_refusal(facts.namespace)
     constraints, load = facts.constraints, None
     unbound: tuple[Wanted, ...] = ()
     if facts.claims and blocked is None:

@@ -52,7 +52,7 @@ class Queries:
         facts, volumes = entry.facts, self._books.volumes
         if facts.pin not in {None, node}:
             return False
-        if not facts.claims or facts.gated:  # who places a gated pod sees to its volumes
+        if not facts.claims or facts.gated or facts.scheduler in self._books.asking:  # who places it sees to them
             return self._books.servers.may_use(node, facts.constraints)
         if volumes.find_claim_trouble(facts) is not None or volumes.find_wanted(facts):
             return False
@@ -72,6 +72,11 @@ class Queries:
         """Whether a pod that waits for its turn waits behind our gate."""
         entry = self._books.entries.get(uid)
         return entry is not None and entry.facts.awaits_turn and entry.facts.scheduler == self._books.turn_scheduler
+
+    def asks(self, uid: str) -> bool:
+        """Whether the scheduler of a pod asks whose turn it is before it places it."""
+        entry = self._books.entries.get(uid)
+        return entry is not None and entry.facts.scheduler in self._books.asking
 
     def find_turn(self, uid: str, node: str) -> Turn | None:
         """Return what is to be done for a pod that waits behind our gate; None when it does not."""

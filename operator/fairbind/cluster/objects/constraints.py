@@ -210,6 +210,18 @@ def _reject(feature: str) -> Rejection:
     return Rejection(RejectionKind.NOT_SUPPORTED, feature)
 
 
+FEATURES = frozenset(
+    _reject(feature)
+    for feature in (
+        "resource claims",
+        "gang scheduling",
+        f"more than {MAX_CLAIMS} volumes with claims",
+        *(f"{kind} volumes" for _, kind in _DISKS),
+    )
+)
+"""What `find_unsupported` finds: not honoured here, and honoured by another scheduler that places the pod."""
+
+
 def reject_excess(excess: Excess) -> tuple[Rejection, str]:
     """Return why a pod above the budget waits, as (reason, with its own count)."""
     return _reject(excess.kind), excess.detail

@@ -26,6 +26,10 @@ WIDE = (
     "The pod is not narrowed to the nodes that the policy decided: "
     "their labels kubernetes.io/hostname do not tell them from others."
 )
+SCALING_UP = (
+    "The pod fits on no node now, and one more node could help. Its gate is open so that cluster autoscalers see it. "
+    "Its tenant's share counts it."
+)
 
 _GATED_MESSAGE = "Scheduling is blocked"
 """How the API server's message about gates begins, which stays until a scheduler has looked at the pod."""
@@ -34,11 +38,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class GateSettings:
-    """scheduler_name: whose pods take turns. most, timeout_seconds: see `Turnstile`."""
+    """scheduler_name: whose pods take turns. most, timeout_seconds, most_scale_ups: see `Turnstile`.
+
+    narrows_to_nodes: see `ClusterCache`.
+    """
 
     scheduler_name: str
     most: int = MOST_UNGATED
     timeout_seconds: float = TIMEOUT_SECONDS
+    most_scale_ups: int = 0
+    narrows_to_nodes: bool = False
 
 
 @dataclass(slots=True)
@@ -60,25 +69,40 @@ class Gates:
         self._seconds = settings.timeout_seconds
         self._overdue: dict[str, _Overdue] = {}
         self._tenants: dict[str, str] = {}
+        self._scaling_up: set[str] = set()
         self._opener: Opener | None = None
-        turnstile = Turnstile(most=settings.most, timeout_seconds=settings.timeout_seconds)
-        self.rules = TurnRules(turnstile, cache.queries.is_gated, self._give_back)
+        turnstile = Turnstile(
+            most=settings.most, timeout_seconds=settings.timeout_seconds, most_scale_ups=settings.most_scale_ups
+        )
+        self.rules = TurnRules(turnstile, cache.queries.is_gated, self._give_back, self._scale_up)
 
     def make_carrier(self, others: BindCarrier) -> Opener:
         """Return who carries out decisions. others: who carries out those about pods without our gate."""
         self._opener = Opener(self._binder, others, self._cache.queries, on_wide=self._tell_wide)
         return self._opener
 
-    def recover(self, note: Callable[[str, str], None]) -> None:
-        """Find the pods that are on their way, as a new leader. note: called with UID and tenant of each."""
-        opened = self._cache.recover(self._most)
-        for uid, tenant in opened:
-            note(uid, tenant)
+    def recover(self, note: Callable[[str, str, bool], None]) -> None:
+        """Find the pods that are on their way, as a new leader.
+
+        note: called with UID and tenant of each, and whether it has room.
+        """
+        opened = self._cache.recover(self._most, but=self._tenants.keys())
+        for uid, tenant, has_room in opened:
+            note(uid, tenant, has_room)
         if opened:
             _log.info("%d pods have an open gate and no node yet", len(opened))
 
+    def note_opened(self, uid: str) -> None:
+        """Note that the watch has shown a gate open."""
+        if self._opener is not None:
+            self._opener.note_opened(uid)
+        if uid in self._scaling_up:
+            self._scaling_up.discard(uid)
+            self._tell(uid, "ScalingUp", SCALING_UP)
+
     def note_arrival(self, uid: str) -> None:
         """Note that a pod has come to a node, or is gone."""
+        self._scaling_up.discard(uid)
         tenant = self._tenants.pop(uid, None)
         if tenant is not None:
             self._overdue[tenant].uids.discard(uid)
@@ -129,7 +153,16 @@ class Gates:
         self._recorder.tell(pod.namespace, pod.name, uid, "NotPlacedInTime", f"{note} {reason}")
         return is_refused
 
-    def _tell_wide(self, namespace: str, uid: str) -> None:
+    def _scale_up(self, uid: str) -> bool:
+        if not self._cache.scale_up(uid):
+            return False
+        self._scaling_up.add(uid)
+        return True
+
+    def _tell(self, uid: str, reason: str, note: str) -> None:
         pod = self._cache.find_pod(uid)
         if pod is not None:
-            self._recorder.tell(namespace, pod.name, uid, "NotNarrowed", WIDE)
+            self._recorder.tell(pod.namespace, pod.name, uid, reason, note)
+
+    def _tell_wide(self, _namespace: str, uid: str) -> None:
+        self._tell(uid, "NotNarrowed", WIDE)

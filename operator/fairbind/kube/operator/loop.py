@@ -40,6 +40,7 @@ from fairbind.cluster.pacing_events import (
     NothingWaits,
     PodArrived,
     PodOnItsWay,
+    PodPromised,
     PodRefused,
     Resume,
     RunCycle,
@@ -47,6 +48,7 @@ from fairbind.cluster.pacing_events import (
     WakeAt,
     Withhold,
 )
+from fairbind.cluster.scale_up import find_scale_ups
 from fairbind.cluster.turnstile import Turnstile
 from fairbind.kube.observer import Observer
 from fairbind.kube.operator.health import Health
@@ -111,12 +113,14 @@ class TurnRules:
     """What the loop needs to open gates.
 
     is_gated: whether a decision about the pod with this UID opens its gate. give_back: take the room of a pod whose
-    time is over, and return whether its scheduler has refused it.
+    time is over, and return whether its scheduler has refused it. scale_up: let a pod count without room; False when it
+    waits no more.
     """
 
     turnstile: Turnstile
     is_gated: Callable[[str], bool]
     give_back: Callable[[str], bool]
+    scale_up: Callable[[str], bool] = lambda _uid: False
 
 
 class SchedulingLoop:
@@ -172,9 +176,13 @@ class SchedulingLoop:
         """Tell whether a binding that has begun may still be sent for the first time."""
         return self._pacing.may_send(uid)
 
-    def note_on_its_way(self, uid: str, tenant: str) -> None:
+    def note_on_its_way(self, uid: str, tenant: str, has_room: bool) -> None:  # noqa: FBT001 - as `Gates.recover` asks
         """Note a pod whose gate is open and that has no node, at the beginning of a time as leader."""
-        self._obey(self._pacing.handle(PodOnItsWay(uid, tenant), self._clock()))
+        self._obey(self._pacing.handle(PodOnItsWay(uid, tenant, has_room), self._clock()))
+
+    def note_promise(self, uid: str, has_room: bool) -> None:  # noqa: FBT001 - the cache's callback
+        """A pod on its way is promised other room, or has none any more."""
+        self._obey(self._pacing.handle(PodPromised(uid, has_room), self._clock()))
 
     def note_arrival(self, uid: str, is_bound: bool) -> None:  # noqa: FBT001 - the cache's callback
         """A pod that takes turns has come to a node, or is gone."""
@@ -246,6 +254,11 @@ class SchedulingLoop:
             return frozenset()
         return frozenset(bind.task.uid for bind in bindings if self._turns.is_gated(bind.task.uid))
 
+    def _find_scale_ups(self, report: CycleReport) -> Sequence[Bind]:
+        if self._turns is None or not self._turns.turnstile.most_scale_ups:
+            return ()
+        return find_scale_ups(report, self._turns.is_gated)
+
     # --- cycles ---
 
     def _run_cycle(self, order: RunCycle) -> Sequence[Instruction]:
@@ -263,7 +276,8 @@ class SchedulingLoop:
                 return self._pacing.handle(NothingWaits(), self._clock())
             report = self._decider.decide(snapshot, self._world.settings, self._wall_clock(), order)
             opens = self._find_opens(report.bindings)
-            binds = self._pacing.handle(Decided(report.bindings, report.complete, classes, opens), self._clock())
+            decided = Decided(report.bindings, report.complete, classes, opens, self._find_scale_ups(report))
+            binds = self._pacing.handle(decided, self._clock())
             classes = None  # pacing knows
             self._begin(binds)
             self._note_waits(report, len(snapshot.servers.names))
@@ -309,7 +323,7 @@ class SchedulingLoop:
             uid = bind.task.uid
             try:
                 pod = self._world.find_pod(uid)
-                if pod is None or not self._world.assume(uid, bind.server):
+                if pod is None or not self._take(bind):
                     self._withdraw(bind)  # it went away while we decided
                     continue
             except Exception:
@@ -323,6 +337,12 @@ class SchedulingLoop:
         for instruction in instructions:
             if isinstance(instruction, Withhold):
                 self._world.withhold(instruction.uid)
+
+    def _take(self, bind: Bind) -> bool:
+        """Let a pod hold its room from now on, or count without any; False when it waits no more."""
+        if bind.server or self._turns is None:
+            return self._world.assume(bind.task.uid, bind.server)
+        return self._turns.scale_up(bind.task.uid)
 
     def _withdraw(self, bind: Bind) -> None:
         self._obey(self._pacing.handle(BindWithdrawn(bind.task.uid), self._clock()))

@@ -31,6 +31,7 @@ from fairbind.kube.operator.clocks import Clocks
 from fairbind.kube.operator.custom_resources import CustomResources
 from fairbind.kube.operator.election import Election
 from fairbind.kube.operator.elector import Elector
+from fairbind.kube.operator.extender import ExtenderMode, ExtenderSettings
 from fairbind.kube.operator.gates import Gates
 from fairbind.kube.operator.health import Health
 from fairbind.kube.operator.list_once import make_reflectors
@@ -109,15 +110,17 @@ class Operator:
         self._is_put_off = False
         self._clock = clocks.monotonic
         self._on_listed = surroundings.on_listed
+        self._serve_extender = surroundings.serve_extender
         self._broken_since: dict[str, float] = {}
         self._overview: ClusterOverview | None = None
         self._states: Mapping[str, TenantState] = {}
         self.cache = ClusterCache(
             settings.scheduler_name,
             self._note_change,
-            operator_namespace=settings.namespace,
-            turn_scheduler=None if settings.gates is None else settings.gates.scheduler_name,
+            **settings.find_cache_fields(),
             on_arrival=self._note_arrival,
+            on_opened=self._note_opened,
+            on_promised=self._note_promise,
             on_rejection=self._note_rejection,
         )
         self.administration = Administration(self.cache, self._note_change, AdministrationLog())
@@ -137,7 +140,11 @@ class Operator:
         )
         self.unconfirmed = UnconfirmedBindings(self.cache, self.reflectors["pods"].relist, clock=clocks.monotonic)
         self.gates = None if settings.gates is None else Gates(settings.gates, self.cache, self.binder, self.recorder)
+        self.extender = None if settings.extender is None else self._make_extender(settings.extender, clocks)
+        self._turning = self.gates or self.extender
         self.loop = self._make_loop(clocks, journal)
+        if self.extender is not None:
+            self.extender.follow(self.loop)
         self.status = self._make_status_writer(clocks)
 
     def _make_follower(
@@ -165,7 +172,7 @@ class Operator:
         )
         return SchedulingLoop(
             self.cache,
-            carrier if self.gates is None else self.gates.make_carrier(carrier),
+            carrier if self._turning is None else self._turning.make_carrier(carrier),
             self.recorder,
             observer=self._observer,
             health=self._health,
@@ -175,7 +182,19 @@ class Operator:
             journal=journal,
             failures=self._failures,
             on_bound=self.unconfirmed.accepted,
-            turns=None if self.gates is None else self.gates.rules,
+            turns=None if self._turning is None else self._turning.rules,
+        )
+
+    def _make_extender(self, settings: ExtenderSettings, clocks: Clocks) -> ExtenderMode:
+        return ExtenderMode(
+            settings,
+            self.cache,
+            self.binder,
+            self.recorder,
+            may_answer=self.may_decide,
+            find_overview=lambda: self._overview,
+            on_bound=self.unconfirmed.accepted,
+            clocks=clocks,
         )
 
     def _make_elector(self, settings: OperatorSettings, surroundings: Surroundings) -> Election:
@@ -257,6 +276,8 @@ class Operator:
         self._start("watch health", self._watch_health())
         self._start("loop lag", LoopLag(self._clock, self._observer.loop_lagged).run())
         self._start("scheduling loop", self.loop.run())
+        if self.extender is not None and self._serve_extender is not None:
+            self._start("extender", self._serve_extender(self.extender.answer))
 
     async def _wait_until_listed(self) -> None:
         for reflector in self.reflectors.values():
@@ -275,8 +296,8 @@ class Operator:
         self._start_reporting("nominator", self.nominator.run)
         self._start_reporting("status", self.status.run)
         self._start("elector", self.elector.run())
-        if (gates := self.gates) is not None:
-            self._start_reporting("gates", partial(gates.run, self.may_decide))
+        if (turning := self._turning) is not None:
+            self._start_reporting("turns", partial(turning.run, self.may_decide))
 
     async def _end(self) -> None:
         """Stop deciding, finish what is in flight, give the lease back."""
@@ -340,9 +361,18 @@ class Operator:
 
     def _note_arrival(self, uid: str, is_bound: bool) -> None:  # noqa: FBT001 - the cache's callback
         """A pod that takes turns has come to a node, or is gone."""
-        if self.gates is not None:
-            self.gates.note_arrival(uid)
+        if self._turning is not None:
+            self._turning.note_arrival(uid)
             self.loop.note_arrival(uid, is_bound)
+
+    def _note_opened(self, uid: str) -> None:
+        """The gate of a pod that takes turns is open."""
+        if self.gates is not None:
+            self.gates.note_opened(uid)
+
+    def _note_promise(self, uid: str, has_room: bool) -> None:  # noqa: FBT001 - the cache's callback
+        """A pod on its way is promised other room, or has none any more."""
+        self.loop.note_promise(uid, has_room)
 
     def _lead(self, leading: bool) -> None:  # noqa: FBT001 - the elector's callback
         self._observer.leadership_changed(leading)
@@ -351,6 +381,8 @@ class Operator:
             earlier.cancel()
         if leading:
             self._start("catch up", self._catch_up())
+        elif self.extender is not None:
+            self.extender.end_turns()
 
     async def _catch_up(self) -> None:
         """List all pods once more, and only then decide."""
@@ -362,8 +394,8 @@ class Operator:
 
     def _find_waiting(self, uid: str) -> WaitingPod | None:
         pod = self.cache.find_pod(uid)
-        if pod is None or not pod.is_waiting:
-            return None
+        if pod is None or not pod.is_waiting or self.cache.queries.asks(uid):
+            return None  # of a pod whose scheduler asks, that scheduler says why it waits
         return WaitingPod(
             pod.namespace,
             pod.name,

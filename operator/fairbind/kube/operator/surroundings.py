@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from fairbind.cluster.tenancy.object_table import ObjectTable
 from fairbind.kube.fair_shares.fair_shares import Solver
 from fairbind.kube.fair_shares.solver_process import ExactSolver
 from fairbind.kube.operator.clocks import Clocks
 from fairbind.kube.operator.election import Election, OnChange
+from fairbind.kube.operator.extender import ExtenderSettings
 from fairbind.kube.operator.gates import GateSettings
 
 YOUNG_OBJECTS = 20_000
@@ -23,12 +24,25 @@ during a backlog, while hardly anything here forms cycles."""
 
 @dataclass(frozen=True, slots=True)
 class OperatorSettings:
-    """namespace: of the lease. identity: of this run, among all replicas. gates: of gate mode; None: there is none."""
+    """namespace: of the lease. identity: of this run, among all replicas.
+
+    gates: of gate mode; None: there is none. extender: of extender mode; None: there is none.
+    """
 
     namespace: str
     scheduler_name: str
     identity: str
     gates: GateSettings | None = None
+    extender: ExtenderSettings | None = None
+
+    def find_cache_fields(self) -> dict[str, Any]:
+        """Return what the cache is told of them, by its parameters' names."""
+        return {
+            "operator_namespace": self.namespace,
+            "turn_scheduler": None if self.gates is None else self.gates.scheduler_name,
+            "asking": frozenset() if self.extender is None else self.extender.scheduler_names,
+            "narrows_to_nodes": self.gates is not None and self.gates.narrows_to_nodes,
+        }
 
 
 class Follower(Protocol):
@@ -44,6 +58,9 @@ class Follower(Protocol):
     async def run(self) -> None:
         """Follow both kinds until cancelled."""
 
+
+Answer = Callable[[str, bytes], Awaitable[tuple[int, bytes]]]
+"""Answers kube-scheduler in extender mode: status and body for a verb and a request's body."""
 
 MakeFollower = Callable[[Mapping[str, ObjectTable]], Follower]
 """Makes a follower that fills these tables, by the kind's plural."""
@@ -62,6 +79,7 @@ class Surroundings:
 
     randomness: spreads what many would do at the same moment. make_follower: None follows through kopf.
     make_election: None holds the election on the same loop. on_listed: called once, before the first decision.
+    serve_extender: serves the answers of extender mode until cancelled; None: they are asked for directly.
     """
 
     clocks: Clocks = field(default_factory=Clocks)
@@ -70,3 +88,4 @@ class Surroundings:
     make_follower: MakeFollower | None = None
     make_election: Callable[[OnChange], Election] | None = None
     on_listed: Callable[[], None] = freeze_heap
+    serve_extender: Callable[[Answer], Coroutine[Any, Any, None]] | None = None

@@ -131,6 +131,7 @@ class Binder:
         self._idle = asyncio.Event()
         self._idle.set()
         self._open = 0
+        self._ending: set[asyncio.Task[BindResult]] = set()
         self._not_before = 0.0
         self._next_probe_at = 0.0
         self._complaints = Complaints(COMPLAINT_SECONDS, clock)
@@ -165,10 +166,16 @@ class Binder:
             self._open -= 1
             if self._open == 0:
                 self._idle.set()
-            self._observer.binding_finished(result.value)
+            if binding.is_counted:
+                self._observer.binding_finished(result.value)
         if result in {BindResult.FAILED, BindResult.INVALID} and binding.answer is not None:
             self._on_refused(binding.namespace, binding.uid, binding.node, binding.answer)
         return result
+
+    def let_end(self, sending: asyncio.Task[BindResult]) -> None:
+        """Let what is on its way come to its end by itself, as nothing depends on it any more."""
+        self._ending.add(sending)
+        sending.add_done_callback(self._ending.discard)
 
     @contextlib.asynccontextmanager
     async def take_slot(self, on_slow: Callable[[], None]) -> AsyncIterator[None]:
@@ -291,11 +298,13 @@ class Unresolved:
 class Binding:
     """One decision on its way.
 
-    right: what it takes. answer: what the API server said last when it did not bind the pod, or why it said nothing.
+    right: what it takes. is_counted: whether it is one of the bindings that are counted.
+    answer: what the API server said last when it did not bind the pod, or why it said nothing.
     uncertain_until: set once a request was sent of which we do not know what became; when the server gives it up.
     """
 
     right: ClassVar[str] = "create on pods/binding"
+    is_counted: ClassVar[bool] = True
 
     def __init__(
         self, binder: Binder, namespace: str, name: str, uid: str, node: str, on_stall: Callable[[bool], None]

@@ -3,10 +3,14 @@
 All that holds for bindings (`binder`) holds here: slots, the fence in the moment in which the bytes are handed over,
 repetition after a lost answer, and no guess at what became of a pod. A gate that is open already counts as opened. When
 the pod has changed since we saw it (409), it is looked at, and opened as it is now if ours is still its only gate.
+
+When the watch shows the gate open (`note_opened`), it is open, whatever becomes of the answer: the opening has ended,
+and nothing more is sent. So lost answers and an overloaded server put no tenant back whose gates do open.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -77,6 +81,12 @@ class Opener:
         self._others = others
         self._turns = turns
         self._on_wide = on_wide
+        self._under_way: dict[str, Opening] = {}
+
+    def note_opened(self, uid: str) -> None:
+        """Note that the watch has shown a gate open."""
+        if (opening := self._under_way.get(uid)) is not None:
+            opening.note_opened()
 
     async def bind(
         self, namespace: str, name: str, uid: str, node: str, on_stall: OnStall = lambda _failed: None
@@ -89,13 +99,19 @@ class Opener:
         if turn.nodes is not None and hosts is None:
             self._on_wide(namespace, uid)
         pod = GatedPod(namespace, name, uid, turn.resource_version)
-        return await self._binder.carry(
-            Opening(self._binder, pod, node, on_stall, hosts=hosts, must_look=hosts is not None and turn.has_affinity)
-        )
+        must_look = hosts is not None and turn.has_affinity
+        return await self._carry(Opening(self._binder, pod, node, on_stall, hosts=hosts, must_look=must_look))
 
     async def open_without_turn(self, pod: GatedPod) -> BindResult:
         """Open the gate of a pod that has no turn, because it belongs to no tenant."""
-        return await self._binder.carry(Opening(self._binder, pod, "", lambda _failed: None))
+        return await self._carry(Opening(self._binder, pod, "", lambda _failed: None))
+
+    async def _carry(self, opening: Opening) -> BindResult:
+        self._under_way[opening.uid] = opening
+        try:
+            return await self._binder.carry(opening)
+        finally:
+            self._under_way.pop(opening.uid, None)
 
 
 class Opening(Binding):
@@ -122,8 +138,31 @@ class Opening(Binding):
         self._hosts = hosts
         self._affinity: dict[str, Any] | None = None
         self._must_look = must_look
+        self._is_seen_open = asyncio.Event()
+
+    def note_opened(self) -> None:
+        """Note that the watch has shown the gate open."""
+        self._is_seen_open.set()
+
+    async def carry_out(self) -> BindResult:
+        """Open the gate, or find out why not, or see that it is open."""
+        loop = asyncio.get_running_loop()
+        sending, seeing = loop.create_task(super().carry_out()), loop.create_task(self._is_seen_open.wait())
+        try:
+            await asyncio.wait({sending, seeing}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            sending.cancel()
+            raise
+        finally:
+            seeing.cancel()
+        if not self._is_seen_open.is_set():
+            return sending.result()
+        self._binder.let_end(sending)  # an answer that comes keeps its connection
+        return BindResult.BOUND
 
     async def _send(self) -> BindResult | Unresolved | None:
+        if self._is_seen_open.is_set():
+            return BindResult.BOUND
         for _ in range(_SENT_AT_ONCE):
             if self._must_look and (found := await self._look()) is not None:
                 return found

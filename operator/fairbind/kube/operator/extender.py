@@ -1,0 +1,293 @@
+"""Extender mode, as a part of the operator: kube-scheduler places the pods, and asks before it does.
+
+The loop decides as ever. To carry out a decision about a pod of kube-scheduler means to give the pod its turn and to
+wake it in kube-scheduler's queue (`nudge`). How many pods may have their turn, and for how long, is decided in
+`turnstile`; what is answered, in `fairbind.cluster.extender`. A binding is sent behind the fence, as any other. It goes
+on when kube-scheduler gives up waiting for it, and the pod's room stays taken until it is known what became of it.
+
+Only a replica that may decide answers; another one says 503, and so does one that does not see the cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Protocol
+
+import msgspec
+
+from fairbind.cluster.cache.cache import ClusterCache
+from fairbind.cluster.extender import NOT_ITS_TURN, UNKNOWN, Extender, Shares
+from fairbind.cluster.extender_turns import ExtenderTurns, Turn
+from fairbind.cluster.objects.extender_wire import (
+    ErrorResult,
+    ExtenderArgs,
+    ExtenderBindingArgs,
+    ExtenderBindingResult,
+    ExtenderPreemptionArgs,
+    Identity,
+    encode,
+)
+from fairbind.cluster.pacing_events import BindResult
+from fairbind.cluster.turnstile import STUCK_SECONDS, Turnstile
+from fairbind.kube.operator.clocks import Clocks
+from fairbind.kube.operator.loop import BindCarrier, TurnRules
+from fairbind.kube.writers.binder import Binder
+from fairbind.kube.writers.leader_endpoint import LeaderEndpoint
+from fairbind.kube.writers.nudge import Nudge
+from fairbind.kube.writers.recorder import Recorder
+from fairbind.model.overview import ClusterOverview
+
+MOST_TURNS = 200
+TURN_SECONDS = 10.0
+MOST_NODES = 16_384
+NOT_LEADING = b"this replica does not lead, or does not see the cluster\n"
+NEEDS_NAMES = "the extender must be configured with nodeCacheCapable: true"
+
+_NOT_SENT = frozenset({BindResult.FENCED, BindResult.STALE, BindResult.CROWDED, BindResult.DEFERRED})
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderSettings:
+    """scheduler_names: of the schedulers that ask. most, timeout_seconds: see `Turnstile`.
+
+    service: the Service whose endpoint the leader is, in this namespace; None: none. address, port: where this replica
+    is reached.
+    """
+
+    scheduler_names: frozenset[str]
+    most: int = MOST_TURNS
+    timeout_seconds: float = TURN_SECONDS
+    service: str | None = None
+    namespace: str = ""
+    address: str = ""
+    port: int = 0
+
+
+class Loop(Protocol):
+    """The loop that decides, as far as turns are concerned."""
+
+    def note_arrival(self, uid: str, is_bound: bool) -> None: ...  # noqa: D102, FBT001 - as the cache has it
+    def note_on_its_way(self, uid: str, tenant: str, has_room: bool) -> None: ...  # noqa: D102, FBT001 - the same
+
+
+class ExtenderMode:
+    """See the module. rules: what the loop needs. It carries out the loop's decisions, after `make_carrier`."""
+
+    def __init__(
+        self,
+        settings: ExtenderSettings,
+        cache: ClusterCache,
+        binder: Binder,
+        recorder: Recorder,
+        *,
+        may_answer: Callable[[], bool],
+        find_overview: Callable[[], ClusterOverview | None],
+        on_bound: Callable[[str], None],
+        clocks: Clocks,
+    ) -> None:
+        """may_answer: whether this replica leads and sees. on_bound: called with the UID of a pod that was bound."""
+        self._cache = cache
+        self._binder = binder
+        self._recorder = recorder
+        self._may_answer = may_answer
+        self._find_overview = find_overview
+        self._settings = settings
+        self._on_bound = on_bound
+        self._clocks = clocks
+        self._turns = ExtenderTurns()
+        self._extender = Extender(cache, self._turns, on_passed=self._note_passed)
+        self._others: BindCarrier | None = None
+        self._loop: Loop | None = None
+        self._outstanding: set[asyncio.Task[str]] = set()
+        turnstile = Turnstile(most=settings.most, timeout_seconds=settings.timeout_seconds)
+        self.rules = TurnRules(turnstile, cache.queries.asks, self._give_back)
+        self._verbs: Mapping[str, Callable[[bytes], Any]] = {
+            "filter": self._filter,
+            "prioritize": self._prioritize,
+            "preempt": self._preempt,
+        }
+
+    def make_carrier(self, others: BindCarrier) -> ExtenderMode:
+        """Return itself, who carries out decisions. others: who carries out those about our own pods."""
+        self._others = others
+        return self
+
+    def follow(self, loop: Loop) -> None:
+        """Tell this loop what becomes of turns."""
+        self._loop = loop
+
+    async def run(self, may_decide: Callable[[], bool]) -> None:
+        """Let the Service lead to this replica while it may decide, until cancelled."""
+        settings = self._settings
+        if settings.service is None:
+            await asyncio.Event().wait()
+            return
+        await LeaderEndpoint(
+            self._binder.api,
+            namespace=settings.namespace,
+            service=settings.service,
+            address=settings.address,
+            port=settings.port,
+            may_write=may_decide,
+            clock=self._clocks.monotonic,
+        ).run()
+
+    # --- decisions ---
+
+    async def bind(
+        self, namespace: str, name: str, uid: str, node: str, on_stall: Callable[[bool], None] = lambda _failed: None
+    ) -> BindResult:
+        """Give a pod its turn, or have it bound, and say what became of it. Raises only CancelledError."""
+        pod = self._cache.find_pod(uid)
+        if pod is None:
+            return BindResult.GONE
+        if not self._cache.queries.asks(uid):
+            assert self._others is not None
+            return await self._others.bind(namespace, name, uid, node, on_stall)
+        turn = self._extender.make_turn(uid, pod.tenant, node)
+        self._turns.give(uid, turn)
+        result = await self._binder.carry(Nudge(self._binder, namespace, name, uid, self._clocks.wall(), on_stall))
+        turn.is_given = True
+        if turn.is_binding:
+            return BindResult.BOUND  # it has asked by itself meanwhile; the binding says what becomes of it
+        if self._turns.find(uid) is turn and (turn.is_over or result is not BindResult.BOUND):
+            self._turns.end(uid)
+            return BindResult.FAILED if result is BindResult.BOUND else result
+        return result
+
+    def note_arrival(self, uid: str) -> None:
+        """Note that a pod has come to a node, or is gone."""
+        self._turns.end(uid)
+
+    def end_turns(self) -> None:
+        """Take all turns back, at the end of a leader's time. Bindings that are under way come to their end."""
+        for uid in self._turns.end_all():
+            self._cache.forget(uid)
+            self._leave_place(uid)
+
+    def _note_passed(self, other: str, uid: str, turn: Turn) -> None:
+        self._leave_place(other)
+        assert self._loop is not None
+        self._loop.note_on_its_way(uid, turn.tenant, has_room=True)
+
+    def _give_back(self, uid: str) -> bool:
+        """End the turn of a pod whose time is over; return whether kube-scheduler has found no node for it.
+
+        Of a pod whose message still says that it was not its turn, it has said nothing since.
+        """
+        turn = self._turns.find(uid)
+        if turn is None or turn.is_fixed:
+            if turn is not None:
+                turn.is_over = True
+            return False
+        self._turns.end(uid)
+        pod = self._cache.find_pod(uid)
+        asyncio.get_running_loop().call_soon(self._leave_place, uid)  # who stands still is known to be stuck before it
+        self._postpone(uid)
+        if pod is None:
+            return False
+        words = pod.scheduled_message or ""
+        note = f"The pod had its turn for {self._settings.timeout_seconds:.0f} s, and its scheduler has not placed it."
+        self._recorder.tell(pod.namespace, pod.name, uid, "NotPlacedInTime", f"{note} {words}".rstrip())
+        return bool(words) and not any(ours in words for ours in (NOT_ITS_TURN, UNKNOWN))
+
+    def _postpone(self, uid: str) -> None:
+        """Take the room of a pod back, and let it wait for another turn after a while."""
+        self._cache.forget(uid, postponed=True)
+        asyncio.get_running_loop().call_later(STUCK_SECONDS, self._cache.resume, uid)
+
+    def _leave_place(self, uid: str) -> None:
+        assert self._loop is not None
+        self._loop.note_arrival(uid, False)
+
+    # --- answers ---
+
+    async def answer(self, verb: str, body: bytes) -> tuple[int, bytes]:
+        """Return the HTTP status and the body with which a request of kube-scheduler is answered.
+
+        verb: filter, prioritize, bind or preempt.
+        """
+        if not self._may_answer():
+            return HTTPStatus.SERVICE_UNAVAILABLE, NOT_LEADING
+        try:
+            if verb == "bind":
+                return HTTPStatus.OK, encode(ExtenderBindingResult(await self._bind(_decode_binding(body))))
+            return HTTPStatus.OK, encode(self._verbs[verb](body))
+        except msgspec.MsgspecError as error:
+            return HTTPStatus.BAD_REQUEST, f"{error}\n".encode()
+
+    def _filter(self, body: bytes) -> Any:
+        args = _decode_args(body)
+        if args.NodeNames is None or len(args.NodeNames) > MOST_NODES:
+            return ErrorResult(NEEDS_NAMES if args.NodeNames is None else f"more than {MOST_NODES:,} nodes")
+        return self._extender.filter(args.Pod.metadata, args.NodeNames, self._clocks.monotonic())
+
+    def _prioritize(self, body: bytes) -> Any:
+        args = _decode_args(body)
+        return self._extender.prioritize(args.Pod.metadata, (args.NodeNames or [])[:MOST_NODES])
+
+    def _preempt(self, body: bytes) -> Any:
+        args = _decode_preemption(body)
+        return self._extender.preempt(args.Pod.metadata, args.NodeNameToMetaVictims or {}, self._find_shares())
+
+    def _find_shares(self) -> Shares | None:
+        overview = self._find_overview()
+        if overview is None:
+            return None
+        return {tenant.name: (tenant.dominant_share, tenant.fair_share) for tenant in overview.tenants}
+
+    async def _bind(self, args: ExtenderBindingArgs) -> str:
+        """Bind a pod, and return why it is not bound; empty when it is."""
+        pod = self._cache.find_pod(args.PodUID)
+        if pod is not None and pod.node is not None:
+            return "" if pod.node == args.Node else f"the pod is bound to {pod.node}"
+        identity = Identity(args.PodUID, args.PodNamespace, args.PodName)
+        if (reason := self._extender.begin_binding(identity, args.Node)) is not None:
+            return reason
+        work = asyncio.get_running_loop().create_task(self._carry_out(args), name=f"bind {args.PodName}")
+        self._outstanding.add(work)
+        work.add_done_callback(self._outstanding.discard)
+        return await asyncio.shield(work)  # it goes on when kube-scheduler waits no longer
+
+    async def _carry_out(self, args: ExtenderBindingArgs) -> str:
+        uid, result = args.PodUID, BindResult.FAILED
+        try:
+            result = await self._binder.bind(args.PodNamespace, args.PodName, uid, args.Node)
+        finally:
+            if result is not BindResult.BOUND:
+                self._end_failed(uid, result)
+        if result is not BindResult.BOUND:
+            return f"the pod is not bound to {args.Node}: {result.value}"
+        self._on_bound(uid)
+        return ""
+
+    def _end_failed(self, uid: str, result: BindResult) -> None:
+        """Take back the room of a pod that was not bound."""
+        turn = self._turns.find(uid)
+        if turn is None:
+            return
+        turn.is_binding = False
+        if turn.is_fixed:
+            turn.is_over = True  # it ends with the nudge
+            return
+        self._turns.end(uid)
+        self._leave_place(uid)
+        if result in _NOT_SENT:
+            self._cache.forget(uid)
+        else:
+            self._postpone(uid)
+
+
+_args_decoder = msgspec.json.Decoder(ExtenderArgs)
+_binding_decoder = msgspec.json.Decoder(ExtenderBindingArgs)
+_preemption_decoder = msgspec.json.Decoder(ExtenderPreemptionArgs)
+_decode_args, _decode_binding, _decode_preemption = (
+    _args_decoder.decode,
+    _binding_decoder.decode,
+    _preemption_decoder.decode,
+)

@@ -1,0 +1,63 @@
+"""Wakes a pod in kube-scheduler's queue when its turn has come: one PATCH of its status.
+
+kube-scheduler puts a pod that an extender refused aside until something happens that may help, at the latest for five
+minutes. It looks at a pod again after any change of that pod itself. So the condition `fairbind.io/Turn` is written
+into the pod's status, each time with another time. Nothing reads it.
+
+All that holds for bindings (`binder`) holds here: slots, the fence in the moment in which the bytes are handed over,
+repetition after a lost answer.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from typing import ClassVar
+
+import msgspec
+
+from fairbind.kube.writers.binder import Binder, Binding
+
+TURN_CONDITION = "fairbind.io/Turn"
+STRATEGIC = "application/strategic-merge-patch+json"
+
+
+def make_nudge(uid: str, now: float) -> bytes:
+    """Return the body of the patch. now: seconds since the epoch.
+
+    >>> make_nudge("u", 0.0)[-68:]
+    b'"reason":"TurnGiven","lastTransitionTime":"1970-01-01T00:00:00Z"}]}}'
+    """
+    time = dt.datetime.fromtimestamp(int(now), dt.UTC)
+    condition = {
+        "type": TURN_CONDITION,
+        "status": "True",
+        "message": f"The pod's turn has come ({now:.3f}).",
+        "reason": "TurnGiven",
+        "lastTransitionTime": f"{time:%Y-%m-%dT%H:%M:%SZ}",
+    }
+    return msgspec.json.encode({"metadata": {"uid": uid}, "status": {"conditions": [condition]}})
+
+
+class Nudge(Binding):
+    """One pod that is being woken."""
+
+    right: ClassVar[str] = "patch on pods/status"
+    is_counted: ClassVar[bool] = False
+
+    def __init__(
+        self, binder: Binder, namespace: str, name: str, uid: str, now: float, on_stall: Callable[[bool], None]
+    ) -> None:
+        super().__init__(binder, namespace, name, uid, "", on_stall)
+        self._body = make_nudge(uid, now)
+
+    async def _request(self) -> None:
+        await self._api.request(
+            "PATCH",
+            f"{self._pod_path}/status",
+            query=self._binder.query,
+            body=self._body,
+            content_type=STRATEGIC,
+            timeout_seconds=self._binder.timeout_seconds,
+            guard=self._binder.is_open,
+        )

@@ -1,0 +1,72 @@
+"""To which nodes a pod is narrowed where the administrator wants it whatever the policy decides."""
+
+from __future__ import annotations
+
+from cluster.builders import make_node, make_pod
+from cluster.cache.test_gate import World, make_gated
+from fairbind.cluster.objects.facts import MOST_HOSTS
+from fairbind.model import PolicySettings
+
+BEST, HALF, ROOMY, FULL, FULLER, OTHER_ZONE = "best", "half", "roomy", "full", "fuller", "other"
+
+
+def make_world(*, more: int = MOST_HOSTS, narrows_to_nodes: bool = True) -> World:
+    """Nodes of 4 cores: with 1, 2 and all of them left, two with less than 1, one in a zone, and so many full ones."""
+    world = World(narrows_to_nodes=narrows_to_nodes)
+    zones = (
+        dict.fromkeys((BEST, HALF, ROOMY, FULL, FULLER), "x")
+        | {OTHER_ZONE: "y"}
+        | {f"z{n:02}": "x" for n in range(more)}
+    )
+    world.add_nodes(*(make_node(name, labels={"zone": zone}) for name, zone in zones.items()))
+    taken = {BEST: "3", HALF: "2", FULL: "3500m", FULLER: "3800m"}
+    taken |= {name: "4" for name in zones if name.startswith("z")}
+    world.add_pods(*(make_pod(f"on-{name}", node=name, requests={"cpu": cpu}) for name, cpu in taken.items()))
+    world.add_pods(make_gated("p", nodeSelector={"zone": "x"}))
+    return world
+
+
+def find_nodes(world: World, node: str) -> list[str] | None:
+    world.cache.build_snapshot()
+    turn = world.cache.queries.find_turn("uid-p", node)
+    assert turn is not None
+    return None if turn.nodes is None else list(turn.nodes)
+
+
+def test_the_decided_node_comes_first_then_those_on_which_it_fits_then_the_emptiest() -> None:
+    nodes = find_nodes(make_world(), ROOMY)
+    assert nodes is not None
+    assert nodes[:6] == [ROOMY, BEST, HALF, FULL, FULLER, "z00"]
+    assert len(nodes) == MOST_HOSTS
+    assert OTHER_ZONE not in nodes, "its own selector rules it out"
+
+
+def test_where_no_more_nodes_would_do_than_can_be_named_it_is_not_narrowed() -> None:
+    """It would gain nothing, and lose the nodes that come later."""
+    assert find_nodes(make_world(more=MOST_HOSTS - 5), ROOMY) is None
+    assert find_nodes(make_world(more=MOST_HOSTS - 4), ROOMY) is not None
+
+
+def test_unless_it_is_wanted_only_policies_by_class_narrow() -> None:
+    world = make_world(narrows_to_nodes=False)
+    assert find_nodes(world, ROOMY) is None
+    world.cache.set_policy(PolicySettings(policy="ps-dsf"))
+    world.add_nodes(make_node("large", labels={"zone": "x"}, allocatable={"cpu": "64", "memory": "8Gi", "pods": "9"}))
+    assert find_nodes(world, "large") == ["large"]
+
+
+def test_by_class_it_stays_the_class_where_nodes_are_wanted_too() -> None:
+    world = make_world()
+    world.cache.set_policy(PolicySettings(policy="ps-dsf"))
+    world.add_nodes(make_node("large", labels={"zone": "x"}, allocatable={"cpu": "64", "memory": "8Gi", "pods": "9"}))
+    assert find_nodes(world, "large") == ["large"]
+
+
+def test_a_pod_that_is_being_narrowed_keeps_its_promise() -> None:
+    world = make_world()
+    assert world.cache.assume("uid-p", ROOMY)
+    world.add_pods(make_pod("other", node=ROOMY, requests={"cpu": "4"}))
+    world.cache.build_snapshot()
+    pod = world.cache.find_pod("uid-p")
+    assert pod is not None
+    assert pod.assumed == ROOMY

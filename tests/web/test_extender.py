@@ -1,0 +1,101 @@
+"""The server that kube-scheduler asks: certificates of both sides, bounded requests, and nothing but four verbs."""
+
+from __future__ import annotations
+
+import io
+import ssl
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+
+from fairbind.model.errors import InvalidProblemError
+from fairbind.web.extender import MOST_BYTES, VERBS, ExtenderServer
+from fairbind.web.serving import Address
+from fairbind.web.tls import CERTIFICATE, CLIENT_CA, KEY, ServingCertificate
+from localplane.certificates import Authority
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+NAME = "system:kube-scheduler"
+
+
+class Certificates:
+    """An authority, and what it has signed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.authority = Authority()
+        self.authority.issue_server("extender", ["127.0.0.1"]).write(folder / CERTIFICATE, folder / KEY)
+        (folder / CLIENT_CA).write_bytes(self.authority.certificate)
+
+    def make_client(self, user: str | None, authority: Authority | None = None) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=self.folder / CLIENT_CA)
+        if user is not None:
+            pair = (authority or self.authority).issue_client(user)
+            pair.write(self.folder / "client.crt", self.folder / "client.key")
+            context.load_cert_chain(self.folder / "client.crt", self.folder / "client.key")
+        return context
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Certificates:
+    return Certificates(tmp_path)
+
+
+@asynccontextmanager
+async def serving(certificates: Certificates) -> AsyncIterator[str]:
+    """Serve what says what it was asked, and give the URL."""
+
+    async def answer(verb: str, body: bytes) -> tuple[int, bytes]:
+        return 200, f"{verb} {len(body)}".encode()
+
+    certificate = ServingCertificate(certificates.folder, asks_clients=True)
+    server = ExtenderServer(Address("127.0.0.1", 0), answer, tls=certificate.context, client_names=[NAME])
+    address = await server.start()
+    try:
+        yield f"{server.scheme}://{address}"
+    finally:
+        await server.stop()
+
+
+async def ask(url: str, context: ssl.SSLContext, *, body: bytes = b"", method: str = "POST") -> tuple[int, str]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(method, url, data=io.BytesIO(body), ssl=context) as answer,
+    ):
+        return answer.status, await answer.text()
+
+
+async def test_kube_scheduler_is_answered(certificates: Certificates) -> None:
+    async with serving(certificates) as url:
+        client = certificates.make_client(NAME)
+        for verb in VERBS:
+            assert await ask(f"{url}/{verb}", client, body=b"12345") == (200, f"{verb} 5")
+        assert (await ask(f"{url}/other", client))[0] == 404
+        assert (await ask(f"{url}/filters", client))[0] == 404
+        assert (await ask(f"{url}/filter", client, method="GET"))[0] == 405
+        assert await ask(f"{url}/filter", client, body=b" " * (MOST_BYTES - 1)) == (200, f"filter {MOST_BYTES - 1}")
+        assert (await ask(f"{url}/filter", client, body=b" " * (MOST_BYTES + 1)))[0] == 413
+
+
+async def test_another_client_of_the_same_authority_is_refused(certificates: Certificates) -> None:
+    async with serving(certificates) as url:
+        assert (await ask(f"{url}/filter", certificates.make_client("system:node:n1")))[0] == 403
+
+
+async def test_without_a_certificate_of_the_authority_there_is_no_connection(certificates: Certificates) -> None:
+    async with serving(certificates) as url:
+        for client in (certificates.make_client(None), certificates.make_client(NAME, Authority())):
+            with pytest.raises(aiohttp.ClientError):
+                await ask(f"{url}/filter", client)
+
+
+def test_a_folder_without_authorities_is_refused(certificates: Certificates) -> None:
+    (certificates.folder / CLIENT_CA).unlink()
+    with pytest.raises(InvalidProblemError, match=r"ca\.crt"):
+        ServingCertificate(certificates.folder, asks_clients=True)
+    ServingCertificate(certificates.folder)
