@@ -55,7 +55,7 @@ FIRST, SECOND = "not slow and not needs_tools and not nightly", "(slow or needs_
 # Pytest then tells what has failed so far, and ends what its tests have started.
 INTERRUPT_SECONDS = 30
 # tests/sharing.py says which tests belong to one worker, and who may run which: two start programs, one computes.
-SHARED = ["--dist", "loadscope", "--no-loadscope-reorder", "--durations=10"]
+SHARED = ["--dist", "loadscope", "--no-loadscope-reorder", "--durations=40"]
 FIRST_WORKERS, SECOND_WORKERS = 2, 3
 CLOSING_LINE = re.compile(r"\b\d+ (passed|failed|skipped|errors?|deselected)\b.* in \d")
 NOTHING_CHOSEN = 5  # pytest's exit status

@@ -168,6 +168,7 @@ def test_a_reader_that_goes_away_ends_the_demo(folder: Path) -> None:
     demo.check_nothing_left()
 
 
+@pytest.mark.nightly
 def test_a_kept_cluster_is_fair_and_can_be_used_and_stopped(folder: Path) -> None:
     demo = Demo(folder, "--duration", "10", "--keep")
     assert demo.finish() == 0, demo.text

@@ -166,7 +166,7 @@ def read_credential(kubeconfig: Path) -> str:
 
 
 @pytest.mark.local_plane
-@pytest.mark.parametrize("fault", ["frozen", "cut off"])
+@pytest.mark.parametrize("fault", ["frozen", pytest.param("cut off", marks=pytest.mark.nightly)])
 def test_a_leader_that_was_away_binds_nothing_before_it_leads_again(
     cluster: Cluster,
     nodes: MakeNodes,

@@ -89,6 +89,7 @@ def test_a_second_signal_ends_it_at_once(operator: StartOperator) -> None:
     assert "ending at once" in running.read_log()
 
 
+@pytest.mark.nightly
 def test_an_api_server_that_does_not_answer_holds_nobody_up(cluster: Cluster, operator: StartOperator) -> None:
     plane = cluster.plane
     if plane is None:

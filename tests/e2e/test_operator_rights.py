@@ -117,12 +117,17 @@ class Lack:
         Lack("pods/binding", "create", read_readiness, ("bindings: forbidden", "grants create on pods/binding")),
         Lack("pods/status", "patch", read_whole_log, ('"pods/status"', "grants patch on pods/status")),
         Lack("events", "create", read_whole_log, ('"events"', "create and patch on events.events.k8s.io")),
-        Lack("tenants/status", "patch", read_whole_log, ("grants patch on tenants/status",)),
-        Lack("leases", "create", read_readiness, ("election: ", "Role must allow")),
-        Lack("leases", "get", read_readiness, ("election: ", "Role must allow")),
         Lack("nodes", "list", read_readiness, ("nodes: ", "ClusterRole must grant")),
-        Lack("csinodes", "list", read_readiness, ("csinodes: ", "ClusterRole must grant")),
-        Lack("tenants", "list", read_readiness, ("tenants: forbidden", "ClusterRole grants")),
+        *(
+            pytest.param(lack, marks=pytest.mark.nightly)
+            for lack in (
+                Lack("tenants/status", "patch", read_whole_log, ("grants patch on tenants/status",)),
+                Lack("leases", "create", read_readiness, ("election: ", "Role must allow")),
+                Lack("leases", "get", read_readiness, ("election: ", "Role must allow")),
+                Lack("csinodes", "list", read_readiness, ("csinodes: ", "ClusterRole must grant")),
+                Lack("tenants", "list", read_readiness, ("tenants: forbidden", "ClusterRole grants")),
+            )
+        ),
     ],
     ids=lambda lack: f"{lack.verb}-{lack.resource.replace('/', '-')}",
 )

@@ -6,6 +6,8 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from e2e.objects import make_pod
 from e2e.operators import read_term
 from e2e.stalls import Stalls
@@ -86,6 +88,7 @@ def test_a_cycle_of_five_seconds_costs_neither_the_lease_nor_probes_nor_pages(
     assert read_term(api) == term or stalls.seconds > 1.0
 
 
+@pytest.mark.nightly
 def test_a_cycle_without_end_ends_the_lead(
     api: Api, namespace: MakeNamespace, node: str, operator: StartOperator, tmp_path: Path
 ) -> None:

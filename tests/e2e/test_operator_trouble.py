@@ -35,6 +35,7 @@ def patch_allocatable(api: Api, node: str, **amounts: str) -> None:
     api.patch(f"/api/v1/nodes/{node}/status", {"status": {"allocatable": amounts, "capacity": amounts}})
 
 
+@pytest.mark.nightly
 @pytest.mark.local_plane
 def test_an_operator_killed_in_the_middle_of_many_binds(
     cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator

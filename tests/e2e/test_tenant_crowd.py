@@ -72,6 +72,7 @@ def is_told(api: Api, namespace: str) -> bool:
     return len(waiting) > CROWD / 2 and all(find_condition(pod) for pod in waiting)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(2 * PATIENCE_SECONDS + 300.0)
 @pytest.mark.parametrize("kinds", [1, pytest.param(CROWD, marks=pytest.mark.nightly)])
 def test_a_crowd_of_one_tenant_does_not_slow_another(

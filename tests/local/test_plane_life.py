@@ -29,6 +29,7 @@ SOURCE = Path(module.__file__).parents[1]
 PODS = "/api/v1/namespaces/default/pods"
 
 
+@pytest.mark.nightly
 def test_a_path_with_blanks_and_a_port_that_somebody_took(tools: Tools, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
