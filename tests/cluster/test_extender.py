@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.builders import Cluster, Json, make_node, make_pod
+from cluster.builders import SCHEDULER, Cluster, Json, make_node, make_pod
 from fairbind.cluster import extender
 from fairbind.cluster.extender import MOST_NAMED, Extender, Shares
 from fairbind.cluster.extender_turns import HOLD_SECONDS, ExtenderTurns, Turn
@@ -212,6 +212,46 @@ SHARES: Shares = {"a": (0.1, 0.5), "b": (3 / 7, 2 / 7)}
 
 
 PREEMPTOR = Identity("uid-p", "a")
+
+
+def test_pods_of_schedulers_that_do_not_ask_are_not_bound(world: World) -> None:
+    world.add_pods(make("own", scheduler=SCHEDULER), make("third", scheduler="third"))
+    assert world.cache.assume("uid-own", "n"), "its turn is ours to carry out"
+    for uid in ("uid-own", "uid-third"):
+        assert world.extender.begin_binding(Identity(uid, "a"), "n") == extender.OTHER_SCHEDULER
+        assert world.find_reason(uid, "a") == extender.OTHER_SCHEDULER
+
+
+def test_a_turn_does_not_go_to_an_equal_pod_that_fairbind_binds_itself(world: World) -> None:
+    world.add_pods(make("p"), make("own", scheduler=SCHEDULER))
+    world.give("uid-p", "n")
+    assert world.filter("uid-own", "n") == []
+    assert world.turns.find("uid-p")
+
+
+class TestNodesThatThePolicyRulesOut:
+    """kube-scheduler knows nothing of the policy's server selector."""
+
+    @pytest.fixture
+    def outside(self) -> World:
+        world = World(a=1)
+        world.cache.set_policy(PolicySettings(server_selector=(("pool", "shared"),)))
+        world.add_nodes(make_node("in", labels={"pool": "shared"}), make_node("out"))
+        return world
+
+    def test_a_tenants_pod_does_not_pass_there(self, outside: World) -> None:
+        outside.add_pods(make("p"))
+        assert outside.decide() == ["uid-p"]
+        assert outside.filter("uid-p", "in", "out") == ["in"]
+        found = outside.extender.filter(Identity("uid-p"), ["in", "out"], 0.0)
+        assert found.FailedNodes == {"out": extender.NOT_USED}
+
+    def test_a_pod_of_no_tenant_is_bound_there(self, outside: World) -> None:
+        outside.add_pods(make("dns", "kube-system"), make("p"))
+        assert outside.filter("uid-dns", "in", "out", namespace="kube-system") == ["in", "out"]
+        assert outside.extender.begin_binding(Identity("uid-dns", "kube-system"), "out") is None
+        assert outside.cache.queries.may_use("uid-dns", "out"), "so the binder sends it"
+        assert not outside.cache.queries.may_use("uid-p", "out")
 
 
 class TestPreempt:

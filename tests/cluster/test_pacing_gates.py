@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from cluster.test_pacing import Machine, find
+from fairbind.cluster.bind_limits import FAILURES_IN_A_ROW, PROBES
 from fairbind.cluster.pacing import MAX_OUTSTANDING, Pacing
 from fairbind.cluster.pacing_events import (
     Announce,
@@ -171,6 +172,17 @@ def test_one_that_could_not_be_opened_leaves_its_place_to_the_next() -> None:
     decide_scale_ups(gates, make_binds(1), 10.0)
     assert find(Forget, gates.feed(BindEnded("t0", BindResult.FENCED), 11.0))
     assert decide_scale_ups(gates, make_binds(1, first=1), 20.0) == make_binds(1, first=1)
+
+
+def test_one_whose_namespace_may_not_begin_leaves_the_order_and_the_next_has_its_place() -> None:
+    gates = Gates(most=8, most_scale_ups=20)
+    for n in range(FAILURES_IN_A_ROW + PROBES):
+        decide_scale_ups(gates, make_binds(1, first=n), 10.0 * n)
+        if n < FAILURES_IN_A_ROW:
+            gates.feed(BindEnded(f"t{n}", BindResult.FAILED), 10.0 * n + 2.0)
+    other = [Bind(Task("x", "elsewhere/x", 0, 0.0), "u", "")]
+    late = make_binds(1, first=50)
+    assert decide_scale_ups(gates, [*late, *other], 200.0) == [Withhold("t50"), *other]
 
 
 def test_a_binding_beside_gates_is_announced() -> None:

@@ -15,6 +15,7 @@ A request costs what it brings: the nodes that it names, and no pods but its own
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -46,6 +47,7 @@ OWN_TENANT = f"{NOT_ITS_TURN}: other pods of its tenant come before it"
 NOT_DECIDED = f"{NOT_ITS_TURN}: fairbind has not decided that it fits"
 OTHER_CLASS = "the policy decided another server class for the pod"
 NO_ROOM = "its free capacity is kept for other pods that have their turn"
+NOT_USED = "fairbind places no such pods on this node"
 
 Shares = Mapping[str, tuple[float, float | None]]
 """For each tenant its dominant share and its fair share, None when that is not known."""
@@ -78,10 +80,14 @@ class Extender:
         turn = self._turns.find(facts.uid)
         assert turn is not None
         fits_n = self._find_fits(facts, turn, names)
-        passed = [name for name, fits in zip(names, fits_n.tolist(), strict=True) if fits and turn.may_go(name)]
-        kept = set(passed)
-        refused = [name for name in names if name not in kept][:MOST_NAMED]
-        reasons = {name: NO_ROOM if turn.may_go(name) else OTHER_CLASS for name in refused}
+        usable_n = self._find_usable(facts, names)
+        refusals = [
+            OTHER_CLASS if not turn.may_go(name) else NOT_USED if not is_usable else NO_ROOM if not fits else None
+            for name, fits, is_usable in zip(names, fits_n.tolist(), usable_n, strict=True)
+        ]
+        passed = [name for name, refusal in zip(names, refusals, strict=True) if refusal is None]
+        refused = ((name, refusal) for name, refusal in zip(names, refusals, strict=True) if refusal is not None)
+        reasons = dict(islice(refused, MOST_NAMED))
         if passed:
             self._turns.note_told(facts.uid, now)
         return ExtenderFilterResult(passed, reasons, reasons)
@@ -209,6 +215,8 @@ class Extender:
     def _explain(self, entry: PodEntry) -> str:
         """Return why a known pod has no turn."""
         facts, books = entry.facts, self._cache.books
+        if facts.scheduler not in books.asking:
+            return OTHER_SCHEDULER
         if facts.node is not None:
             return BEING_BOUND
         if isinstance(entry.position, Waiting) and (blocked := entry.position.key.unsupported) is not None:
@@ -243,6 +251,12 @@ class Extender:
         decided_n = np.array([name == turn.node for name in names], dtype=np.bool_)
         fits_n: BoolArray = ((free_nr >= demand_r) | (demand_r == 0)).all(axis=1) & known_n
         return fits_n | decided_n
+
+    def _find_usable(self, facts: PodFacts, names: Sequence[str]) -> list[bool]:
+        """Return which nodes take such pods of tenants, as the binder will ask: the policy may rule nodes out."""
+        eligible_k = self._cache.books.eligibility.get_placement(facts.constraints).eligible_k
+        index = self._cache.books.servers.index
+        return [name in index and bool(eligible_k[index[name]]) for name in names]
 
     def _find_free(self, facts: PodFacts, node: str, names: Sequence[str]) -> tuple[IntArray, BoolArray]:
         """Return what is free on nodes without a pod that holds room on one of them, and which nodes are known."""

@@ -301,7 +301,11 @@ class Pacing:
         return [*instructions, *self._scale_up(event.scale_ups, now)]
 
     def _scale_up(self, candidates: Sequence[Bind], now: float) -> Sequence[Instruction]:
-        """Open the gate of one pod for which a node could be bought; shares are others then, so look again."""
+        """Open the gate of one pod for which a node could be bought; shares are others then, so look again.
+
+        Those whose namespace may not begin now leave the order, so that no later cycle withholds them once more.
+        """
+        withheld: list[Instruction] = []
         for bind in candidates:
             uid, namespace = bind.task.uid, bind.task.name.partition("/")[0]
             verdict = self._turnstile.scale_up(uid, bind.tenant, now)
@@ -313,9 +317,10 @@ class Pacing:
                 self._outstanding += 1
                 self._opening.add(uid)
                 self._is_woken = True
-                return [bind]
+                return [*withheld, bind]
             self._turnstile.end(uid)
-        return _NOTHING
+            withheld.append(Withhold(uid))
+        return withheld
 
     def _take_answer(
         self,

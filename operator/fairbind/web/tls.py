@@ -1,9 +1,8 @@
 """The certificate with which pages are served by HTTPS, read again when it changes.
 
 It comes as a folder with `tls.crt` and `tls.key`, as a Secret of type kubernetes.io/tls is mounted; where clients must
-show certificates too, `ca.crt` says who has signed them. A renewed
-Secret changes the files under us; new connections then get the new certificate and old ones go on. A pair that
-cannot be used is reported, and the one before stays.
+show certificates too, `ca.crt` says who has signed them. A renewed Secret changes the files under us. New connections
+then get the new certificate, and old ones go on. A pair that cannot be used is reported, and the one before stays.
 """
 
 from __future__ import annotations

@@ -146,6 +146,22 @@ def test_pods_of_system_namespaces_take_no_turns(world: World) -> None:
     assert world.find_class("uid-p") is None
 
 
+def test_gates_whose_turn_never_comes_are_found_among_those_that_wait(world: World) -> None:
+    """A gate is known from the first sight of its pod until it is open, or the pod is bound, ends or is gone."""
+    system, tenants = make_gated("s", namespace="kube-system"), make_gated("t")
+    world.add_pods(system, tenants, make_pod("running", node="a"), make_gated("own", namespace="kube-system"))
+    assert [facts.uid for facts in world.cache.queries.find_stray_gates()] == ["uid-s", "uid-own"]
+    assert world.cache.books.gated.keys() == {"uid-s", "uid-t", "uid-own"}
+    world.change_pod(system, open_gate)
+    world.change_pod(tenants, lambda pod: pod["metadata"].update(deletionTimestamp="2026-01-01T00:01:00Z"))
+    world.delete_pod(make_gated("own", namespace="kube-system"))
+    assert not world.cache.books.gated
+    again = make_gated("again", namespace="kube-system")
+    world.add_pods(again)
+    world.change_pod(again, lambda pod: pod["status"].update(phase="Failed"))
+    assert not world.cache.books.gated
+
+
 def test_what_the_other_scheduler_honours_does_not_keep_a_pod_from_its_turn(world: World) -> None:
     claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
     world.add_pods(make_gated(resourceClaims=claims))

@@ -9,6 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from cluster.builders import Json, make_node, make_pod
+from fairbind.cluster.pacing_events import BindResult
 from fairbind.kube.operator.extender import ExtenderSettings
 from fairbind.kube.writers.nudge import TURN_CONDITION
 from kube.assembled.faults import LEASES, delay, ignore, lose_answer, refuse
@@ -243,6 +244,38 @@ async def test_a_leader_that_loses_the_lease_takes_its_turns_back() -> None:
         scene.heal()
         async with scheduling(scene):
             await scene.pass_until_bound("team/p0")
+
+
+@in_virtual_time
+async def test_a_pod_that_passed_before_the_lease_was_lost_is_bound_by_no_replica_without_a_turn() -> None:
+    async with playing(2, extender=SETTINGS) as scene:
+        put_tenants(scene, team=1)
+        scene.server.put("nodes", make_node("n1"))
+        leader = await scene.pass_until_leading()
+        scene.server.put("pods", make_asking("p0"), make_asking("p1", requests={"cpu": "9"}))
+        await scene.pass_until(lambda: find_nudged(scene))
+        _, found = await ask(leader, "filter", Pod=make_asking("p0"), NodeNames=["n1"])
+        assert found["NodeNames"] == ["n1"]
+        scene.cause(ignore(LEASES, who=leader.name))
+        other = await scene.pass_until_leading(other_than=leader)
+        args = {"PodName": "p0", "PodNamespace": "team", "PodUID": "uid-team-p0", "Node": "n1"}
+        assert (await ask(leader, "bind", **args))[0] == 503
+        args |= {"PodName": "p1", "PodUID": "uid-team-p1"}
+        assert (await ask(other, "bind", **args))[1]["Error"]
+        assert not scene.server.find_requests("/binding")
+
+
+@in_virtual_time
+async def test_a_decision_about_a_pod_that_came_to_a_node_meanwhile_gives_no_turn() -> None:
+    async with playing(extender=SETTINGS) as scene:
+        scene.server.put("nodes", make_node("n1"))
+        leader = await scene.pass_until_leading()
+        extender = leader.operator.extender
+        assert extender is not None
+        scene.server.put("pods", make_asking("p0", node="n1"))
+        await scene.pass_until(lambda: leader.operator.cache.find_pod("uid-team-p0"))
+        assert await extender.bind("team", "p0", "uid-team-p0", "n1") is BindResult.CONFLICT
+        assert not find_nudged(scene)
 
 
 @in_virtual_time

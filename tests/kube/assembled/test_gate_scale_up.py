@@ -11,14 +11,16 @@ from cluster.builders import make_namespace, make_node, read_node, read_pod
 from fairbind.cluster.turnstile import SCALE_UP_SECONDS, TIMEOUT_SECONDS
 from fairbind.kube.operator.gates import GateSettings
 from fairbind.simulator.autoscaler import Autoscaler, Marked
+from kube.assembled.faults import refuse
 from kube.assembled.other_scheduler import OtherScheduler, find_unschedulable
-from kube.assembled.replicas import Scene, in_virtual_time, judging
+from kube.assembled.replicas import Scene, in_virtual_time, judging, playing
 from kube.assembled.test_gates import (
     OTHER,
     count_by_namespace,
     find_condition,
     find_events,
     find_on_their_way,
+    is_open,
     make_gated,
     put_tenants,
 )
@@ -153,6 +155,20 @@ async def test_without_a_bound_no_gate_is_opened_for_autoscalers() -> None:
         await asyncio.sleep(4 * DELAY_SECONDS)
         assert not shop.bought
         assert not find_on_their_way(scene)
+
+
+@in_virtual_time
+async def test_a_pod_whose_gate_could_not_be_opened_without_room_is_not_said_to_scale_up_when_it_has_room() -> None:
+    async with playing(gates=GateSettings(OTHER, most_scale_ups=1)) as scene:
+        scene.server.put("nodes", make_node("n0", allocatable={"cpu": "1", "memory": "8Gi", "pods": "110"}))
+        await scene.pass_until_leading()
+        scene.cause(refuse(422, "/p0", times=1))
+        scene.server.put("pods", make_gated("p0", requests={"cpu": "4"}))
+        await scene.pass_until(lambda: scene.server.find_requests("/p0", "PATCH"))
+        scene.server.put("nodes", make_node("n1", allocatable=ALLOCATABLE))
+        await scene.pass_until(lambda: is_open(scene, "team/p0"))
+        await asyncio.sleep(2.0)
+        assert not find_events(scene, "ScalingUp")
 
 
 @in_virtual_time

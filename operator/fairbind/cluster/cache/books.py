@@ -43,8 +43,8 @@ class Books:
     promised to pods that wait. forecast: where pods on their way will be. running: pod by pod. eligibility,
     anti_affinity, topology: the filters. turns: whose wishes about other pods are looked at. volumes: the claims of
     pods. images: those of pods and nodes. servers: the nodes. settings, targets: the policy's. own_nominated: those of
-    our own pods that are not bound and say that they are nominated. noted_waits: why classes wait, as the last cycle
-    saw it.
+    our own pods that are not bound and say that they are nominated. gated: pods whose only gate is ours. noted_waits: why
+    classes wait, as the last cycle saw it.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class Books:
         self.nominations = Nominations()
         self.forecast = Forecast()
         self.own_nominated: set[str] = set()
+        self.gated: dict[str, PodEntry] = {}
         self.running = RunningTasks()
         self.eligibility = Eligibility()
         self.images = PodImages(self.eligibility.images)
@@ -110,6 +111,14 @@ class Books:
             self.images.add_pod(facts)
         entry.facts = facts
 
+    def note_gate(self, entry: PodEntry) -> None:
+        """Note whether a pod waits behind our gate alone."""
+        facts = entry.facts
+        if facts.awaits_turn and facts.node is None and not facts.terminating:
+            self.gated[facts.uid] = entry
+        else:
+            self.gated.pop(facts.uid, None)
+
     def note_nominated(self, facts: PodFacts) -> None:
         """Note whether a pod is one of ours that says that it is nominated to a node and can still be bound."""
         is_own = facts.scheduler == self.scheduler_name and not (facts.node or facts.terminating or facts.gated)
@@ -121,6 +130,7 @@ class Books:
     def remove_entry(self, uid: str) -> bool:
         """Take a pod out of all books; False when it was in none, or counted nowhere."""
         self.own_nominated.discard(uid)
+        self.gated.pop(uid, None)
         self.forecast.forget(uid)
         entry = self.entries.pop(uid, None)
         if entry is None:

@@ -394,6 +394,7 @@ class ClusterCache:
         self._note_arrival(entry.facts, facts)
         self.books.update_entry(entry, facts)
         self.books.note_nominated(facts)
+        self.books.note_gate(entry)
         if facts.node is not None or facts.terminating:
             if entry.assumed == facts.node:
                 self.books.volumes.settle_plan(facts.uid)

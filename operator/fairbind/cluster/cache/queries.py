@@ -50,6 +50,8 @@ class Queries:
         if entry is None:
             return True  # the API server will say what became of it
         facts, volumes = entry.facts, self._books.volumes
+        if self.asks(uid) and find_tenant(facts, self._books.directory, self._books.scheduler_name) is None:
+            return True  # nothing is decided for it, so only its scheduler says where it goes
         if facts.pin not in {None, node}:
             return False
         if not facts.claims or facts.gated or facts.scheduler in self._books.asking:  # who places it sees to them
@@ -78,6 +80,11 @@ class Queries:
         entry = self._books.entries.get(uid)
         return entry is not None and entry.facts.scheduler in self._books.asking
 
+    def scales_up(self, uid: str) -> bool:
+        """Whether the gate of a pod is opened, or asked to open, without room."""
+        entry = self._books.entries.get(uid)
+        return entry is not None and entry.scales_up
+
     def find_turn(self, uid: str, node: str) -> Turn | None:
         """Return what is to be done for a pod that waits behind our gate; None when it does not."""
         if not self.is_gated(uid):
@@ -97,15 +104,15 @@ class Queries:
         return known[2]
 
     def find_stray_gates(self) -> list[PodFacts]:
-        """Return the pods behind our gate whose turn never comes, because they belong to no tenant."""
+        """Return the pods behind our gate whose turn never comes, because they belong to no tenant.
+
+        It costs what waits behind the gate, and not what the cluster runs.
+        """
         books = self._books
         return [
             entry.facts
-            for entry in books.entries.values()
-            if entry.facts.awaits_turn
-            and entry.facts.node is None
-            and not entry.facts.terminating
-            and entry.facts.scheduler != books.scheduler_name
+            for entry in books.gated.values()
+            if entry.facts.scheduler != books.scheduler_name
             and (
                 entry.facts.scheduler != books.turn_scheduler
                 or find_tenant(entry.facts, books.directory, books.scheduler_name) is None

@@ -149,6 +149,8 @@ class ExtenderMode:
         if not self._cache.queries.asks(uid):
             assert self._others is not None
             return await self._others.bind(namespace, name, uid, node, on_stall)
+        if pod.assumed != node:
+            return BindResult.CONFLICT  # it came to a node, or is being deleted, since the decision: its turn is over
         turn = self._extender.make_turn(uid, pod.tenant, node)
         self._turns.give(uid, turn)
         result = await self._binder.carry(Nudge(self._binder, namespace, name, uid, self._clocks.wall(), on_stall))

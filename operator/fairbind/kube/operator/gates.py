@@ -69,12 +69,11 @@ class Gates:
         self._seconds = settings.timeout_seconds
         self._overdue: dict[str, _Overdue] = {}
         self._tenants: dict[str, str] = {}
-        self._scaling_up: set[str] = set()
         self._opener: Opener | None = None
         turnstile = Turnstile(
             most=settings.most, timeout_seconds=settings.timeout_seconds, most_scale_ups=settings.most_scale_ups
         )
-        self.rules = TurnRules(turnstile, cache.queries.is_gated, self._give_back, self._scale_up)
+        self.rules = TurnRules(turnstile, cache.queries.is_gated, self._give_back, cache.scale_up)
 
     def make_carrier(self, others: BindCarrier) -> Opener:
         """Return who carries out decisions. others: who carries out those about pods without our gate."""
@@ -96,13 +95,11 @@ class Gates:
         """Note that the watch has shown a gate open."""
         if self._opener is not None:
             self._opener.note_opened(uid)
-        if uid in self._scaling_up:
-            self._scaling_up.discard(uid)
+        if self._cache.queries.scales_up(uid):
             self._tell(uid, "ScalingUp", SCALING_UP)
 
     def note_arrival(self, uid: str) -> None:
         """Note that a pod has come to a node, or is gone."""
-        self._scaling_up.discard(uid)
         tenant = self._tenants.pop(uid, None)
         if tenant is not None:
             self._overdue[tenant].uids.discard(uid)
@@ -152,12 +149,6 @@ class Gates:
         )
         self._recorder.tell(pod.namespace, pod.name, uid, "NotPlacedInTime", f"{note} {reason}")
         return is_refused
-
-    def _scale_up(self, uid: str) -> bool:
-        if not self._cache.scale_up(uid):
-            return False
-        self._scaling_up.add(uid)
-        return True
 
     def _tell(self, uid: str, reason: str, note: str) -> None:
         pod = self._cache.find_pod(uid)

@@ -21,9 +21,7 @@ import msgspec
 from fairbind.cluster.cache.queries import Turn
 from fairbind.cluster.objects.facts import TURN_GATE
 from fairbind.cluster.opening import find_hosts, make_opening
-from fairbind.cluster.pacing_events import (
-    BindResult,
-)
+from fairbind.cluster.pacing_events import BindResult
 from fairbind.kube.client.errors import ApiError
 from fairbind.kube.writers.binder import Binder, Binding, Pod, Unresolved
 
