@@ -60,6 +60,21 @@ def test_whose_token_is_held_to_it_follows_the_release(render: Render) -> None:
     assert "== 'fair'" in policies["fairbind-own-pods"]["validations"][0]["expression"]
 
 
+def test_in_extender_mode_pods_of_the_schedulers_that_ask_may_be_bound_too(render: Render) -> None:
+    extender = {"tlsSecretName": "certificates", "schedulerNames": ["one", "two"]}
+    values = ["--set=mode=extender", f"--set-json=extender={json.dumps(extender)}"]
+    objects = render(*values, "--set=admission.protect.lookUpPods=true")
+    (policy,) = (
+        thing["spec"]
+        for thing in objects
+        if thing["metadata"]["name"] == "fairbind-own-pods" and "validations" in thing["spec"]
+    )
+
+    (validation,) = policy["validations"]
+    assert validation["expression"].endswith('params.spec.schedulerName in ["fairbind","one","two"]')
+    assert validation["message"].endswith("fairbind or one or two")
+
+
 @pytest.mark.parametrize(
     ("served", "version"), [(["v1"], "v1"), (["v1beta1"], "v1beta1"), (["v1", "v1beta1"], "v1")], ids=str
 )

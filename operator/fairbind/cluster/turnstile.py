@@ -121,9 +121,9 @@ class Turnstile:
     def open(self, uid: str, tenant: str, now: float) -> bool:
         """Let the gate of a decided pod be opened; False when it must wait, because of the limits.
 
-        A pod that is on its way already stays as it is.
+        A pod that is on its way already stays as it is. One whose time is over, and that is decided again, has another.
         """
-        if uid in self._opened:
+        if uid in self._opened and not self.is_overdue(uid):
             return True
         part = max(1, self._most // STUCK_PART) if tenant in self._stuck else self._most
         if self.free <= 0 or self._timely[tenant] >= part:

@@ -223,7 +223,8 @@ OWN_METRICS = (
         "fairbind_pod_scheduling_duration_seconds",
         "histogram",
         ("tenant",),
-        "From the creation of a pod, which Kubernetes keeps in whole seconds, until it was bound.",
+        "From the creation of a pod, which Kubernetes keeps in whole seconds, until it was bound. Of pods that another "
+        "scheduler places: until their gate was opened, or until they got a turn, each time.",
     ),
     MetricSpec("fairbind_bindings_total", "counter", ("result",), "Bindings that came to their end, by result."),
     MetricSpec(

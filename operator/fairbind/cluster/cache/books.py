@@ -43,8 +43,8 @@ class Books:
     promised to pods that wait. forecast: where pods on their way will be. running: pod by pod. eligibility,
     anti_affinity, topology: the filters. turns: whose wishes about other pods are looked at. volumes: the claims of
     pods. images: those of pods and nodes. servers: the nodes. settings, targets: the policy's. own_nominated: those of
-    our own pods that are not bound and say that they are nominated. gated: pods whose only gate is ours. noted_waits: why
-    classes wait, as the last cycle saw it.
+    our own pods that are not bound and say that they are nominated. gated: pods whose only gate is ours. noted_waits:
+    why classes wait, as the last cycle saw it.
     """
 
     def __init__(

@@ -316,7 +316,7 @@ class Binding:
         self._clock = binder.clock
         self.namespace, self.uid, self.node = namespace, uid, node
         self._name = f"{namespace}/{name}"
-        self._pod_path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}"
+        self._pod_path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
         self._body = msgspec.json.encode(
             {
                 "apiVersion": "v1",
