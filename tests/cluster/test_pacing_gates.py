@@ -102,6 +102,20 @@ def test_a_pod_that_is_not_bound_in_time_gives_its_room_back_and_leaves_its_plac
     assert gates.find_cycle(50.0) == [RunCycle(8, explains=True)]
 
 
+def test_a_gate_whose_request_outlasts_its_time_is_not_asked_to_open_twice() -> None:
+    gates = Gates(most=8)
+    assert gates.find_cycle(10.0)
+    assert gates.decide(make_binds(1), 11.0) == make_binds(1)
+    assert find(GiveBack, gates.tick(11.0 + TIMEOUT)) == [GiveBack("t0")]
+    assert gates.find_cycle(50.0)
+    assert gates.decide(make_binds(1), 51.0) == [Withhold("t0")]
+    gates.feed(BindEnded("t0", BindResult.FAILED), 52.0)
+    assert find(Resume, gates.tick(51.0 + STUCK_SECONDS)) == [Resume("t0"), Resume("t0")]
+    assert gates.find_cycle(70.0)
+    assert gates.decide(make_binds(1), 71.0) == make_binds(1)
+    assert gates.pacing.get_state().outstanding == 1
+
+
 def test_a_bound_pod_keeps_its_room() -> None:
     gates = Gates()
     run(gates, make_binds(1), 10.0)

@@ -288,7 +288,8 @@ class Pacing:
         instructions: list[Instruction] = []
         for bind in event.bindings:
             uid, namespace = bind.task.uid, bind.task.name.partition("/")[0]
-            if uid in event.opens and not self._turnstile.open(uid, bind.tenant, now):
+            is_under_way = uid in self._opening  # for so long that its time is over; a second request would help nobody
+            if is_under_way or (uid in event.opens and not self._turnstile.open(uid, bind.tenant, now)):
                 self._resume_at(now + STUCK_SECONDS, uid)
                 instructions.append(Withhold(uid))
             elif self._limits.begin(uid, namespace, now):

@@ -266,6 +266,18 @@ async def test_a_pod_that_passed_before_the_lease_was_lost_is_bound_by_no_replic
 
 
 @in_virtual_time
+async def test_a_pod_that_is_not_known_is_bound_by_its_name_and_by_no_other_path() -> None:
+    async with playing(extender=SETTINGS) as scene:
+        scene.server.put("nodes", make_node("n1"))
+        leader = await scene.pass_until_leading()
+        args = {"PodName": "a/../b", "PodNamespace": "kube-system", "PodUID": "uid", "Node": "n1"}
+        assert (await ask(leader, "bind", **args))[1]["Error"]
+        assert [request.path for request in scene.server.find_requests("binding")] == [
+            "/api/v1/namespaces/kube-system/pods/a%2F..%2Fb/binding"
+        ]
+
+
+@in_virtual_time
 async def test_a_decision_about_a_pod_that_came_to_a_node_meanwhile_gives_no_turn() -> None:
     async with playing(extender=SETTINGS) as scene:
         scene.server.put("nodes", make_node("n1"))
