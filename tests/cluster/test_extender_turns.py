@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairbind.cluster.extender_turns import HOLD_SECONDS, ExtenderTurns, Turn
+from fairbind.cluster.extender_turns import HOLD_SECONDS, PASS_SECONDS, ExtenderTurns, Turn
 
 UIDS = ("p0", "p1", "p2", "p3", "p4")
 KINDS = {"p0": "small", "p1": "small", "p2": "small", "p3": "large", "p4": None}
@@ -41,6 +41,19 @@ def test_a_pod_that_was_told_yes_keeps_its_turn_for_a_while() -> None:
     turns.note_told("p0", 10.0)
     assert turns.pass_on("p1", "small", 10.0 + HOLD_SECONDS / 2) is None
     assert turns.pass_on("p1", "small", 10.0 + HOLD_SECONDS) == "p0"
+
+
+def test_pods_that_are_not_placed_do_not_pass_a_turn_on_for_ever() -> None:
+    turns = ExtenderTurns()
+    turns.give("p0", make_turn())
+    holder, asker, now = "p0", "p1", 100.0
+    while now < 200.0 and turns.pass_on(asker, "small", now) == holder:
+        turns.note_told(asker, now)
+        holder, asker, now = asker, holder, now + HOLD_SECONDS
+    assert now == 100.0 + PASS_SECONDS
+    turns.end(holder)
+    turns.give(holder, make_turn())
+    assert turns.pass_on(asker, "small", now) == holder, "the next turn is another one"
 
 
 def test_a_turn_of_which_the_other_scheduler_is_being_told_stays() -> None:

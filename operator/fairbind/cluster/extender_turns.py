@@ -6,7 +6,9 @@ nodes. A cycle decides it, as it decides a binding in bind mode, so room is kept
 * **Who asks first.** A turn belongs to a pod. When another pod asks that is like it (`likeness`: the same tenant,
   priority, demand and constraints), the turn passes to that one: the other scheduler has an order of its own, and to
   fairness equal pods are the same. Nothing more is booked by it. A pod that was told yes keeps its turn for
-  `HOLD_SECONDS`, so that of two pods that ask one after the other only one is told yes.
+  `HOLD_SECONDS`, so that of two pods that ask one after the other only one is told yes. Each new holder has the whole
+  time of a turn. So a turn is passed on for `PASS_SECONDS` only, or pods that the other scheduler cannot place would
+  keep it among themselves for ever.
 * **Binding.** While a pod is being bound its turn stays, and nothing takes it away. The same holds while the other
   scheduler is being told of the turn.
 * **End.** A turn ends when its pod is bound or gone, when its time is over (`turnstile`), and when the leader's is.
@@ -26,6 +28,8 @@ from numpy.typing import NDArray
 
 HOLD_SECONDS = 2.0
 """Between the yes and the binding the other scheduler goes through its plugins: milliseconds, as a rule."""
+PASS_SECONDS = 10.0
+"""From the first time that a turn was passed on: about as long as a turn lasts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,8 +52,8 @@ class Turn:
 
     node: where room is kept for it. nodes: to which it may go; None: to any. likeness: equal for pods among which it
     does not matter who is placed; None: there is no such pod. told_at: when the pod was last told that it may.
-    is_given: the other scheduler has been told. is_binding: its pod is being bound, or is. is_over: it ends as soon as
-    it is known what became of that.
+    passed_since: when the turn was first passed on. is_given: the other scheduler has been told. is_binding: its pod is
+    being bound, or is. is_over: it ends as soon as it is known what became of that.
     """
 
     tenant: str
@@ -57,6 +61,7 @@ class Turn:
     nodes: ClassNodes | None = None
     likeness: Hashable | None = None
     told_at: float = -inf
+    passed_since: float = inf
     is_given: bool = False
     is_binding: bool = False
     is_over: bool = False
@@ -135,9 +140,11 @@ class ExtenderTurns:
             return None
         for other in self._alike.get(likeness, ()):
             turn = self._turns[other]
-            if not turn.is_fixed and now >= turn.told_at + HOLD_SECONDS:
+            is_held = turn.is_fixed or now < turn.told_at + HOLD_SECONDS
+            if not is_held and now < turn.passed_since + PASS_SECONDS:
                 self.end(other)
-                self.give(uid, Turn(turn.tenant, turn.node, turn.nodes, likeness, is_given=True))
+                since = min(turn.passed_since, now)
+                self.give(uid, Turn(turn.tenant, turn.node, turn.nodes, likeness, passed_since=since, is_given=True))
                 return other
         return None
 
