@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from fairbind.cluster.objects.volume_facts import ClaimFacts
+from fairbind.cluster.objects.volume_facts import SELECTED_NODE, ClaimFacts
 from fairbind.kube.writers.claim_binder import (
     _BOUND_BY_CONTROLLER,
-    SELECTED_NODE,
     _ImpossibleError,
     _name_claim,
     _select_node,
