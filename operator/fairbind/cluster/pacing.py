@@ -37,6 +37,7 @@ from math import inf
 
 from fairbind.cluster.bind_limits import BindLimits
 from fairbind.cluster.pacing_events import (
+    NOT_SENT,
     Announce,
     Beat,
     BindEnded,
@@ -86,7 +87,6 @@ MAX_REMEMBERED = 10_000
 
 
 _FAILURES = frozenset({BindResult.FAILED, BindResult.INVALID})
-_NOT_SENT = frozenset({BindResult.FENCED, BindResult.STALE, BindResult.CROWDED, BindResult.DEFERRED})
 
 _NOTHING: Sequence[Instruction] = ()
 
@@ -288,7 +288,7 @@ class Pacing:
         instructions: list[Instruction] = []
         for bind in event.bindings:
             uid, namespace = bind.task.uid, bind.task.name.partition("/")[0]
-            is_under_way = uid in self._opening  # for so long that its time is over; a second request would help nobody
+            is_under_way = uid in self._opening  # for so long that its time is over; a second request would not help
             if is_under_way or (uid in event.opens and not self._turnstile.open(uid, bind.tenant, now)):
                 self._resume_at(now + STUCK_SECONDS, uid)
                 instructions.append(Withhold(uid))
@@ -381,7 +381,7 @@ class Pacing:
             self._opening.discard(uid)
             # Of a pod whose gate is open now, the other scheduler says when it is bound.
             instructions: list[Instruction] = [] if is_open else [Announce(uid)]
-        elif result in _NOT_SENT:
+        elif result in NOT_SENT:
             self._end_opening(uid)
             instructions = [Forget(uid, postponed=False)]
         else:

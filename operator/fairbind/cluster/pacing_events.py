@@ -31,6 +31,9 @@ class BindResult(enum.StrEnum):
     FAILED = "failed"
 
 
+NOT_SENT = frozenset({BindResult.FENCED, BindResult.STALE, BindResult.CROWDED, BindResult.DEFERRED})
+"""After these the pod waits on as before."""
+
 # --- events; msgspec's structs are made in a fraction of a dataclass's time, and two come with each binding ---
 
 

@@ -35,6 +35,7 @@ from yarl import URL
 from fairbind.kube.client.credentials import Credentials
 from fairbind.kube.client.errors import ApiError, NotSentError, TransientClusterError
 
+STRATEGIC = "application/strategic-merge-patch+json"
 DEFAULT_TIMEOUT_SECONDS = 15.0
 CONNECT_TIMEOUT_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 45.0

@@ -31,7 +31,7 @@ from fairbind.cluster.objects.extender_wire import (
     Identity,
     encode,
 )
-from fairbind.cluster.pacing_events import BindResult
+from fairbind.cluster.pacing_events import NOT_SENT, BindResult
 from fairbind.cluster.turnstile import STUCK_SECONDS, Turnstile
 from fairbind.kube.operator.clocks import Clocks
 from fairbind.kube.operator.loop import BindCarrier, TurnRules
@@ -47,7 +47,6 @@ MOST_NODES = 16_384
 NOT_LEADING = b"this replica does not lead, or does not see the cluster\n"
 NEEDS_NAMES = "the extender must be configured with nodeCacheCapable: true"
 
-_NOT_SENT = frozenset({BindResult.FENCED, BindResult.STALE, BindResult.CROWDED, BindResult.DEFERRED})
 _log = logging.getLogger(__name__)
 
 
@@ -279,7 +278,7 @@ class ExtenderMode:
             return
         self._turns.end(uid)
         self._leave_place(uid)
-        if result in _NOT_SENT:
+        if result in NOT_SENT:
             self._cache.forget(uid)
         else:
             self._postpone(uid)

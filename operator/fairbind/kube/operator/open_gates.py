@@ -13,10 +13,9 @@ from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.captured import CAPTURED_PODS
 from fairbind.cluster.objects.facts import TURN_GATE
 from fairbind.cluster.opening import make_opening
-from fairbind.kube.client.api import Api
+from fairbind.kube.client.api import STRATEGIC, Api
 from fairbind.kube.client.errors import ApiError
 from fairbind.kube.operator.list_once import list_captured
-from fairbind.kube.writers.opener import STRATEGIC
 
 AT_ONCE = 32
 _GONE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY})

@@ -16,10 +16,10 @@ from typing import ClassVar
 
 import msgspec
 
+from fairbind.kube.client.api import STRATEGIC
 from fairbind.kube.writers.binder import Binder, Binding
 
 TURN_CONDITION = "fairbind.io/Turn"
-STRATEGIC = "application/strategic-merge-patch+json"
 
 
 def make_nudge(uid: str, now: float) -> bytes:

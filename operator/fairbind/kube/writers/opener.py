@@ -22,10 +22,10 @@ from fairbind.cluster.cache.queries import Turn
 from fairbind.cluster.objects.facts import TURN_GATE
 from fairbind.cluster.opening import find_hosts, make_opening
 from fairbind.cluster.pacing_events import BindResult
+from fairbind.kube.client.api import STRATEGIC
 from fairbind.kube.client.errors import ApiError
 from fairbind.kube.writers.binder import Binder, Binding, Pod, Unresolved
 
-STRATEGIC = "application/strategic-merge-patch+json"
 _SENT_AT_ONCE = 2
 """So often a gate is asked to open before the slot is left to others, while the pod changes."""
 

@@ -29,7 +29,7 @@ import msgspec
 from fairbind.cluster.messages import shorten
 from fairbind.cluster.objects.facts import Owner
 from fairbind.cluster.write_limits import WriteLimits
-from fairbind.kube.client.api import NotAllowedError
+from fairbind.kube.client.api import STRATEGIC, NotAllowedError
 from fairbind.kube.client.errors import ApiError, TransientClusterError, is_namespace_ending, is_right_missing
 from fairbind.kube.observer import SilentObserver
 from fairbind.kube.part_failures import PartFailures
@@ -56,7 +56,6 @@ SCHEDULED, FAILED_SCHEDULING = "Scheduled", "FailedScheduling"
 
 __all__ = ["Recorder", "WaitingPod", "WriteApi"]
 
-_STRATEGIC = "application/strategic-merge-patch+json"
 _MERGE = "application/merge-patch+json"
 _EVENTS = "events"
 _CONDITIONS = "conditions"
@@ -291,7 +290,7 @@ class Recorder:
             "status": {"conditions": [condition]},
         }
         path = f"/api/v1/namespaces/{quote(pod.namespace)}/pods/{quote(pod.name)}/status"
-        await self._send((pod.namespace, _CONDITIONS), "PATCH", path, patch, content_type=_STRATEGIC)
+        await self._send((pod.namespace, _CONDITIONS), "PATCH", path, patch, content_type=STRATEGIC)
 
     async def _write_failed(self, announced: Announced, notice: Notice, pod: WaitingPod, message: str) -> None:
         """Write a new event, or count one more in the one that says the same already."""
