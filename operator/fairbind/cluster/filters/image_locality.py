@@ -80,10 +80,10 @@ class ImageLocality:
             self._slot_k = {}, self._slot_k[1]
 
     def compute_scores(self, use: ImageUse, index: Mapping[str, int]) -> ScoreArray:
-        """Return what each node is worth to pods that use these images, from 0 to 100, shape (K,); not to be written to.
+        """Return what each node is worth to pods that use these images, from 0 to 100, shape (K,), read-only.
 
-        Pods with thousands of other constraints may use the same images: as long as nothing changes, and the answer is
-        kept by any of them, it is the same object. index: of each node by its name, another object when nodes come or go.
+        Pods with many other constraints may use the same images. So it is the same object while nothing changes, as
+        long as it is in use. index: of each node by its name, another object when nodes come or go.
         """
         if self._known[0] is not index:
             self._known = index, WeakValueDictionary()
