@@ -87,7 +87,12 @@ def test_who_uses_the_same_images_has_the_same_scores_until_something_changes() 
 
 
 def use(pod: Json, *images: str, kind: str = "containers") -> Json:
-    pod["spec"][kind] = [{"name": f"c{n}", "image": image} for n, image in enumerate(images)]
+    """Let a pod use these images, in the place of others; the first container of a kind asks for what it asked for."""
+    (first, *_), others = pod["spec"].get(kind) or [{}], [{"name": f"c{n}"} for n in range(1, len(images))]
+    pod["spec"][kind] = [
+        {**container, "image": image}
+        for container, image in zip([{"name": "c0", **first}, *others], images, strict=True)
+    ]
     return pod
 
 
