@@ -73,7 +73,7 @@ differential: install ## hold the filters against kube-scheduler's own (CASES=nu
 
 .PHONY: exam-e2e
 exam-e2e: install ## Kubernetes' own end-to-end specs of scheduling, with kube-scheduler and with fairbind (ONLY=regular expression, ALL=1: what is known to fail too, TOGETHER=1: both at the same time, RENEW=1 with ONLY: put them into the recorded result)
-	@exec $(VENV)/python tests/exam/exam.py $(if $(ONLY),--only "$(ONLY)") $(if $(ALL),--all) $(if $(TOGETHER),--at-once) $(if $(RENEW),--renew)
+	@exec $(VENV)/python tests/exam/exam.py $(if $(ONLY),--only "$(ONLY)") $(if $(ALL),--all) $(if $(TOGETHER),--together) $(if $(RENEW),--renew)
 
 .PHONY: soak
 soak: install ## let a million pods and 10,000 tenants come and go, and judge what stays in memory (LIVES=number)

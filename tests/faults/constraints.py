@@ -1,4 +1,4 @@
-"""What the churn's pods ask of other pods and of volumes, and what keeps one of them from a node, judged anew.
+"""What the churn's pods ask of other pods and of volumes, and what keeps one of them from a node, judged again.
 
 Hard constraints are few kinds, each simple enough to be judged from the API's objects alone: apart from others of a
 group on each node, together with others of a group in a zone, and a claim whose volume is on one node.
@@ -72,7 +72,7 @@ class Constraints:
 
     @classmethod
     def read(cls, view: View, claims: Iterable[Json], volumes: Iterable[Json]) -> Constraints:
-        """Read what there is. free: the nodes with a volume that nobody has."""
+        """Read what there is. free: the nodes with a volume that no claim has."""
         by_name = {volume["metadata"]["name"]: volume for volume in volumes}
         made = cls(Counter(), {}, {name_claim(claim["metadata"]): claim for claim in claims}, by_name, set())
         for pod in filter(is_held, view.pods):

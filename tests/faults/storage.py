@@ -125,7 +125,7 @@ def find_asking(claims: Iterable[Json], volumes: Iterable[Json]) -> list[Json]:
 
 
 def find_left_behind(pods: Iterable[Json], claims: Iterable[Json], volumes: Iterable[Json]) -> list[str]:
-    """Return what was reserved for a pod that is gone, and had no effect: nobody else would ever get it.
+    """Return what was reserved for a pod that is gone, and had no effect: no other pod would ever get it.
 
     That is a node that stays selected for a claim, and a volume that is kept for one. A claim that has its volume keeps
     it, as it would with kube-scheduler: it is the claim's owner who deletes it.

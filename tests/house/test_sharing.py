@@ -1,4 +1,4 @@
-"""Two workers at most start programs at a time, whoever else is there; and everything is done by somebody."""
+"""Two workers at most start programs at a time, however many there are; and no test is left out."""
 
 from __future__ import annotations
 

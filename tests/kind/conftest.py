@@ -19,6 +19,7 @@ import pytest
 from e2e.api import Api
 from e2e.conftest import namespace, policy, tenant
 from kind import traces
+from kind.judge import wait_calm
 from kind.release import Release
 from kind.traces import tracing
 from kindcluster import standing
@@ -109,3 +110,13 @@ def fairbind_installed(kind_cluster: Cluster, api: Api) -> Release:
     release.clear_interrupted()
     release.install()
     return release
+
+
+@pytest.fixture
+def calm_nodes(kind_cluster: Cluster, api: Api, fairbind_installed: Release) -> Iterator[None]:
+    """Begin with nothing left of others, and leave every node as it was, with both operators ready on two."""
+    wait_calm(api)
+    yield
+    for node in kind_cluster.workers():
+        kind_cluster.kubectl("uncordon", node)
+    fairbind_installed.wait_apart()

@@ -15,6 +15,7 @@ import pytest
 from e2e.checks import Amounts, View, add, is_finished, is_ours, is_usable, is_waiting, parse_quantity
 from e2e.objects import TENANTS
 from e2e.waiting import wait_for
+from e2e.workloads import list_pods
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -189,6 +190,12 @@ def is_running(pod: Json) -> bool:
     """Tell whether all of a pod's containers run."""
     statuses = pod["status"].get("containerStatuses") or []
     return pod["status"].get("phase") == "Running" and all("running" in status["state"] for status in statuses)
+
+
+def find_places(api: Api, namespace: str) -> dict[str, str]:
+    """Return where the pods are that run and stay, by name."""
+    pods = [pod for pod in list_pods(api, namespace) if "deletionTimestamp" not in pod["metadata"]]
+    return {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in pods if is_running(pod)}
 
 
 def is_refused(pod: Json) -> bool:

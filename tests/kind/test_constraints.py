@@ -11,7 +11,7 @@ from e2e.conftest import remove
 from e2e.objects import make_name
 from e2e.waiting import wait_for
 from e2e.workloads import find_condition, list_pods
-from kind.judge import check_shares, find_refusals, is_running, wait_calm
+from kind.judge import check_shares, find_places, find_refusals
 from kind.owners import (
     RESEARCH,
     STATEFUL_SETS,
@@ -28,24 +28,15 @@ if TYPE_CHECKING:
 
     from e2e.api import Api, Json
     from e2e.conftest import MakeNamespace, MakeTenant
-    from kind.release import Release
     from kindcluster.cluster import Cluster
+
+pytestmark = pytest.mark.usefixtures("calm_nodes")
 
 SOME = {"cpu": "20m", "memory": "32Mi"}
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 VOLUMES = "/api/v1/persistentvolumes"
 APP = {"labelSelector": {"matchLabels": {"app": "web"}}}
-
-
-@pytest.fixture(autouse=True)
-def calm(kind_cluster: Cluster, api: Api, fairbind_installed: Release) -> Iterator[None]:
-    """Begin with nothing left of others, and leave every node open, with both operators ready on two."""
-    wait_calm(api)
-    yield
-    for node in kind_cluster.workers():
-        kind_cluster.kubectl("uncordon", node)
-    fairbind_installed.wait_apart()
 
 
 class Disks:
@@ -90,11 +81,6 @@ def disks(kind_cluster: Cluster, api: Api) -> Iterator[Disks]:
     made = Disks(kind_cluster, api)
     yield made
     made.remove()
-
-
-def find_places(api: Api, namespace: str) -> dict[str, str]:
-    """Return where the pods are that run, by name."""
-    return {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in list_pods(api, namespace) if is_running(pod)}
 
 
 def find_waits(api: Api, namespace: str) -> list[str]:

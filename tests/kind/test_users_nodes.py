@@ -11,7 +11,7 @@ import pytest
 from e2e.checks import is_usable
 from e2e.waiting import wait_for
 from e2e.workloads import create_pods, find_condition, list_pods
-from kind.judge import Picture, check_shares, find_refusals, is_running, wait_calm
+from kind.judge import Picture, check_shares, find_places, find_refusals
 from kind.owners import RESEARCH, count_ready, create_deployment, make_kind_pod, make_pod_spec, scale
 from kindcluster.commands import KindError
 from kindcluster.engine import docker
@@ -25,31 +25,17 @@ if TYPE_CHECKING:
     from kindcluster.cluster import Cluster
     from kindcluster.images import Image
 
+pytestmark = pytest.mark.usefixtures("calm_nodes")
+
 SOME = {"cpu": "20m", "memory": "32Mi"}
 FAILURE_SECONDS = 600.0
 """A node is NotReady some 40 to 50 s after its machine has stopped, and again so long after a controller began anew."""
 RESTART_SECONDS = 600.0
 
 
-@pytest.fixture(autouse=True)
-def calm(kind_cluster: Cluster, api: Api, fairbind_installed: Release) -> Iterator[None]:
-    """Begin with nothing left of others, and leave every node as it was, with both operators ready on two."""
-    wait_calm(api)
-    yield
-    for node in kind_cluster.workers():
-        kind_cluster.kubectl("uncordon", node)
-    fairbind_installed.wait_apart()
-
-
 def read_node(api: Api, name: str) -> Json:
     node: Json = api.get(f"/api/v1/nodes/{name}")
     return node
-
-
-def find_places(api: Api, namespace: str) -> dict[str, str]:
-    """Return where the pods are that run and stay, by name."""
-    pods = [pod for pod in list_pods(api, namespace) if "deletionTimestamp" not in pod["metadata"]]
-    return {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in pods if is_running(pod)}
 
 
 def count_places_but(api: Api, namespace: str, node: str) -> list[int]:

@@ -70,7 +70,8 @@ class Meter:
             phase.above[n] += seconds > limit
         if seconds > phase.longest:
             phase.longest = seconds
-            phase.where = max(self._seen, key=self._seen.__getitem__, default="")
+            seen = list(self._seen.items())  # at once: the other thread may just write down one more
+            phase.where = max(seen, key=lambda item: item[1], default=("", 0))[0]
 
     def watch(self, is_over: threading.Event) -> None:
         """Note again and again where the callback is, until it is over."""
@@ -87,7 +88,9 @@ def metering() -> Iterator[Meter]:
     meter, is_over = Meter(), threading.Event()
     watcher = threading.Thread(target=meter.watch, args=(is_over,), daemon=True)
     watcher.start()
-    with timed(meter.run):
-        yield meter
-    is_over.set()
-    watcher.join()
+    try:
+        with timed(meter.run):
+            yield meter
+    finally:
+        is_over.set()
+        watcher.join()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import time
 from collections.abc import Iterator
 
@@ -58,3 +59,11 @@ def test_after_it_callbacks_run_as_ever() -> None:
     run_processes(play(meter))
 
     assert [phase.seconds for phase in meter.phases] == [0.0, 0.0]
+
+
+def test_an_error_ends_the_looks_from_outside() -> None:
+    before = {*threading.enumerate()}
+    with pytest.raises(ZeroDivisionError), metering():
+        raise ZeroDivisionError
+
+    assert {*threading.enumerate()} <= before

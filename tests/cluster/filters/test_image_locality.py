@@ -53,6 +53,7 @@ def test_scores_are_what_they_are_in_plain_words_whatever_came_before(
 ) -> None:
     locality, nodes, use = ImageLocality(), dict[str, NodeImages](), ImageUse(len(used) + more, tuple(sorted(used)))
     index: dict[str, int] = {}
+    held = []  # as verdicts hold answers
     for node, images in history:
         locality.set_images(node, nodes.get(node, ()), images or ())
         if images is None:
@@ -63,14 +64,35 @@ def test_scores_are_what_they_are_in_plain_words_whatever_came_before(
             index = {name: number for number, name in enumerate(nodes)}
         if nodes:
             expected = [score_in_plain_words(use, images, list(nodes.values())) for images in nodes.values()]
-            assert locality.compute_scores(use, index).tolist() == expected
+            held.append(locality.compute_scores(use, index))
+            assert held[-1].tolist() == expected
     assert {name for name in NAMES if name in locality} == {
         name for images in nodes.values() for names, _ in images for name in names
     }
 
 
+def test_who_uses_the_same_images_has_the_same_scores_until_something_changes() -> None:
+    locality, index = ImageLocality(), {"a": 0, "b": 1}
+    one, same, other = ImageUse(1, NAMES[:1]), ImageUse(1, NAMES[:1]), ImageUse(2, NAMES[:1])
+    has: NodeImages = (((NAMES[0],), 5000 * MIB),)
+    locality.set_images("a", (), has)
+    score_k = locality.compute_scores(one, index)
+
+    assert locality.compute_scores(same, index) is score_k
+    assert not score_k.flags.writeable
+    assert locality.compute_scores(other, index) is not score_k
+    assert locality.compute_scores(one, {"b": 0, "a": 1}).tolist() == [0, 100]
+    locality.set_images("b", (), has)
+    assert locality.compute_scores(one, index).tolist() == [100, 100]
+
+
 def use(pod: Json, *images: str, kind: str = "containers") -> Json:
-    pod["spec"][kind] = [{"name": f"c{n}", "image": image} for n, image in enumerate(images)]
+    """Let a pod use these images, in the place of others; the first container of a kind asks for what it asked for."""
+    (first, *_), others = pod["spec"].get(kind) or [{}], [{"name": f"c{n}"} for n in range(1, len(images))]
+    pod["spec"][kind] = [
+        {**container, "image": image}
+        for container, image in zip([{"name": "c0", **first}, *others], images, strict=True)
+    ]
     return pod
 
 

@@ -338,11 +338,11 @@ async def test_while_a_list_reaches_the_sink_in_parts_it_is_owed_and_others_work
 
         def is_listed() -> bool:
             if setting.sink.lists == 2:
-                seen.add((setting.reflector.is_list_owed, len(setting.names)))
-            return (False, 3) in seen
+                seen.add((setting.reflector.is_list_owed, setting.reflector.is_half_listed, len(setting.names)))
+            return (False, False, 3) in seen
 
         await wait_until(is_listed)
-        assert seen == {(True, 1), (True, 2), (True, 3), (False, 3)}
+        assert seen == {(True, True, 1), (True, True, 2), (True, True, 3), (False, False, 3)}
 
 
 async def test_a_flood_of_events_lets_others_work() -> None:

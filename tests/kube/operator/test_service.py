@@ -54,7 +54,7 @@ class Relists:
     def __init__(self) -> None:
         self.asked: list[asyncio.Future[None]] = []
         self.synced = asyncio.Event()
-        self.is_list_owed = False
+        self.is_list_owed = self.is_half_listed = False
 
     async def relist(self) -> None:
         self.asked.append(asyncio.get_running_loop().create_future())
@@ -187,6 +187,17 @@ async def test_while_a_list_is_owed_nothing_is_decided_and_nothing_sent(kind: st
     operator.reflectors[kind].is_list_owed = True
     assert not operator.may_decide()
     assert not operator.binder.is_open()
+
+
+@pytest.mark.parametrize("kind", ["namespaces", "persistentvolumeclaims"])
+async def test_nothing_is_decided_on_half_a_list_of_any_kind(kind: str) -> None:
+    operator = make_operator()
+    await see_and_lead(operator)
+    operator.reflectors[kind].is_half_listed = True
+    assert not operator.may_decide()
+    assert operator.binder.is_open()
+    operator.reflectors[kind].is_half_listed = False
+    assert operator.may_decide()
 
 
 async def test_a_namespace_watch_that_is_broken_stops_nothing() -> None:

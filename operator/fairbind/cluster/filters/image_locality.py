@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,7 @@ class ImageLocality:
         self._slots: dict[str, int] = {}
         self._vacant: list[int] = []
         self._slot_k: tuple[Mapping[str, int], NDArray[np.intp]] = {}, np.zeros(0, dtype=np.intp)
+        self._known: tuple[Mapping[str, int], WeakValueDictionary[ImageUse, ScoreArray]] = {}, WeakValueDictionary()
 
     def __contains__(self, name: object) -> bool:
         return name in self._nodes_by_size
@@ -50,6 +52,7 @@ class ImageLocality:
         """Take the images of a node in the place of those that it had; none when it is gone, or was not there."""
         if old == new:
             return
+        self._known = {}, WeakValueDictionary()
         slot = self._slots.get(node)
         if slot is None:
             slot = self._slots[node] = self._vacant.pop() if self._vacant else len(self._slots)
@@ -77,10 +80,20 @@ class ImageLocality:
             self._slot_k = {}, self._slot_k[1]
 
     def compute_scores(self, use: ImageUse, index: Mapping[str, int]) -> ScoreArray:
-        """Return what each node is worth to pods that use these images, from 0 to 100, shape (K,).
+        """Return what each node is worth to pods that use these images, from 0 to 100, shape (K,), read-only.
 
-        index: of each node by its name, another object when nodes come or go.
+        Pods with many other constraints may use the same images. So it is the same object while nothing changes, as
+        long as it is in use. index: of each node by its name, another object when nodes come or go.
         """
+        if self._known[0] is not index:
+            self._known = index, WeakValueDictionary()
+        score_k = self._known[1].get(use)
+        if score_k is None:
+            score_k = self._known[1][use] = self._sum_up(use, index)
+            score_k.flags.writeable = False
+        return score_k
+
+    def _sum_up(self, use: ImageUse, index: Mapping[str, int]) -> ScoreArray:
         count = len(self._slots) + len(self._vacant) + 1  # the last one: nodes without images
         sum_s = np.zeros(count, dtype=np.int64)
         for name, times in Counter(use.names).items():

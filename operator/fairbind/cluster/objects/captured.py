@@ -112,7 +112,7 @@ def _capture_pod(pod: _Pod) -> wire.Pod | RunTime | None:
 
 
 def _strip_spec(spec: wire.PodSpec) -> wire.PodSpec:
-    """Return a spec that does not say which images are used, nor how volumes are mounted, but that some node must."""
+    """Return a spec without the names of images. What needs a feature of the node only says that it does."""
     return msgspec.structs.replace(
         spec,
         containers=[*map(_strip_container, spec.containers or ())] or None,

@@ -141,6 +141,8 @@ class Reflector(Generic[Item]):
 
         The server was away, or a list has reached the sink in part.
         """
+        self.is_half_listed = False
+        """Whether a list is reaching the sink in parts just now."""
         self._waiters: list[asyncio.Future[None]] = []
         self._is_relist_wanted = asyncio.Event()
         self.synced = asyncio.Event()
@@ -225,9 +227,12 @@ class Reflector(Generic[Item]):
             if page.next_page is None:
                 break
             query["continue"] = page.next_page
-        for _ in self._sink.replace_in_parts(items, page.version):
-            self.is_list_owed = True  # nothing can be decided on half a list
-            await asyncio.sleep(0)
+        try:
+            for _ in self._sink.replace_in_parts(items, page.version):
+                self.is_half_listed = self.is_list_owed = True  # nothing can be decided on half a list
+                await asyncio.sleep(0)
+        finally:
+            self.is_half_listed = False
         self._version = page.version
         self._alive_at, self._is_silent, self.is_list_owed = self._listed_at, False, False
         self._list_seconds = asyncio.get_running_loop().time() - self._listed_at

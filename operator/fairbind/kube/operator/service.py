@@ -327,18 +327,18 @@ class Operator:
 
     def _answer_loop(self) -> bool:
         """Say whether it may decide, and remember a no: what woke the loop is still to be decided."""
-        may_decide = self.may_decide()
-        self._is_put_off = not may_decide
-        return may_decide
+        self._is_put_off = not self.may_decide()
+        return not self._is_put_off
 
     def _is_blind(self) -> bool:
         """Whether pods or nodes have been out of sight for longer than an exchange of connections takes.
 
-        Or whether anything else on which decisions depend may be too old, or of a cluster that was restored meanwhile.
+        Or whether anything on which decisions depend may be too old, read by half, or of a cluster that was restored.
         """
         now = self._clock()
         return (
             self._is_list_owed()
+            or any(reflector.is_half_listed for reflector in self.reflectors.values())
             or any(now - since > BLIND_SECONDS for since in self._broken_since.values())
             or any(age > MAX_WATCH_AGE_SECONDS for age in self._find_watch_ages().values())
         )
