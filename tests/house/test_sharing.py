@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sharing import Sharing, rank
+from sharing import PROGRAMMES, Sharing, rank
 
 ON_KIND = [f"tests/kind/test_{n}.py::t" for n in "abcdef"]
 BESIDE = [f"tests/kind/test_{n}.py::t" for n in ("demo", "image")]
@@ -84,3 +84,10 @@ def test_one_cluster_that_is_given_is_for_one_worker(monkeypatch: pytest.MonkeyP
 def test_what_runs_on_the_cluster_is_begun_first() -> None:
     backwards = COLLECTION[::-1]
     assert sorted(backwards, key=rank)[: len(SLOW)] == [*ON_KIND[::-1], *BESIDE, *E2E[::-1]]
+
+
+def test_single_tests_that_take_minutes_begin_before_the_many_short_ones() -> None:
+    programmes = [f"{start}.py::t" for start in PROGRAMMES]
+
+    assert max(map(rank, programmes)) < min(rank(test) for test in [*BESIDE, *E2E])
+    assert min(map(rank, programmes)) > rank(ON_KIND[0])
