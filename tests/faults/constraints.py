@@ -119,5 +119,6 @@ class Constraints:
                 claim = self.claims.get(name)
                 volume = None if claim is None else self.volumes.get(claim["spec"].get("volumeName", ""))
                 if claim is not None and (volume is None or find_node(volume) != pod["spec"]["nodeName"]):
-                    found.append(f"{name} of a pod on {pod['spec']['nodeName']} has no volume there")
+                    where = "no volume" if volume is None else f"a volume on {find_node(volume)}"
+                    found.append(f"{name} of a pod on {pod['spec']['nodeName']} has {where}")
         return found

@@ -289,7 +289,7 @@ def etcd_restored(world: World, settings: Settings) -> Iterator[None]:
     moment = dt.datetime.now(dt.UTC)
     world.copy_etcd(copy)
     yield
-    with cut(world.replicas):
+    with cut(world.replicas), world.storage.pausing():
         world.restore_etcd(copy)
         world.judge.forget_since(moment)
         world.write(settings["writes"])

@@ -15,7 +15,7 @@ from e2e.api import Api, ApiError
 from e2e.waiting import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from e2e.api import Json
@@ -73,6 +73,7 @@ class Storage:
         self._api = Api.connect(kubeconfig, timeout_seconds=TIMEOUT_SECONDS)
         self._nodes = nodes
         self._ended = threading.Event()
+        self._looking = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="storage", daemon=True)
 
     def start(self) -> None:
@@ -85,6 +86,12 @@ class Storage:
                 self._api.post(VOLUMES, make_volume(f"{LOCAL}-{node}-{number}", LOCAL, node))
         self._thread.start()
 
+    @contextlib.contextmanager
+    def pausing(self) -> Iterator[None]:
+        """Do nothing meanwhile: what was seen before a cluster is restored must not be acted on afterwards."""
+        with self._looking:
+            yield
+
     def stop(self) -> None:
         """End."""
         self._ended.set()
@@ -93,7 +100,7 @@ class Storage:
 
     def _run(self) -> None:
         while not self._ended.wait(LOOK_SECONDS):
-            with contextlib.suppress(ApiError, urllib3.exceptions.HTTPError):
+            with self._looking, contextlib.suppress(ApiError, urllib3.exceptions.HTTPError):
                 self._look()
 
     def _look(self) -> None:

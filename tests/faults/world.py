@@ -174,9 +174,9 @@ class World:
             self.judge = Judge(self.plane.audit_log)
             self.cluster.install_chart({"operator": {"enabled": False}})
             self._fill()
-            self._storage = Storage(self.plane.kubeconfig, [f"n{number}" for number in range(NODES)])
-            stack.callback(self._storage.stop)
-            self._storage.start()
+            self.storage = Storage(self.plane.kubeconfig, [f"n{number}" for number in range(NODES)])
+            stack.callback(self.storage.stop)
+            self.storage.start()
             library = self._build_clock_step()
             for number, name in enumerate("ab"):
                 self.replicas.append(self._make_replica(stack, name, self._seed + number, library))
