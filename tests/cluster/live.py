@@ -11,9 +11,7 @@ import pytest
 
 from cluster.histories import EPOCH, HistoricWorld, History, Timeline
 from fairbind.cluster import deciding, pacing
-from fairbind.cluster.pacing_events import (
-    BindResult,
-)
+from fairbind.cluster.pacing_events import BindResult
 from fairbind.kube.operator.loop import Journal, SchedulingLoop
 from kube.operator.simulation import VirtualLoop
 

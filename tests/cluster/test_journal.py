@@ -20,9 +20,7 @@ from fairbind.cluster.journal import (
     parse_journal,
     parse_record,
 )
-from fairbind.cluster.pacing_events import (
-    RunCycle,
-)
+from fairbind.cluster.pacing_events import RunCycle
 from fairbind.model import CycleReport, InvalidProblemError, Snapshot
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot, decide
 

@@ -150,7 +150,7 @@ class View:
         return find_misplaced(held, self.nodes, scheduler_name=SCHEDULER_NAME, but=but)
 
     def find_forgotten(self, objects: Callable[[Json, Json], Collection[str]] = lambda _pod, _node: ()) -> list[str]:
-        """Return waiting pods for which some node has room: nobody should be waiting then.
+        """Return waiting pods for which some node has room: none should wait then.
 
         objects: what else keeps a pod from a node.
         """

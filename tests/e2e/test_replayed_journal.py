@@ -23,9 +23,7 @@ from fairbind.cluster.deciding import Decider
 from fairbind.cluster.journal import CycleRecord, compute_fingerprint, find_difference, parse_journal
 from fairbind.cluster.listed_objects import build_cache
 from fairbind.cluster.objects.decode import PODS, Changed
-from fairbind.cluster.pacing_events import (
-    RunCycle,
-)
+from fairbind.cluster.pacing_events import RunCycle
 from fairbind.simulator.snapshot_file import parse_snapshot
 from localplane.nodes import make_node
 

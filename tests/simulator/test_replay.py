@@ -10,9 +10,7 @@ from fairbind.cluster.deciding import Decider
 from fairbind.cluster.journal import CycleRecord, compute_fingerprint
 from fairbind.cluster.listed_objects import ListedObjects
 from fairbind.cluster.pacing import MAX_OUTSTANDING
-from fairbind.cluster.pacing_events import (
-    RunCycle,
-)
+from fairbind.cluster.pacing_events import RunCycle
 from fairbind.scheduling import POLICIES
 from fairbind.simulator.replay import compare_with_journal, describe_replay, replay
 from fairbind.simulator.trial import Trial

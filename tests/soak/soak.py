@@ -43,9 +43,7 @@ from fairbind.cluster.pacing_events import (
     Tick,
     WakeAt,
 )
-from fairbind.cluster.pacing_events import (
-    Changed as SomethingChanged,
-)
+from fairbind.cluster.pacing_events import Changed as SomethingChanged
 from fairbind.cluster.tenancy.tenants import parse_tenant
 from fairbind.model import Bind
 from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -77,75 +78,58 @@ context_option = click.option(
 own_namespace_option = namespace_option("Namespace that the operator runs in; its pods belong to no tenant.")
 
 
-_NODE_OPTIONS = (
-    click.option(
-        "--gate-placement",
-        type=click.Choice(["policy", "node"]),
-        envvar="FAIRBIND_GATE_PLACEMENT",
-        default="policy",
-        show_default=True,
-        show_envvar=True,
-        help="In gate mode, whether pods are narrowed to nodes only where the policy decides by class, or always.",
-    ),
-    click.option(
-        "--max-scale-up",
-        metavar="PODS",
-        type=click.IntRange(0, 1_000),
-        envvar="FAIRBIND_MAX_SCALE_UP",
-        default=0,
-        show_default=True,
-        show_envvar=True,
-        help="In gate mode, how many pods of a tenant that fit nowhere are shown to autoscalers by an open gate.",
-    ),
-)
-"""What gate mode asks about nodes: those that exist, and those that could be bought."""
+def _setting(name: str, *names: str, **attributes: Any) -> Callable[[Command], Command]:
+    """Return an option that may also be set by the variable FAIRBIND_NAME. names: further ones, as `click.option`."""
+    variable = "FAIRBIND_" + name.removeprefix("--").replace("-", "_").upper()
+    settings = {"envvar": variable, "show_envvar": True, "show_default": "default" in attributes, **attributes}
+    return click.option(name, *names, **settings)
 
 
 def gate_options(function: Command) -> Command:
     """Add what gate mode needs."""
     options = (
-        click.option(
+        _setting(
             "--mode",
             type=click.Choice(["bind", "gate", "extender"]),
-            envvar="FAIRBIND_MODE",
             default="bind",
-            show_default=True,
-            show_envvar=True,
             help="bind: fairbind places pods itself. gate: in addition, pods of another scheduler wait behind the "
             "scheduling gate fairbind.io/turn, which fairbind opens when their turn has come. extender: in addition, "
             "kube-scheduler asks fairbind whether it is the turn of its pods.",
         ),
-        click.option(
+        _setting(
             "--gate-scheduler-name",
             metavar="NAME",
             callback=check_scheduler_name,
-            envvar="FAIRBIND_GATE_SCHEDULER_NAME",
             default="default-scheduler",
-            show_default=True,
-            show_envvar=True,
             help="In gate mode, the scheduler whose pods take turns.",
         ),
-        click.option(
+        _setting(
             "--max-ungated",
             metavar="PODS",
             type=click.IntRange(1, 10_000),
-            envvar="FAIRBIND_MAX_UNGATED",
             default=200,
-            show_default=True,
-            show_envvar=True,
             help="In gate mode, how many pods may have an open gate and no node yet.",
         ),
-        click.option(
+        _setting(
             "--ungated-timeout",
             metavar="SECONDS",
             type=click.FloatRange(1.0, 3600.0),
-            envvar="FAIRBIND_UNGATED_TIMEOUT",
             default=30.0,
-            show_default=True,
-            show_envvar=True,
             help="In gate mode, for how long a pod whose gate is open keeps its reservation without being bound.",
         ),
-        *_NODE_OPTIONS,
+        _setting(
+            "--gate-placement",
+            type=click.Choice(["policy", "node"]),
+            default="policy",
+            help="In gate mode, whether pods are narrowed to nodes only where the policy decides by class, or always.",
+        ),
+        _setting(
+            "--max-scale-up",
+            metavar="PODS",
+            type=click.IntRange(0, 1_000),
+            default=0,
+            help="In gate mode, how many pods of a tenant that fit nowhere are shown to autoscalers by an open gate.",
+        ),
     )
     return _add(options, function)
 
@@ -154,92 +138,67 @@ def _check_names(context: click.Context, parameter: click.Parameter, names: tupl
     return tuple(check_scheduler_name(context, parameter, name) for name in names)
 
 
-_TURN_OPTIONS = (
-    click.option(
-        "--extender-service",
-        metavar="NAME",
-        callback=lambda context, parameter, name: name and check_namespace(context, parameter, name),
-        envvar="FAIRBIND_EXTENDER_SERVICE",
-        show_envvar=True,
-        help="In extender mode, the Service without selector that the leader makes lead to itself.",
-    ),
-    click.option(
-        "--extender-pod-ip",
-        metavar="ADDRESS",
-        envvar=["FAIRBIND_EXTENDER_POD_IP", "POD_IP"],
-        show_envvar=True,
-        help="The address of this replica in that Service.",
-    ),
-    click.option(
-        "--max-turns",
-        metavar="PODS",
-        type=click.IntRange(1, 10_000),
-        envvar="FAIRBIND_MAX_TURNS",
-        default=200,
-        show_default=True,
-        show_envvar=True,
-        help="In extender mode, how many pods may have their turn and no node yet.",
-    ),
-    click.option(
-        "--turn-timeout",
-        metavar="SECONDS",
-        type=click.FloatRange(1.0, 3600.0),
-        envvar="FAIRBIND_TURN_TIMEOUT",
-        default=10.0,
-        show_default=True,
-        show_envvar=True,
-        help="In extender mode, for how long a pod has its turn.",
-    ),
-)
-"""What extender mode needs of the Service and of turns."""
-
-
 def extender_options(function: Command) -> Command:
     """Add what extender mode needs."""
     options = (
-        click.option(
+        _setting(
             "--extender-scheduler-name",
             "extender_scheduler_names",
             metavar="NAME",
             multiple=True,
             callback=_check_names,
-            envvar="FAIRBIND_EXTENDER_SCHEDULER_NAME",
             default=("default-scheduler",),
-            show_default=True,
-            show_envvar=True,
             help="In extender mode, the scheduler whose pods take turns. May be repeated.",
         ),
-        click.option(
+        _setting(
             "--extender-address",
             metavar="HOST:PORT",
-            envvar="FAIRBIND_EXTENDER_ADDRESS",
             default=":8443",
-            show_default=True,
-            show_envvar=True,
             help="In extender mode, where kube-scheduler is answered.",
         ),
-        click.option(
+        _setting(
             "--extender-tls",
             metavar="FOLDER",
             type=click.Path(path_type=Path),
-            envvar="FAIRBIND_EXTENDER_TLS",
-            show_envvar=True,
             help="In extender mode, the folder with tls.crt and tls.key, with which kube-scheduler is answered, and "
             "ca.crt, the authorities that sign its client certificate.",
         ),
-        click.option(
+        _setting(
             "--extender-client-name",
             "extender_client_names",
             metavar="NAME",
             multiple=True,
-            envvar="FAIRBIND_EXTENDER_CLIENT_NAME",
             default=("system:kube-scheduler",),
-            show_default=True,
-            show_envvar=True,
             help="In extender mode, the common name of the client certificate of one who may ask. May be repeated.",
         ),
+        _setting(
+            "--extender-service",
+            metavar="NAME",
+            callback=lambda context, parameter, name: name and check_namespace(context, parameter, name),
+            help="In extender mode, the Service without selector that the leader makes lead to itself.",
+        ),
+        _setting(
+            "--extender-pod-ip",
+            metavar="ADDRESS",
+            envvar=["FAIRBIND_EXTENDER_POD_IP", "POD_IP"],
+            help="The address of this replica in that Service.",
+        ),
+        _setting(
+            "--max-turns",
+            metavar="PODS",
+            type=click.IntRange(1, 10_000),
+            default=200,
+            help="In extender mode, how many pods may have their turn and no node yet.",
+        ),
+        _setting(
+            "--turn-timeout",
+            metavar="SECONDS",
+            type=click.FloatRange(1.0, 3600.0),
+            default=10.0,
+            help="In extender mode, for how long a pod has its turn.",
+        ),
     )
-    return _add(options, _add(_TURN_OPTIONS, function))
+    return _add(options, function)
 
 
 def _add(options: Sequence[Callable[[Command], Command]], function: Command) -> Command:

@@ -6,9 +6,7 @@ The operator's loop and the simulator both decide by this. What is recalled chan
 from __future__ import annotations
 
 from fairbind.cluster.pacing import is_recalling
-from fairbind.cluster.pacing_events import (
-    RunCycle,
-)
+from fairbind.cluster.pacing_events import RunCycle
 from fairbind.model import CycleReport, PolicySettings, Snapshot
 from fairbind.scheduling import CycleState, Policy, UnschedulableCache, run_cycle
 

@@ -9,9 +9,7 @@ from typing import Any
 from fairbind.cluster.deciding import Decider
 from fairbind.cluster.journal import CycleRecord, compute_fingerprint, find_difference
 from fairbind.cluster.listed_objects import ListedObjects
-from fairbind.cluster.pacing_events import (
-    RunCycle,
-)
+from fairbind.cluster.pacing_events import RunCycle
 from fairbind.simulator.trial import Trial, explain_turn, split_name
 
 

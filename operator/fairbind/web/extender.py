@@ -4,8 +4,8 @@ kube-scheduler's configuration of an extender knows no tokens, only client certi
 certificate that one of the authorities in `ca.crt` has signed, in the handshake, and its common name must be one of
 those that were allowed: an authority of a cluster signs many certificates that are not kube-scheduler's.
 
-What is answered is decided elsewhere: bytes go in, a status and bytes come out. Requests and connections are bounded.
-kube-scheduler asks for one pod after the other, and binds many at once, each by a connection.
+Another part decides the answers: this one hands it bytes, and gets a status and bytes. Requests and connections are
+bounded. kube-scheduler asks for one pod after the other, and binds many at once, each by a connection.
 """
 
 from __future__ import annotations

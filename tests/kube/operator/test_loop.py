@@ -11,9 +11,7 @@ import pytest
 
 from fairbind.cluster import pacing
 from fairbind.cluster.bind_limits import FAILURES_IN_A_ROW
-from fairbind.cluster.pacing_events import (
-    BindResult,
-)
+from fairbind.cluster.pacing_events import BindResult
 from fairbind.kube.observer import SilentObserver
 from fairbind.kube.operator.health import Health
 from fairbind.kube.operator.loop import SchedulingLoop

@@ -1,4 +1,4 @@
-"""The leader writes itself into the Service's EndpointSlice, once for each time that it leads, and nobody else does."""
+"""The leader writes itself into the Service's EndpointSlice, once each time it leads, and no other replica does."""
 
 from __future__ import annotations
 

@@ -344,34 +344,34 @@ class ClusterCache:
 
         Raises InvariantError naming the first difference.
         """
-        anew = self._make_anew()
+        rebuilt = self._rebuild()
         check_same(
             describe(self.build_snapshot(), self.books.usage, self.books.servers),
-            describe(anew.build_snapshot(), anew.books.usage, anew.books.servers),
+            describe(rebuilt.build_snapshot(), rebuilt.books.usage, rebuilt.books.servers),
         )
-        check_same({"volumes": self.books.volumes.describe()}, {"volumes": anew.books.volumes.describe()})
-        check_same({"wanted": self.books.wanted.describe()}, {"wanted": anew.books.wanted.describe()})
+        check_same({"volumes": self.books.volumes.describe()}, {"volumes": rebuilt.books.volumes.describe()})
+        check_same({"wanted": self.books.wanted.describe()}, {"wanted": rebuilt.books.wanted.describe()})
 
-    def _make_anew(self) -> ClusterCache:
-        anew = ClusterCache(
+    def _rebuild(self) -> ClusterCache:
+        rebuilt = ClusterCache(
             self.books.scheduler_name,
             lambda: None,
             turn_scheduler=self.books.turn_scheduler,
             narrows_to_nodes=self.books.narrows_to_nodes,
             asking=self.books.asking,
         )
-        anew.books.directory = self.books.directory.copy()
-        anew.books.turns = self.books.turns.copy()
-        anew.set_policy(self.books.settings)
+        rebuilt.books.directory = self.books.directory.copy()
+        rebuilt.books.turns = self.books.turns.copy()
+        rebuilt.set_policy(self.books.settings)
         for book in self.books.servers.books.values():
             if book.node is not None:
-                anew._put_node(book.node)
-        anew.books.volumes.copy_objects(self.books.volumes)
+                rebuilt._put_node(book.node)
+        rebuilt.books.volumes.copy_objects(self.books.volumes)
         for entry in self.books.entries.values():
-            copy = anew.books.add_entry(entry.facts)
+            copy = rebuilt.books.add_entry(entry.facts)
             copy.assumed, copy.postponed, copy.scales_up = entry.assumed, entry.postponed, entry.scales_up
-            anew.books.move(copy)
-        return anew
+            rebuilt.books.move(copy)
+        return rebuilt
 
     # --- pods ---
 

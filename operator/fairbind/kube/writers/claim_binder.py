@@ -27,9 +27,7 @@ import msgspec
 
 from fairbind.cluster.cache.volumes import VolumePlan
 from fairbind.cluster.objects.volume_facts import SELECTED_NODE, ClaimFacts, name_claim
-from fairbind.cluster.pacing_events import (
-    BindResult,
-)
+from fairbind.cluster.pacing_events import BindResult
 from fairbind.kube.client.api import NotAllowedError
 from fairbind.kube.client.errors import ApiError, TransientClusterError
 from fairbind.kube.writers.binder import LOOK_TIMEOUT_SECONDS, MOST_ATTEMPTS, Binder
