@@ -24,7 +24,6 @@ know that there was any.
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import logging
 import os
 import platform
@@ -39,6 +38,7 @@ from urllib.parse import quote
 import msgspec
 
 from fairbind.kube.client.errors import ApiError, TransientClusterError
+from fairbind.kube.client.times import format_micro_time
 
 LEASE_SECONDS = 10.0
 RENEW_SECONDS = 2.0
@@ -316,7 +316,7 @@ class Elector:
 
     def _make_spec(self, old: dict[str, Any], *, holder: str, lease_seconds: float) -> dict[str, Any]:
         # The times are for people; nobody computes with them.
-        now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = format_micro_time()
         spec = old | {"holderIdentity": holder, "leaseDurationSeconds": int(lease_seconds), "renewTime": now}
         if holder not in {"", old.get("holderIdentity")}:
             spec["acquireTime"] = now

@@ -10,13 +10,13 @@ repetition after a lost answer.
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable
 from typing import ClassVar
 
 import msgspec
 
 from fairbind.kube.client.api import STRATEGIC
+from fairbind.kube.client.times import format_time
 from fairbind.kube.writers.binder import Binder, Binding
 
 TURN_CONDITION = "fairbind.io/Turn"
@@ -28,13 +28,12 @@ def make_nudge(uid: str, now: float) -> bytes:
     >>> make_nudge("u", 0.0)[-68:]
     b'"reason":"TurnGiven","lastTransitionTime":"1970-01-01T00:00:00Z"}]}}'
     """
-    time = dt.datetime.fromtimestamp(int(now), dt.UTC)
     condition = {
         "type": TURN_CONDITION,
         "status": "True",
         "message": f"The pod's turn has come ({now:.3f}).",
         "reason": "TurnGiven",
-        "lastTransitionTime": f"{time:%Y-%m-%dT%H:%M:%SZ}",
+        "lastTransitionTime": format_time(now),
     }
     return msgspec.json.encode({"metadata": {"uid": uid}, "status": {"conditions": [condition]}})
 

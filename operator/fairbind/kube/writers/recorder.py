@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime as dt
 import logging
 import time
 import uuid
@@ -31,6 +30,7 @@ from fairbind.cluster.objects.facts import Owner
 from fairbind.cluster.write_limits import WriteLimits
 from fairbind.kube.client.api import STRATEGIC, NotAllowedError
 from fairbind.kube.client.errors import ApiError, TransientClusterError, is_namespace_ending, is_right_missing
+from fairbind.kube.client.times import format_micro_time, format_time
 from fairbind.kube.observer import SilentObserver
 from fairbind.kube.part_failures import PartFailures
 from fairbind.kube.writers.complaints import Complaints
@@ -284,7 +284,7 @@ class Recorder:
     async def _write_condition(self, notice: Notice, pod: WaitingPod, message: str) -> None:
         condition = {"type": "PodScheduled", "status": "False", "reason": notice.cause.reason, "message": message}
         if pod.condition_message is None:
-            condition["lastTransitionTime"] = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            condition["lastTransitionTime"] = format_time()
         patch = {
             "metadata": {"uid": notice.uid, "resourceVersion": pod.resource_version},
             "status": {"conditions": [condition]},
@@ -297,7 +297,7 @@ class Recorder:
         is_repeated = announced.event_name is not None and announced.event_signature == notice.signature
         count = announced.event_count + 1 if is_repeated else 1
         if is_repeated:
-            series = {"count": count, "lastObservedTime": _format_now()}
+            series = {"count": count, "lastObservedTime": format_micro_time()}
             try:
                 await self._send_event(pod.namespace, {"series": series}, name=announced.event_name)
             except ApiError as error:
@@ -324,7 +324,7 @@ class Recorder:
                 "name": f"{regarding['name'][:230]}.{uuid.uuid4().hex[:16]}",
                 "namespace": regarding["namespace"],
             },
-            "eventTime": _format_now(),
+            "eventTime": format_micro_time(),
             "reportingController": self._scheduler_name,
             "reportingInstance": self._instance,
             "action": "Binding" if is_good else "Scheduling",
@@ -405,7 +405,3 @@ def _refer_to_owner(namespace: str, owner: Owner) -> dict[str, str]:
         "name": owner.name,
         "uid": owner.uid,
     }
-
-
-def _format_now() -> str:
-    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -9,7 +9,6 @@ of a status is put right.
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +26,7 @@ from fairbind.cluster.tenancy.tenants import TenantState
 from fairbind.kube.client.api import Api, NotAllowedError
 from fairbind.kube.client.custom_objects import GROUP, POLICIES, TENANTS, VERSION
 from fairbind.kube.client.errors import ApiError, TransientClusterError
+from fairbind.kube.client.times import format_time
 from fairbind.kube.fair_shares.fair_shares import NOT_SOLVED_YET
 from fairbind.kube.observer import SilentObserver
 from fairbind.kube.part_failures import PartFailures
@@ -143,7 +143,7 @@ class StatusWriter:
         is_recent = now - written_at < LATE_SECONDS  # later, the cluster may have been restored from a backup
         if written is not None and is_recent and _is_older(item, written):
             present = written["status"]  # our own write has not come back yet
-        complete = keep_transition_times(status, present, _format_now())
+        complete = keep_transition_times(status, present, format_time())
         patch = compute_merge_patch(present, complete)
         if not patch:
             return
@@ -349,7 +349,3 @@ def compute_merge_patch(present: Mapping[str, Any], wanted: Mapping[str, Any]) -
         elif value != present[key]:
             patch[key] = value
     return patch
-
-
-def _format_now() -> str:
-    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
