@@ -20,10 +20,11 @@ from fairbind.model import RunningTask
 class _Pod:
     """A pod that holds something, as it was when it last changed."""
 
-    __slots__ = ("facts", "tenant")
+    __slots__ = ("demand", "facts", "tenant")
 
-    def __init__(self, tenant: str, facts: PodFacts) -> None:
+    def __init__(self, tenant: str, demand: Demand, facts: PodFacts) -> None:
         self.tenant = tenant
+        self.demand = demand
         self.facts = facts
 
 
@@ -88,9 +89,9 @@ class RunningTasks:
         self._vectors = _Vectors(())
         self._tasks = _TasksByNode({})
 
-    def hold(self, tenant: str, node: str, facts: PodFacts) -> None:
-        """Note that a tenant's pod holds something on a node."""
-        self._pods.setdefault(node, {})[facts.uid] = _Pod(tenant, facts)
+    def hold(self, tenant: str, node: str, demand: Demand, facts: PodFacts) -> None:
+        """Note that a tenant's pod holds something on a node. demand: of it, with its devices."""
+        self._pods.setdefault(node, {})[facts.uid] = _Pod(tenant, demand, facts)
         self._changed.add(node)
 
     def release(self, node: str, uid: str) -> None:
@@ -107,7 +108,7 @@ class RunningTasks:
         old = pods[facts.uid]
         if (old.facts.priority, old.facts.start, old.facts.group) == (facts.priority, facts.start, facts.group):
             return False
-        pods[facts.uid] = _Pod(old.tenant, facts)
+        pods[facts.uid] = _Pod(old.tenant, old.demand, facts)
         self._changed.add(node)
         return True
 
@@ -131,7 +132,7 @@ class RunningTasks:
 
 def _make_task(node: str, pod: _Pod, vectors: _Vectors) -> RunningTask:
     facts = pod.facts
-    real, share = vectors.get(facts.demand)
+    real, share = vectors.get(pod.demand)
     keys = facts.constraints.exclusive_keys.taken
     group = f"{facts.namespace}/{facts.group}" if facts.group is not None else None
     return RunningTask(facts.uid, pod.tenant, node, facts.priority, facts.start, group, real, share, keys)

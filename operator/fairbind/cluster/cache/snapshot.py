@@ -36,7 +36,7 @@ class SnapshotBuilder:
         self._books = books
         self._grouping = ServerGrouping()
         self._task_classes: dict[QueueKey, TaskClass] = {}
-        self._classes_valid_for: tuple[Axes, int] | None = None
+        self._classes_valid_for: tuple[Axes, int, frozenset[str]] | None = None
         self._closings_valid_for: tuple[int, int, int] | None = None
         self._crowded: frozenset[str] = frozenset()
         self._nominations_version = 0
@@ -147,7 +147,7 @@ class SnapshotBuilder:
     def _note_changed_placements(self) -> None:
         """Note which queues must be looked at because nodes or placed pods changed."""
         books = self._books
-        valid_for = books.servers.axes, books.eligibility.answers_version
+        valid_for = books.servers.axes, books.eligibility.answers_version, books.servers.claimed_only
         closings_valid_for = (books.eligibility.version, *books.volumes.versions)
         changed_terms = books.topology.take_changed()
         if valid_for != self._classes_valid_for:
@@ -194,7 +194,7 @@ class SnapshotBuilder:
         ruling = self._find_ruling(key)
         if ruling.wishes is not None and placement.preference_k is not None:
             placement = eligibility.share(replace(placement, preference_k=None))  # `Ruling.wishes` has it all
-        return queue.build_task_class(servers.axes, placement, eligibility, pin, ruling)
+        return queue.build_task_class(servers.axes, placement, eligibility, pin, ruling, servers.claimed_only)
 
     def _find_ruling(self, key: QueueKey) -> Ruling:
         """Return what topology domains say to a class."""
