@@ -64,6 +64,8 @@ def test_a_device_counts_the_same_whether_a_claim_or_a_device_plugin_gave_it(clu
     assert cluster.find_held() == {GPU: 3}
     assert cluster.find_total(GPU) == 12
     assert [cluster.find_free(node, GPU) for node in "abc"] == [0, 0, 6]
+    cluster.add_pods(make_pod("waits", requests={"cpu": "1", GPU: "1"}))
+    assert cluster.find_eligible("uid-waits") == {"b", "c"}  # no fair share is of what only a claim could give
     cluster.put_class(resource=None)
     assert cluster.find_held() == {GPU: 2, IMPLICIT: 1}
     cluster.cache.check_consistent()
@@ -259,8 +261,8 @@ def test_of_classes_with_one_resource_the_youngest_serves_it_and_then_the_first_
 def test_a_pod_that_another_scheduler_may_place_by_a_claim_is_not_refused() -> None:
     cluster = DeviceCluster(turn_scheduler="default-scheduler")
     cluster.put_class(resource=GPU)
-    gate = {"schedulingGates": [{"name": "fairbind.io/turn"}]}
-    cluster.add_pods(make_pod("p", requests={GPU: "1"}, scheduler="default-scheduler", **gate))
+    gates = [{"name": "fairbind.io/turn"}]
+    cluster.add_pods(make_pod("p", requests={GPU: "1"}, scheduler="default-scheduler", schedulingGates=gates))
 
     assert wait_of(cluster, "uid-p") == ("Unschedulable", f"0/2 nodes are available: 2 Insufficient {GPU}.")
     assert find_opened(cluster.cache.books.entries) == []
@@ -276,7 +278,7 @@ def change_something(cluster: DeviceCluster, dice: random.Random) -> None:
             of = {"namespace": dice.choice(("team", "kube-system")), "device_class": dice.choice(("gpu", "nic"))}
             cluster.put_claim(f"c{dice.randrange(4)}", devices, pods, pool=dice.choice("ab"), is_gone=is_gone, **of)
         case 2 | 3:
-            node, number = dice.choice(("a", "b", None)), dice.randrange(4)
+            node, number = dice.choice(("a", "b", "c", None)), dice.randrange(4)
             cluster.put_slice(f"s{dice.randrange(3)}", number, node=node, pool=dice.choice("ab"), is_gone=is_gone)
         case 4:
             cluster.put_class(dice.choice(("gpu", "nic")), dice.choice((GPU, None)), is_gone=is_gone)

@@ -63,7 +63,7 @@ class Devices:
     """See the module. Facts that are given to `put_` methods are never written to.
 
     is_placed: whether a pod of this namespace and UID holds a node. claims, classes: by key and by name. pools: the
-    devices of nodes.
+    devices of nodes. classes_version: another number whenever a class has changed.
     """
 
     def __init__(self, is_placed: Callable[[str, str], bool]) -> None:
@@ -71,9 +71,9 @@ class Devices:
         self.claims: dict[str, ResourceClaimFacts] = {}
         self.classes: dict[str, DeviceClassFacts] = {}
         self.pools = DevicePools()
-        self._served: Mapping[str, Rejection] | None = None
+        self.classes_version = 0
         self._unserved: Mapping[str, Rejection] = {}
-        self._unserved_made_of: tuple[Mapping[str, Rejection], int] = self._unserved, 0
+        self._unserved_made_of = 0, 0
         self._counted: dict[str, _Counted] = {}
         self._held: dict[str, dict[str, int]] = {}
         self._drivers: dict[str, Counter[str]] = {}
@@ -102,7 +102,7 @@ class Devices:
         if device_class is not None:
             self.classes[name] = device_class
         self._stale_claims.update(self._claims_of_class.get(name, {}))
-        self._served = None
+        self.classes_version += 1
 
     def put_slice(self, name: str, published: SliceFacts | None) -> None:
         """Take a slice, new or changed; None: it is gone."""
@@ -130,18 +130,11 @@ class Devices:
 
     # --- what follows ---
 
-    @property
-    def served(self) -> Mapping[str, Rejection]:
-        """For each extended resource that kube-scheduler would serve by a claim, what pods are told that ask for it.
-
-        The same object as before while no class changes.
-        """
-        if self._served is None:
-            self._served = self._find_served()
-        return self._served
-
     def _find_served(self) -> Mapping[str, Rejection]:
-        """Return what classes serve; of several with one resource the youngest does, and the first by name of those."""
+        """Return what pods are told that ask for an extended resource which kube-scheduler would serve by a claim.
+
+        Of several classes with one resource the youngest serves it, and the first by name of those.
+        """
         serves = {DEVICE_CLASS_PREFIX + name: name for name in self.classes}
         by_name = sorted(self.classes.values(), key=lambda each: each.name, reverse=True)
         for each in sorted(by_name, key=lambda each: each.created):
@@ -154,11 +147,12 @@ class Devices:
 
         version: another number whenever an answer of `is_offered` is another.
         """
-        if self._unserved_made_of[0] is self.served and self._unserved_made_of[1] == version:
+        made_of = self.classes_version, version
+        if made_of == self._unserved_made_of:
             return set()
-        self._unserved_made_of = self.served, version
-        before = self._unserved
-        self._unserved = {resource: why for resource, why in self.served.items() if not is_offered(resource)}
+        self._unserved_made_of = made_of
+        before, served = self._unserved, self._find_served() if self.classes else {}
+        self._unserved = {resource: why for resource, why in served.items() if not is_offered(resource)}
         return {resource for resource, _ in before.items() ^ self._unserved.items()}
 
     def find_unserved(self, demand: Demand) -> Rejection | None:

@@ -113,9 +113,10 @@ class Servers:
 
     faults: by node, what of it could not be read or is left out.
     offers_version: another number when some resource is in the allocatable of a node and was in none, or the reverse.
-    After `flush`: axes, claimed_only (those that are in the allocatable of no node, because claims serve them),
-    left_out (resources that nodes offer and that are no axes), names, capacity_kr, free_kr,
-    usable_k, open_k, taken_keys, fixed_keys, total_r. Arrays that were handed out are never written again.
+    After `flush`: axes, left_out (resources that nodes offer and that are no axes), claimed_k (by axis the nodes that
+    have it as devices only), claimed_only (axes that no node has otherwise), claimed_version (of these two), names,
+    capacity_kr, free_kr, usable_k, open_k, taken_keys, fixed_keys, total_r. Arrays that were handed out are never
+    written again.
     """
 
     def __init__(self, eligibility: Eligibility) -> None:
@@ -125,7 +126,9 @@ class Servers:
         self.faults: dict[str, str] = {}
         self.left_out: tuple[str, ...] = ()
         self.axes: Axes = BASE_RESOURCES
+        self.claimed_k: Mapping[str, BoolArray] = {}
         self.claimed_only: frozenset[str] = _NO_RESOURCES
+        self.claimed_version = 0
         self.offers_version = 0
         self.names: tuple[str, ...] = ()
         self.index: Mapping[str, int] = {}
@@ -145,6 +148,7 @@ class Servers:
         self._is_list_changed = False
         self._is_everything_changed = True
         self._are_ports_changed = False
+        self._are_devices_changed = False
 
     def set_selector(self, selector: tuple[tuple[str, str], ...]) -> None:
         """Take the labels that a node must carry to count at all."""
@@ -189,6 +193,7 @@ class Servers:
         if book.node is not None:
             _count(self._published, book.devices, -1)
             _count(self._published, devices, 1)
+            self._are_devices_changed = True
         book.devices = devices or _NOTHING
         self._changed_books.add(name)
         self._drop_if_empty(name)
@@ -247,18 +252,20 @@ class Servers:
     def flush(self) -> None:
         """Bring the arrays up to date."""
         axes, self.left_out = self._compute_axes()
-        if self._published or self.claimed_only:
-            self.claimed_only = frozenset(r for r in self._published if r in axes and not self._offered[r])
+        are_devices_changed = self._are_devices_changed or bool(self._published and self._changed_nodes)
         if self._is_everything_changed or self._is_list_changed or axes != self.axes:
             self._rebuild(axes)
         elif self._changed_nodes or self._changed_books:
             self._rewrite()
+        if are_devices_changed or self._is_list_changed:
+            self._follow_devices()
         self.eligibility.follow_images()
         if self._are_ports_changed or self._is_list_changed or self._is_everything_changed:
             self.taken_keys, self.fixed_keys = self._compute_taken_keys()
         self._changed_nodes.clear()
         self._changed_books.clear()
         self._is_list_changed = self._is_everything_changed = self._are_ports_changed = False
+        self._are_devices_changed = False
 
     def _count_offered(self, old: NodeFacts | None, new: NodeFacts | None) -> None:
         before = len(self._offered)
@@ -361,6 +368,20 @@ class Servers:
                 if r is not None:
                     capacity_nr[n, r] = min(int(capacity_nr[n, r]) + book.find_devices(resource), MAX_AMOUNT)
         return capacity_nr, free_nr
+
+    def _follow_devices(self) -> None:
+        """Find out which nodes have what as devices only."""
+        claimed_k: dict[str, BoolArray] = {}
+        for k, name in enumerate(self.names) if self._published else ():
+            book = self.books[name]
+            if book.node is not None and book.devices:
+                offered = {resource for resource, amount in book.node.allocatable if amount}
+                for resource in book.devices.keys() - offered:
+                    claimed_k.setdefault(resource, np.zeros(len(self.names), dtype=np.bool_))[k] = True
+        if claimed_k or self.claimed_k:
+            self.claimed_k = {resource: claimed_k[resource] for resource in self.axes if resource in claimed_k}
+            self.claimed_only = frozenset(r for r in self.claimed_k if not self._offered[r])
+            self.claimed_version += 1
 
     def compute_unclaimed(self) -> IntArray | None:
         """Return how many devices no pod holds, shape (K, R); None when no node has any. As of the last `flush`.

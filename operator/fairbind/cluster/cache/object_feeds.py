@@ -100,9 +100,9 @@ def make_device_feeds(books: Books, touch: Callable[[], None]) -> ObjectFeeds:
         key: Callable[[Named], str], put: Callable[[str, Named | None], None], objects: Mapping[str, Named]
     ) -> Feed[Named]:
         def change(name: str, facts: Named | None) -> None:
-            served = devices.served
+            before = devices.classes_version
             put(name, facts)
-            if devices.has_stale or devices.served is not served:
+            if devices.has_stale or devices.classes_version != before:
                 touch()
 
         return _make_feed(key, change, objects)

@@ -59,7 +59,7 @@ OVERDUE_SECONDS = 4.0
 """A watch that says nothing for so long after it should have ended is dead. With it, one is noticed within 30 s."""
 CHECK_TIMEOUT_SECONDS = 5.0
 ABSENT_SECONDS = 30.0
-"""An optional kind that is absent is asked for so often; a server that was restarted may have it, and shows its life."""
+"""An optional kind that is absent is asked for so often: a server that was restarted may have it."""
 CALM_PER_LIST = 4.0
 """Lists because the server was away begin so many times further apart than they take, so they take a fifth at most."""
 PAGE_TRIES = 2
