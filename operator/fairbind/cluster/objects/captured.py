@@ -34,6 +34,7 @@ from fairbind.cluster.objects.decode import (
     VOLUMES,
     ResourceType,
 )
+from fairbind.cluster.objects.device_facts import find_held_devices
 from fairbind.cluster.objects.volume_facts import CLAIM_ANNOTATIONS, TOPOLOGY_LABELS, VOLUME_ANNOTATIONS
 
 SUCCEEDED = "Succeeded"
@@ -241,10 +242,22 @@ def _capture_named(item: Named) -> Named:
 
 
 def _capture_resource_claim(claim: device_wire.ResourceClaim) -> device_wire.ResourceClaim:
-    return msgspec.structs.replace(
-        claim,
-        metadata=wire.ObjectMeta(name=claim.metadata.name, namespace=claim.metadata.namespace),
-        spec=claim.spec if claim.status.allocation is not None else device_wire.ResourceClaimSpec(),
+    """Return what a claim was given; a request is named by its class, as its own name says nothing that decides."""
+    meta = wire.ObjectMeta(name=claim.metadata.name, namespace=claim.metadata.namespace)
+    given = claim.status.allocation.devices.results if claim.status.allocation is not None else None
+    held = [*find_held_devices(claim.spec.devices.requests or (), given or ())]
+    if not held:
+        return device_wire.ResourceClaim(meta, fault=claim.fault)
+    requests = [
+        device_wire.DeviceRequest(name, device_wire.ExactDeviceRequest(name))
+        for name in sorted({name for name, _ in held})
+    ]
+    results = [msgspec.structs.replace(device, request=name) for name, device in held]
+    return device_wire.ResourceClaim(
+        meta,
+        device_wire.ResourceClaimSpec(device_wire.DeviceRequests(requests)),
+        msgspec.structs.replace(claim.status, allocation=device_wire.Allocation(device_wire.AllocatedDevices(results))),
+        claim.fault,
     )
 
 

@@ -8,7 +8,7 @@ that several claims divide among themselves (`shareID`), of which no claim has a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
@@ -111,14 +111,22 @@ def convert_resource_claim(claim: device_wire.ResourceClaim) -> ResourceClaimFac
 def _find_devices(
     requests: Iterable[device_wire.DeviceRequest], results: Iterable[device_wire.AllocatedDevice]
 ) -> tuple[HeldDevices, ...]:
-    class_of = _find_classes(requests)
     held = {
-        (class_of[each.request], PoolId(each.driver, each.pool), each.device)
-        for each in islice(results, MAX_DEVICES)
-        if each.request in class_of and not each.admin_access and not each.share_id
+        (device_class, PoolId(each.driver, each.pool), each.device)
+        for device_class, each in find_held_devices(requests, results)
     }
     counts = Counter((device_class, pool) for device_class, pool, _ in held)
     return tuple(sorted(HeldDevices(device_class, pool, count) for (device_class, pool), count in counts.items()))
+
+
+def find_held_devices(
+    requests: Iterable[device_wire.DeviceRequest], results: Iterable[device_wire.AllocatedDevice]
+) -> Iterator[tuple[str, device_wire.AllocatedDevice]]:
+    """Yield the results that count, each with the device class of its request."""
+    class_of = _find_classes(requests)
+    for each in islice(results, MAX_DEVICES):
+        if each.request in class_of and not each.admin_access and not each.share_id:
+            yield class_of[each.request], each
 
 
 def _find_classes(requests: Iterable[device_wire.DeviceRequest]) -> Mapping[str, str]:
