@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from cluster.builders import Json, make_node, make_pod
+from cluster.counting import count_calls
 from cluster.devices import CLASS, DRIVER, GPU, IMPLICIT, DeviceCluster
+from fairbind.cluster.cache.books import Books
+from fairbind.cluster.cache.devices import Devices
 from fairbind.cluster.cache.forecast import find_opened
 from fairbind.cluster.messages import compute_condition_reason, format_unschedulable
 from fairbind.model import PolicySettings
@@ -318,3 +321,20 @@ def test_whatever_happens_the_books_equal_those_that_are_made_anew(seed: int) ->
         cluster.delete_pod(pod)
     assert cluster.cache.build_snapshot().tenants == ()
     assert cluster.cache.books.devices._held == {}
+
+
+def test_a_change_of_one_claim_costs_what_the_claim_holds_and_not_what_there_is(
+    cluster: DeviceCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.put_slice("a", 200)
+    for number in range(200):
+        cluster.put_claim(f"c{number}", [f"gpu-{number}"], [f"uid-p{number}"])
+        cluster.place(f"p{number}")
+    assert cluster.find_held() == {IMPLICIT: 200}
+    counts = count_calls(monkeypatch, (Devices, "_count"), (Devices, "_find_capacity"), (Books, "move"))
+
+    cluster.put_claim("c7", ["gpu-7", "gpu-8"], ["uid-p7"])
+    assert cluster.find_held() == {IMPLICIT: 201}
+    assert counts["_count"] <= 3
+    assert counts["move"] <= 3
+    assert counts["_find_capacity"] == 0
