@@ -114,9 +114,14 @@ def test_a_claim_counts_once_for_the_first_of_the_placed_pods_that_reserve_it(cl
 def test_an_eviction_gives_back_no_device_that_another_pod_could_be_given(cluster: DeviceCluster) -> None:
     cluster.put_slice("a", 4)
     cluster.put_claim("claim", ["gpu-0"], ["uid-p"])
-    cluster.place("p")
+    pod = cluster.place("p")
+    for change in (lambda _: None, lambda pod: pod["spec"].update(priority=5)):
+        cluster.change_pod(pod, change)
+        (task,) = cluster.cache.build_snapshot().running["a"]
+        assert (task.demand_r[-1], task.share_demand_r[-1]) == (0, 1)
+    cluster.change_pod(pod, lambda pod: pod["status"].update(startTime="2026-02-01T00:00:00Z"))
     (task,) = cluster.cache.build_snapshot().running["a"]
-    assert (task.demand_r[-1], task.share_demand_r[-1]) == (0, 1)
+    assert task.share_demand_r[-1] == 1
 
 
 @pytest.mark.parametrize(

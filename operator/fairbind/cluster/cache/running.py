@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from weakref import WeakKeyDictionary
 
+import msgspec
+
 from fairbind.cluster.cache.nodes import Axes
 from fairbind.cluster.cache.pending import compute_vector
 from fairbind.cluster.objects.facts import Demand, PodFacts
@@ -18,14 +20,13 @@ from fairbind.model import RunningTask
 
 
 class _Pod:
-    """A pod that holds something, as it was when it last changed."""
+    """A pod that holds something, as it was when it last changed. facts: with the devices that it holds."""
 
-    __slots__ = ("demand", "facts", "tenant")
+    __slots__ = ("facts", "tenant")
 
     def __init__(self, tenant: str, demand: Demand, facts: PodFacts) -> None:
         self.tenant = tenant
-        self.demand = demand
-        self.facts = facts
+        self.facts = facts if demand is facts.demand else msgspec.structs.replace(facts, demand=demand)
 
 
 class _Vectors:
@@ -108,7 +109,7 @@ class RunningTasks:
         old = pods[facts.uid]
         if (old.facts.priority, old.facts.start, old.facts.group) == (facts.priority, facts.start, facts.group):
             return False
-        pods[facts.uid] = _Pod(old.tenant, old.demand, facts)
+        pods[facts.uid] = _Pod(old.tenant, old.facts.demand, facts)
         self._changed.add(node)
         return True
 
@@ -132,7 +133,7 @@ class RunningTasks:
 
 def _make_task(node: str, pod: _Pod, vectors: _Vectors) -> RunningTask:
     facts = pod.facts
-    real, share = vectors.get(pod.demand)
+    real, share = vectors.get(facts.demand)
     keys = facts.constraints.exclusive_keys.taken
     group = f"{facts.namespace}/{facts.group}" if facts.group is not None else None
     return RunningTask(facts.uid, pod.tenant, node, facts.priority, facts.start, group, real, share, keys)
