@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cluster.builders import Json, make_node, make_pod
+from cluster.builders import Json, make_node, make_pod, read_node
 from cluster.counting import count_calls
 from cluster.devices import CLASS, DRIVER, GPU, IMPLICIT, DeviceCluster
 from fairbind.cluster.cache.books import Books
@@ -291,7 +291,8 @@ def change_something(cluster: DeviceCluster, dice: random.Random) -> None:
         case 4:
             cluster.put_class(dice.choice(("gpu", "nic")), dice.choice((GPU, None)), is_gone=is_gone)
         case _:
-            cluster.add_nodes(make_node(dice.choice("abc"), allocatable=GPUS if dice.random() < 0.5 else None))
+            node_facts = read_node(make_node(dice.choice("abc"), allocatable=GPUS if dice.random() < 0.5 else None))
+            cluster.cache.nodes.delete(node_facts) if is_gone else cluster.cache.nodes.apply(node_facts)
 
 
 def make_random_pod(name: str, dice: random.Random) -> Json:
