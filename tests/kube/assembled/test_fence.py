@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from cluster.builders import make_node, make_pod
 from kube.assembled.faults import BINDINGS, EVENTS, LEASES, POD_STATUSES, delay, ignore, refuse
 from kube.assembled.replicas import Replica, Scene, in_virtual_time, playing
@@ -15,12 +17,14 @@ async def lose_leadership(scene: Scene, leader: Replica) -> Replica:
     return await scene.pass_until_leading(other_than=leader)
 
 
+@pytest.mark.parametrize("status", [503, 429])
 @in_virtual_time
-async def test_a_binding_that_was_being_repeated_ends_with_the_lease() -> None:
+async def test_a_binding_that_was_being_repeated_ends_with_the_lease(status: int) -> None:
+    """After 503 it is given back between attempts; after 429 one and the same binding goes on for half a minute."""
     async with playing(2) as scene:
         scene.server.put("nodes", make_node("n1"))
         leader = await scene.pass_until_leading()
-        scene.cause(refuse(503, BINDINGS, who=leader.name))
+        scene.cause(refuse(status, BINDINGS, who=leader.name))
         scene.server.put("pods", make_pod("p"))
         await scene.pass_until(lambda: scene.server.find_requests("/p/binding"))
         other = await lose_leadership(scene, leader)
@@ -30,7 +34,7 @@ async def test_a_binding_that_was_being_repeated_ends_with_the_lease() -> None:
         sent = [request.at for request in scene.server.find_requests("/binding", who=leader.name)]
         assert len(sent) > 2
         assert max(sent) < lost_at
-        assert {result for _, result in leader.observer.results} <= {"failed", "fenced"}  # given back between attempts
+        assert {result for _, result in leader.observer.results} <= {"failed", "fenced"}
         assert [who for _, who, _, _ in scene.server.bound] == [other.name]
 
 
@@ -94,12 +98,14 @@ async def test_conditions_and_events_that_were_still_to_be_written_are_left_to_t
 
 @in_virtual_time
 async def test_a_follower_writes_no_status() -> None:
+    """Not even while those of the leader are refused, so that there is always something to write."""
     async with playing(2) as scene:
+        leader = await scene.pass_until_leading()
+        scene.cause(refuse(503, r"/apis/fairbind.*/status$", who=leader.name, until=12.0))
         scene.server.put("nodes", make_node("n1"))
         scene.server.put("tenants", {"metadata": {"name": "a"}, "spec": {"namespaces": ["team"]}})
         scene.server.put("schedulingpolicies", {"metadata": {"name": "default"}, "spec": {"policy": "drfh"}})
         scene.server.put("pods", make_pod("p", requests={"cpu": "1"}))
-        leader = await scene.pass_until_leading()
         await scene.pass_until(lambda: scene.now > 20.0)
         writers = {
             request.who for request in scene.server.requests if request.method == "PATCH" and "fairbind" in request.path

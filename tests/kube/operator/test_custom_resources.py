@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import socket
 import ssl
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from fairbind.kube.observer import SilentObserver
 from fairbind.kube.operator import custom_resources as handlers
 from fairbind.kube.operator.custom_resources import CustomResources, _cancel_and_wait
 from fairbind.kube.operator.health import Health
-from kube.fakes import FixedSource
+from kube.fakes import FixedSource, eventually, serving
 
 EMPTY_LIST = b'{"metadata": {"resourceVersion": "7"}, "items": []}'
 
@@ -34,18 +35,24 @@ class FlakyApi:
         self.is_away = True
         self.asked = 0
         self.answer = EMPTY_LIST
+        self.missing: str | None = None
 
     async def request(self, method: str, path: str) -> bytes:
         assert method == "GET"
         assert path.startswith("/apis/fairbind.io/")
         self.asked += 1
-        if self.is_away:
+        if self.is_away or path.rpartition("/")[2] == self.missing:
             raise TransientClusterError("away")
         return self.answer
 
 
-def make_resources(api: FlakyApi | None, health: Health, credentials: object = None) -> CustomResources:
-    return CustomResources(
+def make_resources(
+    api: FlakyApi | None,
+    health: Health,
+    credentials: object = None,
+    made_by: type[CustomResources] = CustomResources,
+) -> CustomResources:
+    return made_by(
         cast("Any", api),
         cast("Any", credentials),
         {kind: ObjectTable(lambda: None) for kind in (TENANTS, POLICIES)},
@@ -77,6 +84,29 @@ async def test_after_an_outage_it_is_ready_soon(monkeypatch: pytest.MonkeyPatch)
     await asyncio.sleep(0.05)
     assert api.asked == asked  # what is well is looked at rarely
     await _cancel_and_wait([comparing])
+
+
+class WithoutKopf(CustomResources):
+    """Follows nothing after the first lists."""
+
+    async def _run_kopf(self) -> str:
+        await asyncio.Event().wait()
+        return "for no reason"
+
+
+@pytest.mark.parametrize("kind", [TENANTS, POLICIES])
+async def test_nothing_counts_as_listed_before_both_kinds_are(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handlers, "RETRY_SECONDS", 0.001)
+    api = FlakyApi()
+    api.is_away, api.missing = False, kind
+    resources = make_resources(api, Health(), made_by=WithoutKopf)
+    following = asyncio.create_task(resources.run())
+    await eventually(lambda: api.asked >= 6)
+    assert not resources.listed.is_set()
+    api.missing = None
+    await eventually(resources.listed.is_set)
+    assert set(resources.find_ages()) == {TENANTS, POLICIES}
+    await _cancel_and_wait([following])
 
 
 @pytest.mark.parametrize(
@@ -156,6 +186,22 @@ async def test_kopf_asks_for_the_server_by_the_name_that_the_kubeconfig_says(tmp
     finally:
         await session.aiohttp_session.close()
         await runner.cleanup()
+
+
+async def test_the_kernel_asks_silent_connections_of_kopf_too_whether_they_are_still_there() -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response()
+
+    async with serving(answer) as server:
+        made = make_resources(None, Health(), Credentials(FixedSource(server)))._make_session()
+        async with made.aiohttp_session as session:
+            async with session.get(f"{server}/x"):
+                pass
+            assert session.connector is not None
+            [[(idle, _)]] = session.connector._conns.values()
+            assert idle.transport is not None
+            opened = idle.transport.get_extra_info("socket")
+            assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
 
 
 async def test_who_is_cancelled_while_kopf_ends_does_not_live_on() -> None:
