@@ -11,6 +11,7 @@ from fairbind.cluster.pacing_events import BindResult
 from fairbind.kube.client.api import ApiClient
 from fairbind.kube.client.credentials import Credentials
 from fairbind.kube.writers.binder import FORBIDDEN_SECONDS, GIVE_UP_SECONDS, MAX_BACKOFF_SECONDS, Binder
+from fairbind.kube.writers.opener import GatedPod, Opening
 from kube.fakes import (
     DROPPED_AFTER,
     DROPPED_BEFORE,
@@ -519,7 +520,14 @@ async def test_the_servers_words_about_a_refused_binding_are_passed_on(
 ) -> None:
     harness.server.tricks = [Trick(happens=False, answer=refuse(status, reason, message)) for _ in range(times)]
     assert await harness.bind() in {BindResult.FAILED, BindResult.INVALID}
-    assert harness.refused == [("ns", "uid-p", "n1", f"{status} {reason}: {message}")]
+    assert harness.refused == [("ns", "uid-p", "binding to n1", f"{status} {reason}: {message}")]
+
+
+async def test_what_is_said_of_a_gate_that_does_not_open_is_not_of_a_binding(harness: Harness) -> None:
+    harness.server.get_tricks = [Trick(happens=False, answer=refuse(422, "Invalid", "no"))]
+    pod = GatedPod("ns", "p", "uid-p", "1")
+    assert await harness.binder.carry(Opening(harness.binder, pod, "n1", lambda _: None)) is BindResult.INVALID
+    assert harness.refused == [("ns", "uid-p", "opening its gate", "422 Invalid: no")]
 
 
 async def test_a_binding_that_succeeds_in_the_end_or_of_a_pod_that_waits_no_more_is_no_refusal(
