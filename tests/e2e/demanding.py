@@ -78,7 +78,9 @@ class Demanding:
         """Check that all pods of a tenant that `create` made are where they may be."""
         by_app: dict[str, list[str]] = {}
         for pod in list_pods(self._api, team):
-            by_app.setdefault(pod["metadata"]["labels"].get("app", ""), []).append(pod["spec"].get("nodeName", ""))
+            by_app.setdefault(pod["metadata"].get("labels", {}).get("app", ""), []).append(
+                pod["spec"].get("nodeName", "")
+            )
         here, there = self._names
         assert by_app["volume"] == [here]
         assert by_app["device"] == [there]

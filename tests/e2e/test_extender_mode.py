@@ -130,7 +130,7 @@ def test_a_pod_that_was_refused_is_woken_when_its_turn_comes(
     nodes([make_node(make_name("n"), allocatable=TWELVE_CORES)])
     teams = make_teams(namespace, tenant, (1, 1))
     _, port = start_leader(extended, operator, "--max-turns=1", "--turn-timeout=3")
-    claim = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "nowhere"}]}
+    claim: Json = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "nowhere"}]}
     create_pods(api, teams[0], [make_default(**claim)])
     wait_for(lambda: has_turn(api, teams[0]), describe="the first pod to have its turn")
     extended.start_scheduler(port)

@@ -65,11 +65,15 @@ def test_what_kube_scheduler_sees_to_is_placed_while_shares_hold(
         teams = make_teams(namespace, tenant, weights)
         for team in teams:
             demanding.create(team)
-        _, port = start_leader(extended, operator)
+        started, port = start_leader(extended, operator)
         extended.start_scheduler(port)
         wait_bound(api, teams, DEMANDING_PODS * len(teams))
+        extended.plane.stop_component("kube-scheduler")
+        started.freeze()  # the first tenant alone would have all the room
         for team in teams:
             create_pods(api, team, [make_default() for _ in range(20)])
+        started.thaw()
+        extended.start_scheduler(port)
 
         check_shares(wait_bound(api, teams, 24), weights)
         for team in teams:
