@@ -99,21 +99,6 @@ def read_writes(audit_log: Path, *, credentials: Collection[str]) -> list[Write]
     return sorted(writes, key=lambda write: write.moment)
 
 
-def count_patched_pods(audit_log: Path, *, user: str, namespaces: Collection[str]) -> Counter[str]:
-    """Return how often a user has patched each pod of these namespaces, but for its status, by `namespace/name`."""
-    counts: Counter[str] = Counter()
-    with audit_log.open(encoding="utf-8") as lines:
-        for line in lines:
-            if '"verb":"patch"' not in line or '"resource":"pods"' not in line or not line.endswith("\n"):
-                continue
-            event = json.loads(line)
-            target = event["objectRef"]
-            is_own = event["user"]["username"] == user and target["namespace"] in namespaces
-            if is_own and "subresource" not in target and _is_answer(event) and event["responseStatus"]["code"] < 300:
-                counts[f"{target['namespace']}/{target['name']}"] += 1
-    return counts
-
-
 def _is_answer(event: Any) -> bool:
     """Tell whether a request has been answered; one that asked to change nothing (a dry run) never counts."""
     return event["stage"] == "ResponseComplete" and "dryRun=All" not in event["requestURI"]

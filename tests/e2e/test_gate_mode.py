@@ -120,6 +120,7 @@ def test_one_tenant_is_bound_one_gated_and_one_placed_by_kube_scheduler_alone(
     started.stop()
 
 
+@pytest.mark.nightly
 def test_what_kube_scheduler_sees_to_is_placed_while_shares_hold(
     cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
 ) -> None:
