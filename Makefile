@@ -97,8 +97,8 @@ format: install ## format the Python code and fix what can be fixed
 	$(VENV)/ruff format .
 
 .PHONY: bench
-bench: install ## measure fairbind, kube-scheduler and the machine's limit (takes long; writes docs/benchmarks)
-	$(VENV)/python tests/perf/bench.py
+bench: install ## measure fairbind in each mode, kube-scheduler and the machine's limit (45 minutes; writes docs/benchmarks; CONTENDERS=gate,kube-scheduler NODES=1000 ROUNDS=1 PODS=5000: less, which writes build/benchmark.json)
+	$(VENV)/python tests/perf/bench.py $(if $(CONTENDERS),--only "$(CONTENDERS)") $(if $(NODES),--nodes "$(NODES)") $(if $(ROUNDS),--rounds "$(ROUNDS)") $(if $(PODS),--pods "$(PODS)")
 
 .PHONY: bench-exact
 bench-exact: install ## measure the exact mechanisms beside the textbook's linear programs (writes docs/benchmarks/exact.md)

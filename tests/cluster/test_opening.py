@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fairbind.cluster.objects.facts import HOSTNAME, MOST_HOSTS
-from fairbind.cluster.opening import find_hosts, make_opening
+from fairbind.cluster.opening import HostNames, make_opening
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 HOSTS = {"key": HOSTNAME, "operator": "In", "values": ["h1"]}
@@ -45,12 +45,12 @@ def test_every_term_is_narrowed_but_one_that_selects_nothing() -> None:
 def test_hosts_keep_their_order_and_are_not_too_many() -> None:
     labels = {f"n{n}": {HOSTNAME: f"h{n}"} for n in range(100)}
     nodes = list(reversed(labels))
-    assert find_hosts(nodes, labels) == [f"h{n}" for n in range(99, 99 - MOST_HOSTS, -1)]
+    assert HostNames(labels).find(nodes) == [f"h{n}" for n in range(99, 99 - MOST_HOSTS, -1)]
 
 
 def test_labels_that_do_not_tell_nodes_apart_narrow_nothing() -> None:
-    assert find_hosts([], {}) is None
-    assert find_hosts(["n1"], {"n1": {}}) is None
-    assert find_hosts(["n1", "n2"], {"n1": {HOSTNAME: "h"}, "n2": {HOSTNAME: "h"}}) is None
-    assert find_hosts(["n1"], {"n1": {HOSTNAME: "h"}, "n2": {HOSTNAME: "h"}}) is None
-    assert find_hosts(["gone"], {"n1": {HOSTNAME: "h"}}) is None
+    assert HostNames({}).find([]) is None
+    assert HostNames({"n1": {}}).find(["n1"]) is None
+    assert HostNames({"n1": {HOSTNAME: "h"}, "n2": {HOSTNAME: "h"}}).find(["n1", "n2"]) is None
+    assert HostNames({"n1": {HOSTNAME: "h"}, "n2": {HOSTNAME: "h"}}).find(["n1"]) is None
+    assert HostNames({"n1": {HOSTNAME: "h"}}).find(["gone"]) is None

@@ -24,10 +24,12 @@ def test_small_benchmark_binds_everything(tmp_path: Path) -> None:
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
     results = json.loads(output.read_text(encoding="utf-8"))
     bound = {run["contender"]: (run["bound"], run["pods"]) for run in results["backlogs"]}
-    assert bound == dict.fromkeys(("fairbind", "kube-scheduler", "bare binds"), (500, 500))
-    assert all(run["rate"] > 0 for run in results["backlogs"])
-    assert {run["contender"]: run["bound"] == run["pods"] for run in results["arrivals"]} == {
-        "fairbind": True,
-        "kube-scheduler": True,
+    assert bound == {
+        **dict.fromkeys(("fairbind", "kube-scheduler", "gate", "bare binds"), (500, 500)),
+        "extender": (100, 100),
     }
+    assert all(run["rate"] > 0 for run in results["backlogs"])
+    schedulers = dict.fromkeys(("fairbind", "kube-scheduler", "gate", "extender"), True)
+    for part in ("arrivals", "singles"):
+        assert {run["contender"]: run["bound"] == run["pods"] for run in results[part]} == schedulers
     assert "| fairbind" in outcome.stdout

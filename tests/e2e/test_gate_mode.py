@@ -7,84 +7,43 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from e2e.demanding import PODS as DEMANDING_PODS
+from e2e.demanding import Demanding
 from e2e.objects import make_name, make_pod
 from e2e.operators import PROGRAM
-from e2e.test_admission import DEFAULT, ENFORCED, WITHOUT_OPERATOR, serves_mutating_policies
-from e2e.test_admission_gate import BOUND, find_gates
+from e2e.test_admission import ENFORCED
+from e2e.test_admission_gate import BOUND
+from e2e.turns import (
+    ONE_CORE,
+    check_shares,
+    count,
+    count_bound,
+    find_leader,
+    gating,
+    has_open_gate,
+    make_default,
+    make_teams,
+    wait_bound,
+    wait_gated,
+)
 from e2e.waiting import wait_for
-from e2e.workloads import create_pods, delete_pods, find_bound, list_pods
+from e2e.workloads import create_pods, delete_pods, find_bound
 from localplane.nodes import make_node
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
 
-    from e2e.api import Api, Json
     from e2e.clusters import Cluster
     from e2e.conftest import MakeNamespace, MakeNodes, MakeTenant, StartOperator
-    from e2e.operators import Operator
-
-ONE_CORE = {"cpu": "1", "memory": "64Mi"}
-WEIGHTS = (1, 2, 3)
-TOLERANCE = 2
 
 pytestmark = pytest.mark.local_plane
 
 
 @pytest.fixture(scope="module", autouse=True)
-def gate_mode(cluster: Cluster, api: Api) -> Iterator[None]:
+def gate_mode(cluster: Cluster) -> Iterator[None]:
     """The chart in gate mode and kube-scheduler, and both as they were after the module."""
-    if not serves_mutating_policies(api):
-        pytest.skip("the cluster serves no MutatingAdmissionPolicy")
-    plane = cluster.plane
-    assert plane is not None
-    cluster.install_chart({**WITHOUT_OPERATOR, "mode": "gate"})
-    plane.start_component("kube-scheduler")
-    yield
-    plane.stop_component("kube-scheduler")
-    cluster.install_chart(WITHOUT_OPERATOR)
-
-
-def make_default(requests: dict[str, str] = ONE_CORE) -> Json:
-    """Return a pod for kube-scheduler."""
-    return make_pod(requests, scheduler_name=DEFAULT)
-
-
-def make_teams(namespace: MakeNamespace, tenant: MakeTenant, weights: Sequence[int] = WEIGHTS) -> list[str]:
-    """Return the namespaces of tenants with these weights, whose new pods wait behind the gate."""
-    teams = [namespace(labels=ENFORCED) for _ in weights]
-    for team, weight in zip(teams, weights, strict=True):
-        tenant(namespaces=[team], weight=weight)
-    return teams
-
-
-def wait_gated(api: Api, team: str) -> None:
-    """Wait until new pods of a namespace get the gate."""
-    path = f"/api/v1/namespaces/{team}/pods"
-    wait_for(lambda: find_gates(api.post(path, make_default(), dryRun="All")), describe="the gate to be added")
-
-
-def count(api: Api, teams: Sequence[str], wanted: Callable[[Json], object]) -> list[int]:
-    """Return how many such pods each namespace has."""
-    return [sum(bool(wanted(pod)) for pod in list_pods(api, team)) for team in teams]
-
-
-def has_open_gate(pod: Json) -> bool:
-    return not find_gates(pod)
-
-
-def count_bound(api: Api, teams: Sequence[str]) -> list[int]:
-    return count(api, teams, lambda pod: pod["spec"].get("nodeName"))
-
-
-def check_shares(bound: Sequence[int], weights: Sequence[int] = WEIGHTS) -> None:
-    """What bind mode gives, within two pods."""
-    fair = [sum(bound) * weight / sum(weights) for weight in weights]
-    assert all(abs(one - other) <= TOLERANCE for one, other in zip(bound, fair, strict=True)), (bound, fair)
-
-
-def find_leader(operators: Sequence[Operator]) -> Operator:
-    wait_for(lambda: any(each.is_leader() for each in operators), describe="a leader")
-    return next(each for each in operators if each.is_leader())
+    with gating(cluster):
+        yield
 
 
 def test_shares_are_those_of_bind_mode_while_kube_scheduler_places_the_pods_and_the_leader_is_killed(
@@ -95,7 +54,7 @@ def test_shares_are_those_of_bind_mode_while_kube_scheduler_places_the_pods_and_
     assert plane is not None
     allocatable = {"cpu": "12", "memory": "64Gi", "pods": "110"}
     nodes([make_node(make_name("n"), allocatable=allocatable) for _ in range(2)])
-    teams = make_teams(namespace, tenant)
+    teams = make_teams(namespace, tenant, labels=ENFORCED)
     for team in teams:
         wait_gated(api, team)
     plane.stop_component("kube-scheduler")
@@ -162,6 +121,30 @@ def test_one_tenant_is_bound_one_gated_and_one_placed_by_kube_scheduler_alone(
 
 
 @pytest.mark.nightly
+def test_what_kube_scheduler_sees_to_is_placed_while_shares_hold(
+    cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+) -> None:
+    """Volumes that wait for their pod, a device, anti-affinity and spread; then the room goes on by weights."""
+    api, weights = cluster.api, (1, 2)
+    with Demanding(api, nodes) as demanding:
+        teams = make_teams(namespace, tenant, weights, ENFORCED)
+        for team in teams:
+            wait_gated(api, team)
+            demanding.create(team)
+        started = operator("--mode", "gate")
+        wait_bound(api, teams, DEMANDING_PODS * len(teams))
+        started.freeze()  # the first tenant alone would have all the room
+        for team in teams:
+            create_pods(api, team, [make_default() for _ in range(20)])
+        started.thaw()
+
+        check_shares(wait_bound(api, teams, 24), weights)
+        for team in teams:
+            demanding.check(team)
+        started.stop()
+
+
+@pytest.mark.nightly
 def test_shares_of_two_thousand_pods_on_mixed_nodes_are_those_of_bind_mode(
     cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
 ) -> None:
@@ -169,7 +152,7 @@ def test_shares_of_two_thousand_pods_on_mixed_nodes_are_those_of_bind_mode(
     api, weights = cluster.api, (1, 2, 3, 4, 5)
     for cores in (60, 80, 100, 120, 140, 100, 100, 100, 100):
         nodes([make_node(make_name("n"), allocatable={"cpu": str(cores), "memory": "1Ti", "pods": "250"})])
-    teams = make_teams(namespace, tenant, weights)
+    teams = make_teams(namespace, tenant, weights, ENFORCED)
     for team in teams:
         wait_gated(api, team)
         create_pods(api, team, [make_default() for _ in range(400)])

@@ -19,7 +19,7 @@ from exam.steps import Measured, Player
 from fairbind.kube.client.api import ApiClient
 from fairbind.kube.client.credentials import load_credentials
 from localplane.tools import DEFAULT, Tools, ensure_tools, find_module_folder
-from perf.contenders import NAMESPACE, Fairbind, KubeScheduler, Scheduler
+from perf.contenders import NAMESPACE, Chart, Fairbind, KubeScheduler, Scheduler
 from perf.machine import describe_machine, describe_versions
 from perf.main import SERVICE_ACCOUNT, YOUNG_OBJECTS, make_own_kubeconfig, say
 from perf.measure import wait_quiet
@@ -71,7 +71,11 @@ def play_case(tools: Tools, case: Case, rounds: int) -> list[Json]:
     with StillPlane(tools) as plane:
         plane.install_chart({"operator": {"enabled": False}})
         kubeconfig = plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
-        contenders: list[Scheduler] = [Fairbind(kubeconfig, plane.logs("fairbind")), KubeScheduler(plane)]
+        chart = Chart(plane)
+        contenders: list[Scheduler] = [
+            Fairbind(chart, kubeconfig, plane.logs("fairbind")),
+            KubeScheduler(chart, plane),
+        ]
         return uvloop.run(_play_rounds(plane, case, contenders, rounds))
 
 

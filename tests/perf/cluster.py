@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -66,8 +66,8 @@ async def create_tenants(api: ApiClient) -> None:
         await ask(api, "POST", "/apis/fairbind.io/v1alpha1/tenants", body=json.dumps(tenant).encode())
 
 
-async def create_namespaces(api: ApiClient, run: str) -> None:
-    """Create a run's namespaces and wait until pods can be created there."""
+async def create_namespaces(api: ApiClient, run: str, labels: Mapping[str, str]) -> None:
+    """Create a run's namespaces, with these labels, and wait until pods can be created there."""
 
     async def create(namespace: dict[str, Any]) -> None:
         name = namespace["metadata"]["name"]
@@ -75,7 +75,7 @@ async def create_namespaces(api: ApiClient, run: str) -> None:
         while not await _exists(api, f"/api/v1/namespaces/{name}/serviceaccounts/default"):  # noqa: ASYNC110  no event
             await asyncio.sleep(0.05)
 
-    await run_many(make_namespaces(run), create, IN_FLIGHT)
+    await run_many(make_namespaces(run, labels), create, IN_FLIGHT)
 
 
 class PodMaker:

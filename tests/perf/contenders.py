@@ -1,8 +1,8 @@
-"""Who is compared: fairbind, kube-scheduler, and bind calls without any decision.
+"""Who is compared: fairbind, kube-scheduler, and bind calls without any decision; those of `modes` beside them.
 
-All three are ordinary clients of the API server, none is in system:masters: fairbind has the service account, the
-roles and the priority level of its chart, kube-scheduler its own user, and the bare binder fairbind's account, so that
-the API server treats them alike.
+All are ordinary clients of the API server, none is in system:masters: fairbind has the service account, the roles and
+the priority level of its chart, kube-scheduler its own user, and the bare binder fairbind's account, so that the API
+server treats them alike.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -33,6 +33,7 @@ from perf.cluster import TOO_MANY, run_many
 from perf.measure import MeasureError
 from perf.workload import BenchPod
 
+OURS, THEIRS, LIMIT = "fairbind", "kube-scheduler", "bare binds"
 NAMESPACE = "fairbind-system"
 READY_TIMEOUT_SECONDS = 120.0
 STOP_SECONDS = 15.0
@@ -40,11 +41,34 @@ POLL_SECONDS = 0.05
 OK = 200
 
 
+class Chart:
+    """The chart, in the mode that a contender needs: the admission policies of one slow no other one down."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+        self._mode = ""
+
+    async def set_mode(self, mode: str) -> None:
+        """Install the chart in this mode, unless it is."""
+        if mode != self._mode:
+            more = {"extender": {"tlsSecretName": "unused"}} if mode == "extender" else {}
+            values = {"operator": {"enabled": False}, "mode": mode, **more}
+            await asyncio.to_thread(self._plane.install_chart, values)
+            self._mode = mode
+
+
 class Scheduler(Protocol):
-    """A scheduler that can be started and stopped. scheduler: the name that its pods carry."""
+    """A scheduler that can be started and stopped.
+
+    scheduler: the name that its pods carry. namespace_labels: of the namespaces of its pods.
+    """
 
     name: str
     scheduler: str
+    namespace_labels: Mapping[str, str]
+
+    async def prepare(self, api: ApiClient) -> None:
+        """Make the cluster ready, before pods are created and before the start."""
 
     async def start(self) -> float:
         """Start and return after how many seconds it was ready."""
@@ -53,30 +77,38 @@ class Scheduler(Protocol):
         """Stop in good order."""
 
     @property
-    def pid(self) -> int:
-        """The process."""
+    def pids(self) -> dict[str, int]:
+        """Its processes, by name."""
 
     async def fetch_counters(self) -> dict[str, float]:
         """Return what it counted itself since its start, for the raw results."""
 
 
 class Fairbind:
-    """The operator as users run it, with the token of the chart's service account."""
+    """The operator as users run it, with the token of the chart's service account. arguments: more of them."""
 
-    name = "fairbind"
+    name = OURS
     scheduler = "fairbind"
+    namespace_labels: Mapping[str, str] = {}
 
-    def __init__(self, kubeconfig: Path, log: Path) -> None:
+    def __init__(self, chart: Chart, kubeconfig: Path, log: Path, arguments: Sequence[str] = ()) -> None:
+        self._chart = chart
         self._kubeconfig = kubeconfig
         self._log = log
+        self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
+
+    async def prepare(self, _api: ApiClient) -> None:
+        """Install the chart as it comes."""
+        await self._chart.set_mode("bind")
 
     async def start(self) -> float:
         """Start and return after how many seconds /readyz said 200."""
         (self._port,) = find_free_ports(1)
         argv = [sys.executable, "-m", "fairbind", "operator", f"--kubeconfig={self._kubeconfig}"]
         argv += [f"--namespace={NAMESPACE}", f"--metrics-address=127.0.0.1:{self._port}", "--log-format=json"]
+        argv += self._arguments
         environment = {name: text for name, text in os.environ.items() if not name.startswith(("FAIRBIND_", "KUBE"))}
         started = time.monotonic()
         self._process = processes.spawn(argv, self._log, environment=environment)
@@ -89,11 +121,11 @@ class Fairbind:
             await asyncio.to_thread(processes.terminate, self._process, STOP_SECONDS)
 
     @property
-    def pid(self) -> int:
+    def pids(self) -> dict[str, int]:
         """The operator's process."""
         if self._process is None:
             raise MeasureError("fairbind has not been started")
-        return self._process.pid
+        return {OURS: self._process.pid}
 
     async def fetch_counters(self) -> dict[str, float]:
         """Return how often it bound and decided, and how long deciding took."""
@@ -112,30 +144,38 @@ class Fairbind:
 class KubeScheduler:
     """kube-scheduler with its own user and its default plugins; only the limit on its own requests is taken off."""
 
-    name = "kube-scheduler"
+    name = THEIRS
     scheduler = "default-scheduler"
+    namespace_labels: Mapping[str, str] = {}
 
-    def __init__(self, plane: ControlPlane) -> None:
+    def __init__(self, chart: Chart, plane: ControlPlane, run: Callable[[], None] | None = None) -> None:
+        """run: starts it, when it needs a configuration."""
+        self._chart = chart
         self._plane = plane
+        self._run = run or (lambda: plane.start_component(THEIRS))
         self._has_started = False
+
+    async def prepare(self, _api: ApiClient) -> None:
+        """Install the chart as it comes."""
+        await self._chart.set_mode("bind")
 
     async def start(self) -> float:
         """Start and return after how many seconds /readyz said 200."""
         started, self._has_started = time.monotonic(), True
-        await asyncio.to_thread(self._plane.start_component, "kube-scheduler")
+        await asyncio.to_thread(self._run)
         url = f"https://127.0.0.1:{self._plane.scheduler_metrics_port}/readyz"
-        await _wait_ready(url, None, self._plane.logs("kube-scheduler"))
+        await _wait_ready(url, None, self._plane.logs(THEIRS))
         return time.monotonic() - started
 
     async def stop(self) -> None:
         """Stop in good order."""
         if self._has_started:
-            await asyncio.to_thread(self._plane.stop_component, "kube-scheduler")
+            await asyncio.to_thread(self._plane.stop_component, THEIRS)
 
     @property
-    def pid(self) -> int:
+    def pids(self) -> dict[str, int]:
         """Its process."""
-        return self._plane.pid("kube-scheduler")
+        return {THEIRS: self._plane.pid(THEIRS)}
 
     async def fetch_counters(self) -> dict[str, float]:
         """Return nothing: its metrics ask for another identity."""
@@ -145,13 +185,19 @@ class KubeScheduler:
 class BareBinder:
     """Bind calls for decisions that were made before, with fairbind's own client and in-flight bound."""
 
-    name = "bare binds"
-    scheduler = "nobody"
+    name = LIMIT
+    scheduler = "none"
+    namespace_labels: Mapping[str, str] = {}
 
-    def __init__(self, kubeconfig: Path, in_flight: int) -> None:
+    def __init__(self, chart: Chart, kubeconfig: Path, in_flight: int) -> None:
+        self._chart = chart
         self._kubeconfig = kubeconfig
         self._in_flight = in_flight
         self.refused = 0
+
+    async def prepare(self, _api: ApiClient) -> None:
+        """Install the chart as it comes."""
+        await self._chart.set_mode("bind")
 
     async def bind_all(self, pods: Iterable[BenchPod], uids: Mapping[str, str], nodes: Mapping[str, str]) -> None:
         """Bind every pod to its node. uids, nodes: by the pod's name."""

@@ -25,20 +25,23 @@ from localplane.plane import ControlPlane
 from localplane.tools import DEFAULT, Tools, ensure_tools
 from perf.carrying_out import Report, carry_out
 from perf.cluster import create_tenants
-from perf.contenders import NAMESPACE, BareBinder, Fairbind, KubeScheduler, Scheduler
+from perf.contenders import LIMIT, NAMESPACE, OURS, THEIRS, BareBinder, Chart, Fairbind, KubeScheduler, Scheduler
 from perf.machine import describe_machine, describe_versions
+from perf.modes import ExtenderMode, GateMode
 from perf.plane import StillPlane
-from perf.report import PAGE, RESULTS, render_page, render_tables
+from perf.report import PAGE, RESULTS, ROOT, render_page, render_tables
 from perf.rounds import (
     Arrivals,
     Backlog,
     Cluster,
     Idle,
+    Singles,
     removing_pods,
     run_arrivals,
     run_backlog,
     run_bare_binds,
     run_idle,
+    run_singles,
 )
 from perf.workload import assign_in_turn, make_pods
 
@@ -48,34 +51,43 @@ SERVICE_ACCOUNT = "fairbind"
 OWN_NAME = "fairbind-bench"
 """Namespace, service account and binding of the benchmark itself."""
 YOUNG_OBJECTS = 50_000
+UNPUBLISHED = ROOT / "build" / "benchmark.json"
+"""Where the raw results of a run go that is not the whole one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What is run. nodes: sizes, one control plane each; in_flight: of the bare binder.
 
-    arrival_rate: pods a second; with it, only arrivals are measured, in all rounds, for everybody at this rate.
+    gate_pods, extender_pods: of the backlogs in these modes, where they are fewer. singles: so many pods come one at a
+    time. arrival_rate: pods a second; with it, only arrivals are measured, in all rounds, for all at this rate.
     arrival_pods: at most so many arrive. cycle_servers: sizes of the pure cycle; google_servers: with Google's servers.
-    Empty: all.
+    Empty: all. has_cycle: whether the pure cycle is measured.
     """
 
     nodes: tuple[int, ...] = (1000, 5000)
     pods: int = 10_000
     rounds: int = 2
     in_flight: int = 128
-    contenders: tuple[str, ...] = (Fairbind.name, KubeScheduler.name, BareBinder.name)
+    contenders: tuple[str, ...] = (OURS, THEIRS, GateMode.name, ExtenderMode.name, LIMIT)
+    gate_pods: int = 10_000
+    extender_pods: int = 300
+    singles: int = 200
     idle_seconds: float = 30.0
     settle_seconds: float = 60.0
     arrival_rate: float | None = None
     arrival_pods: int | None = None
     cycle_servers: tuple[int, ...] = ()
     google_servers: tuple[int, ...] = ()
+    has_cycle: bool = True
 
 
 SMALL = Plan(
     nodes=(200,),
     pods=500,
     rounds=1,
+    extender_pods=100,
+    singles=20,
     idle_seconds=2.0,
     settle_seconds=2.0,
     arrival_pods=100,
@@ -91,21 +103,26 @@ class Figures:
     backlogs: list[Backlog] = field(default_factory=list)
     arrivals: list[Arrivals] = field(default_factory=list)
     arrival_limits: list[Arrivals] = field(default_factory=list)
+    singles: list[Singles] = field(default_factory=list)
     idles: list[Idle] = field(default_factory=list)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark that the command line asks for."""
     options = parse_arguments(arguments)
-    wanted = Plan(options.nodes, options.pods, options.rounds, options.in_flight, options.only)
-    plan = replace(SMALL if options.small else wanted, arrival_rate=options.arrivals_at)
+    wanted = Plan(options.nodes, options.pods, options.rounds, options.in_flight)
+    plan = replace(SMALL if options.small else wanted, contenders=options.only, arrival_rate=options.arrivals_at)
+    is_whole = plan == Plan()
+    if not is_whole and not options.small:
+        plan = replace(plan, has_cycle=False)
 
     def measure(date: str, output: Path) -> dict[str, Any]:
         for count in plan.nodes:
             assign_in_turn(make_pods(plan.pods, "check"), mixed_nodes(count))  # better now than in half an hour
         return run(plan, date, output)
 
-    is_whole = not options.small and plan.arrival_rate is None
+    if not is_whole and options.output is None:
+        options.output = UNPUBLISHED
     carry_out(options, Report(RESULTS, render_tables, write_page), measure, is_whole=is_whole)
 
 
@@ -123,12 +140,16 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         type=_parse_names,
         default=plan.contenders,
         metavar="NAME,NAME",
-        help=f"leave others out ({', '.join(plan.contenders)})",
+        help=f"leave others and the pure cycle out ({', '.join(plan.contenders)})",
     )
     parser.add_argument(
         "--arrivals-at", type=float, metavar="RATE", help="measure only arrivals, so many pods a second"
     )
-    parser.add_argument("--output", type=Path, help="where the raw results go (docs/benchmarks/results/DATE.json)")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        help="where the raw results go (of a whole run docs/benchmarks/results/DATE.json, else build/benchmark.json)",
+    )
     parser.add_argument("--render", type=Path, metavar="JSON", help="only make the page from raw results")
     return parser.parse_args(arguments)
 
@@ -142,7 +163,7 @@ def run(plan: Plan, date: str, output: Path) -> dict[str, Any]:
         "machine": describe_machine(),
         "versions": describe_versions(),
         "plan": asdict(plan),
-        "cycle": measure_cycle(plan),
+        "cycle": measure_cycle(plan) if plan.has_cycle else {"figures": []},
     }
     figures = Figures()
     for count in plan.nodes:
@@ -180,21 +201,17 @@ def measure_size(tools: Tools, plan: Plan, count: int, figures: Figures) -> None
         nodes = mixed_nodes(count)
         plane.add_nodes(nodes)
         plane.wait_nodes_ready(timeout_seconds=900)
-        plane.install_chart({"operator": {"enabled": False}})
-        kubeconfig = plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
-        uvloop.run(_measure_contenders(plane, nodes, kubeconfig, plan, figures))
+        uvloop.run(_measure_contenders(plane, nodes, plan, figures))
 
 
-async def _measure_contenders(
-    plane: ControlPlane, nodes: Sequence[Any], kubeconfig: Path, plan: Plan, figures: Figures
-) -> None:
+async def _measure_contenders(plane: ControlPlane, nodes: Sequence[Any], plan: Plan, figures: Figures) -> None:
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, 20, 50)
+    chart = Chart(plane)
+    await chart.set_mode("bind")
     api = ApiClient(load_credentials(make_own_kubeconfig(plane)))
     cluster = Cluster(api, plane.running(), nodes, plan.settle_seconds)
-    fairbind = Fairbind(kubeconfig, plane.logs("fairbind"))
-    everybody: list[Scheduler | BareBinder] = [fairbind, KubeScheduler(plane), BareBinder(kubeconfig, plan.in_flight)]
-    contenders = [contender for contender in everybody if contender.name in plan.contenders]
+    contenders = [each for each in make_contenders(plane, chart, plan) if each.name in plan.contenders]
     try:
         await create_tenants(api)
         for turn in range(plan.rounds if plan.arrival_rate is None else 0):
@@ -206,6 +223,18 @@ async def _measure_contenders(
                 await _measure_arrivals(cluster, contender, plan, turn, figures)
     finally:
         await api.close()
+
+
+def make_contenders(plane: ControlPlane, chart: Chart, plan: Plan) -> list[Scheduler | BareBinder]:
+    """Return all that can be compared."""
+    kubeconfig = plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
+    return [
+        Fairbind(chart, kubeconfig, plane.logs(OURS)),
+        KubeScheduler(chart, plane),
+        GateMode(plane, chart, kubeconfig),
+        ExtenderMode(plane, chart, kubeconfig),
+        BareBinder(chart, kubeconfig, plan.in_flight),
+    ]
 
 
 def make_own_kubeconfig(plane: ControlPlane) -> Path:
@@ -227,7 +256,10 @@ async def _measure_turn(
 ) -> None:
     """Measure one contender on a backlog, and in the last round also how it idles on the largest cluster."""
     count = len(cluster.nodes)
-    run_name = f"{contender.scheduler.partition('-')[0]}-{turn}"
+    run_name = f"{make_slug(contender)}-{turn}"
+    pods = min(
+        plan.pods, {GateMode.name: plan.gate_pods, ExtenderMode.name: plan.extender_pods}.get(contender.name, plan.pods)
+    )
     where = f"{count:,} nodes, round {turn + 1}: {contender.name}"
     if isinstance(contender, BareBinder):
         async with removing_pods(cluster, None, run_name):
@@ -235,7 +267,7 @@ async def _measure_turn(
             _report_backlog(where, figures.backlogs[-1])
         return
     async with removing_pods(cluster, contender, run_name):
-        backlog = await run_backlog(cluster, contender, run_name, turn, plan.pods)
+        backlog = await run_backlog(cluster, contender, run_name, turn, pods)
         figures.backlogs.append(backlog)
         _report_backlog(where, backlog)
         if is_last and count == max(plan.nodes):
@@ -246,22 +278,40 @@ async def _measure_turn(
 async def _measure_arrivals(
     cluster: Cluster, contender: Scheduler | BareBinder, plan: Plan, turn: int, figures: Figures
 ) -> None:
-    """Measure one contender while pods arrive at half of its own rate; bare binds at half of fairbind's."""
+    """Measure one contender while pods come one at a time, then at half of its own rate; bare binds at fairbind's."""
     count = len(cluster.nodes)
     is_limit = isinstance(contender, BareBinder)
-    paced_by = Fairbind.name if is_limit and Fairbind.name in plan.contenders else contender.name
+    paced_by = OURS if is_limit and OURS in plan.contenders else contender.name
     rates = [run.rate for run in figures.backlogs if (run.contender, run.nodes) == (paced_by, count)]
     rate = plan.arrival_rate or sum(rates) / len(rates) / 2
-    run_name = f"{contender.scheduler.partition('-')[0]}-a{turn}"
+    run_name = f"{make_slug(contender)}-a{turn}"
+    await contender.prepare(cluster.api)
     async with removing_pods(cluster, None if isinstance(contender, BareBinder) else contender, run_name):
         if not isinstance(contender, BareBinder):
             await contender.start()
+            if plan.arrival_rate is None:
+                await _measure_singles(cluster, contender, plan, figures)
         arrivals = await run_arrivals(cluster, contender, run_name, rate, plan.arrival_pods or plan.pods)
     (figures.arrival_limits if is_limit else figures.arrivals).append(arrivals)
     reached = (
         f"arriving at {arrivals.reached_rate:.0f}/s, p50 {arrivals.p50_seconds:.2f}, p99 {arrivals.p99_seconds:.2f} s"
     )
     say(f"{count:,} nodes: {contender.name}: {reached}")
+
+
+async def _measure_singles(cluster: Cluster, contender: Scheduler, plan: Plan, figures: Figures) -> None:
+    """Measure a running contender while one pod at a time comes."""
+    run_name = f"{make_slug(contender)}-s"
+    async with removing_pods(cluster, None, run_name):
+        singles = await run_singles(cluster, contender, run_name, plan.singles)
+    figures.singles.append(singles)
+    reached = f"one pod at a time, p50 {singles.p50_seconds:.3f}, p99 {singles.p99_seconds:.3f} s"
+    say(f"{singles.nodes:,} nodes: {contender.name}: {reached}")
+
+
+def make_slug(contender: Scheduler | BareBinder) -> str:
+    """Return the contender's name as a part of names of objects."""
+    return contender.name.replace(" ", "-")
 
 
 def _report_backlog(where: str, backlog: Backlog) -> None:
@@ -285,5 +335,5 @@ def _parse_sizes(text: str) -> tuple[int, ...]:
 def _parse_names(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
     if unknown := set(names) - set(Plan().contenders):
-        raise argparse.ArgumentTypeError(f"nobody is called {', '.join(sorted(unknown))}")
+        raise argparse.ArgumentTypeError(f"no contender is called {', '.join(sorted(unknown))}")
     return names

@@ -9,15 +9,17 @@ from typing import Any
 
 from perf.google_servers import GOOGLE_SERVERS
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "docs" / "benchmarks"
 RESULTS = FOLDER / "results"
 PAGE = FOLDER / "README.md"
 TEMPLATE = Path(__file__).with_name("page.template")
-OURS, THEIRS, LIMIT = "fairbind", "kube-scheduler", "bare binds"
+OURS, THEIRS, GATE, EXTENDER, LIMIT = "fairbind", "kube-scheduler", "gate", "extender", "bare binds"
 
-RANK = {OURS: 0, THEIRS: 1, LIMIT: 2}
+RANK = {OURS: 0, THEIRS: 1, GATE: 2, EXTENDER: 3, LIMIT: 4}
 CORES = {
-    "scheduler": (OURS, THEIRS),
+    "fairbind": (OURS,),
+    "kube-scheduler": (THEIRS,),
     "API server": ("kube-apiserver",),
     "etcd": ("etcd",),
     "controllers, kwok": ("kube-controller-manager", "kwok"),
@@ -25,6 +27,10 @@ CORES = {
 }
 FOREIGN = "all else"
 MARK = r"\*"
+GATE_RATE, GATE_PART = 100.0, 0.8
+"""Gate mode is to reach so many pods a second, and this part of kube-scheduler alone."""
+SINGLE_SECONDS = 0.3
+"""In gate mode, one pod on an idle cluster is to be bound within this time, at the 99th percentile."""
 GOOGLE_RATES = {"best-fit-drfh": 30_000, "ps-dsf": 15_000}
 """By policy: so many decisions a second are wanted of a backlog on Google's servers."""
 DISTURBED = 0.2
@@ -59,6 +65,7 @@ def render_tables(results: Results) -> str:
         ("Backlog", render_backlogs(results)),
         ("Where the CPU went: cores in use, of a backlog", render_cpu(results)),
         ("Arrivals", render_arrivals(results)),
+        ("One pod at a time", render_singles(results)),
         ("Idle, memory, start", render_idles(results)),
         ("The pure cycle", render_figures(results["cycle"]["figures"])),
         ("The pure cycle on Google's servers, with 900 tenants", render_figures(get_google(results, "backlogs"))),
@@ -149,9 +156,23 @@ def render_arrivals(results: Results) -> str:
     return render_table(["nodes", "who", "pods/s", "bound", "p50 (s)", "p99 (s)", "longest (s)", *CORES, FOREIGN], rows)
 
 
+def render_singles(results: Results) -> str:
+    """How long one pod takes on a cluster that is idle."""
+    rows = [
+        [
+            f"{run['nodes']:,}",
+            run["contender"] + find_mark(results, run),
+            f"{run['bound']:,} of {run['pods']:,}",
+            *(f"{run[f'{name}_seconds']:.3f}" for name in ("p50", "p99", "max")),
+        ]
+        for run in sorted(results.get("singles", ()), key=lambda run: (run["nodes"], RANK[run["contender"]]))
+    ]
+    return render_table(["nodes", "who", "bound", "p50 (s)", "p99 (s)", "longest (s)"], rows)
+
+
 def render_idles(results: Results) -> str:
     rows = []
-    for run in results["idles"]:
+    for run in sorted(results["idles"], key=lambda run: RANK[run["contender"]]):
         backlogs = [b for b in results["backlogs"] if (b["contender"], b["nodes"]) == (run["contender"], run["nodes"])]
         ready = ", ".join(f"{backlog['ready_seconds']:.1f}" for backlog in backlogs)
         memory = max(run["memory_mib"], *(backlog["memory_mib"] for backlog in backlogs))
@@ -159,13 +180,22 @@ def render_idles(results: Results) -> str:
             [
                 f"{run['nodes']:,}",
                 run["contender"],
+                f"{run['pods']:,}",
                 f"{run['cores']:.1%}",
                 f"{memory:.0f}",
                 f"{run['restart_ready_seconds']:.1f}",
                 ready,
             ]
         )
-    head = ["nodes", "who", "idle, of a core", "memory (MiB)", "start to ready, all bound (s)", "none bound (s)"]
+    head = [
+        "nodes",
+        "who",
+        "pods",
+        "idle, of a core",
+        "memory (MiB)",
+        "start to ready, all bound (s)",
+        "none bound (s)",
+    ]
     return render_table(head, rows)
 
 
@@ -224,7 +254,30 @@ def find_goals(results: Results) -> list[tuple[str, str, bool]]:
             goals.append((f"idle below 3 % of a core {at}", f"{run['cores']:.1%}", run["cores"] < 0.03))
             goals.append((f"memory below 400 MiB {at}", f"{memory:.0f} MiB", memory < 400))
             goals.append((f"ready within 10 s {at}", f"{ready:.1f} s", ready < 10))
-    return goals + find_cycle_goals(results["cycle"]["figures"]) + find_google_goals(results)
+    return goals + find_gate_goals(results) + find_cycle_goals(results["cycle"]["figures"]) + find_google_goals(results)
+
+
+def find_gate_goals(results: Results) -> list[tuple[str, str, bool]]:
+    """Return the goals of gate mode: pods a second, beside kube-scheduler alone, and how long one pod takes."""
+    goals = []
+    for nodes in sorted(results["plan"]["nodes"]):
+        gate, theirs = (compute_rate(results, nodes, name) for name in (GATE, THEIRS))
+        at = f"at {nodes:,} nodes"
+        if gate:
+            figure = f"{gate:.0f}/s{find_marks(results, nodes, GATE)}"
+            goals.append((f"gate mode: {GATE_RATE:.0f} pods/s {at}", figure, gate >= GATE_RATE))
+        if gate and theirs:
+            figure = f"{gate / theirs:.2f} x{find_marks(results, nodes, GATE, THEIRS)}"
+            goals.append((f"gate mode: {GATE_PART} x kube-scheduler {at}", figure, gate >= GATE_PART * theirs))
+        singles = {run["contender"]: run for run in results.get("singles", ()) if run["nodes"] == nodes}
+        if (run := singles.get(GATE)) is not None:
+            p99, is_whole = run["p99_seconds"], run["bound"] == run["pods"]
+            other = f" ({THEIRS}: {singles[THEIRS]['p99_seconds']:.3f} s)" if THEIRS in singles else ""
+            figure = f"{p99:.3f} s{find_mark(results, run)}{other}"
+            goals.append(
+                (f"gate mode: one pod, p99 below {SINGLE_SECONDS} s {at}", figure, is_whole and p99 < SINGLE_SECONDS)
+            )
+    return goals
 
 
 def find_cycle_goals(figures: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, bool]]:
@@ -285,7 +338,7 @@ def compute_rate(results: Results, nodes: int, contender: str, *, every: bool = 
 def group_backlogs(results: Results) -> Iterable[tuple[int, str, list[dict[str, Any]]]]:
     """Yield (nodes, contender, its rounds)."""
     for nodes in sorted(results["plan"]["nodes"]):
-        for contender in (OURS, THEIRS, LIMIT):
+        for contender in RANK:
             runs = [r for r in results["backlogs"] if (r["nodes"], r["contender"]) == (nodes, contender)]
             if runs:
                 yield nodes, contender, runs

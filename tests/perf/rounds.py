@@ -93,6 +93,24 @@ class Arrivals:
 
 
 @dataclass(frozen=True, slots=True)
+class Singles:
+    """One pod at a time comes to an idle cluster. Latencies from before its creation to its binding's event, seconds.
+
+    quiet: whether the control plane was idle before.
+    """
+
+    contender: str
+    nodes: int
+    pods: int
+    bound: int
+    p50_seconds: float
+    p99_seconds: float
+    max_seconds: float
+    cpu: CpuUse
+    quiet: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Idle:
     """Everything is bound and nothing changes. cores: the scheduler's CPU use; restart_ready_seconds: from a start."""
 
@@ -108,7 +126,8 @@ class Idle:
 async def run_backlog(cluster: Cluster, contender: Scheduler, run: str, turn: int, count: int) -> Backlog:
     """Measure a scheduler on a backlog; it is left running, and its pods stay."""
     pods = make_pods(count, run)
-    await create_namespaces(cluster.api, run)
+    await contender.prepare(cluster.api)
+    await create_namespaces(cluster.api, run, contender.namespace_labels)
     maker = PodMaker(cluster.api, run, contender.scheduler)
     created_rate = await maker.create_all(pods)
     quiet = await cluster.settle()
@@ -116,7 +135,7 @@ async def run_backlog(cluster: Cluster, contender: Scheduler, run: str, turn: in
         meter, started = CpuMeter(cluster.pids), time.monotonic()
         ready_seconds = await contender.start()
         await watch.wait_bound(count)
-        cpu = _add_scheduler(meter.read(), contender.name, contender.pid)
+        cpu = _add_scheduler(meter.read(), contender.pids)
         await check_bindings(cluster, watch, run, pods)
         first_seconds = min(watch.bound_at.values(), default=float("nan")) - started
         return Backlog(
@@ -129,7 +148,7 @@ async def run_backlog(cluster: Cluster, contender: Scheduler, run: str, turn: in
             first_binding_seconds=first_seconds,
             ready_seconds=ready_seconds,
             created_rate=created_rate,
-            memory_mib=read_memory_mib(contender.pid),
+            memory_mib=_read_memory_mib(contender),
             cpu=cpu,
             quiet=quiet,
             watch_restarts=watch.restarts,
@@ -141,7 +160,8 @@ async def run_bare_binds(cluster: Cluster, binder: BareBinder, run: str, turn: i
     """Measure bind calls alone on the same pods."""
     pods = make_pods(count, run)
     nodes = assign_in_turn(pods, cluster.nodes)
-    await create_namespaces(cluster.api, run)
+    await binder.prepare(cluster.api)
+    await create_namespaces(cluster.api, run, binder.namespace_labels)
     maker = PodMaker(cluster.api, run, binder.scheduler)
     created_rate = await maker.create_all(pods)
     quiet = await cluster.settle()
@@ -177,12 +197,12 @@ async def run_arrivals(
     The bare binder is told of a pod by the answer of its creation and decided beforehand, so it waits for nothing.
     """
     pods = make_pods(min(count, max(1, round(rate * ARRIVAL_SECONDS))), run)
-    await create_namespaces(cluster.api, run)
+    await create_namespaces(cluster.api, run, contender.namespace_labels)
     maker = PodMaker(cluster.api, run, contender.scheduler)
     quiet = await cluster.settle()
     await open_connections(cluster.api)
     async with BindingWatch(cluster.api, run) as watch:
-        own = {} if isinstance(contender, BareBinder) else {contender.name: contender.pid}
+        own = {} if isinstance(contender, BareBinder) else contender.pids
         meter = CpuMeter({**cluster.pids, **own})
         if isinstance(contender, BareBinder):
             async with contender.binding(maker.uids, assign_in_turn(pods, cluster.nodes)) as bind:
@@ -208,20 +228,52 @@ async def run_arrivals(
         )
 
 
+async def run_singles(cluster: Cluster, contender: Scheduler, run: str, count: int) -> Singles:
+    """Measure how long one pod takes when nothing else happens, again and again; the scheduler must be running.
+
+    The watch is looked at ten times a second, so the cluster rests a moment between two pods.
+    """
+    pods = make_pods(count, run)
+    await create_namespaces(cluster.api, run, contender.namespace_labels)
+    maker = PodMaker(cluster.api, run, contender.scheduler)
+    quiet = await cluster.settle()
+    await open_connections(cluster.api)
+    async with BindingWatch(cluster.api, run) as watch:
+        meter = CpuMeter({**cluster.pids, **contender.pids})
+        for number, pod in enumerate(pods, start=1):
+            await maker.create(pod)
+            if not await watch.wait_bound(number):
+                break
+        cpu = meter.read()
+        waits = [at - maker.asked_at[name] for name, at in watch.bound_at.items()]
+        return Singles(
+            contender=contender.name,
+            nodes=len(cluster.nodes),
+            pods=count,
+            bound=len(waits),
+            p50_seconds=compute_percentile(waits, 0.5),
+            p99_seconds=compute_percentile(waits, 0.99),
+            max_seconds=max(waits, default=float("nan")),
+            cpu=cpu,
+            quiet=quiet,
+        )
+
+
 async def run_idle(cluster: Cluster, contender: Scheduler, pods: int, seconds: float = IDLE_SECONDS) -> Idle:
     """Measure what a scheduler uses when all is bound and nothing happens, then how fast it starts on this cluster."""
-    await cluster.settle(scheduler=contender.pid)
-    meter = CpuMeter({contender.name: contender.pid})
+    pids = contender.pids
+    await cluster.settle(**pids)
+    meter = CpuMeter(pids)
     await asyncio.sleep(seconds)
     use = meter.read()
-    memory_mib = read_memory_mib(contender.pid)
+    memory_mib = _read_memory_mib(contender)
     await contender.stop()
     return Idle(
         contender=contender.name,
         nodes=len(cluster.nodes),
         pods=pods,
         seconds=use.seconds,
-        cores=use.by_process[contender.name] / use.seconds,
+        cores=sum(use.by_process[name] for name in pids) / use.seconds,
         memory_mib=memory_mib,
         restart_ready_seconds=await contender.start(),
     )
@@ -251,6 +303,11 @@ async def removing_pods(cluster: Cluster, contender: Scheduler | None, run: str)
     await cluster.settle()
 
 
-def _add_scheduler(use: CpuUse, name: str, pid: int) -> CpuUse:
-    """Add a process that began within the phase, so that all it has used belongs there."""
-    return CpuUse(use.seconds, {**use.by_process, name: round(read_cpu_seconds(pid), 2)}, use.busy)
+def _add_scheduler(use: CpuUse, pids: Mapping[str, int]) -> CpuUse:
+    """Add processes that began within the phase, so that all they have used belongs there."""
+    used = {name: round(read_cpu_seconds(pid), 2) for name, pid in pids.items()}
+    return CpuUse(use.seconds, {**use.by_process, **used}, use.busy)
+
+
+def _read_memory_mib(contender: Scheduler) -> float:
+    return sum(read_memory_mib(pid) for pid in contender.pids.values())

@@ -95,10 +95,10 @@ def compute_namespace(run: str, tenant: int) -> str:
     return f"{run}-t{tenant:02d}"
 
 
-def make_namespaces(run: str) -> list[dict[str, Any]]:
-    """Return the namespaces of one run, one a tenant."""
+def make_namespaces(run: str, labels: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+    """Return the namespaces of one run, one a tenant. labels: more of them."""
     return [
-        {"metadata": {"name": compute_namespace(run, tenant), "labels": {TENANT_LABEL: str(tenant)}}}
+        {"metadata": {"name": compute_namespace(run, tenant), "labels": {TENANT_LABEL: str(tenant), **(labels or {})}}}
         for tenant in range(TENANT_COUNT)
     ]
 

@@ -148,8 +148,15 @@ def operator(
     Several replicas may run: one leads and binds, the others keep watch and take over when it ends. SIGTERM or Ctrl-C
     finishes the bindings in flight, gives the lease back and exits with 0; a second one ends at once.
     """
-    from fairbind.cli.operator import ExtenderOptions, serve  # noqa: PLC0415 - half a second of imports
+    from fairbind.cli.operator import ExtenderOptions, GateOptions, serve  # noqa: PLC0415 - half a second of imports
 
+    gates = GateOptions(
+        scheduler_name=gate_scheduler_name,
+        most=max_ungated,
+        timeout_seconds=ungated_timeout,
+        most_scale_ups=max_scale_up,
+        narrows_to_nodes=gate_placement == "node",
+    )
     extender = ExtenderOptions(
         scheduler_names=frozenset(extender_scheduler_names),
         address=extender_address,
@@ -168,9 +175,7 @@ def operator(
         metrics_authentication=metrics_authentication,
         metrics_audiences=metrics_audiences,
         scheduler_name=scheduler_name,
-        gates=None
-        if mode != "gate"
-        else (gate_scheduler_name, max_ungated, ungated_timeout, max_scale_up, gate_placement == "node"),
+        gates=gates if mode == "gate" else None,
         extender=extender if mode == "extender" else None,
         log_format=log_format,
         log_level=log_level,

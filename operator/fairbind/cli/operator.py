@@ -66,6 +66,17 @@ class _Pages:
 
 
 @dataclass(frozen=True, slots=True)
+class GateOptions:
+    """What was typed about gate mode."""
+
+    scheduler_name: str
+    most: int
+    timeout_seconds: float
+    most_scale_ups: int
+    narrows_to_nodes: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ExtenderOptions:
     """What was typed about extender mode. folder: with the certificates."""
 
@@ -96,6 +107,24 @@ class _ExtenderPages:
             await self.certificate.keep_fresh()
         finally:
             await server.stop()
+
+
+def _read_gates(options: GateOptions | None, scheduler_name: str) -> GateSettings | None:
+    """Return what the operator needs. PermanentClusterError for what makes no sense."""
+    if options is None:
+        return None
+    if options.scheduler_name == scheduler_name:
+        raise PermanentClusterError(
+            f"--gate-scheduler-name and --scheduler-name are both {scheduler_name!r}; "
+            "pods that fairbind binds itself need no gate"
+        )
+    return GateSettings(
+        options.scheduler_name,
+        most=options.most,
+        timeout_seconds=options.timeout_seconds,
+        most_scale_ups=options.most_scale_ups,
+        narrows_to_nodes=options.narrows_to_nodes,
+    )
 
 
 def _read_extender(
@@ -144,7 +173,7 @@ def serve(
     metrics_authentication: bool,
     metrics_audiences: tuple[str, ...],
     scheduler_name: str,
-    gates: tuple[str, int, float, int, bool] | None,
+    gates: GateOptions | None,
     extender: ExtenderOptions | None,
     log_format: LogFormat,
     log_level: str,
@@ -152,13 +181,9 @@ def serve(
 ) -> None:
     """Run the operator until it is asked to stop. Raises FairbindError; PermanentClusterError for bad settings.
 
-    gates: of gate mode, the fields of `GateSettings`. extender: of extender mode. None of both: bind mode.
+    gates: of gate mode. extender: of extender mode. None of both: bind mode.
     """
-    if gates is not None and gates[0] == scheduler_name:
-        raise PermanentClusterError(
-            f"--gate-scheduler-name and --scheduler-name are both {scheduler_name!r}; "
-            "pods that fairbind binds itself need no gate"
-        )
+    gate_settings = _read_gates(gates, scheduler_name)
     extender_settings, extender_pages = _read_extender(extender, scheduler_name, namespace)
     pages = _Pages(
         address=parse_address(metrics_address),
@@ -170,7 +195,7 @@ def serve(
         namespace=namespace,
         scheduler_name=scheduler_name,
         identity=make_identity(),
-        gates=None if gates is None else GateSettings(*gates),
+        gates=gate_settings,
         extender=extender_settings,
     )
     set_up_logging(log_format, log_level)

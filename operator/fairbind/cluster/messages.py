@@ -80,15 +80,15 @@ def compute_condition_reason(wait: Wait) -> str:
     return UNSCHEDULABLE
 
 
-def format_refused_binding(node: str, answer: str) -> str:
-    """Return the message for a pod's condition and events whose binding the API server did not accept.
+def format_refusal(deed: str, answer: str) -> str:
+    """Return the message for a pod's condition and events when the API server did not accept what a decision asks for.
 
-    answer: the API server's words, or why there was no answer.
+    deed: what was asked for. answer: the API server's words, or why there was no answer.
 
-    >>> format_refused_binding("n1", "500 InternalError: no endpoints")
+    >>> format_refusal("binding to n1", "500 InternalError: no endpoints")
     'binding to n1 failed: 500 InternalError: no endpoints'
     """
-    return shorten(f"binding to {node} failed: {answer}")
+    return shorten(f"{deed} failed: {answer}")
 
 
 def format_unschedulable(wait: Wait, node_count: int, *, blocked_detail: str | None = None) -> str:

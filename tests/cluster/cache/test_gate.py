@@ -63,6 +63,20 @@ def test_behind_the_gates_of_others_it_has_no_turn(world: World, gates: tuple[Js
         assert world.find_class("uid-p") is not None
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"resourceClaims": [{"name": "device", "resourceClaimName": "device"}]},
+        {"schedulingGroup": {"podGroupName": "gang"}},
+        {"volumes": [{"name": "disk", "gcePersistentDisk": {"pdName": "disk"}}]},
+    ],
+)
+def test_what_only_the_other_scheduler_honours_keeps_no_gate_shut(world: World, spec: Json) -> None:
+    world.add_pods(make_gated(**spec), make_pod("ours", requests={"cpu": "1"}, **spec))
+    assert world.get_class("uid-p").blocked is None
+    assert world.get_class("uid-ours").blocked is not None
+
+
 def test_in_bind_mode_and_of_a_third_scheduler_it_does_not_concern_us() -> None:
     world = World(turn_scheduler=None)
     world.add_pods(make_gated())

@@ -124,7 +124,7 @@ def test_a_pod_that_waits_for_its_turn_is_seen_as_more_capacity_ends_its_wait(
 
 @pytest.mark.parametrize("would_add", AUTOSCALERS)
 def test_a_pod_whose_binding_is_refused_is_not_seen(would_add: Callable[[Pod], bool]) -> None:
-    pod = write(lambda recorder: recorder.refused("ns", "uid-p0", "n1", "403 Forbidden: no"))
+    pod = write(lambda recorder: recorder.refused("ns", "uid-p0", "binding to n1", "403 Forbidden: no"))
     assert find_conditions(pod)[0]["reason"] == "SchedulerError"
     assert not would_add(pod)
 

@@ -3,14 +3,16 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from fairbind.cluster.pacing_events import BindResult
-from fairbind.kube.client.api import ApiClient
+from fairbind.kube.client.api import ApiClient, NotAllowedError
 from fairbind.kube.client.credentials import Credentials
-from fairbind.kube.writers.binder import FORBIDDEN_SECONDS, GIVE_UP_SECONDS, MAX_BACKOFF_SECONDS, Binder
+from fairbind.kube.writers.binder import FORBIDDEN_SECONDS, GIVE_UP_SECONDS, MAX_BACKOFF_SECONDS, Binder, Binding
+from fairbind.kube.writers.nudge import Nudge
+from fairbind.kube.writers.opener import GatedPod, Opening
 from kube.fakes import (
     DROPPED_AFTER,
     DROPPED_BEFORE,
@@ -519,7 +521,43 @@ async def test_the_servers_words_about_a_refused_binding_are_passed_on(
 ) -> None:
     harness.server.tricks = [Trick(happens=False, answer=refuse(status, reason, message)) for _ in range(times)]
     assert await harness.bind() in {BindResult.FAILED, BindResult.INVALID}
-    assert harness.refused == [("ns", "uid-p", "n1", f"{status} {reason}: {message}")]
+    assert harness.refused == [("ns", "uid-p", "binding to n1", f"{status} {reason}: {message}")]
+
+
+async def test_what_is_said_of_a_gate_that_does_not_open_is_not_of_a_binding(harness: Harness) -> None:
+    harness.server.get_tricks = [Trick(happens=False, answer=refuse(422, "Invalid", "no"))]
+    pod = GatedPod("ns", "p", "uid-p", "1")
+    assert await harness.binder.carry(Opening(harness.binder, pod, "n1", lambda _: None)) is BindResult.INVALID
+    assert harness.refused == [("ns", "uid-p", "opening its gate", "422 Invalid: no")]
+
+
+class Late:
+    """An API server so far away that the lease is lost while a request waits for its connection."""
+
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
+
+    async def request(self, *_: Any, guard: Callable[[], bool] | None = None, **__: Any) -> bytes:
+        self.harness.may_bind = False
+        if guard is not None and not guard():
+            raise NotAllowedError
+        return b"{}"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda binder: Binding(binder, "ns", "p", "uid-p", "n1", lambda _: None),
+        lambda binder: Opening(binder, GatedPod("ns", "p", "uid-p", "1"), "n1", lambda _: None),
+        lambda binder: Nudge(binder, "ns", "p", "uid-p", 0.0, lambda _: None),
+    ],
+)
+async def test_the_fence_is_asked_as_the_bytes_are_handed_over(
+    harness: Harness, make: Callable[[Binder], Binding]
+) -> None:
+    harness.api = cast("ApiClient", Late(harness))
+    binder = harness.make_binder()
+    assert await binder.carry(make(binder)) is BindResult.FENCED
 
 
 async def test_a_binding_that_succeeds_in_the_end_or_of_a_pod_that_waits_no_more_is_no_refusal(

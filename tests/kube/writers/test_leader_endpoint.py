@@ -1,4 +1,4 @@
-"""The leader writes itself into the Service's EndpointSlice, once each time it leads, and no other replica does."""
+"""The leader writes itself into the Service's EndpointSlice as it begins to lead and now and then, no other replica."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any, cast
 
 from fairbind.kube.client.errors import ApiError
-from fairbind.kube.writers.leader_endpoint import LOOK_SECONDS, LeaderEndpoint
+from fairbind.kube.writers.leader_endpoint import LOOK_SECONDS, REPEAT_SECONDS, LeaderEndpoint
 from kube.assembled.replicas import in_virtual_time
 
 if TYPE_CHECKING:
@@ -61,6 +61,13 @@ async def test_who_begins_to_lead_writes_once() -> None:
     assert written["addressType"] == "IPv4"
     assert written["endpoints"][0]["addresses"] == ["10.0.0.7"]
     assert written["ports"] == [{"name": "extender", "port": 8443, "protocol": "TCP"}]
+
+
+@in_virtual_time
+async def test_what_others_delete_comes_back_while_the_same_replica_leads() -> None:
+    server = Server()
+    await play(server, [True] * round(2.5 * REPEAT_SECONDS / LOOK_SECONDS))
+    assert len(server.written) == 3
 
 
 @in_virtual_time

@@ -392,7 +392,7 @@ ANSWER = '403 Forbidden: admission webhook "gate.example.com" denied the request
 def test_a_pod_whose_binding_is_refused_is_told_by_whom_and_why() -> None:
     async def scenario(desk: Desk) -> None:
         desk.pods["uid-p0"] = make_pod("uid-p0")
-        desk.recorder.refused("ns", "uid-p0", "n1", ANSWER)
+        desk.recorder.refused("ns", "uid-p0", "binding to n1", ANSWER)
         await asyncio.sleep(2.0)
         [(path, patch)] = desk.conditions
         assert path == "/api/v1/namespaces/ns/pods/p0/status"
@@ -411,7 +411,7 @@ def test_a_binding_that_is_refused_again_and_again_is_told_rarely_and_its_long_a
         for turn in range(25):
             for task in make_tasks(100):
                 desk.pods.setdefault(task.uid, make_pod(task.uid))
-                desk.recorder.refused("ns", task.uid, f"n{turn}", f"{turn} {'x' * 5_000}")
+                desk.recorder.refused("ns", task.uid, f"binding to n{turn}", f"{turn} {'x' * 5_000}")
             await asyncio.sleep(10.0)
         assert 100 <= len(desk.conditions) <= 100 + 250.0 * RENEWALS_PER_SECOND + 10
         assert len(desk.find("FailedScheduling")) == EVENTS_PER_CLASS
@@ -423,7 +423,7 @@ def test_a_binding_that_is_refused_again_and_again_is_told_rarely_and_its_long_a
 def test_a_pod_that_waits_for_another_reason_than_its_refused_binding_says_so() -> None:
     async def scenario(desk: Desk) -> None:
         desk.pods["uid-p0"] = make_pod("uid-p0")
-        desk.recorder.refused("ns", "uid-p0", "n1", ANSWER)
+        desk.recorder.refused("ns", "uid-p0", "binding to n1", ANSWER)
         await asyncio.sleep(2.0)
         desk.wait(make_wait(make_tasks(1), CPU))
         await asyncio.sleep(2 * UNCHANGED_SECONDS + 1.0)
@@ -435,7 +435,7 @@ def test_a_pod_that_waits_for_another_reason_than_its_refused_binding_says_so() 
 
 def test_a_pod_that_is_bound_after_its_refused_binding_is_told_nothing_of_it() -> None:
     async def scenario(desk: Desk) -> None:
-        desk.recorder.refused("ns", "uid-p0", "n1", ANSWER)
+        desk.recorder.refused("ns", "uid-p0", "binding to n1", ANSWER)
         await asyncio.sleep(2.0)
         assert desk.writes == []
 

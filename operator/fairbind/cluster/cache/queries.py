@@ -14,6 +14,7 @@ from fairbind.cluster.cache.pods import Held, PodEntry, find_tenant
 from fairbind.cluster.cache.volumes import VolumePlan
 from fairbind.cluster.objects.facts import PODS, PodFacts
 from fairbind.cluster.objects.volume_facts import ClaimFacts
+from fairbind.cluster.opening import HostNames
 from fairbind.cluster.tenancy.tenants import TenantState
 from fairbind.model import Snapshot, Wait
 from fairbind.model.overview import ClusterOverview
@@ -41,7 +42,7 @@ class Queries:
     def __init__(self, books: Books, build_snapshot: Callable[[], Snapshot]) -> None:
         self._books = books
         self._build_snapshot = build_snapshot
-        self._node_labels: tuple[Mapping[str, int], int, Mapping[str, Mapping[str, str]]] | None = None
+        self._host_names: tuple[Mapping[str, int], int, HostNames] | None = None
         self._reasons: tuple[Snapshot, Sequence[Wait], Mapping[QueueKey, str]] | None = None
 
     def may_use(self, uid: str, node: str) -> bool:
@@ -93,14 +94,14 @@ class Queries:
         has_affinity = facts.constraints.required is not None or facts.pin is not None
         return Turn(facts.version, has_affinity, find_narrowed(self._books, self._build_snapshot, facts, node))
 
-    def find_node_labels(self) -> Mapping[str, Mapping[str, str]]:
-        """Return the labels of all nodes, by name."""
+    def find_host_names(self) -> HostNames:
+        """Return the host names of all nodes. It costs something only after nodes came, went or changed."""
         servers = self._books.servers
-        known = self._node_labels
+        known = self._host_names
         if known is None or known[0] is not servers.index or known[1] != servers.eligibility.version:
             nodes = ((name, book.node) for name, book in servers.books.items())
-            labels = {name: dict(node.labels) for name, node in nodes if node is not None}
-            known = self._node_labels = servers.index, servers.eligibility.version, labels
+            names = HostNames({name: dict(node.labels) for name, node in nodes if node is not None})
+            known = self._host_names = servers.index, servers.eligibility.version, names
         return known[2]
 
     def find_stray_gates(self) -> list[PodFacts]:

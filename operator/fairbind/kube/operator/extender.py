@@ -33,8 +33,9 @@ from fairbind.cluster.objects.extender_wire import (
 )
 from fairbind.cluster.pacing_events import NOT_SENT, BindResult
 from fairbind.cluster.turnstile import STUCK_SECONDS, Turnstile
+from fairbind.kube.bind_carrier import BindCarrier
 from fairbind.kube.operator.clocks import Clocks
-from fairbind.kube.operator.loop import BindCarrier, TurnRules
+from fairbind.kube.operator.loop import TurnRules
 from fairbind.kube.writers.binder import Binder
 from fairbind.kube.writers.leader_endpoint import LeaderEndpoint
 from fairbind.kube.writers.nudge import Nudge

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.turnstile import MOST_UNGATED, TIMEOUT_SECONDS, Turnstile
+from fairbind.kube.bind_carrier import BindCarrier
 from fairbind.kube.operator.loop import TurnRules
 from fairbind.kube.writers.binder import Binder
-from fairbind.kube.writers.opener import BindCarrier, GatedPod, Opener
+from fairbind.kube.writers.opener import GatedPod, Opener
 from fairbind.kube.writers.recorder import Recorder
 
 STRAY_SECONDS = 5.0

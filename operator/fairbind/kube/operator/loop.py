@@ -50,6 +50,7 @@ from fairbind.cluster.pacing_events import (
 )
 from fairbind.cluster.scale_up import find_scale_ups
 from fairbind.cluster.turnstile import Turnstile
+from fairbind.kube.bind_carrier import BindCarrier
 from fairbind.kube.observer import Observer
 from fairbind.kube.operator.health import Health
 from fairbind.kube.part_failures import PartFailures
@@ -85,14 +86,6 @@ class World(Protocol):
     def resume(self, uid: str) -> None: ...  # noqa: D102
     def find_pod(self, uid: str) -> PodToBind | None: ...  # noqa: D102
     def note_waits(self, waits: Sequence[Wait]) -> None: ...  # noqa: D102
-
-
-class BindCarrier(Protocol):
-    """The binder, as the loop sees it."""
-
-    async def bind(  # noqa: D102
-        self, namespace: str, name: str, uid: str, node: str, on_stall: Callable[[bool], None]
-    ) -> BindResult: ...
 
 
 class Announcer(Protocol):

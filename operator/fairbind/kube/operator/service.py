@@ -406,10 +406,10 @@ class Operator:
             is_gated=pod.is_gated,
         )
 
-    def _note_refused(self, namespace: str, uid: str, node: str, answer: str) -> None:
-        """Have a pod told that its binding failed."""
+    def _note_refused(self, namespace: str, uid: str, deed: str, answer: str) -> None:
+        """Have a pod told that its binding, or the opening of its gate, failed."""
         with self._failures.contain("recorder"):
-            self.recorder.refused(namespace, uid, node, answer)
+            self.recorder.refused(namespace, uid, deed, answer)
 
     async def _publish_overviews(self) -> None:
         shown: tuple[Snapshot | None, Mapping[str, float] | None] = None, None

@@ -95,7 +95,7 @@ class Binder:
         may_use: Callable[[str, str], bool] = lambda _uid, _node: True,
         has_room: Callable[[str, str], bool] = lambda _uid, _node: True,
         may_send: Callable[[str], bool] = lambda _uid: True,
-        on_refused: Callable[[str, str, str, str], None] = lambda _namespace, _uid, _node, _answer: None,
+        on_refused: Callable[[str, str, str, str], None] = lambda _namespace, _uid, _deed, _answer: None,
         timeout_seconds: float = BIND_TIMEOUT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -106,8 +106,8 @@ class Binder:
         has_room: whether a decided pod still has its room on its node, given what others bound there since.
         may_send: whether a binding that had to wait for its slot may still be sent, given what became of others of its
         namespace meanwhile.
-        on_refused: called with namespace, UID, node and the API server's words when a binding ends without success
-        although the pod waits on; must not raise.
+        on_refused: called with namespace, UID, what was to be done and the API server's words when a binding ends
+        without success although the pod waits on; must not raise.
         timeout_seconds: for one request; below the margin of the fence.
         """
         self.problem: str | None = None
@@ -167,7 +167,7 @@ class Binder:
             if binding.is_counted:
                 self._observer.binding_finished(result.value)
         if result in {BindResult.FAILED, BindResult.INVALID} and binding.answer is not None:
-            self._on_refused(binding.namespace, binding.uid, binding.node, binding.answer)
+            self._on_refused(binding.namespace, binding.uid, binding.deed, binding.answer)
         return result
 
     def let_end(self, sending: asyncio.Task[BindResult]) -> None:
@@ -325,6 +325,11 @@ class Binding:
         )
         self._uncertain_until: float | None = None
 
+    @property
+    def deed(self) -> str:
+        """What is to be done, for people."""
+        return name_binding(self.node)
+
     async def carry_out(self) -> BindResult:
         """Bind, or find out why not. When it ends as fenced, nothing that was sent can take effect any more."""
         while (result := await self._try()) is BindResult.FENCED and self._uncertain_until is not None:
@@ -473,6 +478,11 @@ class Binding:
         if pod.spec.nodeName:
             return BindResult.BOUND if pod.spec.nodeName == self.node else BindResult.CONFLICT
         return None if pod.metadata.deletionTimestamp is None else BindResult.CONFLICT
+
+
+def name_binding(node: str) -> str:
+    """Return what a binding is called when it fails."""
+    return f"binding to {node}"
 
 
 def _is_right_missing(error: ApiError) -> bool:

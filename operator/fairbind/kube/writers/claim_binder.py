@@ -30,7 +30,7 @@ from fairbind.cluster.objects.volume_facts import SELECTED_NODE, ClaimFacts, nam
 from fairbind.cluster.pacing_events import BindResult
 from fairbind.kube.client.api import NotAllowedError
 from fairbind.kube.client.errors import ApiError, TransientClusterError
-from fairbind.kube.writers.binder import LOOK_TIMEOUT_SECONDS, MOST_ATTEMPTS, Binder
+from fairbind.kube.writers.binder import LOOK_TIMEOUT_SECONDS, MOST_ATTEMPTS, Binder, name_binding
 
 CLAIM_SECONDS = 600.0
 """A pod whose claims are not bound by then gives its room back, as with kube-scheduler."""
@@ -73,7 +73,7 @@ class ClaimBinder:
         binder: Binder,
         claims: Claims,
         *,
-        on_refused: Callable[[str, str, str, str], None] = lambda _namespace, _uid, _node, _answer: None,
+        on_refused: Callable[[str, str, str, str], None] = lambda _namespace, _uid, _deed, _answer: None,
         on_result: Callable[[str], None] = lambda _result: None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -103,7 +103,7 @@ class ClaimBinder:
             if result is not None:
                 self._on_result(result.value)
                 if result is BindResult.FAILED and answer:
-                    self._on_refused(namespace, uid, node, answer[-1])
+                    self._on_refused(namespace, uid, name_binding(node), answer[-1])
                 return result
         return await self._binder.bind(namespace, name, uid, node, on_stall)
 

@@ -2,7 +2,8 @@
 
 The Service has no selector, so nothing else writes its endpoints. A replica writes when it begins to lead, and again
 until it has succeeded, behind the fence. Until a new leader has written, requests go to the one before, which says 503
-or is gone.
+or is gone. While it leads it writes every `REPEAT_SECONDS`: what others deleted or changed comes back, and what is as
+it should be stays at its version.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import ipaddress
 import logging
 from collections.abc import Callable
+from math import inf
 from urllib.parse import quote
 
 import msgspec
@@ -20,6 +22,7 @@ from fairbind.kube.client.errors import ApiError, TransientClusterError
 from fairbind.kube.writers.complaints import Complaints
 
 LOOK_SECONDS = 0.5
+REPEAT_SECONDS = 5.0
 TIMEOUT_SECONDS = 3.0
 COMPLAINT_SECONDS = 60.0
 PORT_NAME = "extender"
@@ -60,13 +63,17 @@ class LeaderEndpoint:
                 "ports": [{"name": PORT_NAME, "port": port, "protocol": "TCP"}],
             }
         )
+        self._clock = clock
         self._complaints = Complaints(COMPLAINT_SECONDS, clock)
 
     async def run(self) -> None:
-        """Write whenever this replica begins to lead, until cancelled."""
-        is_written = False
+        """Write whenever this replica begins to lead, and again while it does, until cancelled."""
+        write_at = -inf
         while True:
-            is_written = self._may_write() and (is_written or await self._write())
+            if not self._may_write():
+                write_at = -inf
+            elif write_at <= self._clock() and await self._write():
+                write_at = self._clock() + REPEAT_SECONDS
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _write(self) -> bool:

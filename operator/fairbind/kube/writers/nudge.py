@@ -50,6 +50,11 @@ class Nudge(Binding):
         super().__init__(binder, namespace, name, uid, "", on_stall)
         self._body = make_nudge(uid, now)
 
+    @property
+    def deed(self) -> str:
+        """What is to be done, for people."""
+        return "giving it its turn"
+
     async def _request(self) -> None:
         await self._api.request(
             "PATCH",

@@ -11,7 +11,7 @@ and nothing more is sent. So lost answers and an overloaded server put no tenant
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, ClassVar, Protocol
@@ -20,8 +20,9 @@ import msgspec
 
 from fairbind.cluster.cache.queries import Turn
 from fairbind.cluster.objects.facts import TURN_GATE
-from fairbind.cluster.opening import find_hosts, make_opening
+from fairbind.cluster.opening import HostNames, make_opening
 from fairbind.cluster.pacing_events import BindResult
+from fairbind.kube.bind_carrier import BindCarrier
 from fairbind.kube.client.api import STRATEGIC
 from fairbind.kube.client.errors import ApiError
 from fairbind.kube.writers.binder import Binder, Binding, Pod, Unresolved
@@ -32,22 +33,14 @@ _SENT_AT_ONCE = 2
 OnStall = Callable[[bool], None]
 
 
-class BindCarrier(Protocol):
-    """Who carries out the decisions about all other pods."""
-
-    async def bind(  # noqa: D102
-        self, namespace: str, name: str, uid: str, node: str, on_stall: OnStall
-    ) -> BindResult: ...
-
-
 class Turns(Protocol):
     """The cache, as far as pods that take turns are concerned."""
 
     def find_turn(self, uid: str, node: str) -> Turn | None:
         """Return what is to be done for a pod that waits behind our gate; None when it does not."""
 
-    def find_node_labels(self) -> Mapping[str, Mapping[str, str]]:
-        """Return the labels of all nodes, by name."""
+    def find_host_names(self) -> HostNames:
+        """Return the host names of all nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +86,7 @@ class Opener:
         turn = self._turns.find_turn(uid, node)
         if turn is None:
             return await self._others.bind(namespace, name, uid, node, on_stall)
-        hosts = None if turn.nodes is None else find_hosts(turn.nodes, self._turns.find_node_labels())
+        hosts = None if turn.nodes is None else self._turns.find_host_names().find(turn.nodes)
         if turn.nodes is not None and hosts is None:
             self._on_wide(namespace, uid)
         pod = GatedPod(namespace, name, uid, turn.resource_version)
@@ -137,6 +130,11 @@ class Opening(Binding):
         self._affinity: dict[str, Any] | None = None
         self._must_look = must_look
         self._is_seen_open = asyncio.Event()
+
+    @property
+    def deed(self) -> str:
+        """What is to be done, for people."""
+        return "opening its gate"
 
     def note_opened(self) -> None:
         """Note that the watch has shown the gate open."""

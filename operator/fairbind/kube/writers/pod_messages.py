@@ -29,7 +29,7 @@ from fairbind.cluster.messages import (
     compute_condition_reason,
     compute_gist,
     compute_signature,
-    format_refused_binding,
+    format_refusal,
     format_unschedulable,
 )
 from fairbind.cluster.objects.facts import Owner
@@ -118,10 +118,13 @@ class Unplaced:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why a pod waits: the API server did not accept its binding to a node. answer: its words."""
+    """Why a pod waits: the API server did not accept what carries out its decision.
+
+    deed: what that was, such as "binding to n1". answer: the API server's words.
+    """
 
     namespace: str
-    node: str
+    deed: str
     answer: str
 
     @property
@@ -136,7 +139,7 @@ class Refused:
 
     def format(self, blocked_detail: str | None = None) -> str:  # noqa: ARG002 - the same call as that of `Unplaced`
         """Return the message."""
-        return format_refused_binding(self.node, self.answer)
+        return format_refusal(self.deed, self.answer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,9 +141,9 @@ class Recorder:
         self._scheduled.add(job.namespace, job)
         self._work.set()
 
-    def refused(self, namespace: str, uid: str, node: str, answer: str) -> None:
-        """Note that the API server did not accept the binding of a pod, which waits on. answer: its words."""
-        self._pod_messages.refuse(uid, Refused(namespace, node, answer))
+    def refused(self, namespace: str, uid: str, deed: str, answer: str) -> None:
+        """Note that the API server did not accept what was to be done with a pod, which waits on. answer: its words."""
+        self._pod_messages.refuse(uid, Refused(namespace, deed, answer))
 
     def note_waits(self, waits: Sequence[Wait], node_count: int) -> None:
         """Note who waits now and why: the whole picture, after each complete cycle. It is looked at later.
