@@ -24,7 +24,7 @@ from fairbind.cluster.cache.feeds import Feed
 from fairbind.cluster.cache.forecast import find_opened
 from fairbind.cluster.cache.pods import Held, PodEntry, PodRecord, Waiting, find_tenant, is_waiting
 from fairbind.cluster.cache.queries import Queries
-from fairbind.cluster.cache.snapshot import SnapshotBuilder
+from fairbind.cluster.cache.snapshot import Scale, SnapshotBuilder
 from fairbind.cluster.cache.volumes import find_key
 from fairbind.cluster.objects.decode import (
     ATTACHMENTS,
@@ -334,6 +334,12 @@ class ClusterCache:
                 self._promise(self.books.forecast.find_moves(self.books))
             self._snapshot = self._builder.build()
         return self._snapshot
+
+    def skip_snapshot(self) -> Scale:
+        """Do what a cycle does when nothing waits, without a snapshot. Returns what shares are measured by."""
+        self._builder.window.forget()
+        self.note_waits(())
+        return self._builder.compute_scale()
 
     def build_detailed_snapshot(self) -> Snapshot:
         """Return the world as it is now, with what each tenant holds task by task and server by server."""
