@@ -1,19 +1,15 @@
 """Who runs which tests when several workers share them.
 
-A test that starts programs waits half of its time, so two workers can run such tests on two cores: one with the kind
-cluster, the other with a local control plane of its own. A third one makes all of them slow, and some fail, unless it
-only computes and gives way to them.
+A test that starts programs waits most of its time, so two workers can run such tests on two cores: one with the kind
+cluster, the other with a local control plane of its own. A third one makes all of them slow, and some fail. Workers
+that only compute run beside them and give way (tests/conftest.py).
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
 
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # it has no types
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 KIND, E2E = "tests/kind/", "tests/e2e/"
 NOT_ON_THE_CLUSTER = ("tests/kind/test_demo", "tests/kind/test_image")
@@ -21,8 +17,6 @@ NOT_ON_THE_CLUSTER = ("tests/kind/test_demo", "tests/kind/test_image")
 PROGRAMMES = ("tests/adversary/test_adversary", "tests/faults/test_faults", "tests/differential/")
 START_PROGRAMS = (KIND, *PROGRAMMES, *NOT_ON_THE_CLUSTER, E2E, "tests/local/", "tests/demo/")
 """Slowest first: one test that takes minutes must not be the last one."""
-MOST_HOSTS = 2
-"""So many workers at most run tests that start programs."""
 COMPUTE = ("tests/model/", "tests/fairness/", "tests/scheduling/")
 """Nothing is set up for a whole file there, and some files take a third of a minute: workers share them by function."""
 
@@ -39,9 +33,6 @@ class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # the same
     There is one kind cluster, and one that is given by FAIRBIND_KUBECONFIG.
     """
 
-    workqueue: Any
-    assigned_work: Any
-
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         shared = {KIND, E2E} if "FAIRBIND_KUBECONFIG" in os.environ else {KIND}
@@ -50,17 +41,3 @@ class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # the same
         if file.startswith(COMPUTE):
             return nodeid.partition("[")[0]
         return next((folder for folder in shared if file.startswith(folder)), file)
-
-    def _assign_work_unit(self, node: Any) -> None:
-        """Give a worker the first piece of work that it may take; it ends when there is none."""
-        hosts = [other for other, done in self.assigned_work.items() if other is not node and _has_programs(done)]
-        for scope in self.workqueue:
-            if rank(scope) == len(START_PROGRAMS) or len(hosts) < MOST_HOSTS:
-                self.workqueue.move_to_end(scope, last=False)
-                super()._assign_work_unit(node)
-                return
-        node.shutdown()
-
-
-def _has_programs(scopes: Collection[str]) -> bool:
-    return any(rank(scope) < len(START_PROGRAMS) for scope in scopes)

@@ -1,10 +1,10 @@
 """Everything that must hold before a change lands, from fast to slow: ``make test`` and CI run this.
 
-Format, lint, types and generated files first; then the wheel is built and tested: first what only computes, so that a
-broken product is red within minutes, then what starts programs, which may have to be built before. Tests that start
-programs wait half of their time: one worker more, which gives way to them, does meanwhile what computes for long. The
-last line counts the tests of both and the failed gates. A gate that fails does not hide the others, but after ten
-failed tests, or when the time is up (FAIRBIND_TEST_SECONDS, 80 minutes), nothing more is begun.
+Format, lint, types and generated files first; then the wheel is built and tested, in two streams at once. Tests that
+start programs, which may have to be built before, wait most of their time; meanwhile tests that only compute run, and
+give way to them: the many quick ones first, so that a broken product is red within minutes. The last line counts the
+tests of both and the failed gates. A gate that fails does not hide the others, but after ten failed tests,
+or when the time is up (FAIRBIND_TEST_SECONDS, 80 minutes), both end.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,12 +52,10 @@ LEAST_BRANCHES_PERCENT: Mapping[str, float | None] = {
 MOST_FAILURES = 10
 # CI itself ends a run after 90 minutes, and then nothing says what had failed until then.
 TIME_VARIABLE, DEFAULT_SECONDS = "FAIRBIND_TEST_SECONDS", 80 * 60
-FIRST, SECOND = "not slow and not needs_tools and not nightly", "(slow or needs_tools) and not nightly"
 # Pytest then tells what has failed so far, and ends what its tests have started.
 INTERRUPT_SECONDS = 30
-# tests/sharing.py says which tests belong to one worker, and who may run which: two start programs, one computes.
-SHARED = ["--dist", "loadscope", "--no-loadscope-reorder", "--durations=40"]
-FIRST_WORKERS, SECOND_WORKERS = 2, 3
+# tests/sharing.py says which tests belong to one worker. More than two that start programs make all of them slow.
+SHARED = ["--dist", "loadscope", "--no-loadscope-reorder", "--durations=20", "-n", "2"]
 CLOSING_LINE = re.compile(r"\b\d+ (passed|failed|skipped|errors?|deselected)\b.* in \d")
 NOTHING_CHOSEN = 5  # pytest's exit status
 # What follows dies with us, and builds and control planes with it, whatever ends this run.
@@ -69,6 +68,23 @@ class Gate:
 
     name: str
     command: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Tests that run together. marker: pytest's expression that chooses them; is_traced: whether coverage is judged."""
+
+    name: str
+    marker: str
+    is_traced: bool = False
+
+
+# Tracing doubles the time of tests, and tells nothing of programs that they start.
+COMPUTING = (
+    Stage("tests that compute", "not slow and not needs_tools and not nightly", is_traced=True),
+    Stage("tests that compute for long", "slow and not needs_tools and not nightly"),
+)
+WITH_PROGRAMS = Stage("tests with programs", "needs_tools and not nightly")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,35 +148,59 @@ def main() -> int:
 
 
 def run_stages(python: Path, further: list[str], limit: Limit) -> tuple[Counter[str], list[str]]:
-    """Run the tests that compute, then those that start programs or take long; return outcomes by word, failed gates.
+    """Run all tests in two streams; return outcomes by word, failed gates.
 
-    Only the first are traced, because tracing doubles their time. further: arguments for pytest; with any, coverage is
-    not judged.
+    further: arguments for pytest; with any, coverage is not judged.
     """
-    failed: list[str] = []
-    COVERAGE.unlink(missing_ok=True)
-    traced = ["--cov", "--cov-report=", f"--cov-report=json:{COVERAGE}"]
-    counts = Counter[str]()
-    for name, marker, options in (
-        ("tests that compute", FIRST, ["-n", str(FIRST_WORKERS), *traced]),
-        ("tests with programs", SECOND, ["-n", str(SECOND_WORKERS)]),
-    ):
-        failures = counts["failed"] + counts["error"]
-        if failures >= MOST_FAILURES or limit.is_over:
-            print(f"{name}: not begun, after {failures} failures", flush=True)
-            break
-        if marker == SECOND and not is_passing(Gate("tools", [sys.executable, "-m", "localplane", "tools"]), limit):
-            failed.append("tools")
-        stage = ["-m", marker, f"--maxfail={MOST_FAILURES - failures}", *options, *further]
-        status, line = run_tests(python, stage, limit)
+    runs = Runs(python, further, limit)
+    with ThreadPoolExecutor(1) as beside:
+        programs = beside.submit(runs.test_with_programs)
+        runs.test_what_computes()
+        programs.result()
+    return runs.counts, runs.failed
+
+
+class Runs:
+    """Pytest in two threads. After too many failures in one the other ends, too."""
+
+    def __init__(self, python: Path, further: list[str], limit: Limit) -> None:
+        self.counts = Counter[str]()
+        self.failed: list[str] = []
+        self._python, self._further, self._limit = python, further, limit
+        self._processes: set[subprocess.Popen[str]] = set()
+        self._lock = threading.Lock()
+
+    def test_what_computes(self) -> None:
+        """Run the tests that start no program, quick ones first."""
+        for stage in COMPUTING:
+            self._run(stage)
+            if stage.is_traced and not self._further and not has_enough_branches(COVERAGE):
+                self.failed.append("coverage")
+
+    def test_with_programs(self) -> None:
+        """Build the programs that are missing, and run the tests that start them."""
+        if not is_passing(Gate("tools", [sys.executable, "-m", "localplane", "tools"]), self._limit):
+            self.failed.append("tools")
+        self._run(WITH_PROGRAMS)
+
+    @property
+    def _failures(self) -> int:
+        return self.counts["failed"] + self.counts["error"]
+
+    def _run(self, stage: Stage) -> None:
+        if self._failures >= MOST_FAILURES or self._limit.is_over:
+            print(f"{stage.name}: not begun, after {self._failures} failures", flush=True)
+            return
+        status, line = run_tests(self._python, stage, self._further, self._limit, self._processes)
         found = count_outcomes(line)
-        counts += found
-        nothing_chosen = bool(further) and status == NOTHING_CHOSEN
-        if status != 0 and not nothing_chosen and not found["failed"] + found["error"]:
-            failed.append(name)
-        if marker == FIRST and not further and not has_enough_branches(COVERAGE):
-            failed.append("coverage")
-    return counts, failed
+        nothing_chosen = bool(self._further) and status == NOTHING_CHOSEN
+        with self._lock:
+            self.counts += found
+            if status != 0 and not nothing_chosen and not found["failed"] + found["error"]:
+                self.failed.append(stage.name)
+            if self._failures >= MOST_FAILURES:
+                for process in list(self._processes):
+                    process.send_signal(signal.SIGINT)
 
 
 def is_passing(gate: Gate, limit: Limit) -> bool:
@@ -257,21 +297,30 @@ def is_done(command: list[str]) -> bool:
     return result.returncode == 0
 
 
-def run_tests(python: Path, further: list[str], limit: Limit) -> tuple[int, str]:
-    """Run pytest, show what it prints and return its exit status and closing line."""
+def run_tests(
+    python: Path, stage: Stage, further: list[str], limit: Limit, running: set[subprocess.Popen[str]]
+) -> tuple[int, str]:
+    """Run pytest, show what it prints and return its exit status and closing line. running: has it while it runs."""
     BUILD.mkdir(exist_ok=True)
-    options = [*SHARED, *further]
+    report = BUILD / f"{stage.name.replace(' ', '-')}.xml"  # how long each test took
+    options = ["-m", stage.marker, f"--maxfail={MOST_FAILURES}", f"--junitxml={report}", *SHARED]
+    if stage.is_traced:
+        COVERAGE.unlink(missing_ok=True)
+        options += ["--cov", "--cov-report=", f"--cov-report=json:{COVERAGE}"]
     if sys.stdout.isatty():
         options.append("--color=yes")
-    command = [*TIED, str(os.getpid()), str(python), "-m", "pytest", *options]
+    command = [*TIED, str(os.getpid()), str(python), "-m", "pytest", *options, *further]
+    prefix = "programs | " if stage is WITH_PROGRAMS else ""
     last = ""
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, errors="replace") as process:
+        running.add(process)
         assert process.stdout is not None
         with ended_in_time(process, limit):
             for line in process.stdout:
-                print(line, end="", flush=True)
+                print(f"{prefix}{line}", end="", flush=True)
                 last = line.strip() if CLOSING_LINE.search(line) else last  # an interrupted pytest says more after it
             process.wait()
+        running.discard(process)
     return process.returncode, last
 
 

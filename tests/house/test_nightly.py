@@ -25,16 +25,19 @@ def test_long_with_programs(): assert False
 @pytest.mark.needs_tools
 def test_with_programs(): pass
 
+@pytest.mark.slow
+def test_slow(): pass
+
 def test_short(): pass
 """
 
 
 @pytest.mark.parametrize("workers", ["0", "1"])
-@pytest.mark.parametrize("stage", [gates.FIRST, gates.SECOND])
-def test_a_stage_leaves_them_out_and_says_so(tmp_path: Path, stage: str, workers: str) -> None:
+@pytest.mark.parametrize("stage", [*gates.COMPUTING, gates.WITH_PROGRAMS], ids=lambda stage: stage.name)
+def test_a_stage_leaves_them_out_and_says_so(tmp_path: Path, stage: gates.Stage, workers: str) -> None:
     (tmp_path / "test_probe.py").write_text(PROBE, encoding="utf-8")
     (tmp_path / "conftest.py").write_text(CONFTEST.read_text(encoding="utf-8"), encoding="utf-8")
-    words = ["-m", stage, "-n", workers, "-q", "-p", "no:cacheprovider", f"-c{ROOT / 'pyproject.toml'}"]
+    words = ["-m", stage.marker, "-n", workers, "-q", "-p", "no:cacheprovider", f"-c{ROOT / 'pyproject.toml'}"]
 
     outcome = subprocess.run(
         [sys.executable, "-m", "pytest", *words, f"--rootdir={tmp_path}", str(tmp_path)],

@@ -132,40 +132,68 @@ def test_after_its_time_a_gate_is_ended_with_what_it_started(
     wait_for(lambda: not is_alive(int(noted.read_text(encoding="utf-8"))), "the child to die")
 
 
-class Stages:
-    """Stands in for pytest: gives each stage's status and closing line, and notes with which options it ran."""
+class Pretended:
+    """Stands in for pytest: gives each stage's status and closing line, and notes which ran."""
 
-    def __init__(self, *outcomes: tuple[int, str]) -> None:
-        self.outcomes = list(outcomes)
-        self.options: list[list[str]] = []
+    def __init__(self, outcomes: dict[str, tuple[int, str]]) -> None:
+        self.outcomes = outcomes
+        self.ran: list[str] = []
 
-    def run(self, python: Path, further: list[str], limit: gates.Limit) -> tuple[int, str]:
-        del python, limit
-        self.options.append(further)
-        return self.outcomes[len(self.options) - 1]
+    def run(self, python: Path, stage: gates.Stage, further: list[str], *others: object) -> tuple[int, str]:
+        del python, further, others
+        self.ran.append(stage.name)
+        return self.outcomes[stage.name]
+
+
+QUICK, LONG, PROGRAMS = (stage.name for stage in (*gates.COMPUTING, gates.WITH_PROGRAMS))
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "stages", "closing"),
+    ("quick", "programs", "without", "closing"),
     [
-        ([(0, "5 passed in 1s"), (0, "4 passed, 2 skipped in 1s")], 2, "9 passed, 2 skipped"),
-        ([(1, "3 failed, 5 passed in 1s"), (1, "1 failed, 4 passed in 1s")], 2, "4 failed, 9 passed"),
-        ([(1, "10 failed, 5 passed in 1s")], 1, "10 failed, 5 passed"),
-        ([(3, "no tests ran in 1s"), (0, "4 passed in 1s")], 2, "1 failed, 4 passed"),
+        ((0, "5 passed in 1s"), (0, "4 passed, 2 skipped in 1s"), set(), "10 passed, 2 skipped"),
+        ((1, "3 failed, 5 passed in 1s"), (1, "1 failed, 4 passed in 1s"), set(), "4 failed, 10 passed"),
+        ((1, "10 failed, 5 passed in 1s"), (0, "4 passed in 1s"), {LONG}, "10 failed, 9 passed"),
+        ((3, "no tests ran in 1s"), (0, "4 passed in 1s"), set(), "1 failed, 5 passed"),
     ],
 )
-def test_programs_are_tested_after_what_only_computes(
-    outcomes: list[tuple[int, str]], stages: int, closing: str, monkeypatch: pytest.MonkeyPatch
+def test_all_stages_run_and_count_until_too_much_has_failed(
+    quick: tuple[int, str], programs: tuple[int, str], without: set[str], closing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pretended = Stages(*outcomes)
+    pretended = Pretended({QUICK: quick, LONG: (0, "1 passed in 1s"), PROGRAMS: programs})
     monkeypatch.setattr(gates, "run_tests", pretended.run)
     monkeypatch.setattr(gates, "is_passing", lambda gate, limit: gate.name == "tools" and not limit.is_over)
     monkeypatch.setattr(gates, "has_enough_branches", lambda file: file == gates.COVERAGE)
+    runs = gates.Runs(Path("python"), [], gates.start_limit())
 
-    counts, failed = gates.run_stages(Path("python"), [], gates.start_limit())
+    runs.test_with_programs()
+    runs.test_what_computes()
 
-    assert gates.compute_closing_line(counts, len(failed)) == closing
-    assert [options[1] for options in pretended.options] == [gates.FIRST, gates.SECOND][:stages]
-    assert ["--cov" in options for options in pretended.options] == [True, False][:stages]
-    failures = gates.count_outcomes(outcomes[0][1])["failed"]
-    assert [options[2] for options in pretended.options] == ["--maxfail=10", f"--maxfail={10 - failures}"][:stages]
+    assert gates.compute_closing_line(runs.counts, len(runs.failed)) == closing
+    assert {QUICK, LONG, PROGRAMS} - set(pretended.ran) == without
+
+
+def test_after_too_many_failures_in_one_stream_the_other_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two real processes: what computes fails while programs would run for ever."""
+    script = tmp_path / "python"
+    script.write_text(
+        f"""#!/bin/sh
+case "$*" in
+  *"-m {gates.WITH_PROGRAMS.marker}"*) touch "{tmp_path}/begun"; exec sleep 1000 ;;
+esac
+until test -e "{tmp_path}/begun"; do sleep 0.05; done
+echo "10 failed, 1 passed in 1s"; exit 1
+""",
+        encoding="utf-8",
+    )
+    script.chmod(0o755)
+    monkeypatch.setattr(gates, "BUILD", tmp_path)
+    monkeypatch.setattr(gates, "is_passing", lambda gate, limit: gate.name == "tools" and not limit.is_over)
+
+    counts, failed = gates.run_stages(script, ["--no-header"], gates.start_limit())
+
+    assert counts == {"failed": 10, "passed": 1}
+    assert failed == [PROGRAMS]
+    assert f"{LONG}: not begun, after 10 failures" in capsys.readouterr().out
