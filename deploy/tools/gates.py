@@ -155,8 +155,12 @@ def run_stages(python: Path, further: list[str], limit: Limit) -> tuple[Counter[
     runs = Runs(python, further, limit)
     with ThreadPoolExecutor(1) as beside:
         programs = beside.submit(runs.test_with_programs)
-        runs.test_what_computes()
-        programs.result()
+        try:
+            runs.test_what_computes()
+            programs.result()
+        except BaseException:  # an interrupt of this process alone, say
+            runs.interrupt()
+            raise
     return runs.counts, runs.failed
 
 
@@ -169,6 +173,7 @@ class Runs:
         self._python, self._further, self._limit = python, further, limit
         self._processes: set[subprocess.Popen[str]] = set()
         self._lock = threading.Lock()
+        self._is_interrupted = False
 
     def test_what_computes(self) -> None:
         """Run the tests that start no program, quick ones first."""
@@ -188,7 +193,7 @@ class Runs:
         return self.counts["failed"] + self.counts["error"]
 
     def _run(self, stage: Stage) -> None:
-        if self._failures >= MOST_FAILURES or self._limit.is_over:
+        if self._is_interrupted or self._limit.is_over:
             print(f"{stage.name}: not begun, after {self._failures} failures", flush=True)
             return
         status, line = run_tests(self._python, stage, self._further, self._limit, self._processes)
@@ -198,9 +203,14 @@ class Runs:
             self.counts += found
             if status != 0 and not nothing_chosen and not found["failed"] + found["error"]:
                 self.failed.append(stage.name)
-            if self._failures >= MOST_FAILURES:
-                for process in list(self._processes):
-                    process.send_signal(signal.SIGINT)
+        if self._failures >= MOST_FAILURES:
+            self.interrupt()
+
+    def interrupt(self) -> None:
+        """Let pytest end what it has started, and tell what has failed so far. Nothing more is begun."""
+        self._is_interrupted = True
+        for process in list(self._processes):
+            process.send_signal(signal.SIGINT)
 
 
 def is_passing(gate: Gate, limit: Limit) -> bool:

@@ -361,7 +361,7 @@ def test_a_tenant_that_lacks_a_part_of_its_few_tasks_is_refused(lack: float) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha", [1.0, 2.0, 3.0, 10.0])
-@pytest.mark.parametrize("seed", [48, 49])
+@pytest.mark.parametrize("seed", [pytest.param(48, marks=pytest.mark.nightly), 49])
 def test_no_ordinary_problem_with_few_tasks_is_refused(seed: int, alpha: float) -> None:
     generator = np.random.default_rng(seed)
     for _ in range(10):
@@ -529,7 +529,7 @@ def test_servers_respond_no_more_when_no_steps_are_left() -> None:
     np.testing.assert_array_equal(responses.part_ki, last_ki)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_amounts_that_are_too_far_apart_end_within_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = count_steps(monkeypatch)
     with contextlib.suppress(SolverError):

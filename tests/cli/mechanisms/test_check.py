@@ -138,7 +138,7 @@ def test_programs_are_told_everything(terminal: Terminal) -> None:
     assert population[0]["assumptions"] == GUARANTEES["drf"]["population-monotonicity"].assumptions != ""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_alpha_is_an_option_or_a_field_of_each_server(terminal: Terminal) -> None:
     """The answer, the searches, and what is proved depend on it."""
     words = ["--mechanism", "alpha-pf-vds", "--output", "json"]

@@ -54,7 +54,9 @@ async def measure(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("status", [500, 403, 422, 429])
+@pytest.mark.parametrize(
+    "status", [500, *(pytest.param(status, marks=pytest.mark.nightly) for status in (403, 422, 429))]
+)
 def test_a_namespace_whose_bindings_are_refused_costs_another_a_fifth_of_its_rate_at_most(status: int) -> None:
     message = 'admission webhook "x.example.com" denied the request'
 

@@ -54,7 +54,7 @@ MAX_POD_TERM_PARTS = 512
 MAX_CHARACTERS = 32_768
 """Characters in all of these together."""
 
-MAX_PLACED_HOST_PORTS = 4_096
+MAX_PLACED_HOST_PORTS = 1_024
 """So many ports of a placed pod are known; a pod that meets another one is refused by its kubelet."""
 
 MAX_REPELLING_TERMS = 32
