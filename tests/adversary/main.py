@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,11 +65,13 @@ def main() -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="the part of what each attack makes in full (1.0)")
     parser.add_argument("--only", metavar="TEXT", default="", help="what has this in its name or row")
     parser.add_argument("--bearable", type=float, default=0.0, help="a p99 of so many seconds is never too long (0)")
+    parser.add_argument("--rounds", type=int, default=2, help="the best of so many counts (2)")
     parser.add_argument("--output", type=Path, default=RESULTS / "adversary.jsonl", help="where the lines go")
     parser.add_argument("--page", action="store_true", help="write docs/reliability/adversary.md of the lines, too")
     arguments = parser.parse_args()
     whole = Size(nodes=arguments.nodes, tenants=arguments.tenants, probes=40, rounds=2, scale=arguments.scale)
-    outcomes = run(SMALL if arguments.small else whole, arguments.only, arguments.output, arguments.bearable)
+    size = replace(SMALL if arguments.small else whole, rounds=arguments.rounds)
+    outcomes = run(size, arguments.only, arguments.output, arguments.bearable)
     if arguments.page:
         write_page(arguments.output)
     failed = [outcome for outcome in outcomes if outcome.found]

@@ -103,6 +103,7 @@ CASES = [
 ]
 LARGE = [replace(case, size=1.0) for case in CASES if case.policy == "alpha-pf-vds"]
 LIKE_DEFAULT = {"two-choices-drfh"}
+ALWAYS = {"two-choices-drfh", "alpha-pf-vds", "drbf"}  # the others differ from these in their exact mechanism alone
 SIZE = "example.com/size"
 RESERVED = Case("dynamic-drf", ALIKE, {"expected_tenants": 4}, {"dynamicDrf": {"expectedTenants": 4}})
 
@@ -242,7 +243,10 @@ def make_task(pod: Json) -> Task:
 
 @pytest.mark.parametrize(
     "case",
-    [*CASES, *(pytest.param(case, marks=pytest.mark.nightly, id=f"{case.policy}-large") for case in LARGE)],
+    [
+        *(pytest.param(case, marks=() if case.policy in ALWAYS else pytest.mark.nightly) for case in CASES),
+        *(pytest.param(case, marks=pytest.mark.nightly, id=f"{case.policy}-large") for case in LARGE),
+    ],
     ids=lambda case: case.policy,
 )
 def test_a_policy_comes_to_its_exact_mechanism(stage: Stage, case: Case) -> None:

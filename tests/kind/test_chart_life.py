@@ -245,6 +245,7 @@ def find_left(release: Release) -> list[str]:
     return [name for name in names if "fairbind" in name.partition("/")[2]]
 
 
+@pytest.mark.nightly
 def test_an_uninstall_takes_crds_along_when_it_is_told_to(changed: Release, api: Api, tenant: MakeTenant) -> None:
     mine = tenant()
 

@@ -55,6 +55,38 @@ def test_a_pod_of_a_higher_priority_takes_it(cluster: Cluster, policy: str) -> N
     cluster.cache.check_consistent()
 
 
+def test_what_a_class_of_pods_may_use_no_other_may_that_shares_its_placement(cluster: Cluster) -> None:
+    """Two classes whose preferences are about other pods, and about nodes, which is left out of what they share."""
+    small = {"cpu": "1", "memory": "8Gi", "pods": "110"}
+    cluster.add_nodes(make_node("a", labels={"disk": "fast"}), make_node("b", allocatable=small))
+    affinity = {
+        "nodeAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "weight": 1,
+                    "preference": {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["fast"]}]},
+                }
+            ]
+        },
+        "podAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "weight": 1,
+                    "podAffinityTerm": {
+                        "topologyKey": "kubernetes.io/hostname",
+                        "labelSelector": {"matchLabels": {"app": "x"}},
+                    },
+                }
+            ]
+        },
+    }
+    cluster.add_pods(nominate("preemptor", priority=10), make_pod("there", node="a", labels={"app": "x"}))
+    cluster.add_pods(make_pod("urgent", priority=11, requests={"cpu": "5"}, affinity=affinity))
+    assert decide(cluster) == {}
+    cluster.add_pods(make_pod("low", requests={"cpu": "2"}, affinity=affinity))
+    assert decide(cluster) == {}
+
+
 def test_pods_of_one_kind_find_as_much_as_their_priorities_allow(cluster: Cluster) -> None:
     cluster.add_nodes(make_node("a", allocatable={"cpu": "6", "memory": "8Gi", "pods": "110"}))
     cluster.add_pods(nominate("one", cpu="2", priority=10), nominate("two", cpu="2", priority=20))

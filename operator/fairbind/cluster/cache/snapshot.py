@@ -207,10 +207,11 @@ class SnapshotBuilder:
             elif pin.server is not None and not open_.eligible_k[pin.server]:
                 more = Counter(dict(open_.rejections)) - Counter(dict(placement.rejections))
                 pin = refuse(pin, next(iter(more)))
-        placement = self._books.nominations.reserve(placement, key, servers.axes, servers.index)
         ruling = self._find_ruling(key)
         if ruling.wishes is not None and placement.preference_k is not None:
             placement = eligibility.share(replace(placement, preference_k=None))  # `Ruling.wishes` has it all
+        # Last, as what is shared above must not say what is promised: not all classes that share it may use that.
+        placement = self._books.nominations.reserve(placement, key, servers.axes, servers.index)
         return queue.build_task_class(servers.axes, placement, eligibility, pin, ruling)
 
     def _find_ruling(self, key: QueueKey) -> Ruling:
