@@ -32,6 +32,7 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 KINDS = {
     "": ["pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes"],
     "storage.k8s.io": ["storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"],
+    "resource.k8s.io": ["resourceclaims", "deviceclasses", "resourceslices"],
     "fairbind.io": ["tenants", "schedulingpolicies"],
 }
 

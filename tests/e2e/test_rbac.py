@@ -23,6 +23,8 @@ FAIRBIND = "fairbind.io"
 RBAC = "rbac.authorization.k8s.io"
 STORAGE = "storage.k8s.io"
 WATCHED = ("pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes")
+DEVICES = "resource.k8s.io"
+WATCHED_DEVICES = ("resourceclaims", "deviceclasses", "resourceslices")
 WATCHED_STORAGE = ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments")
 
 # verb, API group, resource (with its subresource), namespace ("": the cluster), name
@@ -32,6 +34,7 @@ ALLOWED: list[Question] = [
     ("get", "", "pods", "any", "a"),
     *((verb, "", resource, "", "") for resource in WATCHED for verb in ("list", "watch")),
     *((verb, STORAGE, resource, "", "") for resource in WATCHED_STORAGE for verb in ("list", "watch")),
+    *((verb, DEVICES, resource, "", "") for resource in WATCHED_DEVICES for verb in ("list", "watch")),
     ("create", "", "pods/binding", "any", "a"),
     ("patch", "", "pods/status", "any", "a"),
     ("create", "events.k8s.io", "events", "any", ""),
@@ -94,6 +97,9 @@ DENIED: list[Question] = [
     ("patch", "", "persistentvolumeclaims/status", "any", "a"),
     ("delete", "", "persistentvolumes", "", "a"),
     ("get", STORAGE, "csinodes", "", "a"),
+    ("get", DEVICES, "resourceclaims", "any", "a"),
+    ("create", DEVICES, "resourceclaims", "any", ""),
+    ("patch", DEVICES, "resourceclaims/status", "any", "a"),
     ("create", STORAGE, "volumeattachments", "", ""),
     ("patch", STORAGE, "storageclasses", "", "a"),
     ("create", FAIRBIND, "tenants", "", ""),

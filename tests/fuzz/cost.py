@@ -20,9 +20,19 @@ from typing import Any
 import msgspec
 
 from cluster.builders import SCHEDULER, Json, make_namespace, make_node, make_pod, next_version
+from cluster.devices import make_slice
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.messages import compute_condition_reason, format_unschedulable
-from fairbind.cluster.objects.decode import NAMESPACES, NODES, PODS, Changed
+from fairbind.cluster.objects.decode import (
+    DEVICE_CLASSES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    Changed,
+    ResourceType,
+)
 from fairbind.cluster.tenancy.policies import parse_policy
 from fairbind.cluster.tenancy.tenants import TenantSpec, parse_tenant
 from fairbind.model import CycleReport, InvalidProblemError, PolicySettings
@@ -48,6 +58,15 @@ WORLD_BYTES = 3 << 20
 """The arrays of all nodes, which count as new memory when they are made anew."""
 REPEATS = 4
 READING = ("decode", "decode in a list")
+WATCHED: dict[str, ResourceType[Any]] = {
+    "pod": PODS,
+    "node": NODES,
+    "namespace": NAMESPACES,
+    "claim": RESOURCE_CLAIMS,
+    "slice": RESOURCE_SLICES,
+    "class": DEVICE_CLASSES,
+}
+"""By the kind's name in recipes."""
 
 
 def time_loop() -> float:
@@ -77,6 +96,9 @@ class World:
         self.cache = ClusterCache(SCHEDULER, lambda: None)
         self.metrics = Metrics()
         self._state, self._unschedulable = CycleState(), UnschedulableCache()
+        fed = ((PODS, self.cache.pods), (NODES, self.cache.nodes), (NAMESPACES, self.cache.namespaces))
+        named: list[tuple[ResourceType[Any], Any]] = [*fed, *self.cache.device_feeds]
+        self.feeds = {kind.name: feed for kind, feed in named}
         for namespace in range(6):
             self._apply("namespace", make_namespace(f"team{namespace}", {"team": str(namespace)}))
         for number in range(NODES_IN_WORLD):
@@ -85,6 +107,9 @@ class World:
             self._apply("node", make_node(f"node-{number}", labels=labels, taints=taints))
         for number in range(NODES_IN_WORLD):
             self._apply("pod", self._make_other(number, node=f"node-{number}", phase="Running"))
+        for number in range(NODES_IN_WORLD):  # of no claim yet
+            node = f"node-{number}"
+            self._apply("slice", make_slice(f"slice-{number}", 8, node=node, driver="driver"))
         for number in range(60):  # too large for every node: they wait
             self._apply("pod", self._make_other(number, name=f"waits-{number}", cpu=f"{100 + number}"))
         for _ in range(2):
@@ -166,18 +191,14 @@ class Passage:
 
     def get_steps(self) -> list[tuple[str, Callable[[], None]]]:
         """Return all steps, by name and in order."""
-        listed = [("decode in a list", self._read_page)] if self._kind in {"pod", "node", "namespace"} else []
+        listed = [("decode in a list", self._read_page)] if self._kind in WATCHED else []
         return [("decode", self.read), *listed, ("apply", self.apply), *self._world.get_steps()]
 
     def read(self) -> None:
         """Decode and convert."""
         match self._kind:
-            case "pod":
-                self._read = PODS.decode_event(self._line)
-            case "node":
-                self._read = NODES.decode_event(self._line)
-            case "namespace":
-                self._read = NAMESPACES.decode_event(self._line)
+            case kind if kind in WATCHED:
+                self._read = WATCHED[kind].decode_event(self._line)
             case "tenant":
                 self._read = self._parse(parse_tenant)
             case _:
@@ -189,7 +210,7 @@ class Passage:
         return None
 
     def _read_page(self) -> None:
-        {"pod": PODS, "node": NODES, "namespace": NAMESPACES}[self._kind].decode_page(self._page)  # type: ignore[attr-defined]
+        WATCHED[self._kind].decode_page(self._page)
 
     def apply(self) -> None:
         """Take it into the cache."""
@@ -199,9 +220,7 @@ class Passage:
         elif isinstance(read, PolicySettings):
             self._cache.set_policy(read)
         elif isinstance(read, Changed):
-            {"pod": self._cache.pods, "node": self._cache.nodes, "namespace": self._cache.namespaces}[self._kind].apply(  # type: ignore[attr-defined]
-                read.item
-            )
+            self._world.feeds[WATCHED[self._kind].name].apply(read.item)
 
     def remove(self) -> None:
         """Take it out of the cache, and forget it here."""
@@ -213,11 +232,7 @@ class Passage:
             self._cache.set_policy(None)
         elif isinstance(read, Changed):
             gone = msgspec.structs.replace(read.item, version=next_version())
-            {"pod": self._cache.pods, "node": self._cache.nodes, "namespace": self._cache.namespaces}[
-                self._kind
-            ].delete(  # type: ignore[attr-defined]
-                gone
-            )
+            self._world.feeds[WATCHED[self._kind].name].delete(gone)
 
 
 def _time(step: Callable[[], None]) -> float:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from cluster.builders import Json, make_namespace, make_node, make_pod
+from cluster.devices import make_claim, make_class, make_slice
 
 MAX_BYTES = 3 << 19
 """1.5 MiB: what etcd keeps of one object."""
@@ -240,7 +241,7 @@ def make_long_pod(length: int, *, placed: bool = False) -> Json:
     return _place(pod, placed=placed)
 
 
-# --- what administrators and kubelets write ---
+# --- what administrators, kubelets and drivers write ---
 
 
 def make_labelled_node(labels: int, length: int = 40) -> Json:
@@ -277,6 +278,32 @@ def make_node_of_images(count: int, values: int = 1, length: int = 60) -> Json:
     images = [{"names": [next(names) for _ in range(values)], "sizeBytes": 10**9} for _ in range(count)]
     node["status"]["images"] = images
     return node
+
+
+def make_device_claim(devices: int, requests: int = 1, pods: int = 1, length: int = 12) -> Json:
+    """A claim that was given many devices of a class each, for many pods; the API server stops at 32, 32 and 256."""
+    names = _names(requests, length)
+    claim = make_claim("odd", _names(devices), namespace="team1", driver="driver", pool="node-1")
+    claim["spec"]["devices"]["requests"] = [{"name": name, "exactly": {"deviceClassName": name}} for name in names]
+    for number, result in enumerate(claim["status"]["allocation"]["devices"]["results"] if devices else ()):
+        result["request"] = names[number % requests]
+    users = ("uid-other-1", *_names(pods - 1))
+    claim["status"]["reservedFor"] = [{"resource": "pods", "name": uid, "uid": uid} for uid in users]
+    return claim
+
+
+def make_published_slice(devices: int, counters: int = 0, length: int = 12) -> Json:
+    """A slice of many devices that take from many counters."""
+    amounts = {name: {"value": "1"} for name in _names(counters, length)}
+    uses = {"consumesCounters": [{"counterSet": "set", "counters": amounts}]} if counters else {}
+    listed = [{"name": name, **uses} for name in _names(devices)]
+    sets = [{"name": "set", "counters": amounts}] if counters else []
+    return make_slice("odd", listed, node="node-1", pool="odd", driver="driver", sharedCounters=sets)
+
+
+def make_device_class(length: int) -> Json:
+    """A class of a long name, which serves a resource of a long name."""
+    return make_class("c" * length, f"example.com/{'r' * length}")
 
 
 def make_labelled_namespace(labels: int, length: int = 40) -> Json:
@@ -327,6 +354,9 @@ GENERATORS: dict[tuple[str, str], Callable[..., Json]] = {
     ("node", "resources"): make_offering_node,
     ("node", "conditions"): make_conditioned_node,
     ("node", "images"): make_node_of_images,
+    ("claim", "devices"): make_device_claim,
+    ("slice", "devices"): make_published_slice,
+    ("class", "names"): make_device_class,
     ("namespace", "labels"): make_labelled_namespace,
     ("tenant", "tenant"): make_tenant,
     ("policy", "policy"): make_policy,
@@ -347,6 +377,9 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "policy": _POLICIES, "placed": (False, True), "preferred": (False, True), "wide": (False, True),
 }  # fmt: skip
 _BY_KIND: dict[str, dict[str, tuple[Any, ...]]] = {
+    "claim": {"devices": _COUNTS[:6], "requests": (1, 10, 100, 1000), "pods": _COUNTS[:6], "length": _LENGTHS[:4]},
+    "slice": {"devices": _COUNTS[:6], "counters": (0, 1, 30, 200), "length": _LENGTHS[:4]},
+    "class": {"length": _LENGTHS[:4]},
     "node": {"labels": _COUNTS, "resources": (1, 5, 30)},
     "namespace": {"labels": _COUNTS, "length": _LENGTHS[:4]},
     "tenant": {"expressions": (0, 1, 32), "values": (1, 100, 1000)},

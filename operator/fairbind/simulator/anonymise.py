@@ -5,9 +5,9 @@ Ties are decided by names: of nodes, namespaces, pods and tenants, also of names
 that stands in the same place of the alphabet. The new names are then in the order of the old ones, however they are put
 together. The same word gets the same new word everywhere, so labels, selectors, taints and tolerations meet as before.
 
-What stays: names of resources, keys of labels and taints that belong to Kubernetes, the names of Kubernetes' own
-namespaces and schedulers, and whole numbers with which a selector compares. UIDs are numbered in their order; so only
-`two-choices-drfh`, which draws by UID, may choose another of two nodes.
+What stays: names of resources and of device classes, keys of labels and taints that belong to Kubernetes, the names of
+Kubernetes' own namespaces and schedulers, and whole numbers with which a selector compares. UIDs are numbered in their
+order; so only `two-choices-drfh`, which draws by UID, may choose another of two nodes.
 """
 
 from __future__ import annotations
@@ -34,15 +34,17 @@ KEPT_TEXTS: Final = frozenset({
     "kind", "time", "operator", "effect", "phase", "status", "type", "reason", "creationTimestamp",
     "deletionTimestamp", "startTime", "protocol", "restartPolicy", "whenUnsatisfiable", "policy",
     "unclaimedNamespaces", "serverClassTolerance", "weight", "seed", "alpha", "volumeBindingMode",
-    "volumeMode", "maximumVolumeSize",
+    "volumeMode", "maximumVolumeSize", "resource", "resourceName", "extendedResourceName", "request",
 })  # fmt: skip
 """Texts that name nothing. A field that is in no list here is replaced, so a new one cannot tell a name by mistake."""
 KEPT_PARTS: Final = frozenset({
     "requests", "limits", "overhead", "allocatable", "allocatedResources", "resourceWeights", "fairnessResources",
-    "accessModes", "capacity",
+    "accessModes", "capacity", "counters",
 })  # fmt: skip
 """Amounts by resource, and lists of resources."""
 LABEL_MAPS: Final = frozenset({"labels", "matchLabels", "nodeSelector"})
+KEPT_NAMES: Final = ("schedulingPolicies", "deviceClasses")
+"""Of a policy the API server takes one name only, and names of device classes are in names of resources."""
 KEYS: Final = frozenset({"key", "topologyKey"})
 SCHEDULERS: Final = frozenset({DEFAULT_SCHEDULER, DEFAULT_SCHEDULER_NAME})
 
@@ -88,8 +90,9 @@ class _Renaming:
     def rename(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return the document with new names."""
         renamed: dict[str, Any] = self._walk(document, "")
-        for old, new in zip(document["schedulingPolicies"], renamed["schedulingPolicies"], strict=True):
-            new["metadata"]["name"] = old["metadata"]["name"]  # the API server takes one name only
+        for field in KEPT_NAMES:
+            for old, new in zip(document.get(field, ()), renamed.get(field, ()), strict=True):
+                new["metadata"]["name"] = old["metadata"]["name"]
         return renamed
 
     def _walk(self, value: Any, field: str) -> Any:

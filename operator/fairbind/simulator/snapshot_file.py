@@ -3,7 +3,7 @@
 It has Kubernetes' own names for everything inside an object, so it reads as the objects do. What `kubectl get
 nodes,pods,namespaces,tenants,schedulingpolicies -A -o json` prints is read too, also with objects about volumes
 (persistentvolumeclaims, persistentvolumes, storageclasses, csinodes, csidrivers, csistoragecapacities,
-volumeattachments).
+volumeattachments) and devices (resourceclaims, deviceclasses, resourceslices).
 """
 
 from __future__ import annotations
@@ -51,8 +51,11 @@ STORAGE_FIELDS: Final = {
     "csiDrivers": "csidrivers",
     "csiStorageCapacities": "csistoragecapacities",
     "volumeAttachments": "volumeattachments",
+    "resourceClaims": "resourceclaims",
+    "deviceClasses": "deviceclasses",
+    "resourceSlices": "resourceslices",
 }
-"""Fields for objects about volumes, and what Kubernetes calls such objects. What there is none of is left out."""
+"""Fields for objects about volumes and devices, and what Kubernetes calls these. What there is none of is left out."""
 FIELDS: Final = (
     "kind", "formatVersion", "time", "schedulerName", "operatorNamespace", "nodes", "pods", "namespaces", "tenants",
     "schedulingPolicies", "runTimes", *STORAGE_FIELDS,
@@ -70,6 +73,9 @@ KINDS: Final = {
     "CSIDriver": "csiDrivers",
     "CSIStorageCapacity": "csiStorageCapacities",
     "VolumeAttachment": "volumeAttachments",
+    "ResourceClaim": "resourceClaims",
+    "DeviceClass": "deviceClasses",
+    "ResourceSlice": "resourceSlices",
 }
 STORAGE: Final = {kind.name: kind for kind in CAPTURED_STORAGE}
 

@@ -36,7 +36,8 @@ from fairbind.web.resource_seconds import ResourceSeconds
 BINDING_RESULTS = ("bound", "conflict", "gone", "invalid", "fenced", "stale", "crowded", "deferred", "failed")
 WATCHED_RESOURCES = (
     *("pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes", "storageclasses"),
-    *("csinodes", "csidrivers", "csistoragecapacities", "volumeattachments", "tenants", "schedulingpolicies"),
+    *("csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"),
+    *("resourceclaims", "deviceclasses", "resourceslices", "tenants", "schedulingpolicies"),
 )
 SOLVE_RESULTS = ("solved", "failed", "timeout")
 RESTART_REASONS = ("expired", "connection", "unreadable", "unconfirmed")

@@ -6,7 +6,7 @@ import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod, read_node, read_pod
 from fairbind.cluster.cache.window import MAX_TENANT_PLACEMENTS
-from fairbind.cluster.objects.requests import DEFAULT_SHARE
+from fairbind.cluster.objects.requests import DEFAULT_SHARE, make_demand
 from fairbind.model import MAX_AMOUNT, InvariantError, PolicySettings, Targets
 from fairbind.scheduling import run_cycle
 from rejections import UNREADABLE
@@ -453,7 +453,7 @@ def test_a_whole_cycle_fits_into_the_mirror(cluster: Cluster) -> None:
 
 def test_a_book_that_is_wrong_is_found(cluster: Cluster) -> None:
     cluster.add_pods(make_pod("p", node="a", requests={"cpu": "1"}))
-    cluster.cache.books.servers.books["a"].hold((("cpu", 1),), system=False)
+    cluster.cache.books.servers.books["a"].hold(make_demand({"cpu": 1}), system=False)
     cluster.cache._snapshot = None
     with pytest.raises(InvariantError, match="free_kr are"):
         cluster.cache.check_consistent()

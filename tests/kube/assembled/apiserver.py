@@ -35,6 +35,9 @@ COLLECTIONS = {
     "/apis/storage.k8s.io/v1/csidrivers": "csidrivers",
     "/apis/storage.k8s.io/v1/volumeattachments": "volumeattachments",
     "/apis/storage.k8s.io/v1/csistoragecapacities": "csistoragecapacities",
+    "/apis/resource.k8s.io/v1/resourceclaims": "resourceclaims",
+    "/apis/resource.k8s.io/v1/deviceclasses": "deviceclasses",
+    "/apis/resource.k8s.io/v1/resourceslices": "resourceslices",
     "/apis/fairbind.io/v1alpha1/tenants": "tenants",
     "/apis/fairbind.io/v1alpha1/schedulingpolicies": "schedulingpolicies",
 }

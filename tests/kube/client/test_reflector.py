@@ -9,10 +9,16 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from fairbind.cluster.objects.decode import PODS
+from fairbind.cluster.objects.decode import PODS, ResourceType
 from fairbind.cluster.objects.facts import PodFacts
 from fairbind.kube.client.errors import MAX_RETRY_AFTER_SECONDS, ApiError, NotSentError, TransientClusterError
-from fairbind.kube.client.reflector import LINES_AT_ONCE, MAX_BACKOFF_SECONDS, MAX_RELIST_SECONDS, Reflector
+from fairbind.kube.client.reflector import (
+    ABSENT_SECONDS,
+    LINES_AT_ONCE,
+    MAX_BACKOFF_SECONDS,
+    MAX_RELIST_SECONDS,
+    Reflector,
+)
 from kube.client.server import LOST, Collected, Server, wait_until
 from kube.operator.simulation import run_virtual
 from rejections import UNREADABLE
@@ -39,7 +45,7 @@ class Setting:
         await wait_until(lambda: self.names == set(names))
 
 
-def make_setting(page_size: int = 2) -> Setting:
+def make_setting(page_size: int = 2, *, is_optional: bool = False) -> Setting:
     server, sink = Server(), Collected()
     restarts: list[tuple[str, str]] = []
     slept: list[float] = []
@@ -50,7 +56,7 @@ def make_setting(page_size: int = 2) -> Setting:
 
     reflector = Reflector(
         server,
-        PODS,
+        ResourceType(PODS.name, PODS.path, PODS.wire_type, PODS.convert, is_optional=is_optional),
         sink,
         on_restart=lambda kind, reason: restarts.append((kind, reason)),
         page_size=page_size,
@@ -478,3 +484,42 @@ def test_watches_that_bring_nothing_and_never_end_make_what_is_known_old_althoug
         await asyncio.gather(task, return_exceptions=True)
 
     run_virtual(main())
+
+
+ABSENT = ApiError(404, "NotFound", "the server could not find the requested resource")
+
+
+async def test_an_optional_kind_that_is_absent_is_an_empty_list_until_it_is_there(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    setting = make_setting(is_optional=True)
+    await setting.server.put("a")
+    setting.server.list_faults = [ABSENT, ABSENT, ABSENT]
+    async with running(setting):
+        await wait_until(setting.reflector.synced.is_set)
+        assert (setting.names, setting.find_problem()) == (set(), None)
+        await setting.wait_for("a")
+    assert setting.slept == [ABSENT_SECONDS] * 3
+    assert setting.restarts == []
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+
+
+async def test_an_optional_kind_that_goes_away_takes_its_objects_with_it() -> None:
+    setting = make_setting(is_optional=True)
+    await setting.server.put("a")
+    async with running(setting):
+        await wait_until(lambda: setting.server.open_watches == 1)
+        setting.server.list_faults = [ABSENT] * 2
+        await setting.server.break_watches(ABSENT)
+        await setting.wait_for()
+        await setting.wait_for("a")
+    assert setting.restarts == [("pods", "expired")]
+
+
+async def test_a_kind_that_is_not_optional_is_asked_for_until_it_is_there() -> None:
+    setting = make_setting()
+    setting.server.list_faults = [ABSENT]
+    async with running(setting):
+        await wait_until(lambda: setting.find_problem() != "not listed yet")
+        assert "could not find" in str(setting.find_problem())

@@ -26,6 +26,9 @@ ABOUT_VOLUMES = (
         for name in ("storageclasses", "csinodes", "csidrivers", "volumeattachments", "csistoragecapacities")
     ),
 )
+ABOUT_DEVICES = tuple(
+    f"/apis/resource.k8s.io/v1/{name}" for name in ("resourceclaims", "deviceclasses", "resourceslices")
+)
 
 
 class Lists:
@@ -36,7 +39,7 @@ class Lists:
             "/api/v1/pods": list(pods.values()),
             "/api/v1/nodes": [make_node("n")],
             "/api/v1/namespaces": [make_namespace("team")],
-            **{path: [] for path in ABOUT_VOLUMES},
+            **{path: [] for path in (*ABOUT_VOLUMES, *ABOUT_DEVICES)},
             TENANTS: [make_object("Tenant", "a", weight=2, namespaces=["team"])],
             POLICIES: [make_object("SchedulingPolicy", "default", policy="tsf")],
         }
@@ -90,8 +93,16 @@ async def test_without_the_crds_there_are_no_tenants_and_the_default_policy_appl
     assert cache.settings == PolicySettings()
 
 
+async def test_a_cluster_without_devices_is_listed_all_the_same() -> None:
+    lists = Lists(bound=make_pod("bound", node="n"))
+    for path in ABOUT_DEVICES:
+        lists.items[path] = ApiError(404, "NotFound", "the server could not find the requested resource")
+
+    assert [tenant.running for tenant in (await survey(lists)).queries.build_overview().tenants] == [1]
+
+
 @pytest.mark.parametrize(
-    "path", ["/api/v1/pods", "/api/v1/nodes", "/api/v1/namespaces", *ABOUT_VOLUMES, TENANTS, POLICIES]
+    "path", ["/api/v1/pods", "/api/v1/nodes", "/api/v1/namespaces", *ABOUT_VOLUMES, *ABOUT_DEVICES, TENANTS, POLICIES]
 )
 @pytest.mark.parametrize(
     "trouble",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from fairbind.cluster.cache.devices import Devices
 from fairbind.cluster.cache.forecast import Forecast
 from fairbind.cluster.cache.nodes import Servers
 from fairbind.cluster.cache.nominations import Nominations
@@ -42,9 +43,9 @@ class Books:
     tenant. wanted: pods that hold or may be placed, the latter as of the last snapshot. nominations: room that is
     promised to pods that wait. forecast: where pods on their way will be. running: pod by pod. eligibility,
     anti_affinity, topology: the filters. turns: whose wishes about other pods are looked at. volumes: the claims of
-    pods. images: those of pods and nodes. servers: the nodes. settings, targets: the policy's. own_nominated: those of
-    our own pods that are not bound and say that they are nominated. gated: pods whose only gate is ours. noted_waits:
-    why classes wait, as the last cycle saw it.
+    pods. devices: those that pods hold. images: those of pods and nodes. servers: the nodes. settings, targets: the
+    policy's. own_nominated: those of our own pods that are not bound and say that they are nominated. gated: pods whose
+    only gate is ours. noted_waits: why classes wait, as the last cycle saw it.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Books:
         self.turns = WishTurns()
         self.topology = Topology(self.eligibility, self.anti_affinity, self._find_namespace_labels)
         self.volumes = Volumes()
+        self.devices = Devices(self._is_placed)
         self.servers = Servers(self.eligibility)
         self.settings = PolicySettings()
         self.targets: Targets | None = None
@@ -88,6 +90,10 @@ class Books:
 
     def _find_namespace_labels(self, namespace: str) -> Mapping[str, str]:
         return self.directory.namespaces.get(namespace, {})
+
+    def _is_placed(self, namespace: str, uid: str) -> bool:
+        entry = self.entries.get(uid)
+        return entry is not None and isinstance(entry.position, Held) and entry.facts.namespace == namespace
 
     def note_labels(self, namespace: str) -> None:
         """A namespace's labels changed; terms that select namespaces by label may see it differently."""
@@ -191,6 +197,7 @@ class Books:
             self.turns,
             self.volumes,
             self.images,
+            self.devices,
             scheduler_name=self.scheduler_name,
             turn_scheduler=self.turn_scheduler,
             asking=self.asking,
@@ -214,11 +221,12 @@ class Books:
                 if facts.claims:
                     self.volumes.hold(facts, node)
                 exclusive_keys = constraints.exclusive_keys.taken
-                self.servers.hold(node, facts.uid, demand.real, exclusive_keys, system=tenant is None)
+                self.servers.hold(node, facts.uid, demand, exclusive_keys, system=tenant is None)
+                self.devices.note_placed(facts.uid)
                 if tenant is not None:
                     self.usage.hold(tenant, node, (demand, constraints))
                     self.wanted.hold(tenant, demand)
-                    self.running.hold(tenant, node, facts)
+                    self.running.hold(tenant, node, demand, facts)
                     self.usage.note_pod(tenant, facts.created)
             case Waiting(key, task, _, nomination):
                 if nomination is not None:
@@ -245,7 +253,8 @@ class Books:
                 self.topology.release(carries, node)
                 if facts.claims:
                     self.volumes.release(facts)
-                self.servers.release(node, facts.uid, demand.real, system=tenant is None)
+                self.servers.release(node, facts.uid, demand, system=tenant is None)
+                self.devices.note_placed(facts.uid)
                 if tenant is not None:
                     self.usage.hold(tenant, node, (demand, constraints), -1)
                     self.wanted.hold(tenant, demand, -1)
@@ -302,6 +311,7 @@ class Books:
         """Bring every pod to where namespaces, Tenants and labels as of now put it."""
         self._resolve_tenants()
         self._resolve_volumes()
+        self._resolve_devices()
         self.move_all(self.turns.take_turned())
         self._resolve_anti_affinity()
         self._resolve_images()
@@ -376,6 +386,16 @@ class Books:
         while self.volumes.has_stale:  # a pod that moves may concern others with the same claim
             for uid in self.volumes.take_stale():
                 self.move(self.entries[uid])
+
+    def _resolve_devices(self) -> None:
+        while self.devices.has_stale:
+            self.move_all([uid for uid in self.devices.settle() if uid in self.entries])
+        for node, amounts in self.devices.take_capacities():
+            self.servers.set_devices(node, amounts)
+        changed = self.devices.follow_offers(self.servers.offers_version, self.servers.is_offered)
+        if changed:
+            asking = [q for q in self.queues.values() if any(r in changed for r, _ in q.key.demand.real)]
+            self.move_all([task.uid for queue in asking for task in queue.tasks])
 
     def _resolve_nominations(self) -> None:
         least = self.nominations.take_least_changed()

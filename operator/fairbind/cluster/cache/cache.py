@@ -13,8 +13,7 @@ makes its node smaller and belongs to no tenant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 
@@ -22,50 +21,14 @@ from fairbind.cluster.cache.books import Books
 from fairbind.cluster.cache.consistency import check_same, describe
 from fairbind.cluster.cache.feeds import Feed
 from fairbind.cluster.cache.forecast import find_opened
+from fairbind.cluster.cache.object_feeds import make_device_feeds, make_volume_feeds
 from fairbind.cluster.cache.pods import Held, PodEntry, PodRecord, Waiting, find_tenant, is_waiting
 from fairbind.cluster.cache.queries import Queries
 from fairbind.cluster.cache.snapshot import Scale, SnapshotBuilder
-from fairbind.cluster.cache.volumes import find_key
-from fairbind.cluster.objects.decode import (
-    ATTACHMENTS,
-    CLAIMS,
-    CSI_DRIVERS,
-    CSI_NODES,
-    STORAGE_CAPACITIES,
-    STORAGE_CLASSES,
-    VOLUMES,
-    ResourceType,
-)
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
-from fairbind.cluster.objects.volume_facts import (
-    AttachmentFacts,
-    ClaimFacts,
-    CsiDriverFacts,
-    CsiNodeFacts,
-    StorageCapacityFacts,
-    StorageClassFacts,
-    VolumeFacts,
-)
 from fairbind.cluster.tenancy.tenants import SYSTEM_NAMESPACES, Directory, TenantSpec
 from fairbind.model import PolicySettings, Snapshot, Targets, Wait
 from fairbind.scheduling import POLICIES
-
-Named = TypeVar(
-    "Named",
-    bound=ClaimFacts
-    | VolumeFacts
-    | StorageClassFacts
-    | CsiNodeFacts
-    | CsiDriverFacts
-    | AttachmentFacts
-    | StorageCapacityFacts,
-)
-
-
-def _get_name(
-    facts: VolumeFacts | StorageClassFacts | CsiNodeFacts | CsiDriverFacts | AttachmentFacts,
-) -> str:
-    return facts.name
 
 
 class ClusterCache:
@@ -80,7 +43,7 @@ class ClusterCache:
     on_opened: called with the UID of such a pod whose gate was opened. on_promised: called with the UID of such a pod
     that is promised other room than was decided for it (True), or none (False).
     on_rejection: called with what for, when a kubelet refused one of our pods.
-    volume_feeds: for each kind of object about volumes where it goes.
+    volume_feeds, device_feeds: for each kind of object about volumes, and about devices, where it goes.
     queries: what others ask. books: the state, to be changed by the cache only.
     """
 
@@ -120,16 +83,8 @@ class ClusterCache:
             remove=lambda name: self._set_namespace(name, None),
             known=self.books.directory.namespaces.keys,
         )
-        volumes = self.books.volumes
-        self.volume_feeds: tuple[tuple[ResourceType[Any], Feed[Any]], ...] = (
-            (CLAIMS, self._feed_volumes(find_key, volumes.put_claim, volumes.claims)),
-            (VOLUMES, self._feed_volumes(_get_name, volumes.put_volume, volumes.volumes)),
-            (STORAGE_CLASSES, self._feed_volumes(_get_name, volumes.put_class, volumes.classes)),
-            (CSI_NODES, self._feed_volumes(_get_name, volumes.put_csi_node, volumes.csi_nodes)),
-            (CSI_DRIVERS, self._feed_volumes(_get_name, volumes.put_driver, volumes.drivers)),
-            (ATTACHMENTS, self._feed_volumes(_get_name, volumes.put_attachment, volumes.attachments)),
-            (STORAGE_CAPACITIES, self._feed_volumes(find_key, volumes.put_capacity, volumes.capacities)),
-        )
+        self.volume_feeds = make_volume_feeds(self.books, self._touch)
+        self.device_feeds = make_device_feeds(self.books, self._touch)
 
     # --- what others tell ---
 
@@ -356,6 +311,7 @@ class ClusterCache:
             describe(rebuilt.build_snapshot(), rebuilt.books.usage, rebuilt.books.servers),
         )
         check_same({"volumes": self.books.volumes.describe()}, {"volumes": rebuilt.books.volumes.describe()})
+        check_same({"devices": self.books.devices.describe()}, {"devices": rebuilt.books.devices.describe()})
         check_same({"wanted": self.books.wanted.describe()}, {"wanted": rebuilt.books.wanted.describe()})
 
     def _rebuild(self) -> ClusterCache:
@@ -373,6 +329,7 @@ class ClusterCache:
             if book.node is not None:
                 rebuilt._put_node(book.node)
         rebuilt.books.volumes.copy_objects(self.books.volumes)
+        rebuilt.books.devices.copy_objects(self.books.devices)
         for entry in self.books.entries.values():
             copy = rebuilt.books.add_entry(entry.facts)
             copy.assumed, copy.postponed, copy.scales_up = entry.assumed, entry.postponed, entry.scales_up
@@ -408,7 +365,7 @@ class ClusterCache:
                 self.books.volumes.end_plan(facts.uid)
             entry.assumed = None
             entry.postponed = entry.scales_up = False
-        if self.books.move(entry) or self.books.volumes.has_stale:
+        if self.books.move(entry) or self.books.volumes.has_stale or self.books.devices.has_stale:
             self._touch()
         elif isinstance(entry.position, Held) and self._follow_running(entry.position, facts):
             self._snapshot = None  # no decision depends on when a pod began to run, so nobody is woken
@@ -461,30 +418,6 @@ class ClusterCache:
             if name not in self.books.by_namespace:
                 self.books.directory.forget(name)
             self._touch()
-
-    # --- volumes ---
-
-    def _feed_volumes(
-        self, key: Callable[[Named], str], put: Callable[[str, Named | None], None], objects: Mapping[str, Named]
-    ) -> Feed[Named]:
-        """Return the feed of a kind of objects about volumes, which are kept by their keys."""
-
-        def change(name: str, facts: Named | None) -> None:
-            kept = None if facts is None else msgspec.structs.replace(facts, version="")  # of use to feeds only
-            if objects.get(name) == kept:
-                return
-            before = self.books.volumes.versions
-            put(name, kept)
-            is_other_answer = self.books.queues_about_volumes and self.books.volumes.versions != before
-            if self.books.volumes.has_stale or is_other_answer:
-                self._touch()
-
-        return Feed(
-            key=key,
-            put=lambda facts: change(key(facts), facts),
-            remove=lambda name: change(name, None),
-            known=objects.keys,
-        )
 
     def _touch(self) -> None:
         self._snapshot = None

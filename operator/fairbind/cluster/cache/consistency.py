@@ -55,7 +55,10 @@ def describe(snapshot: Snapshot, usage: Usage, servers: Servers) -> Picture:
             for tenant_usage in usage.by_name.values()
         },
         "books": {
-            name: (book.system, book.held, book.ports, book.system_ports, book.pods, book.node is not None)
+            name: (
+                (book.system, book.held, book.ports, book.system_ports, book.pods, book.node is not None),
+                (book.devices, book.claimed, book.system_claimed),
+            )
             for name, book in servers.books.items()
         },
     }
@@ -65,7 +68,7 @@ def _name_kinds(kinds: Mapping[HeldKind, int]) -> Mapping[object, int]:
     """Return counts by what the kinds say: two caches have different objects for equal demands."""
     named: Counter[object] = Counter()
     for (demand, constraints), count in kinds.items():
-        named[demand.real, demand.share, constraints] += count
+        named[demand.real, demand.share, demand.claimed, constraints] += count
     return named
 
 

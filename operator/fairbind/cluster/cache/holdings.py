@@ -41,7 +41,7 @@ def build_holdings(
 ) -> tuple[Holding, ...]:
     """Return a tenant's holdings. least_count: kinds with fewer pods are told as averages."""
     told = [
-        Holding(compute_vector(demand.real, axes), compute_vector(demand.share, axes), count, get_placement(place))
+        Holding(compute_vector(demand.held, axes), compute_vector(demand.share, axes), count, get_placement(place))
         for (demand, place), count in kinds.items()
         if count >= least_count
     ]
@@ -64,7 +64,7 @@ def _average(kinds: Mapping[HeldKind, int], axes: Axes) -> Iterable[Holding]:
     sums: dict[tuple[str, ...], _Sum] = {}
     for (demand, _), count in kinds.items():
         total = sums.setdefault(tuple(resource for resource, _ in demand.share), _Sum())
-        add_amounts(total.real, demand.real, count)
+        add_amounts(total.real, demand.held, count)
         add_amounts(total.share, demand.share, count)
         total.count += count
     for _, total in sorted(sums.items()):

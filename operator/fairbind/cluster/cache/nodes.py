@@ -6,8 +6,12 @@ changed pod by pod; arrays are written only for nodes whose books changed since 
 when nodes or resources come or go. A pod may be bound to a node that we have not heard of yet: its book exists all the
 same and waits for the node.
 
+Devices that drivers publish, and that pods hold through claims (`devices`), are part of a node's capacity and never of
+what is free there, because fairbind allocates no devices.
+
 The axes are the four resources that every cluster has, and every other that some node offers. A resource that no node
-offers is no axis: nothing can be placed that asks for it, and it would only make every array wider. There are
+offers is no axis: nothing can be placed that asks for it, and it would only make every array wider. What nodes have as
+devices only is an axis, and nothing can be placed that asks for it either (`claimed_only`). There are
 `MAX_AXES` at most: beyond that a resource that fewer nodes offer is none either, and pods that ask for it wait.
 """
 
@@ -21,7 +25,7 @@ import numpy as np
 
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.filters.refusals import find_refusal, is_usable
-from fairbind.cluster.objects.facts import BASE_RESOURCES, Amounts, Constraints, NodeFacts
+from fairbind.cluster.objects.facts import BASE_RESOURCES, Amounts, Constraints, Demand, NodeFacts
 from fairbind.model import MAX_AMOUNT
 from fairbind.model.servers import BoolArray, IntArray, sum_exactly
 
@@ -31,6 +35,7 @@ MAX_AXES = 128
 """Resources of all nodes together; each takes 16 bytes of each node in every snapshot that something changed in."""
 
 _NO_PORTS: frozenset[str] = frozenset()
+_NO_RESOURCES: frozenset[str] = frozenset()
 _NOTHING: Mapping[str, int] = {}
 _NO_PORTS_HELD: Mapping[str, frozenset[str]] = {}
 """Thousands of nodes hold nothing of a sort, and share what says so."""
@@ -52,7 +57,8 @@ class ServerBook:
 
     Mappings and sets are replaced and never written to.
     system_ports: the uids of those of them that are system pods. reserved: promised to pods that are not bound yet.
-    pods: how many hold something or are promised something.
+    pods: how many hold something or are promised something. devices: those that drivers publish, by resource.
+    claimed, system_claimed: those that pods hold.
     """
 
     node: NodeFacts | None = None
@@ -62,19 +68,38 @@ class ServerBook:
     system_ports: frozenset[str] = _NO_PORTS
     reserved: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
     pods: int = 0
+    devices: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
+    claimed: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
+    system_claimed: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
 
-    def hold(self, amounts: Amounts, sign: int = 1, *, system: bool) -> None:
+    def hold(self, demand: Demand, sign: int = 1, *, system: bool) -> None:
         """Count more that is held, or less."""
         if system:
-            self.system = _add(self.system, amounts, sign)
+            self.system = _add(self.system, demand.real, sign)
         else:
-            self.held = _add(self.held, amounts, sign)
+            self.held = _add(self.held, demand.real, sign)
+        if demand.claimed and system:
+            self.system_claimed = _add(self.system_claimed, demand.claimed, sign)
+        elif demand.claimed:
+            self.claimed = _add(self.claimed, demand.claimed, sign)
         self.pods += sign
+
+    def find_devices(self, resource: str) -> int:
+        """Return how many devices of a resource tenants' pods may hold in all."""
+        return max(self.devices.get(resource, 0) - self.system_claimed.get(resource, 0), 0)
 
     def reserve(self, amounts: Amounts, sign: int) -> None:
         """Count more that is promised, or less."""
         self.reserved = _add(self.reserved, amounts, sign)
         self.pods += sign
+
+
+def _count(counts: Counter[str], resources: Iterable[str], sign: int) -> None:
+    """Count one more of each, or one fewer; what becomes zero goes."""
+    for resource in resources:
+        counts[resource] += sign
+        if not counts[resource]:
+            del counts[resource]
 
 
 def _add(total: Mapping[str, int], amounts: Amounts, sign: int) -> Mapping[str, int]:
@@ -87,8 +112,11 @@ class Servers:
     """All books, and the arrays over the nodes that exist, in name order.
 
     faults: by node, what of it could not be read or is left out.
-    After `flush`: axes, left_out (resources that nodes offer and that are no axes), names, capacity_kr, free_kr,
-    usable_k, open_k, taken_keys, fixed_keys, total_r. Arrays that were handed out are never written again.
+    offers_version: another number when some resource is in the allocatable of a node and was in none, or the reverse.
+    After `flush`: axes, left_out (resources that nodes offer and that are no axes), claimed_k (by axis the nodes that
+    have it as devices only), claimed_only (axes that no node has otherwise), claimed_version (of these two), names,
+    capacity_kr, free_kr, usable_k, open_k, taken_keys, fixed_keys, total_r. Arrays that were handed out are never
+    written again.
     """
 
     def __init__(self, eligibility: Eligibility) -> None:
@@ -98,6 +126,10 @@ class Servers:
         self.faults: dict[str, str] = {}
         self.left_out: tuple[str, ...] = ()
         self.axes: Axes = BASE_RESOURCES
+        self.claimed_k: Mapping[str, BoolArray] = {}
+        self.claimed_only: frozenset[str] = _NO_RESOURCES
+        self.claimed_version = 0
+        self.offers_version = 0
         self.names: tuple[str, ...] = ()
         self.index: Mapping[str, int] = {}
         self.capacity_kr: IntArray = np.zeros((0, len(self.axes)), dtype=np.int64)
@@ -109,6 +141,7 @@ class Servers:
         self.fixed_keys: Mapping[int, frozenset[str]] = {}
         self.capacity_version = 0
         self._offered: Counter[str] = Counter()
+        self._published: Counter[str] = Counter()
         self._selector: tuple[tuple[str, str], ...] = ()
         self._changed_nodes: set[str] = set()
         self._changed_books: set[str] = set()
@@ -116,12 +149,13 @@ class Servers:
         self._is_everything_changed = True
         self._are_ports_changed = False
         self._is_system_changed = False
+        self._are_devices_changed = False
 
     @property
     def is_total_stale(self) -> bool:
         """Whether `total_r` and `axes` may be others since the last flush."""
         is_list_stale = self._is_list_changed or self._is_everything_changed
-        return is_list_stale or bool(self._changed_nodes) or self._is_system_changed
+        return is_list_stale or bool(self._changed_nodes) or self._is_system_changed or self._are_devices_changed
 
     def set_selector(self, selector: tuple[tuple[str, str], ...]) -> None:
         """Take the labels that a node must carry to count at all."""
@@ -139,6 +173,8 @@ class Servers:
             book.node = node  # its images may be others
             return False
         self._count_offered(known, node)
+        if known is None:
+            _count(self._published, book.devices, 1)
         book.node = node
         self._changed_nodes.add(node.name)
         self._is_list_changed |= known is None
@@ -150,12 +186,28 @@ class Servers:
         if book is None or book.node is None:
             return False
         self._count_offered(book.node, None)
+        _count(self._published, book.devices, -1)
         self.images.set_images(name, book.node.images, ())
         self._note_fault(name, None)
         book.node = None
         self._is_list_changed = True
         self._drop_if_empty(name)
         return True
+
+    def set_devices(self, name: str, devices: Mapping[str, int]) -> None:
+        """Take which devices a node has of those that are held through claims, by resource."""
+        book = self.books.setdefault(name, ServerBook())
+        if book.node is not None:
+            _count(self._published, book.devices, -1)
+            _count(self._published, devices, 1)
+            self._are_devices_changed = True
+        book.devices = devices or _NOTHING
+        self._changed_books.add(name)
+        self._drop_if_empty(name)
+
+    def is_offered(self, resource: str) -> bool:
+        """Whether a resource is in the allocatable of some node, as of now."""
+        return self._offered[resource] > 0
 
     def may_use(self, name: str, constraints: Constraints) -> bool:
         """Whether a node is there and takes tasks with these constraints, as of now and not of the last `flush`."""
@@ -175,10 +227,10 @@ class Servers:
             return True
         return bool(conflicting) and any(conflicting & taken for other, taken in book.ports.items() if other != uid)
 
-    def hold(self, name: str, uid: str, amounts: Amounts, ports: frozenset[str], *, system: bool) -> None:
+    def hold(self, name: str, uid: str, demand: Demand, ports: frozenset[str], *, system: bool) -> None:
         """Note that a pod holds something on a node."""
         book = self.books.setdefault(name, ServerBook())
-        book.hold(amounts, system=system)
+        book.hold(demand, system=system)
         if ports:
             book.ports = {**book.ports, uid: ports}
             if system:
@@ -187,10 +239,10 @@ class Servers:
         self._is_system_changed |= system
         self._changed_books.add(name)
 
-    def release(self, name: str, uid: str, amounts: Amounts, *, system: bool) -> None:
+    def release(self, name: str, uid: str, demand: Demand, *, system: bool) -> None:
         """Take back what `hold` noted."""
         book = self.books[name]
-        book.hold(amounts, -1, system=system)
+        book.hold(demand, -1, system=system)
         if uid in book.ports:
             left = {other: ports for other, ports in book.ports.items() if other != uid}
             book.ports, book.system_ports = left or _NO_PORTS_HELD, book.system_ports - {uid}
@@ -209,26 +261,30 @@ class Servers:
     def flush(self) -> None:
         """Bring the arrays up to date."""
         axes, self.left_out = self._compute_axes()
+        are_devices_changed = self._are_devices_changed or bool(self._published and self._changed_nodes)
         if self._is_everything_changed or self._is_list_changed or axes != self.axes:
             self._rebuild(axes)
         elif self._changed_nodes or self._changed_books:
             self._rewrite()
+        if are_devices_changed or self._is_list_changed:
+            self._follow_devices()
         self.eligibility.follow_images()
         if self._are_ports_changed or self._is_list_changed or self._is_everything_changed:
             self.taken_keys, self.fixed_keys = self._compute_taken_keys()
         self._changed_nodes.clear()
         self._changed_books.clear()
         self._is_list_changed = self._is_everything_changed = False
-        self._are_ports_changed = self._is_system_changed = False
+        self._are_ports_changed = self._is_system_changed = self._are_devices_changed = False
 
     def _count_offered(self, old: NodeFacts | None, new: NodeFacts | None) -> None:
-        if old is not None:
-            self._offered.subtract(resource for resource, _ in old.allocatable)
+        before = len(self._offered)
         if new is not None:
-            self._offered.update(resource for resource, _ in new.allocatable)
-        for resource, _ in () if old is None else old.allocatable:
-            if not self._offered[resource]:
-                del self._offered[resource]
+            _count(self._offered, (resource for resource, _ in new.allocatable), 1)
+        is_other = len(self._offered) != before
+        before = len(self._offered)
+        if old is not None:
+            _count(self._offered, (resource for resource, _ in old.allocatable), -1)
+        self.offers_version += is_other or len(self._offered) != before
 
     def _note_fault(self, name: str, fault: str | None) -> None:
         if fault is not None:
@@ -238,15 +294,14 @@ class Servers:
 
     def _drop_if_empty(self, name: str) -> None:
         book = self.books[name]
-        if book.node is None and book.pods == 0:
+        if book.node is None and book.pods == 0 and not book.devices:
             del self.books[name]
 
     def _compute_axes(self) -> tuple[Axes, tuple[str, ...]]:
         """Return the axes, and the resources that are none because there are too many."""
+        counts = self._offered + self._published if self._published else self._offered
         others = [
-            (-nodes, resource)
-            for resource, nodes in self._offered.items()
-            if nodes > 0 and resource not in BASE_RESOURCES
+            (-nodes, resource) for resource, nodes in counts.items() if nodes > 0 and resource not in BASE_RESOURCES
         ]
         most = MAX_AXES - len(BASE_RESOURCES)
         ranked = [resource for _, resource in sorted(others)]
@@ -316,7 +371,43 @@ class Servers:
         free_nr = capacity_nr.copy()
         capacity_nr.reshape(-1)[places] = capacity
         free_nr.reshape(-1)[places] = free
+        for n, book in enumerate(books) if self._published else ():
+            for resource in book.devices:
+                r = number.get(resource)
+                if r is not None:
+                    capacity_nr[n, r] = min(int(capacity_nr[n, r]) + book.find_devices(resource), MAX_AMOUNT)
         return capacity_nr, free_nr
+
+    def _follow_devices(self) -> None:
+        """Find out which nodes have what as devices only."""
+        claimed_k: dict[str, BoolArray] = {}
+        for k, name in enumerate(self.names) if self._published else ():
+            book = self.books[name]
+            if book.node is not None and book.devices:
+                offered = {resource for resource, amount in book.node.allocatable if amount}
+                for resource in book.devices.keys() - offered:
+                    claimed_k.setdefault(resource, np.zeros(len(self.names), dtype=np.bool_))[k] = True
+        if claimed_k or self.claimed_k:
+            self.claimed_k = {resource: claimed_k[resource] for resource in self.axes if resource in claimed_k}
+            self.claimed_only = frozenset(r for r in self.claimed_k if not self._offered[r])
+            self.claimed_version += 1
+
+    def compute_unclaimed(self) -> IntArray | None:
+        """Return how many devices no pod holds, shape (K, R); None when no node has any. As of the last `flush`.
+
+        Below zero where more are held than are published. They are capacity, and are not free for pods.
+        """
+        if not self._published:
+            return None
+        number = {resource: r for r, resource in enumerate(self.axes)}
+        unclaimed_kr = np.zeros_like(self.capacity_kr)
+        for k, name in enumerate(self.names):
+            book = self.books[name]
+            for resource in book.devices.keys() | book.claimed.keys():
+                r = number.get(resource)
+                if r is not None:
+                    unclaimed_kr[k, r] = book.find_devices(resource) - book.claimed.get(resource, 0)
+        return unclaimed_kr
 
     def _note_capacity(self) -> None:
         """Sum the capacities."""

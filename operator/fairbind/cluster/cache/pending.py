@@ -170,15 +170,16 @@ class TaskQueue:
         eligibility: Eligibility,
         pin: Pin | None = None,
         ruling: Ruling = NO_RULING,
+        claimed_only: frozenset[str] = frozenset(),
     ) -> TaskClass:
         """Return the class as it is now; the same object as before when nothing changed.
 
         base: where its constraints let it go, by `Eligibility`, which shares placements. pin: the only server of these,
-        for a key that has one. ruling: what topology domains say to it.
+        for a key that has one. ruling: what topology domains say to it. claimed_only: axes that no node has for pods.
         """
-        missing = tuple(resource for resource, _ in self.key.demand.real if resource not in axes)
+        missing = tuple(r for r, _ in self.key.demand.real if r not in axes or r in claimed_only)
         pin = None if pin is None else lack(pin, missing)
-        if axes != self._axes or base is not self._base or pin != self._pin:
+        if axes != self._axes or base is not self._base or pin != self._pin or missing != self.missing:
             self._axes, self._base, self._pin, self.missing = axes, base, pin, missing
             self._placement = eligibility.share(exclude_all(base, missing)) if missing and pin is None else base
             self._task_class = None

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
+from fairbind.cluster.cache.devices import Devices
 from fairbind.cluster.cache.nominations import Nominations
 from fairbind.cluster.cache.pending import QueueKey
 from fairbind.cluster.cache.pod_images import PodImages
@@ -36,7 +37,7 @@ from fairbind.cluster.objects.facts import (
     WeightedTerm,
 )
 from fairbind.cluster.tenancy.tenants import Directory
-from fairbind.model import Task
+from fairbind.model import Rejection, Task
 
 
 class Held(Struct, frozen=True, gc=False):
@@ -160,6 +161,7 @@ def locate(
     turns: WishTurns,
     volumes: Volumes,
     images: PodImages,
+    devices: Devices,
     *,
     scheduler_name: str,
     turn_scheduler: str | None = None,
@@ -185,15 +187,14 @@ def locate(
         return _locate_unplaced(facts, tenant if is_on_its_way else None)
     if node is not None:
         constraints = volumes.constrain(facts) if facts.claims else facts.constraints
-        return Held(
-            tenant, node, facts.demand, constraints, facts.repels, facts.labels, facts.terminating, facts.carries
-        )
+        demand = devices.add_held(facts.uid, facts.demand)
+        return Held(tenant, node, demand, constraints, facts.repels, facts.labels, facts.terminating, facts.carries)
     assert tenant is not None
     is_gated = facts.gated and not (takes_turns and facts.awaits_turn)
     if is_gated or entry.postponed:
         return Idle(tenant, is_gated)
-    unsupported = None if asks and facts.unsupported in FEATURES else facts.unsupported  # the other one honours it
-    blocked = unsupported or directory.find_refusal(facts.namespace)
+    blocked = _find_unsupported(facts, None if asks or takes_turns else devices, asks=asks)
+    blocked = blocked or directory.find_refusal(facts.namespace)
     constraints, load = facts.constraints, None
     unbound: tuple[Wanted, ...] = ()
     if facts.claims and blocked is None:
@@ -223,6 +224,15 @@ def locate(
     )
     task = Task(facts.uid, f"{facts.namespace}/{facts.name}", facts.priority, facts.created)
     return Waiting(key, task, facts.labels, nomination, wishes)
+
+
+def _find_unsupported(facts: PodFacts, devices: Devices | None, *, asks: bool) -> Rejection | None:
+    """Return what a pod needs that is not honoured. devices: None when another scheduler places it, which makes claims.
+
+    asks: that one asks whose turn it is, and honours more than we do.
+    """
+    unsupported = None if asks and facts.unsupported in FEATURES else facts.unsupported
+    return unsupported or (None if devices is None else devices.find_unserved(facts.demand))
 
 
 def _locate_unplaced(facts: PodFacts, tenant: str | None) -> Position | None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from weakref import WeakKeyDictionary
 
+import msgspec
+
 from fairbind.cluster.cache.nodes import Axes
 from fairbind.cluster.cache.pending import compute_vector
 from fairbind.cluster.objects.facts import Demand, PodFacts
@@ -18,13 +20,13 @@ from fairbind.model import RunningTask
 
 
 class _Pod:
-    """A pod that holds something, as it was when it last changed."""
+    """A pod that holds something, as it was when it last changed. facts: with the devices that it holds."""
 
     __slots__ = ("facts", "tenant")
 
-    def __init__(self, tenant: str, facts: PodFacts) -> None:
+    def __init__(self, tenant: str, demand: Demand, facts: PodFacts) -> None:
         self.tenant = tenant
-        self.facts = facts
+        self.facts = facts if demand is facts.demand else msgspec.structs.replace(facts, demand=demand)
 
 
 class _Vectors:
@@ -88,9 +90,9 @@ class RunningTasks:
         self._vectors = _Vectors(())
         self._tasks = _TasksByNode({})
 
-    def hold(self, tenant: str, node: str, facts: PodFacts) -> None:
-        """Note that a tenant's pod holds something on a node."""
-        self._pods.setdefault(node, {})[facts.uid] = _Pod(tenant, facts)
+    def hold(self, tenant: str, node: str, demand: Demand, facts: PodFacts) -> None:
+        """Note that a tenant's pod holds something on a node. demand: of it, with its devices."""
+        self._pods.setdefault(node, {})[facts.uid] = _Pod(tenant, demand, facts)
         self._changed.add(node)
 
     def release(self, node: str, uid: str) -> None:
@@ -107,7 +109,7 @@ class RunningTasks:
         old = pods[facts.uid]
         if (old.facts.priority, old.facts.start, old.facts.group) == (facts.priority, facts.start, facts.group):
             return False
-        pods[facts.uid] = _Pod(old.tenant, facts)
+        pods[facts.uid] = _Pod(old.tenant, old.facts.demand, facts)
         self._changed.add(node)
         return True
 

@@ -14,8 +14,8 @@ from fairbind.cluster.cache.pinning import refuse
 from fairbind.cluster.cache.server_classes import ServerGrouping
 from fairbind.cluster.cache.window import Choice, Group, Window
 from fairbind.cluster.objects.constraints import NO_CONSTRAINTS
-from fairbind.cluster.objects.facts import EPHEMERAL_STORAGE, PODS, Constraints, PodTerm
-from fairbind.model import Placement, ServerTable, Snapshot, Targets, TaskClass
+from fairbind.cluster.objects.facts import EPHEMERAL_STORAGE, PODS, Constraints, Demand, PodTerm
+from fairbind.model import Placement, Rejection, RejectionKind, ServerTable, Snapshot, Targets, TaskClass
 from fairbind.scheduling import POLICIES
 
 NOT_FITTED = frozenset({PODS, EPHEMERAL_STORAGE})
@@ -45,7 +45,7 @@ class SnapshotBuilder:
         self._books = books
         self._grouping = ServerGrouping()
         self._task_classes: dict[QueueKey, TaskClass] = {}
-        self._classes_valid_for: tuple[Axes, int] | None = None
+        self._classes_valid_for: tuple[Axes, int, int] | None = None
         self._closings_valid_for: tuple[int, int, int] | None = None
         self._crowded: frozenset[str] = frozenset()
         self._nominations_version = 0
@@ -164,7 +164,7 @@ class SnapshotBuilder:
     def _note_changed_placements(self) -> None:
         """Note which queues must be looked at because nodes or placed pods changed."""
         books = self._books
-        valid_for = books.servers.axes, books.eligibility.answers_version
+        valid_for = books.servers.axes, books.eligibility.answers_version, books.servers.claimed_version
         closings_valid_for = (books.eligibility.version, *books.volumes.versions)
         changed_terms = books.topology.take_changed()
         if valid_for != self._classes_valid_for:
@@ -186,13 +186,7 @@ class SnapshotBuilder:
 
     def _build_task_class(self, queue: TaskQueue) -> TaskClass:
         servers, eligibility, key = self._books.servers, self._books.eligibility, queue.key
-        placement, pin = eligibility.get_placement(key.constraints), None
-        if key.unbound:
-            offers = self._books.volumes.offers
-            placement = eligibility.share(offers.restrict(placement, key.unbound, eligibility))
-        if key.load is not None:
-            limits = self._books.volumes.limits
-            placement = eligibility.share(limits.restrict(placement, key.load, eligibility.index))
+        placement, pin = self._find_placement(key), None
         if key.pin is not None:
             pin = queue.find_pin(placement, self._restrict(placement, key.repelled), servers.index)
         elif key.repelled:
@@ -212,7 +206,35 @@ class SnapshotBuilder:
             placement = eligibility.share(replace(placement, preference_k=None))  # `Ruling.wishes` has it all
         # Last, as what is shared above must not say what is promised: not all classes that share it may use that.
         placement = self._books.nominations.reserve(placement, key, servers.axes, servers.index)
-        return queue.build_task_class(servers.axes, placement, eligibility, pin, ruling)
+        return queue.build_task_class(servers.axes, placement, eligibility, pin, ruling, servers.claimed_only)
+
+    def _find_placement(self, key: QueueKey) -> Placement:
+        """Return where a class may go by its constraints, its volumes and what nodes have of what it asks for."""
+        servers, eligibility = self._books.servers, self._books.eligibility
+        placement = eligibility.get_placement(key.constraints)
+        if servers.claimed_k:
+            placement = self._close_claimed(placement, key.demand)
+        if key.unbound:
+            offers = self._books.volumes.offers
+            placement = eligibility.share(offers.restrict(placement, key.unbound, eligibility))
+        if key.load is not None:
+            limits = self._books.volumes.limits
+            placement = eligibility.share(limits.restrict(placement, key.load, eligibility.index))
+        return placement
+
+    def _close_claimed(self, base: Placement, demand: Demand) -> Placement:
+        """Return a placement without the nodes that have what is asked for as devices only, which claims serve."""
+        servers, eligible_k, rejections = self._books.servers, base.eligible_k, Counter(dict(base.rejections))
+        for resource, _ in demand.real:
+            if resource in servers.claimed_k and resource not in servers.claimed_only:
+                closed_k = eligible_k & servers.claimed_k[resource]
+                rejections[Rejection(RejectionKind.INSUFFICIENT, resource)] += int(closed_k.sum())
+                eligible_k = eligible_k & ~closed_k
+        if eligible_k is base.eligible_k:
+            return base
+        eligible_k.flags.writeable = False
+        closed = replace(base, eligible_k=eligible_k, rejections=tuple(sorted((+rejections).items())))
+        return self._books.eligibility.share(closed)
 
     def _find_ruling(self, key: QueueKey) -> Ruling:
         """Return what topology domains say to a class."""

@@ -27,11 +27,11 @@ _MANY_SUMS = 16_384
 
 @dataclass(slots=True)
 class TenantUsage:
-    """One tenant's book. real: requests. share: what counts in shares. nodes: how many of its pods are on each node.
+    """One tenant's book. real: requests and devices. share: what counts in shares.
 
-    kinds: how many of its pods are of each kind. share_by_node: what counts in shares, node by node; equal ones are the
-    same object as a rule. since: when the tenant came, seconds since the epoch: its Tenant object, or the oldest pod
-    that it has had since it has one.
+    nodes: how many of its pods are on each node. kinds: how many of its pods are of each kind. share_by_node: what
+    counts in shares, node by node; equal ones are the same object as a rule. since: when the tenant came, seconds since
+    the epoch: its Tenant object, or the oldest pod that it has had since it has one.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Usage:
         """Add a pod that holds something on a node, or take it away. node: None when it counts in the share only."""
         demand, _ = kind
         tenant_usage = self._get(name)
-        add_amounts(tenant_usage.real, demand.real, sign)
+        add_amounts(tenant_usage.real, demand.held, sign)
         add_amounts(tenant_usage.share, demand.share, sign)
         tenant_usage.running += sign
         tenant_usage.kinds[kind] += sign

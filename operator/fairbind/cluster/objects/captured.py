@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fairbind.cluster.objects import storage_wire, wire
+from fairbind.cluster.objects import device_wire, storage_wire, wire
 from fairbind.cluster.objects.convert import FINISHED_PHASES, parse_time
 from fairbind.cluster.objects.declared_features import RESTART_ALL_ACTION, keep_needed
 from fairbind.cluster.objects.decode import (
@@ -23,14 +23,18 @@ from fairbind.cluster.objects.decode import (
     CLAIMS,
     CSI_DRIVERS,
     CSI_NODES,
+    DEVICE_CLASSES,
     NAMESPACES,
     NODES,
     PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     STORAGE_CAPACITIES,
     STORAGE_CLASSES,
     VOLUMES,
     ResourceType,
 )
+from fairbind.cluster.objects.device_facts import find_held_devices
 from fairbind.cluster.objects.volume_facts import CLAIM_ANNOTATIONS, TOPOLOGY_LABELS, VOLUME_ANNOTATIONS
 
 SUCCEEDED = "Succeeded"
@@ -51,6 +55,7 @@ Named = TypeVar(
     storage_wire.CsiDriver,
     storage_wire.CsiStorageCapacity,
     storage_wire.VolumeAttachment,
+    device_wire.ResourceSlice,
 )
 
 
@@ -106,6 +111,7 @@ def _capture_pod(pod: _Pod) -> wire.Pod | RunTime | None:
             init_container_statuses=resized["init_container_statuses"],
             resources=status.resources,
             allocated_resources=status.allocated_resources,
+            extended_resource_claim_status=status.extended_resource_claim_status,
         ),
         fault=pod.fault,
     )
@@ -235,6 +241,32 @@ def _capture_named(item: Named) -> Named:
     return msgspec.structs.replace(item, metadata=meta)
 
 
+def _capture_resource_claim(claim: device_wire.ResourceClaim) -> device_wire.ResourceClaim:
+    """Return what a claim was given; a request is named by its class, as its own name says nothing that decides."""
+    meta = wire.ObjectMeta(name=claim.metadata.name, namespace=claim.metadata.namespace)
+    given = claim.status.allocation.devices.results if claim.status.allocation is not None else None
+    held = [*find_held_devices(claim.spec.devices.requests or (), given or ())]
+    if not held:
+        return device_wire.ResourceClaim(meta, fault=claim.fault)
+    requests = [
+        device_wire.DeviceRequest(name, device_wire.ExactDeviceRequest(name))
+        for name in sorted({name for name, _ in held})
+    ]
+    results = [msgspec.structs.replace(device, request=name) for name, device in held]
+    return device_wire.ResourceClaim(
+        meta,
+        device_wire.ResourceClaimSpec(device_wire.DeviceRequests(requests)),
+        msgspec.structs.replace(claim.status, allocation=device_wire.Allocation(device_wire.AllocatedDevices(results))),
+        claim.fault,
+    )
+
+
+def _capture_device_class(device_class: device_wire.DeviceClass) -> device_wire.DeviceClass:
+    meta = device_class.metadata
+    kept = wire.ObjectMeta(name=meta.name, creation_timestamp=meta.creation_timestamp)
+    return msgspec.structs.replace(device_class, metadata=kept)
+
+
 def capture_custom_object(item: Mapping[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
     """Return what is kept of a Tenant or a SchedulingPolicy. fields: of its spec."""
     meta, spec = item.get("metadata") or {}, item.get("spec") or {}
@@ -248,7 +280,13 @@ CAPTURED_NAMESPACES: ResourceType[wire.Namespace] = ResourceType(
     NAMESPACES.name, NAMESPACES.path, wire.Namespace, _capture_namespace
 )
 CAPTURED_STORAGE: tuple[ResourceType[Any], ...] = tuple(
-    ResourceType(resource_type.name, resource_type.path, resource_type.wire_type, capture)
+    ResourceType(
+        resource_type.name,
+        resource_type.path,
+        resource_type.wire_type,
+        capture,
+        is_optional=resource_type.is_optional,
+    )
     for resource_type, capture in (
         (CLAIMS, _capture_claim),
         (VOLUMES, _capture_volume),
@@ -257,9 +295,12 @@ CAPTURED_STORAGE: tuple[ResourceType[Any], ...] = tuple(
         (CSI_DRIVERS, _capture_named),
         (STORAGE_CAPACITIES, _capture_named),
         (ATTACHMENTS, _capture_named),
+        (RESOURCE_CLAIMS, _capture_resource_claim),
+        (DEVICE_CLASSES, _capture_device_class),
+        (RESOURCE_SLICES, _capture_named),
     )
 )
-"""All kinds of objects about volumes."""
+"""All kinds of objects about volumes and devices."""
 
 
 def format_time(seconds: float) -> str:

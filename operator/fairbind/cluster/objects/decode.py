@@ -15,8 +15,16 @@ from typing import Any, Generic, TypeVar, get_args, get_origin
 
 import msgspec
 
-from fairbind.cluster.objects import storage_wire, wire
+from fairbind.cluster.objects import device_wire, storage_wire, wire
 from fairbind.cluster.objects.convert import convert_namespace, convert_node, convert_pod
+from fairbind.cluster.objects.device_facts import (
+    DeviceClassFacts,
+    ResourceClaimFacts,
+    SliceFacts,
+    convert_device_class,
+    convert_resource_claim,
+    convert_slice,
+)
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
 from fairbind.cluster.objects.volume_facts import (
     AttachmentFacts,
@@ -97,12 +105,16 @@ class ResourceType(Generic[Item]):
     """One kind of object: where it is listed, and how its JSON becomes facts.
 
     name: the resource's plural, as in paths and metric labels. path: of the list over all namespaces. convert: makes
-    facts of what was decoded as wire_type.
+    facts of what was decoded as wire_type. is_optional: a cluster may not have this kind at all; then it has no such
+    objects.
     """
 
-    def __init__(self, name: str, path: str, wire_type: type[Any], convert: Callable[[Any], Item]) -> None:
+    def __init__(
+        self, name: str, path: str, wire_type: type[Any], convert: Callable[[Any], Item], *, is_optional: bool = False
+    ) -> None:
         self.name = name
         self.path = path
+        self.is_optional = is_optional
         self.wire_type = wire_type
         self.convert = convert
         items_type: Any = list[wire_type] | None  # type: ignore[valid-type]
@@ -222,4 +234,25 @@ STORAGE_CAPACITIES: ResourceType[StorageCapacityFacts] = ResourceType(
 )
 ATTACHMENTS: ResourceType[AttachmentFacts] = ResourceType(
     "volumeattachments", "/apis/storage.k8s.io/v1/volumeattachments", storage_wire.VolumeAttachment, convert_attachment
+)
+RESOURCE_CLAIMS: ResourceType[ResourceClaimFacts] = ResourceType(
+    "resourceclaims",
+    "/apis/resource.k8s.io/v1/resourceclaims",
+    device_wire.ResourceClaim,
+    convert_resource_claim,
+    is_optional=True,
+)
+DEVICE_CLASSES: ResourceType[DeviceClassFacts] = ResourceType(
+    "deviceclasses",
+    "/apis/resource.k8s.io/v1/deviceclasses",
+    device_wire.DeviceClass,
+    convert_device_class,
+    is_optional=True,
+)
+RESOURCE_SLICES: ResourceType[SliceFacts] = ResourceType(
+    "resourceslices",
+    "/apis/resource.k8s.io/v1/resourceslices",
+    device_wire.ResourceSlice,
+    convert_slice,
+    is_optional=True,
 )

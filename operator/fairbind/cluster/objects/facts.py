@@ -54,12 +54,34 @@ Amounts = tuple[tuple[str, int], ...]
 """(resource, base units) sorted by resource, without zeros."""
 
 
+def join_amounts(one: Amounts, other: Amounts) -> Amounts:
+    """Return the sum of both.
+
+    >>> join_amounts((("cpu", 1), ("pods", 1)), (("cpu", 2),))
+    (('cpu', 3), ('pods', 1))
+    """
+    total = dict(one)
+    for resource, amount in other:
+        total[resource] = total.get(resource, 0) + amount
+    return tuple(sorted(total.items()))
+
+
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Demand:
-    """What a pod holds or asks for. real: its requests, and one of `pods`. share: what counts in shares."""
+    """What a pod holds or asks for.
+
+    real: its requests, and one of `pods`; what it takes of its node's allocatable. share: what counts in shares.
+    claimed: the devices that it holds through claims, which are in `share` and take nothing of the allocatable.
+    """
 
     real: Amounts
     share: Amounts
+    claimed: Amounts = ()
+
+    @property
+    def held(self) -> Amounts:
+        """All that it holds: its requests and its devices."""
+        return join_amounts(self.real, self.claimed) if self.claimed else self.real
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -3,7 +3,9 @@
 The pod needs, resource by resource, the larger of two moments: while it runs (all containers and all sidecars at once)
 and while it starts (each init container in its turn, together with the sidecars that started before it). Pod-level
 requests for cpu, memory and huge pages replace the containers' sum; the runtime's overhead comes on top; every pod is
-one of `pods`. A container without a request for what it limits requests the limit.
+one of `pods`. A container without a request for what it limits requests the limit. An extended resource that a claim of
+kube-scheduler's making serves is no request: the claim has the devices (`cache.devices`), and the node's allocatable is
+not used.
 
 A container that is being resized holds the largest of what its spec asks, what its node has allocated and what runs;
 the spec drops out when the node has declared the resize infeasible. (Kubernetes 1.37 takes the maximum of the three
@@ -28,7 +30,16 @@ from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from fairbind.cluster.objects import wire
-from fairbind.cluster.objects.facts import BASE_RESOURCES, CPU, MEMORY, PODS, Amounts, Demand, Interner
+from fairbind.cluster.objects.facts import (
+    BASE_RESOURCES,
+    CPU,
+    MEMORY,
+    PODS,
+    Amounts,
+    Demand,
+    Interner,
+    join_amounts,
+)
 from fairbind.cluster.objects.quantity import QuantityError, to_base_units
 from fairbind.model import MAX_AMOUNT
 
@@ -61,6 +72,19 @@ def make_demand(amounts: Mapping[str, int]) -> Demand:
     """Return the shared demand with these amounts; zeros drop out, what is too large saturates."""
     real = sorted((resource, min(amount, MAX_AMOUNT)) for resource, amount in amounts.items() if amount > 0)
     return _DEMANDS.get(tuple(real))
+
+
+def _make_claiming(key: tuple[Amounts, Amounts]) -> Demand:
+    real, claimed = key
+    return Demand(real, join_amounts(_DEMANDS.get(real).share, claimed), claimed)
+
+
+_CLAIMING: Interner[tuple[Amounts, Amounts], Demand] = Interner(_make_claiming)
+
+
+def add_claimed(demand: Demand, devices: Mapping[str, int]) -> Demand:
+    """Return the shared demand of a pod that also holds these devices through claims; none of them is zero."""
+    return _CLAIMING.get((demand.real, tuple(sorted(devices.items()))))
 
 
 class DemandReader:
@@ -155,6 +179,10 @@ def _compute_demand(pod: wire.Pod) -> PodDemand:
         total |= _compute_pod_level(pod, reader)
     for resource, amount in reader.read(spec.overhead, "spec.overhead").items():
         total[resource] = total.get(resource, 0) + amount
+    if pod.status.extended_resource_claim_status is not None:
+        for served in pod.status.extended_resource_claim_status.request_mappings or ():
+            if served.resource_name not in BASE_RESOURCES:
+                total.pop(served.resource_name, None)
     total[PODS] = 1
     is_over = reader.is_over or len(total) > MAX_RESOURCES
     return PodDemand(make_demand(keep_first(total, MAX_RESOURCES) if is_over else total), reader.fault, is_over)

@@ -264,6 +264,18 @@ class ContainerStatus(Wire):
     allocated_resources: Amounts | None = None
 
 
+class ServedRequest(Wire):
+    """An extended resource that a claim serves."""
+
+    resource_name: str = ""
+
+
+class ExtendedResourceClaimStatus(Wire):
+    """The claim that kube-scheduler made for extended resources of the pod."""
+
+    request_mappings: list[ServedRequest] | None = None
+
+
 class PodStatus(Wire):
     """What became of the pod."""
 
@@ -276,6 +288,7 @@ class PodStatus(Wire):
     init_container_statuses: list[ContainerStatus] | None = None
     resources: Resources | None = None
     allocated_resources: Amounts | None = None
+    extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
 
 
 class Pod(Wire):

@@ -19,6 +19,9 @@ history that never was. The small request shows it as long as the versions are b
 cluster they catch up within seconds, and a watch would go on at our version as if nothing had been. So after a server
 was away everything is listed again, and `is_list_owed` until that has happened: what we know may be wrong.
 
+A cluster may not have a kind at all that is optional: its API server answers that it cannot find the resource (404).
+Then there are no such objects, and every `ABSENT_SECONDS` the reflector asks whether the kind is there now.
+
 A list can be as long as the cluster is large. So when histories are lost again and again, lists begin at least a second
 apart, and ever further up to `MAX_RELIST_SECONDS`.
 """
@@ -55,6 +58,8 @@ WATCH_SECONDS = (15, 24)
 OVERDUE_SECONDS = 4.0
 """A watch that says nothing for so long after it should have ended is dead. With it, one is noticed within 30 s."""
 CHECK_TIMEOUT_SECONDS = 5.0
+ABSENT_SECONDS = 30.0
+"""An optional kind that is absent is asked for so often: a server that was restarted may have it."""
 CALM_PER_LIST = 4.0
 """Lists because the server was away begin so many times further apart than they take, so they take a fifth at most."""
 PAGE_TRIES = 2
@@ -136,6 +141,7 @@ class Reflector(Generic[Item]):
         self._list_seconds = 0.0
         self._alive_at: float | None = None
         self._is_silent = False
+        self._is_absent = False
         self.is_list_owed = False
         """Whether everything is to be listed before what we know can be trusted again.
 
@@ -152,6 +158,9 @@ class Reflector(Generic[Item]):
         """Feed the sink until cancelled."""
         while True:
             await self._list_until_it_works()
+            if self._is_absent:
+                await self._sleep(ABSENT_SECONDS * (0.5 + 0.5 * self._jitter()))
+                continue
             following = asyncio.create_task(self._follow(), name=f"watch {self._resource_type.name}")
             wanted = asyncio.create_task(self._is_relist_wanted.wait(), name=f"relist {self._resource_type.name}")
             try:
@@ -219,24 +228,41 @@ class Reflector(Generic[Item]):
     async def list_once(self) -> None:
         """List everything into the sink. Raises ApiError, TransientClusterError or DecodeError."""
         self._listed_at = asyncio.get_running_loop().time()
-        query = {"limit": str(self._page_size)}
-        items: list[Item] = []
-        while True:
-            page = self._resource_type.decode_page(await self._get_page(query))
-            items.extend(page.items)
-            if page.next_page is None:
-                break
-            query["continue"] = page.next_page
+        items, version = await self._get_all()
         try:
-            for _ in self._sink.replace_in_parts(items, page.version):
+            for _ in self._sink.replace_in_parts(items, version):
                 self.is_half_listed = self.is_list_owed = True  # nothing can be decided on half a list
                 await asyncio.sleep(0)
         finally:
             self.is_half_listed = False
-        self._version = page.version
+        self._version = version
         self._alive_at, self._is_silent, self.is_list_owed = self._listed_at, False, False
         self._list_seconds = asyncio.get_running_loop().time() - self._listed_at
-        _log.debug("%s: listed %d at version %s", self._resource_type.name, len(items), page.version)
+        _log.debug("%s: listed %d at version %s", self._resource_type.name, len(items), version)
+
+    async def _get_all(self) -> tuple[list[Item], str]:
+        """Return all objects, and the version of the list."""
+        query = {"limit": str(self._page_size)}
+        items: list[Item] = []
+        while True:
+            try:
+                body = await self._get_page(query)
+            except ApiError as error:
+                if not self._is_kind_missing(error):
+                    raise
+                if not self._is_absent:
+                    _log.info("%s: the cluster has no such resource", self._resource_type.name)
+                self._is_absent = True
+                return [], ""
+            page = self._resource_type.decode_page(body)
+            items.extend(page.items)
+            if page.next_page is None:
+                self._is_absent = False
+                return items, page.version
+            query["continue"] = page.next_page
+
+    def _is_kind_missing(self, error: ApiError) -> bool:
+        return self._resource_type.is_optional and error.status == HTTPStatus.NOT_FOUND
 
     async def _get_page(self, query: Mapping[str, str]) -> bytes:
         tries = PAGE_TRIES if "continue" in query else 1
@@ -272,7 +298,7 @@ class Reflector(Generic[Item]):
                 await self._back_off(error)
                 raise _HistoryLostError(UNREADABLE) from error
             except ApiError as error:
-                if error.status in _UNUSABLE_VERSION:
+                if error.status in _UNUSABLE_VERSION or self._is_kind_missing(error):
                     raise _HistoryLostError(EXPIRED) from error
                 await self._note_break(error)
             except TransientClusterError as error:

@@ -54,6 +54,7 @@ def make_reflectors(
         (NODES, cache.nodes),
         (NAMESPACES, cache.namespaces),
         *cache.volume_feeds,
+        *cache.device_feeds,
     )
     return {
         resource_type.name: Reflector(api, resource_type, feed, on_restart=on_restart, jitter=jitter)

@@ -1,0 +1,132 @@
+"""The feeds of objects about volumes and devices: what each kind changes in the books, and when that wakes the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from fairbind.cluster.cache.books import Books
+from fairbind.cluster.cache.devices import find_claim_key
+from fairbind.cluster.cache.feeds import Feed
+from fairbind.cluster.cache.volumes import find_key
+from fairbind.cluster.objects.decode import (
+    ATTACHMENTS,
+    CLAIMS,
+    CSI_DRIVERS,
+    CSI_NODES,
+    DEVICE_CLASSES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    STORAGE_CAPACITIES,
+    STORAGE_CLASSES,
+    VOLUMES,
+    ResourceType,
+)
+from fairbind.cluster.objects.device_facts import DeviceClassFacts, ResourceClaimFacts, SliceFacts
+from fairbind.cluster.objects.volume_facts import (
+    AttachmentFacts,
+    ClaimFacts,
+    CsiDriverFacts,
+    CsiNodeFacts,
+    StorageCapacityFacts,
+    StorageClassFacts,
+    VolumeFacts,
+)
+
+Named = TypeVar(
+    "Named",
+    bound=ClaimFacts
+    | VolumeFacts
+    | StorageClassFacts
+    | CsiNodeFacts
+    | CsiDriverFacts
+    | AttachmentFacts
+    | StorageCapacityFacts
+    | ResourceClaimFacts
+    | DeviceClassFacts
+    | SliceFacts,
+)
+
+ObjectFeeds = tuple[tuple[ResourceType[Any], Feed[Any]], ...]
+"""Each kind, and where its objects go."""
+
+
+def _get_name(
+    facts: VolumeFacts
+    | StorageClassFacts
+    | CsiNodeFacts
+    | CsiDriverFacts
+    | AttachmentFacts
+    | DeviceClassFacts
+    | SliceFacts,
+) -> str:
+    return facts.name
+
+
+def make_volume_feeds(books: Books, touch: Callable[[], None]) -> ObjectFeeds:
+    """Return the feeds of all kinds of objects about volumes. touch: called when a decision may be another."""
+    volumes = books.volumes
+
+    def feed(
+        key: Callable[[Named], str], put: Callable[[str, Named | None], None], objects: Mapping[str, Named]
+    ) -> Feed[Named]:
+        def change(name: str, facts: Named | None) -> None:
+            before = volumes.versions
+            put(name, facts)
+            is_other_answer = books.queues_about_volumes and volumes.versions != before
+            if volumes.has_stale or is_other_answer:
+                touch()
+
+        return _make_feed(key, change, objects)
+
+    return (
+        (CLAIMS, feed(find_key, volumes.put_claim, volumes.claims)),
+        (VOLUMES, feed(_get_name, volumes.put_volume, volumes.volumes)),
+        (STORAGE_CLASSES, feed(_get_name, volumes.put_class, volumes.classes)),
+        (CSI_NODES, feed(_get_name, volumes.put_csi_node, volumes.csi_nodes)),
+        (CSI_DRIVERS, feed(_get_name, volumes.put_driver, volumes.drivers)),
+        (ATTACHMENTS, feed(_get_name, volumes.put_attachment, volumes.attachments)),
+        (STORAGE_CAPACITIES, feed(find_key, volumes.put_capacity, volumes.capacities)),
+    )
+
+
+def make_device_feeds(books: Books, touch: Callable[[], None]) -> ObjectFeeds:
+    """Return the feeds of all kinds of objects about devices. touch: called when a decision may be another."""
+    devices = books.devices
+
+    def feed(
+        key: Callable[[Named], str], put: Callable[[str, Named | None], None], objects: Mapping[str, Named]
+    ) -> Feed[Named]:
+        def change(name: str, facts: Named | None) -> None:
+            before = devices.classes_version
+            put(name, facts)
+            if devices.has_stale or devices.classes_version != before:
+                touch()
+
+        return _make_feed(key, change, objects)
+
+    return (
+        (DEVICE_CLASSES, feed(_get_name, devices.put_class, devices.classes)),
+        (RESOURCE_SLICES, feed(_get_name, devices.put_slice, devices.pools.slices)),
+        (RESOURCE_CLAIMS, feed(find_claim_key, devices.put_claim, devices.claims)),
+    )
+
+
+def _make_feed(
+    key: Callable[[Named], str], change: Callable[[str, Named | None], None], objects: Mapping[str, Named]
+) -> Feed[Named]:
+    """Return the feed of a kind of objects, which are kept by their keys. change: takes what differs from before."""
+
+    def take(name: str, facts: Named | None) -> None:
+        kept = None if facts is None else msgspec.structs.replace(facts, version="")  # of use to feeds only
+        if objects.get(name) != kept:
+            change(name, kept)
+
+    return Feed(
+        key=key,
+        put=lambda facts: take(key(facts), facts),
+        remove=lambda name: take(name, None),
+        known=objects.keys,
+    )
