@@ -56,7 +56,7 @@ def run(options: argparse.Namespace, date: str, output: Path) -> dict[str, Any]:
         "versions": describe_versions(),
         "cases": [],
     }
-    if output.exists():  # of the same day: what is measured again is replaced
+    if output.exists():  # what is measured again is replaced
         results["cases"] = json.loads(output.read_text(encoding="utf-8"))["cases"]
     part = SMALL if options.small else options.part
     for name in options.only or WORKLOADS:
@@ -64,7 +64,14 @@ def run(options: argparse.Namespace, date: str, output: Path) -> dict[str, Any]:
             outcome = {"status": "left out: no traces"}
             if options.traces is not None or not WORKLOADS[name].needs_traces:
                 outcome = run_case(name, kind, part, options.traces)
-            case = {"workload": name, "kind": kind, "part": part, "load": os.getloadavg()[0], **outcome}
+            case = {
+                "workload": name,
+                "kind": kind,
+                "part": part,
+                "load": os.getloadavg()[0],
+                "version": results["versions"]["fairbind"],
+                **outcome,
+            }
             same = (name, kind, part)
             results["cases"] = [
                 each for each in results["cases"] if (each["workload"], each["kind"], each["part"]) != same

@@ -16,6 +16,7 @@ LEAST_RATIO = 5.0
 MEBIBYTES_IN_GIB = 1024
 COLUMNS = (
     "workload", "size", "by", "tasks", "servers", "tenants", "seconds", "to simulate", "us a task", "MiB", "load",
+    "version",
 )  # fmt: skip
 
 
@@ -82,7 +83,7 @@ def _list_cases(results: Mapping[str, Any]) -> Iterator[list[str]]:
         size = "full" if case["part"] == 1.0 else f"{case['part']:g} of it"
         names = [case["workload"], size, case["kind"]]
         if case["status"] != "done":
-            yield [*names, case["status"], *[""] * 7]
+            yield [*names, case["status"], *[""] * 8]
             continue
         simulate = case["parts"]["simulate"]
         yield [
@@ -95,4 +96,5 @@ def _list_cases(results: Mapping[str, Any]) -> Iterator[list[str]]:
             f"{1e6 * simulate / case['tasks']:.0f}",
             f"{case['memory_mib']:,}",
             f"{case['load']:.1f}",
+            str(case.get("version", "")),
         ]

@@ -67,16 +67,19 @@ class DirectScan:
         self.counting = [r for r, name in enumerate(self.resources) if name != "pods"]
         self.fitting = [r for r, name in enumerate(self.resources) if name not in NOT_FITTED]
         self.workload = workload
+        self.horizon = scenario.horizon
         self.starts: list[Start] = []
 
     def live(self) -> None:
-        """Let time pass until nothing more arrives or ends."""
+        """Let time pass until nothing more arrives or ends, or to the horizon."""
         arrival, duration = self.workload.arrival_t.tolist(), self.workload.duration_t.tolist()
         entries = self.workload.entry_t.tolist()
         ends: list[tuple[int, int, int]] = []
         arrived = 0
         while ends or arrived < len(arrival):
             now = min(([ends[0][0]] if ends else []) + ([arrival[arrived]] if arrived < len(arrival) else []))
+            if self.horizon is not None and now > self.horizon:
+                return
             while ends and ends[0][0] <= now:
                 _, number, server = heapq.heappop(ends)
                 self._hold(entries[number], server, -1)

@@ -34,7 +34,9 @@ def add_shape(document: Json) -> Json:
 
 
 @pytest.mark.parametrize(
-    "document", [add_shape(CROWDED), WORKLOADS["million tasks"].make(Path(), 0.002)], ids=["crowded", "million"]
+    "document",
+    [add_shape(CROWDED), {**add_shape(CROWDED), "horizon": 12}, WORKLOADS["million tasks"].make(Path(), 0.002)],
+    ids=["crowded", "horizon", "million"],
 )
 def test_the_scan_decides_the_same(document: Json) -> None:
     """Otherwise it would be another simulation that is measured beside ours."""

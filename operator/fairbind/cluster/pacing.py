@@ -175,18 +175,18 @@ class Pacing:
             return self._end_bind(event.uid, event.result, now)
         if isinstance(event, BindStalled):
             return self._stall_bind(event, now)
-        if isinstance(event, PodArrived | PodOnItsWay | PodPromised | PodRefused):
-            self._follow(event, now)
-            instructions: list[Instruction] = []
-        elif isinstance(event, Changed):
+        if isinstance(event, Changed):
             if self._is_woken:
                 return _NOTHING
             self._is_woken = True
-            instructions = []
+            instructions: list[Instruction] = []
         elif isinstance(event, Tick):
             instructions = self._turn(now)
         elif isinstance(event, Decided):
             return self._begin_bindings(event, now)
+        elif isinstance(event, PodArrived | PodOnItsWay | PodPromised | PodRefused):
+            self._follow(event, now)
+            instructions = []
         else:
             instructions = self._take_answer(event, now)
         self._plan(now, instructions)

@@ -201,7 +201,7 @@ class Simulation:
             self._arrived += 1
         self._cluster.settle(self._now, self._should_stop)
         self._scale()
-        self._measures.follow(self._cluster.snapshot, self._now)
+        self._measures.follow(self._cluster.scale, self._now)
 
     # --- tasks ---
 

@@ -8,15 +8,16 @@ looked at when it is measured, and counts until the next time.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.cache.nodes import add_amounts
 from fairbind.cluster.cache.overview import to_people_units
+from fairbind.cluster.cache.snapshot import Scale
 from fairbind.cluster.objects.facts import PODS, Amounts, NodeFacts, PodFacts
 from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX
-from fairbind.model import Snapshot, compute_dominant_share
+from fairbind.model import compute_dominant_share
 from fairbind.model.overview import ClusterOverview
 from fairbind.scheduling.fair_shares.audit import Finding
 from fairbind.simulator.auditing import MOST_TENANTS, AuditLog, find_unfairness
@@ -25,11 +26,11 @@ from fairbind.simulator.results import Closeness, ShareRow, UtilisationRow
 from fairbind.simulator.slots import SLOT_RESOURCE
 
 
-def find_counting(snapshot: Snapshot) -> tuple[bool, ...]:
+def find_counting(scale: Scale) -> tuple[bool, ...]:
     """Return which resources count for dominant shares: the policy's; where slots decide, all but slots."""
-    if SLOT_RESOURCE in snapshot.resources:
-        return tuple(resource not in {SLOT_RESOURCE, PODS} for resource in snapshot.resources)
-    return snapshot.counts_r
+    if SLOT_RESOURCE in scale.resources:
+        return tuple(resource not in {SLOT_RESOURCE, PODS} for resource in scale.resources)
+    return scale.counts_r
 
 
 class TimeMean:
@@ -140,7 +141,9 @@ class Measures:
         self._closeness = _Closeness()
         self._closeness_to = {name: _Closeness() for name in self._yardsticks}
         self._touched: dict[str, None] = {}
-        self._scale: tuple[Sequence[int], Sequence[bool], Sequence[str]] | None = None
+        self._scale: Scale | None = None
+        self._counts_r: tuple[bool, ...] = ()
+        self._is_used_changed = True
         self._sample: _Sample | None = None
         self.audits = AuditLog() if len(self.tenants) <= MOST_TENANTS else None
         self.shares: list[ShareRow] = []
@@ -151,6 +154,7 @@ class Measures:
     def add_capacity(self, shape: str, amounts: Amounts, sign: int = 1) -> None:
         """Note that a node came or (sign -1) went."""
         add_amounts(self._capacity[shape], amounts, sign)
+        self._is_used_changed = True
 
     def arrive(self, tenant: str) -> None:
         """Note that a task arrived."""
@@ -178,22 +182,25 @@ class Measures:
         add_amounts(measures.share, pod.demand.share, sign)
         add_amounts(self._used[shape], pod.demand.real, sign)
         self._touched[tenant] = None
+        self._is_used_changed = True
 
-    def follow(self, snapshot: Snapshot, now: int) -> None:
-        """Take the state after an instant's last cycle. snapshot: says what counts, and how much there is."""
+    def follow(self, scale: Scale, now: int) -> None:
+        """Take the state after an instant's last cycle. scale: says what counts, and how much there is."""
         self._sample = None
-        for resource, mean in self._utilisation.items():
-            capacity = sum(amounts.get(resource, 0) for amounts in self._capacity.values())
-            used = sum(amounts.get(resource, 0) for amounts in self._used.values())
-            mean.set(used / capacity if capacity else None, now)
-        scale = snapshot.total_r, find_counting(snapshot), snapshot.resources
-        touched: Iterable[str] = self._touched if scale == self._scale else self.tenants
-        for name in touched:
+        if scale != self._scale:
+            self._scale, self._counts_r = scale, find_counting(scale)
+            self._touched.update(dict.fromkeys(self.tenants))
+        if self._is_used_changed:
+            self._is_used_changed = False
+            for resource, mean in self._utilisation.items():
+                capacity = sum([amounts.get(resource, 0) for amounts in self._capacity.values()])
+                used = sum([amounts.get(resource, 0) for amounts in self._used.values()])
+                mean.set(used / capacity if capacity else None, now)
+        for name in self._touched:
             measures = self.tenants[name]
-            allocated_r = [measures.share.get(resource, 0) for resource in snapshot.resources]
-            measures.dominant_share, _ = compute_dominant_share(allocated_r, snapshot.total_r, scale[1])
+            allocated_r = [measures.share.get(resource, 0) for resource in scale.resources]
+            measures.dominant_share, _ = compute_dominant_share(allocated_r, scale.total_r, self._counts_r)
             measures.mean_share.set(measures.dominant_share, now)
-        self._scale = scale
         self._touched.clear()
 
     # --- what is measured ---

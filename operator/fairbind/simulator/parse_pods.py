@@ -29,6 +29,48 @@ POD_FIELDS: Final = (
     ),
 )
 _NEAR = 0.95
+_ALL_FIELDS: Final[Mapping[type, frozenset[str]]] = {
+    wire.Toleration: frozenset({"tolerationSeconds"}),
+    wire.PodAffinityTerm: frozenset({"matchLabelKeys", "mismatchLabelKeys"}),
+    **dict.fromkeys(
+        (
+            wire.Affinity,
+            wire.Gate,
+            wire.LabelSelector,
+            wire.NodeAffinity,
+            wire.NodeSelector,
+            wire.NodeSelectorTerm,
+            wire.PodAffinity,
+            wire.PreferredPodTerm,
+            wire.PreferredTerm,
+            wire.SelectorRequirement,
+            wire.SpreadConstraint,
+        ),
+        frozenset(),
+    ),
+}
+"""The types of which all fields of Kubernetes are known: those that are read, and these."""
+_CHOICES: Final[Mapping[tuple[type, str], tuple[str, ...]]] = {
+    (wire.Toleration, "operator"): ("Exists", "Equal", "Lt", "Gt", ""),
+    (wire.Toleration, "effect"): ("NoSchedule", "PreferNoSchedule", "NoExecute", ""),
+    (wire.SelectorRequirement, "operator"): ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"),
+    (wire.SpreadConstraint, "whenUnsatisfiable"): ("DoNotSchedule", "ScheduleAnyway"),
+    (wire.SpreadConstraint, "nodeAffinityPolicy"): ("Honor", "Ignore"),
+    (wire.SpreadConstraint, "nodeTaintsPolicy"): ("Honor", "Ignore"),
+}
+_NUMBERS: Final[Mapping[tuple[type, str], tuple[int, int]]] = {
+    (wire.SpreadConstraint, "maxSkew"): (1, 2**31 - 1),
+    (wire.SpreadConstraint, "minDomains"): (1, 2**31 - 1),
+    (wire.PreferredTerm, "weight"): (1, 100),
+    (wire.PreferredPodTerm, "weight"): (1, 100),
+}
+_NEEDED: Final[Mapping[type, tuple[str, ...]]] = {
+    wire.SelectorRequirement: ("key", "operator"),
+    wire.SpreadConstraint: ("maxSkew", "topologyKey", "whenUnsatisfiable"),
+    wire.PodAffinityTerm: ("topologyKey",),
+    wire.PreferredTerm: ("weight", "preference"),
+    wire.PreferredPodTerm: ("weight", "podAffinityTerm"),
+}
 _LEAST_PRIORITY, _MOST_PRIORITY = -(2**31), 2**31 - 1
 
 
@@ -64,7 +106,10 @@ def _decode_pod(spec: Mapping[str, object], labels: Mapping[str, str], namespace
 
 
 def _check_names(value: object, wanted: Any, path: Path) -> None:
-    """Refuse a name that is nearly one that is read: fields that are not read stand beside them in real manifests."""
+    """Refuse names and values that Kubernetes refuses, in what decides where a pod may go.
+
+    Elsewhere fields that are not read stand beside those that are, so there only a name that is nearly one is refused.
+    """
     if get_origin(wanted) is UnionType:
         for choice in get_args(wanted):
             _check_names(value, choice, path)
@@ -74,11 +119,51 @@ def _check_names(value: object, wanted: Any, path: Path) -> None:
     elif isinstance(value, Mapping) and isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
         hints = get_type_hints(wanted, vars(wire))
         known = {field.encode_name: hints[field.name] for field in msgspec.structs.fields(wanted)}
+        others = _ALL_FIELDS.get(wanted)
         for name, part in value.items():
             if name in known:
                 _check_names(part, known[name], (*path, name))
-            elif difflib.get_close_matches(name, known, n=1, cutoff=_NEAR):
+                _check_value(part, wanted, name, path)
+            elif name not in others if others is not None else difflib.get_close_matches(name, known, cutoff=_NEAR):
                 check_known(name, (*path, name), known, "is no field here")
+        _check_needed(value, wanted, path)
+
+
+def _check_value(value: object, owner: type, name: str, path: Path) -> None:
+    """Refuse a value that Kubernetes refuses. Of another type it is refused where all types are."""
+    choices, numbers = _CHOICES.get((owner, name)), _NUMBERS.get((owner, name))
+    if choices is not None and isinstance(value, str) and value not in choices:
+        refuse(value, (*path, name), f"one of {', '.join(filter(None, choices))}")
+    if numbers is not None and isinstance(value, int):
+        read_whole(value, (*path, name), *numbers)
+
+
+def _check_needed(members: Mapping[str, object], owner: type, path: Path) -> None:
+    for name in _NEEDED.get(owner, ()):
+        if members.get(name) in (None, ""):
+            complain((*path, name), "is missing")
+    if owner is wire.SelectorRequirement:
+        _check_requirement(members, path)
+
+
+def _check_requirement(members: Mapping[str, object], path: Path) -> None:
+    values, operator = members.get("values") or [], members["operator"]
+    if not isinstance(values, list) or not isinstance(operator, str):
+        return
+    if operator in {"In", "NotIn"} and not values:
+        complain((*path, "values"), f"must have at least one entry, as {operator} needs")
+    if operator in {"Exists", "DoesNotExist"} and values:
+        complain((*path, "values"), f"must not stand beside {operator}")
+    if operator in {"Gt", "Lt"} and not (len(values) == 1 and _is_whole(values[0])):
+        complain((*path, "values"), f"must be one whole number in quotes, as {operator} needs")
+
+
+def _is_whole(text: object) -> bool:
+    try:
+        int(str(text))
+    except ValueError:
+        return False
+    return True
 
 
 def read_labels(value: object, path: Path) -> dict[str, str]:

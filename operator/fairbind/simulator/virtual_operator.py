@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from fairbind.cluster.cache.cache import ClusterCache
+from fairbind.cluster.cache.snapshot import Scale
 from fairbind.cluster.deciding import Decider
 from fairbind.cluster.pacing import Pacing
 from fairbind.cluster.pacing_events import (
@@ -33,7 +34,7 @@ class VirtualOperator:
     make_cache: given what the cache must call on changes. policy: the id, a baseline of the simulator too. baseline:
     what decides then in place of a policy of the operator. start: called for each decision, in their order. follow:
     called with what each cycle saw and decided, before its decisions start.
-    snapshot: what the last cycle decided on. waits: those of the last cycle.
+    scale: what shares were measured by at the last cycle. waits: those of the last cycle.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class VirtualOperator:
         self.waits: Iterable[Wait] = ()
         self.cache = make_cache(self._note_change)
         self.fair_shares = FairShares(self.cache, policy)
-        self.snapshot: Snapshot = self.cache.build_snapshot()
+        self.scale: Scale = self.cache.skip_snapshot()
 
     def _note_change(self) -> None:
         self._is_undecided = True
@@ -89,11 +90,12 @@ class VirtualOperator:
 
     def _run_cycle(self, order: RunCycle) -> Iterable[Instruction]:
         self._is_undecided = False
-        self.snapshot = snapshot = self.cache.build_snapshot()
-        if not snapshot.task_classes:
+        if not self.cache.queries.has_waiting:
+            self.scale = self.cache.skip_snapshot()
             self.waits = self._noted = ()
-            self.cache.note_waits(())
             return self._pacing.handle(NothingWaits(), self._clock)
+        snapshot = self.cache.build_snapshot()
+        self.scale = Scale(snapshot.resources, snapshot.counts_r, snapshot.total_r)
         report = self._decider.decide(snapshot, self.cache.settings, self._clock, order)
         self._follow(snapshot, report)
         classes = len(snapshot.task_classes)

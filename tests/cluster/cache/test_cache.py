@@ -248,6 +248,28 @@ def test_a_node_that_goes_and_comes_back_has_its_pods_still(cluster: Cluster) ->
     cluster.cache.check_consistent()
 
 
+def test_what_shares_are_measured_by_follows_nodes_and_what_belongs_to_no_tenant() -> None:
+    cluster = Cluster()
+    daemon = make_pod(
+        "d", namespace="kube-system", scheduler="default-scheduler", node="a", requests={"cpu": "1"}, phase="Running"
+    )
+
+    def find_cpu() -> int:
+        scale = cluster.cache.skip_snapshot()
+        return scale.total_r[scale.resources.index("cpu")]
+
+    cluster.add_nodes(make_node("a"))
+    assert find_cpu() == 4000
+    cluster.add_pods(daemon)
+    assert find_cpu() == 3000
+    cluster.add_nodes(make_node("b"))
+    assert find_cpu() == 7000
+    cluster.delete_pod(daemon)
+    assert find_cpu() == 8000
+    cluster.add_nodes(make_node("b", unschedulable=True, ready=False))
+    assert find_cpu() == cluster.cache.build_snapshot().total_r[0]
+
+
 @pytest.mark.parametrize("allocatable", [{}, {"cpu": "-4", "memory": "lots", "pods": "-1"}])
 def test_a_node_that_offers_nothing_or_nonsense_offers_nothing(allocatable: dict[str, str]) -> None:
     cluster = Cluster()

@@ -309,7 +309,16 @@ class Histories(RuleBasedStateMachine):
     def books_equal_books_made_anew(self) -> None:
         self.steps += 1
         if self.steps % self.pace == 0:
+            self.check_scale()
             self.cache.check_consistent()
+
+    def check_scale(self) -> None:
+        """What is found out without a snapshot is what the snapshot says."""
+        has_waiting, scale = self.cache.queries.has_waiting, self.cache._builder.compute_scale()
+        snapshot = self.cache.build_snapshot()
+        assert has_waiting == bool(snapshot.task_classes)
+        assert (scale.resources, scale.total_r) == (snapshot.resources, snapshot.total_r)
+        assert has_waiting or scale.counts_r == snapshot.counts_r
 
     @rule()
     def hear_everything_and_compare(self) -> None:

@@ -138,6 +138,17 @@ def test_a_round_ends_when_all_were_looked_at_and_the_next_begins_with_a_change(
         cluster.add_nodes(make_node("n00", allocatable={"cpu": "5", "pods": "9"}))
 
 
+def test_when_nothing_waits_any_more_there_is_no_round_to_end() -> None:
+    cluster = make_cluster(NODES, cpu="5")
+    decide(cluster)
+    assert cluster.cache._builder.window.has_more
+    for n in range(NODES):
+        cluster.delete_pod(make_pod(f"p{n:02}"))
+    changes = cluster.changes
+    cluster.cache.skip_snapshot()
+    assert cluster.changes == changes
+
+
 def test_a_higher_priority_comes_first_also_when_it_comes_late() -> None:
     cluster = make_cluster(NODES)
     cluster.add_pods(make_pod("urgent", priority=9, created="2026-03-01T00:00:00Z", affinity=pin(3)))

@@ -94,6 +94,25 @@ def test_a_pod_above_a_limit_waits_with_the_count_and_the_limit_and_costs_nothin
     assert facts.labels == ()
 
 
+TEXT = "x" * budget.MAX_CHARACTERS
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"nodeSelector": {TEXT: "v"}},
+        {"nodeSelector": {"k": TEXT}},
+        {"labels": {TEXT: "v"}},
+        {"labels": {"k": TEXT}},
+        *({"tolerations": [{"operator": "Exists", part: TEXT}]} for part in ("key", "value", "effect")),
+        {"tolerations": [{"key": "k", "operator": TEXT}]},
+        {"affinity": {}, "nodeSelector": {"k": TEXT}},
+    ],
+)
+def test_characters_count_wherever_they_are(spec: Json) -> None:
+    assert read_pod(make_pod(**spec)).unsupported is not None
+
+
 def test_all_pods_above_a_limit_have_one_reason_whatever_they_count() -> None:
     counts = range(budget.MAX_TOLERATIONS + 1, budget.MAX_TOLERATIONS + 20)
     pods = [read_pod(make_pod(tolerations=tolerate(count))) for count in counts]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.builders import Cluster, Json, make_namespace, make_node, make_pod, read_namespace
+from cluster.builders import Cluster, Json, make_namespace, make_node, make_pod, read_namespace, read_pod
 from fairbind.model import PolicySettings, Rejection, RejectionKind
 from fairbind.scheduling import run_cycle
 from rejections import CORDONED, NOT_READY, OUTSIDE, REPELLED, UNWANTED, lack, taint
@@ -149,6 +149,13 @@ def require(*terms: Json) -> Json:
 
 def expect(key: str, operator: str, *values: str) -> Json:
     return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
+
+
+def test_constraints_that_say_the_same_in_another_order_are_one_object() -> None:
+    some, other = {"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Exists"}
+    one = read_pod(make_pod(nodeSelector={"a": "1", "b": "2"}, tolerations=[some, other]))
+    same = read_pod(make_pod(nodeSelector={"b": "2", "a": "1"}, tolerations=[other, some, some]))
+    assert one.constraints is same.constraints
 
 
 def test_one_term_of_the_required_affinity_is_enough_and_the_selector_holds_as_well() -> None:

@@ -34,6 +34,11 @@ def test_containers_are_added_up_and_every_pod_is_one_pod() -> None:
     assert pod == {"cpu": 1100, "memory": MI, "pods": 1}
 
 
+def test_the_overhead_of_the_runtime_comes_on_top() -> None:
+    assert get_real(requests={"cpu": "1"}) == {"cpu": 1000, "pods": 1}
+    assert get_real(requests={"cpu": "1"}, overhead={"cpu": "250m"}) == {"cpu": 1250, "pods": 1}
+
+
 def test_a_pod_without_requests_is_one_pod() -> None:
     assert get_real() == {"pods": 1}
 

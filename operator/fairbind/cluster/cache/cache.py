@@ -24,7 +24,7 @@ from fairbind.cluster.cache.forecast import find_opened
 from fairbind.cluster.cache.object_feeds import make_device_feeds, make_volume_feeds
 from fairbind.cluster.cache.pods import Held, PodEntry, PodRecord, Waiting, find_tenant, is_waiting
 from fairbind.cluster.cache.queries import Queries
-from fairbind.cluster.cache.snapshot import SnapshotBuilder
+from fairbind.cluster.cache.snapshot import Scale, SnapshotBuilder
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
 from fairbind.cluster.tenancy.tenants import SYSTEM_NAMESPACES, Directory, TenantSpec
 from fairbind.model import PolicySettings, Snapshot, Targets, Wait
@@ -289,6 +289,12 @@ class ClusterCache:
                 self._promise(self.books.forecast.find_moves(self.books))
             self._snapshot = self._builder.build()
         return self._snapshot
+
+    def skip_snapshot(self) -> Scale:
+        """Do what a cycle does when nothing waits, without a snapshot. Returns what shares are measured by."""
+        self._builder.window.forget()
+        self.note_waits(())
+        return self._builder.compute_scale()
 
     def build_detailed_snapshot(self) -> Snapshot:
         """Return the world as it is now, with what each tenant holds task by task and server by server."""

@@ -148,7 +148,14 @@ class Servers:
         self._is_list_changed = False
         self._is_everything_changed = True
         self._are_ports_changed = False
+        self._is_system_changed = False
         self._are_devices_changed = False
+
+    @property
+    def is_total_stale(self) -> bool:
+        """Whether `total_r` and `axes` may be others since the last flush."""
+        is_list_stale = self._is_list_changed or self._is_everything_changed
+        return is_list_stale or bool(self._changed_nodes) or self._is_system_changed or self._are_devices_changed
 
     def set_selector(self, selector: tuple[tuple[str, str], ...]) -> None:
         """Take the labels that a node must carry to count at all."""
@@ -229,6 +236,7 @@ class Servers:
             if system:
                 book.system_ports |= {uid}
             self._are_ports_changed = True
+        self._is_system_changed |= system
         self._changed_books.add(name)
 
     def release(self, name: str, uid: str, demand: Demand, *, system: bool) -> None:
@@ -239,6 +247,7 @@ class Servers:
             left = {other: ports for other, ports in book.ports.items() if other != uid}
             book.ports, book.system_ports = left or _NO_PORTS_HELD, book.system_ports - {uid}
             self._are_ports_changed = True
+        self._is_system_changed |= system
         self._changed_books.add(name)
         self._drop_if_empty(name)
 
@@ -264,8 +273,8 @@ class Servers:
             self.taken_keys, self.fixed_keys = self._compute_taken_keys()
         self._changed_nodes.clear()
         self._changed_books.clear()
-        self._is_list_changed = self._is_everything_changed = self._are_ports_changed = False
-        self._are_devices_changed = False
+        self._is_list_changed = self._is_everything_changed = False
+        self._are_ports_changed = self._is_system_changed = self._are_devices_changed = False
 
     def _count_offered(self, old: NodeFacts | None, new: NodeFacts | None) -> None:
         before = len(self._offered)

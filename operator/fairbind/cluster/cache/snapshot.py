@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from fairbind.cluster.cache.books import Books
 from fairbind.cluster.cache.nodes import Axes
@@ -24,6 +25,14 @@ which much is used would look as if it had too much of both, and best fit would 
 MAX_HELD_PLACEMENTS = 64
 """Of so many different constraints of held pods it is found out where such pods could run, the most frequent first:
 each pair of them may set two nodes apart."""
+
+
+class Scale(NamedTuple):
+    """What shares are measured by, as in a `Snapshot`."""
+
+    resources: Axes
+    counts_r: tuple[bool, ...]
+    total_r: tuple[int, ...]
 
 
 class SnapshotBuilder:
@@ -81,6 +90,14 @@ class SnapshotBuilder:
             targets=self._find_targets(),
             running=self._books.running.build(axes),
         )
+
+    def compute_scale(self) -> Scale:
+        """Return what shares are measured by as the books say now, for less than a snapshot."""
+        self._books.resolve()
+        servers = self._books.servers
+        if servers.is_total_stale:
+            servers.flush()
+        return Scale(servers.axes, self._compute_counts(servers.axes), servers.total_r)
 
     @property
     def volumes_versions(self) -> tuple[int, ...]:

@@ -267,6 +267,10 @@ class Window:
         """Something changed, so that pods may fit that did not."""
         self._changes += 1
 
+    def forget(self) -> None:
+        """Nothing waits: begin again with whatever comes next, as after a choice of none."""
+        self._rounds, self._sorted, self.has_more = {}, {}, False
+
     def note_cycle(self) -> None:
         """A cycle has looked at what was chosen last."""
         for each in self._rounds.values():

@@ -113,6 +113,25 @@ def _count_parts(spec: wire.PodSpec, labels: wire.Labels) -> Iterator[tuple[str,
     yield "node selector labels", len(selector), MAX_SELECTOR_LABELS
     yield "tolerations", len(tolerations), MAX_TOLERATIONS
     yield "labels", len(labels), MAX_LABELS
+    characters = _count_characters(selector, labels, tolerations)
+    if spec.affinity is None and not spec.topology_spread_constraints:  # most pods: there are no terms to count
+        yield "host ports", _count_host_ports(spec), MAX_HOST_PORTS
+        yield "characters in its constraints", characters, MAX_CHARACTERS
+    else:
+        yield from _count_terms(spec, characters)
+
+
+def _count_characters(selector: wire.Labels, labels: wire.Labels, tolerations: Iterable[wire.Toleration]) -> int:
+    count = sum(map(len, labels)) + sum(map(len, labels.values()))
+    if selector:
+        count += sum(map(len, selector)) + sum(map(len, selector.values()))
+    for each in tolerations:
+        count += len(each.key or "") + len(each.operator or "") + len(each.value or "") + len(each.effect or "")
+    return count
+
+
+def _count_terms(spec: wire.PodSpec, characters: int) -> Iterator[tuple[str, int, int]]:
+    """Go on with a pod that has terms about nodes or other pods. characters: counted so far."""
     required, preferred = _get_terms(spec)
     yield "node affinity terms", len(required) + len(preferred), MAX_NODE_TERMS
     terms = [*required, *(wish.preference for wish in preferred if wish.preference is not None)]
@@ -129,12 +148,11 @@ def _count_parts(spec: wire.PodSpec, labels: wire.Labels) -> Iterator[tuple[str,
     named.extend(key for constraint in spread for key in constraint.match_label_keys or ())
     parts_of_terms = len(named) + sum(map(count_selector_parts, selectors))
     yield "parts of terms about other pods", parts_of_terms, MAX_POD_TERM_PARTS
-    texts: list[Iterable[str | None]] = [selector, selector.values(), labels, labels.values()]
-    texts.extend((each.key, each.operator, *(each.values or ())) for each in expressions)
-    texts.extend((each.key, each.operator, each.value, each.effect) for each in tolerations)
+    texts: list[Iterable[str | None]] = [(each.key, each.operator, *(each.values or ())) for each in expressions]
     texts.append([*named, *(each.topology_key for each in (*pod_terms, *spread))])
     texts.extend(map(_list_texts, selectors))
-    yield "characters in its constraints", sum(len(text or "") for part in texts for text in part), MAX_CHARACTERS
+    characters += sum(len(text or "") for part in texts for text in part)
+    yield "characters in its constraints", characters, MAX_CHARACTERS
 
 
 def _get_terms(
@@ -165,8 +183,10 @@ def _list_texts(selector: wire.LabelSelector | None) -> Iterator[str | None]:
 
 
 def _count_host_ports(spec: wire.PodSpec) -> int:
-    containers = (*(spec.containers or ()), *(spec.init_containers or ()))
-    return sum(1 for container in containers for port in container.ports or () if port.host_port)
+    lists = [container.ports for container in spec.containers or () if container.ports]
+    if spec.init_containers:
+        lists.extend(container.ports for container in spec.init_containers if container.ports)
+    return sum(1 for ports in lists for port in ports if port.host_port) if lists else 0
 
 
 def take_repelling_terms(terms: Iterable[wire.PodAffinityTerm]) -> list[wire.PodAffinityTerm]:

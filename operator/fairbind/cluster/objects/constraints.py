@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
+from itertools import chain
+from operator import attrgetter
 
 from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.budget import (
@@ -51,6 +53,8 @@ _ConstraintsKey = tuple[
     ImageUse,
     tuple[str, ...],
 ]
+_WrittenTolerations = tuple[tuple[str | None, str | None, str | None, str | None], ...]
+"""(key, operator, value, effect) of each."""
 _TermKey = tuple[str, tuple[str, ...], LabelSelector | None, LabelSelector, tuple[Namespaces, ...]]
 _WishesKey = tuple[
     tuple[PodTerm, ...],
@@ -60,6 +64,9 @@ _WishesKey = tuple[
     tuple[SpreadWish, ...],
     tuple[WeightedTerm, ...],
 ]
+
+MAX_SHARED_PLAIN = 256
+"""So many constraints without terms and host ports are remembered as they are written."""
 
 HARD_AFFINITY_WORTH = 1
 """What a pod is worth to those that its required affinity selects: `hardPodAffinityWeight` of kube-scheduler."""
@@ -79,6 +86,8 @@ _DISKS = (
     ("rbd", "rbd"),
     ("vsphere_volume", "vsphereVolume"),
 )
+_get_disks = attrgetter(*(attribute for attribute, _ in _DISKS))
+_NO_DISKS = (None,) * len(_DISKS)
 
 
 _CONSTRAINTS: Interner[_ConstraintsKey, Constraints] = Interner(lambda key: Constraints(*key))
@@ -89,14 +98,29 @@ _WISHES: Interner[_WishesKey, TopologyWishes] = Interner(lambda key: TopologyWis
 def make_constraints(spec: wire.PodSpec) -> Constraints:
     """Return the shared constraints of this spec, which must be within the budget, but for what `find_pin` names."""
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    selector = tuple(spec.node_selector.items()) if spec.node_selector else ()
+    tolerations = tuple([(each.key, each.operator, each.value, each.effect) for each in spec.tolerations or ()])
+    ports, features = _find_host_ports(spec), find_needed_features(spec)
+    if affinity is None and not ports:
+        return _make_plain(selector, tolerations, features)
     required, _ = split_pin(_make_required(affinity) if affinity is not None else None)
     return share_constraints(
-        selector=tuple(sorted(spec.node_selector.items())) if spec.node_selector else (),
+        selector=tuple(sorted(selector)),
         required=required,
         preferred=_make_preferred(affinity) if affinity is not None else (),
-        tolerations=tuple(sorted({_make_toleration(toleration) for toleration in spec.tolerations or ()})),
-        exclusive_keys=_make_exclusive_keys(_find_host_ports(spec)),
-        features=find_needed_features(spec),
+        tolerations=_make_tolerations(tolerations),
+        exclusive_keys=_make_exclusive_keys(ports),
+        features=features,
+    )
+
+
+@lru_cache(maxsize=MAX_SHARED_PLAIN)
+def _make_plain(
+    selector: tuple[tuple[str, str], ...], tolerations: _WrittenTolerations, features: tuple[str, ...]
+) -> Constraints:
+    """Return the constraints of a pod without node affinity and host ports, as most are."""
+    return share_constraints(
+        selector=tuple(sorted(selector)), tolerations=_make_tolerations(tolerations), features=features
     )
 
 
@@ -168,24 +192,25 @@ def _make_preferred(affinity: wire.NodeAffinity) -> tuple[tuple[int, NodeTerm], 
     return tuple(sorted(term for term in terms if term[1].labels or term[1].fields))
 
 
-def _make_toleration(toleration: wire.Toleration) -> Toleration:
-    return Toleration(
-        toleration.key or "", toleration.operator or "Equal", toleration.value or "", toleration.effect or ""
-    )
+def _make_tolerations(written: _WrittenTolerations) -> tuple[Toleration, ...]:
+    made = {
+        Toleration(key or "", operator or "Equal", value or "", effect or "")
+        for key, operator, value, effect in written
+    }
+    return tuple(sorted(made))
 
 
 def _find_host_ports(spec: wire.PodSpec) -> tuple[tuple[str, str, int], ...]:
     """Return (protocol, address, port) of containers and sidecars; other init containers are gone when it matters."""
-    found: set[tuple[str, str, int]] = set()
-    containers: Iterable[wire.Container] = spec.containers or ()
+    lists = [container.ports for container in spec.containers or () if container.ports]
     if spec.init_containers:
-        containers = (*containers, *(c for c in spec.init_containers if c.restart_policy == "Always"))
-    for container in containers:
-        for port in container.ports or ():
-            if port.host_port:
-                address = "" if (port.host_ip or "") in _ANY_ADDRESS else port.host_ip or ""
-                found.add((port.protocol or "TCP", address, port.host_port))
-    return tuple(sorted(found))
+        lists.extend(c.ports for c in spec.init_containers if c.restart_policy == "Always" and c.ports)
+    found: set[tuple[str, str, int]] = set()
+    for port in chain.from_iterable(lists):
+        if port.host_port:
+            address = "" if (port.host_ip or "") in _ANY_ADDRESS else port.host_ip or ""
+            found.add((port.protocol or "TCP", address, port.host_port))
+    return tuple(sorted(found)) if found else ()
 
 
 def _make_exclusive_keys(ports: tuple[tuple[str, str, int], ...]) -> ExclusiveKeys:
@@ -244,8 +269,11 @@ def _find_unsupported_volumes(volumes: list[wire.Volume]) -> tuple[Rejection, st
         if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
             claims += 1
             continue
-        for attribute, kind in _DISKS:
-            if getattr(volume, attribute) is not None:
+        disks = _get_disks(volume)
+        if disks == _NO_DISKS:
+            continue
+        for disk, (_, kind) in zip(disks, _DISKS, strict=True):
+            if disk is not None:
                 return _reject(f"{kind} volumes"), f"{kind} volume {volume.name!r}"
     if claims > MAX_CLAIMS:
         return _reject(f"more than {MAX_CLAIMS} volumes with claims"), f"{claims:,} volumes with claims"
@@ -263,6 +291,8 @@ def find_repelling_terms(spec: wire.PodSpec, namespace: str) -> tuple[PodTerm, .
 
 def find_wishes(spec: wire.PodSpec, namespace: str, labels: Mapping[str, str]) -> TopologyWishes | None:
     """Return what a pod requires and would like about other pods; None: nothing. What it requires is in the budget."""
+    if spec.affinity is None and not spec.topology_spread_constraints:
+        return None
     apart, together = find_repelling_terms(spec, namespace), _find_together(spec, namespace)
     preferred = _find_preferred(spec, namespace)
     likes, carries = _merge(preferred), _merge([*_find_worth(spec, namespace), *preferred])

@@ -36,6 +36,9 @@ MAX_SHARED_NAMES = 32_768
 MAX_SHARED_VALUES = 1_024
 """Labels and amounts of nodes, and lists of them: few kinds, of which thousands of objects are."""
 
+MAX_SHARED_TIMES = 4_096
+"""Times have whole seconds, and thousands of pods begin in one."""
+
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 """The label of the coscheduling plugin and of others that followed it."""
 
@@ -52,8 +55,13 @@ _REJECTIONS = {
 
 def parse_time(text: str | None) -> float:
     """Return seconds since the epoch; 0 for what is no time."""
+    return _parse_time(text) if text else 0.0
+
+
+@lru_cache(maxsize=MAX_SHARED_TIMES)
+def _parse_time(text: str) -> float:
     try:
-        return datetime.fromisoformat(text).timestamp() if text else 0.0
+        return datetime.fromisoformat(text).timestamp()
     except ValueError:
         return 0.0
 
@@ -76,9 +84,14 @@ def _make_sharing() -> Callable[[Value], Value]:
 
 
 _share_label: Callable[[tuple[str, str]], tuple[str, str]] = _make_sharing()
-_share_labels: Callable[[Labels], Labels] = _make_sharing()
 _share_amount: Callable[[tuple[str, int]], tuple[str, int]] = _make_sharing()
 _share_amounts: Callable[[Amounts], Amounts] = _make_sharing()
+
+
+@lru_cache(maxsize=MAX_SHARED_VALUES)
+def _share_labels(written: Labels) -> Labels:
+    """Return one object for labels of pods that are written in the same order, as the API server does: sorted."""
+    return _sort_labels(dict(written))
 
 
 @lru_cache(maxsize=MAX_SHARED_VALUES)
@@ -122,14 +135,14 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         terminating=meta.deletion_timestamp is not None,
         finished=status.phase in FINISHED_PHASES,
         gated=bool(spec.scheduling_gates),
-        awaits_turn=[gate.name for gate in spec.scheduling_gates or ()] == [TURN_GATE],
+        awaits_turn=bool(spec.scheduling_gates) and [gate.name for gate in spec.scheduling_gates or ()] == [TURN_GATE],
         demand=demand,
         constraints=constraints,
         pin=pin,
         unsupported=unsupported[0] if unsupported else None,
         unsupported_detail=unsupported[1] if unsupported else None,
         repels=find_repelling_terms(spec, meta.namespace),
-        labels=_share_labels(_sort_labels(meta.labels)) if _keeps_labels(meta, excess, node) else (),
+        labels=_share_labels(tuple(meta.labels.items())) if meta.labels and _keeps_labels(meta, excess, node) else (),
         scheduled_message=_find_scheduled_message(status),
         rejection=_find_rejection(status),
         start=parse_time(status.start_time) or created,
@@ -145,7 +158,7 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
 
 def _find_unsupported(spec: wire.PodSpec) -> tuple[Rejection, str] | None:
     """Return what a pod carries that is not honoured yet; who places the pods that wait for their turn honours it."""
-    if any(gate.name == TURN_GATE for gate in spec.scheduling_gates or ()):
+    if spec.scheduling_gates and any(gate.name == TURN_GATE for gate in spec.scheduling_gates):
         return None
     return find_unsupported(spec)
 

@@ -25,6 +25,7 @@ and only so many of its amounts are read: those of every node's resources first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -47,6 +48,10 @@ DEFAULT_SHARE: Mapping[str, int] = {CPU: 10, MEMORY: 16 * 2**20}
 
 MAX_RESOURCES = 64
 """So many resources a pod may ask for, and a node may offer; each costs a number for every node."""
+
+MAX_SHARED_DEMANDS = 1_024
+MAX_REMEMBERED = 32
+"""So many amounts and containers of a pod are remembered as they are written, with what they come to."""
 
 Amount = TypeVar("Amount", int, str)
 
@@ -139,6 +144,34 @@ class PodDemand(NamedTuple):
 
 def compute_demand(pod: wire.Pod) -> PodDemand:
     """Return what the pod holds or asks for."""
+    spec = pod.spec
+    if not (spec.init_containers or spec.overhead or spec.resources is not None or _find_resized(pod)):
+        written = tuple([_get_written(container.resources) for container in spec.containers or ()])
+        if len(written) + sum(map(len, written)) <= MAX_REMEMBERED:
+            return _compute_plain(written)
+    return _compute_demand(pod)
+
+
+def _get_written(resources: wire.Resources | None) -> tuple[tuple[str, str] | None, ...]:
+    """Return requests and limits as they are written, with None between them if there are limits."""
+    if resources is None:
+        return ()
+    requests = tuple(resources.requests.items()) if resources.requests else ()
+    return (*requests, None, *resources.limits.items()) if resources.limits else requests
+
+
+@lru_cache(maxsize=MAX_SHARED_DEMANDS)
+def _compute_plain(written: tuple[tuple[tuple[str, str] | None, ...], ...]) -> PodDemand:
+    """Return what a pod asks for whose containers all run at once, and say so alone. written: see `_get_written`."""
+    containers = []
+    for amounts in written:
+        end = amounts.index(None) if None in amounts else len(amounts)
+        requests, limits = (dict(filter(None, part)) for part in (amounts[:end], amounts[end:]))
+        containers.append(wire.Container(resources=wire.Resources(requests, limits)))
+    return _compute_demand(wire.Pod(spec=wire.PodSpec(containers=containers)))
+
+
+def _compute_demand(pod: wire.Pod) -> PodDemand:
     reader = DemandReader(MAX_RESOURCES)
     spec = pod.spec
     total = _compute_containers_total(pod, reader)
@@ -208,7 +241,9 @@ def _find_resized(pod: wire.Pod) -> dict[str, wire.ContainerStatus]:
         pod.status.container_statuses,
     )
     for group in statuses:
-        for status in group or ():
+        if not group:
+            continue
+        for status in group:
             if status.resources is not None or status.allocated_resources:
                 found[status.name] = status
     return found

@@ -65,10 +65,11 @@ class _SharesAt(NamedTuple):
 def _describe(lab: Lab) -> str:
     day = make_day(lab)
     tasks = sum(job.tasks for job in day.jobs)
+    printed = "" if lab.is_full and lab.part == 1.0 else " (the paper: 2,000 servers for a day)"
     return (
-        f"{sum(day.servers):,} servers drawn from table 1 for {day.seconds:,} s"
-        f"{'' if lab.is_full else ' (the paper: 2,000 servers for a day)'}; a synthetic workload in place of Google's "
-        f"trace: {len(day.jobs):,} jobs of {tasks:,} tasks, {OFFERED_LOAD:g} times the cpu that there is, seed {SEED}. "
+        f"{sum(day.servers):,} servers drawn from table 1 for {day.seconds:,} s{printed}; a synthetic workload in "
+        f"place of Google's trace: {len(day.jobs):,} jobs of {tasks:,} tasks, {OFFERED_LOAD:g} times the cpu that "
+        f"there is, seed {SEED}. "
         "Slots: a task takes as many whole slots as cover it."
     )
 

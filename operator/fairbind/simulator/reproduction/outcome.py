@@ -63,11 +63,14 @@ class Outcome:
 class Lab:
     """What figures share. is_full: whether the paper's own size is wanted. clock: seconds, for what is timed.
 
+    part: of the servers and users, at the full scale, where a paper's own size takes a night.
+
     Figures of one paper stand on the same runs, which are made once.
     """
 
     is_full: bool
     clock: Callable[[], float]
+    part: float = 1.0
     _known: dict[Hashable, Any] = field(default_factory=dict)
 
     def remember(self, key: Hashable, make: Callable[[], Found]) -> Found:
