@@ -12,10 +12,11 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from fairbind.web.connections import Limits
 from fairbind.web.server import WebServer
-from fairbind.web.serving import Address
+from fairbind.web.serving import Address, Serving
 from fairbind.web.tls import CERTIFICATE, KEY, ServingCertificate
 from localplane.certificates import Authority
 
@@ -203,6 +204,26 @@ async def test_an_answer_that_nobody_reads_ends_the_connection() -> None:
     ):
         await eventually(lambda: server.open_connections == 1)
         await eventually(lambda: server.open_connections == 0)
+
+
+async def test_a_client_that_goes_before_its_answer_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    """As kube-scheduler when it is killed: a traceback in the log would be looked for in vain."""
+    asked, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def answer(_request: web.Request) -> web.Response:
+        asked.set()
+        await may_answer.wait()
+        return web.Response(text="late")
+
+    serving = Serving(Address("127.0.0.1", 0), [web.get("/", answer)], limits=Limits())
+    address = await serving.start()
+    async with connecting(address.port, sent=b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"):
+        await asked.wait()
+    await eventually(lambda: serving.open_connections == 0)
+    may_answer.set()
+    await serving.stop()
+
+    assert [record.getMessage() for record in caplog.records if record.name == "aiohttp.server"] == []
 
 
 @pytest.mark.slow

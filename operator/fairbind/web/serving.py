@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from ssl import SSLContext
 
@@ -114,8 +115,9 @@ class Serving:
         self._connections.begin_answer(request.protocol)
         try:
             response = await handler(request)
-            await response.prepare(request)
-            await response.write_eof()
+            with suppress(ConnectionError):  # a client that has gone is not an error of ours
+                await response.prepare(request)
+                await response.write_eof()
         finally:
             self._connections.end_answer(request.protocol)
         return response
