@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from fairbind.cluster.cache.host_names import HostNames
 from fairbind.cluster.objects.facts import HOSTNAME, MOST_HOSTS
-from fairbind.cluster.opening import HostNames, make_opening
+from fairbind.cluster.opening import make_opening
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 HOSTS = {"key": HOSTNAME, "operator": "In", "values": ["h1"]}

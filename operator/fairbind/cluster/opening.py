@@ -7,10 +7,7 @@ narrowed to all nodes given, or not at all:
   more expressions, and no term come or go, so the nodes are added to every term that is there. A term without any
   expression selects no node, and stays as it is.
 * Nodes are named by the label `kubernetes.io/hostname`. (A field selector on `metadata.name` takes one value only.)
-  Where a node lacks the label, or two nodes have the same value, the label would not say which node is meant: such
-  a pod is not narrowed.
-* No more than `MOST_HOSTS` are named. Who calls gives them best fit first, and all nodes on which the filters pass
-  when there are no more.
+  Where it would not say which node is meant, a pod is not narrowed (`cache.host_names`).
 
 UID and resource version stand in the body. The API server answers 409 when the pod has changed or was made again, and
 422 for another UID with the version of now, which no honest reader can have.
@@ -18,34 +15,13 @@ UID and resource version stand in the body. The API server answers 409 when the 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from fairbind.cluster.objects.facts import HOSTNAME, MOST_HOSTS, TURN_GATE
+from fairbind.cluster.objects.facts import HOSTNAME, TURN_GATE
 
 Json = dict[str, Any]
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-
-
-class HostNames:
-    """The host names of all nodes of a cluster, as their labels have them.
-
-    >>> names = HostNames({"n1": {HOSTNAME: "h1"}, "n2": {HOSTNAME: "h2"}, "n3": {HOSTNAME: "h2"}, "n4": {}})
-    >>> names.find(["n1"]), names.find(["n1", "n2"]), names.find(["n4"])
-    (['h1'], None, None)
-    """
-
-    def __init__(self, labels: Mapping[str, Mapping[str, str]]) -> None:
-        """labels: of every node of the cluster, by its name. Complexity: O(nodes), here and not in `find`."""
-        self._by_node = {node: each[HOSTNAME] for node, each in labels.items() if HOSTNAME in each}
-        self._bearers = Counter(self._by_node.values())
-
-    def find(self, nodes: Sequence[str]) -> list[str] | None:
-        """Return the host names of the first `MOST_HOSTS` nodes, in order; None when they do not tell nodes apart."""
-        hosts = [self._by_node.get(node) for node in nodes[:MOST_HOSTS]]
-        known = [host for host in hosts if host is not None and self._bearers[host] == 1]
-        return known if known and len(known) == len(hosts) else None
 
 
 def make_opening(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fairbind.cluster.cache.books import Books
+from fairbind.cluster.cache.host_names import HostNames
 from fairbind.cluster.cache.narrowing import find_narrowed
 from fairbind.cluster.cache.nominations import NominationChange
 from fairbind.cluster.cache.overview import build_overview, compute_pending_reasons, find_counting
@@ -14,7 +15,6 @@ from fairbind.cluster.cache.pods import Held, PodEntry, find_tenant
 from fairbind.cluster.cache.volumes import VolumePlan
 from fairbind.cluster.objects.facts import PODS, PodFacts
 from fairbind.cluster.objects.volume_facts import ClaimFacts
-from fairbind.cluster.opening import HostNames
 from fairbind.cluster.tenancy.tenants import TenantState
 from fairbind.model import Snapshot, Wait
 from fairbind.model.overview import ClusterOverview

@@ -144,8 +144,9 @@ class PodDemand(NamedTuple):
 
 def compute_demand(pod: wire.Pod) -> PodDemand:
     """Return what the pod holds or asks for."""
-    spec = pod.spec
-    if not (spec.init_containers or spec.overhead or spec.resources is not None or _find_resized(pod)):
+    spec, served = pod.spec, pod.status.extended_resource_claim_status
+    odd = spec.init_containers or spec.overhead or spec.resources is not None or served is not None
+    if not (odd or _find_resized(pod)):
         written = tuple([_get_written(container.resources) for container in spec.containers or ()])
         if len(written) + sum(map(len, written)) <= MAX_REMEMBERED:
             return _compute_plain(written)
