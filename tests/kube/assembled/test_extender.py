@@ -186,7 +186,10 @@ async def test_a_pod_that_is_not_placed_in_time_loses_its_turn_and_gets_another(
         given_at = scene.now
         scene.server.put("pods", make_asking("p0", namespace="other"))
         await scene.pass_until(lambda: "other/p0" in scheduler.reasons)
-        assert scheduler.reasons["other/p0"] == "not its turn: tenant team comes before"
+        await asyncio.sleep(1.0)  # the first time it may ask before we have seen the pod; a change makes it ask again
+        scene.server.change("pods", "other/p0", lambda pod: pod["metadata"].update(labels={"changed": "yes"}))
+        not_yet = "not its turn: tenant team comes before"
+        await scene.pass_until(lambda: scheduler.reasons["other/p0"] == not_yet)
         await scene.pass_until_bound("other/p0")
         assert scene.now - given_at >= SETTINGS.timeout_seconds - 1.0
         events = scene.server.kinds["events"].objects.values()
@@ -350,16 +353,18 @@ async def test_a_turn_that_was_passed_on_leaves_its_place() -> None:
 @in_virtual_time
 async def test_a_nudge_that_fails_amid_the_binding_takes_no_room_from_it() -> None:
     """kube-scheduler has asked by itself. Another pod would fit if the room were given away."""
-    async with playing(extender=SETTINGS) as scene, scheduling(scene):
+    async with playing(extender=SETTINGS) as scene:
         scene.server.put("nodes", make_node("n1"))
         await scene.pass_until_leading()
         scene.cause(refuse(422, "/p0/status", delay_seconds=0.5), delay(2.5, "/binding"))
         scene.server.put("pods", make_asking("p0", requests={"cpu": "4"}))
-        await scene.pass_until(lambda: scene.server.find_requests("/p0/binding"))
-        scene.server.put("pods", make_pod("own", namespace="other", requests={"cpu": "4"}))
-        await scene.pass_until_bound("team/p0")
-        await asyncio.sleep(10.0)
-        assert scene.server.find_node("other/own") is None
+        await scene.pass_until(lambda: scene.server.find_requests("/p0/status"))
+        async with scheduling(scene):
+            await scene.pass_until(lambda: scene.server.find_requests("/p0/binding"))
+            scene.server.put("pods", make_pod("own", namespace="other", requests={"cpu": "4"}))
+            await scene.pass_until_bound("team/p0")
+            await asyncio.sleep(10.0)
+            assert scene.server.find_node("other/own") is None
 
 
 def find_nudged(scene: Scene) -> set[str]:
