@@ -19,6 +19,7 @@ def find_block(kind: str) -> str:
     return found[1]
 
 
+@pytest.mark.slow
 def test_the_tutorial_shows_what_comes_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

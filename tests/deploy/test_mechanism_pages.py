@@ -66,6 +66,7 @@ def test_the_pictures_show_what_comes_out() -> None:
         assert ET.parse(FOLDER / "examples" / f"{name}.svg").getroot().tag.endswith("svg")
 
 
+@pytest.mark.slow
 def test_another_demand_makes_page_and_picture_stale(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     example = copy / pages.example_of("drf")
     example.write_text(example.read_text(encoding="utf-8").replace('"cpu": 3', '"cpu": 4'), encoding="utf-8")
@@ -89,6 +90,7 @@ def test_a_little_rounding_redraws_nothing_and_another_number_does(copy: Path) -
     assert pages.find_stale_pictures(copy) == ["ceei"]
 
 
+@pytest.mark.slow
 def test_a_stale_picture_is_drawn_again(copy: Path) -> None:
     (copy / pages.FOLDER / "examples" / "drf.svg").unlink()
 

@@ -10,6 +10,7 @@ from fairbind.web.metrics import METRICS
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.slow
 def test_the_committed_references_are_what_the_code_says() -> None:
     for path, text in docs.compute_outputs(ROOT).items():
         assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python deploy/tools/docs.py"

@@ -307,6 +307,7 @@ def test_refuses_an_instance_in_which_equal_tenants_are_one() -> None:
     assert compute_allocation(problem, "dynamic-drf").totals_i.tolist() == [0.5, 0.5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zeros", [0.0, 0.3])
 def test_many_tenants_with_weights_from_a_thousandth_to_a_thousand(zeros: float) -> None:
     instance = draw_instance(0, tenants=20_000, zeros=zeros, spread=1e3)

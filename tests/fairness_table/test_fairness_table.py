@@ -80,6 +80,7 @@ def test_a_task_that_lost_its_node_counts_once() -> None:
     assert row["slowdown_mean"] == pytest.approx((2 + 1) / 2)
 
 
+@pytest.mark.slow
 def test_a_small_form_says_something_of_each_column(tmp_path: Path) -> None:
     rows = measure(make_mixed(horizon=3000), ["kai-rule"])
 

@@ -32,6 +32,7 @@ def test_short(): pass
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "1"])
 @pytest.mark.parametrize("stage", [*gates.COMPUTING, gates.WITH_PROGRAMS], ids=lambda stage: stage.name)
 def test_a_stage_leaves_them_out_and_says_so(tmp_path: Path, stage: gates.Stage, workers: str) -> None:

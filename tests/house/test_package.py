@@ -100,6 +100,7 @@ def test_the_wheel_holds_the_package_and_its_licence_alone(wheel: Path) -> None:
     assert any(name.endswith("/LICENSE") for name in described)
 
 
+@pytest.mark.slow
 def test_an_installed_release_has_all_that_it_imports(programs: Path) -> None:
     place = run(programs / "python", "-I", "-c", IMPORT_EVERYTHING)
 
@@ -119,6 +120,7 @@ def test_the_environment_is_no_larger_than_the_lock(programs: Path) -> None:
     assert {canonicalize_name(name) for name in there} == {*find_wanted(), "fairbind"}
 
 
+@pytest.mark.slow
 def test_everything_imported_is_declared() -> None:
     """A dependency of a dependency may go away; what we import ourselves is ours to name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

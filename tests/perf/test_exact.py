@@ -119,6 +119,7 @@ def test_a_change_is_solved_from_scratch_and_again() -> None:
     assert outcome["difference"] < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "limit", "status"),
     [
@@ -161,6 +162,7 @@ def test_page_says_what_failed_and_why(results: dict[str, Any]) -> None:
     assert re.search(r"\| +failed +\|", page)
 
 
+@pytest.mark.slow
 def test_picture_is_the_same_from_the_same_figures(results: dict[str, Any], tmp_path: Any) -> None:
     pictures = []
     for name in ("one.svg", "two.svg"):

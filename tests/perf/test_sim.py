@@ -33,6 +33,7 @@ def add_shape(document: Json) -> Json:
     return {**document, "tenants": tenants, "cluster": [*document["cluster"], other]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "document",
     [add_shape(CROWDED), {**add_shape(CROWDED), "horizon": 12}, WORKLOADS["million tasks"].make(Path(), 0.002)],

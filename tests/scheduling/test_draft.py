@@ -138,6 +138,7 @@ class Walk:
         assert look(self.draft) == fill(anew)
 
 
+@pytest.mark.slow
 @given(snapshot=busy_snapshots().flatmap(add_rules), story=steps, is_asked=st.booleans())
 @settings(max_examples=2 * settings().max_examples)
 def test_with_rules_about_domains_it_decides_like_one_made_anew(
@@ -154,6 +155,7 @@ def test_with_rules_about_domains_it_decides_like_one_made_anew(
         walk.check()
 
 
+@pytest.mark.slow
 @given(snapshot=busy_snapshots(), story=steps, is_asked=st.booleans())
 @settings(max_examples=2 * settings().max_examples)
 def test_it_decides_like_one_made_anew(snapshot: Snapshot, story: list[Step], *, is_asked: bool) -> None:

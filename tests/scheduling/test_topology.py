@@ -39,6 +39,7 @@ def count_by_server(*task_classes: TaskClass) -> dict[str, int]:
     return {server: servers.count(server) for server in sorted(set(servers))}
 
 
+@pytest.mark.slow
 @given(snapshot=snapshots().flatmap(add_rules))
 @settings(max_examples=2 * settings().max_examples)
 def test_every_step_is_what_policy_and_rules_say(snapshot: Snapshot) -> None:
@@ -132,6 +133,7 @@ def test_what_was_remembered_to_fit_nowhere_is_looked_at_when_a_domain_opens(pol
     assert report.waits == ()
 
 
+@pytest.mark.slow
 @given(snapshot=snapshots().flatmap(add_rules))
 def test_what_fitted_nowhere_is_forgotten_when_counts_change(snapshot: Snapshot) -> None:
     """Two cycles with a memory decide like two without it, when each begins with what the one before placed."""

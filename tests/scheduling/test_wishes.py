@@ -50,6 +50,7 @@ def count_zones(*counts: int) -> DomainCounter:
     return build_counter("x", ZONES, list(counts))
 
 
+@pytest.mark.slow
 @given(snapshot=snapshots().flatmap(add_wishes))
 @settings(max_examples=2 * settings().max_examples)
 def test_every_step_is_what_policy_and_wishes_say(snapshot: Snapshot) -> None:
@@ -58,6 +59,7 @@ def test_every_step_is_what_policy_and_wishes_say(snapshot: Snapshot) -> None:
         check_report(snapshot, decide(snapshot, policy))
 
 
+@pytest.mark.slow
 @given(snapshot=snapshots().flatmap(add_rules).flatmap(add_wishes))
 def test_wishes_rank_only_what_rules_leave_open(snapshot: Snapshot) -> None:
     for policy in POLICY_IDS:

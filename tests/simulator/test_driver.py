@@ -193,6 +193,7 @@ def test_many_classes_are_recalled_and_decided_as_ever() -> None:
     assert sum(start is not None for start in find_starts(result).values()) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 def test_no_node_runs_more_than_it_has_and_nothing_waits_beside_room(policy: str) -> None:
     entries = [
@@ -223,6 +224,7 @@ def find_idle_moment(result: Run, node_cpu: float, nodes: int, cpu: dict[str, fl
     return None
 
 
+@pytest.mark.slow
 def test_all_policies_see_the_same_tasks() -> None:
     document = make_scenario(make_entry(tasks=20, arrival={"poisson": 1}, duration={"exponential": 8}), horizon=60)
 
@@ -278,6 +280,7 @@ def test_a_binding_that_fails_would_be_noticed(monkeypatch: pytest.MonkeyPatch) 
         run(make_scenario())
 
 
+@pytest.mark.slow
 def test_more_placements_than_a_cycle_looks_at_are_all_looked_at_in_their_instant() -> None:
     """Each pod may go to one of 300 nodes only, and half of these are full; a snapshot shows 128 placements."""
     document = make_scenario(

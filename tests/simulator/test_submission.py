@@ -291,6 +291,7 @@ def make_busy(*ages: int) -> ListedObjects:
     return listed
 
 
+@pytest.mark.slow
 def test_equal_run_times_give_the_exact_wait() -> None:
     """They run 600 s and the oldest is 400 s old: a core comes in 200 s, two in 300, all four in 600."""
     listed = make_busy(400, 300, 100, 0)

@@ -21,6 +21,7 @@ def compute_erlang_wait(arrivals: float, services: float, servers: int) -> float
     return waits / (servers * services - arrivals)
 
 
+@pytest.mark.slow
 def test_waits_of_a_queue_are_those_of_the_closed_form() -> None:
     """Batch means, so that waits of neighbours, which resemble each other, do not make the interval too narrow."""
     entry = make_entry(tasks=3000, cpu=2, arrival={"poisson": 1.2}, duration={"exponential": 1})

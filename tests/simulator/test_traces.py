@@ -321,6 +321,7 @@ def test_options_that_make_no_sense_are_refused(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not TRACES.is_dir(), reason=f"the published traces are not in {TRACES}")
 @pytest.mark.parametrize(
     ("arguments", "tasks", "tenants", "forever"),

@@ -21,6 +21,7 @@ UNFAIR: Document = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_line_for_each_property(terminal: Terminal, mechanism: str) -> None:
     outcome = terminal.succeed("check", terminal.write(POOL), "--mechanism", mechanism)
@@ -63,6 +64,7 @@ def test_a_search_that_finds_nothing_does_not_say_that_it_holds(terminal: Termin
     assert outcome.out.startswith("strategy-proofness  nothing found")
 
 
+@pytest.mark.slow
 def test_the_same_seed_finds_the_same(terminal: Terminal) -> None:
     file = terminal.write(UNFAIR)
     words = ["check", file, "--mechanism", "asset-fairness", "--output", "json"]
@@ -170,6 +172,7 @@ def test_alpha_is_refused_where_it_means_nothing(terminal: Terminal) -> None:
     assert told.startswith("alpha: 2.0: mechanism drf does not take alpha")
 
 
+@pytest.mark.slow
 def test_another_seed_tries_other_lies(terminal: Terminal) -> None:
     words = ["check", terminal.write(POOL), "--mechanism", "ceei", "--property", "strategy-proofness"]
     found = {terminal.succeed(*words, "--output", "json", "--seed", str(seed)).out for seed in range(3)}

@@ -161,6 +161,7 @@ def tell(n: int) -> Json:
     return {"nodeSelector": {"host": f"n{n}"}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [tolerate, avoid, tell])
 def test_a_change_of_a_node_looks_at_those_constraints_only_that_it_concerns(
     spec: Spec, monkeypatch: pytest.MonkeyPatch

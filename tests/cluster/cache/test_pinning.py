@@ -136,6 +136,7 @@ def test_it_costs_as_much_memory_as_there_are_pods_and_not_nodes_times_pods() ->
     assert peak < 1_500 * 10_000
 
 
+@pytest.mark.slow
 def test_it_costs_as_much_time_as_there_are_pods_and_not_nodes_times_pods() -> None:
     def measure(nodes: int) -> float:
         seconds = []

@@ -359,6 +359,7 @@ async def test_a_right_that_is_missing_is_told_to_the_pod() -> None:
         assert scene.server.find_node("team/p") is None
 
 
+@pytest.mark.slow
 @in_virtual_time
 async def test_pods_that_wait_for_volumes_do_not_stop_a_namespace_without_any() -> None:
     """A provisioner that never answers, and more pods of many namespaces than there are places for bindings."""

@@ -62,6 +62,7 @@ class World:
             scene.server.put("pods", make_gated(name, namespace=namespace, requests={"cpu": str(cores)}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2, 3, *NIGHTLY_SEEDS])
 @in_virtual_time
 async def test_what_the_other_scheduler_refuses_stops_nothing_else_for_long(seed: int) -> None:

@@ -7,6 +7,8 @@ import contextlib
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import pytest
+
 from cluster.builders import make_namespace, make_node, read_node, read_pod
 from fairbind.cluster.turnstile import SCALE_UP_SECONDS, TIMEOUT_SECONDS
 from fairbind.kube.operator.gates import GateSettings
@@ -97,6 +99,7 @@ def find_marked(scene: Scene) -> Counter[str]:
     return Counter(pod["metadata"]["namespace"] for pod in pods if find_unschedulable(pod))
 
 
+@pytest.mark.slow
 @in_virtual_time
 async def test_every_pod_gets_a_node_and_no_node_is_bought_that_no_pod_uses() -> None:
     async with scaling(one=10, two=14) as (scene, shop):
@@ -136,6 +139,7 @@ async def test_what_waits_for_a_node_holds_no_room_takes_no_place_and_is_not_lat
         await scene.pass_until(lambda: find_marked(scene).total() >= MOST)
 
 
+@pytest.mark.slow
 @in_virtual_time
 async def test_a_tenant_whose_pods_the_autoscaler_cannot_help_does_not_stop_the_others_for_ever() -> None:
     async with scaling(one=8, two=0) as (scene, shop):
@@ -148,6 +152,7 @@ async def test_a_tenant_whose_pods_the_autoscaler_cannot_help_does_not_stop_the_
         assert len(shop.bought) == 1
 
 
+@pytest.mark.slow
 @in_virtual_time
 async def test_without_a_bound_no_gate_is_opened_for_autoscalers() -> None:
     async with scaling(most=0, one=9) as (scene, shop):

@@ -93,6 +93,7 @@ def check_shares(counts: Counter[str]) -> None:
         assert abs(counts[name] - fair) <= TOLERANCE, counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TROUBLES)
 @in_virtual_time
 async def test_in_an_overloaded_cluster_shares_come_out_by_weights(name: str) -> None:

@@ -75,6 +75,7 @@ def test_a_namespace_whose_bindings_hang_costs_another_a_fifth_of_its_rate_at_mo
     assert measure_alone(healthy, usual_seconds) / beside >= 1 - MOST_LOST
 
 
+@pytest.mark.slow
 def test_a_namespace_whose_bindings_hang_does_not_stop_another_in_the_first_second() -> None:
     """They hold a part of what may be in flight, and never all of it."""
     assert run_processes(measure(delay(2.5, BINDINGS_OF_TEAM))) < 2.0

@@ -426,6 +426,7 @@ troubles = st.lists(
 stops = st.lists(st.tuples(st.integers(0, 2), st.floats(1.0, 90.0)), max_size=3)
 
 
+@pytest.mark.slow
 @given(troubles=troubles, stops=stops, seed=st.integers(0, 2**16), paces=st.tuples(*[st.floats(0.99, 1.01)] * 3))
 def test_never_two_may_bind_whatever_happens(
     troubles: list[Trouble], stops: list[tuple[int, float]], seed: int, paces: tuple[float, float, float]

@@ -178,6 +178,7 @@ def test_other_kinds_of_reasons_are_told_soon_but_each_time_later(world: World) 
     assert gaps[-1] == pytest.approx(MAX_REWRITE_SECONDS, abs=2.0)
 
 
+@pytest.mark.slow
 def test_flapping_reasons_of_many_pods_settle_to_a_trickle(world: World) -> None:
     tasks = make_tasks(500)
     last: list[Notice] = []
