@@ -30,7 +30,7 @@ for _name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
 # nightly and deep many more, and others each time; with quick fewer. How long one takes says more about what else runs
 # on the machine than about the code.
 untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", untimed, derandomize=True, max_examples=30)
+settings.register_profile("ci", untimed, derandomize=True, max_examples=20)
 settings.register_profile("quick", untimed, derandomize=True, max_examples=10)
 settings.register_profile("nightly", untimed, derandomize=False, max_examples=1_000, print_blob=True)
 settings.register_profile("deep", untimed, derandomize=False, max_examples=5_000, print_blob=True)

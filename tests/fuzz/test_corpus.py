@@ -23,6 +23,7 @@ def world() -> World:
     return World()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
 def test_a_case_stays_within_its_limits(world: World, path: Path) -> None:
     recipe = load(path)

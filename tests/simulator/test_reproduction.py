@@ -30,8 +30,6 @@ from fairbind.simulator.reproduction.ps_dsf_clusters import (
 from fairbind.simulator.reproduction.registry import PAPERS
 from fairbind.simulator.results import TaskRow
 
-pytestmark = pytest.mark.slow  # all of them wait for a small form of every figure
-
 COLUMNS = {
     "drfh-figure-5": "time,user,cpu_share,memory_share,dominant_share",
     "drfh-figure-6": "policy,time,cpu_utilisation,memory_utilisation",
