@@ -26,9 +26,10 @@ SLACK_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """A request to bind that was done. owner: which process sent it."""
+    """A request to bind that was done. moment, ended: received, answered. owner: which process sent it."""
 
     moment: dt.datetime
+    ended: dt.datetime
     owner: str
     pod: str
     uid: str
@@ -70,10 +71,13 @@ class Judge:
         self.leases.sort(key=lambda write: write.ended)
 
     def forget_since(self, moment: dt.datetime) -> None:
-        """The cluster's state has gone back to this moment: what was bound since was not, and may be bound anew."""
+        """The cluster's state has gone back to this moment: what was bound since was not, and may be bound anew.
+
+        What was received before it and answered after may be in that state: then it is bound, and stays so.
+        """
         self.read_on()
         for bind in self.binds:
-            if bind.moment >= moment:
+            if bind.ended >= moment:
                 self._counts[bind.uid] -= 1
 
     def judge(self) -> list[str]:
@@ -90,15 +94,15 @@ class Judge:
         token = ((event["user"].get("extra") or {}).get(CREDENTIAL) or [""])[0]
         owner = self.owners.get(token)
         target, body = event["objectRef"], event.get("requestObject") or {}
-        moment = dt.datetime.fromisoformat(event["requestReceivedTimestamp"])
+        moment, ended = map(dt.datetime.fromisoformat, (event["requestReceivedTimestamp"], event["stageTimestamp"]))
         if target.get("subresource") == "binding":
             uid = (body.get("metadata") or {}).get("uid") or target.get("uid") or target["name"]
             pod = f"{target['namespace']}/{target['name']}"
-            self.binds.append(Bind(moment, owner or f"{event['user']['username']}", pod, uid, body["target"]["name"]))
+            sender = owner or f"{event['user']['username']}"
+            self.binds.append(Bind(moment, ended, sender, pod, uid, body["target"]["name"]))
             self._counts[uid] += 1
         elif owner is not None and event["verb"] in {"create", "update", "patch"}:
             holder = (body.get("spec") or {}).get("holderIdentity") or ""
-            ended = dt.datetime.fromisoformat(event["stageTimestamp"])
             self.leases.append(LeaseWrite(moment, ended, owner, holder))
 
     def _find_complaint(self, bind: Bind) -> str:

@@ -90,6 +90,16 @@ def test_what_a_restore_has_undone_may_be_done_again(tmp_path: Path) -> None:
     assert judging.judge() == ["red/old was bound twice"]
 
 
+def test_what_was_on_its_way_when_the_copy_was_made_may_be_done_again(tmp_path: Path) -> None:
+    judging = judge(tmp_path, [make_lease(0, "a"), make_binding(1.995, "a", "old")])
+    judging.forget_since(START + dt.timedelta(seconds=2))
+    with judging.audit_log.open("a", encoding="utf-8") as log:
+        for event in (make_lease(3, "a"), make_binding(4, "a", "old")):
+            log.write(json.dumps(event, separators=(",", ":")) + "\n")
+
+    assert judging.judge() == []
+
+
 def test_a_line_that_is_half_written_is_read_once_it_is_whole(tmp_path: Path) -> None:
     judging = judge(tmp_path, [make_lease(0, "a")])
     line = json.dumps(make_binding(1, "b"), separators=(",", ":")) + "\n"
