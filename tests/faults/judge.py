@@ -71,7 +71,7 @@ class Judge:
         self.leases.sort(key=lambda write: write.ended)
 
     def forget_since(self, moment: dt.datetime) -> None:
-        """The cluster's state has gone back to this moment: what was bound since was not, and may be bound anew.
+        """The cluster's state has gone back to this moment: what was bound since may be bound again.
 
         What was received before it and answered after may be in that state: then it is bound, and stays so.
         """

@@ -120,7 +120,7 @@ DRAWS: Mapping[str, Callable[[random.Random], Settings]] = {
     "latency": draw_latency,
     **dict.fromkeys((*REFUSALS, "answers lost"), draw_answers),
     "clock stepped": draw_clock,
-    "CRD deleted and made anew": draw_definitions,
+    "CRD deleted and made again": draw_definitions,
     "memory refused": draw_memory,
     **dict.fromkeys(
         (
@@ -409,9 +409,9 @@ def authority_rotated(world: World, settings: Settings) -> Iterator[None]:
     yield
 
 
-@kind("CRD deleted and made anew", "objects")
+@kind("CRD deleted and made again", "objects")
 def definitions_deleted(world: World, settings: Settings) -> Iterator[None]:
-    """With all Tenants and SchedulingPolicies, which are made anew as well."""
+    """With all Tenants and SchedulingPolicies, which are made again as well."""
     paths = [f"{DEFINITIONS}/{name}.fairbind.io" for name in settings["crds"]]
     definitions = [world.api.get(path) for path in paths]
     collections = {"tenants": TENANTS, "schedulingpolicies": POLICIES}

@@ -37,15 +37,9 @@ from fairbind.cluster.objects.device_facts import (
 )
 from fairbind.cluster.objects.facts import Amounts, Demand
 from fairbind.cluster.objects.requests import MAX_RESOURCES, add_claimed
-from fairbind.cluster.objects.volume_facts import name_claim
 from fairbind.model import Rejection, RejectionKind
 
 Name = TypeVar("Name", str, PoolId)
-
-
-def find_claim_key(claim: ResourceClaimFacts) -> str:
-    """Return what a claim is known by."""
-    return name_claim(claim.namespace, claim.name)
 
 
 class _Counted(NamedTuple):

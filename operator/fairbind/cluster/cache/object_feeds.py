@@ -8,9 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from fairbind.cluster.cache.books import Books
-from fairbind.cluster.cache.devices import find_claim_key
 from fairbind.cluster.cache.feeds import Feed
-from fairbind.cluster.cache.volumes import find_key
 from fairbind.cluster.objects.decode import (
     ATTACHMENTS,
     CLAIMS,
@@ -33,6 +31,7 @@ from fairbind.cluster.objects.volume_facts import (
     StorageCapacityFacts,
     StorageClassFacts,
     VolumeFacts,
+    name_claim,
 )
 
 Named = TypeVar(
@@ -65,6 +64,11 @@ def _get_name(
     return facts.name
 
 
+def _find_key(claim: ClaimFacts | StorageCapacityFacts | ResourceClaimFacts) -> str:
+    """Return what a claim, or another object of a namespace, is known by."""
+    return name_claim(claim.namespace, claim.name)
+
+
 def make_volume_feeds(books: Books, touch: Callable[[], None]) -> ObjectFeeds:
     """Return the feeds of all kinds of objects about volumes. touch: called when a decision may be another."""
     volumes = books.volumes
@@ -82,13 +86,13 @@ def make_volume_feeds(books: Books, touch: Callable[[], None]) -> ObjectFeeds:
         return _make_feed(key, change, objects)
 
     return (
-        (CLAIMS, feed(find_key, volumes.put_claim, volumes.claims)),
+        (CLAIMS, feed(_find_key, volumes.put_claim, volumes.claims)),
         (VOLUMES, feed(_get_name, volumes.put_volume, volumes.volumes)),
         (STORAGE_CLASSES, feed(_get_name, volumes.put_class, volumes.classes)),
         (CSI_NODES, feed(_get_name, volumes.put_csi_node, volumes.csi_nodes)),
         (CSI_DRIVERS, feed(_get_name, volumes.put_driver, volumes.drivers)),
         (ATTACHMENTS, feed(_get_name, volumes.put_attachment, volumes.attachments)),
-        (STORAGE_CAPACITIES, feed(find_key, volumes.put_capacity, volumes.capacities)),
+        (STORAGE_CAPACITIES, feed(_find_key, volumes.put_capacity, volumes.capacities)),
     )
 
 
@@ -110,7 +114,7 @@ def make_device_feeds(books: Books, touch: Callable[[], None]) -> ObjectFeeds:
     return (
         (DEVICE_CLASSES, feed(_get_name, devices.put_class, devices.classes)),
         (RESOURCE_SLICES, feed(_get_name, devices.put_slice, devices.pools.slices)),
-        (RESOURCE_CLAIMS, feed(find_claim_key, devices.put_claim, devices.claims)),
+        (RESOURCE_CLAIMS, feed(_find_key, devices.put_claim, devices.claims)),
     )
 
 

@@ -64,16 +64,11 @@ Trouble = tuple[Rejection, str]
 """Why a pod waits, as thousands may have it in common, and the very thing."""
 
 
-def find_key(claim: ClaimFacts | StorageCapacityFacts) -> str:
-    """Return what a claim, or another object of a namespace, is known by."""
-    return name_claim(claim.namespace, claim.name)
-
-
 @dataclass(frozen=True, slots=True)
 class VolumePlan:
     """How the claims of a pod whose place is decided get volumes.
 
-    volumes: for each claim, by `find_key`, the volume that it gets; empty: one must be made. They stay with the pod
+    volumes: for each claim, by `name_claim`, the volume that it gets; empty: one must be made. They stay with the pod
     until all of them are bound.
     """
 
