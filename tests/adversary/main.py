@@ -66,11 +66,13 @@ def main() -> int:
     parser.add_argument("--only", metavar="TEXT", default="", help="what has this in its name or row")
     parser.add_argument("--bearable", type=float, default=0.0, help="a p99 of so many seconds is never too long (0)")
     parser.add_argument("--rounds", type=int, default=2, help="the best of so many counts (2)")
+    parser.add_argument("--probes", type=int, help="a p99 is of so many pods (40, small: 25)")
     parser.add_argument("--output", type=Path, default=RESULTS / "adversary.jsonl", help="where the lines go")
     parser.add_argument("--page", action="store_true", help="write docs/reliability/adversary.md of the lines, too")
     arguments = parser.parse_args()
     whole = Size(nodes=arguments.nodes, tenants=arguments.tenants, probes=40, rounds=2, scale=arguments.scale)
     size = replace(SMALL if arguments.small else whole, rounds=arguments.rounds)
+    size = replace(size, probes=arguments.probes or size.probes)
     outcomes = run(size, arguments.only, arguments.output, arguments.bearable)
     if arguments.page:
         write_page(arguments.output)

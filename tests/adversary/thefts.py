@@ -196,8 +196,8 @@ def take_nominated(stage: Stage) -> Found:
 def clean_up(stage: Stage) -> None:
     """Take away what a theft has made: its pods, tenants and servers."""
     stage.end_operator()
-    spaces = [space["metadata"]["name"] for space in stage.api.items("/api/v1/namespaces")]
-    for name in spaces:
+    spaces = [space["metadata"] for space in stage.api.items("/api/v1/namespaces")]
+    for name in [space["name"] for space in spaces if "deletionTimestamp" not in space]:  # those are going already
         if name.partition("-")[0] in {"thief", "honest", "own", "critical"}:
             stage.remove_pods(name)
             stage.api.delete(f"/api/v1/namespaces/{name}")

@@ -33,8 +33,11 @@ def test_short(): pass
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", ["0", "1"])
-@pytest.mark.parametrize("stage", [*gates.COMPUTING, gates.WITH_PROGRAMS], ids=lambda stage: stage.name)
+@pytest.mark.parametrize(
+    ("stage", "workers"),
+    [(gates.COMPUTING[0], "0"), (gates.COMPUTING[1], "0"), (gates.WITH_PROGRAMS, "0"), (gates.WITH_PROGRAMS, "1")],
+    ids=lambda given: getattr(given, "name", given),
+)
 def test_a_stage_leaves_them_out_and_says_so(tmp_path: Path, stage: gates.Stage, workers: str) -> None:
     (tmp_path / "test_probe.py").write_text(PROBE, encoding="utf-8")
     (tmp_path / "conftest.py").write_text(CONFTEST.read_text(encoding="utf-8"), encoding="utf-8")

@@ -151,6 +151,7 @@ def test_helm_test_succeeds(fairbind_installed: Release) -> None:
     assert "Succeeded" in printed
 
 
+@pytest.mark.nightly
 def test_helm_test_fails_where_nobody_schedules(whole: Release, api: Api) -> None:
     path = f"/apis/apps/v1/namespaces/{whole.namespace}/deployments/fairbind/scale"
     pod = f"/api/v1/namespaces/{whole.namespace}/pods/fairbind-test"

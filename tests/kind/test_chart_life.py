@@ -206,6 +206,7 @@ def connect_as(release: Release, home: str, account: str) -> Api:
     return Api.connect(path)
 
 
+@pytest.mark.nightly
 def test_an_uninstall_leaves_crds_and_tenants_and_running_pods(
     changed: Release, api: Api, namespace: MakeNamespace, tenant: MakeTenant
 ) -> None:

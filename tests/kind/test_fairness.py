@@ -33,8 +33,6 @@ class Case:
 
 
 SEED = 7
-ALWAYS = {"ps-dsf"}  # and best-fit-drfh, whose weights change below
-"""These run on each change, the others at night."""
 OPTIONS: Mapping[str, Case] = {
     "alpha-pf-vds": Case("alpha-pf-vds", {"alpha": 1.0}, {"alphaPfVds": {"alpha": 1}}),
     "dynamic-drf": Case("dynamic-drf", {"expected_tenants": 4}, {"dynamicDrf": {"expectedTenants": 4}}),
@@ -66,9 +64,8 @@ def judge(arena: Arena, case: Case, weights: Mapping[str, float] | None = None) 
     return placed
 
 
-@pytest.mark.parametrize(
-    "policy", [pytest.param(name, marks=() if name in ALWAYS else pytest.mark.nightly) for name in POLICIES]
-)
+@pytest.mark.nightly  # each change tries best-fit-drfh, whose weights change below; e2e tries them without kubelets
+@pytest.mark.parametrize("policy", POLICIES)
 def test_a_backlog_is_shared_as_the_reference_does(arena: Arena, policy: str) -> None:
     judge(arena, OPTIONS.get(policy, Case(policy)))
 

@@ -79,6 +79,7 @@ def test_a_node_is_drained_and_comes_back(
     assert check_shares(api, name)[name]["running"] == 0
 
 
+@pytest.mark.nightly
 def test_nodes_get_labels_and_taints(
     kind_cluster: Cluster, api: Api, namespace: MakeNamespace, tenant: MakeTenant
 ) -> None:

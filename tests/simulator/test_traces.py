@@ -327,9 +327,15 @@ def test_options_that_make_no_sense_are_refused(
     ("arguments", "tasks", "tenants", "forever"),
     [
         (["openb", "openb-v2023/openb_pod_list_default.csv.gz"], 8_152, 4, 34),
-        (["dlrm", "alibaba-dlrm-v2025/disaggregated_DLRM_trace.csv.gz"], 23_871, 156, 8_878),
+        pytest.param(
+            ["dlrm", "alibaba-dlrm-v2025/disaggregated_DLRM_trace.csv.gz"],
+            23_871,
+            156,
+            8_878,
+            marks=pytest.mark.nightly,
+        ),
         (["bitbrains", "bitbrains-small/bitbrains-small_tasks.csv"], 50, 1, 0),
-        (
+        pytest.param(
             [
                 "google2011",
                 "google2011-job-events/job_events_users9pct_seed0.csv.gz",
@@ -339,6 +345,7 @@ def test_options_that_make_no_sense_are_refused(
             28_056,
             84,
             None,
+            marks=pytest.mark.nightly,
         ),
     ],
     ids=["openb", "dlrm", "bitbrains", "google2011"],

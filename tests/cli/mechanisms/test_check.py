@@ -13,6 +13,7 @@ from fairbind.fairness.mechanisms.registry import MECHANISMS
 from fairbind.fairness.properties import Witness, properties_for
 from fairbind.model.errors import InvariantError
 
+ALWAYS = {"drf", "ps-dsf"}  # the others at night
 # Asset fairness gives t1 less than half of the servers would (section 6.1.1 of the DRF paper).
 UNFAIR: Document = {
     "resources": ["cpu", "memory"],
@@ -22,7 +23,9 @@ UNFAIR: Document = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize(
+    "mechanism", [pytest.param(one, marks=() if one in ALWAYS else pytest.mark.nightly) for one in MECHANISMS]
+)
 def test_a_line_for_each_property(terminal: Terminal, mechanism: str) -> None:
     outcome = terminal.succeed("check", terminal.write(POOL), "--mechanism", mechanism)
 
