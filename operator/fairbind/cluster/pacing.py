@@ -14,7 +14,7 @@ The rules:
   that the limit ended goes on, without a pause, when `LOW_WATER` or fewer are left. So does a change that came when
   the limit was reached.
 * **Turns.** Where a tenant has more placements than a cycle looks at, the next cycle looks at others of them. While
-  nothing changes, cycles that do so take at most about a fifth of the time: whatever else comes shall not wait for them.
+  nothing changes, such cycles take at most about a fifth of the time: what else comes must not wait for them.
 * **Explanations.** Where many classes wait, cycles recall what fitted nowhere. All classes are looked at and explained
   again after `EXPLAIN_SECONDS`, or later when they are very many, and once more after the last change.
 * **Failed bindings.** A binding that was not sent gives its capacity back, and its pod waits on as before. After any

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -191,31 +191,34 @@ class PlacedPods:
         """Ask the new terms about all groups that they may select."""
         terms, self._new = list(self._new), {}
         asked = AskedTerms(terms, self._find_namespace_labels)
-        namespaces: Iterable[str] = {namespace for term in terms for namespace in term.namespaces}
-        if any(term.namespace_selector is not None for term in terms):
-            namespaces = self._groups
         sums: dict[int, tuple[Counter[str], Counter[str]]] = {}
         unions: dict[tuple[frozenset[PodTerm], int], frozenset[PodTerm]] = {}
-        for namespace in namespaces:
-            for group in self._groups.get(namespace, {}).values():
-                selecting = asked.find_selecting(namespace, group.labels)
-                if not selecting:
-                    continue
-                union = unions.get((group.terms, selecting))
-                if union is None:
-                    union = self._list_counted(group.terms).union(asked.list_terms(selecting))
-                    unions[group.terms, selecting] = union
-                group.terms = union
-                pair = sums.get(selecting)
-                if pair is None:
-                    pair = sums[selecting] = Counter(), Counter()
-                for total, own in zip(pair, (group.nodes, group.leaving), strict=True):
-                    for node, pods in own.items():
-                        total[node] += pods
+        for group in self._find_candidates(terms):
+            selecting = asked.find_selecting(group.namespace, group.labels)
+            if not selecting:
+                continue
+            union = unions.get((group.terms, selecting))
+            if union is None:
+                union = self._list_counted(group.terms).union(asked.list_terms(selecting))
+                unions[group.terms, selecting] = union
+            group.terms = union
+            pair = sums.get(selecting)
+            if pair is None:
+                pair = sums[selecting] = Counter(), Counter()
+            for total, own in zip(pair, (group.nodes, group.leaving), strict=True):
+                for node, pods in own.items():
+                    total[node] += pods
         self._selected.update((term, SelectedPods()) for term in terms)
         for selecting, (total, leaving) in sums.items():
             for term in asked.list_terms(selecting):
                 self._selected[term].add_all(total, leaving, 1)
+
+    def _find_candidates(self, terms: Sequence[PodTerm]) -> Iterator[_Group]:
+        namespaces: Iterable[str] = {namespace for term in terms for namespace in term.namespaces}
+        if any(term.namespace_selector is not None for term in terms):
+            namespaces = self._groups
+        for namespace in namespaces:
+            yield from self._groups.get(namespace, {}).values()
 
 
 def _add(counts: Counter[str], node: str, pods: int) -> None:
