@@ -133,16 +133,24 @@ def test_cycles_that_only_look_at_others_take_a_fifth_of_the_time_at_most(second
     assert machine.wake_at == pytest.approx(end + pause)
 
 
-def test_a_change_does_not_wait_for_such_a_cycle_and_has_it_too() -> None:
+def test_a_change_does_not_wait_for_others_to_be_looked_at() -> None:
     machine = Machine()
     machine.begin_cycle(1.0)
     machine.feed(Decided([], complete=True, classes=1), 1.05)
     machine.feed(CycleEnded(0.5, is_next_different=True), 1.55)
-    machine.begin_cycle(1.6)
+    assert machine.begin_cycle(1.6) == RunCycle(256, explains=True, turns=False)
     assert machine.wake_at == pytest.approx(2.1)  # half a second after the change
     machine.feed(Decided([], complete=True, classes=1), 2.1)
-    machine.feed(CycleEnded(0.5), 2.6)
-    assert machine.wake_at == pytest.approx(7.6)  # nothing else is due
+    machine.feed(CycleEnded(0.1), 2.2)
+    assert machine.begin_cycle(2.3) == RunCycle(256, explains=True, turns=False)
+    machine.feed(Decided([], complete=True, classes=1), 2.4)
+    machine.feed(CycleEnded(0.1), 2.5)
+    assert machine.wake_at == pytest.approx(1.55 + 1.5)
+    machine.tick(machine.wake_at)
+    assert machine.tick(machine.wake_at) == [RunCycle(256, explains=True)]
+    machine.feed(Decided([], complete=True, classes=1), machine.wake_at)
+    machine.feed(CycleEnded(0.0), machine.wake_at)
+    assert machine.begin_cycle(9.0) == RunCycle(256, explains=True)  # nothing is left to be looked at
 
 
 def test_the_pause_is_at_least_as_long_as_the_last_cycle() -> None:

@@ -140,10 +140,11 @@ def compare(listed: ListedObjects, records: Iterable[CycleRecord], history: Iter
             assert isinstance(changed, Changed)
             (cache.pods.delete if changed.deleted else cache.pods.apply)(changed.item)
         snapshot = cache.build_snapshot()
-        report = decider.decide(snapshot, cache.settings, record.time, RunCycle(record.limit, record.explains))
+        order = RunCycle(record.limit, record.explains, record.turns)
+        report = decider.decide(snapshot, cache.settings, record.time, order)
         assert find_difference(record, snapshot, report) is None
         for bind in report.bindings:
             assert cache.assume(bind.task.uid, bind.server)
-        cache.note_waits(report.waits)
+        cache.note_waits(report.waits, turns=record.turns)
         compared += 1
     return compared

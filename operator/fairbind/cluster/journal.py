@@ -41,7 +41,7 @@ class CycleRecord:
     decisions at most. explains: whether it looked at all classes. outstanding: decisions of earlier cycles that were
     not carried out yet. has_more: whether the cycle before it had left something to decide. world: of the snapshot.
     bindings: (uid of the pod, name of the node), in the order of the decisions. complete: False when the limit ended
-    it.
+    it. turns: whether the next cycle may have looked at other waiting tasks.
     """
 
     number: int
@@ -55,6 +55,7 @@ class CycleRecord:
     world: Fingerprint
     bindings: tuple[tuple[str, str], ...]
     complete: bool
+    turns: bool = True
 
 
 def compute_fingerprint(snapshot: Snapshot) -> Fingerprint:

@@ -13,8 +13,8 @@ The rules:
   next cycle runs. Decisions stay fresh, and the order stays right when something changes amid a long backlog. A cycle
   that the limit ended goes on, without a pause, when `LOW_WATER` or fewer are left. So does a change that came when
   the limit was reached.
-* **Turns.** Where a tenant has more placements than a cycle looks at, the next cycle looks at others of them. While
-  nothing changes, such cycles take at most about a fifth of the time: what else comes must not wait for them.
+* **Turns.** Where a tenant has more placements than a cycle looks at, a later cycle looks at others of them. What that
+  costs takes at most about a fifth of the time: cycles in between look at the same ones once more.
 * **Explanations.** Where many classes wait, cycles recall what fitted nowhere. All classes are looked at and explained
   again after `EXPLAIN_SECONDS`, or later when they are very many, and once more after the last change.
 * **Failed bindings.** A binding that was not sent gives its capacity back, and its pod waits on as before. After any
@@ -82,7 +82,7 @@ EXPLAIN_SECONDS = 5.0
 EXPLAIN_SECONDS_PER_CLASS = 5e-4
 """How old the explanation of a class may be when very many wait: a fiftieth of the time goes into explaining them."""
 PAUSE_PER_TURN = 4.0
-"""The pause before a cycle that only looks at others is so many times as long as the cycle before it."""
+"""A cycle looks at others when so many times the time has passed that the last such cycle took."""
 FIRST_POSTPONE_SECONDS = 1.0
 MAX_POSTPONE_SECONDS = 10.0
 FAILED_CYCLE_SECONDS = 1.0
@@ -160,6 +160,7 @@ class Pacing:
         self._explain_at = -inf
         self._explains_later = False
         self._explain_wake_at = inf
+        self._turns_at = -inf
         self._turns_wake_at = inf
         self._postponed_seconds: dict[str, float] = {}
         self._resumes: list[tuple[float, int, str]] = []
@@ -281,14 +282,14 @@ class Pacing:
         return []
 
     def _ask_for_cycle(self, now: float) -> list[Instruction]:
-        self._is_woken, self._turns_wake_at = False, inf
+        self._is_woken = False
         limit = min(MAX_OUTSTANDING - self._outstanding, self._turnstile.free)
         self._has_more |= limit <= 0  # what woke us is not decided yet
         if self._has_more and self._is_busy:
             return self._wait(now)  # woken again when enough of them have ended
         self._phase, self._phase_ends = _Phase.DECIDING, inf
         self._decides_since = now
-        return [RunCycle(limit, now >= self._explain_at)]
+        return [RunCycle(limit, now >= self._explain_at, self._take_turns(now))]
 
     def _begin_bindings(self, event: Decided, now: float) -> Sequence[Instruction]:
         self._is_complete = event.complete
@@ -360,11 +361,18 @@ class Pacing:
         self._wake_at_low_water()
         return beat
 
+    def _take_turns(self, now: float) -> bool:
+        """Tell whether it is time to look at others, and forget to wake for it then."""
+        is_time = now >= self._turns_at
+        if is_time:
+            self._turns_wake_at = inf
+        return is_time
+
     def _wake_for_turns(self, now: float) -> None:
         """Let a cycle look at others, after a pause of which the one for batches is a part."""
         pause = PAUSE_PER_TURN * self._last_cycle_seconds - max(COALESCE_SECONDS, self._last_cycle_seconds)
         if pause > 0.0:
-            self._turns_wake_at = now + pause
+            self._turns_at = self._turns_wake_at = now + pause
         else:
             self._is_woken = True
 

@@ -173,11 +173,12 @@ class RunCycle(msgspec.Struct, frozen=True):
     """Take a snapshot and decide; answered by `CycleSkipped`, `NothingWaits`, `Decided` or `CycleFailed`.
 
     limit: how many decisions at most. explains: whether to look at all classes, and not only at those for which some
-    server has gained capacity; see `is_recalling`.
+    server has gained capacity; see `is_recalling`. turns: whether the cycle after it may look at other waiting tasks.
     """
 
     limit: int
     explains: bool
+    turns: bool = True
 
 
 class Announce(msgspec.Struct, frozen=True):

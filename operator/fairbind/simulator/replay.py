@@ -89,13 +89,14 @@ def compare_with_journal(listed: ListedObjects, records: Sequence[CycleRecord]) 
     decisions = 0
     for cycles, record in enumerate(later[first:]):
         snapshot = trial.cache.build_snapshot()
-        report = decider.decide(snapshot, trial.cache.settings, record.time, RunCycle(record.limit, record.explains))
+        order = RunCycle(record.limit, record.explains, record.turns)
+        report = decider.decide(snapshot, trial.cache.settings, record.time, order)
         difference = find_difference(record, snapshot, report)
         if difference is not None:
             difference = f"cycle {record.number}: {difference}"
             if cycles and compute_fingerprint(snapshot) != record.world:
                 return Comparison(cycles, decisions, None, difference)
             return Comparison(cycles, decisions, difference, None)
-        trial.carry_out(report)
+        trial.carry_out(report, turns=record.turns)
         decisions += len(report.bindings)
     return Comparison(len(later) - first, decisions, None, None)

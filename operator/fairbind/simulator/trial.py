@@ -62,11 +62,11 @@ class Trial:
         """Let the operator decide until nothing is left to decide. now: nanoseconds from the start."""
         self.operator.settle(now, lambda: False)
 
-    def carry_out(self, report: CycleReport) -> None:
-        """Let the decisions of a cycle start that ran elsewhere."""
+    def carry_out(self, report: CycleReport, *, turns: bool = True) -> None:
+        """Let the decisions of a cycle start that ran elsewhere. turns: whether the next one may look at others."""
         for bind in report.bindings:
             self._start(bind)
-        self.cache.note_waits(report.waits)
+        self.cache.note_waits(report.waits, turns=turns)
 
     def undo(self) -> None:
         """Take all decisions back."""

@@ -51,9 +51,9 @@ async def test_a_request_carries_query_body_and_headers_and_returns_the_answer()
     assert body == b'["PATCH", "/a/b%20c?x=1+%262&y=", "{}"]'
 
 
-@pytest.mark.parametrize(("limit", "size", "is_read"), [("2", 1000, True), ("2", 1001, False), ("1", 5000, True)])
+@pytest.mark.parametrize(("limit", "size"), [("2", 1000), ("2", 1001), ("1", 5000)])
 async def test_a_page_of_several_objects_is_read_as_far_as_it_may_go(
-    limit: str, size: int, is_read: bool, monkeypatch: pytest.MonkeyPatch
+    limit: str, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api_module, "MOST_PAGE_BYTES", 1000)
 
@@ -61,7 +61,7 @@ async def test_a_page_of_several_objects_is_read_as_far_as_it_may_go(
         return await stream(request, *(b"x" * 100 for _ in range(size // 100)), b"x" * (size % 100))
 
     async with connected(answer) as api:
-        if is_read:
+        if limit == "1" or size <= 1000:
             assert await api.request("GET", "/pods", query={"limit": limit}) == b"x" * size
         else:
             with pytest.raises(AnswerTooLargeError, match="/pods: a page of more than 1,000 bytes"):

@@ -94,7 +94,8 @@ class FakeWorld:
     def find_pod(self, uid: str) -> Pod | None:
         return self.pods.get(uid)
 
-    def note_waits(self, waits: Sequence[Wait]) -> bool:
+    def note_waits(self, waits: Sequence[Wait], *, turns: bool = True) -> bool:
+        assert turns
         self.waits = waits
         return self.looks_on.pop(0) if self.looks_on else False
 

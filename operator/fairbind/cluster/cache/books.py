@@ -337,7 +337,10 @@ class Books:
             entry = self.entries[uid]
             position = entry.position
             assert isinstance(position, Waiting)
-            before, terms = position.key, self.anti_affinity.find_terms(entry.facts.namespace, position.labels)
+            before = position.key
+            if before.unsupported is not None:
+                continue  # none of them is placed, whatever selects them
+            terms = self.anti_affinity.find_terms(entry.facts.namespace, position.labels)
             if terms != before.selected_by:
                 key = keys.get((before, terms))
                 if key is None:

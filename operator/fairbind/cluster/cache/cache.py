@@ -231,13 +231,16 @@ class ClusterCache:
             if self.books.move(entry):
                 self._touch()
 
-    def note_waits(self, waits: Sequence[Wait]) -> bool:
+    def note_waits(self, waits: Sequence[Wait], *, turns: bool = True) -> bool:
         """Take why classes wait, as the last cycle saw it; those it does not mention have not had their turn yet.
 
         Cycles come many times a second, and no reader needs the reasons before the next overview. Where a tenant has
-        more placements than a snapshot holds, the next cycle looks at others of them. Returns whether it does.
+        more placements than a snapshot holds, the next cycle looks at others of them. Returns whether it does. turns:
+        False leaves it with the same.
         """
         self.books.noted_waits = waits
+        if not turns:
+            return False
         self._builder.window.note_cycle()
         turned = self.books.turns.rotate()
         self.books.move_all(turned)

@@ -40,10 +40,10 @@ class QueueKey(NamedTuple):
     """What makes a class.
 
     unsupported: why its pods may not be placed at all, or None. pin: the name of the only node that they may use, or
-    None. selected_by: the terms in use that select its pods. overtaken: the highest priority of nominated pods that its
-    pods are above, or None. nominee: the UID of its only pod, when that one is nominated itself. wishes: what its pods
-    require about other pods, or None. load: the volumes that a pod brings to its node, of drivers that are looked at,
-    or None. unbound: the volumes that a pod wants for claims that are not bound yet.
+    None. selected_by: the terms in use that select its pods, if these may be placed. overtaken: the highest priority of
+    nominated pods that its pods are above, or None. nominee: the UID of its only pod, when that one is nominated
+    itself. wishes: what its pods require about other pods, or None. load: the volumes that a pod brings to its node, of
+    drivers that are looked at, or None. unbound: the volumes that a pod wants for claims that are not bound yet.
     """
 
     tenant: str

@@ -23,7 +23,7 @@ from fairbind.cluster.cache.pending import QueueKey
 from fairbind.cluster.cache.pod_images import PodImages
 from fairbind.cluster.cache.volumes import Volumes
 from fairbind.cluster.cache.wish_turns import NOT_YET, WishTurns
-from fairbind.cluster.filters.anti_affinity import AntiAffinity, Labels
+from fairbind.cluster.filters.anti_affinity import NO_TERMS, AntiAffinity, Labels
 from fairbind.cluster.filters.promised_pods import Nomination
 from fairbind.cluster.filters.volume_offers import Wanted
 from fairbind.cluster.objects.constraints import FEATURES, set_images
@@ -215,7 +215,7 @@ def locate(
         constraints,
         blocked,
         pin=facts.pin,
-        selected_by=anti_affinity.find_terms(facts.namespace, facts.labels),
+        selected_by=anti_affinity.find_terms(facts.namespace, facts.labels) if blocked is None else NO_TERMS,
         wishes=wishes if blocked is None else None,
         overtaken=nominations.find_overtaken(facts.priority),
         nominee=None if nomination is None else facts.uid,

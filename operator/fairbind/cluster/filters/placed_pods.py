@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 import numpy as np
 
-from fairbind.cluster.filters.anti_affinity import AskedTerms, Labels
+from fairbind.cluster.filters.anti_affinity import NO_TERMS, AskedTerms, Labels
 from fairbind.cluster.objects.facts import PodTerm
 from fairbind.model.topology import CountArray
 
@@ -137,6 +137,7 @@ class PlacedPods:
         self._groups: dict[str, dict[Labels, _Group]] = {}
         self._selected: dict[PodTerm, SelectedPods] = {}
         self._new: dict[PodTerm, None] = {}
+        self._last_counted = NO_TERMS
         self.changed: set[PodTerm] = set()
 
     def hold(self, namespace: str, labels: Labels, node: str, pods: int = 1, *, is_leaving: bool) -> None:
@@ -185,7 +186,11 @@ class PlacedPods:
             group.terms = now
 
     def _list_counted(self, terms: Iterable[PodTerm]) -> frozenset[PodTerm]:
-        return frozenset(term for term in terms if term in self._selected)
+        """Return those of the terms that are counted; the same object as the last time if they are the same."""
+        counted = frozenset(term for term in terms if term in self._selected)
+        if counted != self._last_counted:
+            self._last_counted = counted
+        return self._last_counted
 
     def _count_new(self) -> None:
         """Ask the new terms about all groups that they may select."""

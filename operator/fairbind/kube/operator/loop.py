@@ -85,7 +85,7 @@ class World(Protocol):
     def withhold(self, uid: str) -> None: ...  # noqa: D102
     def resume(self, uid: str) -> None: ...  # noqa: D102
     def find_pod(self, uid: str) -> PodToBind | None: ...  # noqa: D102
-    def note_waits(self, waits: Sequence[Wait]) -> bool: ...  # noqa: D102
+    def note_waits(self, waits: Sequence[Wait], *, turns: bool = True) -> bool: ...  # noqa: D102
 
 
 class Announcer(Protocol):
@@ -158,6 +158,7 @@ class SchedulingLoop:
         self._outstanding: set[asyncio.Task[None]] = set()
         self._decider = Decider()
         self._noted: Sequence[Wait] = ()
+        self._has_turned = True
         self._cycles = 0
         self.decided = 0
 
@@ -273,7 +274,7 @@ class SchedulingLoop:
             binds = self._pacing.handle(decided, self._clock())
             classes = None  # pacing knows
             self._begin(binds)
-            is_next_different = self._note_waits(report, len(snapshot.servers.names))
+            is_next_different = self._note_waits(report, len(snapshot.servers.names), turns=order.turns)
         except Exception:  # noqa: BLE001 - whatever it was, the loop goes on
             self._observer.cycle_failed()
             _log.exception("a scheduling cycle failed; the next one is in %s s", pacing.FAILED_CYCLE_SECONDS)
@@ -298,15 +299,15 @@ class SchedulingLoop:
         with self._failures.contain("recorder"):
             self._announcer.note_waits((), node_count)
 
-    def _note_waits(self, report: CycleReport, node_count: int) -> bool:
+    def _note_waits(self, report: CycleReport, node_count: int, *, turns: bool) -> bool:
         """Say why classes wait; return whether the next cycle looks at others."""
         if report.complete:
             with self._failures.contain("recorder"):
                 self._announcer.note_waits(report.waits, node_count)
-        if report.waits == self._noted:
+        if report.waits == self._noted and self._has_turned >= turns:
             return False
-        self._noted = report.waits
-        return self._world.note_waits(report.waits)
+        self._noted, self._has_turned = report.waits, turns
+        return self._world.note_waits(report.waits, turns=turns)
 
     # --- bindings ---
 
@@ -384,4 +385,5 @@ def make_record(
         world=compute_fingerprint(snapshot),
         bindings=tuple((bind.task.uid, bind.server) for bind in report.bindings),
         complete=report.complete,
+        turns=order.turns,
     )
