@@ -360,7 +360,7 @@ class ClusterCache:
         self.books.note_gate(entry)
         if facts.node is not None or facts.terminating:
             if entry.assumed == facts.node:
-                self.books.volumes.settle_plan(facts.uid)
+                self.books.volumes.resolve_plan(facts.uid)
             elif entry.assumed is not None:
                 self.books.volumes.end_plan(facts.uid)
             entry.assumed = None
