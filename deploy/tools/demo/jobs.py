@@ -4,7 +4,7 @@ The nodes are those of kind-config.yaml on a machine of any size, so amounts are
 `PARTS` parts of their cores, one of their memory. A tenant's pods come in Jobs of a few; `web` also has a Deployment
 that takes less than its share and never ends. The program in the containers only sleeps, so a laptop carries it all.
 
-kind has no GPUs. Two of its workers are told to have some, as Kubernetes allows for any extended resource: nobody uses
+kind has no GPUs. Two of its workers are told to have some, as Kubernetes allows for any extended resource: no pod uses
 them, but they are counted, by kubelets too.
 """
 

@@ -2,7 +2,7 @@
 
 The amounts are chosen so that the picture can be read:
 
-- every tenant always has pods of every kind waiting, so nobody is below its share for want of work;
+- every tenant always has pods of every kind waiting, so no tenant is below its share for want of work;
 - `analytics` has the least weight and asks for the most: first come, first served gives it far too much;
 - `web`, `analytics` and `research` may use every node and all hunger for cores, so their weighted shares can be equal;
 - they ask for different things (cores, memory, GPUs), so their dominant resources differ;
@@ -43,7 +43,7 @@ MEMORY_TOLERATION = {"key": "memory", "operator": "Exists", "effect": "NoSchedul
 
 @dataclass(frozen=True, slots=True)
 class PodKind:
-    """Pods that are alike. backlog: how many of them wait at any time; on a local cluster for `USUAL_NODES` nodes.
+    """Equal pods. backlog: how many of them wait at any time; on a local cluster for `USUAL_NODES` nodes.
 
     Within a tenant the oldest pod goes first, so the backlogs are also the proportions in which the kinds run.
     """
@@ -90,7 +90,7 @@ class Cast:
 
     @property
     def tenants(self) -> tuple[DemoTenant, ...]:
-        """Everybody, in the order of coming."""
+        """All tenants, in the order of coming."""
         return (*self.first, self.late)
 
 
@@ -146,7 +146,7 @@ class PodStream:
     """Makes the pods, each with a name that was never used and a running time of its own.
 
     Running times are spread evenly from two seconds to two fifths of ``duration_seconds``: some pods end at any moment,
-    and a tenant that arrives after a third of it sees everybody else's first pods end. The shorter the run, the faster
+    and a tenant that arrives after a third of it sees all others' first pods end. The shorter the run, the faster
     they end, so the more of them wait.
     """
 

@@ -86,7 +86,7 @@ def _make_program(instance: Instance) -> _Program:
     resource_q, queue_i = np.unique(compute_dominant_resources(instance), return_inverse=True)
     queue_i = queue_i.reshape(-1)
     queues, resources = resource_q.size, instance.demand_ir.shape[1]
-    # What somebody holds at lambda = 1 and weight 1: all of the dominant resource, so much of the others.
+    # What a tenant holds at lambda = 1 and weight 1: all of the dominant resource, so much of the others.
     bundle_ir = instance.demand_ir / instance.share_per_task_i[:, None]
     use_qr, envied_qr = np.zeros((queues, resources)), np.zeros((queues, resources))
     np.add.at(use_qr, queue_i, bundle_ir * instance.weight_i[:, None])

@@ -205,7 +205,7 @@ class Recorder:
                 pass
             except (ApiError, TransientClusterError) as error:
                 self._complain_about(error)
-            except Exception as error:  # noqa: BLE001 - nobody should lose a scheduler over an event
+            except Exception as error:  # noqa: BLE001 - no cluster should lose its scheduler over an event
                 self._failures.note("recorder", error)
             finally:
                 self._writing -= 1

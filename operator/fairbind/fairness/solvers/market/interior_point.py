@@ -39,7 +39,7 @@ STALL = 12  # steps without progress before giving up
 HIGHEST_STEPS = 300
 NEAR_STEPS = 14  # enough from a start that is any good
 CAREFUL_BACK_OFF, CAREFUL_STALL = 0.7, 40  # the same for steps with a centring that the caller chose
-# Powers and quotients of a step that goes astray may be no numbers: whoever takes the step sees it from the outcome.
+# Powers and quotients of a step that goes astray may be no numbers: the caller sees it from the outcome.
 QUIET = np.errstate(over="ignore", divide="ignore", invalid="ignore")
 SOLUTIONS = 2  # of the linear system: the second one is for what the first one lost to rounding
 
