@@ -57,4 +57,7 @@ def test_the_nights_run_them() -> None:
     recipes = (ROOT / "Makefile").read_text(encoding="utf-8")
 
     assert "$(PYTEST) -n 2 -m nightly" in recipes
+    assert "HYPOTHESIS_PROFILE=nightly $(PYTEST)" in recipes
+    assert '--hypothesis-seed="$$seed"' in recipes
+    assert '--randomly-seed="$$seed"' in recipes
     assert "make nightly" in (ROOT / ".github" / "workflows" / "nightly.yml").read_text(encoding="utf-8")
