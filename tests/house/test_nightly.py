@@ -10,6 +10,7 @@ import pytest
 
 import gates
 from house.tree import ROOT
+from localplane.tools import ensure_tools
 
 CONFTEST = ROOT / "tests" / "conftest.py"
 PROBE = """
@@ -51,6 +52,11 @@ def test_a_stage_leaves_them_out_and_says_so(tmp_path: Path, stage: gates.Stage,
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
     assert "1 passed" in outcome.stdout
     assert "NOT RUN: 2 tests that take minutes: make nightly runs them" in outcome.stdout
+
+
+def test_a_test_without_the_mark_gets_no_program() -> None:
+    with pytest.raises(pytest.fail.Exception, match=r"etcd .* marked needs_tools"):
+        ensure_tools(["etcd"])
 
 
 def test_the_nights_run_them() -> None:
