@@ -10,7 +10,7 @@ from typing import Any
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.objects.decode import NAMESPACES, NODES, PODS
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
-from fairbind.model import TaskClass
+from fairbind.model import TaskClass, Wait
 
 Json = dict[str, Any]
 SCHEDULER = "fairbind"
@@ -100,7 +100,7 @@ def read_namespace(namespace: Json) -> NamespaceFacts:
 
 
 class Cluster:
-    """A cache that is told of objects in JSON, and counts how often it woke the loop."""
+    """A cache that is told of objects in JSON, and counts how often it woke the loop or asked for another cycle."""
 
     def __init__(self, **settings: Any) -> None:
         self.changes = 0
@@ -108,6 +108,9 @@ class Cluster:
 
     def _count(self) -> None:
         self.changes += 1
+
+    def note_waits(self, waits: Sequence[Wait]) -> None:
+        self.changes += self.cache.note_waits(waits)
 
     def add_pods(self, *pods: Json) -> None:
         for pod in pods:

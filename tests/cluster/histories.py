@@ -217,7 +217,7 @@ class HistoricWorld:
             self._postponed.discard(uid)
             self.on_change()
 
-    def note_waits(self, waits: Sequence[Wait], node_count: int | None = None) -> None:
+    def note_waits(self, waits: Sequence[Wait], node_count: int | None = None) -> bool:
         """Note each wait by when it was first seen: one that is remembered is the same object as before."""
         if node_count is not None:
             self._fail_if_due("fail late")
@@ -225,6 +225,7 @@ class HistoricWorld:
             self._waits.setdefault(id(wait), (len(self._waits), wait))
         numbers = ",".join(f"{self._waits[id(wait)][0]}x{wait.waiting}" for wait in waits)
         self.timeline.note("tell" if node_count is None else "announce", "waits", numbers)
+        return False
 
     def _fail_if_due(self, fault: str) -> None:
         if self._faults[fault]:

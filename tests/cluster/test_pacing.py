@@ -120,6 +120,31 @@ def test_a_change_during_a_cycle_is_taken_after_it() -> None:
     assert machine.wake_at == 1.07
 
 
+@pytest.mark.parametrize(("seconds", "pause"), [(0.005, 0.05), (0.02, 0.08), (0.5, 2.0)])
+def test_cycles_that_only_look_at_others_take_a_fifth_of_the_time_at_most(seconds: float, pause: float) -> None:
+    machine = Machine()
+    machine.begin_cycle(1.0)
+    machine.feed(Decided([], complete=True, classes=1), 1.05)
+    end = 1.05 + seconds
+    machine.feed(CycleEnded(seconds, is_next_different=True), end)
+    while not (instructions := machine.tick(machine.wake_at)):
+        pass
+    assert instructions == [RunCycle(256, explains=True)]
+    assert machine.wake_at == pytest.approx(end + pause)
+
+
+def test_a_change_does_not_wait_for_such_a_cycle_and_has_it_too() -> None:
+    machine = Machine()
+    machine.begin_cycle(1.0)
+    machine.feed(Decided([], complete=True, classes=1), 1.05)
+    machine.feed(CycleEnded(0.5, is_next_different=True), 1.55)
+    machine.begin_cycle(1.6)
+    assert machine.wake_at == pytest.approx(2.1)  # half a second after the change
+    machine.feed(Decided([], complete=True, classes=1), 2.1)
+    machine.feed(CycleEnded(0.5), 2.6)
+    assert machine.wake_at == pytest.approx(7.6)  # nothing else is due
+
+
 def test_the_pause_is_at_least_as_long_as_the_last_cycle() -> None:
     machine = Machine()
     end = machine.cycle(1.0, seconds=3.0)

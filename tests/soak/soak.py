@@ -149,9 +149,9 @@ class Soak:
                 self._bindings.append(bind)
         for wait in report.waits:
             format_unschedulable(wait, len(snapshot.servers.names))
-        self.cache.note_waits(report.waits)
+        is_next_different = self.cache.note_waits(report.waits)
         self.metrics.cycle_finished(0.001)
-        return self._pacing.handle(CycleEnded(0.001), self._now)
+        return self._pacing.handle(CycleEnded(0.001, is_next_different), self._now)
 
     def _decide_all(self, pods: dict[str, Json]) -> None:
         """Let time pass until no binding is under way and nothing more is decided."""

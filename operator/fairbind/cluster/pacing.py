@@ -13,6 +13,8 @@ The rules:
   next cycle runs. Decisions stay fresh, and the order stays right when something changes amid a long backlog. A cycle
   that the limit ended goes on, without a pause, when `LOW_WATER` or fewer are left. So does a change that came when
   the limit was reached.
+* **Turns.** Where a tenant has more placements than a cycle looks at, the next cycle looks at others of them. While
+  nothing changes, such cycles take at most about a fifth of the time: what else comes must not wait for them.
 * **Explanations.** Where many classes wait, cycles recall what fitted nowhere. All classes are looked at and explained
   again after `EXPLAIN_SECONDS`, or later when they are very many, and once more after the last change.
 * **Failed bindings.** A binding that was not sent gives its capacity back, and its pod waits on as before. After any
@@ -80,6 +82,8 @@ while the next cycle decides."""
 EXPLAIN_SECONDS = 5.0
 EXPLAIN_SECONDS_PER_CLASS = 5e-4
 """How old the explanation of a class may be when very many wait: a fiftieth of the time goes into explaining them."""
+PAUSE_PER_TURN = 4.0
+"""The pause before a cycle that only looks at others is so many times as long as the cycle before it."""
 FIRST_POSTPONE_SECONDS = 1.0
 MAX_POSTPONE_SECONDS = 10.0
 FAILED_CYCLE_SECONDS = 1.0
@@ -157,6 +161,7 @@ class Pacing:
         self._explain_at = -inf
         self._explains_later = False
         self._explain_wake_at = inf
+        self._turns_wake_at = inf
         self._postponed_seconds: dict[str, float] = {}
         self._resumes: list[tuple[float, int, str]] = []
         self._postponements = 0
@@ -218,6 +223,9 @@ class Pacing:
         if now >= self._explain_wake_at:
             self._explain_wake_at = inf
             self._is_woken = True
+        if now >= self._turns_wake_at:
+            self._turns_wake_at = inf
+            self._is_woken = True
         if self._phase is _Phase.NEW:
             self._swept_at = now
             return self._wait(now)
@@ -253,7 +261,7 @@ class Pacing:
         if self._phase is _Phase.WAITING and self._is_woken:
             wake_at = min(now, self._announced)
         else:
-            wake_at = min(self._phase_ends, self._explain_wake_at)
+            wake_at = min(self._phase_ends, self._explain_wake_at, self._turns_wake_at)
             if self._resumes:
                 wake_at = min(wake_at, self._resumes[0][0])
             wake_at = min(wake_at, self._limits.find_next_release(), self._turnstile.find_next_timeout())
@@ -274,7 +282,7 @@ class Pacing:
         return []
 
     def _ask_for_cycle(self, now: float) -> list[Instruction]:
-        self._is_woken = False
+        self._is_woken, self._turns_wake_at = False, inf
         limit = min(MAX_OUTSTANDING - self._outstanding, self._turnstile.free)
         self._has_more |= limit <= 0  # what woke us is not decided yet
         if self._has_more and self._is_busy:
@@ -340,9 +348,11 @@ class Pacing:
                     self._has_more &= classes > 0
                 self._phase, self._phase_ends = _Phase.RECOVERING, now + FAILED_CYCLE_SECONDS
                 return []
-            case CycleEnded(seconds):
+            case CycleEnded(seconds, is_next_different):
                 self._has_more = not self._is_complete
                 self._last_cycle_seconds = seconds
+                if is_next_different:
+                    self._wake_for_turns(now)
             case NothingWaits():
                 self._has_more = False
             case CycleSkipped():
@@ -350,6 +360,14 @@ class Pacing:
         beat = self._wait(now)
         self._wake_at_low_water()
         return beat
+
+    def _wake_for_turns(self, now: float) -> None:
+        """Let a cycle look at others, after a pause of which the one for batches is a part."""
+        pause = PAUSE_PER_TURN * self._last_cycle_seconds - max(COALESCE_SECONDS, self._last_cycle_seconds)
+        if pause > 0.0:
+            self._turns_wake_at = now + pause
+        else:
+            self._is_woken = True
 
     def _note_classes(self, classes: int) -> None:
         """Say when all are explained next: now and then, and once more after the last change."""

@@ -75,9 +75,14 @@ class BindWithdrawn(msgspec.Struct, frozen=True):
 
 
 class CycleEnded(msgspec.Struct, frozen=True):
-    """Follows `Decided`: the cycle is over. seconds: how long it took, from the snapshot to the last binding begun."""
+    """Follows `Decided`: the cycle is over.
+
+    seconds: how long it took, from the snapshot to the last binding begun. is_next_different: whether the next cycle
+    looks at other waiting tasks, though nothing else changes.
+    """
 
     seconds: float
+    is_next_different: bool = False
 
 
 class CycleFailed(msgspec.Struct, frozen=True):

@@ -105,7 +105,7 @@ class VirtualOperator:
             self._start(bind)
             self._obey(self._pacing.handle(BindEnded(bind.task.uid, BindResult.BOUND), self._clock))
         if report.waits != self._noted:
-            self.cache.note_waits(report.waits)
+            self._is_undecided |= self.cache.note_waits(report.waits)
             self._noted = report.waits
         self.waits = report.waits
         self._is_undecided |= not report.complete

@@ -44,7 +44,7 @@ def cycle(cluster: Cluster) -> CycleReport:
     report = run_cycle(cluster.cache.build_snapshot(), cluster.cache.settings, 0.0)
     for bind in report.bindings:
         cluster.cache.assume(bind.task.uid, bind.server)
-    cluster.cache.note_waits(report.waits)
+    cluster.note_waits(report.waits)
     return report
 
 

@@ -20,7 +20,7 @@ from fairbind.kube.client.api import (
     parse_refusal,
 )
 from fairbind.kube.client.credentials import Credentials
-from fairbind.kube.client.errors import ApiError, NotSentError, TransientClusterError
+from fairbind.kube.client.errors import AnswerTooLargeError, ApiError, NotSentError, TransientClusterError
 from kube.fakes import Answer, FixedSource, connected, refuse, serving
 
 
@@ -49,6 +49,24 @@ async def test_a_request_carries_query_body_and_headers_and_returns_the_answer()
             "PATCH", "/a/b%20c", query={"x": "1 &2", "y": ""}, body=b"{}", content_type="application/merge-patch+json"
         )
     assert body == b'["PATCH", "/a/b%20c?x=1+%262&y=", "{}"]'
+
+
+@pytest.mark.parametrize(("limit", "size", "is_read"), [("2", 1000, True), ("2", 1001, False), ("1", 5000, True)])
+async def test_a_page_of_several_objects_is_read_as_far_as_it_may_go(
+    limit: str, size: int, is_read: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_module, "MOST_PAGE_BYTES", 1000)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return await stream(request, *(b"x" * 100 for _ in range(size // 100)), b"x" * (size % 100))
+
+    async with connected(answer) as api:
+        if is_read:
+            assert await api.request("GET", "/pods", query={"limit": limit}) == b"x" * size
+        else:
+            with pytest.raises(AnswerTooLargeError, match="/pods: a page of more than 1,000 bytes"):
+                await api.request("GET", "/pods", query={"limit": limit})
+        assert await api.request("GET", "/pods", query={"limit": "1"}) == b"x" * size  # the client goes on
 
 
 async def test_a_server_below_a_path_is_asked_below_it() -> None:

@@ -6,12 +6,19 @@ import json
 import math
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from fairbind.cluster.objects.decode import PODS, ResourceType
 from fairbind.cluster.objects.facts import PodFacts
-from fairbind.kube.client.errors import MAX_RETRY_AFTER_SECONDS, ApiError, NotSentError, TransientClusterError
+from fairbind.kube.client.errors import (
+    MAX_RETRY_AFTER_SECONDS,
+    AnswerTooLargeError,
+    ApiError,
+    NotSentError,
+    TransientClusterError,
+)
 from fairbind.kube.client.reflector import (
     ABSENT_SECONDS,
     LINES_AT_ONCE,
@@ -100,6 +107,33 @@ async def test_everything_is_listed_page_by_page_before_it_is_synced() -> None:
         assert setting.sink.lists == 1
         assert setting.find_problem() is None
     assert [query.get("continue") for query in setting.server.requests] == [None, "2", "4"]
+
+
+async def test_where_objects_are_large_a_page_has_fewer_of_them_and_more_again_behind_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    setting = make_setting(page_size=8)
+    names = [f"p{n:02}" for n in range(30)]
+    for name in names:
+        await setting.server.put(name)
+    large = {"p09", "p10", "p11"}
+    request = setting.server.request
+
+    async def refuse_large(method: str, path: str, **options: Any) -> bytes:
+        body = await request(method, path, **options)
+        many = len(json.loads(body)["items"]) > 1
+        if many and any(f'"{name}"'.encode() in body for name in large):
+            raise AnswerTooLargeError("too large")
+        return body
+
+    monkeypatch.setattr(setting.server, "request", refuse_large)
+    async with running(setting):
+        await wait_until(setting.reflector.synced.is_set)
+        assert setting.names == set(names)
+    assert setting.restarts == []
+    assert setting.slept == []
+    refused_once_each = [2, 1] * 4
+    assert [int(query["limit"]) for query in setting.server.requests] == [8, 8, *refused_once_each, 2, 4, 8, 8]
 
 
 async def test_an_empty_cluster_is_synced_too() -> None:

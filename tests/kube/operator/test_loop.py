@@ -37,6 +37,7 @@ class FakeWorld:
     held: dict[str, str] = field(default_factory=dict)
     forgotten: list[str] = field(default_factory=list)
     waits: Sequence[Wait] = ()
+    looks_on: list[bool] = field(default_factory=list)
     snapshots: int = 0
     fault: Exception | None = None
     postponed: set[str] = field(default_factory=set)
@@ -93,8 +94,9 @@ class FakeWorld:
     def find_pod(self, uid: str) -> Pod | None:
         return self.pods.get(uid)
 
-    def note_waits(self, waits: Sequence[Wait]) -> None:
+    def note_waits(self, waits: Sequence[Wait]) -> bool:
         self.waits = waits
+        return self.looks_on.pop(0) if self.looks_on else False
 
 
 class FakeBinder:
@@ -400,6 +402,13 @@ async def test_the_loop_turns_also_when_nothing_happens(monkeypatch: pytest.Monk
         monkeypatch.setattr(bench.health, "beat", lambda: beats.append(None))
         await bench.until(lambda: len(beats) >= 3)
         assert bench.world.snapshots == 0
+
+
+async def test_a_cycle_looks_at_others_without_any_change() -> None:
+    async with running(slots=1) as bench:
+        bench.world.looks_on = [True]
+        bench.add("a", "b")
+        await bench.until(lambda: bench.world.looks_on == [] and bench.world.snapshots == 2)
 
 
 async def test_the_sweep_decides_without_any_change(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -231,19 +231,20 @@ class ClusterCache:
             if self.books.move(entry):
                 self._touch()
 
-    def note_waits(self, waits: Sequence[Wait]) -> None:
+    def note_waits(self, waits: Sequence[Wait]) -> bool:
         """Take why classes wait, as the last cycle saw it; those it does not mention have not had their turn yet.
 
         Cycles come many times a second, and no reader needs the reasons before the next overview. Where a tenant has
-        more placements than a snapshot holds, the next cycle looks at others of them.
+        more placements than a snapshot holds, the next cycle looks at others of them. Returns whether it does.
         """
         self.books.noted_waits = waits
         self._builder.window.note_cycle()
         turned = self.books.turns.rotate()
         self.books.move_all(turned)
-        if self._builder.window.has_more or turned:
+        is_next_different = self._builder.window.has_more or bool(turned)
+        if is_next_different:
             self._snapshot = None
-            self._on_change()
+        return is_next_different
 
     # --- what others ask ---
 

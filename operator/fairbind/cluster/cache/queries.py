@@ -168,8 +168,11 @@ class Queries:
     @property
     def unknown_fairness_resources(self) -> tuple[str, ...]:
         """The fairness resources of the settings that no node has; they are ignored."""
+        chosen = self._books.settings.fairness_resources
+        if not chosen:
+            return ()
         self._build_snapshot()
-        return tuple(r for r in self._books.settings.fairness_resources or () if r not in self._books.servers.axes)
+        return tuple(r for r in chosen if r not in self._books.servers.axes)
 
     def tenant_states(self) -> dict[str, TenantState]:
         """Return what only the whole picture shows about each declared tenant, by name.

@@ -1,15 +1,16 @@
 """How many placed pods each term selects on each node, kept up to date pod by pod.
 
 Counted are only terms that some waiting pod asks about. Placed pods are kept in groups of one namespace and equal
-labels; a group knows which of these terms select it, so a pod that comes or goes costs one addition for each of them. A
-term that is asked about for the first time is asked once about each group of its namespaces, and all new ones together.
+labels; a group knows which of these terms select it, so a pod that comes or goes costs one addition for each of them.
+Terms that are asked about for the first time are asked once about each group of their namespaces, all of them together,
+and what the same ones select is added up before it is counted.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -104,11 +105,14 @@ class SelectedPods:
 
 
 class _Group:
-    """Placed pods of one namespace with equal labels. terms: those that select them, and some that are gone."""
+    """Placed pods of one namespace with equal labels. terms: those that select them, and some that are gone.
+
+    Thousands of groups are selected by the same terms, and share one set.
+    """
 
     __slots__ = ("labels", "leaving", "namespace", "nodes", "terms")
 
-    def __init__(self, namespace: str, labels: Labels, terms: tuple[PodTerm, ...]) -> None:
+    def __init__(self, namespace: str, labels: Labels, terms: frozenset[PodTerm]) -> None:
         self.namespace = namespace
         self.labels = labels
         self.terms = terms
@@ -139,8 +143,7 @@ class PlacedPods:
         """Note that a pod is on a node; pods=-1: it is there no more."""
         group = self._groups.get(namespace, {}).get(labels)
         if group is None:
-            terms = (term for term in self._select(namespace, labels) if term in self._selected)
-            group = _Group(namespace, labels, tuple(terms))
+            group = _Group(namespace, labels, self._list_counted(self._select(namespace, labels)))
             self._groups.setdefault(namespace, {})[labels] = group
         _add(group.nodes, node, pods)
         if is_leaving:
@@ -174,37 +177,48 @@ class PlacedPods:
     def note_labels(self, namespace: str) -> None:
         """A namespace's labels changed; terms that select namespaces by label may see it differently."""
         for group in self._groups.get(namespace, {}).values():
-            before = [term for term in group.terms if term in self._selected]
-            now = [term for term in self._select(namespace, group.labels) if term in self._selected]
-            if set(before) != set(now):
-                self._count_group(group, set(before) - set(now), -1)
-                self._count_group(group, set(now) - set(before), 1)
-                self.changed.update(set(before) ^ set(now))
-            group.terms = tuple(now)
+            before = self._list_counted(group.terms)
+            now = self._list_counted(self._select(namespace, group.labels))
+            for term in before ^ now:
+                self._selected[term].add_all(group.nodes, group.leaving, 1 if term in now else -1)
+            self.changed.update(before ^ now)
+            group.terms = now
+
+    def _list_counted(self, terms: Iterable[PodTerm]) -> frozenset[PodTerm]:
+        return frozenset(term for term in terms if term in self._selected)
 
     def _count_new(self) -> None:
         """Ask the new terms about all groups that they may select."""
         terms, self._new = list(self._new), {}
         asked = AskedTerms(terms, self._find_namespace_labels)
+        sums: dict[int, tuple[Counter[str], Counter[str]]] = {}
+        unions: dict[tuple[frozenset[PodTerm], int], frozenset[PodTerm]] = {}
+        for group in self._find_candidates(terms):
+            selecting = asked.find_selecting(group.namespace, group.labels)
+            if not selecting:
+                continue
+            union = unions.get((group.terms, selecting))
+            if union is None:
+                union = self._list_counted(group.terms).union(asked.list_terms(selecting))
+                unions[group.terms, selecting] = union
+            group.terms = union
+            pair = sums.get(selecting)
+            if pair is None:
+                pair = sums[selecting] = Counter(), Counter()
+            for total, own in zip(pair, (group.nodes, group.leaving), strict=True):
+                for node, pods in own.items():
+                    total[node] += pods
+        self._selected.update((term, SelectedPods()) for term in terms)
+        for selecting, (total, leaving) in sums.items():
+            for term in asked.list_terms(selecting):
+                self._selected[term].add_all(total, leaving, 1)
+
+    def _find_candidates(self, terms: Sequence[PodTerm]) -> Iterator[_Group]:
         namespaces: Iterable[str] = {namespace for term in terms for namespace in term.namespaces}
         if any(term.namespace_selector is not None for term in terms):
             namespaces = self._groups
-        chosen: list[tuple[_Group, tuple[PodTerm, ...]]] = []
         for namespace in namespaces:
-            for group in self._groups.get(namespace, {}).values():
-                selecting = asked.find_selecting(group.namespace, group.labels)
-                if selecting:
-                    kept = (term for term in group.terms if term in self._selected)  # a term may have come back
-                    group.terms = tuple(kept)
-                    chosen.append((group, tuple(asked.list_terms(selecting))))
-        self._selected.update((term, SelectedPods()) for term in terms)
-        for group, more in chosen:
-            group.terms += more
-            self._count_group(group, more, 1)
-
-    def _count_group(self, group: _Group, terms: Iterable[PodTerm], sign: int) -> None:
-        for term in terms:
-            self._selected[term].add_all(group.nodes, group.leaving, sign)
+            yield from self._groups.get(namespace, {}).values()
 
 
 def _add(counts: Counter[str], node: str, pods: int) -> None:

@@ -11,6 +11,9 @@ What was handed over must not linger either. Left alone, the kernel goes on for 
 network swallowed, also after we gave the request up and closed the connection. So it gives a connection up when its
 bytes were not acknowledged for `UNACKNOWLEDGED_MILLISECONDS`, and closing throws away what was not delivered.
 
+A page of a list is read as far as `MOST_PAGE_BYTES`. Tenants make objects of more than a megabyte, and a page holds
+hundreds: read whole, and decoded in one go, they would cost the memory and the time of all else.
+
 A watch sends nothing, so nothing of it can stay unacknowledged. The kernel asks the other end of a silent connection
 whether it is still there, and gives the connection up `DEAD_FLOW_SECONDS` after the last sign of it.
 """
@@ -33,7 +36,7 @@ from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
 from fairbind.kube.client.credentials import Credentials
-from fairbind.kube.client.errors import ApiError, NotSentError, TransientClusterError
+from fairbind.kube.client.errors import AnswerTooLargeError, ApiError, NotSentError, TransientClusterError
 
 STRATEGIC = "application/strategic-merge-patch+json"
 DEFAULT_TIMEOUT_SECONDS = 15.0
@@ -41,6 +44,8 @@ CONNECT_TIMEOUT_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 45.0
 """Below the 90 s after which an API server closes an idle connection, so that we do not write into a closing one."""
 WATCH_BUFFER_BYTES = 1 << 20
+MOST_PAGE_BYTES = 8 << 20
+"""A page of 500 ordinary pods has 2 to 5 million bytes. One of a single object may have any size."""
 UNACKNOWLEDGED_MILLISECONDS = 3000
 """As long as a binding may take; the kernel of Linux keeps to it, others know no such limit."""
 KEEPALIVE_IDLE_SECONDS = 10
@@ -108,7 +113,8 @@ class ApiClient:
 
         path: absolute and already quoted. guard: see the module; only for requests with a body.
         Raises ApiError for an answer that is not a success, NotAllowedError when the guard said no, NotSentError when
-        nothing was sent for another reason, TransientClusterError when it is unknown whether it was carried out.
+        nothing was sent for another reason, TransientClusterError when it is unknown whether it was carried out, and
+        AnswerTooLargeError for a page of more than one object (`limit` in the query) above `MOST_PAGE_BYTES`.
         """
         limits = aiohttp.ClientTimeout(
             total=timeout_seconds, connect=CONNECT_TIMEOUT_SECONDS, ceil_threshold=_NO_TIMEOUT_ROUNDING
@@ -116,7 +122,7 @@ class ApiClient:
         payload = None if body is None else _GuardedPayload(body, guard, content_type)
         try:
             async with await self._open(method, path, query=query, payload=payload, limits=limits) as response:
-                answer = await response.read()
+                answer = await _read_page(response) if _is_page(query) else await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             if payload is not None and payload.refused:
                 raise NotAllowedError(f"{method} {path}: not allowed any more") from None
@@ -228,6 +234,22 @@ def make_socket(address: aiohttp.AddrInfoType) -> socket.socket:
         if (known := getattr(socket, option, None)) is not None:  # not all systems know all of them
             made.setsockopt(socket.IPPROTO_TCP, known, value)
     return made
+
+
+def _is_page(query: Mapping[str, str] | None) -> bool:
+    """Whether a request asks for a page of a list, of more than one object."""
+    return query is not None and query.get("limit", "1") != "1"
+
+
+async def _read_page(response: aiohttp.ClientResponse) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    async for part in response.content.iter_any():
+        parts.append(part)
+        size += len(part)
+        if size > MOST_PAGE_BYTES:
+            raise AnswerTooLargeError(f"{response.url.path}: a page of more than {MOST_PAGE_BYTES:,} bytes")
+    return b"".join(parts)
 
 
 def _is_success(response: aiohttp.ClientResponse) -> bool:

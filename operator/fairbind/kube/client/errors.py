@@ -38,6 +38,10 @@ class NotSentError(TransientClusterError):
     """No answer, and certainly nothing was carried out: the request never left us."""
 
 
+class AnswerTooLargeError(TransientClusterError):
+    """A page of a list is larger than one may be; it was not read to its end. A page of fewer objects is smaller."""
+
+
 class PermanentClusterError(FairbindError):
     """The settings cannot work, whatever time passes. The message is one line that names the setting."""
 

@@ -1,6 +1,7 @@
 """A reflector keeps a sink in step with all objects of one kind: it lists them once and then follows a watch.
 
-The list comes in pages, so that no answer is larger than some megabytes. The watch starts at the list's version and
+The list comes in pages, so that no answer is larger than some megabytes: where objects are large, a page has fewer of
+them. The watch starts at the list's version and
 asks for bookmarks, so that after a broken connection it can go on where it was although nothing happened for hours.
 When the server has forgotten that version (410, in the answer or as an event), or was away, everything is listed again;
 the sink finds the difference, deletions included.
@@ -41,9 +42,12 @@ import msgspec
 
 from fairbind.cluster.cache.feeds import Sink, parse_version
 from fairbind.cluster.objects.decode import Bookmark, ResourceType, WatchFault
-from fairbind.kube.client.errors import ApiError, TransientClusterError
+from fairbind.kube.client.api import MOST_PAGE_BYTES
+from fairbind.kube.client.errors import AnswerTooLargeError, ApiError, TransientClusterError
 
 PAGE_SIZE = 500
+SMALLER_PAGE = 4
+"""A page that is too large is asked for again with so many times fewer objects."""
 LIST_TIMEOUT_SECONDS = 60.0
 LINES_AT_ONCE = 64
 """So many lines of a watch are taken at a time, when more have come: some ten milliseconds."""
@@ -242,11 +246,15 @@ class Reflector(Generic[Item]):
 
     async def _get_all(self) -> tuple[list[Item], str]:
         """Return all objects, and the version of the list."""
-        query = {"limit": str(self._page_size)}
+        limit = self._page_size
+        query: dict[str, str] = {}
         items: list[Item] = []
         while True:
             try:
-                body = await self._get_page(query)
+                body = await self._get_page({"limit": str(limit), **query})
+            except AnswerTooLargeError:
+                limit = max(limit // SMALLER_PAGE, 1)
+                continue
             except ApiError as error:
                 if not self._is_kind_missing(error):
                     raise
@@ -260,6 +268,8 @@ class Reflector(Generic[Item]):
                 self._is_absent = False
                 return items, page.version
             query["continue"] = page.next_page
+            if SMALLER_PAGE * len(body) < MOST_PAGE_BYTES:
+                limit = min(2 * limit, self._page_size)
 
     def _is_kind_missing(self, error: ApiError) -> bool:
         return self._resource_type.is_optional and error.status == HTTPStatus.NOT_FOUND
@@ -271,6 +281,8 @@ class Reflector(Generic[Item]):
                 return await self._api.request(
                     "GET", self._resource_type.path, query=query, timeout_seconds=LIST_TIMEOUT_SECONDS
                 )
+            except AnswerTooLargeError:
+                raise  # there is no trouble
             except (ApiError, TransientClusterError) as error:
                 tries -= 1
                 if not tries or (isinstance(error, ApiError) and not error.is_retryable):

@@ -85,14 +85,14 @@ class World(Protocol):
     def withhold(self, uid: str) -> None: ...  # noqa: D102
     def resume(self, uid: str) -> None: ...  # noqa: D102
     def find_pod(self, uid: str) -> PodToBind | None: ...  # noqa: D102
-    def note_waits(self, waits: Sequence[Wait]) -> None: ...  # noqa: D102
+    def note_waits(self, waits: Sequence[Wait]) -> bool: ...  # noqa: D102
 
 
 class Announcer(Protocol):
     """The recorder, as the loop sees it."""
 
     def scheduled(self, namespace: str, name: str, uid: str, node: str) -> None: ...  # noqa: D102
-    def note_waits(self, waits: Sequence[Wait], node_count: int) -> None: ...  # noqa: D102
+    def note_waits(self, waits: Sequence[Wait], node_count: int) -> object: ...  # noqa: D102
 
 
 class Journal(Protocol):
@@ -273,7 +273,7 @@ class SchedulingLoop:
             binds = self._pacing.handle(decided, self._clock())
             classes = None  # pacing knows
             self._begin(binds)
-            self._note_waits(report, len(snapshot.servers.names))
+            is_next_different = self._note_waits(report, len(snapshot.servers.names))
         except Exception:  # noqa: BLE001 - whatever it was, the loop goes on
             self._observer.cycle_failed()
             _log.exception("a scheduling cycle failed; the next one is in %s s", pacing.FAILED_CYCLE_SECONDS)
@@ -290,7 +290,7 @@ class SchedulingLoop:
         if self._journal is not None:
             with self._failures.contain("journal"):
                 self._journal.record(make_record(self._cycles, order, before, snapshot, report, seconds))
-        return self._pacing.handle(CycleEnded(seconds), self._clock())
+        return self._pacing.handle(CycleEnded(seconds, is_next_different), self._clock())
 
     def _note_nothing_waits(self, node_count: int) -> None:
         self._noted = ()
@@ -298,13 +298,15 @@ class SchedulingLoop:
         with self._failures.contain("recorder"):
             self._announcer.note_waits((), node_count)
 
-    def _note_waits(self, report: CycleReport, node_count: int) -> None:
+    def _note_waits(self, report: CycleReport, node_count: int) -> bool:
+        """Say why classes wait; return whether the next cycle looks at others."""
         if report.complete:
             with self._failures.contain("recorder"):
                 self._announcer.note_waits(report.waits, node_count)
-        if report.waits != self._noted:
-            self._world.note_waits(report.waits)
-            self._noted = report.waits
+        if report.waits == self._noted:
+            return False
+        self._noted = report.waits
+        return self._world.note_waits(report.waits)
 
     # --- bindings ---
 
