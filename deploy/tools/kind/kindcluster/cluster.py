@@ -89,7 +89,7 @@ class Cluster:
     def make(
         cls, prefix: str = "fairbind", *, config: Path = CONFIG, report: Callable[[str], None] = print_line
     ) -> Self:
-        """Return a cluster with a name that no other cluster uses, not started; raise NoEngineError without an engine."""
+        """Return a cluster with a name that no other one uses, not started; raise NoEngineError without an engine."""
         engine.check_engine()
         name = f"{prefix}-{compute_clone()[:4]}-{os.urandom(2).hex()}"
         return cls(name, ensure_tools(TOOLS, report), config=config, report=report)

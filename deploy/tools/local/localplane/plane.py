@@ -1,7 +1,7 @@
 """One control plane: start it, use it, break parts of it, stop it.
 
 ``ControlPlane`` owns a folder (keys, kubeconfigs, logs, etcd's data) and the processes of its components, which die
-with this process however it ends. Ports are chosen free; when another program takes one before we listen, others are chosen.
+with this process however it ends. Ports are chosen free; when one is taken before we listen, others are chosen.
 Nothing is shared between planes, so any number of them run side by side.
 """
 

@@ -211,10 +211,10 @@ class Elector:
                 except ApiError as error:
                     if error.status != HTTPStatus.CONFLICT:
                         raise
-                    # Another replica was first, or a user edited it. Look at once: it may be that we do not lead any more.
+                    # Another replica was first, or a user edited it. Look at once: perhaps we do not lead any more.
                     self._lease = None
                     continue
-                # If the fence was closed meanwhile, that is told before it opens again: another may have led in between.
+                # If the fence was closed meanwhile, that is told before it opens again: another may have led.
                 self._announce()
                 self._holds_until = started + self._lease_seconds if held else None
                 self._note_progress()
