@@ -2,7 +2,7 @@
 
 Runs before anything is installed, so it uses the standard library only. A stamp names everything that decides the
 result; when it is still right, nothing is done, in a few milliseconds. An environment that was interrupted, moved with
-the clone or made by another Python is made again; one whose lock changed is brought to the lock, without extra packages.
+the clone or made by another Python is made again; one whose lock changed is brought to the lock, extra packages go.
 """
 
 from __future__ import annotations
