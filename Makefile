@@ -55,6 +55,7 @@ unit: install ## the tests that need no control plane and no Go program, on the 
 .PHONY: nightly
 nightly: install ## what takes minutes: tests that CI leaves out, unit tests with new seeds and many examples, fuzz-cost, Kubernetes' own specs, e2e on the oldest Kubernetes (SEED=number repeats a night)
 	@seed="$${SEED:-$$(date +%s)}"; echo "to try the same once more: make nightly SEED=$$seed"; status=0; \
+	export FAIRBIND_TEST_SEED="$$seed"; \
 	$(PYTEST) -n 2 -m nightly --timeout=3600 || status=1; \
 	HYPOTHESIS_PROFILE=nightly $(PYTEST) -n auto -m "not needs_tools" --timeout=3600 --hypothesis-seed="$$seed" \
 	  --randomly-seed="$$seed" $(UNIT) || status=1; \

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import engine
 
-from localplane.tools import ensure_tools
+from localplane import tools as programs
+from localplane.tools import Tool, Tools, ensure_tools
 from sharing import KIND, START_PROGRAMS, Sharing, rank
 
 # A run that was started in the background of a script ignores these, and so would every program that a test starts:
@@ -41,6 +42,26 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 MOST_SHRINKING_SECONDS = 45
 engine.MAX_SHRINKING_SECONDS = MOST_SHRINKING_SECONDS
 
+
+class ToolGuard:
+    """Fails a test that asks for a program without the mark `needs_tools`: `make unit` would build it, for minutes.
+
+    It looks at what this process asks for, built or not. item: the test that runs; None while tests are collected.
+    """
+
+    def __init__(self) -> None:
+        self.item: pytest.Item | None = None
+        self._is_built = programs._is_built
+
+    def is_built(self, tools: Tools, tool: Tool) -> bool:
+        if self.item is None or self.item.get_closest_marker("needs_tools") is None:
+            pytest.fail(f"{tool.name} is built from Go modules: only a test that is marked needs_tools may ask for it")
+        return self._is_built(tools, tool)
+
+
+TOOL_GUARD = ToolGuard()
+programs._is_built = TOOL_GUARD.is_built
+
 LEFT_OUT = pytest.StashKey[int]()
 GIVE_WAY = 10
 
@@ -62,6 +83,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Sharing:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Let a worker that only computes give way to those that start programs: these fail when they are too slow."""
+    TOOL_GUARD.item = item
     if hasattr(item.config, "workerinput") and rank(item.nodeid) == len(START_PROGRAMS) and not os.nice(0):
         os.nice(GIVE_WAY)
 

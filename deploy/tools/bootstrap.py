@@ -2,7 +2,7 @@
 
 Runs before anything is installed, so it uses the standard library only. A stamp names everything that decides the
 result; when it is still right, nothing is done, in a few milliseconds. An environment that was interrupted, moved with
-the clone or made by another Python is made anew; one whose lock changed is brought to the lock, extra packages removed.
+the clone or made by another Python is made again; one whose lock changed is brought to the lock, extra packages go.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def is_usable() -> bool:
 
 
 def find_base_python() -> str:
-    """Return the interpreter outside any environment: the one in use may be the one that is made anew."""
+    """Return the interpreter outside any environment: the one in use may be the one that is made again."""
     settings = Path(sys.prefix) / "pyvenv.cfg"
     if sys.prefix != sys.base_prefix and settings.exists():
         match = re.search(r"^executable\s*=\s*(.+)$", settings.read_text(encoding="utf-8"), re.MULTILINE)
@@ -147,7 +147,7 @@ def compute_canonical_name(name: str) -> str:
 def run(what: str, command: list[str]) -> None:
     """Run a command quietly, saying from time to time that it still runs; raise BootstrapError with its last words.
 
-    command: a Python and its arguments. It ends with this process, so that a killed make leaves nobody who installs.
+    command: a Python and its arguments. It ends with this process, so that a killed make leaves no installer behind.
     """
     log = ROOT / ".local" / "install.log"
     started = time.monotonic()

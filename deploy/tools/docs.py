@@ -186,7 +186,7 @@ def _compute_section(name: str, command: click.Command) -> Iterator[str]:
 
 
 def _compute_help(command: click.Command, path: Sequence[str]) -> list[str]:
-    """Return what --help prints, at a width that does not depend on anybody's terminal."""
+    """Return what --help prints, at a width that does not depend on the user's terminal."""
     parent = click.Context(commands, info_name=path[0], **commands.context_settings) if len(path) > 1 else None
     settings = {**commands.context_settings, "terminal_width": HELP_WIDTH}
     context = click.Context(command, parent=parent, info_name=path[-1], **settings)

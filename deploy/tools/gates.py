@@ -39,7 +39,7 @@ BUILD = ROOT / "build"
 WHEEL_VENV = BUILD / "wheel-venv"
 COVERAGE = BUILD / "coverage.json"
 # How many of a package's branches the tests must take, in percent; None: it is said and not judged. What the packages
-# that decide leave open is a decision that nobody has looked at.
+# that decide leave open is a decision that no test has looked at.
 LEAST_BRANCHES_PERCENT: Mapping[str, float | None] = {
     "model": 95.0,
     "fairness": 95.0,

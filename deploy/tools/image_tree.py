@@ -33,7 +33,7 @@ EPOCH = int(os.environ.get("SOURCE_DATE_EPOCH", "315532800"))  # 1980: the first
 # Parts of the standard library that a server without a terminal, a compiler and a display cannot use.
 UNUSED_STANDARD = {"ensurepip", "idlelib", "lib2to3", "pydoc_data", "test", "tkinter", "turtledemo", "venv"}
 UNUSED_STANDARD |= {"site-packages", "dist-packages"}
-# Tests of the dependencies, and a second client for Kubernetes, larger than all else, that nobody imports.
+# Tests of the dependencies, and a second client for Kubernetes, larger than all else, that no module imports.
 UNUSED_PACKAGES = {"tests", "kubernetes/aio"}
 # What is imported while the operator runs, not only when it starts.
 IMPORTED_LATE = ("kubernetes.client", "kubernetes.config.incluster_config", "kubernetes.config.kube_config", "uvloop")

@@ -6,7 +6,7 @@ A page is written by hand around blocks of the form
     ...
     <!-- end -->
 
-which `compute_pages` writes anew. What differs only by what a solver may round otherwise on another day stays as it is.
+which `compute_pages` writes. What differs only by what a solver may round otherwise on another day stays as it is.
 A picture is drawn again only when the numbers in it have changed: they are kept beside it, in examples/numbers.json,
 because solvers may round the last digit otherwise.
 """

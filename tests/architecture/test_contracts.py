@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,13 @@ def check_contracts(source: Path) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
     )
+
+
+def test_each_contract_is_broken_once() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+
+    assert sorted(contract["name"] for contract in settings["contracts"]) == sorted(CONTRACTS)
+    assert {contract for _, _, contract in FORBIDDEN} == set(CONTRACTS)
 
 
 def test_contracts_hold(copied_source: Path) -> None:

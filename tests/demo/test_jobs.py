@@ -111,7 +111,7 @@ def test_backlog_is_filled_up_and_no_further(cast: Cast, stream: JobStream, cloc
     for tenant in cast.tenants:
         usual = {kind.name: kind.backlog for kind in tenant.kinds}
         assert count_pods(stream.make_missing(tenant, {}, 5)) == {name: 5 * count for name, count in usual.items()}
-        clock.now += jobs.SETTLE_SECONDS
+        clock.now += jobs.POD_CREATION_SECONDS
         waiting = {(tenant.namespace, name): count for name, count in usual.items()}
         assert stream.make_missing(tenant, waiting) == []
         first = tenant.kinds[0]
@@ -122,10 +122,10 @@ def test_backlog_is_filled_up_and_no_further(cast: Cast, stream: JobStream, cloc
 def test_pods_that_may_be_on_their_way_are_not_asked_for_again(cast: Cast, stream: JobStream, clock: Clock) -> None:
     web = cast.first[1]
     assert stream.make_missing(web, {})
-    clock.now += jobs.SETTLE_SECONDS / 2
+    clock.now += jobs.POD_CREATION_SECONDS / 2
     assert stream.make_missing(web, {}) == []
     assert stream.make_missing(cast.late, {}), "others may ask"
-    clock.now += jobs.SETTLE_SECONDS / 2
+    clock.now += jobs.POD_CREATION_SECONDS / 2
     assert stream.make_missing(web, {})
 
 

@@ -178,22 +178,30 @@ def test_make_says_in_one_line_that_no_engine_answers(target: str) -> None:
     assert outcome.stdout == ""
 
 
+def run_without_engine(**variables: str) -> subprocess.CompletedProcess[str]:
+    """Run some tests on kind where no engine answers."""
+    words = ["-p", "no:cacheprovider", "-p", "no:randomly", "--no-cov", "tests/kind/test_only_scheduler.py"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
+    environment.pop("FAIRBIND_ENGINE", None)
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *words],
+        cwd=ROOT, env={**environment, "DOCKER_HOST": NOWHERE, **variables}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_where_an_engine_is_promised_no_test_on_kind_may_be_skipped() -> None:
+    outcome = run_without_engine(FAIRBIND_ENGINE="promised")
+    closing = outcome.stdout.strip().splitlines()[-1]
+
+    assert outcome.returncode == 1
+    assert "skipped although FAIRBIND_ENGINE=promised" in outcome.stdout
+    assert " error" in closing
+    assert "skipped" not in closing
+    assert "passed" not in closing
+
+
 def test_without_an_engine_the_tests_on_kind_count_as_skipped_and_the_end_says_so() -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:randomly",
-        "--no-cov",
-        "tests/kind/test_chart.py",
-    ]
-    environment = {**os.environ, "DOCKER_HOST": NOWHERE}
-    for name in [name for name in environment if name.startswith(("PYTEST_", "COV_", "FAIRBIND_ENGINE"))]:
-        del environment[name]
-    outcome = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    outcome = run_without_engine()
     note, closing = outcome.stdout.strip().splitlines()[-2:]
 
     assert note.startswith("NOT RUN: ")

@@ -21,7 +21,7 @@ from e2e.api import ApiError
 from e2e.audit import check_bound_once, read_bindings
 from e2e.objects import SCHEDULER_NAME, TENANTS
 from e2e.operators import LEASE
-from e2e.placement import find_misplaced, find_objections
+from e2e.placement import find_judged, find_misplaced, find_objections
 from e2e.waiting import PATIENCE_SECONDS, wait_for
 
 if TYPE_CHECKING:
@@ -148,6 +148,10 @@ class View:
         """Return every pod that fairbind has put where it may not be; `but`: nodes that a test relabelled."""
         held = filter(is_held, self.pods)
         return find_misplaced(held, self.nodes, scheduler_name=SCHEDULER_NAME, but=but)
+
+    def find_judged(self, *, but: Collection[str] = ()) -> list[Json]:
+        """Return the pods that `find_misplaced` judges: those that were bound after their node's last change."""
+        return find_judged(filter(is_held, self.pods), self.nodes, scheduler_name=SCHEDULER_NAME, but=but)
 
     def find_forgotten(self, objects: Callable[[Json, Json], Collection[str]] = lambda _pod, _node: ()) -> list[str]:
         """Return waiting pods for which some node has room: none should wait then.

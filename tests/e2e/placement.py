@@ -1,4 +1,4 @@
-"""Whether a pod may be where it is, judged from the API's objects alone; written anew, simply, from Kubernetes' rules.
+"""Whether a pod may be where it is, judged from the API's objects alone; written simply, from Kubernetes' rules.
 
 A pod that is bound stays when its node changes later, so what a node says now judges only the pods that were bound
 after its last change: by the times that the API server itself notes beside the fields of an object.
@@ -82,26 +82,41 @@ def _holds(expression: Json, texts: Mapping[str, str]) -> bool:
             raise AssertionError(f"no such operator: {operator}")
 
 
+def find_judged(
+    pods: Iterable[Json], nodes: Mapping[str, Json], *, scheduler_name: str, but: Collection[str] = ()
+) -> list[Json]:
+    """Return the pods of which it is known whether this scheduler should have put them where they are.
+
+    pods: all that are on some node and not finished. but: nodes that do not count.
+    """
+    changed_at = {name: find_change(node) for name, node in nodes.items() if name not in but}
+    found = []
+    for pod in pods:
+        bound_at, since = find_binding(pod), changed_at.get(pod["spec"]["nodeName"])
+        is_ours = pod["spec"].get("schedulerName") == scheduler_name
+        if is_ours and bound_at is not None and since is not None and bound_at > since:
+            found.append(pod)
+    return found
+
+
 def find_misplaced(
     pods: Iterable[Json], nodes: Mapping[str, Json], *, scheduler_name: str, but: Collection[str] = ()
 ) -> list[str]:
-    """Return a line for each pod that this scheduler should not have put where it is. but: nodes that do not count.
-
-    pods: all that are on some node and not finished.
-    """
+    """Return a line for each pod that this scheduler should not have put where it is. pods, but: of `find_judged`."""
+    pods = list(pods)
+    judged = find_judged(pods, nodes, scheduler_name=scheduler_name, but=but)
+    found = [
+        f"{_name(pod)} on {node}: {why}"
+        for pod in judged
+        for node in [pod["spec"]["nodeName"]]
+        for why in find_objections(pod, nodes[node])
+    ]
     by_node: dict[str, list[Json]] = defaultdict(list)
     for pod in pods:
         by_node[pod["spec"]["nodeName"]].append(pod)
-    found = []
     for name, there in by_node.items():
-        if name not in nodes or name in but:
-            continue
-        changed_at = find_change(nodes[name])
-        for pod in there:
-            bound_at = find_binding(pod)
-            if pod["spec"].get("schedulerName") == scheduler_name and bound_at is not None and bound_at > changed_at:
-                found += [f"{_name(pod)} on {name}: {why}" for why in find_objections(pod, nodes[name])]
-        found += [f"{line} on {name}" for line in _find_port_conflicts(there, scheduler_name)]
+        if name in nodes and name not in but:
+            found += [f"{line} on {name}" for line in _find_port_conflicts(there, scheduler_name)]
     return found
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import TYPE_CHECKING
 
 import pytest
 
 from e2e.checks import View, check_cluster, check_metrics, is_waiting
 from e2e.objects import make_pod
+from e2e.placement import find_change
 from e2e.waiting import wait_for
 from e2e.workloads import (
     SMALL,
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from e2e.conftest import MakeNamespace, MakeNodes, MakeTenant, StartOperator
 
 pytestmark = pytest.mark.oldest_kubernetes
+
+SECOND = dt.timedelta(seconds=1)
+"""So exact are times in objects."""
 
 
 def test_one_pod_is_bound_and_runs(
@@ -62,9 +67,12 @@ def test_tenants_share_by_weight_and_the_metrics_agree(
     ]
     for name in namespaces:
         create_pods(api, name, [make_pod(SMALL) for _ in range(40)])
+    last_change = max(find_change(node) for node in View.take(api).nodes.values())
+    wait_for(lambda: dt.datetime.now(dt.UTC) - last_change >= SECOND, describe="the second of the last change to pass")
     running = operator()
     wait_for(lambda: sum(count_bound(api, name) for name in namespaces) == 48, describe="all 48 cores to be taken")
-    check_cluster(cluster)
+    view = check_cluster(cluster)
+    assert view.find_judged(), "no pod is known to have been bound after its node's last change"
     assert [count_bound(api, name) for name in namespaces] == [8, 16, 24]
     check_metrics(api, running, namespaces)
     metrics = running.metrics()

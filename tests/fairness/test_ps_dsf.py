@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from fairbind.fairness.mechanisms.drf import DRF
-from fairbind.fairness.mechanisms.ps_dsf import ACCEPTED_GAP, CONVERGED_GAP, PS_DSF, Search, compute_gap, find_division
+from fairbind.fairness.mechanisms.ps_dsf import PS_DSF, Search, compute_gap, find_division
+from fairbind.fairness.mechanisms.tolerances import ACCEPTED_GAP, CONVERGED_GAP
 from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import reduce_problem
 from fairbind.fairness.problems.problem import FloatArray, Problem, make_problem

@@ -10,6 +10,8 @@ import pytest
 
 import gates
 from house.tree import ROOT
+from localplane.tools import ensure_tools
+from seeds import SEED_VARIABLE, draw_seeds
 
 CONFTEST = ROOT / "tests" / "conftest.py"
 PROBE = """
@@ -53,8 +55,25 @@ def test_a_stage_leaves_them_out_and_says_so(tmp_path: Path, stage: gates.Stage,
     assert "NOT RUN: 2 tests that take minutes: make nightly runs them" in outcome.stdout
 
 
+def test_a_test_without_the_mark_gets_no_program() -> None:
+    with pytest.raises(pytest.fail.Exception, match=r"etcd .* marked needs_tools"):
+        ensure_tools(["etcd"])
+
+
+def test_the_nights_have_other_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(SEED_VARIABLE, raising=False)
+    assert draw_seeds(3) == range(3)
+
+    monkeypatch.setenv(SEED_VARIABLE, "1764000000")
+    assert draw_seeds(3) == range(1764000000, 1764000003)
+
+
 def test_the_nights_run_them() -> None:
     recipes = (ROOT / "Makefile").read_text(encoding="utf-8")
 
     assert "$(PYTEST) -n 2 -m nightly" in recipes
+    assert "HYPOTHESIS_PROFILE=nightly $(PYTEST)" in recipes
+    assert '--hypothesis-seed="$$seed"' in recipes
+    assert '--randomly-seed="$$seed"' in recipes
+    assert f'export {SEED_VARIABLE}="$$seed"' in recipes
     assert "make nightly" in (ROOT / ".github" / "workflows" / "nightly.yml").read_text(encoding="utf-8")

@@ -116,7 +116,10 @@ def test_a_cordon_and_any_hard_taint_count_and_a_soft_one_does_not() -> None:
 
 @pytest.mark.parametrize(("changed_at", "found"), [(BEFORE, 1), (AT, 0), (AFTER, 0)])
 def test_a_node_that_changed_since_says_nothing_about_before(changed_at: str, found: int) -> None:
-    assert len(judge(bind(make_pod()), node=make_server(taints=[GPU], changed_at=changed_at))) == found
+    pod, node = bind(make_pod()), make_server(taints=[GPU], changed_at=changed_at)
+
+    assert len(judge(pod, node=node)) == found
+    assert View({"n": node}, [pod], {}, {}).find_judged() == [pod] * found
 
 
 def test_others_pods_and_nodes_that_do_not_count_are_left_alone() -> None:

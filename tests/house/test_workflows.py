@@ -96,6 +96,18 @@ def test_commands_are_those_of_make(path: Path) -> None:
     assert called <= targets
 
 
+@pytest.mark.parametrize("name", ["test", "nightly"])
+def test_tests_on_kind_have_an_engine_and_begin_at_once(name: str) -> None:
+    """Programs that are built first would keep lint and unit tests waiting: `make test` builds them beside these."""
+    [job] = read(ROOT / ".github" / "workflows" / f"{name}.yml")["jobs"].values()
+
+    assert job["env"] == {"FAIRBIND_ENGINE": "promised"}
+    assert [step["run"] for step in job["steps"] if "run" in step] == [
+        "sudo sysctl -w fs.inotify.max_user_instances=1024",
+        f"make {name}",
+    ]
+
+
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_no_command_contains_what_others_may_write(path: Path) -> None:
     """An expression in a command is text before the shell reads it, so names of branches could be commands."""

@@ -54,7 +54,7 @@ def test_only_what_is_installed_makes_the_environment_anew() -> None:
         ("ERROR: No matching distribution found for x==1 (from versions: 2)", "no ready-made package"),
         ("Retrying after NewConnectionError", "the network does not answer"),
         ("OSError: [Errno 28] No space left on device", "the disk is full"),
-        ("PermissionError: [Errno 13] Permission denied: '/x'", "belongs to somebody else"),
+        ("PermissionError: [Errno 13] Permission denied: '/x'", "belongs to another user"),
         ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.", "not what was pinned"),
     ],
 )

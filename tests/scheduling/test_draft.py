@@ -20,7 +20,7 @@ from fairbind.model import (
     Snapshot,
     Tenant,
 )
-from fairbind.scheduling import POLICIES, UnschedulableCache, run_cycle
+from fairbind.scheduling import POLICIES, CycleState, UnschedulableCache, run_cycle
 from fairbind.scheduling.cycle.draft import Draft, Mark, expect_undefined_scores
 from fairbind.scheduling.policies.target_ratios import TargetRatios
 from scheduling.drafts import Story, busy_snapshots
@@ -66,13 +66,26 @@ def look(draft: Draft) -> list[Decision]:
     return decisions
 
 
-class Walk:
-    """A draft, and the story of what was done to it."""
+full_before = st.none() | st.frozensets(st.integers(0, 5), min_size=1)
+"""Servers on which nothing was free in a cycle before, of which something is remembered; None: there was none."""
 
-    def __init__(self, snapshot: Snapshot, policy: str) -> None:
+
+class Walk:
+    """A draft, and the story of what was done to it. full_before: as above."""
+
+    def __init__(self, snapshot: Snapshot, policy: str, full_before: frozenset[int] | None = None) -> None:
         self.snapshot = snapshot
         self.policy = policy
-        self.draft = Draft(snapshot, POLICIES[policy])
+        unschedulable, state = None, None
+        if full_before is not None:
+            unschedulable, state = UnschedulableCache(), CycleState()
+            full = [k for k in full_before if k < len(snapshot.servers.names)]
+            free_kr = np.array(snapshot.servers.free_kr)
+            free_kr[full] = np.minimum(free_kr[full], 0)
+            before = replace(snapshot, servers=replace(snapshot.servers, free_kr=free_kr))
+            # A limit of 0, as what a cycle places and nobody carries out changes counts for that cycle only.
+            run_cycle(before, PolicySettings(policy), 0.0, limit=0, unschedulable=unschedulable, state=state)
+        self.draft = Draft(snapshot, POLICIES[policy], unschedulable=unschedulable, state=state)
         self.story = Story()
         self.marks: list[tuple[Mark, Story]] = []
 
@@ -139,15 +152,15 @@ class Walk:
 
 
 @pytest.mark.slow
-@given(snapshot=busy_snapshots().flatmap(add_rules), story=steps, is_asked=st.booleans())
+@given(snapshot=busy_snapshots().flatmap(add_rules), story=steps, is_asked=st.booleans(), full_before=full_before)
 @settings(max_examples=2 * settings().max_examples)
 def test_with_rules_about_domains_it_decides_like_one_made_anew(
-    snapshot: Snapshot, story: list[Step], *, is_asked: bool
+    snapshot: Snapshot, story: list[Step], *, is_asked: bool, full_before: frozenset[int] | None
 ) -> None:
-    """Evictions do not count: a snapshot does not say in which counters running tasks are."""
+    """Evicted tasks stay in counters, here and there: a snapshot does not say in which ones running tasks are."""
     for policy in POLICY_IDS:
         note(policy)
-        walk = Walk(snapshot, policy)
+        walk = Walk(snapshot, policy, full_before)
         for step in story:
             walk.do(step)
             if is_asked:
@@ -156,13 +169,15 @@ def test_with_rules_about_domains_it_decides_like_one_made_anew(
 
 
 @pytest.mark.slow
-@given(snapshot=busy_snapshots(), story=steps, is_asked=st.booleans())
+@given(snapshot=busy_snapshots(), story=steps, is_asked=st.booleans(), full_before=full_before)
 @settings(max_examples=2 * settings().max_examples)
-def test_it_decides_like_one_made_anew(snapshot: Snapshot, story: list[Step], *, is_asked: bool) -> None:
+def test_it_decides_like_one_made_anew(
+    snapshot: Snapshot, story: list[Step], *, is_asked: bool, full_before: frozenset[int] | None
+) -> None:
     """All policies in one world. is_asked: after each step, so that there is much to be closed; or only at the end."""
     for policy in POLICY_IDS:
         note(policy)
-        walk = Walk(snapshot, policy)
+        walk = Walk(snapshot, policy, full_before)
         for step in story:
             walk.do(step)
             if is_asked:

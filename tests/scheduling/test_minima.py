@@ -11,11 +11,12 @@ from fairbind.scheduling.cycle import minima, shapes
 from fairbind.scheduling.cycle.minima import BlockMinima
 from scheduling.strategies import POLICY_IDS
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot, describe
+from seeds import draw_seeds
 
 VALUES = [0.0, 0.0, 0.5, 0.5, 1.0, 2.0, np.inf, np.inf]  # ties and servers without room come up all the time
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", draw_seeds(40))
 def test_it_is_the_first_least_score_of_a_slice(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = np.random.default_rng(seed)
     monkeypatch.setattr(minima, "BLOCK", int(draw.integers(1, 6)))

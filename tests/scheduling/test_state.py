@@ -25,6 +25,7 @@ from scheduling.worlds import (
     describe,
     weigh,
 )
+from seeds import draw_seeds
 
 NAMES = [f"s{n:02}" for n in range(24)]
 Draw = np.random.Generator
@@ -151,7 +152,7 @@ def share_objects(before: Snapshot, after: Snapshot) -> Snapshot:
     )
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", draw_seeds(60))
 def test_it_changes_no_report(seed: int) -> None:
     draw = np.random.default_rng(seed)
     snapshot, policy, state = build_world(draw), POLICY_IDS[seed % len(POLICY_IDS)], CycleState()

@@ -27,6 +27,7 @@ from fairbind.scheduling.cycle.task_queues import ClassQueue, compute_turn
 from rejections import unsupported
 from scheduling.strategies import POLICY_IDS
 from scheduling.worlds import apply_report, build_class, build_placement, build_servers, build_snapshot, build_tasks
+from seeds import draw_seeds
 
 
 def carry_out(snapshot: Snapshot, report: CycleReport) -> Snapshot:
@@ -95,7 +96,7 @@ def describe(report: CycleReport) -> tuple[object, ...]:
     return bindings, waits, report.complete, report.weighted_shares
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", draw_seeds(120))
 def test_it_changes_no_decision(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cycle, "FEW_PART", 1 + seed % 2)
     draw = np.random.default_rng(seed)

@@ -5,7 +5,7 @@ its work. More of them are ignored for a moment (a terminal, make and timeout ma
 process at once, and the children, which are tied to it, with it. The standard library only: it is loaded before all
 else.
 
-A signal that comes just before a blocking call is seen when the call returns, so whoever waits does so in short turns.
+A signal that comes just before a blocking call is seen when the call returns, so the main thread waits in short turns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WORDS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "the
 
 
 class Interrupted(BaseException):
-    """Somebody wants the program to end; the message says who."""
+    """A user or another program wants this one to end; the message says which."""
 
 
 class _Handler:

@@ -4,7 +4,7 @@ The nodes are those of kind-config.yaml on a machine of any size, so amounts are
 `PARTS` parts of their cores, one of their memory. A tenant's pods come in Jobs of a few; `web` also has a Deployment
 that takes less than its share and never ends. The program in the containers only sleeps, so a laptop carries it all.
 
-kind has no GPUs. Two of its workers are told to have some, as Kubernetes allows for any extended resource: nobody uses
+kind has no GPUs. Two of its workers are told to have some, as Kubernetes allows for any extended resource: no pod uses
 them, but they are counted, by kubelets too.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from demo import workload
-from demo.workload import GPU, KIND_LABEL, Cast, DemoTenant, Json, Kind
+from demo.workload import GPU, KIND_LABEL, Cast, DemoTenant, Json, PodKind
 from fairbind.cluster.objects.quantity import parse_quantity
 from kindcluster.images import WORKLOAD_IMAGE
 
@@ -27,8 +27,8 @@ GPUS: Mapping[str, int] = {"large": 4, "special": 8}
 """How many GPUs a worker is told to have, by its shape."""
 PINNED_SHAPE = "large"
 JOB_SIZE = 3
-SETTLE_SECONDS = 2.0
-"""How long it may take from a Job to its pods: for so long nobody asks for the same again."""
+POD_CREATION_SECONDS = 2.0
+"""How long it may take from a Job to its pods: no more Jobs are made for them meanwhile."""
 KEPT_FINISHED_SECONDS = 15
 RUN_FRACTION = 0.3
 """The longest run, as a part of the demo: starting and ending a container takes its time, too."""
@@ -60,19 +60,19 @@ def compute_cast(workers: Sequence[Json]) -> Cast:
     return Cast(first, adapt(workload.CAST.late), pinned)
 
 
-def compute_site(workers: Sequence[Json]) -> Kind:
+def compute_site(workers: Sequence[Json]) -> PodKind:
     """Return the pods of the one Deployment that there is."""
     cores, memory = _sum_allocatable(workers, "cpu"), _sum_allocatable(workers, "memory")
     return _make_kind("site", SITE, cores, memory)
 
 
-def _make_kind(name: str, amounts: tuple[float, float, int, int], cores: Fraction, memory: Fraction) -> Kind:
+def _make_kind(name: str, amounts: tuple[float, float, int, int], cores: Fraction, memory: Fraction) -> PodKind:
     core_parts, memory_parts, gpus, backlog = amounts
     requests = {
         "cpu": f"{max(1, int(1000 * cores * Fraction(core_parts) / PARTS))}m",
         "memory": f"{max(1, int(memory * Fraction(memory_parts) / PARTS / MEBIBYTE))}Mi",
     }
-    return Kind(name, {**requests, GPU: str(gpus)} if gpus else requests, backlog)
+    return PodKind(name, {**requests, GPU: str(gpus)} if gpus else requests, backlog)
 
 
 def _sum_allocatable(nodes: Sequence[Json], resource: str) -> Fraction:
@@ -90,12 +90,12 @@ class JobStream:
     site: the pods of the Deployment that comes with its owner's first Jobs. clock: seconds.
     """
 
-    def __init__(self, duration_seconds: float, site: Kind, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, duration_seconds: float, site: PodKind, clock: Callable[[], float] = time.monotonic) -> None:
         self._longest_seconds = max(4, round(duration_seconds * RUN_FRACTION))
         self._site = site
         self._clock = clock
         self._made = 0
-        self._settled: dict[tuple[str, str], float] = {}
+        self._complete_at: dict[tuple[str, str], float] = {}
         self.is_lasting = False
         """Whether the pods of new Jobs never end: what stays when the cluster is kept."""
 
@@ -112,21 +112,21 @@ class JobStream:
         """
         missing = {
             kind.name: max(0, kind.backlog * fill - waiting.get((tenant.namespace, kind.name), 0))
-            if self._is_settled(tenant, kind)
+            if self._is_complete(tenant, kind)
             else 0
             for kind in tenant.kinds
         }
         jobs = {name: -(-count // JOB_SIZE) for name, count in missing.items()}
         return [self._make_job(tenant, kind, missing) for kind in workload.mix(tenant.kinds, jobs)]
 
-    def _is_settled(self, tenant: DemoTenant, kind: Kind) -> bool:
-        return self._clock() >= self._settled.get((tenant.name, kind.name), float("-inf"))
+    def _is_complete(self, tenant: DemoTenant, kind: PodKind) -> bool:
+        return self._clock() >= self._complete_at.get((tenant.name, kind.name), float("-inf"))
 
-    def _make_job(self, tenant: DemoTenant, kind: Kind, missing: dict[str, int]) -> Json:
+    def _make_job(self, tenant: DemoTenant, kind: PodKind, missing: dict[str, int]) -> Json:
         """Return a Job for some of the missing pods and take these off."""
         pods = min(JOB_SIZE, missing[kind.name])
         missing[kind.name] -= pods
-        self._settled[tenant.name, kind.name] = self._clock() + SETTLE_SECONDS
+        self._complete_at[tenant.name, kind.name] = self._clock() + POD_CREATION_SECONDS
         self._made += 1
         name = f"{tenant.name}-{self._made:05d}-{kind.name}"
         seconds = 0 if self.is_lasting else workload.choose_run_seconds(name, self._longest_seconds)
@@ -145,7 +145,7 @@ class JobStream:
         }
 
 
-def _make_deployment(tenant: DemoTenant, kind: Kind) -> Json:
+def _make_deployment(tenant: DemoTenant, kind: PodKind) -> Json:
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -158,7 +158,7 @@ def _make_deployment(tenant: DemoTenant, kind: Kind) -> Json:
     }
 
 
-def _make_template(tenant: DemoTenant, kind: Kind, seconds: int) -> Json:
+def _make_template(tenant: DemoTenant, kind: PodKind, seconds: int) -> Json:
     """seconds: how long the container runs, 0 for until it is told to end."""
     container = {"name": "work", "image": WORKLOAD_IMAGE, "args": [f"-sleep={seconds}s"]}
     spec = workload.make_pod_spec(tenant, kind, container)

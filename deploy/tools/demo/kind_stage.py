@@ -40,7 +40,7 @@ HELM_SECONDS = 540
 """Two operators become ready meanwhile, on a slow machine one after the other."""
 CRDS_TIMEOUT_SECONDS = 300.0
 GONE_SECONDS = 60.0
-"""A kept cluster that has been silent for so long was removed by somebody."""
+"""A kept cluster that has been silent for so long was removed from outside."""
 LEADS = re.compile(r"^fairbind_leader 1", re.MULTILINE)
 
 
@@ -52,7 +52,7 @@ class Replicas:
         self._leader = ""
 
     def read_metrics(self) -> str:
-        """Return the leader's page, or any one's when nobody leads; raise ApiError when there is none at all."""
+        """Return the leader's page, or any replica's when none leads; raise ApiError when there is none at all."""
         with contextlib.suppress(ApiError):
             page = self._read(self._leader) if self._leader else ""
             if LEADS.search(page):

@@ -54,7 +54,7 @@ FAILURES = (
     OSError,
 )
 NO_READER = (errno.EPIPE, errno.EIO)
-"""Whoever read our output has had enough; the terminal is closed."""
+"""The reader of our output has had enough; the terminal is closed."""
 NO = ("", "0", "no", "false", "off")
 
 
@@ -165,7 +165,7 @@ def _run_safely(options: Options, leash: Leash | None) -> int:
 
 
 def run(options: Options, stack: contextlib.ExitStack, leash: Leash | None) -> int:
-    """Set up, play, sum up; a kept cluster then stays until somebody ends this process."""
+    """Set up, play, sum up; a kept cluster then stays until a user ends this process."""
     seconds = options.duration_seconds
     setting = _prepare(options, stack, is_kept=leash is not None)
     print(flush=True)

@@ -172,7 +172,7 @@ def start_prometheus(stack: contextlib.ExitStack, program: Path, folder: Path, s
 
 
 def write_credentials(folder: Path, kubeconfig: Json) -> Credentials:
-    """Write what is inside a kubeconfig into files of their own, readable by nobody else."""
+    """Write what is inside a kubeconfig into files of their own, readable by this user alone."""
     cluster = kubeconfig["clusters"][0]["cluster"]
     user = kubeconfig["users"][0]["user"]
     contents = {

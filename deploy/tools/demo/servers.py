@@ -63,7 +63,7 @@ def start_server(
         try:
             _wait_ready(server, readiness)
         except DemoError as error:
-            if attempts_left and PORT_TAKEN in str(error):  # somebody was faster
+            if attempts_left and PORT_TAKEN in str(error):  # another program was faster
                 continue
             raise
         break

@@ -124,7 +124,7 @@ def _render_reasons(tenants: tuple[TenantSight, ...], lines: int) -> RenderableT
     table.add_column(no_wrap=True)
     table.add_column(ratio=1)
     for tenant, colour in zip(tenants, COLOURS, strict=False):
-        table.add_row(Text(tenant.name, style=colour), _Clipped(tenant.why or "nobody waits", lines))
+        table.add_row(Text(tenant.name, style=colour), _Clipped(tenant.why or "no pod waits", lines))
     return Group(Text("Why the first one waits", style="dim"), table)
 
 

@@ -2,7 +2,7 @@
 
 The amounts are chosen so that the picture can be read:
 
-- every tenant always has pods of every kind waiting, so nobody is below its share for want of work;
+- every tenant always has pods of every kind waiting, so no tenant is below its share for want of work;
 - `analytics` has the least weight and asks for the most: first come, first served gives it far too much;
 - `web`, `analytics` and `research` may use every node and all hunger for cores, so their weighted shares can be equal;
 - they ask for different things (cores, memory, GPUs), so their dominant resources differ;
@@ -42,8 +42,8 @@ MEMORY_TOLERATION = {"key": "memory", "operator": "Exists", "effect": "NoSchedul
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """Pods that are alike. backlog: how many of them wait at any time; on a local cluster for `USUAL_NODES` nodes.
+class PodKind:
+    """Equal pods. backlog: how many of them wait at any time; on a local cluster for `USUAL_NODES` nodes.
 
     Within a tenant the oldest pod goes first, so the backlogs are also the proportions in which the kinds run.
     """
@@ -63,7 +63,7 @@ class DemoTenant:
 
     name: str
     weight: int
-    kinds: tuple[Kind, ...]
+    kinds: tuple[PodKind, ...]
     tolerations: tuple[Mapping[str, str], ...] = (GPU_TOLERATION, MEMORY_TOLERATION)
     selector: Mapping[str, str] = field(default_factory=dict)
     scheduler_name: str = SCHEDULER_NAME
@@ -90,7 +90,7 @@ class Cast:
 
     @property
     def tenants(self) -> tuple[DemoTenant, ...]:
-        """Everybody, in the order of coming."""
+        """All tenants, in the order of coming."""
         return (*self.first, self.late)
 
 
@@ -98,25 +98,25 @@ ANALYTICS = DemoTenant(
     "analytics",
     1,
     (
-        Kind("query", {"cpu": "2", "memory": "24Gi"}, 48),
-        Kind("join", {"cpu": "4", "memory": "48Gi"}, 24),
-        Kind("embed", {"cpu": "4", "memory": "96Gi", GPU: "1"}, 3),
+        PodKind("query", {"cpu": "2", "memory": "24Gi"}, 48),
+        PodKind("join", {"cpu": "4", "memory": "48Gi"}, 24),
+        PodKind("embed", {"cpu": "4", "memory": "96Gi", GPU: "1"}, 3),
     ),
 )
 WEB = DemoTenant(
     "web",
     2,
     (
-        Kind("small", {"cpu": "2", "memory": "4Gi"}, 56),
-        Kind("large", {"cpu": "4", "memory": "8Gi"}, 28),
+        PodKind("small", {"cpu": "2", "memory": "4Gi"}, 56),
+        PodKind("large", {"cpu": "4", "memory": "8Gi"}, 28),
     ),
 )
 VISION = DemoTenant(
     "vision",
     3,
     (
-        Kind("detect", {"cpu": "2", "memory": "4Gi", GPU: "1"}, 8),
-        Kind("train", {"cpu": "4", "memory": "8Gi", GPU: "1"}, 4),
+        PodKind("detect", {"cpu": "2", "memory": "4Gi", GPU: "1"}, 8),
+        PodKind("train", {"cpu": "4", "memory": "8Gi", GPU: "1"}, 4),
     ),
     tolerations=(GPU_TOLERATION,),
     selector={"fairbind.io/shape": "gpu-t4"},
@@ -125,9 +125,9 @@ RESEARCH = DemoTenant(
     "research",
     2,
     (
-        Kind("sweep", {"cpu": "2", "memory": "6Gi"}, 56),
-        Kind("solve", {"cpu": "4", "memory": "8Gi"}, 28),
-        Kind("learn", {"cpu": "4", "memory": "96Gi", GPU: "1"}, 3),
+        PodKind("sweep", {"cpu": "2", "memory": "6Gi"}, 56),
+        PodKind("solve", {"cpu": "4", "memory": "8Gi"}, 28),
+        PodKind("learn", {"cpu": "4", "memory": "96Gi", GPU: "1"}, 3),
     ),
 )
 
@@ -146,7 +146,7 @@ class PodStream:
     """Makes the pods, each with a name that was never used and a running time of its own.
 
     Running times are spread evenly from two seconds to two fifths of ``duration_seconds``: some pods end at any moment,
-    and a tenant that arrives after a third of it sees everybody else's first pods end. The shorter the run, the faster
+    and a tenant that arrives after a third of it sees all others' first pods end. The shorter the run, the faster
     they end, so the more of them wait.
     """
 
@@ -180,10 +180,10 @@ class PodStream:
         }
         return [self._make_pod(tenant, kind) for kind in mix(tenant.kinds, missing)]
 
-    def _compute_backlog(self, kind: Kind, fill: float) -> int:
+    def _compute_backlog(self, kind: PodKind, fill: float) -> int:
         return max(1, round(kind.backlog * self._scale * fill))
 
-    def _make_pod(self, tenant: DemoTenant, kind: Kind) -> Json:
+    def _make_pod(self, tenant: DemoTenant, kind: PodKind) -> Json:
         self._made[tenant.name] += 1
         name = f"{tenant.name}-{self._made[tenant.name]:06d}-{kind.name}"
         annotations = {} if self.is_lasting else {RUN_SECONDS: str(choose_run_seconds(name, self._longest_seconds))}
@@ -201,7 +201,7 @@ class PodStream:
         }
 
 
-def make_pod_spec(tenant: DemoTenant, kind: Kind, container: Json) -> Json:
+def make_pod_spec(tenant: DemoTenant, kind: PodKind, container: Json) -> Json:
     """Return the spec of a pod of this kind with this container, which gets the kind's requests."""
     resources = {"requests": dict(kind.requests), "limits": _compute_limits(kind)}
     return {
@@ -219,12 +219,12 @@ def choose_run_seconds(name: str, longest_seconds: int) -> int:
     return random.Random(name).randint(SHORTEST_RUN_SECONDS, longest_seconds)  # noqa: S311  it keeps no secret
 
 
-def _compute_limits(kind: Kind) -> Json:
+def _compute_limits(kind: PodKind) -> Json:
     """Extended resources need a limit that equals the request; others go without."""
     return {GPU: kind.requests[GPU]} if GPU in kind.requests else {}
 
 
-def mix(kinds: tuple[Kind, ...], missing: Mapping[str, int]) -> Iterator[Kind]:
+def mix(kinds: tuple[PodKind, ...], missing: Mapping[str, int]) -> Iterator[PodKind]:
     """Yield each kind as often as it is missing, evenly spread over the whole."""
     places = [
         ((number + 0.5) / missing[kind.name], kind.name, kind) for kind in kinds for number in range(missing[kind.name])

@@ -15,7 +15,6 @@ from fairbind.cluster.listed_objects import ListedObjects
 from fairbind.model import InvalidProblemError
 from fairbind.simulator.answers import Answer, Submission, answer
 from fairbind.simulator.changes import add_nodes, cordon, remove_node, set_policy, set_weight
-from fairbind.simulator.trial import split_name
 from fairbind.simulator.what_if import State
 
 MOST_NAMED = 5
@@ -107,11 +106,7 @@ def format_answer(found: Answer) -> list[str]:
     lines = [f"Policy {policy}. Now {_count(before)}; after the changes {_count(after)}.", ""]
     lines += [*lay_out(_compute_rows(before, after)), ""]
     started = {bind.task.name for bind in before.starts}
-    starts = [
-        [f"{'/'.join(split_name(bind))}", bind.tenant, bind.server]
-        for bind in after.starts
-        if bind.task.name not in started
-    ]
+    starts = [[bind.task.name, bind.tenant, bind.server] for bind in after.starts if bind.task.name not in started]
     lines += [*_list_rows(["starts only after the changes", "tenant", "node"], starts), ""]
     waited = {(pod.namespace, pod.name) for pod in before.waits}
     waits = [

@@ -31,13 +31,13 @@ from fairbind.cluster.objects.extender_wire import (
     MetaVictims,
 )
 from fairbind.cluster.objects.facts import PodFacts
+from fairbind.model import TOLERANCE
 from fairbind.model.servers import BoolArray, IntArray
 from fairbind.scheduling import POLICIES
 
 MOST_NAMED = 64
 """So many nodes are named with the reason of a refusal; the others are refused all the same."""
 HIGHEST_SCORE = 10
-TOLERANCE = 1e-9
 
 NOT_ITS_TURN = "not its turn"
 UNKNOWN = "fairbind has not seen this pod yet"
@@ -162,7 +162,7 @@ class Extender:
         for uid in uids:
             entry = books.entries.get(uid)
             if entry is None:
-                return False  # the mirror is behind, or kube-scheduler is
+                return False  # the cache is behind, or kube-scheduler is
             owner = find_tenant(entry.facts, books.directory, books.scheduler_name)
             if owner is None or owner == tenant:
                 continue

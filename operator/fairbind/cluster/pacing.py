@@ -66,6 +66,7 @@ from fairbind.cluster.pacing_events import (
     WakeAt,
     Withhold,
 )
+from fairbind.cluster.task_names import split_task_name
 from fairbind.cluster.turnstile import STUCK_SECONDS, ScaleUp, Turnstile
 from fairbind.model import Bind
 from fairbind.scheduling import MANY_CLASSES
@@ -296,7 +297,7 @@ class Pacing:
         self._note_classes(event.classes)
         instructions: list[Instruction] = []
         for bind in event.bindings:
-            uid, namespace = bind.task.uid, bind.task.name.partition("/")[0]
+            uid, (namespace, _) = bind.task.uid, split_task_name(bind.task)
             is_under_way = uid in self._opening  # for so long that its time is over; a second request would not help
             if is_under_way or (uid in event.opens and not self._turnstile.open(uid, bind.tenant, now)):
                 self._resume_at(now + STUCK_SECONDS, uid)
@@ -317,7 +318,7 @@ class Pacing:
         """
         withheld: list[Instruction] = []
         for bind in candidates:
-            uid, namespace = bind.task.uid, bind.task.name.partition("/")[0]
+            uid, (namespace, _) = bind.task.uid, split_task_name(bind.task)
             verdict = self._turnstile.scale_up(uid, bind.tenant, now)
             if verdict is ScaleUp.WAIT:
                 break

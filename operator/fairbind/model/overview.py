@@ -93,7 +93,11 @@ class ClusterOverview:
 
 PENDING_REASONS = ("queued", "insufficient", "ineligible", "unsupported", "gated")
 """queued: its turn has not come. insufficient: eligible nodes lack room. ineligible: no node may take it.
-unsupported: it asks for something that is not honoured yet. gated: it has scheduling gates."""
+unsupported: it asks for something that is not honoured yet. gated: it has scheduling gates.
+
+Groups of kinds on purpose: a metric with every kind would have nearly five times as many series for each tenant, and
+each group asks for another answer. The kind itself is in the pod's condition and event.
+"""
 QUEUED, INSUFFICIENT, INELIGIBLE, UNSUPPORTED, GATED = PENDING_REASONS
 
 PENDING_REASON_OF: Mapping[RejectionKind, str] = {

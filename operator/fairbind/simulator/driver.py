@@ -199,7 +199,7 @@ class Simulation:
         while self._arrived < len(self._arrival) and self._arrival[self._arrived] <= self._now:
             self._arrive(self._arrived)
             self._arrived += 1
-        self._cluster.settle(self._now, self._should_stop)
+        self._cluster.flush(self._now, self._should_stop)
         self._scale()
         self._measures.follow(self._cluster.scale, self._now)
 
@@ -361,7 +361,7 @@ class Simulation:
                 self._remove_node(name)
                 has_removed = True
         if has_removed:
-            self._cluster.settle(self._now, self._should_stop)
+            self._cluster.flush(self._now, self._should_stop)
         for shape, autoscaler in self._autoscalers.items():
             for _ in range(autoscaler.order(marked)):
                 self._orders += 1

@@ -28,7 +28,7 @@ POD_FIELDS: Final = (
         if field.name not in {"node_name", "scheduler_name"}
     ),
 )
-_NEAR = 0.95
+_SIMILAR = 0.95
 _ALL_FIELDS: Final[Mapping[type, frozenset[str]]] = {
     wire.Toleration: frozenset({"tolerationSeconds"}),
     wire.PodAffinityTerm: frozenset({"matchLabelKeys", "mismatchLabelKeys"}),
@@ -124,7 +124,7 @@ def _check_names(value: object, wanted: Any, path: Path) -> None:
             if name in known:
                 _check_names(part, known[name], (*path, name))
                 _check_value(part, wanted, name, path)
-            elif name not in others if others is not None else difflib.get_close_matches(name, known, cutoff=_NEAR):
+            elif name not in others if others is not None else difflib.get_close_matches(name, known, cutoff=_SIMILAR):
                 check_known(name, (*path, name), known, "is no field here")
         _check_needed(value, wanted, path)
 

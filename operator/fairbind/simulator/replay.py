@@ -10,7 +10,8 @@ from fairbind.cluster.deciding import Decider
 from fairbind.cluster.journal import CycleRecord, compute_fingerprint, find_difference
 from fairbind.cluster.listed_objects import ListedObjects
 from fairbind.cluster.pacing_events import RunCycle
-from fairbind.simulator.trial import Trial, explain_turn, split_name
+from fairbind.cluster.task_names import split_task_name
+from fairbind.simulator.trial import Trial, explain_turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def describe_replay(trial: Trial) -> dict[str, Any]:
     """Return decisions and waits as plain values."""
     decisions = []
     for turn in trial.turns:
-        namespace, name = split_name(turn.bind)
+        namespace, name = split_task_name(turn.bind.task)
         decisions.append(
             {
                 "namespace": namespace,

@@ -60,7 +60,7 @@ class Trial:
 
     def decide(self, now: int = 0) -> None:
         """Let the operator decide until nothing is left to decide. now: nanoseconds from the start."""
-        self.operator.settle(now, lambda: False)
+        self.operator.flush(now, lambda: False)
 
     def carry_out(self, report: CycleReport, *, turns: bool = True) -> None:
         """Let the decisions of a cycle start that ran elsewhere. turns: whether the next one may look at others."""
@@ -154,9 +154,3 @@ def explain_turn(turn: Turn) -> str:
         return "it waits longest of those with the highest priority that fit somewhere"
     where = f" on nodes as {turn.bind.server}" if turn.has_classes else ""
     return f"{turn.bind.tenant} comes next: its {turn.label}{where} is {turn.share:.4g}, the least with a pod that fits"
-
-
-def split_name(bind: Bind) -> tuple[str, str]:
-    """Return namespace and name of a decided pod."""
-    namespace, _, name = bind.task.name.partition("/")
-    return namespace, name

@@ -50,7 +50,7 @@ class VirtualOperator:
         self._is_undecided = False
         self._pacing = Pacing()
         self._clock = 0.0
-        self._settled_at = 0
+        self._flushed_at = 0
         self._wake_at = 0.0
         self._decider = Decider(baseline)
         self._noted: Iterable[Wait] = ()
@@ -62,13 +62,13 @@ class VirtualOperator:
     def _note_change(self) -> None:
         self._is_undecided = True
 
-    def settle(self, now: int, should_stop: Callable[[], bool]) -> None:
+    def flush(self, now: int, should_stop: Callable[[], bool]) -> None:
         """Let pacing decide until nothing is left to decide. Its clock passes the pauses, the simulated time does not.
 
         Bindings take no time and none fails, so of pacing's rules only batches, limits and explanations play a part.
         """
-        self._clock += (now - self._settled_at) / NANOSECONDS
-        self._settled_at = now
+        self._clock += (now - self._flushed_at) / NANOSECONDS
+        self._flushed_at = now
         self._is_undecided = True
         self.fair_shares.follow()
         while self._is_undecided and not should_stop():

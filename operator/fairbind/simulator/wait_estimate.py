@@ -21,6 +21,7 @@ import numpy as np
 from fairbind.cluster.listed_objects import ListedObjects
 from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.convert import parse_time
+from fairbind.cluster.task_names import split_task_name
 from fairbind.cluster.tenancy.tenants import Directory
 from fairbind.simulator.reading import NANOSECONDS
 from fairbind.simulator.trial import Trial
@@ -123,7 +124,7 @@ class _Estimator:
         trial.decide(self._now)
         while True:
             for bind in trial.binds[seen:]:
-                self._push(ends, bind.task.uid, bind.task.name.partition("/")[0], 0.0, elapsed)
+                self._push(ends, bind.task.uid, split_task_name(bind.task)[0], 0.0, elapsed)
             seen = len(trial.binds)
             if self._submitted <= {bind.task.uid for bind in trial.binds} or not ends:
                 break

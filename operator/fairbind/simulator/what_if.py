@@ -13,10 +13,11 @@ from fairbind.cluster.listed_objects import ListedObjects
 from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.convert import convert_pod
 from fairbind.cluster.objects.facts import Constraints, Demand
+from fairbind.cluster.task_names import split_task_name
 from fairbind.model import Bind, Snapshot, Task, TaskClass
 from fairbind.scheduling import run_cycle
 from fairbind.simulator.changes import release
-from fairbind.simulator.trial import Trial, WaitingPod, split_name
+from fairbind.simulator.trial import Trial, WaitingPod
 
 MOST_MORE = 100_000
 ONE_MORE = "one-more"
@@ -49,7 +50,7 @@ class State:
 
     def describe(self) -> dict[str, Any]:
         """Return it as plain values."""
-        starts = [(*split_name(bind), bind) for bind in self.starts]
+        starts = [(*split_task_name(bind.task), bind) for bind in self.starts]
         return {
             "starts": [
                 {"namespace": namespace, "pod": name, "tenant": bind.tenant, "node": bind.server}

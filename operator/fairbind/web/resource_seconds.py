@@ -16,7 +16,7 @@ from fairbind.model.overview import ClusterOverview
 
 
 @dataclass(frozen=True, slots=True)
-class _Account:
+class _Integral:
     """held: by resource, since then. sums: by resource, until then."""
 
     since: float
@@ -32,30 +32,30 @@ class _Account:
 
 
 class ResourceSeconds:
-    """One account a tenant. Overviews come in one thread; any other may read: accounts are replaced, never changed."""
+    """One integral a tenant. Overviews come in one thread; any other may read: integrals are replaced, not changed."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._accounts: dict[str, _Account] = {}
+        self._integrals: dict[str, _Integral] = {}
         self._offered: frozenset[str] = frozenset()
 
     def follow(self, overview: ClusterOverview) -> None:
-        """Count by this overview from now on. An account that stays as it is costs one comparison."""
-        now, known, self._offered = self._clock(), self._accounts, frozenset(overview.capacity)
-        accounts: dict[str, _Account] = {}
+        """Count by this overview from now on. An integral that stays as it is costs one comparison."""
+        now, known, self._offered = self._clock(), self._integrals, frozenset(overview.capacity)
+        integrals: dict[str, _Integral] = {}
         for tenant in overview.tenants:
-            account = known.get(tenant.name)
-            if account is None:
-                account = _Account(now, tenant.allocated, {})
-            elif account.held != tenant.allocated:
-                account = _Account(now, tenant.allocated, account.compute_sums(now))
-            accounts[tenant.name] = account
-        self._accounts = accounts
+            integral = known.get(tenant.name)
+            if integral is None:
+                integral = _Integral(now, tenant.allocated, {})
+            elif integral.held != tenant.allocated:
+                integral = _Integral(now, tenant.allocated, integral.compute_sums(now))
+            integrals[tenant.name] = integral
+        self._integrals = integrals
 
     def compute(self) -> dict[str, dict[str, float]]:
         """Return resource-seconds by tenant and resource; a resource that no node offers any more is left out."""
-        now, accounts, offered = self._clock(), self._accounts, self._offered
+        now, integrals, offered = self._clock(), self._integrals, self._offered
         return {
-            tenant: {r: total for r, total in account.compute_sums(now).items() if r in offered}
-            for tenant, account in accounts.items()
+            tenant: {r: total for r, total in integral.compute_sums(now).items() if r in offered}
+            for tenant, integral in integrals.items()
         }

@@ -13,6 +13,7 @@ from fairbind.cluster.cache import volumes
 from fairbind.cluster.filters.volume_offers import NO_SPACE, NO_VOLUME
 from fairbind.model import Rejection
 from fairbind.scheduling import run_cycle
+from seeds import draw_seeds
 
 LOCAL = "kubernetes.io/no-provisioner"
 
@@ -254,7 +255,7 @@ def test_a_pod_that_runs_counts_no_longer_as_one_that_waits_for_volumes(
     cluster.cache.check_consistent()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", draw_seeds(40))
 def test_all_nodes_at_once_get_the_answer_that_each_gets_alone(seed: int) -> None:
     dice = random.Random(seed)
     cluster = VolumeCluster()

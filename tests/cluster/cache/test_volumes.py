@@ -11,6 +11,7 @@ from cluster.volumes import DRIVER, VolumeCluster, claiming
 from fairbind.cluster.cache.volumes import IN_USE
 from fairbind.model import RejectionKind, TaskClass
 from fairbind.scheduling import run_cycle
+from seeds import draw_seeds
 
 
 @pytest.fixture
@@ -243,7 +244,7 @@ def test_a_volume_that_cannot_be_read_is_reached_from_nowhere(cluster: VolumeClu
     assert cluster.find_eligible("uid-pod") == set()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", draw_seeds(6))
 def test_whatever_happens_the_books_equal_those_that_are_made_anew(cluster: VolumeCluster, seed: int) -> None:
     dice = random.Random(seed)
     pods: dict[str, Json] = {}

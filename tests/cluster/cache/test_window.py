@@ -11,6 +11,7 @@ from fairbind.cluster.cache import window
 from fairbind.cluster.messages import format_unschedulable
 from fairbind.model import CycleReport, PolicySettings, RejectionKind, TaskClass
 from fairbind.scheduling import run_cycle
+from seeds import draw_seeds
 
 MOST, ROTATING, MOST_OF_ALL = 8, 2, 30
 NODES = 40
@@ -246,7 +247,7 @@ def test_tenants_with_the_same_constraints_are_not_many_placements() -> None:
     assert count_placements(cluster) == MOST
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", draw_seeds(6))
 def test_what_is_kept_sorted_equals_what_is_sorted_anew_whatever_changes(seed: int) -> None:
     """Pods come, go, are placed and let go again; nodes come with taints that set pods apart."""
     random = Random(seed)

@@ -10,6 +10,7 @@ import pytest
 from fairbind.cluster.filters.attach_limits import FULL, AttachLimits
 from fairbind.cluster.objects.volume_facts import CsiDriverFacts, CsiNodeFacts, VolumeId
 from fairbind.model import Placement, Rejection, RejectionKind
+from seeds import draw_seeds
 
 INDEX = {"a": 0, "b": 1}
 
@@ -110,7 +111,7 @@ def test_of_pods_that_are_too_many_the_first_ones_stay() -> None:
     assert limits.is_over("a", "second")
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", draw_seeds(10))
 def test_what_is_kept_equals_what_is_counted_anew(seed: int) -> None:
     dice = random.Random(seed)
     limits = make_limits(disk=2, share=None)

@@ -14,6 +14,7 @@ from fairbind.cluster.filters.volume_topology import OTHER_ZONE, OUT_OF_REACH
 from fairbind.cluster.objects.constraints import NO_CONSTRAINTS, add_volumes, share_constraints
 from fairbind.cluster.objects.decode import VOLUMES
 from fairbind.cluster.objects.volume_facts import ANYWHERE, VolumeTopology, join_topologies
+from seeds import draw_seeds
 
 ZONE = "topology.kubernetes.io/zone"
 REGION = "topology.kubernetes.io/region"
@@ -97,7 +98,7 @@ def draw_labels(dice: random.Random) -> dict[str, str]:
     return {key: dice.choice(values) for key, values in VALUES.items() if dice.random() < 0.5}
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", draw_seeds(20))
 def test_all_nodes_at_once_and_one_by_one_say_the_same(seed: int) -> None:
     dice = random.Random(seed)
     nodes = [read_node(make_node(f"n{number}", labels=draw_labels(dice))) for number in range(12)]

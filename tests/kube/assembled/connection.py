@@ -23,6 +23,8 @@ class Connection:
     """One client. who: its name in requests and faults.
 
     latency: seconds of the way, drawn for each request. lag_seconds: how much later events come than they happen.
+    connect_seconds: how long a request waits for a connection that stands; the guard is asked after it. withheld:
+    requests to which the guard said no.
     is_cut: the process is dead or its network is; no request gets through.
     """
 
@@ -31,6 +33,8 @@ class Connection:
         self.who = who
         self.latency = latency
         self.lag_seconds = 0.0
+        self.connect_seconds = 0.0
+        self.withheld: list[Request] = []
         self.is_cut = False
         self._swallows_before = -1.0
 
@@ -51,14 +55,15 @@ class Connection:
     ) -> bytes:
         assert (method == "PATCH") == ("patch" in content_type)
         content = None if body is None else json.loads(body)
-        await asyncio.sleep(0)
-        if guard is not None and not guard():
-            raise NotAllowedError(f"{method} {path}: not allowed any more")
-        if self.is_cut:
-            raise NotSentError("there is no way")
-        request = Request(self.server.now, self.who, method, path, dict(query or {}), content)
         try:
             async with asyncio.timeout(timeout_seconds):
+                await asyncio.sleep(self.connect_seconds)
+                request = Request(self.server.now, self.who, method, path, dict(query or {}), content)
+                if guard is not None and not guard():
+                    self.withheld.append(request)
+                    raise NotAllowedError(f"{method} {path}: not allowed any more")
+                if self.is_cut:
+                    raise NotSentError("there is no way")
                 return await self.server.receive(request, self.latency())
         except TimeoutError:
             raise TransientClusterError(f"{method} {path}: timed out") from None

@@ -10,9 +10,10 @@ import pytest
 from cluster.builders import make_node, make_pod
 from kube.assembled.faults import ignore, refuse
 from kube.assembled.replicas import in_virtual_time, playing
+from seeds import draw_seeds
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", draw_seeds(4))
 @in_virtual_time
 async def test_what_is_seen_first_after_a_blind_moment_is_decided_however_short_it_was(seed: int) -> None:
     """A node is opened while nodes are out of sight; nothing else happens that could make anybody decide."""

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from cluster.builders import make_node, make_pod
+from fairbind.kube.operator.elector import MARGIN_SECONDS
 from fairbind.kube.writers.claim_binder import CLAIM_SECONDS
-from kube.assembled.apiserver import ApiServer, is_bound
-from kube.assembled.faults import Fault, delay, lose_answer, refuse
+from kube.assembled.apiserver import ApiServer, Request, is_bound
+from kube.assembled.faults import LEASES, Fault, delay, ignore, lose_answer, refuse
 from kube.assembled.replicas import Scene, in_virtual_time, playing
 
 Json = dict[str, Any]
@@ -313,6 +314,26 @@ async def test_the_next_leader_takes_back_what_no_place_stands_behind() -> None:
         await scene.pass_until(lambda: find_nominated(scene.server) is None)
         assert find_nominated(scene.server, "team/other") == "n2"
         assert scene.server.find_requests("/pods/other/status") == []
+
+
+@in_virtual_time
+async def test_a_nomination_that_was_on_its_way_is_not_sent_without_the_lease() -> None:
+    """It is decided before the fence closes, and has a connection after."""
+
+    def find_nominations(requests: list[Request]) -> list[Request]:
+        return [it for it in requests if it.method == "PATCH" and "nominatedNodeName" in it.body.get("status", {})]
+
+    async with providing(2) as (scene, controllers):
+        controllers.is_away = True
+        leader = scene.leader
+        scene.cause(ignore(LEASES, who=leader.name))
+        await scene.pass_until(lambda: not leader.operator.elector.may_bind(MARGIN_SECONDS + 1.5))
+        leader.connection.connect_seconds = 2.0
+        scene.server.put("persistentvolumeclaims", make_claim())
+        scene.server.put("pods", claiming())
+        await scene.pass_until_leading(other_than=leader)
+        assert find_nominations(scene.server.find_requests("/p/status", who=leader.name)) == []
+        assert len(find_nominations(leader.connection.withheld)) == 1
 
 
 @in_virtual_time

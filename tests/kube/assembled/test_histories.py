@@ -6,6 +6,7 @@ import pytest
 
 from kube.assembled.histories import History
 from kube.assembled.processes import run_processes
+from seeds import draw_seeds
 
 HISTORIES, BATCH = 200, 20
 
@@ -21,7 +22,7 @@ async def live(seed: int) -> None:
         raise
 
 
-@pytest.mark.parametrize("first", range(0, HISTORIES, BATCH))
+@pytest.mark.parametrize("first", draw_seeds(HISTORIES)[::BATCH])
 def test_random_histories_end_well(first: int) -> None:
     for seed in range(first, first + BATCH):
         run_processes(live(seed))

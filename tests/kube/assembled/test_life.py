@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from cluster.builders import make_node, make_pod
+from kube.assembled.apiserver import COLLECTIONS
 from kube.assembled.faults import BINDINGS, EVENTS, POD_STATUSES, delay, refuse
 from kube.assembled.replicas import NAMESPACE, in_virtual_time, playing
 
 
-@pytest.mark.parametrize("kind", ["tenants", "schedulingpolicies", "pods", "nodes", "namespaces"])
+@pytest.mark.parametrize("kind", COLLECTIONS.values())
 @in_virtual_time
 async def test_before_all_is_listed_nothing_is_decided_and_no_lease_is_asked_for(kind: str) -> None:
     async with playing(0) as scene:

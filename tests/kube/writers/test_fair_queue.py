@@ -1,15 +1,15 @@
-"""Lines take turns, and what is too much takes the place of the oldest of the longest line."""
+"""Queues take turns, and what is too much takes the place of the oldest of the longest queue."""
 
 from __future__ import annotations
 
 from fairbind.kube.writers.fair_queue import FairQueue
 
 
-def make_queue(lines: str) -> FairQueue[str, str]:
-    """A queue of at most three items a line; each item is a letter of the line of that letter and its number."""
+def make_queue(keys: str) -> FairQueue[str, str]:
+    """At most three items a queue; each is the key of its queue, a letter, and its number."""
     queue = FairQueue[str, str](3)
-    for n, line in enumerate(lines):
-        queue.add(line, f"{line}{n}")
+    for n, key in enumerate(keys):
+        queue.add(key, f"{key}{n}")
     return queue
 
 
@@ -20,7 +20,7 @@ def take_all(queue: FairQueue[str, str]) -> list[str]:
     return taken
 
 
-def test_lines_take_turns() -> None:
+def test_queues_take_turns() -> None:
     queue = make_queue("aaabc")
 
     assert len(queue) == 5
@@ -28,15 +28,15 @@ def test_lines_take_turns() -> None:
     assert len(queue) == 0
 
 
-def test_a_line_that_may_not_be_taken_from_keeps_its_place() -> None:
+def test_a_queue_that_may_not_be_taken_from_keeps_its_place() -> None:
     queue = make_queue("ab")
 
-    assert queue.take(lambda line: line != "a") == "b1"
-    assert queue.take(lambda line: line != "a") is None
+    assert queue.take(lambda key: key != "a") == "b1"
+    assert queue.take(lambda key: key != "a") is None
     assert take_all(queue) == ["a0"]
 
 
-def test_a_full_line_loses_its_oldest_item() -> None:
+def test_a_full_queue_loses_its_oldest_item() -> None:
     queue = make_queue("aaaa")
 
     assert not queue.has_room("a")
@@ -45,7 +45,7 @@ def test_a_full_line_loses_its_oldest_item() -> None:
     assert take_all(queue) == ["a1", "a2", "a3"]
 
 
-def test_what_is_dropped_is_the_oldest_of_the_longest_line_and_an_empty_line_goes() -> None:
+def test_what_is_dropped_is_the_oldest_of_the_longest_queue_and_an_empty_queue_goes() -> None:
     queue = make_queue("abb")
 
     queue.drop()

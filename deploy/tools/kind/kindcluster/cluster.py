@@ -50,7 +50,7 @@ REMOVAL_PAUSE_SECONDS = 2.0
 """Until the engine has made whatever it was asked for by who was cut short."""
 TRACE_SECONDS = 20.0
 EXPORT_SECONDS = 120.0
-"""Somebody waits for the traces and the logs of a failure: what takes longer is left out of them."""
+"""A developer waits for the traces and the logs of a failure: what takes longer is left out of them."""
 
 
 class Cluster:
@@ -89,7 +89,7 @@ class Cluster:
     def make(
         cls, prefix: str = "fairbind", *, config: Path = CONFIG, report: Callable[[str], None] = print_line
     ) -> Self:
-        """Return a cluster with a name that nobody else uses, not started; raise NoEngineError without an engine."""
+        """Return a cluster with a name that no other one uses, not started; raise NoEngineError without an engine."""
         engine.check_engine()
         name = f"{prefix}-{compute_clone()[:4]}-{os.urandom(2).hex()}"
         return cls(name, ensure_tools(TOOLS, report), config=config, report=report)
@@ -298,7 +298,7 @@ class Cluster:
     def _tell_address(self, name: str) -> None:
         """Tell a started node's kubelet its address, which is another one if a lower one has come free in the network.
 
-        Nobody would reach the node and its pods. Some images for nodes see to it before systemd starts, not all.
+        No other node would reach it and its pods. Some images for nodes see to it before systemd starts, not all.
         """
         deadline = time.monotonic() + RESTART_TIMEOUT_SECONDS
         while not self._has_systemd(name) and time.monotonic() < deadline:

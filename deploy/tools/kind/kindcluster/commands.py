@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[4]
 LAST_WORDS_LINES = 30
 COMMAND_SECONDS = 600.0
-"""How long a program may take unless somebody knows better."""
+"""How long a program may take unless the caller knows better."""
 # What would lead a program to another cluster, another configuration or another engine's provider.
 FOREIGN = ("KUBE", "HELM_", "KIND_")
 

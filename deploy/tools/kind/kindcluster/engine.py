@@ -90,7 +90,7 @@ def find_nameless(label: str | None = None) -> list[str]:
 
 
 def remove_nameless(image: str) -> None:
-    """Remove an image that nobody names any more, with what it alone was built on; one that is in use stays."""
+    """Remove an image that has no name any more, with what it alone was built on; one that is in use stays."""
     with contextlib.suppress(KindError):
         docker("image", "rm", image)
 

@@ -1,7 +1,7 @@
 """Frees containers that no signal reaches any more, where the kernel still groups processes the old way (cgroup v1).
 
 There, starting a container freezes its processes for an instant. When the node around it is killed in this instant,
-nobody thaws them: they cannot end, so the node cannot, and the engine says that it did not receive an exit event.
+nothing thaws them: they cannot end, so the node cannot, and the engine says that it did not receive an exit event.
 On a busy machine this happens now and then. On cgroup v2 a frozen process can be killed.
 """
 

@@ -1,4 +1,4 @@
-"""Removes a cluster when whoever made it is gone: ``python -m kindcluster.reaper KIND CLUSTER FOLDER PAUSE_SECONDS``.
+"""Removes a cluster when its maker is gone: ``python -m kindcluster.reaper KIND CLUSTER FOLDER PAUSE_SECONDS``.
 
 Containers belong to the engine, so they outlive a process that was killed. This process reads its standard input, a
 pipe that the maker holds open and writes to when the cluster was removed in good order. An end of input without that

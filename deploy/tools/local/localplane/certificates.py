@@ -1,6 +1,6 @@
 """The keys and certificates of one control plane: an authority of its own, valid for a year, on elliptic curves.
 
-Each plane has its own authority, so nobody can mistake one plane's server for another's: a client that reaches the
+Each plane has its own authority, so no client can mistake one plane's server for another's: a client that reaches the
 wrong port fails the TLS handshake instead of talking to a stranger.
 """
 

@@ -65,7 +65,7 @@ class Home:
 
     @property
     def start_lock(self) -> Path:
-        """Held by whoever starts or stops a supervisor."""
+        """Held by the process that starts or stops a supervisor."""
         return self.folder / "start.lock"
 
 
@@ -181,7 +181,7 @@ def supervise(home: Home) -> None:
 
 
 def _write_state(home: Home, state: State) -> None:
-    """Write beside and rename, so that nobody reads half of it."""
+    """Write beside and rename, so that no process reads half of it."""
     beside = home.state.with_suffix(".partial")
     fields = {"pid": state.pid, "server": state.server, "kubeconfig": state.kubeconfig, "started": state.started}
     beside.write_text(json.dumps(fields), encoding="utf-8")
@@ -231,7 +231,7 @@ def _end_supervisor(home: Home) -> None:
             is_asked = True
         if time.monotonic() > deadline:
             if state is None:
-                raise PlaneError(f"somebody holds {home.lock} without saying who; end that process first")
+                raise PlaneError(f"another process holds {home.lock} without saying which; end that process first")
             with contextlib.suppress(ProcessLookupError):
                 os.kill(state.pid, signal.SIGKILL)  # the components go with it
             deadline += STOP_TIMEOUT_SECONDS

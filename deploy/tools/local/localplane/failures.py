@@ -31,7 +31,7 @@ _CAUSES = (
     ("THESE PACKAGES DO NOT MATCH THE HASHES|checksum mismatch|SECURITY ERROR", "a download is not what was pinned"),
     (r"\(from versions: none\)", "the package index does not answer or knows nothing of it: check the connection"),
     ("No matching distribution|is not a supported wheel", "there is no ready-made package for this platform"),
-    ("[Pp]ermission denied", "a file or folder belongs to somebody else"),
+    ("[Pp]ermission denied", "a file or folder belongs to another user"),
     ("signal: killed|cannot allocate memory", "memory ran out: close other programs and run it again"),
 )
 

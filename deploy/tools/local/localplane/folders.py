@@ -1,7 +1,7 @@
 """The folder of a plane, and the remains of planes that were killed.
 
 A plane holds a lock in its folder as long as its process lives; the kernel gives the lock back however it ends. So a
-folder without a holder belongs to nobody: the next plane removes its bulk (etcd's data, keys), a day later the rest.
+folder without a holder is not in use: the next plane removes its bulk (etcd's data, keys), a day later the rest.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def mixed_nodes(count: int, *, prefix: str = "node", labels: Mapping[str, str] |
     total = sum(shape.share for shape in SHAPES)
     nodes = []
     for number in range(count):
-        # whoever lags its proportion most is next; shapes that have none yet go first
+        # the shape that lags its proportion most is next; shapes that have none yet go first
         shape = max(
             SHAPES, key=lambda shape: (not given[shape.name], shape.share * (number + 1) / total - given[shape.name])
         )

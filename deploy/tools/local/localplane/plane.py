@@ -1,7 +1,7 @@
 """One control plane: start it, use it, break parts of it, stop it.
 
 ``ControlPlane`` owns a folder (keys, kubeconfigs, logs, etcd's data) and the processes of its components, which die
-with this process however it ends. Ports are chosen free; when somebody takes one before we listen, others are chosen.
+with this process however it ends. Ports are chosen free; when one is taken before we listen, others are chosen.
 Nothing is shared between planes, so any number of them run side by side.
 """
 
@@ -51,7 +51,7 @@ class PlaneError(RuntimeError):
 
 
 class _PortTakenError(PlaneError):
-    """Somebody listens on a port that was free a moment ago."""
+    """Another program listens on a port that was free a moment ago."""
 
 
 @dataclass(slots=True)
@@ -218,7 +218,7 @@ class ControlPlane:
             processes.kill(process)
         else:
             processes.terminate(process, STOP_GRACE_SECONDS.get(name, DEFAULT_STOP_GRACE_SECONDS))
-        self._components[name].process = None  # stopped on purpose: nobody is to find that it died
+        self._components[name].process = None  # stopped on purpose: it is not to be reported as died
 
     def restart_component(self, name: str, *, kill: bool = False) -> None:
         """Stop a component and start it again, on the same port and the same files."""
@@ -325,7 +325,7 @@ class ControlPlane:
         layout.kwok_config.write_text(options + stages, encoding="utf-8")
 
     def _start_core(self) -> None:
-        """Start etcd and the API server on free ports, on others when somebody was quicker."""
+        """Start etcd and the API server on free ports, on others when another program was quicker."""
         for _ in range(PORT_ATTEMPTS):
             self._ports = Ports(*self._find_ports(3))
             for name, (user, groups) in COMPONENT_GROUPS.items():

@@ -23,7 +23,7 @@ class NoFreePortError(RuntimeError):
 
 
 def find_free_ports(count: int) -> list[int]:
-    """Return different ports that are free on loopback now; somebody else may still take them before they are used."""
+    """Return different ports that are free on loopback now; other programs may take them before they are used."""
     ports: set[int] = set()
     ceiling = _find_ephemeral_start()
     for _ in range(ATTEMPTS):

@@ -74,7 +74,7 @@ class _Spawner:
             request = self._requests.get()
             try:
                 request.answer.set_result(_start(request))
-            except Exception as error:  # noqa: BLE001  it belongs to whoever asked
+            except Exception as error:  # noqa: BLE001  it belongs to the thread that asked
                 request.answer.set_exception(error)
 
 

@@ -28,7 +28,7 @@ from localplane.toolchain import ensure_go
 MODULES = Path(__file__).parent.parent / "go"
 KUBERNETES_VERSION = (1, 37, 0)
 OLDER_KUBERNETES = {"1.34": (1, 34, 4)}
-"""Older control planes on which fairbind is tested too: built only when somebody asks for one."""
+"""Older control planes on which fairbind is tested too: built only when a test asks for one."""
 OLDER_PROGRAMS = ("kube-apiserver", "kube-controller-manager")
 """What an older control plane has of its own; etcd and the clients are the same."""
 MEASURED_CORES = 2
@@ -162,7 +162,7 @@ def _build_all(tools: Tools, missing: list[Tool], cache: Path, report: Callable[
     cache.mkdir(parents=True, exist_ok=True)
     go = None
     with one_build_at_a_time(cache / "tools.lock", report):
-        waiting = [tool for tool in missing if not _is_built(tools, tool)]  # somebody else may have built them
+        waiting = [tool for tool in missing if not _is_built(tools, tool)]  # another process may have built them
         for number, tool in enumerate(waiting, start=1):
             go = go or ensure_go(_find_go_line(tool.module), cache, report)
             _build(go, tool, tools.folders[tool.module], f"{number}/{len(waiting)}", report)

@@ -392,7 +392,7 @@ class Books:
 
     def _resolve_devices(self) -> None:
         while self.devices.has_stale:
-            self.move_all([uid for uid in self.devices.settle() if uid in self.entries])
+            self.move_all([uid for uid in self.devices.resolve() if uid in self.entries])
         for node, amounts in self.devices.take_capacities():
             self.servers.set_devices(node, amounts)
         changed = self.devices.follow_offers(self.servers.offers_version, self.servers.is_offered)

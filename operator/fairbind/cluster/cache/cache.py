@@ -353,7 +353,7 @@ class ClusterCache:
             self._remove_pod(facts.uid)
             return
         entry = self.books.entries.get(facts.uid)
-        if entry is not None and entry.facts.claims != facts.claims:  # the API server lets nobody change them
+        if entry is not None and entry.facts.claims != facts.claims:  # the API server lets no client change them
             self._remove_pod(facts.uid)
             entry = None
         if entry is None:
@@ -364,7 +364,7 @@ class ClusterCache:
         self.books.note_gate(entry)
         if facts.node is not None or facts.terminating:
             if entry.assumed == facts.node:
-                self.books.volumes.settle_plan(facts.uid)
+                self.books.volumes.resolve_plan(facts.uid)
             elif entry.assumed is not None:
                 self.books.volumes.end_plan(facts.uid)
             entry.assumed = None
@@ -372,7 +372,7 @@ class ClusterCache:
         if self.books.move(entry) or self.books.volumes.has_stale or self.books.devices.has_stale:
             self._touch()
         elif isinstance(entry.position, Held) and self._follow_running(entry.position, facts):
-            self._snapshot = None  # no decision depends on when a pod began to run, so nobody is woken
+            self._snapshot = None  # no decision depends on when a pod began to run, so no cycle is woken
 
     def _follow_running(self, position: Held, facts: PodFacts) -> bool:
         return position.tenant is not None and self.books.running.follow(position.node, facts)

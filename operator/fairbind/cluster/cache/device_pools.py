@@ -51,10 +51,10 @@ class DevicePools:
 
     @property
     def has_stale(self) -> bool:
-        """Whether `settle` has something to do."""
+        """Whether `resolve` has something to do."""
         return bool(self._stale)
 
-    def settle(self) -> Iterator[tuple[PoolId, str | None, str | None]]:
+    def resolve(self) -> Iterator[tuple[PoolId, str | None, str | None]]:
         """Bring pools up to date; yield each that changed, with the node that had it before, and that has it now."""
         stale, self._stale = self._stale, {}
         for pool in stale:
@@ -101,7 +101,7 @@ class DevicePools:
             del self._nodes_of[pool.driver]
 
     def is_of_node(self, pool: PoolId) -> bool:
-        """Whether it is certain which node has the devices of a pool, as of the last `settle`."""
+        """Whether it is certain which node has the devices of a pool, as of the last `resolve`."""
         return pool in self._offers
 
     def find_nodes(self, driver: str) -> Mapping[str, int]:

@@ -14,7 +14,7 @@ fairbind allocates no devices, but what its tenants hold counts in their shares:
 * Claims take nothing from what nodes have free: this is for pods that a device plugin serves.
 
 All this follows from the claims, classes and slices as they are, so the order in which they come does not matter.
-`put_` methods and `note_placed` note what is stale, and `settle` looks only at that. Pods without claims are not in
+`put_` methods and `note_placed` note what is stale, and `resolve` looks only at that. Pods without claims are not in
 these books at all.
 
 DeviceClasses also say which extended resources kube-scheduler would serve by making a claim. Where no node offers such
@@ -157,12 +157,12 @@ class Devices:
 
     @property
     def has_stale(self) -> bool:
-        """Whether `settle` has something to do."""
+        """Whether `resolve` has something to do."""
         return bool(self._stale_claims) or self.pools.has_stale
 
-    def settle(self) -> list[str]:
+    def resolve(self) -> list[str]:
         """Bring what is counted up to date; return the UIDs of the pods that hold something else now, sorted."""
-        for pool, *nodes in self.pools.settle():
+        for pool, *nodes in self.pools.resolve():
             self._stale_nodes.update(dict.fromkeys(node for node in nodes if node is not None))
             self._stale_claims.update(self._claims_of_pool.get(pool, {}))
         stale, self._stale_claims = self._stale_claims, {}

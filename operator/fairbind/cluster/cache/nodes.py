@@ -319,7 +319,7 @@ class Servers:
         self.index = self.eligibility.index
         self.capacity_kr, self.free_kr = self._compute_rows([self.books[name] for name in self.names])
         self.usable_k = np.array([is_usable(node, self._selector) for node in nodes], dtype=np.bool_)
-        self.open_k = np.ones(len(nodes), dtype=np.bool_)  # whoever tolerates it may go to a cordoned node
+        self.open_k = np.ones(len(nodes), dtype=np.bool_)  # a pod that tolerates it may go to a cordoned node
         self._note_capacity()
 
     def _rewrite(self) -> None:

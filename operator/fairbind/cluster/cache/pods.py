@@ -36,6 +36,7 @@ from fairbind.cluster.objects.facts import (
     TopologyWishes,
     WeightedTerm,
 )
+from fairbind.cluster.task_names import make_task_name
 from fairbind.cluster.tenancy.tenants import Directory
 from fairbind.model import Rejection, Task
 
@@ -222,7 +223,7 @@ def locate(
         load=load,
         unbound=unbound,
     )
-    task = Task(facts.uid, f"{facts.namespace}/{facts.name}", facts.priority, facts.created)
+    task = Task(facts.uid, make_task_name(facts.namespace, facts.name), facts.priority, facts.created)
     return Waiting(key, task, facts.labels, nomination, wishes)
 
 

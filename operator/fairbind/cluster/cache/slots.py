@@ -40,7 +40,7 @@ _LEAST_SIZE = 1e-30
 """In place of 0, for pods that take nothing of what counts."""
 _ONE = Fraction(1)
 
-Kind = tuple[str, Demand]
+WantedKind = tuple[str, Demand]
 """A tenant's pods of one demand."""
 _Setting = tuple[Axes, tuple[int, ...], tuple[bool, ...], int]
 
@@ -94,7 +94,7 @@ class WantedPods:
             known = self._kinds = table, len(table.rows), setting, _Kinds(table, axes, total_r, counts_r, specs)
         return known[3].are_slots_scarce(np.array(table.counts, dtype=np.float64), slots)
 
-    def _add(self, kind: Kind, change: int) -> None:
+    def _add(self, kind: WantedKind, change: int) -> None:
         self.count += change
         self._table.add(kind, change)
         if self._table.unused > _SPARE_KINDS + len(self._table.rows) // 2:
@@ -109,7 +109,7 @@ class _Table:
     """
 
     def __init__(self) -> None:
-        self.rows: dict[Kind, int] = {}
+        self.rows: dict[WantedKind, int] = {}
         self.counts: list[int] = []
         self.tenants: dict[str, int] = {}
         self.demands: dict[Demand, int] = {}
@@ -117,7 +117,7 @@ class _Table:
         self.demand_g: list[int] = []
         self.unused = 0
 
-    def add(self, kind: Kind, change: int) -> None:
+    def add(self, kind: WantedKind, change: int) -> None:
         """Count more pods of a kind, or fewer."""
         row = self.rows.get(kind)
         if row is None:

@@ -89,7 +89,7 @@ class Volumes:
         self.plans: dict[str, VolumePlan] = {}
         self.capacities: dict[str, StorageCapacityFacts] = {}
         self._planned: dict[str, str] = {}
-        self._unsettled: set[str] = set()
+        self._unresolved: set[str] = set()
         self.claims: dict[str, ClaimFacts] = {}
         self.volumes: dict[str, VolumeFacts] = {}
         self.classes: dict[str, StorageClassFacts] = {}
@@ -274,7 +274,7 @@ class Volumes:
         for key in unbound:
             if self._planned.get(key, facts.uid) != facts.uid:
                 return SHARED, f'persistentvolumeclaim "{self.claims[key].name}" is being bound for another pod'
-        if unbound and len(self._unsettled) >= MOST_PLANS:
+        if unbound and len(self._unresolved) >= MOST_PLANS:
             return MANY, MANY.subject
         for key in self._list_exclusive(facts):
             if any(uid != facts.uid for uid in self._list_holders(key)):  # it may be about to give its place up
@@ -332,7 +332,7 @@ class Volumes:
 
     def _begin_plan(self, plan: VolumePlan) -> None:
         self.plans[plan.uid] = plan
-        self._unsettled.add(plan.uid)
+        self._unresolved.add(plan.uid)
         for key, volume in plan.volumes:
             self._planned[key] = plan.uid
             self._note_others(key)
@@ -350,15 +350,15 @@ class Volumes:
             self._note_others(key)
             if volume:
                 self.offers.give_back(volume)
-        self.settle_plan(uid)
+        self.resolve_plan(uid)
 
-    def settle_plan(self, uid: str) -> None:
+    def resolve_plan(self, uid: str) -> None:
         """Note that a pod does not wait for its claims any more.
 
         It keeps the volumes until they are bound, which in a simulation never happens.
         """
-        if uid in self._unsettled:
-            self._unsettled.discard(uid)
+        if uid in self._unresolved:
+            self._unresolved.discard(uid)
             self._note_many(MOST_PLANS - 1)
 
     def _follow_plan(self, uid: str) -> None:
@@ -369,7 +369,7 @@ class Volumes:
 
     def _note_many(self, limit: int) -> None:
         """Ask all pods with unbound claims again when the number of plans has come to where the answers change."""
-        if len(self._unsettled) == limit:
+        if len(self._unresolved) == limit:
             for key in [key for key in self._users if (claim := self.claims.get(key)) and claim.request is not None]:
                 self._note_others(key)
 
@@ -451,8 +451,8 @@ class Volumes:
             self.put_capacity(key, capacity)
         for plan in other.plans.values():
             self._begin_plan(plan)
-            if plan.uid not in other._unsettled:
-                self.settle_plan(plan.uid)
+            if plan.uid not in other._unresolved:
+                self.resolve_plan(plan.uid)
 
 
 def _find_claim_trouble(facts: PodFacts, use: ClaimUse, claim: ClaimFacts | None) -> Trouble | None:

@@ -143,7 +143,7 @@ class Directory:
         self._unclaimed = Unclaimed.TENANT
         self._is_unclaimed_stale = False
         self._states: tuple[frozenset[str], dict[str, TenantState]] | None = None
-        self._claimers: dict[str, list[str]] | None = None
+        self._claiming: dict[str, list[str]] | None = None
         self._tenants: dict[str, str] | None = None
 
     @property
@@ -168,7 +168,7 @@ class Directory:
         self._forget_picture()
 
     def _forget_picture(self) -> None:
-        self._states = self._claimers = self._tenants = None
+        self._states = self._claiming = self._tenants = None
 
     def set_unclaimed(self, unclaimed: Unclaimed) -> None:
         """Choose what happens to pods of namespaces that no Tenant claims."""
@@ -189,7 +189,7 @@ class Directory:
     def owner_of(self, namespace: str) -> str | None:
         """Return the declared tenant that has this namespace, or None. As of the last `resolve`, or now if unknown."""
         if namespace not in self._owners:
-            self._owners[namespace] = self._compute_claimer(namespace)
+            self._owners[namespace] = self._compute_owner(namespace)
         return self._owners[namespace]
 
     def tenant_of(self, namespace: str) -> str:
@@ -211,8 +211,8 @@ class Directory:
     def resolve(self) -> list[str]:
         """Bring all answers up to date and return the namespaces whose pods may belong elsewhere now."""
         suspects = self._owners if self._is_all_stale else self._stale & self._owners.keys()
-        now = {namespace: self._compute_claimer(namespace) for namespace in suspects}
-        changed = {namespace for namespace, claimer in now.items() if claimer != self._owners[namespace]}
+        now = {namespace: self._compute_owner(namespace) for namespace in suspects}
+        changed = {namespace for namespace, owner in now.items() if owner != self._owners[namespace]}
         self._owners.update(now)
         if self._is_unclaimed_stale:
             changed |= {namespace for namespace, owner in self._owners.items() if owner is None}
@@ -254,50 +254,50 @@ class Directory:
         A system namespace that no Tenant claims belongs to none.
         """
         if self._tenants is None:
-            claimers, unclaimed = self._find_all_claimers(), self._unclaimed
+            claiming, unclaimed = self._find_all_claiming(), self._unclaimed
             self._tenants = {}
             for namespace in self._labels:
-                if claimers[namespace]:
-                    self._tenants[namespace] = claimers[namespace][0]
+                if claiming[namespace]:
+                    self._tenants[namespace] = claiming[namespace][0]
                 elif namespace not in self._system:
                     self._tenants[namespace] = _name_implicit(namespace, unclaimed)
         return self._tenants
 
     def copy(self) -> Directory:
         """Return a directory with the same tenants and namespaces that remembers no answer."""
-        anew = Directory(self._system)
-        anew.set_tenants(self._specs.values())
-        anew.set_unclaimed(self._unclaimed)
+        copy = Directory(self._system)
+        copy.set_tenants(self._specs.values())
+        copy.set_unclaimed(self._unclaimed)
         for namespace, labels in self._labels.items():
-            anew.set_labels(namespace, labels)
-        return anew
+            copy.set_labels(namespace, labels)
+        return copy
 
     def _compute_conflicts(self) -> dict[str, dict[str, str]]:
         conflicts: dict[str, dict[str, str]] = {name: {} for name in self._specs}
-        for namespace, claimers in self._find_all_claimers().items():
-            for younger in claimers[1:]:
-                conflicts[younger][namespace] = claimers[0]
+        for namespace, claiming in self._find_all_claiming().items():
+            for younger in claiming[1:]:
+                conflicts[younger][namespace] = claiming[0]
         return conflicts
 
-    def _find_all_claimers(self) -> Mapping[str, list[str]]:
-        """Return who claims each namespace that exists or is claimed by name; remembered until something changes."""
-        if self._claimers is None:
+    def _find_all_claiming(self) -> Mapping[str, list[str]]:
+        """Return which Tenants claim each namespace that exists or is claimed by name; kept until something changes."""
+        if self._claiming is None:
             namespaces = sorted(self._named.keys() | self._labels.keys())
-            self._claimers = {namespace: self._find_claimers(namespace) for namespace in namespaces}
-        return self._claimers
+            self._claiming = {namespace: self._find_claiming(namespace) for namespace in namespaces}
+        return self._claiming
 
-    def _compute_claimer(self, namespace: str) -> str | None:
-        return next(iter(self._find_claimers(namespace)), None)
+    def _compute_owner(self, namespace: str) -> str | None:
+        return next(iter(self._find_claiming(namespace)), None)
 
-    def _find_claimers(self, namespace: str) -> list[str]:
-        """Return the names of all who claim a namespace, the one who has it first."""
-        claimers = {spec.name: spec for spec in self._named.get(namespace, ())}
+    def _find_claiming(self, namespace: str) -> list[str]:
+        """Return the names of all Tenants that claim a namespace, the one that has it first."""
+        claiming = {spec.name: spec for spec in self._named.get(namespace, ())}
         if self._selecting and namespace not in self._system and namespace in self._labels:
             labels = self._labels[namespace]
             for spec in self._selecting:
                 if spec.selector is not None and spec.selector.is_met_by(labels):
-                    claimers[spec.name] = spec
-        return [spec.name for spec in sorted(claimers.values(), key=lambda spec: (spec.created, spec.name))]
+                    claiming[spec.name] = spec
+        return [spec.name for spec in sorted(claiming.values(), key=lambda spec: (spec.created, spec.name))]
 
 
 def _name_implicit(namespace: str, unclaimed: Unclaimed) -> str:

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from fairbind.fairness.mechanisms.mechanism import LevelScope, Mechanism, Option, ShareSum
+from fairbind.fairness.mechanisms.tolerances import PLACE_MISMATCH, SUFFICIENT_MISMATCH
 from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance
 from fairbind.fairness.problems.problem import FloatArray
@@ -46,10 +47,8 @@ from fairbind.fairness.solvers.market.market_active_set import Guess, find_exact
 from fairbind.fairness.solvers.market.tolerances import ACCEPTED_MISMATCH, CONVERGED_CHANGE
 from fairbind.model.errors import SolverError
 
-OPTIMALITY = 1e-6  # relative: between what a tenant's place on a server costs and what it is worth
 FIRST_RESPONSES, MOST_RESPONSES = 8, 128  # of every server, before the exact amounts are solved for again
 STALLED = 0.5  # of the mismatch after half as many responses: above it, more responses hardly help
-SUFFICIENT_MISMATCH = OPTIMALITY / 10  # with which a certificate holds: no further responses once they stall
 MOST_STEPS, MOST_SERVER_STEPS = 6000, 200  # Newton steps of one problem in all: at least, and for each server class
 RESPONSE_WORK = 60_000  # tenants x servers x responses before giving up: some ten seconds
 
@@ -107,22 +106,22 @@ def certify_alpha_pf_vds(instance: Instance, solution: Solution) -> Mapping[str,
     if not (totals_i > 0).all():
         tenant = int(instance.rank_i[(totals_i <= 0).argmax()])
         raise CertificateError("alpha-pf-vds", "{tenant} gets nothing", np.inf, tenant=tenant)
-    mismatch_ki = compute_mismatches(market, part_ki, price_kr, OPTIMALITY)
+    mismatch_ki = compute_mismatches(market, part_ki, price_kr, PLACE_MISMATCH)
     mismatch = float(mismatch_ki.max())
-    if not mismatch <= OPTIMALITY:
+    if not mismatch <= PLACE_MISMATCH:
         server, group = np.unravel_index(int(mismatch_ki.argmax()), mismatch_ki.shape)
         words = f"{{tenant}} pays {mismatch:.3g} (of what it is worth) too much or too little on {{server}}"
         tenant = int(instance.rank_i[group])
         raise CertificateError("alpha-pf-vds", words, mismatch, tenant=tenant, server_class=int(server))
     charge_kr = compute_charges(market, part_ki, price_kr)
     emptiest = int(charge_kr.sum(axis=1).argmax())
-    if not charge_kr[emptiest].sum() <= OPTIMALITY:
+    if not charge_kr[emptiest].sum() <= PLACE_MISMATCH:
         largest = float(charge_kr[emptiest].max())
         words = f"{largest:.3g} of what costs something is left over on {{server}}"
         raise CertificateError("alpha-pf-vds", words, largest, server_class=emptiest)
     gap_k = _bound_inequality(market, part_ki, price_kr)
     gap = float(gap_k.max())
-    allowed = OPTIMALITY * max(1.0, float(instance.alpha_k.max()))
+    allowed = PLACE_MISMATCH * max(1.0, float(instance.alpha_k.max()))
     if not gap <= allowed:
         words = f"{{server}} could do better by {gap:.3g} of what it does"
         raise CertificateError("alpha-pf-vds", words, gap, server_class=int(gap_k.argmax()))
@@ -185,7 +184,7 @@ def _compute_slopes(
         slope_ki = np.divide(worth_ki, unit_k, out=np.zeros_like(worth_ki), where=unit_k > 0) ** power_k
     multiplier_kr = np.divide(price_kr, unit_k, out=np.zeros_like(price_kr), where=unit_k > 0) ** power_k
     charge_ki = (multiplier_kr[:, None, :] @ market.load_kri)[:, 0]
-    may_want_ki = usable_ki & (totals_i < market.limit_i * (1 - OPTIMALITY))
+    may_want_ki = usable_ki & (totals_i < market.limit_i * (1 - PLACE_MISMATCH))
     ratio_ki = np.divide(slope_ki, charge_ki, out=np.ones_like(slope_ki), where=may_want_ki & (charge_ki > 0))
     return slope_ki, charge_ki, multiplier_kr, ratio_ki.max(axis=1, initial=1.0)
 

@@ -25,14 +25,13 @@ from typing import Any
 import numpy as np
 
 from fairbind.fairness.mechanisms.mechanism import LevelScope, Mechanism, Option, ShareSum
+from fairbind.fairness.mechanisms.tolerances import BUDGET_ERROR
 from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance
 from fairbind.fairness.problems.verify import CertificateError, check_feasible
 from fairbind.fairness.solvers.market.market import make_market
 from fairbind.fairness.solvers.market.market_active_set import find_exact_equilibrium
 from fairbind.model.errors import SolverError
-
-OPTIMALITY = 1e-8  # of a tenant's budget, or of all budgets: what may be spent wrongly
 
 
 def solve_ceei(instance: Instance) -> Solution:
@@ -55,14 +54,14 @@ def certify_ceei(instance: Instance, solution: Solution) -> Mapping[str, Any]:
     left_r = np.maximum(1 - tasks_i @ instance.demand_ir / instance.capacity_kr[0], 0.0)
     unsold = float((price_r * left_r).sum())
     spent_i = tasks_i * (instance.demand_ir / instance.capacity_kr[0] @ price_r) / instance.weight_i
-    is_served_i = tasks_i >= instance.limit_i * (1 - OPTIMALITY)
+    is_served_i = tasks_i >= instance.limit_i * (1 - BUDGET_ERROR)
     wrong_i = np.where(is_served_i, np.maximum(spent_i - 1, 0.0), np.abs(spent_i - 1))
     wrong = float(wrong_i.max())
-    if not wrong <= OPTIMALITY:
+    if not wrong <= BUDGET_ERROR:
         tenant = int(instance.rank_i[wrong_i.argmax()])
         words = f"{{tenant}} spends {spent_i[wrong_i.argmax()]:.9g} times its budget"
         raise CertificateError("ceei", words, wrong, tenant=tenant)
-    if not unsold <= OPTIMALITY:
+    if not unsold <= BUDGET_ERROR:
         raise CertificateError("ceei", f"resources worth {unsold:.3g} of all budgets are left over at a price", unsold)
     return {
         "method": "prices",

@@ -48,17 +48,18 @@ from typing import Any
 import numpy as np
 
 from fairbind.fairness.mechanisms.mechanism import LevelScope, Mechanism, Option, ShareSum
+from fairbind.fairness.mechanisms.tolerances import (
+    BOUND_MISMATCH,
+    EQUAL_SHARES,
+    POSITIVE_PRICE,
+    PRICE_MISMATCH,
+    SUMMATION_ERROR,
+)
 from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance, IntArray
 from fairbind.fairness.problems.problem import BoolArray, FloatArray
 from fairbind.fairness.problems.verify import FEASIBILITY, CertificateError, check_feasible
 from fairbind.model.errors import SolverError
-
-SAME = 1e-12  # of the larger: shares that differ by less are equal, and both resources dominant
-POSITIVE = 1e-9  # of the largest price: a row with a smaller one is free
-EQUALITY = 1e-7  # of a queue's own part: how far a row that has a price may be from its bound
-ROUNDING = 1e-13  # of all terms of a row: what adding them may lose
-BALANCE = 1e-9  # of the terms of a column: how far prices may be from the objective
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +78,7 @@ class _Program:
 def compute_dominant_resources(instance: Instance) -> IntArray:
     """Return each group's dominant resource, the first one if there are several, shape (I,)."""
     largest_i1 = instance.demand_ir.max(axis=1, keepdims=True)
-    dominant_i: IntArray = (instance.demand_ir >= largest_i1 * (1 - SAME)).argmax(axis=1)
+    dominant_i: IntArray = (instance.demand_ir >= largest_i1 * (1 - EQUAL_SHARES)).argmax(axis=1)
     return dominant_i
 
 
@@ -85,7 +86,7 @@ def _make_program(instance: Instance) -> _Program:
     resource_q, queue_i = np.unique(compute_dominant_resources(instance), return_inverse=True)
     queue_i = queue_i.reshape(-1)
     queues, resources = resource_q.size, instance.demand_ir.shape[1]
-    # What somebody holds at lambda = 1 and weight 1: all of the dominant resource, so much of the others.
+    # What a tenant holds at lambda = 1 and weight 1: all of the dominant resource, so much of the others.
     bundle_ir = instance.demand_ir / instance.share_per_task_i[:, None]
     use_qr, envied_qr = np.zeros((queues, resources)), np.zeros((queues, resources))
     np.add.at(use_qr, queue_i, bundle_ir * instance.weight_i[:, None])
@@ -141,7 +142,7 @@ def _make_level_stage(program: _Program, is_tight: BoolArray, is_free_q: BoolArr
 
 def _find_priced(price: FloatArray) -> BoolArray:
     """Return which rows have a price: every optimal solution meets them with equality."""
-    is_priced: BoolArray = price > POSITIVE * np.abs(price).max(initial=0.0)
+    is_priced: BoolArray = price > POSITIVE_PRICE * np.abs(price).max(initial=0.0)
     return is_priced
 
 
@@ -259,17 +260,17 @@ def _check_stage(stage: _Stage, z: FloatArray, price: FloatArray, tenant_q: IntA
 
     tenant_q: the first tenant of each queue, for the error.
     """
-    if price.shape != stage.bound.shape or (price[~stage.is_equality] < -POSITIVE * np.abs(price).max()).any():
+    if price.shape != stage.bound.shape or (price[~stage.is_equality] < -POSITIVE_PRICE * np.abs(price).max()).any():
         raise SolverError("drbf: prices of another program, or a negative one")
     missing = np.abs(stage.gain - price @ stage.rows)
-    if (missing > BALANCE * np.maximum(np.abs(price) @ np.abs(stage.rows), np.abs(stage.gain).max())).any():
+    if (missing > PRICE_MISMATCH * np.maximum(np.abs(price) @ np.abs(stage.rows), np.abs(stage.gain).max())).any():
         raise SolverError("drbf: prices do not add up to what is gained")
     terms = np.abs(stage.rows) * np.abs(z)
     smallest = np.where(terms > 0, terms, np.inf).min(axis=1)
-    slack = np.maximum(np.abs(stage.bound - stage.rows @ z) - ROUNDING * terms.sum(axis=1), 0.0)
+    slack = np.maximum(np.abs(stage.bound - stage.rows @ z) - SUMMATION_ERROR * terms.sum(axis=1), 0.0)
     distance_m = np.where(_find_priced(np.abs(price)) | stage.is_equality, slack / smallest, 0.0)
     distance = float(distance_m.max(initial=0.0))
-    if not distance <= EQUALITY:
+    if not distance <= BOUND_MISMATCH:
         own_q = terms[distance_m.argmax(), : tenant_q.size]
         tenant = int(tenant_q[np.where(own_q > 0, own_q, np.inf).argmin()])
         raise CertificateError("drbf", f"{{tenant}} could have {distance:.3g} of its own more", distance, tenant=tenant)

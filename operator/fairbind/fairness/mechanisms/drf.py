@@ -24,13 +24,11 @@ from typing import Any
 import numpy as np
 
 from fairbind.fairness.mechanisms.mechanism import LevelScope, Mechanism, Option, ShareSum
+from fairbind.fairness.mechanisms.tolerances import OPTIMALITY_GAP, SUMMATION_ERROR
 from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance
 from fairbind.fairness.problems.problem import FloatArray
 from fairbind.fairness.problems.verify import CertificateError, check_feasible
-
-OPTIMALITY = 1e-7  # relative to a tenant's own tasks: how much more it could get before we refuse the answer
-ROUNDING = 1e-13  # of a resource's total: what sums over all tenants may lose
 
 
 def solve_drf(instance: Instance) -> Solution:
@@ -101,13 +99,13 @@ def check_bottlenecks(instance: Instance, tasks_i: FloatArray, level_i: FloatArr
     needs_ir = instance.demand_ir > 0
     highest_r = np.where(needs_ir, level_i[:, None], 0.0).max(axis=0)
     own_use_ir = np.maximum(tasks_i[:, None] * instance.demand_ir, np.finfo(float).tiny)
-    growth_ir = np.maximum(room_r - ROUNDING, 0.0) / own_use_ir
+    growth_ir = np.maximum(room_r - SUMMATION_ERROR, 0.0) / own_use_ir
     with np.errstate(divide="ignore", invalid="ignore"):
         lag_ir = np.where(highest_r > level_i[:, None], highest_r / level_i[:, None] - 1, 0.0)
     gap_i = np.where(needs_ir, np.maximum(growth_ir, lag_ir), np.inf).min(axis=1)
     gap_i = np.minimum(gap_i, np.where(np.isfinite(instance.limit_i), np.abs(1 - tasks_i / instance.limit_i), np.inf))
     gap = float(gap_i.max(initial=0.0))
-    if not gap <= OPTIMALITY:
+    if not gap <= OPTIMALITY_GAP:
         words = f"{{tenant}} could get {gap:.3g} more of its own"
         raise CertificateError(mechanism_id, words, gap, tenant=int(instance.rank_i[gap_i.argmax()]))
     return gap

@@ -45,15 +45,17 @@ from typing import Any
 import numpy as np
 
 from fairbind.fairness.mechanisms.mechanism import LevelScope, Mechanism, Option, ShareSum
+from fairbind.fairness.mechanisms.tolerances import (
+    LEVEL_MISMATCH,
+    OPTIMALITY_GAP,
+    SUMMATION_ERROR,
+    SUMMATION_ERROR_PER_STEP,
+)
 from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance, IntArray
 from fairbind.fairness.problems.problem import BoolArray, FloatArray
 from fairbind.fairness.problems.verify import CertificateError, RefusedTenantError, check_feasible
 from fairbind.model.errors import InvalidProblemError
-
-OPTIMALITY = 1e-7  # of a level: how much higher it could be before we refuse it
-AGREEMENT = 1e-9  # of a tenant's tasks: how far they may be from what the levels say
-ROUNDING, ROUNDING_PER_STEP = 1e-13, 1e-16  # of what may be in use: what sums over all tenants and steps may lose
 
 INFINITE = float("inf")
 
@@ -283,7 +285,7 @@ def certify_dynamic_drf(instance: Instance, solution: Solution) -> Mapping[str, 
     distance_i = np.abs(solution.tasks_ik[:, 0] - tasks_i) / tasks_i
     worst = int(distance_i.argmax())
     distance = float(distance_i[worst])
-    if not distance <= AGREEMENT:
+    if not distance <= LEVEL_MISMATCH:
         given = float(solution.tasks_ik[worst, 0])
         words = f"{{tenant}} has {given:.6g} tasks, but the levels of the steps say {tasks_i[worst]:.6g}"
         raise CertificateError("dynamic-drf", words, distance, tenant=int(instance.rank_i[worst]))
@@ -307,11 +309,11 @@ def _check_steps(arrivals: Arrivals, slope_ir: FloatArray) -> tuple[float, float
     use_tr = sum(use_ptr)
     overuse_t = (use_tr / entitled_t1 - 1).max(axis=1)
     overuse = float(overuse_t.max())
-    if not overuse <= AGREEMENT:
+    if not overuse <= LEVEL_MISMATCH:
         words = f"{overuse:.3g} more is in use after the arrival of {{tenant}} than may be"
         raise CertificateError("dynamic-drf", words, overuse, tenant=int(overuse_t.argmax()))
     raised_tr = sum(raised_ptr)
-    rounding = ROUNDING + ROUNDING_PER_STEP * arrivals.entitled_t.size
+    rounding = SUMMATION_ERROR + SUMMATION_ERROR_PER_STEP * arrivals.entitled_t.size
     room_tr = np.maximum(entitled_t1 * (1 - rounding) - use_tr, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         growth_tr = np.where(room_tr > 0, room_tr / raised_tr, 0.0)
@@ -327,7 +329,7 @@ def _check_steps(arrivals: Arrivals, slope_ir: FloatArray) -> tuple[float, float
             own_t = np.minimum(own_t, np.maximum(lag_t, growth_tr[:, r]))
         gap_t = np.maximum(gap_t, np.where(is_here_t, own_t, 0.0))
     gap = float(gap_t.max())
-    if not gap <= OPTIMALITY:
+    if not gap <= OPTIMALITY_GAP:
         words = f"a tenant could rise {gap:.3g} of its level more in the step of the arrival of {{tenant}}"
         raise CertificateError("dynamic-drf", words, gap, tenant=int(gap_t.argmax()))
     return max(overuse, 0.0), gap

@@ -139,7 +139,7 @@ _DRF: Mapping[str, Guarantee] = {
     "single-server-reduction": _proved("by definition"),
     "single-resource-reduction": _proved(f"{_DRF_PAPER}, table 2"),
     "bottleneck-fairness": _proved(f"{_DRF_PAPER}, table 2"),
-    # With positive demands everybody who has not all its tasks stops at one level, which a departure only raises.
+    # With positive demands each tenant that has not all its tasks stops at one level, which a departure only raises.
     "population-monotonicity": _proved(f"{_DRF_PAPER}, table 2", POSITIVE, beyond=counterexamples.DRF_POPULATION),
     "resource-monotonicity": _fails(f"{_DRF_PAPER}, section 5.3", counterexamples.DRF_RESOURCES),
 }
@@ -169,7 +169,7 @@ _DRFH: Mapping[str, Guarantee] = {
 }
 
 _TSF: Mapping[str, Guarantee] = {
-    # With all servers for everybody the even split gives all the same task share, and the least share is the most.
+    # With all servers for each tenant the even split gives all the same task share, and the least share is the most.
     "sharing-incentive": _fails(
         f"here, against table 1 of {_PS_DSF_PAPER}; proved then in Wang et al., SC 2016",
         counterexamples.TSF_SHARING,
@@ -231,7 +231,7 @@ _DRBF: Mapping[str, Guarantee] = {
     "sharing-incentive": _proved(f"{_ENTITLED} (without it theorem 2 of {_DRBF_PAPER} is wrong)"),
     "envy-freeness": _proved(f"{_DRBF_PAPER}, theorem 1: rows of the program"),
     "envy-freeness-up-to-one-task": _proved(_FROM_ENVY_FREENESS),
-    # A queue stops as soon as one of its tenants has to; with positive demands everybody has to.
+    # A queue stops as soon as one of its tenants has to; with positive demands all have to.
     "pareto-optimality": _proved(_DRBF_PAPER, POSITIVE, beyond=counterexamples.DRBF_PARETO),
     "strategy-proofness": _fails(f"here, against theorem 3 of {_DRBF_PAPER}", counterexamples.DRBF_LIE),
     "group-strategy-proofness": _fails(_ALONE, counterexamples.DRBF_LIE),
@@ -269,8 +269,8 @@ _DYNAMIC_DRF: Mapping[str, Guarantee] = {
 # Envy-freeness here, as the paper's proof for its aggregated form: where i could use what j has on server k and envied
 # it, i's virtual share there would be below j's (gamma_jk x min_r d_jr / d_ir <= gamma_ik), but some resource that i
 # needs is used up by those who are not above i.
-# What it gives on one resource: whoever is used to displace another has no higher level, along any chain of servers;
-# but somebody who has all its tasks need not be stopped on every server, and the chain ends.
+# What it gives on one resource: a tenant that is used to displace another has no higher level, along any chain of
+# servers; but one that has all its tasks need not be stopped on every server, and the chain ends.
 _PS_DSF: Mapping[str, Guarantee] = {
     "sharing-incentive": _proved(f"{_PS_DSF_PAPER}, table 1"),
     "envy-freeness": _proved(f"{_PS_DSF_PAPER}, table 1; here: server by server"),

@@ -31,13 +31,11 @@ from typing import Any
 import numpy as np
 
 from fairbind.fairness.mechanisms.mechanism import LevelScope, Mechanism, Option, ShareSum
+from fairbind.fairness.mechanisms.tolerances import OPTIMALITY_GAP, SUMMATION_ERROR
 from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance
 from fairbind.fairness.problems.problem import BoolArray, FloatArray
 from fairbind.fairness.problems.verify import CertificateError, check_feasible
-
-OPTIMALITY = 1e-7  # relative to a tenant's own tasks on a server: how much more before we refuse the answer
-ROUNDING = 1e-13  # of a class's resource: what sums over all tenants may lose
 
 
 def solve_per_server_drf(instance: Instance) -> Solution:
@@ -112,7 +110,7 @@ def certify_per_server_drf(instance: Instance, solution: Solution) -> Mapping[st
     np.divide(highest_i - level_ik, level_ik, out=behind_ik, where=level_ik > 0)
     gap_ik = np.where(usable_ik, np.minimum(gap_ik, np.maximum(behind_ik, lack_i[:, None])), 0.0)
     gap = float(gap_ik.max(initial=0.0))
-    if not gap <= OPTIMALITY:
+    if not gap <= OPTIMALITY_GAP:
         worst, server = (int(number) for number in np.unravel_index(int(gap_ik.argmax()), gap_ik.shape))
         words = f"{{tenant}} could get {gap:.3g} of its own more on {{server}}"
         tenant = int(instance.rank_i[worst])
@@ -124,7 +122,7 @@ def _find_gaps(instance: Instance, tasks_ik: FloatArray, level_ik: FloatArray, k
     """Return how much more each tenant could get on class k without a loss at a lower level, relative, shape (I,)."""
     takes_ir = (instance.demand_ir > 0) & instance.usable_ik[:, k, None]
     used_ir = tasks_ik[:, k, None] * instance.demand_ir
-    left_r = np.maximum(instance.capacity_kr[k] * (1 - ROUNDING) - used_ir.sum(axis=0), 0.0)
+    left_r = np.maximum(instance.capacity_kr[k] * (1 - SUMMATION_ERROR) - used_ir.sum(axis=0), 0.0)
     highest_r = np.where(takes_ir, level_ik[:, k, None], 0.0).max(axis=0)
     gap_ir = np.full(takes_ir.shape, np.inf)
     np.divide(np.broadcast_to(left_r, takes_ir.shape), used_ir, out=gap_ir, where=used_ir > 0)

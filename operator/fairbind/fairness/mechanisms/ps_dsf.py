@@ -35,6 +35,12 @@ from typing import Any
 import numpy as np
 
 from fairbind.fairness.mechanisms.mechanism import LevelScope, Mechanism, Option, ShareSum
+from fairbind.fairness.mechanisms.tolerances import (
+    ACCEPTED_GAP,
+    CONVERGED_GAP,
+    DIVISION_OPTIMALITY_GAP,
+    SUMMATION_ERROR,
+)
 from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance
 from fairbind.fairness.problems.problem import FloatArray
@@ -45,11 +51,7 @@ from fairbind.fairness.solvers.psdsf.psdsf_market_start import find_market_start
 from fairbind.fairness.solvers.psdsf.server_filling import Sweeps
 from fairbind.fairness.solvers.warm import WarmStart
 
-OPTIMALITY = 1e-6  # relative to a tenant's own tasks: how much more it could get before we refuse the answer
-ACCEPTED_GAP = 1e-8  # the same, from where on only SPARE more divisions are tried
-CONVERGED_GAP = 1e-10  # the same, when to stop looking for a better one
-SPARE = 4
-ROUNDING = 1e-13  # of a server: what sums over all tenants may lose
+SPARE = 4  # more divisions that are tried when one is accepted
 SWEEP_WORK = 300_000  # tenants x servers x sweeps before a market is asked
 LEAST_SWEEPS, MOST_SWEEPS = 8, 500
 MOST_SWEEP_WORK = 20_000_000  # the same, before giving up
@@ -162,7 +164,7 @@ def compute_gaps(market: Market, part_ki: FloatArray) -> FloatArray:
     """
     share_ki = compute_shares(market, part_ki)
     totals_i = market.get_totals(part_ki)
-    left_kr = np.maximum(1 - market.get_loads(part_ki) - ROUNDING, 0.0)
+    left_kr = np.maximum(1 - market.get_loads(part_ki) - SUMMATION_ERROR, 0.0)
     gap_ki = np.full(share_ki.shape, np.inf)
     usable_ki = market.usable_ki
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -187,7 +189,7 @@ def certify_ps_dsf(instance: Instance, solution: Solution) -> Mapping[str, Any]:
     with np.errstate(invalid="ignore"):
         gap_ki = np.nan_to_num(compute_gaps(market, part_ki), nan=np.inf, posinf=np.inf)  # NaN: of nothing, 0 / 0
     gap = float(gap_ki.max())
-    if not gap <= OPTIMALITY:
+    if not gap <= DIVISION_OPTIMALITY_GAP:
         server, group = np.unravel_index(int(gap_ki.argmax()), gap_ki.shape)
         tenant = int(instance.rank_i[group])
         words = f"{{tenant}} could get {gap:.3g} more of its own on {{server}}"

@@ -133,7 +133,7 @@ class FairShares:
         if problem is None or self._solved is None or problem.mechanism != self._solved.mechanism:
             self.shares, self.left_out = None, ()
             self._world.set_targets(None)
-        if problem is None:  # nobody wants anything, or the policy knows no fairness
+        if problem is None:  # no tenant wants anything, or the policy knows no fairness
             has_mechanism = get_policy(seen[1].policy).mechanism is not None
             self.shares = dict.fromkeys((tenant.name for tenant in seen[0].tenants), 0.0) if has_mechanism else None
             self._solved, self.problem = None, None

@@ -96,7 +96,7 @@ class ExactSolver:
         await process.wait()
 
     async def _exchange(self, question: ExactProblem | AuditQuestion) -> Answer:
-        if self._process is None or self._process.returncode is not None:  # it ended while nobody asked
+        if self._process is None or self._process.returncode is not None:  # it ended while it was not asked
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",

@@ -36,7 +36,7 @@ def main() -> int:
             answers.write(LENGTH.pack(len(body)) + body)
             answers.flush()
         except BrokenPipeError:
-            os._exit(0)  # the parent was killed meanwhile; what is left in the buffer is for nobody
+            os._exit(0)  # the parent was killed meanwhile; what is left in the buffer has no reader
     return 0
 
 

@@ -172,7 +172,7 @@ class Elector:
                 pause = RENEW_SECONDS - (self._clock() - started) if renewed else self._random.uniform(0.6, 1.0)
                 await self._pause(max(pause, 0.05))
         finally:
-            # Cancelled: whoever cancelled us decides with `release` what becomes of the lease; the fence holds as long.
+            # Cancelled: the caller decides with `release` what becomes of the lease; the fence holds as long.
             self._announce()
 
     async def release(self) -> None:
@@ -211,10 +211,10 @@ class Elector:
                 except ApiError as error:
                     if error.status != HTTPStatus.CONFLICT:
                         raise
-                    # Somebody else was first, or edited it. Look at once: it may be that we do not lead any more.
+                    # Another replica was first, or a user edited it. Look at once: perhaps we do not lead any more.
                     self._lease = None
                     continue
-                # If the fence was closed meanwhile, that is told before it opens anew: another may have led in between.
+                # If the fence was closed meanwhile, that is told before it opens again: another may have led.
                 self._announce()
                 self._holds_until = started + self._lease_seconds if held else None
                 self._note_progress()
@@ -226,7 +226,7 @@ class Elector:
             self._lease = None  # it may have been written all the same
             if isinstance(error, ApiError) and error.status == HTTPStatus.NOT_FOUND:
                 self._note_missing()
-                self._holds_until = None  # deleted: anybody may make a new one now
+                self._holds_until = None  # deleted: any replica may make a new one now
             self._complain(self._describe(error))
         return False
 
@@ -315,7 +315,7 @@ class Elector:
         return metadata | {"annotations": (metadata.get("annotations") or {}) | await self._others.make_annotations()}
 
     def _make_spec(self, old: dict[str, Any], *, holder: str, lease_seconds: float) -> dict[str, Any]:
-        # The times are for people; nobody computes with them.
+        # The times are for people; nothing computes with them.
         now = format_micro_time()
         spec = old | {"holderIdentity": holder, "leaseDurationSeconds": int(lease_seconds), "renewTime": now}
         if holder not in {"", old.get("holderIdentity")}:

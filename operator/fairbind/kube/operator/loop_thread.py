@@ -80,7 +80,7 @@ class LoopThread:
             self.call(cancel)
             await asyncio.wait({waiting})
             if not waiting.cancelled():
-                waiting.exception()  # nobody else will look at it
+                waiting.exception()  # nothing else will look at it
             raise
 
     @contextlib.asynccontextmanager

@@ -415,7 +415,7 @@ class Operator:
         shown: tuple[Snapshot | None, Mapping[str, float] | None] = None, None
         while True:
             now = self.cache.build_snapshot(), self.fair_shares.shares
-            # A decision changes the snapshot too, although it wakes nobody; reasons change while somebody waits.
+            # A decision changes the snapshot too, although it wakes no cycle; reasons change while a pod waits.
             if any(new is not old for new, old in zip(now, shown, strict=True)) or self.cache.queries.has_waiting:
                 shown = now
                 with self._failures.contain("overview"):

@@ -1,6 +1,6 @@
-"""What is to be written, in a line for each tenant or namespace; the lines take turns.
+"""What is to be written, in a queue for each tenant or namespace; the queues take turns.
 
-In one line for all, a tenant with twenty thousand pods would have all others hear of theirs minutes later.
+In one queue for all, a tenant with twenty thousand pods would have all others hear of theirs minutes later.
 """
 
 from __future__ import annotations
@@ -9,53 +9,53 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-Line = TypeVar("Line", bound=Hashable)
+Key = TypeVar("Key", bound=Hashable)
 Item = TypeVar("Item")
 
 
-class FairQueue(Generic[Line, Item]):
-    """Items that are not written yet. A line is as long as `most`; what comes then takes the place of the oldest."""
+class FairQueue(Generic[Key, Item]):
+    """Items that are not written yet, in queues by key. One holds `most`; what comes then takes its oldest's place."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._lines: OrderedDict[Line, deque[Item]] = OrderedDict()
+        self._queues: OrderedDict[Key, deque[Item]] = OrderedDict()
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def has_room(self, line: Line) -> bool:
-        """Whether another item may be added to this line without losing one."""
-        items = self._lines.get(line)
+    def has_room(self, key: Key) -> bool:
+        """Whether another item may be added to this queue without losing one."""
+        items = self._queues.get(key)
         return items is None or len(items) < self._most
 
-    def add(self, line: Line, item: Item) -> None:
-        """Put an item at the end of its line."""
-        self._count += self.has_room(line)
-        self._lines.setdefault(line, deque(maxlen=self._most)).append(item)
+    def add(self, key: Key, item: Item) -> None:
+        """Put an item at the end of its queue."""
+        self._count += self.has_room(key)
+        self._queues.setdefault(key, deque(maxlen=self._most)).append(item)
 
-    def take(self, may_take: Callable[[Line], bool] = lambda _: True) -> Item | None:
-        """Take the first item of the line whose turn it is, among those that may be taken from; None: there is none."""
-        line = next(filter(may_take, self._lines), None)
-        if line is None:
+    def take(self, may_take: Callable[[Key], bool] = lambda _: True) -> Item | None:
+        """Take the first item of the queue whose turn it is, of those that may be taken from; None: there is none."""
+        key = next(filter(may_take, self._queues), None)
+        if key is None:
             return None
-        items = self._lines.pop(line)
+        items = self._queues.pop(key)
         item = items.popleft()
         self._count -= 1
         if items:
-            self._lines[line] = items
+            self._queues[key] = items
         return item
 
     def drop(self) -> None:
-        """Drop the oldest item of the longest line."""
-        longest = max(self._lines, key=lambda line: len(self._lines[line]), default=None)
+        """Drop the oldest item of the longest queue."""
+        longest = max(self._queues, key=lambda key: len(self._queues[key]), default=None)
         if longest is not None:
-            self._lines[longest].popleft()
+            self._queues[longest].popleft()
             self._count -= 1
-            if not self._lines[longest]:
-                del self._lines[longest]
+            if not self._queues[longest]:
+                del self._queues[longest]
 
     def clear(self) -> None:
         """Drop all."""
-        self._lines.clear()
+        self._queues.clear()
         self._count = 0

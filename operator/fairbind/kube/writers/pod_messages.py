@@ -75,7 +75,7 @@ class WaitingPod:
 
 @dataclass(slots=True)
 class Announced:
-    """What one waiting pod, or the owner of some, was told. Times are the backlog's clock.
+    """What one waiting pod, or the owner of some, was told. Times are those of `PodMessages`' clock.
 
     queued: it is about to be told something. owner: of the pod.
     writes: how often the kinds of its reasons were written; 0 before the first. message: the last, whole.
@@ -147,13 +147,13 @@ class Notice:
     """One pod, or the owner of some, is to be told why it waits.
 
     uid: of the pod. announced: what was told before, to be changed by the writer. owner: whom to tell in the pod's
-    stead; None: the pod. line: the tenant, or the namespace whose bindings fail; notices of different lines take turns.
-    event_budget: where the event is counted that it is told by; None when only its condition says it.
+    stead; None: the pod. queue: the tenant, or the namespace whose bindings fail; notices of different queues take
+    turns. event_budget: where the event is counted that it is told by; None when only its condition says it.
     """
 
     uid: str
     cause: Unplaced | Refused
-    line: Hashable
+    queue: Hashable
     signature: Hashable
     event_budget: Hashable | None
     announced: Announced
@@ -182,7 +182,7 @@ class _ClassVisit:
 
 
 class _Budget:
-    """So many a second, and what was not used for some seconds may be used later. Times are the backlog's clock."""
+    """So many a second; what was not used for some seconds may be used later. Times are of `PodMessages`' clock."""
 
     def __init__(self, per_second: float, now: float) -> None:
         self._per_second = per_second
@@ -214,7 +214,7 @@ class PodMessages:
     ) -> None:
         """find_waiting: by UID; None for a pod that is gone, bound or about to be bound.
 
-        has_room: whether another notice of this line can be written soon; if not, it stays due.
+        has_room: whether another notice of this queue can be written soon; if not, it stays due.
         """
         self._find_waiting = find_waiting
         self._clock = clock
@@ -340,8 +340,8 @@ class PodMessages:
         """Yield what pods are to be told whose bindings were refused since the last look and that wait again."""
         refused, self._refused = self._refused, {}
         for uid, cause in refused.items():
-            line = SCHEDULER_ERROR, cause.namespace
-            if self._find_waiting(uid) is None or not self._has_room(line):
+            queue = SCHEDULER_ERROR, cause.namespace
+            if self._find_waiting(uid) is None or not self._has_room(queue):
                 yield None
                 continue
             signature, message = cause.signature, cause.format()
@@ -350,10 +350,10 @@ class PodMessages:
                 announced = self._announced[uid] = self._recall(uid, cause, signature, message)
             now = self._clock()
             is_due = self._is_due(announced, message, signature, now, may_refresh=False)
-            wants_event = _is_event_due(announced, signature, now, is_due=is_due) and self._spend_event(line, now)
+            wants_event = _is_event_due(announced, signature, now, is_due=is_due) and self._spend_event(queue, now)
             if not announced.queued and (is_due or wants_event):
                 announced.queued = True
-                yield Notice(uid, cause, line, signature, line if wants_event else None, announced)
+                yield Notice(uid, cause, queue, signature, queue if wants_event else None, announced)
             else:
                 yield None
 

@@ -46,8 +46,8 @@ SCAN_SECONDS = 0.5
 SCAN_CHUNK = 500
 """Pods that are looked at before all else on the event loop has a turn."""
 SCHEDULED_QUEUE_LENGTH = 10_000
-NOTICES_PER_LINE = 1_000
-"""As many as are written in the time for which the backlog leaves a class alone."""
+NOTICES_PER_QUEUE = 1_000
+"""As many as are written in the time for which `PodMessages` leaves a class alone."""
 WRITERS = 8
 WRITE_TIMEOUT_SECONDS = 5.0
 COMPLAINT_SECONDS = 300.0
@@ -115,7 +115,7 @@ class Recorder:
         self._failures = failures or PartFailures(SilentObserver())
         self._clock = clock
         self._sleep = sleep
-        self._notices: FairQueue[Hashable, Notice] = FairQueue(NOTICES_PER_LINE)
+        self._notices: FairQueue[Hashable, Notice] = FairQueue(NOTICES_PER_QUEUE)
         self._pod_messages = PodMessages(find_waiting, clock, has_room=self._notices.has_room)
         self._scheduled: FairQueue[str, _News] = FairQueue(SCHEDULED_QUEUE_LENGTH)
         self._limits = WriteLimits()
@@ -186,7 +186,7 @@ class Recorder:
     async def _scan(self) -> None:
         for looked_at, notice in enumerate(self._pod_messages.find_due(), 1):
             if notice is not None:
-                self._notices.add(notice.line, notice)
+                self._notices.add(notice.queue, notice)
                 self._work.set()
             if looked_at % SCAN_CHUNK == 0:
                 await asyncio.sleep(0)
@@ -205,7 +205,7 @@ class Recorder:
                 pass
             except (ApiError, TransientClusterError) as error:
                 self._complain_about(error)
-            except Exception as error:  # noqa: BLE001 - nobody should lose a scheduler over an event
+            except Exception as error:  # noqa: BLE001 - no cluster should lose its scheduler over an event
                 self._failures.note("recorder", error)
             finally:
                 self._writing -= 1

@@ -7,10 +7,10 @@ shares, keys and queues are what they were, exactly. So a caller may try whether
 eviction would help, and leave no trace.
 
 After any history, a draft decides as a new one of the same state would. Two kinds of things make up
-a draft. *State* is what decides: room, measure, accounts, positions in queues, restrictions. Each operation has an
-exact inverse there, as all sums are of integers. *Closings* are what was found out about the state and saves work:
-scores, levels, pools and classes in which nothing fits. While tasks are only placed, room only shrinks and levels only
-grow, so closings stay. When a server gains room or becomes eligible again, `Room.gains` grows, and what was closed
+a draft. *State* is what decides: room, measure, tenants' progress, positions in queues, restrictions. Each operation
+has an exact inverse there, as all sums are of integers. *Closings* are what was found out about the state and saves
+work: scores, levels, pools and classes in which nothing fits. While tasks are only placed, room only shrinks and levels
+only grow, so closings stay. When a server gains room or becomes eligible again, `Room.gains` grows, and what was closed
 there before that is void; queues and filling begin again, at a cost of about a microsecond a tenant.
 """
 
@@ -75,8 +75,8 @@ class Mark:
 class Draft:
     """See the module. To be used within `expect_undefined_scores`.
 
-    room, measure, accounts, topology, queues: the state; for others to read. queues: by tenant and turn; each holds its
-    tasks.
+    room, measure, topology, progress_of, queues: the state; for others to read. progress_of: by tenant. queues: by
+    tenant and turn; each holds its tasks.
     remembered: the waits of classes that have no queue, because they were known to fit nowhere when the draft began.
     bindings: the placements that were not taken back, in their order.
     """
@@ -92,8 +92,8 @@ class Draft:
     ) -> None:
         """Begin where the snapshot is, which `check_snapshot` must have passed. seed: of the policy's draws.
 
-        memory: what the cycle before saw fit nowhere. state: what has not changed since; no other draft may use it at
-        the same time.
+        unschedulable: what the cycle before saw fit nowhere. state: what has not changed since; no other draft may use
+        it at the same time.
         """
         self.snapshot = snapshot
         self.policy = policy

@@ -21,7 +21,7 @@ from fairbind.scheduling.policies.measures import Measure
 
 
 class Filling:
-    """Which queue, which pool, which task and which server come next. Lines must be in the order of their names."""
+    """Which queue, which pool, which task and which server come next. Queues must be in the order of their names."""
 
     __slots__ = ("_epochs", "_heap", "_queues", "_ruled", "_versions")
 

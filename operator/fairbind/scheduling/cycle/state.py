@@ -1,7 +1,7 @@
 """What stays as it was from one cycle to the next, so that a cycle for one new pod costs what one pod costs.
 
 Between two cycles a few tenants and a few servers change. Everything that follows from the others only is kept here, by
-the identity of the object that it was made from: tenants' accounts and shares, the pools of the server classes, what
+the identity of the object that it was made from: tenants' progress and shares, the pools of the server classes, what
 is left on the servers, the order of the servers for a placement. All of it is remade when it is not there, so a state
 changes how long a cycle takes and nothing else.
 """
@@ -89,7 +89,7 @@ class CycleState:
     def get_progress(self, snapshot: Snapshot) -> dict[str, Progress]:
         """Return each tenant's progress at the beginning of a cycle, in the order of their names.
 
-        An account of a tenant that is the same object is the same object too, if nothing was counted in it.
+        The progress of a tenant that is the same object is the same object too, if nothing was counted in it.
         """
         changed = self._find_changed(snapshot)
         if changed is None:
@@ -111,7 +111,7 @@ class CycleState:
     def get_measure(self, policy: Policy, snapshot: Snapshot) -> Measure:
         """Return the policy's measure at the beginning of a cycle.
 
-        One that only looks at accounts and at pools from which nothing is taken is kept while the pools are the same.
+        One that looks only at progress and at pools from which nothing is taken is kept while the pools are the same.
         """
         servers, axes = snapshot.servers, _get_axes(snapshot)
         if self._measure is not None and self._measured is not None:

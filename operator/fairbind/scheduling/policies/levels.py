@@ -115,7 +115,7 @@ def find_least_level(
 ) -> tuple[int, int]:
     """Return the least level on one of these pools, exactly, and its pool, the first of equals.
 
-    among: indices of pools, ascending, not empty. held_r: if not what the account holds now.
+    among: indices of pools, ascending, not empty. held_r: if not what the tenant holds now.
     """
     if len(among) > FEW:
         level_n = _compute_approximate_levels(progress, pools, among, held_r)
@@ -129,7 +129,7 @@ def find_least_level(
 
 
 def find_zero_levels(progress: Progress, pools: LevelPools, among: IndexArray) -> IndexArray:
-    """Return those of the pools where the account holds nothing that counts."""
+    """Return those of the pools where the tenant holds nothing that counts."""
     zero_pools: IndexArray = among[_compute_approximate_levels(progress, pools, among, None) == 0]
     return zero_pools
 

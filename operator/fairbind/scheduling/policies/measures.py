@@ -208,7 +208,7 @@ class TaskShares(ClusterMeasure):
         self._tenants = {tenant.name: tenant for tenant in snapshot.tenants}
         self._weights = {tenant.name: tenant.weight for tenant in snapshot.tenants}
         self._sums = {tenant.name: self._compute_sum(tenant) for tenant in snapshot.tenants}
-        self._told: dict[str, _Told] = {}
+        self._holdings: dict[str, _TaskHoldings] = {}
 
     def compute_level(self, progress: Progress, pool: int) -> int:  # noqa: ARG002 (there is one pool)
         """Return the level of a tenant."""
@@ -232,33 +232,33 @@ class TaskShares(ClusterMeasure):
 
     def evict(self, progress: Progress, running: RunningTask, pool: int | None, gained_r: Sequence[int]) -> Undo:
         """Count one running task less: one of those told task by task, or a part of the rest."""
-        undo_account = super().evict(progress, running, pool, gained_r)
-        told = self._told.get(progress.name)
-        if told is None:
-            told = self._told[progress.name] = _Told(self._tenants[progress.name])
-        rest_r, demand_r = told.rest_r, running.share_demand_r
-        is_told = told.counts[demand_r] > 0
-        if is_told:
-            told.counts[demand_r] -= 1
+        undo_progress = super().evict(progress, running, pool, gained_r)
+        held = self._holdings.get(progress.name)
+        if held is None:
+            held = self._holdings[progress.name] = _TaskHoldings(self._tenants[progress.name])
+        rest_r, demand_r = held.rest_r, running.share_demand_r
+        is_counted = held.counts[demand_r] > 0
+        if is_counted:
+            held.counts[demand_r] -= 1
             less = self._get_key(demand_r)
         else:
-            told.rest_r = [rest - demand for rest, demand in zip(rest_r, demand_r, strict=False)]
-            less = self._get_rest_key(rest_r) - self._get_rest_key(told.rest_r)
+            held.rest_r = [rest - demand for rest, demand in zip(rest_r, demand_r, strict=False)]
+            less = self._get_rest_key(rest_r) - self._get_rest_key(held.rest_r)
         self._sums[progress.name] -= less
 
         def undo() -> None:
-            undo_account()
-            told.counts[demand_r] += is_told
-            told.rest_r = rest_r
+            undo_progress()
+            held.counts[demand_r] += is_counted
+            held.rest_r = rest_r
             self._sums[progress.name] += less
 
         return undo
 
     def _compute_sum(self, tenant: Tenant) -> int:
         """Return the sum over what the tenant holds; what is not told task by task counts as one task."""
-        told = _Told(tenant)
-        total = sum(count * self._get_key(share_demand_r) for share_demand_r, count in told.counts.items())
-        return total + self._get_rest_key(told.rest_r)
+        held = _TaskHoldings(tenant)
+        total = sum(count * self._get_key(share_demand_r) for share_demand_r, count in held.counts.items())
+        return total + self._get_rest_key(held.rest_r)
 
     def _get_rest_key(self, rest_r: Sequence[int]) -> int:
         return self._get_key(tuple(max(rest, 0) for rest in rest_r)) if any(rest_r) else 0
@@ -272,7 +272,7 @@ class TaskShares(ClusterMeasure):
         return key
 
 
-class _Told:
+class _TaskHoldings:
     """What a tenant holds: counts of its tasks by what they count in shares, and the rest, which is not told apart."""
 
     __slots__ = ("counts", "rest_r")

@@ -26,6 +26,7 @@ from fairbind.fairness.problems.problem import BoolArray, FloatArray
 from fairbind.fairness.solvers.market.market import Market, compute_costs, sum_others, sum_powers
 from fairbind.fairness.solvers.market.tolerances import (
     DUALITY_GAP,
+    SHORTEST_STEP,
     SMALLEST_START_PART,
     START_COMPLEMENTARITY,
     START_IMBALANCE,
@@ -34,12 +35,11 @@ from fairbind.fairness.solvers.market.tolerances import (
 
 BACK_OFF = 0.995  # how far a step goes towards the first value that would become 0
 SHORT = 0.2  # a step below it goes towards the middle instead
-SHORTEST = 1e-8
 STALL = 12  # steps without progress before giving up
 HIGHEST_STEPS = 300
 NEAR_STEPS = 14  # enough from a start that is any good
 CAREFUL_BACK_OFF, CAREFUL_STALL = 0.7, 40  # the same for steps with a centring that the caller chose
-# Powers and quotients of a step that goes astray may be no numbers: whoever takes the step sees it from the outcome.
+# Powers and quotients of a step that goes astray may be no numbers: the caller sees it from the outcome.
 QUIET = np.errstate(over="ignore", divide="ignore", invalid="ignore")
 SOLUTIONS = 2  # of the linear system: the second one is for what the first one lost to rounding
 
@@ -437,7 +437,7 @@ def _take_careful_step(system: System, point: Point, residual: Residual, level: 
 def _move(system: System, point: Point, step: Point, length: float, residual: Residual, level: float) -> Point:
     """Return the point so much of the step further, or less, if the equations would fail much more there."""
     allowed = 5 * level * system.aim
-    while length > SHORTEST:
+    while length > SHORTEST_STEP:
         moved = point.moved(step, length)
         if system.get_residual(moved).money <= max((1 - 0.1 * length) * residual.money, allowed):
             return moved

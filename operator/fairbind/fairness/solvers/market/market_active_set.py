@@ -26,6 +26,7 @@ from fairbind.fairness.solvers.market.market import Market, compute_charges, com
 from fairbind.fairness.solvers.market.tolerances import (
     ACCEPTED_MISMATCH,
     CONVERGED_MISMATCH,
+    ENTERING_PART,
     LIMIT_EXCESS,
     LIMIT_REACHED,
     NEGLIGIBLE_PRICE,
@@ -38,7 +39,6 @@ from fairbind.fairness.solvers.market.tolerances import (
 
 CENTRINGS = (0.7, 0.85)  # of the interior-point method, where its own does not find one
 ROUNDS = 25
-ENTRY = 1e-4  # of a tenant's tasks: how freely a pair enters
 LONGEST = 0.5  # the most that a price may change in one step, of itself
 
 
@@ -201,7 +201,7 @@ class _State:
             where=self.served_ki,
         )
         point = Point(
-            part_ki=np.where(self.served_ki, np.maximum(self.part_ki, ENTRY * entry_ki), 0.0),
+            part_ki=np.where(self.served_ki, np.maximum(self.part_ki, ENTERING_PART * entry_ki), 0.0),
             price_kr=self.price_kr,
             worth_i=self.worth_i,
             relief_i=np.where(self.has_all_i, self.worth_i, 0.0),
@@ -257,7 +257,9 @@ class _State:
         is_overfull_kr = market.is_slot_kr & ~self.priced_kr & (market.get_loads(self.part_ki) > 1 + PRIMAL_FEASIBILITY)
         most_ki = market.gain_ki * self.worth_i ** (1 / market.worth_power)
         most_k = most_ki.max(axis=1, keepdims=True) ** market.root_k[:, None]
-        self.price_kr = np.where(is_overfull_kr, np.maximum(highest_k, ENTRY * most_k) * ENTRY, self.price_kr)
+        self.price_kr = np.where(
+            is_overfull_kr, np.maximum(highest_k, ENTERING_PART * most_k) * ENTERING_PART, self.price_kr
+        )
         self.priced_kr = self.priced_kr | is_overfull_kr
         is_over_i = np.isfinite(market.limit_i) & (market.get_totals(self.part_ki) > self.limit_i * (1 + LIMIT_EXCESS))
         self.has_all_i = np.where(self.has_all_i, self.relief_i > 0, is_over_i)

@@ -7,6 +7,7 @@ DUALITY_GAP = 1e-14  # as a part of all budgets: when it stops
 SMALLEST_START_PART = 1e-12  # of what a tenant's budget would give it of all servers, at a start near a known one
 START_COMPLEMENTARITY = 3e-2  # of a pair's part of the budgets: its product at a start near a known one
 START_IMBALANCE = 1.5  # of all budgets: if more is unbalanced there, the start is no good
+SHORTEST_STEP = 1e-8  # of the whole step towards the solution: a shorter one is not tried
 UNEVEN_PRODUCT = 50  # times the mean product: the largest, before it is worth a step of its own
 
 # The active-set method.
@@ -19,6 +20,7 @@ LIMIT_EXCESS = 1e-13  # relative: a tenant that has more than its limit by more 
 NEGLIGIBLE_PRICE = 1e-13  # of a server's highest price
 NEGLIGIBLE_TOTAL = 1e-9  # of a tenant's budget: tasks of no account
 SMALLEST_TOTAL = 1e-13  # of a tenant's budget: what a pair that enters is scaled by at least
+ENTERING_PART = 1e-4  # of a tenant's tasks, and of the highest prices: how freely a pair or a price enters
 REGULARISATION = 1e-10  # how strongly parts and prices that could be anything stay what they are
 
 # Best responses.

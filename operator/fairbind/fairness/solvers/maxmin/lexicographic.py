@@ -43,7 +43,7 @@ def solve_lexicographic(instance: Instance, level_per_task_i: FloatArray, warm: 
     level_i = np.zeros(limit_level_i.shape)
     reached_i = np.full(limit_level_i.shape, np.inf)  # where the programs were when a level was fixed
     is_free_i = np.ones(limit_level_i.shape, dtype=bool)
-    # What an equal (weighted) part of each class would give everybody: never too much.
+    # What an equal (weighted) part of each class would give each tenant: never too much.
     level = float((instance.gamma_ik.sum(axis=1) * level_per_task_i * instance.weight_i).min())
     prices: list[FloatArray] = []
     tasks_ik = np.zeros(instance.usable_ik.shape)
@@ -60,7 +60,7 @@ def solve_lexicographic(instance: Instance, level_per_task_i: FloatArray, warm: 
         has_all_i = is_free_i & (limit_level_i <= level * (1 + EQUAL_LEVELS))
         reached_i[is_free_i] = optimum.level
         if has_all_i.any():
-            # They ask for less than t, so the others may rise further: solve again before anybody is fixed at t.
+            # They ask for less than t, so the others may rise further: solve again before any group is fixed at t.
             level_i[has_all_i] = limit_level_i[has_all_i]
             is_free_i &= ~has_all_i
             continue

@@ -29,7 +29,7 @@ def refine_tasks(instance: Instance, tasks_ik: FloatArray, total_i: FloatArray, 
     stay 0. Solved for one multiplier per priced row. Complexity: O(rows^3 + groups rows^2).
     """
     if not (np.minimum(tasks_ik.sum(axis=1), total_i) > 0).all():
-        return tasks_ik  # nothing to refine: somebody was lost altogether
+        return tasks_ik  # nothing to refine: a group was lost altogether
     tasks_ik = tasks_ik * (total_i / tasks_ik.sum(axis=1))[:, None]
     # A price of 1e-14 beside others is rounding; what it is for is not used up.
     is_held_kr = is_priced_kr & (tasks_ik.T @ instance.demand_ir > instance.capacity_kr * (1 - COMPLEMENTARITY))

@@ -20,7 +20,7 @@ RESIDUAL = 1e-15  # of a priced row: no step would do better
 COMPLEMENTARITY = 1e-6  # slack of a priced row that is taken for used up
 EXCESS = 1e-13  # so much too much is no rounding
 LARGEST_CORRECTION = 0.5  # of a pair's tasks: beyond it, something else is wrong, and the certificate will say so
-RANK_DEFICIENCY = 1e-14  # singular values, relative; what everybody pays is what everything is worth, so rows depend
+RANK_DEFICIENCY = 1e-14  # singular values, relative; what all pay is what everything is worth, so rows depend
 
 # The certificate.
 OPTIMALITY_GAP = 1e-7  # relative to a group's own level: how much more it could get before the answer is refused

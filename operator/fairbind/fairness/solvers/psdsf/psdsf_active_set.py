@@ -20,6 +20,7 @@ import numpy.typing as npt
 from fairbind.fairness.problems.problem import BoolArray, FloatArray
 from fairbind.fairness.solvers.market.market import Market, sum_others
 from fairbind.fairness.solvers.psdsf.tolerances import (
+    ENTERING_PART,
     EQUAL_SHARES,
     LARGEST_PART,
     LIMIT_REACHED,
@@ -30,7 +31,6 @@ from fairbind.fairness.solvers.psdsf.tolerances import (
 )
 
 ROUNDS = 12
-ENTRY = 1e-3  # of a tenant's tasks: how freely a pair enters that was not served
 LARGEST_STEP = 1.0  # the most that the logarithm of a level may change in a round
 
 IntArray = npt.NDArray[np.intp]
@@ -139,7 +139,7 @@ class _Round:
     def _tie_levels(self) -> tuple[FloatArray, FloatArray]:
         """Return the nearest levels at which each tenant's share is the same everywhere, and each tenant's total."""
         market, tied_ki = self.market, self.tied_ki
-        trust_ki = np.where(tied_ki, market.gain_ki * np.maximum(self.part_ki, ENTRY * self._get_entry()), 0.0)
+        trust_ki = np.where(tied_ki, market.gain_ki * np.maximum(self.part_ki, ENTERING_PART * self._get_entry()), 0.0)
         trust_i = trust_ki.sum(axis=0)
         trust_ki = np.divide(trust_ki, trust_i, out=np.zeros_like(trust_ki), where=trust_i > 0)
         total_ki = np.where(tied_ki, market.weight_i * market.gain_ki, 1.0) * np.where(tied_ki, self.stop_level_ki, 1.0)
@@ -171,7 +171,7 @@ class _Round:
         """Fill the full slots and give each tenant its total, up to one factor for each linked set of slots."""
         market, full = self.market, self.full
         servers, slots, tenants = market.load_kri.shape
-        may_move_ki = np.where(self.choice.served_ki, np.maximum(self.part_ki, ENTRY * self._get_entry()), 0.0)
+        may_move_ki = np.where(self.choice.served_ki, np.maximum(self.part_ki, ENTERING_PART * self._get_entry()), 0.0)
         pull_ki = market.gain_ki**2 * may_move_ki
         pull_i = pull_ki.sum(axis=0)
         short_i = wanted_i - market.get_totals(self.part_ki)

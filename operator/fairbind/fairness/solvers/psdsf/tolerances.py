@@ -18,4 +18,5 @@ LIMIT_REACHED = 1e-11  # the same, of a solved one
 EQUAL_SHARES = 1e-11  # relative: differences of shares that are rounding
 PRIMAL_FEASIBILITY = 1e-6  # of a slot: what it may be overfull by before it is one that must be full
 LARGEST_PART = 1e6  # of a server: a larger part says that equations do not belong together
+ENTERING_PART = 1e-3  # of a tenant's tasks: how freely a pair enters that was not served
 RIDGE = 1e-13  # makes equations solvable that say the same twice
