@@ -39,7 +39,7 @@ def is_unbound(pod: Json) -> bool:
     return not pod["spec"].get("nodeName")
 
 
-@pytest.mark.parametrize("case", map(make_case, ("best-fit-drfh", "ps-dsf")), ids=lambda case: case.policy)
+@pytest.mark.parametrize("case", [make_case("best-fit-drfh"), make_case("ps-dsf")], ids=lambda case: case.policy)
 def test_shares_of_two_thousand_pods_are_those_of_bind_mode(
     extended: Extended, backlog: Backlog, policy: Callable[..., None], operator: StartOperator, case: Case
 ) -> None:

@@ -41,7 +41,7 @@ def is_narrowed(pod: Json) -> bool:
     return REQUIRED in pod["spec"].get("affinity", {}).get("nodeAffinity", {})
 
 
-@pytest.mark.parametrize("case", map(make_case, POLICIES), ids=lambda case: case.policy)
+@pytest.mark.parametrize("case", [make_case(name) for name in POLICIES], ids=lambda case: case.policy)
 def test_shares_of_two_thousand_pods_are_those_of_bind_mode(
     backlog: Backlog, policy: Callable[..., None], operator: StartOperator, case: Case
 ) -> None:
