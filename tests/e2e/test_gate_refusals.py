@@ -38,6 +38,8 @@ PLAIN, REFUSED = 12, 4
 """Pods of each tenant that can be placed, and that cannot."""
 QUOTA = 4
 ROUNDS = 4
+STANDSTILL_SECONDS = 150.0
+"""Half of the time after which an operator looks at everything again, although nothing has changed."""
 TAINT = {"key": "example.com/later", "effect": "NoSchedule"}
 
 
@@ -134,21 +136,24 @@ class World:
         call_many(self.nodes, lambda name: self._api.patch(f"/api/v1/nodes/{name}", usable))
         self.closed.clear()
 
-    def list_waiting(self) -> list[Json]:
-        """Return the pods without a node that are not refused for ever."""
+    def list_unended(self) -> list[Json]:
+        """Return the pods that have not run to their end and that are not refused for ever."""
         refused = set(self.refused)
         pods = [pod for team, pod in self._list() if (team, pod["metadata"]["name"]) not in refused]
-        return [pod for pod in pods if not pod["spec"].get("nodeName")]
+        return [pod for pod in pods if pod["status"].get("phase") != "Succeeded"]
 
     def is_on_its_way(self) -> bool:
         """Whether some pod has an open gate and no node yet, or none is left to have one."""
         self.supply()
-        waiting = self.list_waiting()
+        waiting = [pod for pod in self.list_unended() if not pod["spec"].get("nodeName")]
         return any(map(has_open_gate, waiting)) or not (waiting or self.missing)
 
     def has_way(self) -> bool:
-        """Whether some pod waits that was not narrowed to nodes which were closed meanwhile."""
-        return any(not has_open_gate(pod) or find_hosts(pod) - self.closed for pod in self.list_waiting())
+        """Whether some pod has a node, or waits and was not narrowed to nodes which were closed meanwhile."""
+        return any(
+            pod["spec"].get("nodeName") or not has_open_gate(pod) or find_hosts(pod) - self.closed
+            for pod in self.list_unended()
+        )
 
     def find_placed(self) -> list[tuple[str, str]]:
         """Return those that cannot be placed and were."""
@@ -170,6 +175,15 @@ class World:
         for team in self.teams:
             for pod in list_pods(self._api, team):
                 yield team, pod
+
+
+def wait_progress(world: World, done: int) -> None:
+    """Wait until one more pod has ended, if there is a way for one."""
+    wait_for(
+        lambda: world.count_done() > done or not world.has_way(),
+        STANDSTILL_SECONDS,
+        describe=f"progress after {done} pods",
+    )
 
 
 def find_hosts(pod: Json) -> set[str]:
@@ -213,21 +227,15 @@ def test_what_kube_scheduler_refuses_stops_nothing_else_for_long(
     operator("--mode", "gate", f"--max-ungated={world.most}", f"--ungated-timeout={UNGATED_SECONDS}")
     for _ in range(ROUNDS):
         plane.stop_component("kube-scheduler", kill=True)
-        wait_for(world.is_on_its_way, describe="a gate to be opened")
+        wait_for(world.is_on_its_way, STANDSTILL_SECONDS, "a gate to be opened")
         world.disturb()
         before = world.count_done()
         plane.start_component("kube-scheduler")
-        wait_for(
-            lambda before=before: world.count_done() > before or not world.has_way(),  # type: ignore[misc]
-            describe=lambda: f"progress after {world.count_done()} pods",
-        )
+        wait_progress(world, before)
     world.calm()
 
-    wait_for(
-        lambda: world.count_done() == world.all_done,
-        describe=lambda: f"{world.all_done} pods to end, not {world.count_done()}",
-        pause=0.5,
-    )
+    while (done := world.count_done()) < world.all_done:
+        wait_progress(world, done)
     assert world.find_placed() == []
     wait_for(lambda: set(world.refused) <= world.find_told(), describe="the others to be told", pause=0.5)
     *others, limited = world.teams
