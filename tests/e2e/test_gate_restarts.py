@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from e2e.api import Api
+    from e2e.api import Api, Json
     from e2e.clusters import Cluster
     from e2e.conftest import MakeNamespace, MakeNodes, MakeTenant, StartOperator
     from e2e.operators import Operator
@@ -40,7 +40,9 @@ pytestmark = [pytest.mark.local_plane, pytest.mark.nightly]
 
 WEIGHTS = (1, 2, 3, 4, 1)
 """That of the last tenant is also what a namespace has that no Tenant claims, because it leaves meanwhile."""
-ROOM = 660
+PODS_PER_WEIGHT = 180
+ROOM = 1320
+"""Two thirds of the pods fit, and of each tenant's too."""
 PATIENCE_SECONDS = 900.0
 
 
@@ -65,7 +67,7 @@ def start(cluster: Cluster, operator: StartOperator, folder: Path, credentials: 
     return operator("--mode", "gate", kubeconfig=kubeconfig)
 
 
-def make_cores(cores: int, nodes: int) -> list[dict[str, object]]:
+def make_cores(cores: int, nodes: int) -> list[Json]:
     allocatable = {"cpu": str(cores), "memory": "1Ti", "pods": "250"}
     return [make_node(make_name("n"), allocatable=allocatable) for _ in range(nodes)]
 
@@ -95,12 +97,12 @@ def test_two_thousand_pods_behind_the_gate_outlive_all_that_dies(
     """
     api, plane = cluster.api, cluster.plane
     assert plane is not None
-    nodes(make_cores(66, ROOM // 66))
+    nodes(make_cores(120, ROOM // 120))
     teams = [namespace(labels=ENFORCED) for _ in WEIGHTS]
     names = [tenant(namespaces=[team], weight=weight) for team, weight in zip(teams, WEIGHTS, strict=True)]
-    for team in teams:
+    for team, weight in zip(teams, WEIGHTS, strict=True):
         wait_gated(api, team)
-        create_pods(api, team, [make_default() for _ in range(400)])
+        create_pods(api, team, [make_default() for _ in range(PODS_PER_WEIGHT * weight)])
 
     first = start(cluster, operator, tmp_path, credentials)
     wait_placed(api, teams, 60)
@@ -112,17 +114,17 @@ def test_two_thousand_pods_behind_the_gate_outlive_all_that_dies(
 
     operators = [start(cluster, operator, tmp_path, credentials) for _ in range(3)]
     find_leader(operators)
-    wait_placed(api, teams, 180)
+    wait_placed(api, teams, 300)
     plane.restart_component("kube-apiserver", kill=True)
-    wait_placed(api, teams, 280)
+    wait_placed(api, teams, 450)
     plane.restart_component("kube-scheduler", kill=True)
-    wait_placed(api, teams, 360)
+    wait_placed(api, teams, 600)
     frozen = find_leader(operators)
     frozen.freeze()
     second = find_leader([each for each in operators if each is not frozen])
-    wait_placed(api, teams, 420)
+    wait_placed(api, teams, 800)
     frozen.thaw()
-    wait_placed(api, teams, 480)
+    wait_placed(api, teams, 950)
     second.kill()
     find_leader([each for each in operators if each is not second])
 
@@ -131,7 +133,7 @@ def test_two_thousand_pods_behind_the_gate_outlive_all_that_dies(
     # a leader that dies leaves gates open whose pods may find their node full
     assert ROOM <= sum(count(api, teams, has_open_gate)) <= ROOM + MOST_UNGATED
 
-    total = 400 * len(teams) + len(late)
+    total = PODS_PER_WEIGHT * sum(WEIGHTS) + len(late)
     nodes(make_cores(100, (total - ROOM) // 100 + 1))
     wait_placed(api, teams, total)
     assert sum(count(api, teams, has_open_gate)) == total, "no gate is left, also where the tenant has left"
@@ -143,7 +145,7 @@ def test_two_thousand_pods_behind_the_gate_outlive_all_that_dies(
     assert written["pods"] >= len(opened)
 
 
-def list_named(api: Api, team: str, names: set[str]) -> list[dict[str, object]]:
+def list_named(api: Api, team: str, names: set[str]) -> list[Json]:
     pods = [pod for pod in api.items(f"/api/v1/namespaces/{team}/pods") if pod["metadata"]["name"] in names]
     assert len(pods) == len(names)
     return pods

@@ -19,7 +19,6 @@ from e2e.waiting import wait_for
 from e2e.workloads import create_pods, find_bound, list_pods
 from kind.judge import find_refusals, is_running
 from kind.owners import make_kind_pod
-from kind.release import RESTRICTED
 from kind.workloads import make_container
 from localplane.certificates import Authority, KeyPair
 
@@ -70,8 +69,7 @@ def authority() -> Authority:
 def asked(fairbind_installed: Release, api: Api, authority: Authority) -> Iterator[Release]:
     """The release in extender mode, and as it was after the test."""
     release = fairbind_installed
-    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": release.namespace, "labels": RESTRICTED}}
-    release.cluster.apply(home, make_secret(release.namespace, authority, authority.issue_server(HOST, [HOST])))
+    release.cluster.apply(make_secret(release.namespace, authority, authority.issue_server(HOST, [HOST])))
     values = {
         "mode": "extender",
         "extender.tlsSecretName": SECRET,
