@@ -102,6 +102,16 @@ def test_a_pod_that_is_not_bound_in_time_gives_its_room_back_and_leaves_its_plac
     assert gates.find_cycle(50.0) == [RunCycle(8, explains=True)]
 
 
+def test_the_places_of_those_whose_time_is_over_are_given_to_others_when_nothing_else_changes() -> None:
+    """The room of a pod that the other scheduler has nominated stays taken, so no change wakes anything."""
+    gates = Gates(most=8)
+    run(gates, make_binds(8), 10.0, complete=False)
+    assert find(RunCycle, gates.tick(10.9 + TIMEOUT)) == []
+    assert len(find(GiveBack, gates.tick(11.0 + TIMEOUT))) == 8
+    assert gates.wake_at == 11.0 + TIMEOUT
+    assert find(RunCycle, gates.tick(gates.wake_at)) == [RunCycle(8, explains=True)]
+
+
 def test_a_gate_whose_request_outlasts_its_time_is_not_asked_to_open_twice() -> None:
     gates = Gates(most=8)
     assert gates.find_cycle(10.0)

@@ -8,6 +8,7 @@ needs, so that what the cluster can hold is the test's own business.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from pathlib import Path
@@ -148,9 +149,9 @@ def api(cluster: Cluster) -> Api:
     return cluster.api
 
 
-@pytest.fixture
-def namespace(api: Api) -> Iterator[MakeNamespace]:
-    """A factory of namespaces."""
+@contextlib.contextmanager
+def making_namespaces(api: Api) -> Iterator[MakeNamespace]:
+    """Give a factory of namespaces; they go away with the context."""
     made: list[str] = []
 
     def make(*, labels: Mapping[str, str] | None = None) -> str:
@@ -162,15 +163,24 @@ def namespace(api: Api) -> Iterator[MakeNamespace]:
         wait_for(lambda: api.exists(path), describe=f"the service account of {name}")
         return name
 
-    yield make
-    call_many(made, functools.partial(remove_namespace, api))
-    for name in made:  # what they held must not weigh on the next test
-        wait_for(functools.partial(has_no_pods, api, name), describe=f"no pods in {name}")
+    try:
+        yield make
+    finally:
+        call_many(made, functools.partial(remove_namespace, api))
+        for name in made:  # what they held must not weigh on the next test
+            wait_for(functools.partial(has_no_pods, api, name), describe=f"no pods in {name}")
 
 
 @pytest.fixture
-def nodes(cluster: Cluster) -> Iterator[MakeNodes]:
-    """A factory of fake nodes."""
+def namespace(api: Api) -> Iterator[MakeNamespace]:
+    """A factory of namespaces."""
+    with making_namespaces(api) as make:
+        yield make
+
+
+@contextlib.contextmanager
+def making_nodes(cluster: Cluster) -> Iterator[MakeNodes]:
+    """Give a factory of fake nodes; they go away with the context."""
     local = cluster.plane
     if local is None:
         pytest.skip("needs fake nodes, which only the local control plane has")
@@ -186,8 +196,17 @@ def nodes(cluster: Cluster) -> Iterator[MakeNodes]:
         local.wait_nodes_ready(names)
         return names
 
-    yield make
-    call_many(made, lambda name: remove(cluster.api, f"/api/v1/nodes/{name}"))
+    try:
+        yield make
+    finally:
+        call_many(made, lambda name: remove(cluster.api, f"/api/v1/nodes/{name}"))
+
+
+@pytest.fixture
+def nodes(cluster: Cluster) -> Iterator[MakeNodes]:
+    """A factory of fake nodes."""
+    with making_nodes(cluster) as make:
+        yield make
 
 
 @pytest.fixture
@@ -215,9 +234,9 @@ def member(cluster: Cluster, mine: str) -> Iterator[Api]:
         yield member
 
 
-@pytest.fixture
-def tenant(api: Api) -> Iterator[MakeTenant]:
-    """A factory of Tenants."""
+@contextlib.contextmanager
+def making_tenants(api: Api) -> Iterator[MakeTenant]:
+    """Give a factory of Tenants; they go away with the context."""
     made: list[str] = []
 
     def make(name: str | None = None, /, **spec: Any) -> str:
@@ -226,9 +245,18 @@ def tenant(api: Api) -> Iterator[MakeTenant]:
         made.append(name)
         return name
 
-    yield make
-    for name in made:
-        remove(api, f"{TENANTS}/{name}")
+    try:
+        yield make
+    finally:
+        for name in made:
+            remove(api, f"{TENANTS}/{name}")
+
+
+@pytest.fixture
+def tenant(api: Api) -> Iterator[MakeTenant]:
+    """A factory of Tenants."""
+    with making_tenants(api) as make:
+        yield make
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import urllib3
 from e2e.members import check_refused, wait_allowed, wait_refused
 from e2e.objects import make_name, make_pod
 from e2e.operators import NAMESPACE
-from e2e.test_admission import DEFAULT, WITHOUT_OPERATOR
-from e2e.turns import TWELVE_CORES, check_shares, count_bound, make_default, make_teams, wait_bound
+from e2e.test_admission import DEFAULT
+from e2e.turns import TWELVE_CORES, check_shares, count_bound, extending, make_default, make_teams, wait_bound
 from e2e.waiting import wait_for
 from e2e.workloads import create_pods, delete_pods, find_bound, list_pods
 from localplane.extender import CLIENT, OTHER, Extended
@@ -42,10 +42,8 @@ def ask(extended: Extended, port: int, verb: str, args: Json, *, certificate: st
 @pytest.fixture(scope="module")
 def extended(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Extended]:
     """The chart in extender mode, and as it was after the module."""
-    assert cluster.plane is not None
-    cluster.install_chart({**WITHOUT_OPERATOR, "mode": "extender", "extender": {"tlsSecretName": "unused"}})
-    yield Extended.make(cluster.plane, tmp_path_factory.mktemp("extender"))
-    cluster.install_chart(WITHOUT_OPERATOR)
+    with extending(cluster, tmp_path_factory.mktemp("extender")) as extended:
+        yield extended
 
 
 @pytest.fixture(autouse=True)

@@ -9,12 +9,10 @@ import pytest
 from e2e.demanding import PODS as DEMANDING_PODS
 from e2e.demanding import Demanding
 from e2e.objects import TENANTS, make_name
-from e2e.test_admission import WITHOUT_OPERATOR
 from e2e.test_extender_mode import start_leader
-from e2e.turns import TWELVE_CORES, check_shares, make_default, make_teams, wait_bound
+from e2e.turns import TWELVE_CORES, check_shares, extending, make_default, make_teams, wait_bound
 from e2e.waiting import wait_for
 from e2e.workloads import create_pods, delete_pods, find_bound, list_pods
-from localplane.extender import Extended
 from localplane.nodes import make_node
 
 if TYPE_CHECKING:
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
 
     from e2e.clusters import Cluster
     from e2e.conftest import MakeNamespace, MakeNodes, MakeTenant, StartOperator
+    from localplane.extender import Extended
 
 pytestmark = [pytest.mark.local_plane, pytest.mark.nightly]
 
@@ -36,14 +35,8 @@ def ignorable() -> bool:
 @pytest.fixture
 def extended(cluster: Cluster, tmp_path: Path, *, ignorable: bool) -> Iterator[Extended]:
     """The chart in extender mode; it and kube-scheduler are as they were after the test."""
-    plane = cluster.plane
-    assert plane is not None
-    values = {"tlsSecretName": "unused", "ignorable": ignorable}
-    cluster.install_chart({**WITHOUT_OPERATOR, "mode": "extender", "extender": values})
-    yield Extended.make(plane, tmp_path)
-    if "kube-scheduler" in plane.running():
-        plane.stop_component("kube-scheduler")
-    cluster.install_chart(WITHOUT_OPERATOR)
+    with extending(cluster, tmp_path, ignorable=ignorable) as extended:
+        yield extended
 
 
 @pytest.fixture

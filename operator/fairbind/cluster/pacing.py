@@ -252,7 +252,10 @@ class Pacing:
         while self._resumes and self._resumes[0][0] <= now:
             resumes.append(Resume(heapq.heappop(self._resumes)[2]))
         resumes += [Resume(uid) for uid in self._limits.release(now)]
-        resumes += [GiveBack(uid) for uid in self._turnstile.expire(now)]
+        expired = self._turnstile.expire(now)
+        if expired:  # their places are free, also where one keeps its room because it is nominated, and nothing changes
+            self._wake_at_low_water()
+        resumes += [GiveBack(uid) for uid in expired]
         return resumes
 
     def _plan(self, now: float, instructions: list[Instruction]) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from cluster.builders import Json, make_node, make_pod, read_node
 from cluster.cache.test_gate import OTHER, World, make_gated, open_gate
+from fairbind.cluster.objects.facts import MOST_HOSTS
 from fairbind.model import PolicySettings
 
 
@@ -98,14 +99,36 @@ def test_a_gate_that_is_being_opened_moves_too_and_stays_when_it_fits_nowhere(wo
     assert not world.cache.queries.has_room("uid-p", "b")
 
 
-def test_by_server_class_a_gate_that_is_being_opened_stays(world: World) -> None:
-    """It is being narrowed to the class of the node that was decided."""
+def test_by_server_class_a_gate_that_is_being_opened_moves_inside_the_class(world: World) -> None:
+    """It is being narrowed to the class of the node that was decided: a and b, and not c."""
     world.cache.set_policy(PolicySettings(policy="ps-dsf"))
+    world.add_nodes(make_node("c", allocatable={"cpu": "9", "memory": "8Gi", "pods": "110"}))
+    world.cache.build_snapshot()
     pod = decide(world, "p", "a", opens=False)
     world.add_pods(make_pod("other", node="a", requests={"cpu": "4"}))
-    assert find_promises(world, "p") == {"p": "a"}
-    world.change_pod(pod, open_gate)
     assert find_promises(world, "p") == {"p": "b"}
+    world.add_pods(make_pod("more", node="b", requests={"cpu": "4"}))
+    assert find_promises(world, "p") == {"p": "b"}
+    world.change_pod(pod, open_gate)
+    assert find_promises(world, "p") == {"p": "c"}, "it was not narrowed after all"
+
+
+def test_by_server_class_a_gate_that_is_being_opened_stays_when_its_node_is_gone(world: World) -> None:
+    world.cache.set_policy(PolicySettings(policy="ps-dsf"))
+    decide(world, "p", "a", opens=False)
+    world.cache.nodes.delete(read_node(make_node("a")))
+    assert find_promises(world, "p") == {"p": "a"}, "the classes are not known yet"
+    world.add_pods(make_pod("other", node="b", requests={"cpu": "1"}))
+    assert find_promises(world, "p") == {"p": "a"}
+
+
+def test_in_a_class_too_large_to_name_all_its_nodes_a_gate_that_is_being_opened_stays(world: World) -> None:
+    world.cache.set_policy(PolicySettings(policy="ps-dsf"))
+    world.add_nodes(*(make_node(f"c{n}") for n in range(MOST_HOSTS)))
+    world.cache.build_snapshot()
+    decide(world, "p", "a", opens=False)
+    world.add_pods(make_pod("other", node="a", requests={"cpu": "4"}))
+    assert find_promises(world, "p") == {"p": "a"}
 
 
 def test_room_that_was_given_back_is_not_looked_for_again(world: World) -> None:

@@ -88,11 +88,21 @@ class OtherScheduler:
         self._server.bind_elsewhere(key, chosen)
 
     def _allows(self, key: str, pod: Json, node: str) -> bool:
-        """Whether the pod's node selector allows the node, and nothing else refuses it."""
+        """Whether the pod's node selector and required node affinity allow the node, and nothing else refuses it."""
         if self._refuses(key, node):
             return False
         labels = self._server.get("nodes", node)["metadata"].get("labels") or {}
-        return (pod["spec"].get("nodeSelector") or {}).items() <= labels.items()
+        is_selected = (pod["spec"].get("nodeSelector") or {}).items() <= labels.items()
+        return is_selected and _is_required(pod["spec"].get("affinity") or {}, labels)
+
+
+def _is_required(affinity: Json, labels: Json) -> bool:
+    """Whether a term of the required node affinity holds, of which only `In` is known, or there is none."""
+    required = (affinity.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+    return required is None or any(
+        all(labels.get(each["key"]) in each["values"] for each in term["matchExpressions"])
+        for term in required["nodeSelectorTerms"]
+    )
 
 
 def find_unschedulable(pod: Json) -> bool:

@@ -10,11 +10,12 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 
 from cluster.builders import make_namespace, make_node
+from fairbind.cluster.objects.facts import HOSTNAME
 from fairbind.kube.operator.gates import GateSettings
 from kube.assembled.faults import LEASES, Fault, delay, ignore, lose_answer
 from kube.assembled.other_scheduler import OtherScheduler
@@ -55,15 +56,27 @@ TROUBLES: dict[str, MakeFaults] = {
 
 @contextlib.asynccontextmanager
 async def filling(
-    nodes: int, backlog: int, trouble: MakeFaults | None, *, lag_seconds: float = 0.0, seed: int = 0
+    nodes: int | Sequence[int],
+    backlog: int,
+    trouble: MakeFaults | None,
+    *,
+    lag_seconds: float = 0.0,
+    seed: int = 0,
+    policy: str = "best-fit-drfh",
 ) -> AsyncIterator[tuple[Scene, OtherScheduler]]:
-    """A cluster whose nodes fill, with so many pods of each tenant that some are left."""
+    """A cluster whose nodes fill, with so many pods of each tenant that some are left.
+
+    nodes: how many of `CORES`, or the cores of each.
+    """
+    cores_of = [CORES] * nodes if isinstance(nodes, int) else nodes
     scene = Scene(seed, solves=False, gates=GateSettings(OTHER))
     async with judging(scene):
         scene.server.put("namespaces", *(make_namespace(name) for name in WEIGHTS))
         put_tenants(scene, **WEIGHTS)
-        allocatable = {"cpu": str(CORES), "memory": "999Gi", "pods": "999"}
-        scene.server.put("nodes", *(make_node(f"n{n}", allocatable=allocatable) for n in range(nodes)))
+        scene.server.put("schedulingpolicies", {"metadata": {"name": "default"}, "spec": {"policy": policy}})
+        for n, cores in enumerate(cores_of):
+            allocatable = {"cpu": str(cores), "memory": "999Gi", "pods": "999"}
+            scene.server.put("nodes", make_node(f"n{n}", allocatable=allocatable, labels={HOSTNAME: f"n{n}"}))
         scene.server.put("pods", *(make_gated(f"p{n}", namespace=name) for name in WEIGHTS for n in range(backlog)))
         for _ in range(2):
             scene.start().connection.lag_seconds = lag_seconds
@@ -79,10 +92,17 @@ async def filling(
 
 
 async def fill(
-    nodes: int, backlog: int, trouble: MakeFaults | None, *, lag_seconds: float = 0.0, seed: int = 0
+    nodes: int | Sequence[int],
+    backlog: int,
+    trouble: MakeFaults | None,
+    *,
+    lag_seconds: float = 0.0,
+    seed: int = 0,
+    policy: str = "best-fit-drfh",
 ) -> tuple[Counter[str], Counter[str]]:
     """Return how many pods of each tenant have a node when all are full, and how many have an open gate."""
-    async with filling(nodes, backlog, trouble, lag_seconds=lag_seconds, seed=seed) as (scene, scheduler):
+    playing = filling(nodes, backlog, trouble, lag_seconds=lag_seconds, seed=seed, policy=policy)
+    async with playing as (scene, scheduler):
         await scene.pass_until(lambda: not scheduler.left, patience=600.0, step=0.5)
         return count_by_namespace(scene), count_by_namespace(scene, opened=True)
 
@@ -116,3 +136,13 @@ async def test_no_more_gates_are_open_than_the_nodes_can_hold_where_pods_go_else
     """Best fit fills one node after the other, and the other scheduler spreads pods over all of them."""
     bound, opened = await fill(10, 140, None)
     assert opened == bound == {name: 20 * weight for name, weight in WEIGHTS.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 2])
+@in_virtual_time
+async def test_by_server_class_too_while_requests_that_open_gates_take_long(seed: int) -> None:
+    """What comes to another node of its class takes the place of a pod whose gate is still being opened."""
+    bound, opened = await fill([30, 30, 20, 40] * 2, 140, make_slow, seed=seed, policy="ps-dsf")
+    assert opened == bound
+    check_shares(bound)

@@ -141,6 +141,19 @@ async def test_a_pod_that_is_not_placed_in_time_gives_its_room_back_and_not_its_
 
 
 @in_virtual_time
+async def test_pods_that_wait_on_a_nominated_node_leave_their_places_when_their_time_is_over() -> None:
+    """As while volumes are made for them. They keep their room there, so giving it back changes nothing."""
+    async with playing(gates=GateSettings(OTHER, most=2)) as scene:
+        scene.server.put("nodes", make_node("n1"))
+        await scene.pass_until_leading()
+        put_backlog(scene, team=4)
+        await scene.pass_until(lambda: len(scene.server.opened) == 2)
+        for key in find_on_their_way(scene):
+            scene.server.change("pods", key, lambda pod: pod["status"].update(nominatedNodeName="n1"))
+        await scene.pass_until(lambda: len(scene.server.opened) == 4, patience=2 * TIMEOUT_SECONDS)
+
+
+@in_virtual_time
 async def test_a_scheduler_so_slow_that_all_pods_are_late_changes_no_shares() -> None:
     """It takes the gates in the order of their opening, one in five seconds, so most pods wait for longer than 30 s."""
     async with playing(solves=False, gates=GateSettings(OTHER, most=12)) as scene:

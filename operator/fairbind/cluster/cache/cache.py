@@ -27,7 +27,7 @@ from fairbind.cluster.cache.queries import Queries
 from fairbind.cluster.cache.snapshot import Scale, SnapshotBuilder
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
 from fairbind.cluster.tenancy.tenants import SYSTEM_NAMESPACES, Directory, TenantSpec
-from fairbind.model import PolicySettings, Snapshot, Targets, Wait
+from fairbind.model import PolicySettings, ServerTable, Snapshot, Targets, Wait
 from fairbind.scheduling import POLICIES
 
 
@@ -70,6 +70,7 @@ class ClusterCache:
         self.books = Books(scheduler_name, directory, turn_scheduler, asking=asking, narrows_to_nodes=narrows_to_nodes)
         self._builder = SnapshotBuilder(self.books)
         self._snapshot: Snapshot | None = None
+        self._decided: ServerTable | None = None
         self.queries = Queries(self.books, self.build_snapshot)
         self.pods: Feed[PodFacts] = Feed(
             key=lambda pod: pod.uid, put=self._put_pod, remove=self._remove_pod, known=self.books.entries.keys
@@ -290,8 +291,9 @@ class ClusterCache:
             if self.books.forecast.promised or self.books.forecast.homeless:
                 self.books.resolve()
                 self.books.servers.flush()
-                self._promise(self.books.forecast.find_moves(self.books))
+                self._promise(self.books.forecast.find_moves(self.books, self._decided))
             self._snapshot = self._builder.build()
+            self._decided = self._snapshot.servers
         return self._snapshot
 
     def skip_snapshot(self) -> Scale:

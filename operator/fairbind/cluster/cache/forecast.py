@@ -10,8 +10,9 @@ the pods that do not fit where they were promised room are moved in the books:
 * Each of these pods gets room on the fullest node that it may use and where it fits, the oldest first.
 * One that fits nowhere holds no room, and counts in its tenant's share. It is the first to get room where some comes
   free. Others may use meanwhile what is too little for it.
-* One whose gate is not open yet stays where it is if it fits nowhere, and its opening finds out (`has_room`). It stays
-  too where pods are narrowed, for it is being narrowed to its node and others like it.
+* One whose gate is not open yet stays where it is if it fits nowhere, and its opening finds out (`has_room`). Where
+  policies decide by server class it is being narrowed to the class of its node, and moves inside that alone. It does
+  not move when some nodes of the class may not be among those that it is narrowed to.
 
 A pod whose gate is opened so that a node is bought for it is homeless from the beginning.
 The pods that a new leader finds on their way get room in the same manner: the operator before it decided room for them,
@@ -24,14 +25,16 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairbind.cluster.cache.nodes import Servers
 from fairbind.cluster.cache.pending import compute_vector
 from fairbind.cluster.cache.pods import Held, Opened, PodEntry
 from fairbind.cluster.cache.volumes import Volumes
 from fairbind.cluster.filters.node_eligibility import Eligibility
-from fairbind.model import PolicySettings
-from fairbind.model.servers import IntArray, sum_free_shares
+from fairbind.cluster.objects.facts import MOST_HOSTS
+from fairbind.model import PolicySettings, ServerTable
+from fairbind.model.servers import BoolArray, IntArray, sum_free_shares
 from fairbind.scheduling import POLICIES
 
 
@@ -72,28 +75,46 @@ class Forecast:
         self.promised.pop(uid, None)
         self.homeless.pop(uid, None)
 
-    def find_moves(self, books: NodeBooks) -> list[tuple[PodEntry, str | None]]:
+    def find_moves(self, books: NodeBooks, decided: ServerTable | None = None) -> list[tuple[PodEntry, str | None]]:
         """Return which pods are to be moved to which node, or to none; those without one are remembered as homeless.
 
-        The arrays of the nodes must be up to date.
+        The arrays of the nodes must be up to date. decided: the nodes as of the last decisions, with their classes;
+        None: there were none.
         """
         free_kr = books.servers.free_kr.copy()
-        narrows = books.narrows_to_nodes or POLICIES[books.settings.policy].decides_class
-        lost = self._take_back(books.servers, free_kr, may_move_gated=not narrows)
-        return self._seek(books, [*self.homeless.values(), *lost], free_kr)
+        class_k = None
+        may_move_gated = not books.narrows_to_nodes
+        if POLICIES[books.settings.policy].decides_class:
+            may_move_gated = decided is not None and decided.names is books.servers.names
+            class_k = decided.class_k if decided is not None and may_move_gated else None
+        lost = self._take_back(books.servers, free_kr, may_move_gated=may_move_gated)
+        return self._seek(books, [*self.homeless.values(), *lost], free_kr, class_k)
 
     def find_homes(self, books: NodeBooks, opened: Sequence[PodEntry]) -> list[tuple[PodEntry, str | None]]:
         """Return where pods on their way that have no room get some; those that fit nowhere are homeless."""
         return self._seek(books, opened, books.servers.free_kr.copy())
 
-    def _seek(self, books: NodeBooks, pods: Sequence[PodEntry], free_kr: IntArray) -> list[tuple[PodEntry, str | None]]:
+    def _seek(
+        self,
+        books: NodeBooks,
+        pods: Sequence[PodEntry],
+        free_kr: IntArray,
+        class_k: NDArray[np.int32] | None = None,
+    ) -> list[tuple[PodEntry, str | None]]:
+        """class_k: the class of each node, where pods behind the gate stay in that of their own."""
         moves: list[tuple[PodEntry, str | None]] = []
-        in_vain: set[tuple[object, object]] = set()  # room only shrinks on the way
+        in_vain: set[tuple[object, object, int | None]] = set()  # room only shrinks on the way
         for entry in pods:
-            shape = entry.facts.demand.real, entry.facts.constraints
+            within = None
+            if class_k is not None and entry.facts.gated and entry.assumed is not None:
+                server = books.servers.index.get(entry.assumed)
+                if server is None:
+                    continue
+                within = int(class_k[server])
+            shape = entry.facts.demand.real, entry.facts.constraints, within
             node = None
             if entry.facts.claims or shape not in in_vain:
-                node = _find_node(books, entry, free_kr)
+                node = _find_node(books, entry, free_kr, None if within is None else class_k == within)
             if node is None and not entry.facts.claims:
                 in_vain.add(shape)
             if node is None and entry.facts.gated:
@@ -130,12 +151,19 @@ def find_opened(entries: Mapping[str, PodEntry]) -> list[PodEntry]:
     return sorted(opened, key=lambda entry: (entry.facts.created, entry.facts.uid))
 
 
-def _find_node(books: NodeBooks, entry: PodEntry, free_kr: IntArray) -> str | None:
-    """Return the fullest node that a pod may use and where it fits, and take its room there; None: there is none."""
+def _find_node(books: NodeBooks, entry: PodEntry, free_kr: IntArray, in_class_k: BoolArray | None = None) -> str | None:
+    """Return the fullest node that a pod may use and where it fits, and take its room there; None: there is none.
+
+    in_class_k: whether nodes are of the class in which it stays; None: it may go to any class.
+    """
     servers, facts = books.servers, entry.facts
     demand_r = _find_demand(entry, servers)
     constraints = books.volumes.constrain(facts) if facts.claims else facts.constraints
     eligible_k = books.eligibility.get_placement(constraints).eligible_k
+    if in_class_k is not None:
+        eligible_k = eligible_k & in_class_k
+        if np.count_nonzero(eligible_k) > MOST_HOSTS:
+            return None
     # What a pod does not ask for may be overcommitted.
     fits_k = np.flatnonzero(eligible_k & ((free_kr >= demand_r) | (demand_r == 0)).all(axis=1))
     if not fits_k.size:
