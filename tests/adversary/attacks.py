@@ -166,14 +166,13 @@ def own_daemons(stage: Stage) -> Iterator[Repeated]:
 @attack("6", "50 readers of /metrics at a time")
 def many_readers(stage: Stage) -> Iterator[Repeated]:
     """Each of them at once, again and again."""
-    operator = stage.operator
-    assert operator is not None
-    address = operator.address
-    pool = urllib3.PoolManager(maxsize=50, retries=False, source_address=ELSEWHERE)
+    assert stage.operator is not None
+    pages = stage.operator.pages
+    pool = stage.operator.make_pool(maxsize=50, source_address=ELSEWHERE)
 
     def read(_: int) -> None:
         with contextlib.suppress(urllib3.exceptions.HTTPError):
-            pool.request("GET", f"http://{address}/metrics", timeout=PAGE_SECONDS)
+            pool.request("GET", f"{pages}/metrics", timeout=PAGE_SECONDS)
 
     with ThreadPoolExecutor(50) as executor:
         yield lambda: list(executor.map(read, range(50)))
@@ -182,16 +181,19 @@ def many_readers(stage: Stage) -> Iterator[Repeated]:
 
 @attack("7", "5,000 requests that are never ended")
 def half_open(stage: Stage) -> Iterator[Repeated]:
-    """The rest of their headers does not come."""
+    """Of one half the rest of the headers does not come, of the other half not even the handshake of TLS."""
     assert stage.operator is not None
     host, _, port = stage.operator.address.rpartition(":")
     opened: list[socket.socket] = []
+    trusting = ssl._create_unverified_context()
 
-    def open_one(_: int) -> None:
+    def open_one(number: int) -> None:
         with contextlib.suppress(OSError):
             made = socket.create_connection((host, int(port)), timeout=5.0, source_address=ELSEWHERE)
+            if number % 2:
+                made = trusting.wrap_socket(made)
+                made.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: ")
             opened.append(made)
-            made.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: ")
 
     call_many(range(stage.size.of(5_000)), open_one)
     yield None
@@ -203,14 +205,14 @@ def half_open(stage: Stage) -> Iterator[Repeated]:
 def junk_tokens(stage: Stage) -> Iterator[Repeated]:
     """Each is another one; whoever has a good one is asked about apart."""
     assert stage.operator is not None
-    address = stage.operator.address
-    pool = urllib3.PoolManager(maxsize=16, retries=False, source_address=ELSEWHERE)
+    pages = stage.operator.pages
+    pool = stage.operator.make_pool(maxsize=16, source_address=ELSEWHERE)
     numbers = itertools.count()
 
     def knock(_: int) -> None:
         headers = {"Authorization": f"Bearer junk-{next(numbers)}"}
         with contextlib.suppress(urllib3.exceptions.HTTPError):
-            pool.request("GET", f"http://{address}/metrics", headers=headers, timeout=PAGE_SECONDS)
+            pool.request("GET", f"{pages}/metrics", headers=headers, timeout=PAGE_SECONDS)
 
     with ThreadPoolExecutor(16) as executor:
         yield lambda: list(executor.map(knock, range(200)))

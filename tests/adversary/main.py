@@ -22,6 +22,7 @@ from adversary.thefts import THEFTS, Theft, clean_up
 from e2e.api import ApiError
 from e2e.waiting import wait_for
 from faults.judge import LEASE_SECONDS
+from faults.main import read_commit
 from localplane.tools import DEFAULT, ensure_tools
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ MOST_MEMORY = 0.8 * LIMIT_MEBIBYTES
 """Of the memory limit that the chart gives the container."""
 SCRAPES, LEAST_SCRAPES = 20, 0.95
 REPEAT_SECONDS = 0.5
-RESULTS = Path(__file__).resolve().parents[2] / "docs" / "reliability" / "results"
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "docs" / "reliability" / "results"
 AUTHENTICATED = {"authentication": {"enabled": True}, "tls": {"secretName": "unused-without-the-operator"}}
 SMALL = Size(nodes=200, tenants=20, probes=25, rounds=2, scale=0.1)
 
@@ -56,8 +58,8 @@ class Outcome:
     seconds: float = 0.0
 
 
-def main() -> int:
-    """Do what the command line says; return the exit status: 1 when something did not hold."""
+def make_parser() -> argparse.ArgumentParser:
+    """Return what reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--small", action="store_true", help="200 nodes and a tenth of each attack, as CI has them")
     parser.add_argument("--nodes", type=int, default=1000, help="how many nodes (1000)")
@@ -67,25 +69,45 @@ def main() -> int:
     parser.add_argument("--bearable", type=float, default=0.0, help="a p99 of so many seconds is never too long (0)")
     parser.add_argument("--rounds", type=int, default=2, help="the best of so many counts (2)")
     parser.add_argument("--probes", type=int, help="a p99 is of so many pods (40, small: 25)")
-    parser.add_argument("--output", type=Path, default=RESULTS / "adversary.jsonl", help="where the lines go")
-    parser.add_argument("--page", action="store_true", help="write docs/reliability/adversary.md of the lines, too")
-    arguments = parser.parse_args()
+    parser.add_argument("--output", type=Path, help="where the lines go; by default what is recorded of this size")
+    parser.add_argument("--page", action="store_true", help="write docs/reliability/adversary.md, too, but for --only")
+    return parser
+
+
+def find_output(arguments: argparse.Namespace) -> Path:
+    """Return where the lines go. A run of some attacks does not replace what is recorded of all of them."""
+    if arguments.output:
+        return Path(arguments.output)
+    if arguments.only:
+        return ROOT / "build" / "adversary-some.jsonl"
+    return RESULTS / ("adversary.jsonl" if arguments.small else f"adversary-{arguments.nodes}.jsonl")
+
+
+def writes_page(arguments: argparse.Namespace) -> bool:
+    """Whether the page changes."""
+    return bool(arguments.page and not arguments.only)
+
+
+def main() -> int:
+    """Do what the command line says; return the exit status: 1 when something did not hold."""
+    arguments = make_parser().parse_args()
     whole = Size(nodes=arguments.nodes, tenants=arguments.tenants, probes=40, rounds=2, scale=arguments.scale)
     size = replace(SMALL if arguments.small else whole, rounds=arguments.rounds)
     size = replace(size, probes=arguments.probes or size.probes)
-    outcomes = run(size, arguments.only, arguments.output, arguments.bearable)
-    if arguments.page:
-        write_page(arguments.output)
+    outcomes = run(size, arguments, find_output(arguments))
+    if writes_page(arguments):
+        write_page(RESULTS)
     failed = [outcome for outcome in outcomes if outcome.found]
     print(f"{len(outcomes)} tried, {len(failed)} did not hold", flush=True)
     return 1 if failed or not outcomes else 0
 
 
-def run(size: Size, only: str, output: Path, bearable: float) -> list[Outcome]:
-    """Try everything and return what became of it. bearable: seconds; a quiet tenant's p99 below is never too long."""
+def run(size: Size, arguments: argparse.Namespace, output: Path) -> list[Outcome]:
+    """Try everything and return what became of it."""
+    only, bearable = arguments.only, arguments.bearable
     outcomes: list[Outcome] = []
     output.parent.mkdir(parents=True, exist_ok=True)
-    thefts = [one for one in THEFTS if only in f"theft {one.name}"]
+    thefts = [one for one in THEFTS if only in f"theft {one.name}" and (one.in_small or not arguments.small)]
     attacks = [one for one in ATTACKS if only in f"row {one.row}: {one.name}"]
     tools = ensure_tools(DEFAULT)
     with (
@@ -100,7 +122,8 @@ def run(size: Size, only: str, output: Path, bearable: float) -> list[Outcome]:
             lines.flush()
             print(describe(outcome), flush=True)
 
-        lines.write(json.dumps({"day": f"{dt.datetime.now(dt.UTC):%Y-%m-%d}", **asdict(size)}) + "\n")
+        about = {"day": f"{dt.datetime.now(dt.UTC):%Y-%m-%d}", "commit": read_commit(), "bearable": bearable}
+        lines.write(json.dumps({**about, **asdict(size)}) + "\n")
         for theft in thefts:
             note(try_theft(stage, theft))
         if attacks:

@@ -11,13 +11,17 @@ TEMPLATE = Path(__file__).with_name("page.template")
 Line = dict[str, Any]
 
 
-def write_page(results: Path, page: Path = PAGE) -> None:
-    """Write the page of one run, and of others whose lines stand beside it under its name and a number of nodes."""
-    others = sorted(results.parent.glob(f"{results.stem}-*.jsonl"))
-    runs = [[json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] for path in (results, *others)]
-    links = [f"results/{path.name}" for path in (results, *others)]
-    parts = [make_part(lines[0], lines[1:], link) for lines, link in zip(runs, links, strict=True)]
+def write_page(folder: Path, page: Path = PAGE) -> None:
+    """Write the page of all runs whose lines are in a folder, one for each size."""
+    runs = {path.name: read_lines(path) for path in folder.glob("adversary*.jsonl")}
+    by_size = sorted(runs.items(), key=lambda item: (item[1][0]["nodes"], item[0]))
+    parts = [make_part(lines[0], lines[1:], f"results/{name}") for name, lines in by_size]
     page.write_text(TEMPLATE.read_text(encoding="utf-8").replace("{runs}", "\n\n".join(parts)), encoding="utf-8")
+
+
+def read_lines(path: Path) -> list[Line]:
+    """Return what is said of a run, and of what was tried in it."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def make_part(head: Line, lines: list[Line], link: str) -> str:
@@ -25,7 +29,8 @@ def make_part(head: Line, lines: list[Line], link: str) -> str:
     scale = "" if head["scale"] == 1 else f", each attack at {head['scale']:.0%} of its whole size"
     title = f"## {head['nodes']:,} nodes, {head['tenants']:,} tenants{scale}"
     failed = sum(bool(line["found"]) for line in lines)
-    text = f"On {head['day']}: {len(lines)} tried, {len(lines) - failed} held, {failed} did not ([lines]({link}))."
+    when = f"On {head['day']}, of commit {head['commit']}" if head.get("commit") else f"On {head['day']}"
+    text = f"{when}: {len(lines)} tried, {len(lines) - failed} held, {failed} did not ([lines]({link}))."
     notes = [head["note"]] if "note" in head else []
     return "\n\n".join([title, text, *notes, make_table(lines)])
 

@@ -125,13 +125,15 @@ class Stage:
         return self.cluster.api
 
     def start_operator(self, *arguments: str) -> Operator:
-        """End the operator that runs, start another one and wait until it leads."""
+        """End the operator that runs, start another one, with HTTPS as the chart does, and wait until it leads."""
         self.end_operator()
         self.starts += 1
         kubeconfig = self.cluster.operator_kubeconfig()
         token = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))["users"][0]["user"]["token"]
         self.judge.owners[read_token_id(token)] = f"operator {self.starts}"
-        self.operator = start_operator(kubeconfig, self.folder / f"operator-{self.starts}.log", arguments)
+        log = self.folder / f"operator-{self.starts}.log"
+        self.operator = start_operator(kubeconfig, log, ("--metrics-tls=self-signed", *arguments))
+        self.operator.trust_certificate()
         self.operator.wait_ready()
         wait_for(self.has_led, describe="it to lead")
         return self.operator

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from adversary.attacks import ATTACKS
-from adversary.main import Outcome, find_broken
-from adversary.report import make_part
+from adversary.main import Outcome, find_broken, find_output, make_parser, writes_page
+from adversary.report import make_part, write_page
 from adversary.stage import Size, compute_p99, read_group_memory
 from adversary.thefts import THEFTS, find_unequal
 
@@ -19,7 +21,10 @@ ROWS_THAT_ARE_FAULTS = {"10", "11", "12", "13"}
 
 def test_every_row_and_every_theft_is_there() -> None:
     assert {attack.row for attack in ATTACKS} | ROWS_THAT_ARE_FAULTS == {str(number) for number in range(1, 15)}
-    assert len(THEFTS) == 5
+    assert len(THEFTS) == 8
+    assert [theft.name for theft in THEFTS if not theft.in_small] == [
+        "slots by pods that ask for 1m instead of nothing"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -68,15 +73,55 @@ def test_memory_is_that_of_all_processes_of_a_group() -> None:
     assert read_group_memory(os.getpgid(0)) > 1.0
 
 
+@pytest.mark.parametrize(
+    ("arguments", "name", "has_page"),
+    [
+        (["--small", "--page"], "adversary.jsonl", True),
+        (["--page"], "adversary-1000.jsonl", True),
+        (["--nodes=5000", "--page"], "adversary-5000.jsonl", True),
+        (["--only=row 14", "--page"], "adversary-some.jsonl", False),
+    ],
+)
+def test_a_run_replaces_only_what_is_recorded_of_its_size(arguments: list[str], name: str, *, has_page: bool) -> None:
+    parsed = make_parser().parse_args(arguments)
+
+    assert find_output(parsed).name == name
+    assert find_output(make_parser().parse_args([*arguments, "--output=x.jsonl"])) == Path("x.jsonl")
+    assert writes_page(parsed) is has_page
+    assert not writes_page(make_parser().parse_args([each for each in arguments if each != "--page"]))
+
+
+def test_the_page_has_every_size_from_small_to_large(tmp_path: Path) -> None:
+    for name, nodes in (("adversary", 200), ("adversary-10000", 10_000), ("adversary-5000", 5000)):
+        head = {"day": "2026-01-01", "nodes": nodes, "tenants": 1, "probes": 1, "rounds": 1, "scale": 1.0}
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(head) + "\n", encoding="utf-8")
+    write_page(tmp_path, tmp_path / "page.md")
+    titles = [
+        line
+        for line in (tmp_path / "page.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("## ") and " nodes, " in line
+    ]
+
+    assert [title.split()[1] for title in titles] == ["200", "5,000", "10,000"]
+
+
 def test_the_page_says_what_did_not_hold() -> None:
-    head = {"day": "2026-01-01", "nodes": 200, "tenants": 20, "probes": 1, "rounds": 1, "scale": 0.1}
+    head = {
+        "day": "2026-01-01",
+        "commit": "c0ffee",
+        "nodes": 200,
+        "tenants": 20,
+        "probes": 1,
+        "rounds": 1,
+        "scale": 0.1,
+    }
     line = {"row": "3", "name": "x", "without": 0.1, "during": 0.25, "pause": 2.0, "memory": 100.0, "figures": {}}
     theft = {**line, "row": "theft", "without": None, "during": None, "pause": None, "memory": None}
 
     part = make_part(head, [line | {"found": ["slow"]}, theft | {"found": [], "figures": {"slots": 4}}], "r.jsonl")
 
     assert "## 200 nodes, 20 tenants, each attack at 10% of its whole size" in part
-    assert "2 tried, 1 held, 1 did not ([lines](r.jsonl))." in part
+    assert "On 2026-01-01, of commit c0ffee: 2 tried, 1 held, 1 did not ([lines](r.jsonl))." in part
     assert "| 3 | x | 100 | 250 | 2.0 | 100.0 | slow |" in part
     assert "| theft | x |  |  |  |  | held (slots 4) |" in part
     assert Size(nodes=1, tenants=1, probes=1, rounds=1, scale=0.1).of(5) == 1

@@ -33,20 +33,21 @@ Found = tuple[list[str], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Theft:
-    """What is tried."""
+    """What is tried. in_small: whether the small form has it, too."""
 
     name: str
     attempt: Callable[[Stage], Found]
+    in_small: bool = True
 
 
 THEFTS: list[Theft] = []
 
 
-def theft(name: str) -> Callable[[Callable[[Stage], Found]], Callable[[Stage], Found]]:
+def theft(name: str, *, in_small: bool = True) -> Callable[[Callable[[Stage], Found]], Callable[[Stage], Found]]:
     """Register a function as a theft."""
 
     def register(attempt: Callable[[Stage], Found]) -> Callable[[Stage], Found]:
-        THEFTS.append(Theft(name, attempt))
+        THEFTS.append(Theft(name, attempt, in_small))
         return attempt
 
     return register
@@ -96,6 +97,48 @@ def steal_slots(stage: Stage) -> Found:
     stage.start_operator()
     held = wait_calm(stage, [thief, honest])
     return find_unequal(held, room / 2), {"slots": room, "thief": held[thief], "honest": held[honest]}
+
+
+@theft("slots by pods that ask for 1m instead of nothing", in_small=False)
+def steal_slots_from_silent(stage: Stage) -> Found:
+    """Pods of 1m against pods that say nothing, which count as 100m."""
+    servers = make_servers(stage, 4, {"cpu": "64", "memory": "256Gi", "pods": "30"})
+    room = 30 * len(servers)
+    thief, silent = stage.make_namespace(make_name("thief")), stage.make_namespace(make_name("honest"))
+    stage.make_pods(thief, [make_pod({"cpu": "1m", "memory": "1Mi"}) for _ in range(room)])
+    stage.make_pods(silent, [make_pod() for _ in range(room)])
+    stage.start_operator()
+    held = wait_calm(stage, [thief, silent])
+    return find_unequal(held, room / 2), {"slots": room, "thief": held[thief], "honest": held[silent]}
+
+
+@theft("ephemeral storage by pods that ask for little else")
+def steal_storage(stage: Stage) -> Found:
+    """Pods of next to no CPU against pods of two, on servers whose storage is scarce."""
+    servers = make_servers(stage, 4, {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "100Gi", "pods": "110"})
+    storage, room = {"ephemeral-storage": "10Gi"}, 10 * len(servers)
+    thief, honest = stage.make_namespace(make_name("thief")), stage.make_namespace(make_name("honest"))
+    stage.make_pods(thief, [make_pod({"cpu": "10m", "memory": "16Mi", **storage}) for _ in range(room)])
+    stage.make_pods(honest, [make_pod({"cpu": "2", "memory": "4Gi", **storage}) for _ in range(room)])
+    stage.start_operator()
+    held = wait_calm(stage, [thief, honest])
+    return find_unequal(held, room / 2), {"room": room, "thief": held[thief], "honest": held[honest]}
+
+
+@theft("a server that is cordoned, which only pods that tolerate it may use")
+def use_cordoned(stage: Stage) -> Found:
+    """No theft but a row of the list: pods that tolerate a cordon were refused, as a DaemonSet's are in a drain."""
+    server, *_ = make_servers(stage, 1, {"cpu": "8", "memory": "32Gi", "pods": "20"})
+    stage.api.patch(f"/api/v1/nodes/{server}", {"spec": {"unschedulable": True}})
+    toleration = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}
+    thief, tolerant = stage.make_namespace(make_name("thief")), stage.make_namespace(make_name("honest"))
+    stage.make_pods(thief, [make_pod({"cpu": "1"}) for _ in range(4)])
+    stage.make_pods(tolerant, [make_pod({"cpu": "1"}, tolerations=[toleration]) for _ in range(4)])
+    stage.start_operator()
+    held = wait_calm(stage, [thief, tolerant])
+    found = [f"{held[thief]} pods that do not tolerate it are on it"] if held[thief] else []
+    found += [f"only {held[tolerant]} of 4 pods that tolerate it are on it"] if held[tolerant] < 4 else []
+    return found, {"tolerant": held[tolerant], "others": held[thief]}
 
 
 @theft("labels, status and conditions filled with names that nobody offers")

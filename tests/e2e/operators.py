@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import os
 import re
 import signal
+import ssl
 import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import urllib3
 from prometheus_client.parser import text_string_to_metric_families
@@ -85,6 +87,7 @@ class Operator:
     process: subprocess.Popen[bytes]
     log: Path
     _address: str = field(default="", init=False, repr=False)
+    _fingerprint: str = field(default="", init=False, repr=False)
     _pool: urllib3.PoolManager = field(default_factory=lambda: urllib3.PoolManager(retries=False), repr=False)
 
     @property
@@ -107,13 +110,29 @@ class Operator:
             self._address = found[1]
         return self._address
 
+    @property
+    def pages(self) -> str:
+        """The URL of its pages, without a slash at the end."""
+        return f"{'https' if self._fingerprint else 'http'}://{self.address}"
+
+    def trust_certificate(self) -> None:
+        """Speak HTTPS from now on, with who has the certificate that the operator made itself and shows now."""
+        host, _, port = self.address.rpartition(":")
+        shown = ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate((host, int(port)), timeout=PAGE_SECONDS))
+        self._fingerprint = hashlib.sha256(shown).hexdigest()
+        self._pool = self.make_pool()
+
+    def make_pool(self, **options: Any) -> urllib3.PoolManager:
+        """Return connections to its pages for others than this process's own use; the caller closes them."""
+        trust = {"assert_fingerprint": self._fingerprint, "cert_reqs": "CERT_NONE"} if self._fingerprint else {}
+        return urllib3.PoolManager(retries=False, **trust, **options)
+
     def fetch(self, path: str, **headers: str) -> tuple[int, str]:
         """Return status and text of a page; (0, reason) when it cannot be reached."""
-        address = self._find_address()
-        if not address:
+        if not self._find_address():
             return 0, "it does not listen yet"
         try:
-            answer = self._pool.request("GET", f"http://{address}{path}", headers=headers, timeout=PAGE_SECONDS)
+            answer = self._pool.request("GET", f"{self.pages}{path}", headers=headers, timeout=PAGE_SECONDS)
         except urllib3.exceptions.HTTPError as error:
             return 0, str(error)
         return answer.status, answer.data.decode()

@@ -79,8 +79,8 @@ class Outcome:
             self.verdict = "held" if self.steady <= STEADY_SECONDS + notice + excused else "late"
 
 
-def main() -> int:
-    """Do what the command line says; return the exit status: 1 when something did not hold."""
+def make_parser() -> argparse.ArgumentParser:
+    """Return what reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=SHORT, help=f"how many faults ({SHORT})")
     parser.add_argument("--seed", type=int, default=None, help="what they are drawn from; drawn itself when not given")
@@ -95,7 +95,12 @@ def main() -> int:
     parser.add_argument("--page", action="store_true", help="write docs/reliability/faults.md of the lines, too")
     parser.add_argument("--world", type=int, default=None, help=argparse.SUPPRESS)
     parser.add_argument("--numbers", type=parse_numbers, default=None, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    return parser
+
+
+def main() -> int:
+    """Do what the command line says; return the exit status: 1 when something did not hold."""
+    arguments = make_parser().parse_args()
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     output = arguments.output or RESULTS / "faults.jsonl"
     if arguments.world is not None:
@@ -103,7 +108,8 @@ def main() -> int:
         return 0
     if arguments.seed is None:
         arguments.seed = random.SystemRandom().randrange(1 << 31)
-    print(f"to try the same once more: make faults N={arguments.count} SEED={arguments.seed}", flush=True)
+    also = " SHORT=1" * arguments.short + (f" OTHER={arguments.other}" if arguments.other else "")
+    print(f"to try the same once more: make faults N={arguments.count} SEED={arguments.seed}{also}", flush=True)
     outcomes, ended_well = run(arguments, output)
     if arguments.page:
         write_page(output)
@@ -124,15 +130,8 @@ def run(arguments: argparse.Namespace, output: Path) -> tuple[list[dict[str, obj
     done = {line["number"] for line in read_lines(output)[1] if line["seed"] == arguments.seed} if grows else set()
     wanted = range(arguments.first, arguments.first + arguments.count)
     numbers = [number for number in wanted if number not in done]
-    head = {
-        "seed": arguments.seed,
-        "day": f"{dt.datetime.now(dt.UTC):%Y-%m-%d}",
-        "short": arguments.short,
-        "commit": read_commit(),
-        "worlds": arguments.worlds,
-    }
     with output.open("ab" if grows else "wb") as lines:
-        lines.write(json.dumps(head).encode() + b"\n")
+        lines.write(json.dumps(make_head(arguments)).encode() + b"\n")
         begin = lines.tell()
     tools = ensure_tools(DEFAULT)  # built once, before worlds ask for them
     del tools
@@ -147,6 +146,19 @@ def run(arguments: argparse.Namespace, output: Path) -> tuple[list[dict[str, obj
             world.wait()
     outcomes = [json.loads(line) for line in output.read_bytes()[begin:].splitlines()]
     return outcomes, not any(statuses)
+
+
+def make_head(arguments: argparse.Namespace) -> dict[str, object]:
+    """Return what is said of a run: all that its draw depends on, and of which code it is."""
+    return {
+        "seed": arguments.seed,
+        "day": f"{dt.datetime.now(dt.UTC):%Y-%m-%d}",
+        "short": arguments.short,
+        "only": arguments.only,
+        "commit": read_commit(),
+        "other": (read_commit(Path(arguments.other)) or "unknown") if arguments.other else "",
+        "worlds": arguments.worlds,
+    }
 
 
 def start_world(index: int, numbers: list[int], arguments: argparse.Namespace, output: Path) -> subprocess.Popen[bytes]:
@@ -185,12 +197,12 @@ def run_world(arguments: argparse.Namespace, output: Path) -> None:
                 start_anew(world)
 
 
-def read_commit() -> str:
-    """Return the commit of the code that is tried, with a plus where the code differs from it; "" when unknown."""
-    git = ["git", "-C", str(ROOT)]
+def read_commit(folder: Path = ROOT) -> str:
+    """Return the commit of the code of a folder, with a plus where the code differs from it; "" when unknown."""
+    git = ["git", "-C", str(folder)]
     try:
         commit = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True, check=True)
-        changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", *TRIED], check=False)
+        changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", *(f":/{name}" for name in TRIED)], check=False)
     except (OSError, subprocess.CalledProcessError):
         return ""
     return commit.stdout.strip() + "+" * bool(changed.returncode)

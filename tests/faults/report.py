@@ -42,6 +42,7 @@ def make_page(heads: list[Line], faults: list[Line], link: str) -> str:
     filled = {
         "results": link,
         "runs": make_runs(heads),
+        "tried": describe_tried(faults),
         "count": f"{len(faults):,}",
         "minutes": f"{sum(map(compute_seconds, heads)) / 60:.0f}",
         "binds": f"{sum(line['binds'] for line in faults):,}",
@@ -73,10 +74,22 @@ def make_runs(heads: Iterable[Line]) -> str:
         numbers = [line["number"] for line in lines]
         held = sum(line["verdict"] == "held" for line in lines)
         rate = compute_seconds(head) / len(lines)
-        cells = [head["seed"], f"{min(numbers)} to {max(numbers)}", head["day"], head.get("commit", ""), len(lines)]
+        commit = head.get("commit", "") + (f" beside {head['other']}" if head.get("other") else "")
+        cells = [head["seed"], f"{min(numbers)} to {max(numbers)}", head["day"], commit, len(lines)]
         cells += [held, head.get("worlds", 1), f"{rate:.1f}", head.get("note", "")]
         rows.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(rows)
+
+
+def describe_tried(faults: list[Line]) -> str:
+    """Return for each seed how many of its numbers were tried, up to the largest: a run that ends early leaves gaps."""
+    numbers: dict[int, set[int]] = defaultdict(set)
+    for line in faults:
+        numbers[line["seed"]].add(line["number"])
+    parts = [
+        f"{len(tried):,} of the first {max(tried) + 1:,} of seed {seed}" for seed, tried in sorted(numbers.items())
+    ]
+    return "; ".join(parts)
 
 
 def describe_verdicts(faults: list[Line]) -> str:

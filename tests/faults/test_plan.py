@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from faults.kinds import KINDS
+from faults.main import make_head, make_parser, read_commit
 from faults.plan import LONGEST_IN_CI_SECONDS, NEVER_TOGETHER, draw
 from faults.report import make_page, make_table, read_lines
 
@@ -76,10 +78,35 @@ def test_a_file_has_the_faults_of_several_runs(tmp_path: Path) -> None:
     first, second, third = ({"seed": seed, "day": "2026-01-01", "commit": f"c{seed}"} for seed in (5, 6, 7))
     lines = [first, make_line(1, "latency", "late"), make_line(0, "killed", "held"), second, third]
     lines.append(make_line(0, "frozen", "held"))
+    third["other"] = "c6"
     results.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
     heads, faults = read_lines(results)
 
     assert [head["seed"] for head in heads] == [5, 7], "a run without any fault says nothing"
     assert [(fault["seed"], fault["number"]) for fault in faults] == [(5, 1), (5, 0), (7, 0)]
-    assert "| 5 | 0 to 1 | 2026-01-01 | c5 | 2 | 1 |" in make_page(heads, faults, "results/faults.jsonl")
+    page = make_page(heads, faults, "results/faults.jsonl")
+    assert "| 5 | 0 to 1 | 2026-01-01 | c5 | 2 | 1 |" in page
+    assert "| 7 | 0 to 0 | 2026-01-01 | c7 beside c6 | 1 | 1 |" in page
+    assert "2 of the first 2 of seed 5; 1 of the first 1 of seed 7" in page
+
+
+def test_a_run_says_which_other_version_it_had_as_the_draw_depends_on_it(tmp_path: Path) -> None:
+    def git(*arguments: str) -> str:
+        command = ["git", "-c", "user.name=x", "-c", "user.email=x@example.com", "-C", str(tmp_path), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    packages = tmp_path / "operator"
+    packages.mkdir()
+    (packages / "code.py").touch()
+    git("init", "-q")
+    assert read_commit(packages) == ""
+    git("add", ".")
+    git("commit", "-q", "-m", "x")
+    commit = git("rev-parse", "--short=10", "HEAD")
+    assert read_commit(packages) == commit
+    (packages / "code.py").write_text("other", encoding="utf-8")
+    assert read_commit(packages) == f"{commit}+"
+    head = make_head(make_parser().parse_args([f"--other={packages}", "--seed=4", "--only=clock"]))
+    assert (head["seed"], head["only"], head["other"]) == (4, "clock", f"{commit}+")
+    assert make_head(make_parser().parse_args([]))["other"] == ""

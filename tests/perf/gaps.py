@@ -13,6 +13,7 @@ import gc
 import itertools
 import json
 import logging
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -169,13 +170,19 @@ def render(meter: Meter) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure what the command line asks for, show a table and where the longest callbacks were."""
+def find_too_long(meter: Meter, most: float) -> list[str]:
+    """Return in words the phases with a callback that took longer than so many seconds."""
+    return [f"{phase.name}: {phase.longest:.2f} s at a stretch" for phase in meter.phases if phase.longest > most]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure what the command line asks for, show a table and the longest callbacks; 1: one was too long."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=15_000)
     parser.add_argument("--pods", type=int, default=100_000, help="besides those of DaemonSets (100000)")
     parser.add_argument("--sets", type=int, default=20, help="DaemonSets in tenants' namespaces (20)")
     parser.add_argument("--waiting", type=int, default=2_000, help="so many of the pods wait (2000)")
+    parser.add_argument("--most", type=float, default=math.inf, help="fail when a callback takes so many seconds")
     parser.add_argument("--output", type=Path, help="write the numbers here, too")
     options = parser.parse_args(arguments)
     size = Size(options.nodes, options.pods, options.sets, options.waiting)
@@ -191,7 +198,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         about |= {"machine": describe_machine(), "versions": describe_versions()}
         text = json.dumps({**about, "phases": [asdict(phase) for phase in meter.phases]}, indent=1)
         options.output.write_text(text + "\n", encoding="utf-8")
+    too_long = find_too_long(meter, options.most)
+    for words in too_long:
+        print(f"too long: {words}")
+    return 1 if too_long else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

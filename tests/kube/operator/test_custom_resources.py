@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
 import socket
 import ssl
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
+import aiohttp
 import pytest
 from aiohttp import web
 from cryptography import x509
@@ -17,7 +21,7 @@ from cryptography.x509.oid import NameOID
 
 from fairbind.cluster.tenancy.object_table import ObjectTable
 from fairbind.kube.client.credentials import Credentials
-from fairbind.kube.client.custom_objects import POLICIES, TENANTS
+from fairbind.kube.client.custom_objects import GROUP, KINDS, POLICIES, TENANTS, VERSION
 from fairbind.kube.client.errors import TransientClusterError
 from fairbind.kube.observer import SilentObserver
 from fairbind.kube.operator import custom_resources as handlers
@@ -202,6 +206,113 @@ async def test_the_kernel_asks_silent_connections_of_kopf_too_whether_they_are_s
             assert idle.transport is not None
             opened = idle.transport.get_extra_info("socket")
             assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+
+
+def make_discovery(*kinds: str) -> dict[str, Any]:
+    fields = {"singularName": "", "namespaced": False, "verbs": ["list", "watch"]}
+    return {"resources": [{"name": kind, "kind": kind, **fields} for kind in kinds]}
+
+
+class LossyServer:
+    """Serves Tenants and policies, none of each, to kopf. listed_at: of Tenants. Each of their watches is too old."""
+
+    def __init__(self) -> None:
+        self.listed_at: list[float] = []
+        self.refusals = 0
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        kind = request.path.rpartition("/")[2]
+        versions = {"versions": [{"version": VERSION}], "preferredVersion": {"version": VERSION}}
+        discovered = {
+            "/api": {"versions": ["v1"]},
+            "/api/v1": make_discovery("namespaces"),
+            "/apis": {"groups": [{"name": GROUP, **versions}]},
+            f"/apis/{GROUP}/{VERSION}": make_discovery(*KINDS),
+        }
+        if kind not in KINDS:
+            return web.json_response(discovered[request.path])
+        if "watch" in request.query:
+            if kind != TENANTS:
+                await asyncio.Event().wait()
+            status = {"kind": "Status", "code": 410, "reason": "Expired"}
+            return web.json_response({"type": "ERROR", "object": status})
+        if kind == TENANTS:
+            self.listed_at.append(asyncio.get_running_loop().time())
+            if self.refusals:
+                self.refusals -= 1
+                return web.json_response({"kind": "Status", "code": 429}, status=429, headers={"Retry-After": "86400"})
+        return web.Response(body=EMPTY_LIST, content_type="application/json")
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handlers, "CANCEL_AGAIN_SECONDS", 0.2)
+
+
+@contextlib.asynccontextmanager
+async def following(server: LossyServer) -> AsyncIterator[None]:
+    async with serving(server.answer) as url:
+        resources = make_resources(FlakyApi(), Health(), Credentials(FixedSource(url)))
+        task = asyncio.create_task(resources._run_kopf())
+        try:
+            yield
+            assert not task.done()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.usefixtures("soon")
+async def test_kopf_lists_seldom_when_history_is_lost_right_after_each_list() -> None:
+    server = LossyServer()
+    async with following(server):
+        await eventually(lambda: len(server.listed_at) == 3)
+    first, second, third = server.listed_at
+    assert second - first >= 1.0
+    assert third - second >= 1.0
+
+
+@pytest.mark.usefixtures("soon")
+async def test_kopf_does_not_wait_for_a_day_because_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handlers, "MAX_RETRY_AFTER_SECONDS", 0.05)
+    server = LossyServer()
+    server.refusals = 1
+    async with following(server):
+        await eventually(lambda: len(server.listed_at) == 2)
+
+
+async def test_a_cancellation_that_is_lost_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handlers, "CANCEL_AGAIN_SECONDS", 0.01)
+
+    async def lose_one() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await asyncio.Event().wait()
+
+    losing = asyncio.create_task(lose_one())
+    await asyncio.sleep(0)
+    async with asyncio.timeout(30.0):
+        await _cancel_and_wait([losing])
+    assert losing.cancelled()
+
+
+@pytest.mark.parametrize(("asked", "expected"), [("10", 429), ("11", 0), ("nan", 0), ("tomorrow", 0), (None, 429)])
+async def test_a_short_pause_is_left_to_kopf(asked: str | None, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(status=429, headers={} if asked is None else {"Retry-After": asked})
+
+    async def pause(seconds: float) -> None:
+        assert seconds == handlers.MAX_RETRY_AFTER_SECONDS
+
+    seen = 0
+    async with serving(answer) as url:
+        session = make_resources(None, Health(), Credentials(FixedSource(url)))._make_session()
+        with monkeypatch.context() as patching, contextlib.suppress(aiohttp.ClientConnectionError):
+            patching.setattr(handlers, "asyncio", SimpleNamespace(sleep=pause))
+            async with session.aiohttp_session.get(f"{url}/x") as response:
+                seen = response.status
+        await session.aiohttp_session.close()
+    assert seen == expected
 
 
 async def test_who_is_cancelled_while_kopf_ends_does_not_live_on() -> None:

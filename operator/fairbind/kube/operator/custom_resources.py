@@ -19,6 +19,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,11 @@ RELIST_SECONDS = 10.0
 RETRY_SECONDS = 2.0
 REMIND_SECONDS = 60.0
 """A problem that lasts is logged again this often."""
+RECONNECT_SECONDS = 2.0
+"""kopf lists a kind again so long after its history was lost: 0.1 s by default, however often it is lost."""
+MAX_RETRY_AFTER_SECONDS = 10.0
+"""kopf would obey any `Retry-After`, a day, too."""
+CANCEL_AGAIN_SECONDS = 3.0
 
 _KOPF_FOLDER = str(Path(kopf.__file__).parent) + os.sep
 _log = logging.getLogger(__name__)
@@ -179,7 +185,12 @@ class CustomResources:
                 request.headers["Authorization"] = authorization
             if access.tls_server_name is not None:
                 request.server_hostname = access.tls_server_name  # kopf knows no such thing
-            return await handler(request)
+            response = await handler(request)
+            if response.status == HTTPStatus.TOO_MANY_REQUESTS and _asks_for_too_long(response):
+                response.close()
+                await asyncio.sleep(MAX_RETRY_AFTER_SECONDS)
+                raise aiohttp.ClientConnectionError("too many requests")  # which kopf tries again after a second
+            return response
 
         context = self._credentials.ssl_context
         session = aiohttp.ClientSession(
@@ -206,6 +217,15 @@ def _make_event_handler(table: ObjectTable) -> Callable[..., Any]:
     return handle
 
 
+def _asks_for_too_long(response: aiohttp.ClientResponse) -> bool:
+    """Whether kopf would wait for longer than `MAX_RETRY_AFTER_SECONDS`, or end because it cannot read the header."""
+    asked = response.headers.get("Retry-After")
+    try:
+        return asked is not None and not float(asked) <= MAX_RETRY_AFTER_SECONDS
+    except ValueError:
+        return True
+
+
 def _make_settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
@@ -214,6 +234,7 @@ def _make_settings() -> kopf.OperatorSettings:
     settings.networking.request_timeout = 15.0
     settings.networking.connect_timeout = 10.0
     settings.networking.error_backoffs = (1.0, 1.0, 2.0)
+    settings.watching.reconnect_backoff = RECONNECT_SECONDS
     settings.queueing.exit_timeout = 0.5
     return settings
 
@@ -243,7 +264,11 @@ def _runs_code_of(task: asyncio.Task[Any], folder: str) -> bool:
 
 
 async def _cancel_and_wait(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks until they have ended: kopf loses a cancellation that comes while one of its watches ends."""
     tasks = list(tasks)
-    for task in tasks:
-        task.cancel()
+    pending = set(tasks)
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_SECONDS)
     await asyncio.gather(*tasks, return_exceptions=True)  # raises only when we are cancelled ourselves

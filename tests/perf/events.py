@@ -1,0 +1,331 @@
+"""How long do single events hold the event loop? `.venv/bin/python tests/perf/events.py --help`.
+
+A cache has 1,000 or 5,000 nodes and 5,000 waiting pods, of 40 tenants, of which no two are the same and which fit
+nowhere. One object changes, then changes back. Timed are the processor time until the cache has taken it (its decoding
+not included: `make fuzz-cost` measures that), that of the next snapshot, and that of the cycle that follows. The least
+of some rounds counts, and of the two ways the longer one. Last come the pods of a DaemonSet, all at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:1] = [str(ROOT / "tests"), str(ROOT / "deploy" / "tools" / "local")]
+
+from cluster.builders import Cluster, make_node, make_pod, read_node, read_pod  # noqa: E402  the path comes first
+from fairbind.cluster.objects.facts import PodFacts  # noqa: E402
+from fairbind.model import PolicySettings  # noqa: E402
+from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle  # noqa: E402
+from perf.machine import describe_machine, describe_versions  # noqa: E402
+
+Json = dict[str, Any]
+Spec = Callable[[int], Json]
+Times = tuple[float, float, float]
+"""Milliseconds: until the cache has it, of the next snapshot, of the cycle that follows."""
+LIMITS = {1_000: 20.0, 5_000: 100.0}
+"""Milliseconds that an event may take, by the number of nodes."""
+TENANTS = 40
+TERMS, APPS = 32, 5
+NAMES = ("k7", "h7")
+IMAGE = "registry.example.com/new:1"
+MIB = 1 << 20
+ROUNDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What an event costs at so many nodes, in milliseconds. taken: until the cache has it."""
+
+    event: str
+    nodes: int
+    taken: float
+    snapshot: float
+    cycle: float
+
+    @property
+    def until_snapshot(self) -> float:
+        """What the limit is for."""
+        return self.taken + self.snapshot
+
+
+# --- pods of which no two are the same ---
+
+
+def tolerate(n: int) -> Json:
+    """Another toleration each."""
+    return {"tolerations": [{"key": f"k{n}", "operator": "Exists"}]}
+
+
+def avoid(n: int) -> Json:
+    """Another node affinity each."""
+    expression = {"key": "host", "operator": "NotIn", "values": [f"h{n}", f"h{n + 1}"]}
+    return {"affinity": {"nodeAffinity": require({"matchExpressions": [expression]})}}
+
+
+def select(n: int) -> Json:
+    """Another node selector each."""
+    return {"nodeSelector": {"host": f"h{n}"}}
+
+
+def label(n: int) -> Json:
+    """Another label each."""
+    return {"labels": {"app": f"a{n % APPS}", "own": str(n)}}
+
+
+def await_label(n: int) -> Json:
+    """All wait for one label, and differ besides."""
+    return {"nodeSelector": {"fresh": "yes"}, **tolerate(n)}
+
+
+def await_image(n: int) -> Json:
+    """All have one image, and differ in what they ask for."""
+    return {"containers": [make_container(f"{100_000 + n}m")]}
+
+
+def await_image_alike(_: int) -> Json:
+    """All have one image, and are the same."""
+    return {"containers": [make_container("100")]}
+
+
+def make_container(cpu: str) -> Json:
+    """Return a container of an image that no node has yet."""
+    return {"name": "main", "image": IMAGE, "resources": {"requests": {"cpu": cpu}}}
+
+
+def require(term: Json) -> Json:
+    """Return a required node affinity of one term."""
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+
+
+# --- what happens ---
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """specs: kinds of the pods that wait; the costliest counts. make: the object as it becomes; beside: another."""
+
+    name: str
+    specs: tuple[Spec, ...]
+    make: Callable[[], Json]
+    is_pod: bool = False
+    beside: Callable[[], Json] | None = None
+
+
+def make_repelling() -> Json:
+    """Return a placed pod with terms of anti-affinity that select four in five of the pods with labels."""
+    apps = {"key": "app", "operator": "In", "values": [f"a{n}" for n in range(APPS - 1)]}
+    terms = [
+        {
+            "topologyKey": "host",
+            "namespaceSelector": {},
+            "labelSelector": {"matchExpressions": [apps, {"key": f"absent{n}", "operator": "DoesNotExist"}]},
+        }
+        for n in range(TERMS)
+    ]
+    anti_affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    return make_pod("evil", namespace="other", node="n0", phase="Running", affinity=anti_affinity)
+
+
+def make_some_node(number: int, **options: Any) -> Json:
+    """Return a node with a label of its own."""
+    labels = {"host": f"n{number}", **options.pop("labels", {})}
+    return make_node(f"n{number}", labels=labels, **options)
+
+
+def offer(count: int, number: int = 0) -> Json:
+    """Return a node that offers so many resources besides, of its own."""
+    devices = {f"example.com/n{number}-{n:04}": "4" for n in range(count)}
+    return make_some_node(number, allocatable={"cpu": "4", "memory": "8Gi", "pods": "110", **devices})
+
+
+def make_node_with_image() -> Json:
+    """Return a node that has the new image."""
+    return make_some_node(0, images={IMAGE: 900 * MIB})
+
+
+def taint(key: str) -> Json:
+    """Return a node with a taint."""
+    return make_some_node(0, taints=[{"key": key, "effect": "NoSchedule"}])
+
+
+ALL = (tolerate, avoid, select)
+EVENTS = (
+    Event(
+        f"a placed pod with {TERMS} anti-affinity terms that select four in five pods",
+        (label,),
+        make_repelling,
+        is_pod=True,
+    ),
+    Event("a node is cordoned", ALL, lambda: make_some_node(0, unschedulable=True)),
+    Event("a taint that no pod tolerates", ALL, lambda: taint("other")),
+    Event("a taint that one pod tolerates", (tolerate,), lambda: taint(NAMES[0])),
+    Event("a label that no pod asks for", ALL, lambda: make_some_node(0, labels={"new": "x"})),
+    Event("a label that one pod asks for", (avoid, select), lambda: make_some_node(0, labels={"host": NAMES[1]})),
+    Event("a label that all pods wait for", (await_label,), lambda: make_some_node(0, labels={"fresh": "yes"})),
+    Event("an image that all pods have, of 5,000 different requests", (await_image,), make_node_with_image),
+    Event("an image that all pods have, which are the same", (await_image_alike,), make_node_with_image),
+    Event("a node offers 64 more resources", (tolerate,), lambda: offer(64)),
+    Event("a node offers 1,000 more resources", (tolerate,), lambda: offer(1_000)),
+    Event(
+        "the same, where another node offers 1,000 others",
+        (tolerate,),
+        lambda: offer(1_000),
+        beside=lambda: offer(1_000, number=1),
+    ),
+)
+DAEMON_SET = "a DaemonSet of our own: a pod for each node comes, all are decided"
+
+
+class World:
+    """A cluster in which pods wait that fit nowhere."""
+
+    def __init__(self, nodes: int, pods: int, spec: Spec) -> None:
+        self.cluster = Cluster()
+        self.cluster.add_nodes(*map(make_some_node, range(nodes)))
+        for n in range(pods):
+            fields = {"requests": {"cpu": f"{100_000 + n}m"}, **spec(n)}
+            self.cluster.add_pods(make_pod(f"w{n}", namespace=f"t{n % TENANTS}", **fields))
+        self._state, self._unschedulable = CycleState(), UnschedulableCache()
+        for _ in range(3):
+            self.cluster.cache.build_snapshot()
+            self.decide()
+
+    def decide(self) -> None:
+        """Run a cycle, and remember why pods wait."""
+        snapshot = self.cluster.cache.build_snapshot()
+        report = run_cycle(snapshot, PolicySettings(), 0.0, state=self._state, unschedulable=self._unschedulable)
+        self.cluster.cache.note_waits(report.waits)
+
+    def measure(self, happen: Callable[[], None]) -> Times:
+        """Return milliseconds: until it is taken, of the next snapshot, of the cycle that follows."""
+        steps = (happen, self.cluster.cache.build_snapshot, self.decide)
+        taken, snapshot, cycle = (_time(step) for step in steps)
+        return taken, snapshot, cycle
+
+    def measure_event(self, event: Event) -> Times:
+        """Let it happen and be undone, some times."""
+        pods, nodes = self.cluster.cache.pods, self.cluster.cache.nodes
+        there, back = [], []
+        if event.beside is not None:
+            nodes.apply(read_node(event.beside()))
+            self.cluster.cache.build_snapshot()
+            self.decide()
+        for _ in range(ROUNDS):
+            if event.is_pod:
+                there.append(self.measure(partial(pods.apply, read_pod(event.make()))))
+                back.append(self.measure(partial(pods.delete, read_pod(event.make()))))
+            else:
+                there.append(self.measure(partial(nodes.apply, read_node(event.make()))))
+                back.append(self.measure(partial(nodes.apply, read_node(make_some_node(0)))))
+        return max(find_least(there), find_least(back), key=sum_until_snapshot)
+
+
+def _time(step: Callable[[], object]) -> float:
+    started = time.process_time()
+    step()
+    return 1000.0 * (time.process_time() - started)
+
+
+def sum_until_snapshot(times: Times) -> float:
+    """Return what the limit is for."""
+    return times[0] + times[1]
+
+
+def find_least(rounds: Sequence[Times]) -> Times:
+    """Return the least of each figure."""
+    taken, snapshot, cycle = (min(each) for each in zip(*rounds, strict=True))
+    return taken, snapshot, cycle
+
+
+def measure_daemon_set(nodes: int) -> Times:
+    """Have a pod come for each node, as the controller pins it; all of them fit, and one cycle decides all."""
+    rounds = []
+    for _ in range(ROUNDS):
+        cluster = Cluster()
+        cluster.add_nodes(*map(make_some_node, range(nodes)))
+        cluster.cache.build_snapshot()
+        pods = [read_pod(make_pinned(n)) for n in range(nodes)]
+        taken = _time(partial(_apply_all, cluster, pods))
+        snapshot = _time(cluster.cache.build_snapshot)
+        started = time.process_time()
+        report = run_cycle(cluster.cache.build_snapshot(), PolicySettings(), 0.0)
+        rounds.append((taken, snapshot, 1000.0 * (time.process_time() - started)))
+        assert len(report.bindings) == nodes
+    return find_least(rounds)
+
+
+def _apply_all(cluster: Cluster, pods: Iterable[PodFacts]) -> None:
+    for pod in pods:
+        cluster.cache.pods.apply(pod)
+
+
+def make_pinned(number: int) -> Json:
+    """Return a pod for one node."""
+    field = {"key": "metadata.name", "operator": "In", "values": [f"n{number}"]}
+    affinity = {"nodeAffinity": require({"matchFields": [field]})}
+    return make_pod(f"d{number}", namespace="t0", requests={"cpu": "100m", "memory": "64Mi"}, affinity=affinity)
+
+
+def measure(nodes: int, pods: int) -> Iterator[Row]:
+    """Yield a row for each event."""
+    found: dict[str, list[Times]] = {event.name: [] for event in EVENTS}
+    for spec in dict.fromkeys(itertools.chain.from_iterable(event.specs for event in EVENTS)):
+        world = World(nodes, pods, spec)
+        for event in EVENTS:
+            if spec in event.specs:
+                found[event.name].append(world.measure_event(event))
+    for name, times in found.items():
+        yield Row(name, nodes, *(round(each, 1) for each in max(times, key=sum_until_snapshot)))
+    yield Row(DAEMON_SET, nodes, *(round(each, 1) for each in measure_daemon_set(nodes)))
+
+
+def render(rows: Sequence[Row]) -> str:
+    """Return a table: what each event costs until the next snapshot, and the cycle after it, by number of nodes."""
+    sizes = sorted({row.nodes for row in rows})
+    head = "".join(f" {nodes:,} nodes: until the snapshot (ms) | the cycle (ms) |" for nodes in sizes)
+    lines = [f"| event |{head}", "| --- |" + " ---: | ---: |" * len(sizes)]
+    for name in dict.fromkeys(row.event for row in rows):
+        cells = [row for nodes in sizes for row in rows if (row.event, row.nodes) == (name, nodes)]
+        figures = "".join(f" {row.until_snapshot:,.0f} | {row.cycle:,.0f} |" for row in cells)
+        lines.append(f"| {name} |{figures}")
+    return "\n".join(lines)
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Return what was recorded."""
+    return [Row(**row) for row in json.loads(path.read_text(encoding="utf-8"))["rows"]]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure what the command line asks for, show a table and what is above its limit."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, nargs="+", default=sorted(LIMITS), help="numbers of nodes (1000 5000)")
+    parser.add_argument("--pods", type=int, default=5_000, help="so many wait (5000)")
+    parser.add_argument("--output", type=Path, help="write the numbers here, too")
+    options = parser.parse_args(arguments)
+    rows = [row for nodes in options.nodes for row in measure(nodes, options.pods)]
+    print(render(rows))
+    for row in rows:
+        limit = LIMITS.get(row.nodes)
+        if limit is not None and row.until_snapshot > limit and row.event != DAEMON_SET:
+            print(f"above {limit:.0f} ms at {row.nodes:,} nodes: {row.event} ({row.until_snapshot:.0f} ms)")
+    if options.output:
+        about = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "pods": options.pods}
+        about |= {"machine": describe_machine(), "versions": describe_versions()}
+        text = json.dumps({**about, "rows": [asdict(row) for row in rows]}, indent=1)
+        options.output.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
