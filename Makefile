@@ -8,7 +8,6 @@ KIND := PYTHONPATH=deploy/tools/local:deploy/tools/kind $(VENV)/python -m kindcl
 PYTEST := $(VENV)/python -m pytest
 QUICK := $(wildcard $(addprefix tests/,model fairness scheduling cluster kube web))
 UNIT := tests $(addprefix --ignore=tests/,e2e local kind demo perf)
-NODES ?= 60
 N ?= 50
 PLATFORMS ?= linux/amd64 linux/arm64
 export KEEP POLICY DURATION CLUSTER
@@ -38,7 +37,7 @@ tools: install ## build the control plane's programs into the cache (about 14 mi
 
 .PHONY: demo
 demo: install ## watch fairbind share a cluster for a minute (CLUSTER=kind: real kubelets; MODE=gate: kube-scheduler places the pods; KEEP=1 keeps it; POLICY=name, DURATION=seconds, NODES=number)
-	@NODES="$(NODES)" exec $(VENV)/python deploy/tools/demo/main.py
+	@NODES="$(or $(NODES),60)" exec $(VENV)/python deploy/tools/demo/main.py
 
 .PHONY: test
 test: install ## everything that CI runs: format, lint, types, and all tests on the built wheel
@@ -137,7 +136,7 @@ faults: install ## seeded faults against a whole system (N=number of them, SEED=
 
 .PHONY: adversary
 adversary: install ## attacks and thefts against a whole system (NODES=number, 1000 by default, TENANTS=number, ONLY=name of some, which go to build, SMALL=1: 200 nodes and a tenth of each, OUTPUT=path)
-	@exec $(VENV)/python tests/adversary/adversary.py $(if $(SMALL),--small,--nodes "$(if $(filter file,$(origin NODES)),1000,$(NODES))") $(if $(ONLY),--only "$(ONLY)") \
+	@exec $(VENV)/python tests/adversary/adversary.py $(if $(SMALL),--small,--nodes "$(or $(NODES),1000)") $(if $(ONLY),--only "$(ONLY)") \
 	  $(if $(TENANTS),--tenants "$(TENANTS)") $(if $(OUTPUT),--output "$(OUTPUT)",--page)
 
 .PHONY: docs
@@ -147,7 +146,7 @@ docs: install ## write the generated documents again
 
 .PHONY: local-up
 local-up: install ## start a control plane that stays (NODES=number of fake nodes)
-	@$(LOCAL) up --nodes "$(NODES)"
+	@$(LOCAL) up --nodes "$(or $(NODES),60)"
 
 .PHONY: local-kubeconfig
 local-kubeconfig: install ## print the path of its kubeconfig: export KUBECONFIG="$(make -s local-kubeconfig)"

@@ -124,10 +124,9 @@ class Operator:
 
     def make_pool(self, **options: Any) -> urllib3.PoolManager:
         """Return connections to its pages for others than this process's own use; the caller closes them."""
-        trust: dict[str, Any] = (
-            {"assert_fingerprint": self._fingerprint, "cert_reqs": "CERT_NONE"} if self._fingerprint else {}
-        )
-        return urllib3.PoolManager(retries=False, **trust, **options)
+        if self._fingerprint:
+            options |= {"assert_fingerprint": self._fingerprint, "cert_reqs": "CERT_NONE"}
+        return urllib3.PoolManager(retries=False, **options)
 
     def fetch(self, path: str, **headers: str) -> tuple[int, str]:
         """Return status and text of a page; (0, reason) when it cannot be reached."""

@@ -139,7 +139,7 @@ class Pacing:
     >>> pacing.handle(Tick(), 2.0)
     [WakeAt(time=2.05)]
     >>> pacing.handle(Tick(), 2.05)
-    [RunCycle(limit=256, explains=True)]
+    [RunCycle(limit=256, explains=True, turns=True)]
     >>> pacing.handle(NothingWaits(), 2.5)
     [WakeAt(time=7.5), Beat()]
     """

@@ -105,16 +105,17 @@ class Forecast:
         moves: list[tuple[PodEntry, str | None]] = []
         in_vain: set[tuple[object, object, int | None]] = set()  # room only shrinks on the way
         for entry in pods:
-            within = None
+            within, within_k = None, None
             if class_k is not None and entry.facts.gated and entry.assumed is not None:
                 server = books.servers.index.get(entry.assumed)
                 if server is None:
                     continue
                 within = int(class_k[server])
+                within_k = class_k == class_k[server]
             shape = entry.facts.demand.real, entry.facts.constraints, within
             node = None
             if entry.facts.claims or shape not in in_vain:
-                node = _find_node(books, entry, free_kr, None if within is None else class_k == within)
+                node = _find_node(books, entry, free_kr, within_k)
             if node is None and not entry.facts.claims:
                 in_vain.add(shape)
             if node is None and entry.facts.gated:
