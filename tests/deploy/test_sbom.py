@@ -56,7 +56,7 @@ def test_it_names_itself_and_where_the_packages_come_from(written: dict[str, Any
     assert all(part["purl"].startswith("pkg:pypi/") for part in written["components"])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_others_can_read_it(written: dict[str, Any]) -> None:
     version = SchemaVersion[f"V{written['specVersion'].replace('.', '_')}"]
     with_debian = {**written, "components": [*written["components"], sbom.describe_record(RECORD)]}

@@ -380,7 +380,7 @@ _BY_KIND: dict[str, dict[str, tuple[Any, ...]]] = {
     "claim": {"devices": _COUNTS[:6], "requests": (1, 10, 100, 1000), "pods": _COUNTS[:6], "length": _LENGTHS[:4]},
     "slice": {"devices": _COUNTS[:6], "counters": (0, 1, 30, 200), "length": _LENGTHS[:4]},
     "class": {"length": _LENGTHS[:4]},
-    "node": {"labels": _COUNTS, "resources": (1, 5, 30)},
+    "node": {"labels": _COUNTS, "resources": (1, 5, 30, 64, 1000)},
     "namespace": {"labels": _COUNTS, "length": _LENGTHS[:4]},
     "tenant": {"expressions": (0, 1, 32), "values": (1, 100, 1000)},
 }

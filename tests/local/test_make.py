@@ -34,3 +34,10 @@ def test_python_that_is_too_old_is_named(tmp_path: Path) -> None:
     assert outcome.returncode == 2
     assert outcome.stderr.splitlines()[0].startswith("fairbind needs Python 3.11 or newer, and")
     assert str(old) in outcome.stderr
+
+
+def test_no_target_takes_the_number_of_nodes_of_another() -> None:
+    assert "--nodes" not in make("--dry-run", "bench").stdout
+    assert '--nodes "7"' in make("--dry-run", "bench", "NODES=7").stdout
+    assert '--nodes "1000"' in make("--dry-run", "adversary").stdout
+    assert '--nodes "60"' in make("--dry-run", "local-up").stdout

@@ -302,11 +302,6 @@ def render(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def read_rows(path: Path) -> list[Row]:
-    """Return what was recorded."""
-    return [Row(**row) for row in json.loads(path.read_text(encoding="utf-8"))["rows"]]
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure what the command line asks for, show a table and what is above its limit."""
     parser = argparse.ArgumentParser(description=__doc__)

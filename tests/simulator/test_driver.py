@@ -16,6 +16,7 @@ from fairbind.simulator.driver import StopRun, simulate
 from fairbind.simulator.parsing import parse_scenario
 from fairbind.simulator.results import Run
 from fairbind.simulator.workload import draw_workload
+from nights import leave_to_nights
 from simulator.scenarios import SECOND, check_capacity, find_attempts, find_starts, make_entry, make_scenario, run
 
 ALL = sorted(KNOWN_POLICIES)
@@ -194,7 +195,7 @@ def test_many_classes_are_recalled_and_decided_as_ever() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize("policy", leave_to_nights(sorted(POLICIES), but={"best-fit-drfh", "ps-dsf", "drbf"}))
 def test_no_node_runs_more_than_it_has_and_nothing_waits_beside_room(policy: str) -> None:
     entries = [
         make_entry("small", tasks=40, arrival={"poisson": 2}, duration={"exponential": 5}),

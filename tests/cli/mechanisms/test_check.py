@@ -12,8 +12,8 @@ from fairbind.fairness.mechanisms.guarantees import GUARANTEES
 from fairbind.fairness.mechanisms.registry import MECHANISMS
 from fairbind.fairness.properties import Witness, properties_for
 from fairbind.model.errors import InvariantError
+from nights import leave_to_nights
 
-ALWAYS = {"drf", "ps-dsf"}  # the others at night
 # Asset fairness gives t1 less than half of the servers would (section 6.1.1 of the DRF paper).
 UNFAIR: Document = {
     "resources": ["cpu", "memory"],
@@ -23,9 +23,7 @@ UNFAIR: Document = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "mechanism", [pytest.param(one, marks=() if one in ALWAYS else pytest.mark.nightly) for one in MECHANISMS]
-)
+@pytest.mark.parametrize("mechanism", leave_to_nights(MECHANISMS, but={"drf", "ps-dsf"}))
 def test_a_line_for_each_property(terminal: Terminal, mechanism: str) -> None:
     outcome = terminal.succeed("check", terminal.write(POOL), "--mechanism", mechanism)
 

@@ -24,7 +24,7 @@ _RETRYABLE = frozenset(
     }
 )
 
-MAX_RETRY_AFTER_SECONDS = 30.0
+MAX_RETRY_AFTER_SECONDS = 20.0
 """No server makes anyone wait longer at once, whatever it asks for: a mistyped header must not cost a day."""
 
 _RIGHT_MISSING = re.compile(r'User "[^"]*" cannot \S+ resource ')
