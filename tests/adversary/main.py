@@ -68,7 +68,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", metavar="TEXT", default="", help="what has this in its name or row")
     parser.add_argument("--bearable", type=float, default=0.0, help="a p99 of so many seconds is never too long (0)")
     parser.add_argument("--rounds", type=int, default=2, help="the best of so many counts (2)")
-    parser.add_argument("--probes", type=int, help="a p99 is of so many pods (40, small: 25)")
+    parser.add_argument("--probes", type=int, help="a p99 is of so many pods (100, small: 25)")
     parser.add_argument("--output", type=Path, help="where the lines go; by default what is recorded of this size")
     parser.add_argument("--page", action="store_true", help="write docs/reliability/adversary.md, too, but for --only")
     return parser
@@ -91,7 +91,7 @@ def writes_page(arguments: argparse.Namespace) -> bool:
 def main() -> int:
     """Do what the command line says; return the exit status: 1 when something did not hold."""
     arguments = make_parser().parse_args()
-    whole = Size(nodes=arguments.nodes, tenants=arguments.tenants, probes=40, rounds=2, scale=arguments.scale)
+    whole = Size(nodes=arguments.nodes, tenants=arguments.tenants, probes=100, rounds=2, scale=arguments.scale)
     size = replace(SMALL if arguments.small else whole, rounds=arguments.rounds)
     size = replace(size, probes=arguments.probes or size.probes)
     outcomes = run(size, arguments, find_output(arguments))

@@ -37,7 +37,7 @@ def backlog(cluster: Cluster) -> Iterator[Backlog]:
 
 
 def is_narrowed(pod: Json) -> bool:
-    """Tell whether a pod may go to some nodes only, which nobody asked for."""
+    """Tell whether a pod was narrowed to some nodes: the tests' own pods ask for none."""
     return REQUIRED in pod["spec"].get("affinity", {}).get("nodeAffinity", {})
 
 

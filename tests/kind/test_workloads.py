@@ -162,7 +162,7 @@ def test_kubelets_refuse_none_of_five_hundred_pods(
             break
     else:
         pytest.fail(f"the lead passed on in each of {TERMS_TRIED} rounds")
-    # what became of a binding that was fenced after it was sent is not counted
+    # no metric counts the outcome of a binding that was sent before the fence closed
     assert BARE_PODS - now.fenced <= now.bound - counts.bound <= BARE_PODS
     # no other scheduler took any room: each decision was right from the beginning, not put right at the last look
     assert now.crowded == counts.crowded

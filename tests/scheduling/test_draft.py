@@ -83,7 +83,7 @@ class Walk:
             free_kr = np.array(snapshot.servers.free_kr)
             free_kr[full] = np.minimum(free_kr[full], 0)
             before = replace(snapshot, servers=replace(snapshot.servers, free_kr=free_kr))
-            # A limit of 0, as what a cycle places and nobody carries out changes counts for that cycle only.
+            # With a limit of 0: what a cycle places changes counts, and here none of it would be carried out.
             run_cycle(before, PolicySettings(policy), 0.0, limit=0, unschedulable=unschedulable, state=state)
         self.draft = Draft(snapshot, POLICIES[policy], unschedulable=unschedulable, state=state)
         self.story = Story()

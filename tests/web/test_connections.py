@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import resource
 import socket
 import ssl
@@ -242,6 +243,47 @@ async def test_handshakes_that_do_not_end_count_as_connections_and_end(tmp_path:
         assert await fetch(port, tls=trusting) == (200, PAGE)
         for client in clients:
             client.close()
+
+
+async def test_an_address_is_answered_ten_times_a_second_and_others_at_once() -> None:
+    whole = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    loop, answers = asyncio.get_running_loop(), 0
+    async with serving(Limits()) as (_, port), connecting(port) as client:
+        began_at = loop.time()
+        await loop.sock_sendall(client, 1000 * whole)
+        while answers < 15:
+            answers += (await loop.sock_recv(client, 1 << 16)).count(b"HTTP/1.1 200")
+        seconds = loop.time() - began_at
+        assert await fetch(port) == (200, PAGE)  # would come after half a minute, were it a matter of who asked first
+        assert answers <= 11 + 10 * seconds
+
+
+async def test_an_address_opens_ten_connections_a_second_and_others_at_once(tmp_path: Path) -> None:
+    """A handshake costs more than an answer."""
+    authority = Authority()
+    authority.issue_server("server", ["127.0.0.1"]).write(tmp_path / CERTIFICATE, tmp_path / KEY)
+    trusting = ssl.create_default_context(cadata=authority.certificate.decode())
+    opened = 0
+
+    async def knock() -> None:
+        nonlocal opened
+        while True:
+            opening = asyncio.open_connection("127.0.0.1", port, ssl=trusting, local_addr=(ATTACKER, 0))
+            with contextlib.suppress(OSError):
+                _, writer = await opening
+                opened += 1
+                writer.close()
+
+    async with serving(Limits(), tls=ServingCertificate(tmp_path).context) as (_, port):
+        began_at = asyncio.get_running_loop().time()
+        knocking = [asyncio.create_task(knock()) for _ in range(16)]
+        await eventually(lambda: opened >= 15)
+        seconds = asyncio.get_running_loop().time() - began_at
+        assert opened <= 11 + 10 * seconds
+        assert await fetch(port, tls=trusting) == (200, PAGE)
+        for task in knocking:
+            task.cancel()
+        await asyncio.gather(*knocking, return_exceptions=True)
 
 
 @pytest.mark.parametrize(

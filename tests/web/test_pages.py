@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import gzip
 import threading
+from math import inf
 
 import aiohttp
 
 from fairbind.model.errors import FairbindError
+from fairbind.web.connections import Limits
 from fairbind.web.pages import COMPRESS_FROM_BYTES, PAGE_SECONDS, PageCache
 from fairbind.web.server import WebServer
 from fairbind.web.serving import Address
@@ -41,7 +43,13 @@ class Clock:
 
 async def test_fifty_readers_at_once_cost_one_rendering() -> None:
     render = Renderer()
-    server = WebServer(Address("127.0.0.1", 0), render, find_dead=lambda: None, find_unready=lambda: None)
+    server = WebServer(
+        Address("127.0.0.1", 0),
+        render,
+        find_dead=lambda: None,
+        find_unready=lambda: None,
+        limits=Limits(answers=inf),
+    )
     address = await server.start()
     render.gate.clear()
 

@@ -4,6 +4,8 @@ No client is turned away at the door. A newcomer above a limit takes the place o
 that has most, one that waits for nothing of ours before one that is being answered, the oldest first. So a client that
 opens connections without end closes his own ones, and a kubelet or Prometheus always gets in.
 
+Connections begin at a pace, and so do answers (`pace`).
+
 A connection is closed when the whole header of a request (after a TLS handshake, where there is TLS) does not come in
 time, when its reader does not take the answer in time, and when it has been idle for long. Limits are counted on the
 TCP connection itself: one in the middle of its handshake counts as any other.
@@ -22,18 +24,23 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import cast
 
+from fairbind.web.pace import Pace
+
 LOOK_SECONDS = 0.5
 """How often it is looked for connections whose time is over."""
 RETRY_SECONDS = 0.1
 BACKLOG = 128
+PART_OF_ADDRESS = 0.2
+"""Of what may begin in a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many connections there may be, and for how many seconds each may take.
+    """How many connections there may be, for how many seconds each may take, and how many may begin in a second.
 
     header: from the connection, or from the first byte of a later request, until the request's header is complete.
-    answer: from there until the answer was taken. idle: from there to the next request.
+    answer: from there until the answer was taken. idle: from there to the next request. openings, answers: per second,
+    handshakes included; one address may have a fifth (`PART_OF_ADDRESS`). inf: any number.
     """
 
     connections: int = 64
@@ -41,6 +48,8 @@ class Limits:
     header_seconds: float = 10.0
     answer_seconds: float = 15.0
     idle_seconds: float = 75.0
+    openings: float = 50.0
+    answers: float = 50.0
 
 
 class _State(Enum):
@@ -62,6 +71,7 @@ class _Connection(asyncio.Protocol):
         self.ends_at = 0.0
         self._transport: asyncio.Transport | None = None
         self._opening: asyncio.Task[None] | None = None
+        self._turn: asyncio.Future[None] | None = None
 
     def open(self) -> None:
         """Begin to read, after a handshake where there is TLS."""
@@ -69,6 +79,7 @@ class _Connection(asyncio.Protocol):
         self._opening.add_done_callback(self._check_opened)
 
     async def _open(self) -> None:
+        await self.wait(self._connections.openings)
         tls = self._connections.tls
         seconds = None if tls is None else self._connections.limits.header_seconds
         with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: uvloop's word for a closed connection
@@ -117,6 +128,16 @@ class _Connection(asyncio.Protocol):
             }[state]
         )
 
+    async def wait(self, pace: Pace) -> None:
+        """Wait for a turn. CancelledError when the connection is closed before."""
+        self._turn = pace.enter(self.address)
+        await self._turn
+
+    def leave(self) -> None:
+        """Wait for no turn any more."""
+        if self._turn is not None:
+            self._turn.cancel()
+
     def abort(self) -> None:
         """Close it at once, whatever is on its way."""
         if self._transport is not None:
@@ -135,6 +156,8 @@ class Connections:
         self.make_protocol = make_protocol
         self.limits = limits
         self.tls = tls
+        self.openings = Pace(limits.openings, PART_OF_ADDRESS * limits.openings)
+        self._answers = Pace(limits.answers, PART_OF_ADDRESS * limits.answers)
         self._open: dict[asyncio.Protocol, _Connection] = {}
         self._listeners: list[socket.socket] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -197,10 +220,14 @@ class Connections:
                 continue
             self._admit(_Connection(self, accepted, address[0]))
 
-    def begin_answer(self, protocol: asyncio.BaseProtocol) -> None:
-        """Note that the header of a request is complete. protocol: who speaks HTTP on the connection."""
+    async def begin_answer(self, protocol: asyncio.BaseProtocol) -> None:
+        """Note that the header of a request is complete, and wait until it may be answered.
+
+        protocol: who speaks HTTP on the connection. CancelledError when the connection is closed meanwhile.
+        """
         if (connection := self._open.get(cast("asyncio.Protocol", protocol))) is not None:
             connection.enter(_State.ANSWERING)
+            await connection.wait(self._answers)
 
     def end_answer(self, protocol: asyncio.BaseProtocol) -> None:
         """Note that the answer was taken."""
@@ -224,6 +251,7 @@ class Connections:
     def forget(self, connection: _Connection) -> None:
         """Drop a connection that is closed."""
         self._open.pop(connection.inner, None)
+        connection.leave()
 
     def _displace(self, candidates: list[_Connection]) -> None:
         chosen = min(candidates, key=lambda connection: (connection.state is _State.ANSWERING, connection.since))

@@ -110,9 +110,9 @@ class Serving:
 
     @web.middleware
     async def _answer_in_time(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let the connection be judged by how long the answer takes, until its reader has taken it."""
+        """Answer when it is the turn; judge the connection by how long that takes, until its reader has the answer."""
         assert self._connections is not None
-        self._connections.begin_answer(request.protocol)
+        await self._connections.begin_answer(request.protocol)
         try:
             response = await handler(request)
             with suppress(ConnectionError):  # a client that has gone is not an error of ours

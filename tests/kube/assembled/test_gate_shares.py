@@ -92,16 +92,9 @@ async def filling(
 
 
 async def fill(
-    nodes: int | Sequence[int],
-    backlog: int,
-    trouble: MakeFaults | None,
-    *,
-    lag_seconds: float = 0.0,
-    seed: int = 0,
-    policy: str = "best-fit-drfh",
+    playing: contextlib.AbstractAsyncContextManager[tuple[Scene, OtherScheduler]],
 ) -> tuple[Counter[str], Counter[str]]:
     """Return how many pods of each tenant have a node when all are full, and how many have an open gate."""
-    playing = filling(nodes, backlog, trouble, lag_seconds=lag_seconds, seed=seed, policy=policy)
     async with playing as (scene, scheduler):
         await scene.pass_until(lambda: not scheduler.left, patience=600.0, step=0.5)
         return count_by_namespace(scene), count_by_namespace(scene, opened=True)
@@ -117,7 +110,7 @@ def check_shares(counts: Counter[str]) -> None:
 @pytest.mark.parametrize("name", TROUBLES)
 @in_virtual_time
 async def test_in_an_overloaded_cluster_shares_come_out_by_weights(name: str) -> None:
-    bound, _ = await fill(10, 140, TROUBLES[name])
+    bound, _ = await fill(filling(10, 140, TROUBLES[name]))
     check_shares(bound)
 
 
@@ -127,14 +120,14 @@ async def test_in_an_overloaded_cluster_shares_come_out_by_weights(name: str) ->
 @pytest.mark.parametrize("name", TROUBLES)
 @in_virtual_time
 async def test_of_two_thousand_pods_shares_come_out_by_weights(name: str, lag_seconds: float, seed: int) -> None:
-    bound, _ = await fill(30, 400, TROUBLES[name], lag_seconds=lag_seconds, seed=seed)
+    bound, _ = await fill(filling(30, 400, TROUBLES[name], lag_seconds=lag_seconds, seed=seed))
     check_shares(bound)
 
 
 @in_virtual_time
 async def test_no_more_gates_are_open_than_the_nodes_can_hold_where_pods_go_elsewhere_than_was_decided() -> None:
     """Best fit fills one node after the other, and the other scheduler spreads pods over all of them."""
-    bound, opened = await fill(10, 140, None)
+    bound, opened = await fill(filling(10, 140, None))
     assert opened == bound == {name: 20 * weight for name, weight in WEIGHTS.items()}
 
 
@@ -143,6 +136,6 @@ async def test_no_more_gates_are_open_than_the_nodes_can_hold_where_pods_go_else
 @in_virtual_time
 async def test_by_server_class_too_while_requests_that_open_gates_take_long(seed: int) -> None:
     """What comes to another node of its class takes the place of a pod whose gate is still being opened."""
-    bound, opened = await fill([30, 30, 20, 40] * 2, 140, make_slow, seed=seed, policy="ps-dsf")
+    bound, opened = await fill(filling([30, 30, 20, 40] * 2, 140, make_slow, seed=seed, policy="ps-dsf"))
     assert opened == bound
     check_shares(bound)

@@ -20,7 +20,13 @@ from fairbind.kube.client.api import (
     parse_refusal,
 )
 from fairbind.kube.client.credentials import Credentials
-from fairbind.kube.client.errors import AnswerTooLargeError, ApiError, NotSentError, TransientClusterError
+from fairbind.kube.client.errors import (
+    MAX_RETRY_AFTER_SECONDS,
+    AnswerTooLargeError,
+    ApiError,
+    NotSentError,
+    TransientClusterError,
+)
 from kube.fakes import Answer, FixedSource, connected, refuse, serving
 
 
@@ -91,9 +97,9 @@ async def test_a_server_below_a_path_is_asked_below_it() -> None:
         (Answer(403, "{}"), (403, "Forbidden", "Forbidden", None)),
         (Answer(302, "", {"Location": "/elsewhere"}), (302, "Found", "Found", None)),
         (refuse(429, headers={"Retry-After": "Fri, 31 Dec 1999"}), (429, *["Too Many Requests"] * 2, None)),
-        (refuse(429, "r", "slow", headers={"Retry-After": "86400"}), (429, "r", "slow", 30.0)),
+        (refuse(429, "r", "slow", headers={"Retry-After": "86400"}), (429, "r", "slow", MAX_RETRY_AFTER_SECONDS)),
         (refuse(429, "r", "slow", details={"retryAfterSeconds": -5}), (429, "r", "slow", None)),
-        (refuse(429, "r", "slow", details={"retryAfterSeconds": 1e300}), (429, "r", "slow", 30.0)),
+        (refuse(429, "r", "slow", details={"retryAfterSeconds": 1e300}), (429, "r", "slow", MAX_RETRY_AFTER_SECONDS)),
     ],
 )
 async def test_an_answer_that_is_no_success_is_an_api_error(response: Answer, expected: tuple[Any, ...]) -> None:
@@ -348,4 +354,4 @@ async def test_the_kernel_gives_up_a_peer_that_takes_nothing(monkeypatch: pytest
 
 def test_no_wait_is_asked_for_by_what_is_no_number() -> None:
     assert ApiError(429, "r", "slow", math.nan).retry_after is None
-    assert ApiError(429, "r", "slow", math.inf).retry_after == 30.0
+    assert ApiError(429, "r", "slow", math.inf).retry_after == MAX_RETRY_AFTER_SECONDS

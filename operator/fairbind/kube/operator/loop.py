@@ -333,6 +333,7 @@ class SchedulingLoop:
         for instruction in instructions:
             if isinstance(instruction, Withhold):
                 self._world.withhold(instruction.uid)
+                self._decider.forget()
 
     def _take(self, bind: Bind) -> bool:
         """Let a pod hold its room from now on, or count without any; False when it waits no more."""
@@ -341,6 +342,7 @@ class SchedulingLoop:
         return self._turns.scale_up(bind.task.uid)
 
     def _withdraw(self, bind: Bind) -> None:
+        self._decider.forget()
         self._obey(self._pacing.handle(BindWithdrawn(bind.task.uid), self._clock()))
 
     async def _carry_out(self, bind: Bind, pod: PodToBind) -> None:

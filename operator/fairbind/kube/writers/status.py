@@ -107,8 +107,7 @@ class StatusWriter:
         unplaced = None if self._find_unplaced is None else self._find_unplaced()
         wanted: dict[tuple[str, str], tuple[KubeObject, dict[str, Any]]] = {}
         for number, (name, item) in enumerate(list(self._administration.tenants.objects.items())):
-            if number % AT_ONCE == AT_ONCE - 1:
-                await asyncio.sleep(0)
+            await _give_way(number)
             with self._failures.contain("status"):  # of this object; others can still be written
                 status = compute_tenant_status(item, tenants.get(name), states.get(name), invalid.get(name))
                 if unplaced is not None:
@@ -122,8 +121,7 @@ class StatusWriter:
                 wanted[POLICIES, name] = (item, status)
         self._written = {key: entry for key, entry in self._written.items() if key in wanted}
         for number, ((kind, name), (item, status)) in enumerate(wanted.items()):
-            if number % AT_ONCE == AT_ONCE - 1:
-                await asyncio.sleep(0)
+            await _give_way(number)
             if self._may_write():
                 with self._failures.contain("status"):
                     await self._write_if_changed(kind, name, item, status)
@@ -188,6 +186,12 @@ class StatusWriter:
 def _is_older(item: KubeObject, written: Mapping[str, Any]) -> bool:
     version = written["metadata"].get("resourceVersion", "0")
     return bool(int(item["metadata"]["resourceVersion"]) < int(version))
+
+
+async def _give_way(number: int) -> None:
+    """Let others have their turn after each group. number: of the object that is looked at next, from 0."""
+    if number % AT_ONCE == AT_ONCE - 1:
+        await asyncio.sleep(0)
 
 
 def compute_tenant_status(

@@ -1,0 +1,41 @@
+"""What one cycle recalls of those before it, and when it must not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cluster.builders import Cluster, make_node, make_pod
+from fairbind.cluster.deciding import Decider
+from fairbind.cluster.pacing_events import RunCycle
+from fairbind.scheduling import MANY_CLASSES
+
+
+def apart(app: str) -> dict[str, Any]:
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": app}}}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_what_a_decision_closed_is_open_again_when_it_is_not_carried_out(*, forgets: bool) -> None:
+    """The second pod may not share a zone with the first, whose binding is withheld; no server gains capacity."""
+    cluster, decider = Cluster(), Decider()
+    cluster.add_nodes(*(make_node(name, labels={"zone": "z", "name": name}) for name in ("a", "b")))
+    cluster.add_pods(
+        make_pod("first", labels={"app": "web"}, nodeSelector={"name": "a"}),
+        make_pod("second", affinity=apart("web"), nodeSelector={"name": "b"}),
+    )
+    cluster.add_pods(*(make_pod(f"huge{n}", requests={"cpu": str(1000 + n)}) for n in range(MANY_CLASSES)))
+
+    def decide() -> list[str]:
+        snapshot = cluster.cache.build_snapshot()
+        report = decider.decide(snapshot, cluster.cache.settings, 0.0, RunCycle(256, explains=False))
+        return [bind.task.uid for bind in report.bindings]
+
+    assert decide() == ["uid-first"]
+    cluster.cache.withhold("uid-first")
+    if forgets:
+        decider.forget()
+
+    assert decide() == (["uid-second"] if forgets else [])
