@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from exam.cases import FILE, FOLDER, CaseError, find_measured, read_case
-from exam.speed_report import HEAD, find_below, render_below, render_table
+from exam.speed_report import HEAD, PAGE, RESULTS, find_below, render_below, render_page, render_table
 from exam.steps import Measured, Player
 from exam.templates import TemplateError, render
 from fairbind.kube.client.api import ApiClient
@@ -304,6 +304,12 @@ def test_a_row_has_all_rounds_and_both_ratios() -> None:
     assert rows[0] == HEAD
     assert rows[2] == ["SchedulingBasic", "100", "200, 400", "3.00", "100%", "100"]
     assert rows[3] == ["Slow", "100", "45", "0.45", "15%", "fairbind: 90 of 100"]
+
+
+def test_the_published_page_is_made_from_the_published_results() -> None:
+    result = json.loads(RESULTS.read_text(encoding="utf-8"))
+
+    assert PAGE.read_text(encoding="utf-8") == render_page(result)
 
 
 def test_what_is_below_what_is_wanted_is_named() -> None:
