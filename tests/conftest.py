@@ -15,7 +15,7 @@ from hypothesis.internal.conjecture import engine
 
 from localplane import tools as programs
 from localplane.tools import Tool, Tools, ensure_tools
-from sharing import KIND, START_PROGRAMS, Sharing, rank
+from sharing import KIND, START_PROGRAMS, Sharing, covers, rank
 
 # A run that was started in the background of a script ignores these, and so would every program that a test starts:
 # tests that interrupt one would wait for ever.
@@ -67,10 +67,12 @@ GIVE_WAY = 10
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say which tests need programs, and put first what takes longest."""
+    """Say which tests need programs and which cover packages, and put first what takes longest."""
     for item in items:
         if "promtool" in getattr(item, "fixturenames", ()) or item.nodeid.startswith(START_PROGRAMS):
             item.add_marker(pytest.mark.needs_tools)
+        if covers(item.nodeid):
+            item.add_marker(pytest.mark.covers)
     items.sort(key=lambda item: rank(item.nodeid))
 
 

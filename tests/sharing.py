@@ -17,6 +17,8 @@ NOT_ON_THE_CLUSTER = ("tests/kind/test_demo", "tests/kind/test_image")
 PROGRAMMES = ("tests/adversary/test_adversary", "tests/faults/test_faults", "tests/differential/")
 START_PROGRAMS = (KIND, *PROGRAMMES, *NOT_ON_THE_CLUSTER, E2E, "tests/local/", "tests/demo/")
 """Slowest first: one test that takes minutes must not be the last one."""
+PACKAGES = ("model", "fairness", "scheduling", "cluster", "simulator", "kube", "web", "cli")
+"""Whose branches are counted, by tests in folders of the same names."""
 COMPUTE = ("tests/model/", "tests/fairness/", "tests/scheduling/")
 """Nothing is set up for a whole file there, and some files take a third of a minute: workers share them by function."""
 
@@ -25,6 +27,11 @@ def rank(test: str) -> int:
     """Return a test's place in the order in which tests are begun, by its node id."""
     places = [n for n, start in enumerate(START_PROGRAMS) if test.startswith(start)]
     return max(places, default=len(START_PROGRAMS))
+
+
+def covers(test: str) -> bool:
+    """Whether branches that a test takes are counted, by its node id."""
+    return test.startswith(tuple(f"tests/{package}/" for package in PACKAGES))
 
 
 class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # the same

@@ -80,10 +80,10 @@ class Stage:
     is_traced: bool = False
 
 
-# Tracing doubles the time of tests, and tells nothing of programs that they start.
+# Tracing doubles the time of tests, whatever they call, and tells nothing of programs that they start.
 COMPUTING = (
-    Stage("tests that compute", "not slow and not needs_tools and not nightly", is_traced=True),
-    Stage("tests that compute for long", "slow and not needs_tools and not nightly"),
+    Stage("tests that compute", "covers and not slow and not needs_tools and not nightly", is_traced=True),
+    Stage("tests that compute for long", "(slow or not covers) and not needs_tools and not nightly"),
 )
 WITH_PROGRAMS = Stage("tests with programs", "needs_tools and not nightly")
 
@@ -130,6 +130,8 @@ def main() -> int:
     parser.add_argument("pytest", nargs="*", help="further arguments for pytest")
     arguments = parser.parse_args()
     launch.tie_to_parent(os.getppid())
+    # Hundreds of programs start here, and each would compile again all that it imports.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     limit = start_limit()
     gates = find_gates()
     with ThreadPoolExecutor(2) as pool:

@@ -104,14 +104,15 @@ def count_bound(run: Json) -> int:
 
 def find_below(result: Json) -> list[tuple[str, str]]:
     """Return the cases in which fairbind does not reach what is wanted, and what it lacks."""
-    plain = compute_mean(result, PLAIN, OURS)
+    plain, their_plain = (compute_mean(result, PLAIN, who) for who in (OURS, THEIRS))
     found = []
     for case in list_cases(result):
         ours, theirs = (compute_mean(result, case, who) for who in (OURS, THEIRS))
         if theirs and ours < LEAST_RATIO * theirs:
             found.append((case, f"{ours / theirs:.2f} x kube-scheduler"))
         if plain and ours < LEAST_PART * plain:
-            found.append((case, f"{ours / plain:.0%} of our plain case"))
+            beside = f"; kube-scheduler: {theirs / their_plain:.0%} of its own" if theirs and their_plain else ""
+            found.append((case, f"{ours / plain:.0%} of our plain case{beside}"))
     return found
 
 

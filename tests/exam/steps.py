@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -40,6 +40,7 @@ READY_SECONDS = 600.0
 FIRST_BINDING_SECONDS, STALL_SECONDS = 120.0, 60.0
 ATTEMPT_STALL_SECONDS = 30.0
 POLL_SECONDS = 0.2
+PRIORITY = "exam-priority-"
 DEFAULT_CHURN_MILLISECONDS = 500
 
 
@@ -172,6 +173,7 @@ class Player:
         label, count = f"{self.run}-{len(self._batches)}", operation.count
         template: Template = operation.fields["podTemplatePath"]
         pods = [self._finish_pod(template.make(index, count), label) for index in range(count)]
+        await self._ensure_priority_classes(pods)
         labels = pods[0]["metadata"].get("labels", {}) if pods else {}
         watch = await self._stack.enter_async_context(BindingWatch(self.api, label))
         batch = _Batch(operation, label, namespace, labels, count, time.monotonic(), watch)
@@ -184,8 +186,21 @@ class Player:
     def _finish_pod(self, pod: Json, label: str) -> Json:
         self._name(pod)
         pod["metadata"].setdefault("labels", {})[RUN_LABEL] = label
-        pod["spec"]["schedulerName"] = self.scheduler
+        spec = pod["spec"]
+        spec["schedulerName"] = self.scheduler
+        if "priority" in spec:  # the templates are for a server without the admission that wants a class
+            spec["priorityClassName"] = f"{PRIORITY}{spec.pop('priority')}"
         return pod
+
+    async def _ensure_priority_classes(self, pods: Sequence[Json]) -> None:
+        """Make the classes that stand for the numbers in templates."""
+        named = {pod["spec"].get("priorityClassName", "") for pod in pods}
+        for name in sorted(one for one in named if one.startswith(PRIORITY)):
+            with contextlib.suppress(_TakenError):
+                await self._post(
+                    "/apis/scheduling.k8s.io/v1/priorityclasses",
+                    {"metadata": {"name": name}, "value": int(name.removeprefix(PRIORITY))},
+                )
 
     async def _create_any(self, operation: Operation) -> None:
         template: Template = operation.fields["templatePath"]
@@ -201,6 +216,7 @@ class Player:
         self._name(thing)
         if thing["kind"] == "Pod":
             thing = self._finish_pod(thing, f"{self.run}-more")
+            await self._ensure_priority_classes([thing])
         elif thing["kind"] == "Node":
             thing = self._finish_node(thing, 0, None)
         await self._post(collection, thing)

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from exam.cases import FILE, FOLDER, CaseError, find_measured, read_case
-from exam.speed_report import HEAD, find_below, render_below, render_table
+from exam.speed_report import HEAD, PAGE, RESULTS, find_below, render_below, render_page, render_table
 from exam.steps import Measured, Player
 from exam.templates import TemplateError, render
 from fairbind.kube.client.api import ApiClient
@@ -93,7 +93,7 @@ TEMPLATES = {
     "spec: {containers: [{name: 'c{{ .Index }}'}]}",
     "node": "kind: Node\nmetadata: {name: 'n-{{.Index}}'}\nstatus: {capacity: {cpu: 4}, conditions: [{type: Ready}]}",
     "pod-default": "kind: Pod\nmetadata: {generateName: bare-}",
-    "large": "kind: Pod\nmetadata: {generateName: large-}\nspec: {containers: []}",
+    "large": "kind: Pod\nmetadata: {generateName: large-}\nspec: {containers: [], priority: 10}",
     "update": "kind: Node\nmetadata: {name: 'n-{{.Index}}'}\nspec: {taints: []}\nstatus: {capacity: {cpu: 8}}",
 }
 
@@ -237,12 +237,13 @@ def test_a_case_is_played_step_by_step_and_cleared(module: Path) -> None:
     assert created.count("/api/v1/nodes") == 3
     assert created.count("/api/v1/namespaces/made-0/pods") == created.count("/api/v1/namespaces/made-1/pods") == 4
     assert "/api/v1/namespaces/namespace-3/pods" in created  # the churn
+    assert "/apis/scheduling.k8s.io/v1/priorityclasses" in created
     assert ("PUT", "/api/v1/nodes/n-0/status") in server.done
     assert (
         sum(path.startswith("/api/v1/namespaces/apart/pods/") for method, path in server.done if method == "DELETE")
         == 3
     )
-    assert [name for name in server.objects if name.count("/") > 4 or name.startswith("/api/v1/nodes/")] == []
+    assert [name for name in server.objects if "/pods/" in name or name.startswith("/api/v1/nodes/")] == []
 
 
 def test_nodes_and_pods_are_what_the_template_says_and_what_the_run_adds(module: Path) -> None:
@@ -305,7 +306,16 @@ def test_a_row_has_all_rounds_and_both_ratios() -> None:
     assert rows[3] == ["Slow", "100", "45", "0.45", "15%", "fairbind: 90 of 100"]
 
 
+def test_the_published_page_is_made_from_the_published_results() -> None:
+    result = json.loads(RESULTS.read_text(encoding="utf-8"))
+
+    assert PAGE.read_text(encoding="utf-8") == render_page(result)
+
+
 def test_what_is_below_what_is_wanted_is_named() -> None:
-    assert find_below(RESULT) == [("Slow", "0.45 x kube-scheduler"), ("Slow", "15% of our plain case")]
+    assert find_below(RESULT) == [
+        ("Slow", "0.45 x kube-scheduler"),
+        ("Slow", "15% of our plain case; kube-scheduler: 100% of its own"),
+    ]
     assert "- Slow: 0.45 x kube-scheduler" in render_below(RESULT)
     assert render_below({"runs": RESULT["runs"][:3]}) == "All cases reach both."

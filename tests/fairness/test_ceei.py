@@ -79,6 +79,7 @@ def test_a_resource_that_is_left_over_costs_nothing() -> None:
     assert compute_allocation(MIXED, "ceei").certificate["prices"][2] == 0.0
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_tenants_clear_the_market() -> None:
     generator = np.random.default_rng(3)
     count = 100_000

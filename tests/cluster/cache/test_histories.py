@@ -408,5 +408,5 @@ class Expected:
         self.held: dict[str, tuple[Any, ...]] = {}
 
 
-TestHistories = Histories.TestCase
+TestHistories = pytest.mark.slow(Histories.TestCase)
 TestHistories.settings = settings(max_examples=2 * settings().max_examples, stateful_step_count=50)

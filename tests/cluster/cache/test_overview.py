@@ -292,5 +292,5 @@ def decide(cache: ClusterCache) -> CycleReport:
     return run_cycle(cache.build_snapshot(), cache.settings, 0.0)
 
 
-TestLookedAt = LookedAt.TestCase
+TestLookedAt = pytest.mark.slow(LookedAt.TestCase)
 TestLookedAt.settings = settings(stateful_step_count=50)

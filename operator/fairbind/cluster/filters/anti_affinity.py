@@ -76,6 +76,11 @@ class AskedTerms:
         self._narrowed = [(number, term) for number, term in enumerate(terms) if term.also]
         self._covering: dict[str, int] = {}
 
+    @property
+    def label_keys(self) -> Iterable[str]:
+        """The keys of pods' labels that the terms ask about: pods of a namespace without any of these are one."""
+        return self._by_labels.keys
+
     def find_selecting(self, namespace: str, labels: Labels) -> int:
         """Return which terms select pods of a namespace with these labels: bit n for number n."""
         covering = self._covering.get(namespace)

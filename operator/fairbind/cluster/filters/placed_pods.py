@@ -2,15 +2,18 @@
 
 Counted are only terms that some waiting pod asks about. Placed pods are kept in groups of one namespace and equal
 labels; a group knows which of these terms select it, so a pod that comes or goes costs one addition for each of them.
-Terms that are asked about for the first time are asked once about each group of their namespaces, all of them together,
-and what the same ones select is added up before it is counted.
+Terms that are asked about for the first time are asked about each group of their namespaces, all of them together.
+Groups without a label of any key in their selectors are all the same to them. What the same ones select is added up
+before it is counted.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import repeat
+from operator import itemgetter
 
 import numpy as np
 
@@ -20,6 +23,7 @@ from fairbind.model.topology import CountArray
 
 _Index = Mapping[str, int]
 _VERSIONS = itertools.count()
+_get_key = itemgetter(0)
 
 
 class _NodeCounts:
@@ -42,25 +46,27 @@ class _NodeCounts:
                 count_k[k] += pods
 
     def add_all(self, pods_by_node: Mapping[str, int], sign: int) -> None:
+        self._array = None
         by_node = self._by_node
+        if not by_node and sign > 0:
+            by_node.update(pods_by_node)
+            return
         for node, pods in pods_by_node.items():
             by_node[node] += sign * pods
         if sign < 0:
             for node in [node for node in pods_by_node if not by_node[node]]:
                 del by_node[node]
-        self._array = None
 
     def __bool__(self) -> bool:
         return bool(self._by_node)
 
     def get_array(self, index: _Index) -> CountArray:
         if self._array is None or self._array[0] is not index:
-            count_k = np.zeros(len(index), dtype=np.int64)
-            for node, pods in self._by_node.items():
-                k = index.get(node)
-                if k is not None:
-                    count_k[k] = pods
-            self._array = index, count_k
+            size, by_node = len(index), self._by_node
+            count_k = np.zeros(size + 1, dtype=np.int64)  # the last is of nodes that are not there
+            k_n = np.fromiter(map(index.get, by_node, repeat(size)), dtype=np.int64, count=len(by_node))
+            count_k[k_n] = np.fromiter(by_node.values(), dtype=np.int64, count=len(by_node))
+            self._array = index, count_k[:size]
         return self._array[1]
 
 
@@ -196,34 +202,34 @@ class PlacedPods:
         """Ask the new terms about all groups that they may select."""
         terms, self._new = list(self._new), {}
         asked = AskedTerms(terms, self._find_namespace_labels)
-        sums: dict[int, tuple[Counter[str], Counter[str]]] = {}
+        keys = frozenset(asked.label_keys)
+        sums: dict[int, tuple[Counter[str], Counter[str]]] = defaultdict(lambda: (Counter(), Counter()))
         unions: dict[tuple[frozenset[PodTerm], int], frozenset[PodTerm]] = {}
-        for group in self._find_candidates(terms):
-            selecting = asked.find_selecting(group.namespace, group.labels)
-            if not selecting:
-                continue
-            union = unions.get((group.terms, selecting))
-            if union is None:
-                union = self._list_counted(group.terms).union(asked.list_terms(selecting))
-                unions[group.terms, selecting] = union
-            group.terms = union
-            pair = sums.get(selecting)
-            if pair is None:
-                pair = sums[selecting] = Counter(), Counter()
-            for total, own in zip(pair, (group.nodes, group.leaving), strict=True):
-                for node, pods in own.items():
-                    total[node] += pods
+        for namespace in self._find_candidates(terms):
+            of_others = asked.find_selecting(namespace, ())
+            for group in self._groups[namespace].values():
+                is_other = keys.isdisjoint(map(_get_key, group.labels))
+                selecting = of_others if is_other else asked.find_selecting(namespace, group.labels)
+                if not selecting:
+                    continue
+                union = unions.get((group.terms, selecting))
+                if union is None:
+                    union = self._list_counted(group.terms).union(asked.list_terms(selecting))
+                    unions[group.terms, selecting] = union
+                group.terms = union
+                for total, own in zip(sums[selecting], (group.nodes, group.leaving), strict=True):
+                    for node, pods in own.items():
+                        total[node] += pods
         self._selected.update((term, SelectedPods()) for term in terms)
-        for selecting, (total, leaving) in sums.items():
+        for selecting, (nodes, leaving) in sums.items():
             for term in asked.list_terms(selecting):
-                self._selected[term].add_all(total, leaving, 1)
+                self._selected[term].add_all(nodes, leaving, 1)
 
-    def _find_candidates(self, terms: Sequence[PodTerm]) -> Iterator[_Group]:
-        namespaces: Iterable[str] = {namespace for term in terms for namespace in term.namespaces}
+    def _find_candidates(self, terms: Sequence[PodTerm]) -> Iterable[str]:
+        """Return the namespaces with placed pods that the terms may select."""
         if any(term.namespace_selector is not None for term in terms):
-            namespaces = self._groups
-        for namespace in namespaces:
-            yield from self._groups.get(namespace, {}).values()
+            return self._groups
+        return {name for term in terms for name in term.namespaces if name in self._groups}
 
 
 def _add(counts: Counter[str], node: str, pods: int) -> None:

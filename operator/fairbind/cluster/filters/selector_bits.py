@@ -6,7 +6,7 @@ and not a comparison for each expression. Bits of expressions that fail are togg
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from fairbind.cluster.objects.selectors import LabelSelector, Requirement
 
@@ -61,6 +61,11 @@ class SelectorBits:
             key.otherwise |= bit
         for value in requirement.values if is_listing else ():
             key.by_value[value] = key.by_value.get(value, 0) | bit
+
+    @property
+    def keys(self) -> Iterable[str]:
+        """The keys of labels that the selectors ask about: to all objects without any of these they say the same."""
+        return self._keys
 
     def find_met(self, labels: Labels) -> int:
         """Return the selectors that an object with these labels meets: bit n for number n."""
