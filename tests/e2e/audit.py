@@ -99,6 +99,25 @@ def read_writes(audit_log: Path, *, credentials: Collection[str]) -> list[Write]
     return sorted(writes, key=lambda write: write.moment)
 
 
+def count_opened(audit_log: Path, *, credentials: Collection[str], namespaces: Collection[str]) -> Counter[str]:
+    """Return how often the gate of each pod of these namespaces was opened with these credentials, by `namespace/name`.
+
+    An operator patches a pod itself, and not its status, for nothing else.
+    """
+    counts: Counter[str] = Counter()
+    with audit_log.open(encoding="utf-8") as lines:
+        for line in lines:
+            if '"verb":"patch"' not in line or '"resource":"pods"' not in line or not line.endswith("\n"):
+                continue
+            event = json.loads(line)
+            target, user = event["objectRef"], event["user"]
+            own = ((user.get("extra") or {}).get(CREDENTIAL) or [""])[0]
+            is_own = own in credentials and target["namespace"] in namespaces and "subresource" not in target
+            if is_own and _is_answer(event) and event["responseStatus"]["code"] < HTTPStatus.BAD_REQUEST:
+                counts[f"{target['namespace']}/{target['name']}"] += 1
+    return counts
+
+
 def _is_answer(event: Any) -> bool:
     """Tell whether a request has been answered; one that asked to change nothing (a dry run) never counts."""
     return event["stage"] == "ResponseComplete" and "dryRun=All" not in event["requestURI"]

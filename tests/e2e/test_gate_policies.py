@@ -1,4 +1,4 @@
-"""Gate mode with several policies: the real kube-scheduler places the pods, and tenants get what they get in bind mode.
+"""Gate mode with each policy: the real kube-scheduler places the pods, and tenants get what they get in bind mode.
 
 The backlog of two thousand pods stays from one policy to the next; only what was let through is made again.
 """
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.local_plane, pytest.mark.nightly]
 
-TRIED = ("best-fit-drfh", "ps-dsf", "rps-dsf", "alpha-pf-vds")
-"""One by the cluster's totals, two by server class, one that follows a mechanism."""
-
 
 @pytest.fixture(scope="module")
 def backlog(cluster: Cluster) -> Iterator[Backlog]:
@@ -44,7 +41,7 @@ def is_narrowed(pod: Json) -> bool:
     return REQUIRED in pod["spec"].get("affinity", {}).get("nodeAffinity", {})
 
 
-@pytest.mark.parametrize("case", [make_case(name) for name in TRIED], ids=lambda case: case.policy)
+@pytest.mark.parametrize("case", [make_case(name) for name in POLICIES], ids=lambda case: case.policy)
 def test_shares_of_two_thousand_pods_are_those_of_bind_mode(
     backlog: Backlog, policy: Callable[..., None], operator: StartOperator, case: Case
 ) -> None:
