@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-import threading
+import signal
 import time
-import traceback
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +15,7 @@ from kube.assembled.processes import timed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
 LIMITS = (0.02, 0.1, 1.0)
 SAMPLE_SECONDS = 0.02
@@ -38,13 +37,12 @@ class Phase:
 
 
 class Meter:
-    """Times callbacks, and looks from another thread where long ones are."""
+    """Times callbacks, and looks now and then where long ones are."""
 
     def __init__(self) -> None:
         self.phases = [Phase("before")]
         self._seen: Counter[str] = Counter()
         self._is_inside = False
-        self._main = threading.get_ident()
 
     def begin(self, name: str) -> None:
         """Begin a phase; what was before the first one is forgotten."""
@@ -70,27 +68,29 @@ class Meter:
             phase.above[n] += seconds > limit
         if seconds > phase.longest:
             phase.longest = seconds
-            seen = list(self._seen.items())  # at once: the other thread may just write down one more
-            phase.where = max(seen, key=lambda item: item[1], default=("", 0))[0]
+            phase.where = max(self._seen.items(), key=lambda item: item[1], default=("", 0))[0]
 
-    def watch(self, is_over: threading.Event) -> None:
-        """Note again and again where the callback is, until it is over."""
-        while not is_over.wait(SAMPLE_SECONDS):
-            frame = sys._current_frames().get(self._main)
-            if self._is_inside and frame is not None:
-                stack = [entry for entry in traceback.extract_stack(frame) if "/fairbind/" in entry.filename]
-                self._seen[" > ".join(f"{Path(entry.filename).stem}.{entry.name}" for entry in stack[-FRAMES:])] += 1
+    def look(self, _signal: int, frame: FrameType | None) -> None:
+        """Note where the callback is that runs; called in its own thread, as no other may walk its frames."""
+        if not self._is_inside:
+            return
+        stack: list[str] = []
+        while frame is not None and len(stack) < FRAMES:
+            if "/fairbind/" in frame.f_code.co_filename:
+                stack.append(f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_name}")
+            frame = frame.f_back
+        self._seen[" > ".join(reversed(stack))] += 1
 
 
 @contextmanager
 def metering() -> Iterator[Meter]:
     """Time all callbacks of processes."""
-    meter, is_over = Meter(), threading.Event()
-    watcher = threading.Thread(target=meter.watch, args=(is_over,), daemon=True)
-    watcher.start()
+    meter = Meter()
+    before = signal.signal(signal.SIGPROF, meter.look)
+    signal.setitimer(signal.ITIMER_PROF, SAMPLE_SECONDS, SAMPLE_SECONDS)
     try:
         with timed(meter.run):
             yield meter
     finally:
-        is_over.set()
-        watcher.join()
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)
