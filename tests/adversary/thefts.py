@@ -141,7 +141,7 @@ def use_cordoned(stage: Stage) -> Found:
     return found, {"tolerant": held[tolerant], "others": held[thief]}
 
 
-@theft("labels, status and conditions filled with names that nobody offers")
+@theft("labels, status and conditions filled with names that no node offers")
 def fill_names(stage: Stage) -> Found:
     """Twenty new names a pod; one pod with thousands."""
     make_servers(stage, 2, {"cpu": "8", "memory": "32Gi", "pods": "20"})
@@ -195,7 +195,7 @@ def defer_resize(stage: Stage, namespace: str, pod: Json, requests: dict[str, st
     stage.api.patch(f"{path}/status", {"status": {"conditions": [condition]}}, kind="strategic")
 
 
-@theft("a share for each namespace that nobody claims")
+@theft("a share for each namespace that no tenant claims")
 def many_namespaces(stage: Stage) -> Found:
     """One person's namespaces against one tenant's, with unclaimedNamespaces: together."""
     servers = make_servers(stage, 4, {"cpu": "16", "memory": "64Gi", "pods": "110"})

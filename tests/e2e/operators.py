@@ -125,8 +125,8 @@ class Operator:
     def make_pool(self, **options: Any) -> urllib3.PoolManager:
         """Return connections to its pages for others than this process's own use; the caller closes them."""
         if self._fingerprint:
-            # One context for all connections: to make one reads the system's authorities, which takes 20 ms.
-            trusting = ssl.create_default_context()
+            # One context for all connections: urllib3 would make one for each and read the system's authorities.
+            trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
             options |= {"assert_fingerprint": self._fingerprint, "ssl_context": trusting}
         return urllib3.PoolManager(retries=False, **options)

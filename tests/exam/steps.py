@@ -83,6 +83,7 @@ class Player:
     scheduler: str
     namespaces: set[str] = field(default_factory=set)
     _batches: list[_Batch] = field(default_factory=list)
+    _priority_classes: set[str] = field(default_factory=set)
     _made: int = 0
     _stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
 
@@ -194,13 +195,12 @@ class Player:
 
     async def _ensure_priority_classes(self, pods: Sequence[Json]) -> None:
         """Make the classes that stand for the numbers in templates."""
-        named = {pod["spec"].get("priorityClassName", "") for pod in pods}
+        named = {pod["spec"].get("priorityClassName", "") for pod in pods} - self._priority_classes
         for name in sorted(one for one in named if one.startswith(PRIORITY)):
+            self._priority_classes.add(name)
+            thing = {"metadata": {"name": name}, "value": int(name.removeprefix(PRIORITY))}
             with contextlib.suppress(_TakenError):
-                await self._post(
-                    "/apis/scheduling.k8s.io/v1/priorityclasses",
-                    {"metadata": {"name": name}, "value": int(name.removeprefix(PRIORITY))},
-                )
+                await self._post("/apis/scheduling.k8s.io/v1/priorityclasses", thing)
 
     async def _create_any(self, operation: Operation) -> None:
         template: Template = operation.fields["templatePath"]

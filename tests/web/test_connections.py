@@ -89,6 +89,14 @@ async def fetch(port: int, path: str = "/metrics", tls: ssl.SSLContext | None = 
         return answer.status, await answer.read()
 
 
+def make_tls(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Return the contexts of a server and of a client that trusts it. folder: for the server's certificate."""
+    authority = Authority()
+    authority.issue_server("server", ["127.0.0.1"]).write(folder / CERTIFICATE, folder / KEY)
+    trusting = ssl.create_default_context(cadata=authority.certificate.decode())
+    return ServingCertificate(folder).context, trusting
+
+
 async def eventually(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(60.0):
         while not condition():  # noqa: ASYNC110 - sockets tell nobody
@@ -229,10 +237,7 @@ async def test_a_client_that_goes_before_its_answer_is_no_error(caplog: pytest.L
 
 @pytest.mark.slow
 async def test_handshakes_that_do_not_end_count_as_connections_and_end(tmp_path: Path) -> None:
-    authority = Authority()
-    authority.issue_server("server", ["127.0.0.1"]).write(tmp_path / CERTIFICATE, tmp_path / KEY)
-    tls = ServingCertificate(tmp_path).context
-    trusting = ssl.create_default_context(cadata=authority.certificate.decode())
+    tls, trusting = make_tls(tmp_path)
     limits = Limits(connections=4, per_address=2, header_seconds=2.0)
     async with serving(limits, tls=tls) as (server, port):
         clients = [await connect(port, f"127.0.0.{2 + number % 8}", b"\x16\x03\x01") for number in range(40)]
@@ -260,9 +265,7 @@ async def test_an_address_is_answered_ten_times_a_second_and_others_at_once() ->
 
 async def test_an_address_opens_ten_connections_a_second_and_others_at_once(tmp_path: Path) -> None:
     """A handshake costs more than an answer."""
-    authority = Authority()
-    authority.issue_server("server", ["127.0.0.1"]).write(tmp_path / CERTIFICATE, tmp_path / KEY)
-    trusting = ssl.create_default_context(cadata=authority.certificate.decode())
+    tls, trusting = make_tls(tmp_path)
     opened = 0
 
     async def knock() -> None:
@@ -274,7 +277,7 @@ async def test_an_address_opens_ten_connections_a_second_and_others_at_once(tmp_
                 opened += 1
                 writer.close()
 
-    async with serving(Limits(), tls=ServingCertificate(tmp_path).context) as (_, port):
+    async with serving(Limits(), tls=tls) as (_, port):
         began_at = asyncio.get_running_loop().time()
         knocking = [asyncio.create_task(knock()) for _ in range(16)]
         await eventually(lambda: opened >= 15)

@@ -1,4 +1,4 @@
-"""Clients begin so often a second; who waits longest goes first, and nobody waits for one that has had its part."""
+"""Clients begin at a limited rate; the one that has waited longest goes first, and no client waits for a greedy one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_a_second_s_worth_begins_at_once_and_the_rest_evenly() -> None:
 
 
 @in_virtual_time
-async def test_nobody_waits_for_an_address_that_has_had_its_part() -> None:
+async def test_no_client_waits_for_an_address_that_has_used_up_its_rate() -> None:
     log = Log(Pace(100.0, 10.0))
     log.enter("greedy", 1000)
     await asyncio.sleep(3.05)

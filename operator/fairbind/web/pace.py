@@ -1,8 +1,8 @@
-"""How fast clients may begin something: so often a second in all, and so often from one address.
+"""Limits how often clients begin something: one rate for all of them, and a lower one for each address.
 
 A handshake or a request costs milliseconds of the interpreter that also decides, and a client can ask for thousands of
-them. No client is turned away: who comes too early waits, and who waits longest goes first, unless its address has
-had its part. A second's worth may begin at once after a second in which nothing began.
+them. No client is turned away. A client that comes too early waits; the one that has waited longest goes first, unless
+its address has used up its rate. After a second in which nothing began, a second's worth may begin at once.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ class Pace:
         loop = asyncio.get_running_loop()
         now, next_at = loop.time(), inf
         for turn, address in list(self._waiting.items()):
+            if turn.done():  # it was cancelled
+                del self._waiting[turn]
+                continue
             own = self._of.get(address) or _Allowance(self._per_address)
             may_begin_at = max(self._of_all.next_at, own.next_at)
-            if turn.done() or may_begin_at <= now:
-                del self._waiting[turn]
-            if turn.done():
-                continue
             if may_begin_at > now:
                 next_at = min(next_at, may_begin_at)
                 continue
-            for allowance in (self._of_all, own):
-                allowance.take(now)
+            del self._waiting[turn]
+            self._of_all.take(now)
+            own.take(now)
             self._of[address] = own
             turn.set_result(None)
         if len(self._of) > MOST_REMEMBERED:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import repeat
 from operator import itemgetter
 
 import numpy as np
@@ -48,14 +47,12 @@ class _NodeCounts:
     def add_all(self, pods_by_node: Mapping[str, int], sign: int) -> None:
         self._array = None
         by_node = self._by_node
-        if not by_node and sign > 0:
+        if sign > 0:
             by_node.update(pods_by_node)
             return
-        for node, pods in pods_by_node.items():
-            by_node[node] += sign * pods
-        if sign < 0:
-            for node in [node for node in pods_by_node if not by_node[node]]:
-                del by_node[node]
+        by_node.subtract(pods_by_node)
+        for node in [node for node in pods_by_node if not by_node[node]]:
+            del by_node[node]
 
     def __bool__(self) -> bool:
         return bool(self._by_node)
@@ -64,7 +61,7 @@ class _NodeCounts:
         if self._array is None or self._array[0] is not index:
             size, by_node = len(index), self._by_node
             count_k = np.zeros(size + 1, dtype=np.int64)  # the last is of nodes that are not there
-            k_n = np.fromiter(map(index.get, by_node, repeat(size)), dtype=np.int64, count=len(by_node))
+            k_n = np.fromiter(map(index.get, by_node, itertools.repeat(size)), dtype=np.int64, count=len(by_node))
             count_k[k_n] = np.fromiter(by_node.values(), dtype=np.int64, count=len(by_node))
             self._array = index, count_k[:size]
         return self._array[1]
@@ -205,7 +202,7 @@ class PlacedPods:
         keys = frozenset(asked.label_keys)
         sums: dict[int, tuple[Counter[str], Counter[str]]] = defaultdict(lambda: (Counter(), Counter()))
         unions: dict[tuple[frozenset[PodTerm], int], frozenset[PodTerm]] = {}
-        for namespace in self._find_candidates(terms):
+        for namespace in self._find_namespaces(terms):
             of_others = asked.find_selecting(namespace, ())
             for group in self._groups[namespace].values():
                 is_other = keys.isdisjoint(map(_get_key, group.labels))
@@ -225,7 +222,7 @@ class PlacedPods:
             for term in asked.list_terms(selecting):
                 self._selected[term].add_all(nodes, leaving, 1)
 
-    def _find_candidates(self, terms: Sequence[PodTerm]) -> Iterable[str]:
+    def _find_namespaces(self, terms: Sequence[PodTerm]) -> Iterable[str]:
         """Return the namespaces with placed pods that the terms may select."""
         if any(term.namespace_selector is not None for term in terms):
             return self._groups
