@@ -1,7 +1,7 @@
 """How long do single events hold the event loop? `.venv/bin/python tests/perf/events.py --help`.
 
 A cache has 1,000 or 5,000 nodes and 5,000 waiting pods, of 40 tenants, of which no two are the same and which fit
-nowhere. One object changes, then changes back. Timed are the processor time until the cache has taken it (its decoding
+nowhere; for one row 20,000 pods of one tenant. One object changes, then changes back. Timed are the processor time until the cache has taken it (its decoding
 not included: `make fuzz-cost` measures that), that of the next snapshot, and that of the cycle that follows. The least
 of some rounds counts, and of the two ways the longer one. Last come the pods of a DaemonSet, all at once.
 """
@@ -36,6 +36,7 @@ Times = tuple[float, float, float]
 LIMITS = {1_000: 20.0, 5_000: 100.0}
 """Milliseconds that an event may take, by the number of nodes."""
 TENANTS = 40
+MANY_KINDS = 20_000
 TERMS, APPS = 32, 5
 NAMES = ("k7", "h7")
 IMAGE = "registry.example.com/new:1"
@@ -160,6 +161,7 @@ def taint(key: str) -> Json:
 
 
 ALL = (tolerate, avoid, select)
+CORDON = Event("a node is cordoned", ALL, lambda: make_some_node(0, unschedulable=True))
 EVENTS = (
     Event(
         f"a placed pod with {TERMS} anti-affinity terms that select four in five pods",
@@ -167,7 +169,7 @@ EVENTS = (
         make_repelling,
         is_pod=True,
     ),
-    Event("a node is cordoned", ALL, lambda: make_some_node(0, unschedulable=True)),
+    CORDON,
     Event("a taint that no pod tolerates", ALL, lambda: taint("other")),
     Event("a taint that one pod tolerates", (tolerate,), lambda: taint(NAMES[0])),
     Event("a label that no pod asks for", ALL, lambda: make_some_node(0, labels={"new": "x"})),
@@ -184,18 +186,19 @@ EVENTS = (
         beside=lambda: offer(1_000, number=1),
     ),
 )
+MANY_OF_ONE = f"a node is cordoned, where {MANY_KINDS:,} pods of one tenant wait"
 DAEMON_SET = "a DaemonSet of our own: a pod for each node comes, all are decided"
 
 
 class World:
     """A cluster in which pods wait that fit nowhere."""
 
-    def __init__(self, nodes: int, pods: int, spec: Spec) -> None:
+    def __init__(self, nodes: int, pods: int, spec: Spec, *, tenants: int = TENANTS) -> None:
         self.cluster = Cluster()
         self.cluster.add_nodes(*map(make_some_node, range(nodes)))
         for n in range(pods):
             fields = {"requests": {"cpu": f"{100_000 + n}m"}, **spec(n)}
-            self.cluster.add_pods(make_pod(f"w{n}", namespace=f"t{n % TENANTS}", **fields))
+            self.cluster.add_pods(make_pod(f"w{n}", namespace=f"t{n % tenants}", **fields))
         self._state, self._unschedulable = CycleState(), UnschedulableCache()
         for _ in range(3):
             self.cluster.cache.build_snapshot()
@@ -287,6 +290,8 @@ def measure(nodes: int, pods: int) -> Iterator[Row]:
                 found[event.name].append(world.measure_event(event))
     for name, times in found.items():
         yield Row(name, nodes, *(round(each, 1) for each in max(times, key=sum_until_snapshot)))
+    crowd = World(nodes, MANY_KINDS, tolerate, tenants=1)
+    yield Row(MANY_OF_ONE, nodes, *(round(each, 1) for each in crowd.measure_event(CORDON)))
     yield Row(DAEMON_SET, nodes, *(round(each, 1) for each in measure_daemon_set(nodes)))
 
 

@@ -186,7 +186,7 @@ def test_a_change_of_a_node_looks_at_those_constraints_only_that_it_concerns(
     assert change(taints=taints[:1]) == change() == expect(0)
     assert change(labels={"host": "n7", "new": "x"}) == change() == expect(0)
     assert change(taints=taints[1:]) == change() == expect(1 if spec is tolerate else 0)
-    who_names_it = {tolerate: 0, tell: 1, avoid: 2}
+    who_names_it: dict[Spec, int] = {tolerate: 0, tell: 1, avoid: 2}
     assert change(labels={"host": "none"}) == change() == expect(who_names_it[spec])
     scene.cluster.cache.check_consistent()
 

@@ -250,7 +250,8 @@ def test_the_guide_names_the_limits() -> None:
     assert sorted(of_waiting) == sorted(f"{limit:,}" for limit, _ in MANY.values())
     of_placed = budget.MAX_REPELLING_TERMS, budget.MAX_REPELLING_PARTS, budget.MAX_PLACED_HOST_PORTS
     of_tenants = window.MAX_TENANT_PLACEMENTS, window.MAX_PLACEMENTS, window.MIN_TENANT_PLACEMENTS
-    assert [number for number in (*of_placed, *of_tenants) if f"{number:,}" not in section] == []
+    of_classes = window.MAX_TENANT_CLASSES, window.MAX_CLASSES
+    assert [number for number in (*of_placed, *of_tenants, *of_classes) if f"{number:,}" not in section] == []
 
 
 def test_the_message_says_it_all() -> None:
