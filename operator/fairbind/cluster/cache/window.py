@@ -384,7 +384,7 @@ class Window:
         allowed = _Allowance(self._limit - rotating, self._most_classes - rotating_classes)
         first = dict.fromkeys(allowed.take(groups))
         rest = [group for group in groups if group not in first]
-        unseen = [group for group in rest if True]
+        unseen = [group for group in rest if group.uid not in now.seen]
         if not unseen and now.began != self._changes:
             now.seen.clear()
             now.began = self._changes
