@@ -38,7 +38,7 @@ WORDS = {
     RejectionKind.VOLUME_CLAIM: "{a}",
     RejectionKind.NOT_SUPPORTED: "{a}",
     RejectionKind.UNREADABLE: "unreadable fields",
-    RejectionKind.LATER: "other pods of its tenant, with too many different constraints, come first",
+    RejectionKind.LATER: "other pods of its tenant, with too many different constraints or requests, come first",
 }
 
 

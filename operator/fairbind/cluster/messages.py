@@ -45,7 +45,7 @@ _WORDS: Mapping[RejectionKind, str] = {
     RejectionKind.VOLUME_CLAIM: "{}",
     RejectionKind.NOT_SUPPORTED: "{}",
     RejectionKind.UNREADABLE: "unreadable fields",
-    RejectionKind.LATER: "other pods of its tenant, with too many different constraints, come first",
+    RejectionKind.LATER: "other pods of its tenant, with too many different constraints or requests, come first",
 }
 
 SCHEDULER_ERROR = "SchedulerError"

@@ -53,6 +53,7 @@ class Placement:
     exclusive_keys: keys of which a server has one.
     reserved: what is kept from others on servers and not from these tasks, by the server's index, length R, base units.
     It is no part of `ServerTable.free_kr`. A server has it once, however many placements may use it.
+    is_open: whether any server is eligible.
     """
 
     eligible_k: BoolArray
@@ -60,6 +61,11 @@ class Placement:
     rejections: Rejections = ()
     exclusive_keys: ExclusiveKeys = NO_EXCLUSIVE_KEYS
     reserved: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    is_open: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find out what thousands of classes ask."""
+        object.__setattr__(self, "is_open", bool(self.eligible_k.any()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +110,7 @@ class TaskClass:
     @property
     def is_eligible(self) -> bool:
         """Whether there is a server to which its tasks may go, however full it is and whatever its domains hold."""
-        return bool(self.placement.eligible_k.any()) if self.pin is None else self.pin.server is not None
+        return self.placement.is_open if self.pin is None else self.pin.server is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 import pytest
@@ -14,6 +15,7 @@ from fairbind.scheduling import run_cycle
 from seeds import draw_seeds
 
 MOST, ROTATING, MOST_OF_ALL = 8, 2, 30
+MOST_CLASSES, ROTATING_CLASSES, MOST_CLASSES_OF_ALL = 20, 5, 60
 NODES = 40
 NOBODY = {"key": "metadata.name", "operator": "NotIn", "values": ["nobody"]}
 
@@ -22,6 +24,7 @@ NOBODY = {"key": "metadata.name", "operator": "NotIn", "values": ["nobody"]}
 def _small_window(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window, "MAX_TENANT_PLACEMENTS", MOST)
     monkeypatch.setattr(window, "MAX_PLACEMENTS", MOST_OF_ALL)
+    monkeypatch.setattr(window, "MAX_TENANT_CLASSES", 200)
 
 
 def pin(node: int) -> Json:
@@ -91,7 +94,7 @@ def test_beyond_the_limit_those_wait_whose_turn_comes_last_with_a_reason() -> No
 
     report = run_cycle(cluster.cache.build_snapshot(), PolicySettings(), 0.0)
     (wait,) = report.waits
-    said = "pod waits: other pods of its tenant, with too many different constraints, come first."
+    said = "pod waits: other pods of its tenant, with too many different constraints or requests, come first."
     assert format_unschedulable(wait, NODES) == f"0/40 nodes are available: {said}"
     cluster.cache.note_waits(report.waits)
     (tenant,) = cluster.cache.queries.build_overview().tenants
@@ -276,3 +279,122 @@ def test_what_is_kept_sorted_equals_what_is_sorted_anew_whatever_changes(seed: i
                 cluster.add_pods(pods[name])
         if step % random.randrange(1, 4) == 0:
             cluster.cache.check_consistent()
+
+
+# --- classes: pods that all ask for other amounts ---
+
+
+@pytest.fixture
+def few_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(window, "MAX_TENANT_CLASSES", MOST_CLASSES)
+    monkeypatch.setattr(window, "MAX_CLASSES", MOST_CLASSES_OF_ALL)
+
+
+def add_sizes(cluster: Cluster, count: int, *, least: int = 100, namespace: str = "team") -> list[str]:
+    """Let pods come of which each asks for more than the one before, the older ones first; return their UIDs."""
+    for n in range(count):
+        created = f"2026-01-01T00:{n // 60:02}:{n % 60:02}Z"
+        requests = {"cpu": f"{least + n}m"}
+        cluster.add_pods(make_pod(f"{namespace}{n:03}", namespace=namespace, requests=requests, created=created))
+    return [f"uid-{namespace}{n:03}" for n in range(count)]
+
+
+@pytest.mark.usefixtures("few_classes")
+def test_a_tenant_at_the_limit_of_classes_is_shown_in_full() -> None:
+    cluster = make_cluster(0)
+    uids = add_sizes(cluster, MOST_CLASSES)
+    assert (name_tasks(split(cluster)[0]), split(cluster)[1]) == (uids, [])
+
+
+@pytest.mark.usefixtures("few_classes")
+def test_beyond_the_limit_of_classes_the_first_are_shown_and_some_of_the_others() -> None:
+    cluster = make_cluster(0)
+    uids = add_sizes(cluster, MOST_CLASSES + 4)
+    shown, (later,) = split(cluster)
+    assert name_tasks(shown) == uids[:MOST_CLASSES]
+    assert later.blocked is not None
+    assert later.blocked.kind is RejectionKind.LATER
+    assert name_tasks([later]) == uids[MOST_CLASSES:]
+
+
+@pytest.mark.usefixtures("few_classes")
+def test_of_many_sizes_each_is_placed() -> None:
+    cluster = make_cluster(0)
+    uids = add_sizes(cluster, 5 * MOST_CLASSES)
+    placed: list[str] = []
+    while cluster.cache.queries.has_waiting:
+        bindings = decide(cluster).bindings
+        assert 0 < len(bindings) <= MOST_CLASSES
+        placed.extend(bind.task.uid for bind in bindings)
+    assert sorted(placed) == uids
+    cluster.cache.check_consistent()
+
+
+@pytest.mark.usefixtures("few_classes")
+def test_sizes_that_fit_nowhere_do_not_keep_those_behind_them_from_being_placed() -> None:
+    cluster = make_cluster(0)
+    add_sizes(cluster, 5 * MOST_CLASSES, least=90_000)
+    cluster.add_pods(make_pod("last", requests={"cpu": "1"}, created="2026-02-01T00:00:00Z"))
+    placed: list[str] = []
+    for _ in range(5 * MOST_CLASSES // ROTATING_CLASSES):
+        changes = cluster.changes
+        placed.extend(bind.task.uid for bind in decide(cluster).bindings)
+        if placed:
+            break
+        assert cluster.changes > changes, "nobody looks on"
+    assert placed == ["uid-last"]
+
+
+@pytest.mark.usefixtures("few_classes")
+def test_who_is_shown_for_its_placement_counts_as_a_class_too() -> None:
+    cluster = make_cluster(MOST + 2)
+    uids = add_sizes(cluster, MOST_CLASSES)
+    shown, _ = split(cluster)
+    assert len(shown) == MOST_CLASSES
+    assert count_placements(cluster) <= MOST
+    assert {"uid-p00", uids[0]} <= set(name_tasks(shown))
+
+
+@pytest.mark.usefixtures("few_classes")
+def test_a_round_goes_on_where_it_is_when_a_node_sets_others_apart() -> None:
+    """A taint that comes and goes must not keep those from being looked at that come last."""
+    cluster = make_cluster(0)
+    sizes = add_sizes(cluster, 5 * MOST_CLASSES, least=90_000)
+    tolerant = [{"key": "k", "operator": "Exists"}]
+    for n in range(5 * MOST_CLASSES):  # so many that all are sorted again
+        cluster.add_pods(make_pod(f"t{n:03}", requests={"cpu": f"{n + 90}"}, tolerations=tolerant))
+    seen: set[str] = set()
+    for cycle in range(12 * MOST_CLASSES // ROTATING_CLASSES):
+        taints = [{"key": "k", "effect": "NoSchedule"}] if cycle % 2 else []
+        cluster.add_nodes(make_node("n00", taints=taints))
+        seen.update(name_tasks(split(cluster)[0]))
+        decide(cluster)
+    assert seen.issuperset(sizes)
+
+
+@pytest.mark.usefixtures("few_classes")
+def test_a_round_goes_on_where_it_is_when_most_of_those_leave_that_were_seen() -> None:
+    cluster = make_cluster(0)
+    sizes = add_sizes(cluster, 10 * MOST_CLASSES, least=90_000)
+    seen: set[str] = set()
+    while len(seen) < 8 * MOST_CLASSES:
+        seen.update(name_tasks(split(cluster)[0]))
+        decide(cluster)
+    for n in range(7 * MOST_CLASSES):
+        cluster.delete_pod(make_pod(f"team{n:03}"))
+    left = len(sizes) - len(seen)
+    for _ in range(left // ROTATING_CLASSES):
+        seen.update(name_tasks(split(cluster)[0]))
+        decide(cluster)
+    assert seen.issuperset(sizes)
+
+
+@pytest.mark.usefixtures("few_classes")
+def test_many_tenants_together_have_fewer_classes_each() -> None:
+    cluster = make_cluster(0)
+    for tenant in range(5):
+        add_sizes(cluster, MOST_CLASSES, namespace=f"many{tenant}")
+    add_sizes(cluster, 3, namespace="honest")
+    counts = Counter(each.tenant for each in split(cluster)[0])
+    assert counts.pop("ns/honest") == 3
+    assert set(counts.values()) == {(MOST_CLASSES_OF_ALL - 3) // 5}

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from cluster import strategies as some
 from cluster.builders import make_node, make_pod, read_node, read_pod
+from fairbind.cluster.filters.refusals import find_refusal
 from fairbind.cluster.filters.relevance import NodeFeatures
 from fairbind.cluster.objects.facts import Constraints, NodeFacts
 
@@ -38,6 +39,39 @@ def test_constraints_that_a_change_does_not_concern_stay_as_simple_as_they_are(
     assert features.simplify(constraints) is fresh.simplify(constraints)
 
 
+@given(st.lists(nodes(), min_size=1, max_size=3), some.constraints)
+def test_what_is_left_out_makes_no_difference_to_any_node(known: list[NodeFacts], spec: dict[str, Any]) -> None:
+    features, constraints = NodeFeatures(), read_constraints(spec)
+    features.replace((), known)
+    simple = features.simplify(constraints)
+
+    assert [find_refusal(node, simple) for node in known] == [find_refusal(node, constraints) for node in known]
+    assert features.simplify(simple) is simple
+
+
+def ask_for(*expressions: tuple[str, str, list[str]]) -> Constraints:
+    """Return the constraints of a pod with one required term."""
+    term = {"matchExpressions": [{"key": key, "operator": how, "values": values} for key, how, values in expressions]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    return read_constraints({"affinity": {"nodeAffinity": required}})
+
+
+def test_values_that_no_node_has_are_left_out() -> None:
+    features = NodeFeatures()
+    features.replace((), [read_node(make_node("a", labels={"zone": "1"})), read_node(make_node("b"))])
+
+    def simplify(*expressions: tuple[str, str, list[str]]) -> Constraints:
+        return features.simplify(ask_for(*expressions))
+
+    assert simplify(("zone", "NotIn", ["2", "3"])) is read_constraints({})
+    assert simplify(("zone", "NotIn", ["1", "2"])) is ask_for(("zone", "NotIn", ["1"]))
+    assert simplify(("zone", "In", ["1", "2"])) is ask_for(("zone", "In", ["1"]))
+    both = ("zone", "NotIn", ["2"]), ("zone", "Exists", list[str]())
+    assert simplify(*both) is ask_for(("zone", "Exists", []))
+    for nowhere in (("zone", "In", ["2"]), ("zone", "NotIn", list[str]())):
+        assert simplify(nowhere) is not read_constraints({})
+
+
 def test_a_change_concerns_those_who_ask_for_what_came_or_went() -> None:
     features = NodeFeatures()
     features.replace((), [read_node(make_node("a", labels={"zone": "1", "disk": "ssd"}))])
@@ -57,6 +91,8 @@ def test_a_change_concerns_those_who_ask_for_what_came_or_went() -> None:
     assert concerns(nodeSelector={"zone": "2"})
     assert not concerns(nodeSelector={"zone": "3"})
     assert not concerns(nodeSelector={"disk": "ssd"})
+    assert changes.may_concern(ask_for(("zone", "NotIn", ["0", "2"])))
+    assert not changes.may_concern(ask_for(("zone", "NotIn", ["0", "3"])))
     assert concerns(tolerations=[{"key": "gpu", "operator": "Exists"}])
     assert not concerns(tolerations=[{"operator": "Exists"}])
     assert not concerns(tolerations=[{"key": "old", "operator": "Exists"}])

@@ -211,13 +211,13 @@ HUGE = {
 }
 
 
+ROUNDS = 15
+
+
 def measure(call: Callable[[bytes], object], body: bytes) -> float:
-    best = float("inf")
-    for _ in range(5):
-        started = time.process_time()
-        call(body)
-        best = min(best, time.process_time() - started)
-    return best
+    started = time.process_time()
+    call(body)
+    return time.process_time() - started
 
 
 @pytest.mark.parametrize("name", HUGE)
@@ -225,7 +225,10 @@ def test_a_pod_above_the_budget_costs_little_more_than_its_decoding(name: str) -
     body = json.dumps(HUGE[name]).encode()
     decode = msgspec.json.Decoder(wire.Pod).decode
 
-    assert measure(PODS.decode_item, body) < 3 * measure(decode, body)
+    calls = decode, PODS.decode_item
+    decoding, whole = map(min, zip(*([measure(call, body) for call in calls] for _ in range(ROUNDS)), strict=True))
+
+    assert whole < 3 * decoding
 
 
 def test_a_pod_above_the_budget_has_no_verdict_of_its_own_however_often_it_changes() -> None:
@@ -247,7 +250,8 @@ def test_the_guide_names_the_limits() -> None:
     assert sorted(of_waiting) == sorted(f"{limit:,}" for limit, _ in MANY.values())
     of_placed = budget.MAX_REPELLING_TERMS, budget.MAX_REPELLING_PARTS, budget.MAX_PLACED_HOST_PORTS
     of_tenants = window.MAX_TENANT_PLACEMENTS, window.MAX_PLACEMENTS, window.MIN_TENANT_PLACEMENTS
-    assert [number for number in (*of_placed, *of_tenants) if f"{number:,}" not in section] == []
+    of_classes = window.MAX_TENANT_CLASSES, window.MAX_CLASSES
+    assert [number for number in (*of_placed, *of_tenants, *of_classes) if f"{number:,}" not in section] == []
 
 
 def test_the_message_says_it_all() -> None:

@@ -378,12 +378,26 @@ class Books:
             entry.position = Waiting(key, position.task, position.labels, position.nomination, position.wishes)
         for (before, key), tasks in moves.items():
             self.changed_queues[before] = self.changed_queues[key] = None
-            self._get_queue(key).add_all(tasks)
-        for (before, _), tasks in moves.items():
             queue = self.queues[before]
+            if len(tasks) == len(queue.tasks) and key not in self.queues:
+                self._rename_queue(queue, key)
+                continue
+            self._get_queue(key).add_all(tasks)
             queue.remove_all({task.uid for task in tasks})
             if not queue.tasks:
                 self._drop_queue(before)
+
+    def _rename_queue(self, queue: TaskQueue, key: QueueKey) -> None:
+        """Let the tasks of a queue wait under another key: see `TaskQueue.rename`."""
+        before, siblings = queue.key, self.queues_by_tenant[key.tenant]
+        del self.queues[before], siblings[before]
+        self.queues[key] = siblings[key] = queue
+        self.waiting_constraints[key.constraints] += 1
+        self.waiting_constraints[before.constraints] -= 1
+        if not self.waiting_constraints[before.constraints]:
+            del self.waiting_constraints[before.constraints]
+        self.wanted.rename(before, key)
+        queue.rename(key)
 
     def _resolve_volumes(self) -> None:
         while self.volumes.has_stale:  # a pod that moves may concern others with the same claim

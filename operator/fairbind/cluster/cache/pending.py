@@ -9,12 +9,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
 from fairbind.cluster.cache.nodes import Axes
 from fairbind.cluster.cache.pinning import lack, make_pin
-from fairbind.cluster.filters.anti_affinity import AntiAffinity
 from fairbind.cluster.filters.attach_limits import VolumeLoad
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.filters.promised_pods import Rank
@@ -87,6 +87,13 @@ class QueueKey(NamedTuple):
         return not names.isdisjoint(self.constraints.images.names)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether where its pods may go depends on their constraints and demand only."""
+        return not (self.selected_by or self.unbound) and (
+            self.pin is None and self.wishes is None and self.load is None and not self.has_reserved
+        )
+
+    @property
     def may_have_rules(self) -> bool:
         """Whether where its pods may go may depend on other pods."""
         return bool(self.selected_by) or self.wishes is not None
@@ -94,8 +101,18 @@ class QueueKey(NamedTuple):
 
 def compute_vector(amounts: Amounts, axes: Axes) -> tuple[int, ...]:
     """Return amounts in the order of the axes; a resource that is no axis drops out."""
-    by_resource = dict(amounts)
-    return tuple(by_resource.get(resource, 0) for resource in axes)
+    index = _index(axes)
+    vector = [0] * len(axes)
+    for resource, amount in amounts:
+        if resource in index:
+            vector[index[resource]] = amount
+    return tuple(vector)
+
+
+@lru_cache(maxsize=8)
+def _index(axes: Axes) -> Mapping[str, int]:
+    """Return the number of each axis: pods ask for a few of many."""
+    return {resource: r for r, resource in enumerate(axes)}
 
 
 class TaskQueue:
@@ -107,16 +124,18 @@ class TaskQueue:
     __slots__ = (
         "_axes",
         "_base",
+        "_claimed_only",
         "_found_pin",
+        "_is_current",
         "_labelled",
         "_oldest",
         "_pin",
         "_pin_made_of",
         "_placement",
-        "_restricted",
         "_ruling",
         "_task_class",
         "is_eligible",
+        "is_plain",
         "key",
         "missing",
         "tasks",
@@ -124,36 +143,38 @@ class TaskQueue:
 
     def __init__(self, key: QueueKey) -> None:
         self.key = key
+        self.is_plain = key.is_plain
         self.tasks: list[Task] = []
         self.missing: tuple[str, ...] = ()
         self.is_eligible = False
         self._oldest: float | None = None
         self._axes: Axes = ()
+        self._claimed_only: frozenset[str] = frozenset()
         self._base: Placement | None = None
         self._pin: Pin | None = None
         self._found_pin: Pin | None = None
         self._pin_made_of: tuple[Placement, Placement, Mapping[str, int]] | None = None
         self._placement: Placement | None = None
-        self._restricted: tuple[tuple[Placement, int, int], Placement] | None = None
         self._labelled: tuple[tuple[Placement, int], Placement] | None = None
         self._ruling = NO_RULING
         self._task_class: TaskClass | None = None
+        self._is_current = False
 
     def add(self, task: Task) -> None:
         """Take a task in its turn."""
         insort(self.tasks, task, key=compute_turn)
-        self._task_class = self._oldest = None
+        self._is_current, self._oldest = False, None
 
     def add_all(self, tasks: Iterable[Task]) -> None:
         """Take many tasks at once."""
         self.tasks.extend(tasks)
         self.tasks.sort(key=compute_turn)
-        self._task_class = self._oldest = None
+        self._is_current, self._oldest = False, None
 
     def remove_all(self, uids: AbstractSet[str]) -> None:
         """Let the tasks of many pods go at once."""
         self.tasks = [task for task in self.tasks if task.uid not in uids]
-        self._task_class = self._oldest = None
+        self._is_current, self._oldest = False, None
 
     def remove(self, task: Task) -> None:
         """Let a task go."""
@@ -161,7 +182,11 @@ class TaskQueue:
         if self.tasks[index].uid != task.uid:
             raise KeyError(task.uid)
         del self.tasks[index]
-        self._task_class = self._oldest = None
+        self._is_current, self._oldest = False, None
+
+    def rename(self, key: QueueKey) -> None:
+        """Go on as the queue of another key: it differs in constraints, or in the terms that select the pods."""
+        self.key, self.is_plain = key, key.is_plain
 
     def build_task_class(
         self,
@@ -177,30 +202,37 @@ class TaskQueue:
         base: where its constraints let it go, by `Eligibility`, which shares placements. pin: the only server of these,
         for a key that has one. ruling: what topology domains say to it. claimed_only: axes that no node has for pods.
         """
-        missing = tuple(r for r, _ in self.key.demand.real if r not in axes or r in claimed_only)
-        pin = None if pin is None else lack(pin, missing)
-        if axes != self._axes or base is not self._base or pin != self._pin or missing != self.missing:
-            self._axes, self._base, self._pin, self.missing = axes, base, pin, missing
-            self._placement = eligibility.share(exclude_all(base, missing)) if missing and pin is None else base
-            self._task_class = None
-        if ruling != self._ruling:  # rules and wishes are equal to themselves only
-            self._ruling, self._task_class = ruling, None
-        if self._task_class is None:
-            assert self._placement is not None
-            self._task_class = TaskClass(
-                tenant=self.key.tenant,
-                demand_r=compute_vector(self.key.demand.real, axes),
-                share_demand_r=compute_vector(self.key.demand.share, axes),
-                placement=self._placement,
-                tasks=tuple(self.tasks),
-                blocked=self.key.unsupported,
-                pin=self._pin,
-                rules=self._ruling.rules,
-                wishes=self._ruling.wishes,
-                counts_as=self._ruling.counts_as,
-            )
-            self.is_eligible = self._task_class.is_eligible
-        return self._task_class
+        before = self._task_class
+        if before is None or axes != self._axes or claimed_only != self._claimed_only:
+            self._axes, self._claimed_only, self._is_current = axes, claimed_only, False
+            self.missing = tuple(r for r, _ in self.key.demand.real if r not in axes or r in claimed_only)
+            self._base = before = None
+        pin = None if pin is None else lack(pin, self.missing)
+        if base is not self._base or pin != self._pin:
+            self._base, self._pin, self._is_current = base, pin, False
+            is_lacking = self.missing and pin is None
+            self._placement = eligibility.share(exclude_all(base, self.missing)) if is_lacking else base
+        if ruling is not self._ruling and ruling != self._ruling:  # rules and wishes are equal to themselves only
+            self._ruling, self._is_current = ruling, False
+        if before is None or not self._is_current:
+            self._task_class = self._make_task_class(before)
+            self.is_eligible, self._is_current = self._task_class.is_eligible, True
+            return self._task_class
+        return before
+
+    def _make_task_class(self, before: TaskClass | None) -> TaskClass:
+        """Return the class as it is now. before: one with the same vectors, when there is one."""
+        assert self._placement is not None
+        return TaskClass(
+            self.key.tenant,
+            compute_vector(self.key.demand.real, self._axes) if before is None else before.demand_r,
+            compute_vector(self.key.demand.share, self._axes) if before is None else before.share_demand_r,
+            self._placement,
+            tuple(self.tasks),
+            self.key.unsupported,
+            self._pin,
+            *self._ruling,
+        )
 
     def find_pin(self, base: Placement, allowed: Placement, index: Mapping[str, int]) -> Pin:
         """Return the server of a key that has a pin, and why it may be none; the same while nothing changes.
@@ -218,14 +250,6 @@ class TaskQueue:
     def follow(self, other: TaskQueue) -> None:
         """Take over where the tasks may go from a queue of equal demand and placement."""
         self.missing, self.is_eligible = other.missing, other.is_eligible
-
-    def restrict(self, base: Placement, anti_affinity: AntiAffinity, eligibility: Eligibility) -> Placement:
-        """Return the placement without the nodes that placed pods close; remembered until something changes."""
-        made_of = base, anti_affinity.version, eligibility.version
-        if self._restricted is None or self._restricted[0] != made_of:
-            restricted = eligibility.share(anti_affinity.restrict(base, self.key.repelled, eligibility))
-            self._restricted = made_of, restricted
-        return self._restricted[1]
 
     def close_unlabelled(self, base: Placement, topology: Topology, eligibility: Eligibility) -> Placement:
         """Return the placement without the nodes that lack a label which its wishes need; remembered."""

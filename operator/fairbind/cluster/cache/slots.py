@@ -71,6 +71,11 @@ class WantedPods:
                 del self._waiting[key]
             self._add((key.tenant, key.demand), change)
 
+    def rename(self, before: QueueKey, key: QueueKey) -> None:
+        """Note that a class has another key, of the same tenant and demand."""
+        if before in self._waiting:
+            self._waiting[key] = self._waiting.pop(before)
+
     def describe(self) -> Mapping[object, int]:
         """Return the counts by what the kinds say."""
         counts = zip(self._table.rows, self._table.counts, strict=True)

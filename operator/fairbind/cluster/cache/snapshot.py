@@ -12,9 +12,10 @@ from fairbind.cluster.cache.nodes import Axes
 from fairbind.cluster.cache.pending import NO_RULING, QueueKey, Ruling, TaskQueue
 from fairbind.cluster.cache.pinning import refuse
 from fairbind.cluster.cache.server_classes import ServerGrouping
-from fairbind.cluster.cache.window import Choice, Group, Window
+from fairbind.cluster.cache.window import MAX_PLACEMENTS, Choice, Group, Window
+from fairbind.cluster.filters.promised_pods import Rank
 from fairbind.cluster.objects.constraints import NO_CONSTRAINTS
-from fairbind.cluster.objects.facts import EPHEMERAL_STORAGE, PODS, Constraints, Demand, PodTerm
+from fairbind.cluster.objects.facts import EPHEMERAL_STORAGE, PODS, Constraints, Demand, PodTerm, TopologyWishes
 from fairbind.model import Placement, Rejection, RejectionKind, ServerTable, Snapshot, Targets, TaskClass
 from fairbind.scheduling import POLICIES
 
@@ -25,6 +26,10 @@ which much is used would look as if it had too much of both, and best fit would 
 MAX_HELD_PLACEMENTS = 64
 """Of so many different constraints of held pods it is found out where such pods could run, the most frequent first:
 each pair of them may set two nodes apart."""
+
+
+_Asked = tuple[TopologyWishes | None, frozenset[PodTerm], Constraints, str | None, Rank]
+"""What topology domains say something to: a class's wishes, terms that select it, constraints, pin and rank."""
 
 
 class Scale(NamedTuple):
@@ -52,6 +57,9 @@ class SnapshotBuilder:
         self._answers = 0
         self._restricted: dict[tuple[int, frozenset[PodTerm]], tuple[Placement, Placement]] = {}
         self._restricted_valid_for = 0, 0
+        self._rulings: dict[
+            tuple[TopologyWishes | None, frozenset[PodTerm], Constraints, str | None, Rank], Ruling
+        ] = {}
         self.window = Window(books.eligibility)
 
     def build(self) -> Snapshot:
@@ -112,6 +120,7 @@ class SnapshotBuilder:
 
     def _make_task_classes(self) -> tuple[TaskClass, ...]:
         books = self._books
+        self._rulings.clear()
         self._note_changed_placements()
         choices = self.window.choose(books.queues_by_tenant, len(books.waiting_constraints), books.changed_queues)
         for tenant in self._crowded ^ choices.keys():
@@ -152,12 +161,13 @@ class SnapshotBuilder:
     def _rebuild(self, group: Group) -> None:
         """Build the class of a group; the same object as before when nothing in it changed."""
         template, before = self._build_task_class(group.first), group.task_class
-        for queue in group:
-            queue.follow(group.first)
         group.is_stale, group.answers = False, self._answers
         if len(group) == 1:
-            group.task_class = template
-        elif before is None or template is not group.template or before.tasks != group.tasks:
+            group.template = group.task_class = template
+            return
+        for queue in group:
+            queue.follow(group.first)
+        if before is None or template is not group.template or before.tasks != group.tasks:
             group.task_class = replace(template, tasks=group.tasks)
         group.template = template
 
@@ -187,10 +197,12 @@ class SnapshotBuilder:
     def _build_task_class(self, queue: TaskQueue) -> TaskClass:
         servers, eligibility, key = self._books.servers, self._books.eligibility, queue.key
         placement, pin = self._find_placement(key), None
+        if queue.is_plain:
+            return queue.build_task_class(servers.axes, placement, eligibility, claimed_only=servers.claimed_only)
         if key.pin is not None:
             pin = queue.find_pin(placement, self._restrict(placement, key.repelled), servers.index)
-        elif key.repelled:
-            placement = queue.restrict(placement, self._books.anti_affinity, eligibility)
+        else:
+            placement = self._restrict(placement, key.repelled)
         if key.may_have_rules:
             open_ = placement
             if key.wishes is not None:
@@ -240,24 +252,41 @@ class SnapshotBuilder:
         """Return what topology domains say to a class."""
         if not key.may_have_rules or key.unsupported is not None:
             return NO_RULING
-        topology, constraints = self._books.topology, self._books.eligibility.simplify(key.constraints)
-        rules = topology.find_rules(key.wishes, key.selected_by, constraints, key.pin, key.rank)
-        # A pinned pod has no choice, so it would like nothing.
-        wishes = topology.find_soft_wishes(key.wishes, key.selected_by, constraints) if key.pin is None else None
-        return Ruling(rules, wishes, topology.find_subjects(key.wishes, key.selected_by))
+        constraints = self._books.eligibility.simplify(key.constraints)
+        asked = key.wishes, key.selected_by, constraints, key.pin, key.rank
+        known = self._rulings.get(asked)
+        if known is None:
+            known = self._rulings[asked] = self._make_ruling(*asked)
+        return known
+
+    def _make_ruling(
+        self,
+        wishes: TopologyWishes | None,
+        selected_by: frozenset[PodTerm],
+        constraints: Constraints,
+        pin: str | None,
+        rank: Rank,
+    ) -> Ruling:
+        topology = self._books.topology
+        return Ruling(
+            topology.find_rules(wishes, selected_by, constraints, pin, rank),
+            # A pinned pod has no choice, so it would like nothing.
+            topology.find_soft_wishes(wishes, selected_by, constraints) if pin is None else None,
+            topology.find_subjects(wishes, selected_by),
+        )
 
     def _restrict(self, base: Placement, repelled: frozenset[PodTerm]) -> Placement:
-        """Return a placement without the nodes that placed pods close: one for pods pinned to thousands of nodes."""
+        """Return a placement without the nodes that placed pods close: one for thousands of classes, often."""
         if not repelled:
             return base
         anti_affinity, eligibility = self._books.anti_affinity, self._books.eligibility
         versions = anti_affinity.version, eligibility.version
-        if versions != self._restricted_valid_for or len(self._restricted) > MAX_HELD_PLACEMENTS:
+        if versions != self._restricted_valid_for or len(self._restricted) > MAX_PLACEMENTS:
             self._restricted_valid_for = versions
             self._restricted.clear()
         known = self._restricted.get((id(base), repelled))
         if known is None:
-            restricted = anti_affinity.restrict(base, repelled, eligibility)
+            restricted = eligibility.share(anti_affinity.restrict(base, repelled, eligibility))
             known = self._restricted[id(base), repelled] = base, restricted
         return known[1]
 

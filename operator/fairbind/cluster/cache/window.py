@@ -10,6 +10,9 @@ Placements are counted as they are on the nodes of now: a thousand pods that dif
 Queues of such a tenant that have the demand and the placement in common are one task class, which costs a cycle what
 one queue costs. So are its pods that are left out, which are blocked until their turn comes, and its pods that are not
 supported, by reason. Tenants with fewer queues have a class for each of them.
+
+Classes cost time whatever their placement, so there is a limit for them, too: a tenant's pods may all ask for another
+amount. It is higher, as a class costs microseconds and no memory for each node.
 """
 
 from __future__ import annotations
@@ -40,6 +43,12 @@ MAX_PLACEMENTS = 2_048
 MIN_TENANT_PLACEMENTS = 4
 """Each tenant has so many, however many tenants there are."""
 
+MAX_TENANT_CLASSES = 1_024
+"""Four times what a cycle may decide."""
+
+MAX_CLASSES = 16_384
+"""Classes of all tenants."""
+
 MANY_MOVED_PART = 4
 """When more than one in so many queues has another placement all at once, all are sorted again."""
 
@@ -68,13 +77,16 @@ _Kind = tuple[Demand, str | None]
 class Group:
     """Queues that are one task class. is_stale: whether any of them has changed since the class was made.
 
+    look, kind: what they have in common; None where that is only why they wait.
     answers: which answers about nodes the class was made of, a number of who makes it.
     template: what `task_class` was made of, for who makes it. False when it has no queues.
     """
 
-    __slots__ = ("_ordered", "_tasks", "answers", "is_stale", "task_class", "template")
+    __slots__ = ("_ordered", "_tasks", "answers", "is_stale", "kind", "look", "task_class", "template")
 
-    def __init__(self) -> None:
+    def __init__(self, look: _Look | None = None, kind: _Kind | None = None) -> None:
+        self.look = look
+        self.kind = kind
         self._ordered: list[tuple[Turn, TaskQueue]] = []
         self._tasks: tuple[Task, ...] | None = None
         self.is_stale = True
@@ -92,6 +104,11 @@ class Group:
     def first(self) -> TaskQueue:
         """The queue whose turn comes first; there must be one."""
         return self._ordered[0][1]
+
+    @property
+    def uid(self) -> str:
+        """Of the first task of all."""
+        return self.first.tasks[0].uid
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -131,29 +148,29 @@ class Choice:
 
 
 class _Place(NamedTuple):
-    """Where a queue is. look: None for one that is not supported."""
+    """Where a queue is."""
 
     turn: Turn
-    look: _Look | None
     group: Group
 
 
 class _Sorted:
     """All queues of a tenant, sorted as of a version of the nodes' features, and kept so while queues change.
 
-    looks: the groups of each, by kind. unsupported: by reason. _order: the look of each supported queue, in turn.
-    _later: see `gather_later`, and what of the looks it was made of.
+    looks: the groups of each, by kind. classes: how many groups these are. unsupported: by reason. _order: the group of
+    each supported queue, in turn. _later: see `gather_later`, and what it was made without.
     """
 
     def __init__(self, eligibility: Eligibility, queues: Iterable[TaskQueue]) -> None:
         self._features_version = eligibility.features_version
         self.looks: dict[_Look, dict[_Kind, Group]] = {}
+        self.classes = 0
         self.unsupported: dict[Rejection, Group] = {}
         self._eligibility = eligibility
         self._places: dict[QueueKey, _Place] = {}
-        self._order: list[tuple[Turn, _Look]] = []
-        self._listed: list[_Look] | None = None
-        self._later: tuple[list[_Look], Group] | None = None
+        self._order: list[tuple[Turn, Group]] = []
+        self._listed: list[Group] | None = None
+        self._later: tuple[list[Group], Group] | None = None
         for queue in sorted(queues, key=lambda queue: compute_turn(queue.tasks[0])):
             self._add(queue, compute_turn(queue.tasks[0]))
 
@@ -183,7 +200,7 @@ class _Sorted:
         moved = [
             (key, place)
             for key, place in self._places.items()
-            if place.look is not None and simplify(key.constraints) is not place.look[0]
+            if place.group.look is not None and simplify(key.constraints) is not place.group.look[0]
         ]
         if len(moved) * MANY_MOVED_PART > len(self._places):
             return False
@@ -194,20 +211,19 @@ class _Sorted:
                 self._add(queue, compute_turn(queue.tasks[0]))
         return True
 
-    def list_looks(self) -> list[_Look]:
-        """Return all looks, in turn; not to be written to."""
+    def list_groups(self) -> list[Group]:
+        """Return all groups of supported queues, in turn; not to be written to."""
         if self._listed is None:
-            self._listed = list(dict.fromkeys(look for _, look in self._order))
+            self._listed = list(dict.fromkeys(group for _, group in self._order))
         return self._listed
 
-    def gather_later(self, shown: list[_Look]) -> Group:
-        """Return all groups of other looks as one; it is the same while nothing of a queue changes."""
+    def gather_later(self, shown: list[Group]) -> Group:
+        """Return all other groups as one; it is the same while nothing of a queue changes."""
         if self._later is None or self._later[0] != shown:
             without, later = set(shown), Group()
-            for look, kinds in self.looks.items():
-                if look not in without:
-                    for group in kinds.values():
-                        later.extend(group)
+            for group in self.list_groups():
+                if group not in without:
+                    later.extend(group)
             self._later = shown, later
         return self._later[1]
 
@@ -218,38 +234,81 @@ class _Sorted:
             simple = self._eligibility.simplify(key.constraints)
             look = simple, key.selected_by, key.wishes, key.overtaken, key.nominee, key.load, key.unbound
             groups, kind = self.looks.setdefault(look, {}), (key.demand, key.pin)
-            group = groups.get(kind) or groups.setdefault(kind, Group())
-            insort(self._order, (turn, look))
-            self._places[key] = _Place(turn, look, group)
+            group = groups.get(kind)
+            if group is None:
+                group = groups[kind] = Group(look, kind)
+                self.classes += 1
+            insort(self._order, (turn, group), key=_get_turn)
         else:
             group = self.unsupported.get(key.unsupported) or self.unsupported.setdefault(key.unsupported, Group())
-            self._places[key] = _Place(turn, None, group)
+        self._places[key] = _Place(turn, group)
         group.add(turn, queue)
 
     def _remove(self, key: QueueKey, place: _Place) -> None:
         self._listed = self._later = None
         del self._places[key]
-        place.group.remove(place.turn)
-        if place.look is not None:
+        group = place.group
+        group.remove(place.turn)
+        if group.look is not None:
             del self._order[bisect_left(self._order, place.turn, key=_get_turn)]
-        if place.group:
+        if group:
             return
-        if key.unsupported is not None:
-            del self.unsupported[key.unsupported]
-        elif place.look is not None:
-            groups = self.looks[place.look]
-            del groups[key.demand, key.pin]
+        if group.look is not None and group.kind is not None:
+            groups = self.looks[group.look]
+            del groups[group.kind]
+            self.classes -= 1
             if not groups:
-                del self.looks[place.look]
+                del self.looks[group.look]
+        elif key.unsupported is not None:
+            del self.unsupported[key.unsupported]
 
 
 @dataclass(slots=True)
 class _Round:
-    """Where the rotation of a tenant is. seen: looked at in this round. began: `Window.note_change` calls before it."""
+    """Where the rotation of a tenant is.
 
-    seen: set[_Look] = field(default_factory=set)
-    rotating: list[_Look] = field(default_factory=list)
+    seen: the first tasks of the groups that were looked at in this round, by UID: what groups have in common changes
+    with the nodes. rotating: those that are being looked at. began: `Window.note_change` calls before it.
+    """
+
+    seen: set[str] = field(default_factory=set)
+    rotating: list[str] = field(default_factory=list)
     began: int = 0
+
+    def forget_gone(self, groups: Sequence[Group]) -> None:
+        """Forget what was seen and is not among these groups any more, when it may be much."""
+        if len(self.seen) > 2 * len(groups):
+            self.seen.intersection_update(group.uid for group in groups)
+
+
+class _Allowance:
+    """How many placements and classes may still be shown, one class at a time.
+
+    looks: the placements that are shown.
+    """
+
+    def __init__(self, placements: int, classes: int) -> None:
+        self._placements = placements
+        self._classes = classes
+        self.looks: set[_Look | None] = set()
+
+    def extend(self, placements: int, classes: int) -> None:
+        """Allow so many more."""
+        self._placements += placements
+        self._classes += classes
+
+    def take(self, groups: Iterable[Group]) -> Iterator[Group]:
+        """Return the groups that are still allowed; those with a placement that is shown need no other."""
+        for group in groups:
+            if not self._classes:
+                return
+            if group.look not in self.looks:
+                if not self._placements:
+                    continue
+                self._placements -= 1
+                self.looks.add(group.look)
+            self._classes -= 1
+            yield group
 
 
 class Window:
@@ -261,6 +320,7 @@ class Window:
         self._sorted: dict[str, _Sorted] = {}
         self._changes = 0
         self._limit = MAX_TENANT_PLACEMENTS
+        self._most_classes = MAX_TENANT_CLASSES
         self.has_more = False
 
     def note_change(self) -> None:
@@ -288,9 +348,12 @@ class Window:
         time.
         """
         self.has_more = False
-        self._limit = MAX_TENANT_PLACEMENTS
+        self._limit, self._most_classes = MAX_TENANT_PLACEMENTS, MAX_TENANT_CLASSES
         if different > MAX_PLACEMENTS:
             self._limit = compute_limit(map(len, queues_by_tenant.values()))
+        if sum(map(len, queues_by_tenant.values())) > MAX_CLASSES:
+            counts = map(len, queues_by_tenant.values())
+            self._most_classes = compute_limit(counts, MAX_CLASSES, MAX_TENANT_CLASSES)
         crowded = {tenant: queues for tenant, queues in queues_by_tenant.items() if len(queues) > self._limit}
         self._rounds = {tenant: each for tenant, each in self._rounds.items() if tenant in crowded}
         self._sorted = {tenant: each for tenant, each in self._sorted.items() if tenant in crowded}
@@ -308,39 +371,41 @@ class Window:
                 self._sorted[key.tenant].follow(key, crowded[key.tenant].get(key))
 
     def _choose(self, tenant: str, known: _Sorted) -> Choice:
-        if len(known.looks) <= self._limit:
+        if len(known.looks) <= self._limit and known.classes <= self._most_classes:
             self._rounds.pop(tenant, None)
             return Choice([group for kinds in known.looks.values() for group in kinds.values()], known.unsupported)
-        shown = list(dict.fromkeys(self._pick(tenant, known.list_looks())))
-        groups = [group for look in shown for group in known.looks[look].values()]
-        return Choice(groups, {**known.unsupported, LATER: known.gather_later(shown)})
+        shown = self._pick(tenant, known.list_groups())
+        return Choice(shown, {**known.unsupported, LATER: known.gather_later(shown)})
 
-    def _pick(self, tenant: str, looks: list[_Look]) -> Iterator[_Look]:
-        """Pick which placements are shown. looks: in turn, more than are allowed."""
+    def _pick(self, tenant: str, groups: list[Group]) -> list[Group]:
+        """Pick which groups are shown. groups: in turn, more than are allowed."""
         now = self._rounds.setdefault(tenant, _Round(began=self._changes))
-        rotating = max(1, self._limit // ROTATING_PART)
-        first, rest = looks[: self._limit - rotating], looks[self._limit - rotating :]
-        unseen = [look for look in rest if look not in now.seen]
+        rotating, rotating_classes = (max(1, most // ROTATING_PART) for most in (self._limit, self._most_classes))
+        allowed = _Allowance(self._limit - rotating, self._most_classes - rotating_classes)
+        first = dict.fromkeys(allowed.take(groups))
+        rest = [group for group in groups if group not in first]
+        unseen = [group for group in rest if group.uid not in now.seen]
         if not unseen and now.began != self._changes:
             now.seen.clear()
             now.began = self._changes
             unseen = rest
-        now.seen.intersection_update(rest)
-        now.rotating = (unseen or rest)[:rotating]
-        self.has_more |= len(unseen) > rotating
-        yield from first
-        yield from now.rotating
+        now.forget_gone(rest)
+        allowed.extend(rotating, rotating_classes)
+        others = list(allowed.take(unseen or rest))
+        now.rotating = [group.uid for group in others]
+        self.has_more |= len(unseen) > len(others)
+        return [*first, *others]
 
 
-def compute_limit(counts: Iterable[int]) -> int:
+def compute_limit(counts: Iterable[int], most: int | None = None, most_each: int | None = None) -> int:
     """Return how many placements each tenant may have so that all have `MAX_PLACEMENTS`, as far as that can be had.
 
-    counts: how many each tenant has now, or more.
+    counts: how many each tenant has now, or more. most, most_each: of all and of one tenant, if not placements.
 
     >>> compute_limit([3, 5_000, 5_000]), compute_limit([9] * 5_000)
     (128, 4)
     """
-    left, limit = MAX_PLACEMENTS, MAX_TENANT_PLACEMENTS
+    left, limit = MAX_PLACEMENTS if most is None else most, MAX_TENANT_PLACEMENTS if most_each is None else most_each
     ascending = sorted(counts)
     for index, count in enumerate(ascending):
         part = left // (len(ascending) - index)

@@ -403,6 +403,8 @@ def _compute_preference(
     verdict: Verdict, eligible_k: BoolArray, image_k: ScoreArray | None
 ) -> NDArray[np.int64] | None:
     """Return the score of soft wishes, shape (K,), or None when it is the same for all eligible nodes."""
+    if verdict.disliked_k is None and verdict.liking_k is None and image_k is None:
+        return None
     score_k = np.zeros(len(eligible_k), dtype=np.int64)
     if verdict.disliked_k is not None:
         most = int(verdict.disliked_k[eligible_k].max(initial=0))

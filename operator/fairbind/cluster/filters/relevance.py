@@ -1,9 +1,9 @@
 """What of a task's constraints can matter on the nodes that there are now.
 
 A toleration of a taint that no node has changes nothing, nor does an affinity term for a label value that no node
-carries. Thousands of pods may differ in nothing else. Without these parts their constraints are the same object, so
-they have one verdict and one placement. What is left out comes back when a node comes with such a taint or label.
-Nodes change all the time, and few constraints ask for what came or went with one of them (`FeatureChanges`).
+carries, or against one. Thousands of pods may differ in nothing else. Without these parts their constraints are the
+same object, so they have one verdict and one placement. What is left out comes back when a node comes with such a taint
+or label. Nodes change all the time, and few constraints ask for what came or went with one of them (`FeatureChanges`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from fairbind.cluster.objects.volume_facts import ANYWHERE
 
 Feature = TypeVar("Feature", bound=Hashable)
 
+IS_ABOUT_VALUES = frozenset({"In", "NotIn"})
 _NO_TERM: tuple[NodeTerm, ...] = ()
 """Required affinity that nothing meets."""
 
@@ -61,7 +62,7 @@ class FeatureChanges:
     def _is_asked_for(self, term: NodeTerm) -> bool:
         for requirement in term.labels:
             if (
-                requirement.operator == "In"
+                requirement.operator in IS_ABOUT_VALUES
                 and requirement.key in self._pairs
                 and any(map(requirement.has_value, self._pairs[requirement.key]))
             ):
@@ -111,7 +112,7 @@ class NodeFeatures:
         if preferred:
             preferred = tuple((weight, term) for weight, term in preferred if self._may_hold(term))
         if required is not None:
-            required = tuple(term for term in required if self._may_hold(term))
+            required = self._simplify_required(required)
         if required == _NO_TERM or any(pair not in self._pairs for pair in selector):
             selector, required, preferred, volumes, images, features = (), _NO_TERM, (), ANYWHERE, NO_IMAGES, ()
         parts = selector, required, preferred, tolerations
@@ -127,6 +128,26 @@ class NodeFeatures:
             images=images,
             features=features,
         )
+
+    def _simplify_required(self, required: tuple[NodeTerm, ...]) -> tuple[NodeTerm, ...] | None:
+        """Return terms of which one must hold, without the values that no node has; None: one holds everywhere."""
+        simple = []
+        for term in filter(self._may_hold, required):
+            labels = tuple(short for each in term.labels if (short := self._shorten(each)) is not None)
+            if not labels and not term.fields:
+                return None
+            simple.append(term if labels == term.labels else NodeTerm(labels, term.fields))
+        return tuple(simple)
+
+    def _shorten(self, requirement: Requirement) -> Requirement | None:
+        """Return a requirement without the values that no node has; None: it holds everywhere."""
+        key, operator, values = requirement.key, requirement.operator, requirement.values
+        if operator not in IS_ABOUT_VALUES or not values:
+            return requirement
+        carried = tuple(value for value in values if (key, value) in self._pairs)
+        if not carried and operator == "NotIn":
+            return None
+        return requirement if carried == values else Requirement(key, operator, carried)
 
     def _meets_taint(self, toleration: Toleration) -> bool:
         if not toleration.key:

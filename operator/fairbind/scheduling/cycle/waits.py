@@ -108,8 +108,9 @@ class Refusals:
         if clear is None:
             clear = self._clear[id(placement), rules] = self._split(placement, rules)
         counts = clear.refused.copy()
-        for rejection, lacking in zip(self._insufficient_r, clear.count_lacking(demand_r), strict=True):
+        for r, lacking in clear.count_lacking(demand_r):
             if lacking > 0:
+                rejection = self._insufficient_r[r]
                 counts[rejection] = counts.get(rejection, 0) + lacking
         return tuple(sorted(counts.items()))
 
@@ -159,15 +160,18 @@ class _Clear:
         self._sorted_r: list[list[float]] = []
         self._asks = 0
 
-    def count_lacking(self, demand_r: Sequence[int]) -> list[int]:
-        """Return for each resource how many servers have too little of it."""
+    def count_lacking(self, demand_r: Sequence[int]) -> list[tuple[int, int]]:
+        """Return (r, how many servers have too little of it) for each resource that is asked for.
+
+        Free amounts are never negative, so no server has too little of any other.
+        """
         self._asks += 1
         if self._asks == MANY_ASKS:
             self._sorted_r = np.sort(self._left_rn, axis=1).tolist()
+        asked = [(r, demand) for r, demand in enumerate(demand_r) if demand]
         if self._sorted_r:
-            # Free amounts are never negative, so a demand of 0 never lacks anything.
-            return [bisect_left(left, demand) for left, demand in zip(self._sorted_r, demand_r, strict=True)]
-        return [int(np.count_nonzero(left < demand)) for left, demand in zip(self._left_rn, demand_r, strict=True)]
+            return [(r, bisect_left(self._sorted_r[r], demand)) for r, demand in asked]
+        return [(r, int(np.count_nonzero(self._left_rn[r] < demand))) for r, demand in asked]
 
 
 class Rivals:
