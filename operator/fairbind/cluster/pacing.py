@@ -16,7 +16,8 @@ The rules:
 * **Turns.** Where a tenant has more placements than a cycle looks at, a later cycle looks at others of them. What that
   costs takes at most about a fifth of the time: cycles in between look at the same ones once more.
 * **Explanations.** Where many classes wait, cycles recall what fitted nowhere. All classes are looked at and explained
-  again after `EXPLAIN_SECONDS`, or later when they are very many, and once more after the last change.
+  again within `EXPLAIN_SECONDS`, or later when they are very many, and once more after the last change: in parts of
+  `MAX_EXPLAINED`, one cycle after the other, so that none of these takes long.
 * **Failed bindings.** A binding that was not sent gives its capacity back, and its pod waits on as before. After any
   other failure the pod is postponed for 1 to 10 seconds, twice as long each time until it is bound.
 * **Limits of a namespace.** A binding that failed once or takes long leaves its place to others. A namespace whose
@@ -79,6 +80,8 @@ MAX_OUTSTANDING = 256
 LOW_WATER = 160
 """A cycle that was ended by the limit goes on when no more than this are left: what is in flight, and as much as ends
 while the next cycle decides."""
+MAX_EXPLAINED = 1_024
+"""Classes that one cycle explains again, though nothing has changed for them."""
 EXPLAIN_SECONDS = 5.0
 EXPLAIN_SECONDS_PER_CLASS = 5e-4
 """How old the explanation of a class may be when very many wait: a fiftieth of the time goes into explaining them."""
@@ -159,7 +162,9 @@ class Pacing:
         self._last_cycle_seconds = 0.0
         self._decides_since = 0.0
         self._explain_at = -inf
-        self._explains_later = False
+        self._has_changed = False
+        self._follows_change = False
+        self._unexplained_parts = 0
         self._explain_wake_at = inf
         self._turns_at = -inf
         self._turns_wake_at = inf
@@ -183,6 +188,7 @@ class Pacing:
         if isinstance(event, BindStalled):
             return self._stall_bind(event, now)
         if isinstance(event, Changed):
+            self._has_changed = True
             if self._is_woken:
                 return _NOTHING
             self._is_woken = True
@@ -293,6 +299,7 @@ class Pacing:
             return self._wait(now)  # woken again when enough of them have ended
         self._phase, self._phase_ends = _Phase.DECIDING, inf
         self._decides_since = now
+        self._follows_change, self._has_changed = self._has_changed, False
         return [RunCycle(limit, now >= self._explain_at, self._take_turns(now))]
 
     def _begin_bindings(self, event: Decided, now: float) -> Sequence[Instruction]:
@@ -381,15 +388,17 @@ class Pacing:
             self._is_woken = True
 
     def _note_classes(self, classes: int) -> None:
-        """Say when all are explained next: now and then, and once more after the last change."""
+        """Say when the next part is explained: now and then, and each once more after the last change."""
         if not is_recalling(classes):
             return
-        if self._decides_since >= self._explain_at:
-            self._explain_at = self._decides_since + max(EXPLAIN_SECONDS, EXPLAIN_SECONDS_PER_CLASS * classes)
-            self._explains_later = False
-        elif not self._explains_later:
-            self._explains_later = True
-            self._explain_wake_at = self._explain_at
+        parts = -(-classes // MAX_EXPLAINED)
+        has_explained = self._decides_since >= self._explain_at
+        if self._follows_change or not has_explained or not self._unexplained_parts:
+            self._unexplained_parts = parts
+        if has_explained:
+            self._unexplained_parts -= 1
+            self._explain_at = self._decides_since + max(EXPLAIN_SECONDS, EXPLAIN_SECONDS_PER_CLASS * classes) / parts
+        self._explain_wake_at = self._explain_at if self._unexplained_parts else inf
 
     # --- bindings ---
 
