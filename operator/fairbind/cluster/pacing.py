@@ -23,8 +23,9 @@ The rules:
 * **Limits of a namespace.** A binding that failed once or takes long leaves its place to others. A namespace whose
   bindings fail has few under way, and the rest of its pods is withheld for a while; see `bind_limits`.
 * **Gates.** Of pods that take turns, a decision opens the gate, and another scheduler places the pod. Until then it is
-  on its way; how many may be, and for how long a pod keeps its room, is decided in `turnstile`. After a cycle one gate
-  is opened without room where an autoscaler could help; the next cycle sees the shares with it.
+  on its way; how many may be, and for how long a pod keeps its room, is decided in `turnstile`. After a cycle, when no
+  gate is being opened, one is opened without room where an autoscaler could help; the next cycle sees the shares with
+  it.
 * **Failed cycles.** The next cycle is tried after `FAILED_CYCLE_SECONDS`, followed by the pause for batches.
 * **Sweeps.** When nothing changes, the driver reports a beat every `BEAT_SECONDS`, and a cycle runs at the first beat
   that comes `SWEEP_SECONDS` after the sweep before it.
@@ -151,6 +152,8 @@ class Pacing:
         """turnstile: of gate mode; None when no pods take turns."""
         self._turnstile = Turnstile(most=MAX_OUTSTANDING) if turnstile is None else turnstile
         self._opening: set[str] = set()
+        self._opening_with_room: set[str] = set()
+        self._holds_scale_up = False
         self._phase = _Phase.NEW
         self._phase_ends = inf
         self._is_woken = False
@@ -315,6 +318,7 @@ class Pacing:
             elif self._limits.begin(uid, namespace, now):
                 self._outstanding += 1
                 self._opening |= {uid} & event.opens
+                self._opening_with_room |= {uid} & event.opens
                 instructions.append(bind)
             else:
                 self._turnstile.end(uid)
@@ -324,8 +328,13 @@ class Pacing:
     def _scale_up(self, candidates: Sequence[Bind], now: float) -> Sequence[Instruction]:
         """Open the gate of one pod for which a node could be bought; shares are others then, so look again.
 
+        Only after those that have room, but for stalled ones: the other scheduler takes pods in the order in which it
+        sees their gates open.
         Those whose namespace may not begin now leave the order, so that no later cycle withholds them once more.
         """
+        self._holds_scale_up = bool(candidates and self._opening_with_room)
+        if self._holds_scale_up:
+            return _NOTHING
         withheld: list[Instruction] = []
         for bind in candidates:
             uid, (namespace, _) = bind.task.uid, split_task_name(bind.task)
@@ -404,6 +413,7 @@ class Pacing:
 
     def _stall_bind(self, event: BindStalled, now: float) -> list[Instruction]:
         self._outstanding -= self._limits.stall(event.uid, failed=event.failed)
+        self._end_with_room(event.uid)
         self._wake_at_low_water()
         instructions: list[Instruction] = []
         if self._is_woken:
@@ -418,6 +428,7 @@ class Pacing:
             self._postponed_seconds.pop(uid, None)
             is_open = uid in self._opening
             self._opening.discard(uid)
+            self._end_with_room(uid)
             # Of a pod whose gate is open now, the other scheduler says when it is bound.
             instructions: list[Instruction] = [] if is_open else [Announce(uid)]
         elif result in NOT_SENT:
@@ -435,7 +446,15 @@ class Pacing:
     def _end_opening(self, uid: str) -> None:
         """Note that a gate did not open after all, if it was one."""
         self._opening.discard(uid)
+        self._end_with_room(uid)
         self._turnstile.end(uid)
+
+    def _end_with_room(self, uid: str) -> None:
+        """Note that a gate is open, or not opened soon; the last of them wakes for what was held back behind them."""
+        self._opening_with_room.discard(uid)
+        if self._holds_scale_up and not self._opening_with_room:
+            self._holds_scale_up = False
+            self._is_woken = True
 
     @property
     def _is_busy(self) -> bool:

@@ -49,7 +49,8 @@ SCAN_CHUNK = 500
 """Pods that are looked at before all else on the event loop has a turn."""
 SCHEDULED_QUEUE_LENGTH = 10_000
 TENANT_PER_SECOND = 50.0
-MOST_PER_SCAN = int(TENANT_PER_SECOND * SCAN_SECONDS)
+PACE_SECONDS = 0.1
+"""What a tenant may have in a second comes in so many parts of it, as others wait for the API server meanwhile."""
 NOTICES_PER_QUEUE = 250
 """As many as are written in the time for which `PodMessages` leaves a class alone."""
 WRITERS = 8
@@ -165,6 +166,7 @@ class Recorder:
         """Write until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._scan_for_ever(), name="recorder-scan")
+            tasks.create_task(self._pace(), name="recorder-pace")
             for number in range(WRITERS):
                 tasks.create_task(self._write_for_ever(), name=f"recorder-writer-{number}")
 
@@ -185,9 +187,15 @@ class Recorder:
                 continue
             with self._failures.contain("recorder"):
                 await self._scan()
-            self._told.clear()
-            if self._scheduled or self._notices:
+            if self._scheduled:
                 self._work.set()  # what could not be written yet
+
+    async def _pace(self) -> None:
+        while True:
+            await self._sleep(PACE_SECONDS)
+            self._told.clear()
+            if self._notices:
+                self._work.set()
 
     async def _scan(self) -> None:
         for looked_at, notice in enumerate(self._pod_messages.find_due(), 1):
@@ -241,7 +249,8 @@ class Recorder:
 
     def _take_notice(self) -> Callable[[], Awaitable[None]] | None:
         now = self._clock()
-        while (notice := self._notices.take(lambda queue: self._told[queue] < MOST_PER_SCAN)) is not None:
+        most = TENANT_PER_SECOND * PACE_SECONDS
+        while (notice := self._notices.take(lambda queue: self._told[queue] < most)) is not None:
             self._told[notice.queue] += 1
             pod = self._find_waiting(notice.uid)
             if pod is not None and self._limits.may_begin((pod.namespace, _CONDITIONS), now):
