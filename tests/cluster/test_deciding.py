@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from cluster.builders import Cluster, make_node, make_pod
+from fairbind.cluster import deciding, pacing
 from fairbind.cluster.deciding import Decider
 from fairbind.cluster.pacing_events import RunCycle
+from fairbind.model import Wait
 from fairbind.scheduling import MANY_CLASSES
 
 
@@ -39,3 +41,31 @@ def test_what_a_decision_closed_is_open_again_when_it_is_not_carried_out(*, forg
         decider.forget()
 
     assert decide() == (["uid-second"] if forgets else [])
+
+
+@pytest.mark.parametrize(("classes", "most", "cycles"), [(12, 4, 3), (10, 4, 3), (9, 8, 2), (6, 9, 1)])
+def test_classes_are_explained_in_parts_and_all_of_them_in_turn(
+    monkeypatch: pytest.MonkeyPatch, classes: int, most: int, cycles: int
+) -> None:
+    monkeypatch.setattr(deciding, "MAX_EXPLAINED", most)
+    monkeypatch.setattr(pacing, "MANY_CLASSES", 1)
+    cluster, decider = Cluster(), Decider()
+    cluster.add_nodes(make_node("a"))
+    cluster.add_pods(*(make_pod(f"huge{n}", requests={"cpu": str(1000 + n)}) for n in range(classes)))
+    snapshot = cluster.cache.build_snapshot()
+
+    def explain(*, explains: bool = True) -> dict[str, Wait]:
+        report = decider.decide(snapshot, cluster.cache.settings, 0.0, RunCycle(256, explains))
+        assert len(report.waits) == classes
+        return {wait.first.uid: wait for wait in report.waits}
+
+    waits = explain()
+    for _ in range(3):
+        assert explain(explains=False) == waits
+        seen: set[str] = set()
+        for _ in range(cycles):
+            before, waits = waits, explain()
+            renewed = {uid for uid, wait in waits.items() if wait is not before[uid]}
+            assert len(renewed) == min(most, classes)
+            seen |= renewed
+        assert len(seen) == classes

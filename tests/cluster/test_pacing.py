@@ -343,11 +343,35 @@ def test_where_many_wait_all_are_explained_now_and_then_and_once_more_after_the_
     assert machine.wake_at == pytest.approx(11.1)
 
 
-def test_very_many_classes_are_explained_less_often() -> None:
+def count_explanations(classes: int, seconds: float) -> int:
+    """Return how many cycles explain when something changes all the time."""
     machine = Machine()
-    assert explain(machine, 1.0, 100_000)
-    assert not explain(machine, 50.0, 100_000)
-    assert explain(machine, 51.0, 100_000)
+    return sum(explain(machine, 1.0 + n / 10, classes) for n in range(int(seconds * 10)))
+
+
+def test_very_many_classes_are_explained_less_often() -> None:
+    """Each cycle explains so many that it takes a fiftieth of the time, at 1 ms for a hundred of them."""
+    assert count_explanations(pacing.MAX_EXPLAINED, 100.0) == 20
+    for parts, age in ((5, pacing.EXPLAIN_SECONDS), (50, 25.6)):
+        rounds = count_explanations(parts * pacing.MAX_EXPLAINED, 100.0) / parts
+        assert 0.8 * 100.0 / age < rounds < 1.1 * 100.0 / age
+
+
+@pytest.mark.parametrize("parts", [1, 2, 5])
+def test_after_the_last_change_each_part_is_explained_once(parts: int) -> None:
+    machine, classes = Machine(), parts * pacing.MAX_EXPLAINED
+    for second in range(1, 8):
+        explain(machine, float(second), classes)
+    last_change, explained = 7.0, list[float]()
+    while machine.wake_at < 100.0:
+        for instruction in machine.tick(now := machine.wake_at):
+            if isinstance(instruction, RunCycle):
+                assert instruction.explains
+                explained.append(now - last_change)
+                machine.feed(Decided([], complete=True, classes=classes), now)
+                machine.feed(CycleEnded(0.0), now)
+    assert len(explained) in {parts, parts - 1}  # the cycle of the change may have explained the first
+    assert explained[-1] <= 2 * pacing.EXPLAIN_SECONDS
 
 
 def test_an_explanation_counts_although_its_cycle_failed() -> None:

@@ -13,10 +13,12 @@ from fairbind.cluster.pacing_events import (
     Announce,
     BindEnded,
     BindResult,
+    BindStalled,
     BindWithdrawn,
     Changed,
     CycleEnded,
     Decided,
+    Event,
     Forget,
     GiveBack,
     Instruction,
@@ -189,6 +191,23 @@ def test_one_gate_a_cycle_is_opened_without_room_and_the_next_cycle_comes_at_onc
     gates.feed(PodPromised("t0", has_room=True), 30.0)
     assert decide_scale_ups(gates, other, 40.0) == other
     assert find(GiveBack, gates.tick(30.0 + TIMEOUT)) == [GiveBack("t0")]
+
+
+@pytest.mark.parametrize(
+    "event", [BindEnded("t0", BindResult.BOUND), BindEnded("t0", BindResult.FENCED), BindStalled("t0", failed=False)]
+)
+def test_no_gate_is_opened_without_room_before_those_with_room_are_open(event: Event) -> None:
+    """The other scheduler would give it the room of one of them."""
+    gates = Gates(most=8, most_scale_ups=1)
+    room, late = make_binds(1), make_binds(1, "other")
+    assert gates.find_cycle(10.0)
+    assert gates.feed(Decided(room, True, 1, frozenset({"t0"}), late), 11.0) == room
+    gates.feed(CycleEnded(0.0), 11.0)
+    assert gates.wake_at > 11.5
+    gates.feed(event, 11.5)
+    assert gates.wake_at == 11.5, "the next cycle comes at once"
+    gates.tick(11.5)
+    assert decide_scale_ups(gates, late, 12.0) == late
 
 
 def test_one_that_could_not_be_opened_leaves_its_place_to_the_next() -> None:

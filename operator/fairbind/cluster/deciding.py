@@ -7,7 +7,7 @@ servers that gained no capacity.
 
 from __future__ import annotations
 
-from fairbind.cluster.pacing import is_recalling
+from fairbind.cluster.pacing import MAX_EXPLAINED, is_recalling
 from fairbind.cluster.pacing_events import RunCycle
 from fairbind.model import CycleReport, PolicySettings, Snapshot
 from fairbind.scheduling import CycleState, Policy, UnschedulableCache, run_cycle
@@ -28,8 +28,10 @@ class Decider:
     def decide(self, snapshot: Snapshot, settings: PolicySettings, now: float, order: RunCycle) -> CycleReport:
         """Return what the ordered cycle decides. now: seconds since the epoch, for the report."""
         unschedulable = self._unschedulable if is_recalling(len(snapshot.task_classes)) else None
-        if unschedulable is None or order.explains:
+        if unschedulable is None:
             self._unschedulable.forget()
+        elif order.explains:
+            self._unschedulable.forget_some(MAX_EXPLAINED)
         return run_cycle(
             snapshot,
             settings,

@@ -38,7 +38,7 @@ class CycleRecord:
 
     number: counts the attempts of one run of the operator, from 1; a cycle that failed or found nothing waiting leaves
     a gap. time: when it decided, seconds since the epoch. seconds: how long it took. policy: its id. limit: how many
-    decisions at most. explains: whether it looked at all classes. outstanding: decisions of earlier cycles that were
+    decisions at most. explains: see `RunCycle`. outstanding: decisions of earlier cycles that were
     not carried out yet. has_more: whether the cycle before it had left something to decide. world: of the snapshot.
     bindings: (uid of the pod, name of the node), in the order of the decisions. complete: False when the limit ended
     it. turns: whether the next cycle may have looked at other waiting tasks.

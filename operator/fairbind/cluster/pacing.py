@@ -16,14 +16,16 @@ The rules:
 * **Turns.** Where a tenant has more placements than a cycle looks at, a later cycle looks at others of them. What that
   costs takes at most about a fifth of the time: cycles in between look at the same ones once more.
 * **Explanations.** Where many classes wait, cycles recall what fitted nowhere. All classes are looked at and explained
-  again after `EXPLAIN_SECONDS`, or later when they are very many, and once more after the last change.
+  again within `EXPLAIN_SECONDS`, or later when they are very many, and once more after the last change: in parts of
+  `MAX_EXPLAINED`, one cycle after the other, so that none of these takes long.
 * **Failed bindings.** A binding that was not sent gives its capacity back, and its pod waits on as before. After any
   other failure the pod is postponed for 1 to 10 seconds, twice as long each time until it is bound.
 * **Limits of a namespace.** A binding that failed once or takes long leaves its place to others. A namespace whose
   bindings fail has few under way, and the rest of its pods is withheld for a while; see `bind_limits`.
 * **Gates.** Of pods that take turns, a decision opens the gate, and another scheduler places the pod. Until then it is
-  on its way; how many may be, and for how long a pod keeps its room, is decided in `turnstile`. After a cycle one gate
-  is opened without room where an autoscaler could help; the next cycle sees the shares with it.
+  on its way; how many may be, and for how long a pod keeps its room, is decided in `turnstile`. After a cycle, when no
+  gate is being opened, one is opened without room where an autoscaler could help; the next cycle sees the shares with
+  it.
 * **Failed cycles.** The next cycle is tried after `FAILED_CYCLE_SECONDS`, followed by the pause for batches.
 * **Sweeps.** When nothing changes, the driver reports a beat every `BEAT_SECONDS`, and a cycle runs at the first beat
   that comes `SWEEP_SECONDS` after the sweep before it.
@@ -79,6 +81,8 @@ MAX_OUTSTANDING = 256
 LOW_WATER = 160
 """A cycle that was ended by the limit goes on when no more than this are left: what is in flight, and as much as ends
 while the next cycle decides."""
+MAX_EXPLAINED = 1_024
+"""Classes that one cycle explains again, though nothing has changed for them."""
 EXPLAIN_SECONDS = 5.0
 EXPLAIN_SECONDS_PER_CLASS = 5e-4
 """How old the explanation of a class may be when very many wait: a fiftieth of the time goes into explaining them."""
@@ -148,6 +152,8 @@ class Pacing:
         """turnstile: of gate mode; None when no pods take turns."""
         self._turnstile = Turnstile(most=MAX_OUTSTANDING) if turnstile is None else turnstile
         self._opening: set[str] = set()
+        self._opening_with_room: set[str] = set()
+        self._holds_scale_up = False
         self._phase = _Phase.NEW
         self._phase_ends = inf
         self._is_woken = False
@@ -159,7 +165,9 @@ class Pacing:
         self._last_cycle_seconds = 0.0
         self._decides_since = 0.0
         self._explain_at = -inf
-        self._explains_later = False
+        self._has_changed = False
+        self._follows_change = False
+        self._unexplained_parts = 0
         self._explain_wake_at = inf
         self._turns_at = -inf
         self._turns_wake_at = inf
@@ -183,6 +191,7 @@ class Pacing:
         if isinstance(event, BindStalled):
             return self._stall_bind(event, now)
         if isinstance(event, Changed):
+            self._has_changed = True
             if self._is_woken:
                 return _NOTHING
             self._is_woken = True
@@ -293,6 +302,7 @@ class Pacing:
             return self._wait(now)  # woken again when enough of them have ended
         self._phase, self._phase_ends = _Phase.DECIDING, inf
         self._decides_since = now
+        self._follows_change, self._has_changed = self._has_changed, False
         return [RunCycle(limit, now >= self._explain_at, self._take_turns(now))]
 
     def _begin_bindings(self, event: Decided, now: float) -> Sequence[Instruction]:
@@ -308,6 +318,7 @@ class Pacing:
             elif self._limits.begin(uid, namespace, now):
                 self._outstanding += 1
                 self._opening |= {uid} & event.opens
+                self._opening_with_room |= {uid} & event.opens
                 instructions.append(bind)
             else:
                 self._turnstile.end(uid)
@@ -317,8 +328,13 @@ class Pacing:
     def _scale_up(self, candidates: Sequence[Bind], now: float) -> Sequence[Instruction]:
         """Open the gate of one pod for which a node could be bought; shares are others then, so look again.
 
+        Only after those that have room, but for stalled ones: the other scheduler takes pods in the order in which it
+        sees their gates open.
         Those whose namespace may not begin now leave the order, so that no later cycle withholds them once more.
         """
+        self._holds_scale_up = bool(candidates and self._opening_with_room)
+        if self._holds_scale_up:
+            return _NOTHING
         withheld: list[Instruction] = []
         for bind in candidates:
             uid, (namespace, _) = bind.task.uid, split_task_name(bind.task)
@@ -381,20 +397,23 @@ class Pacing:
             self._is_woken = True
 
     def _note_classes(self, classes: int) -> None:
-        """Say when all are explained next: now and then, and once more after the last change."""
+        """Say when the next part is explained: now and then, and each once more after the last change."""
         if not is_recalling(classes):
             return
-        if self._decides_since >= self._explain_at:
-            self._explain_at = self._decides_since + max(EXPLAIN_SECONDS, EXPLAIN_SECONDS_PER_CLASS * classes)
-            self._explains_later = False
-        elif not self._explains_later:
-            self._explains_later = True
-            self._explain_wake_at = self._explain_at
+        parts = -(-classes // MAX_EXPLAINED)
+        has_explained = self._decides_since >= self._explain_at
+        if self._follows_change or not has_explained or not self._unexplained_parts:
+            self._unexplained_parts = parts
+        if has_explained:
+            self._unexplained_parts -= 1
+            self._explain_at = self._decides_since + max(EXPLAIN_SECONDS, EXPLAIN_SECONDS_PER_CLASS * classes) / parts
+        self._explain_wake_at = self._explain_at if self._unexplained_parts else inf
 
     # --- bindings ---
 
     def _stall_bind(self, event: BindStalled, now: float) -> list[Instruction]:
         self._outstanding -= self._limits.stall(event.uid, failed=event.failed)
+        self._end_with_room(event.uid)
         self._wake_at_low_water()
         instructions: list[Instruction] = []
         if self._is_woken:
@@ -409,6 +428,7 @@ class Pacing:
             self._postponed_seconds.pop(uid, None)
             is_open = uid in self._opening
             self._opening.discard(uid)
+            self._end_with_room(uid)
             # Of a pod whose gate is open now, the other scheduler says when it is bound.
             instructions: list[Instruction] = [] if is_open else [Announce(uid)]
         elif result in NOT_SENT:
@@ -426,7 +446,15 @@ class Pacing:
     def _end_opening(self, uid: str) -> None:
         """Note that a gate did not open after all, if it was one."""
         self._opening.discard(uid)
+        self._end_with_room(uid)
         self._turnstile.end(uid)
+
+    def _end_with_room(self, uid: str) -> None:
+        """Note that a gate is open, or not opened soon; the last of them wakes for what was held back behind them."""
+        self._opening_with_room.discard(uid)
+        if self._holds_scale_up and not self._opening_with_room:
+            self._holds_scale_up = False
+            self._is_woken = True
 
     @property
     def _is_busy(self) -> bool:

@@ -172,8 +172,9 @@ class Beat(msgspec.Struct, frozen=True):
 class RunCycle(msgspec.Struct, frozen=True):
     """Take a snapshot and decide; answered by `CycleSkipped`, `NothingWaits`, `Decided` or `CycleFailed`.
 
-    limit: how many decisions at most. explains: whether to look at all classes, and not only at those for which some
-    server has gained capacity; see `is_recalling`. turns: whether the cycle after it may look at other waiting tasks.
+    limit: how many decisions at most. explains: whether to look also at classes for which no server has gained
+    capacity, at `MAX_EXPLAINED` of them; see `is_recalling`. turns: whether the cycle after it may look at other
+    waiting tasks.
     """
 
     limit: int

@@ -356,6 +356,19 @@ def test_who_is_shown_for_its_placement_counts_as_a_class_too() -> None:
 
 
 @pytest.mark.usefixtures("few_classes")
+def test_a_daemonset_counts_little_and_is_shown_in_full() -> None:
+    cluster = make_cluster(0)
+    for n in range(NODES):
+        field = {"key": "metadata.name", "operator": "In", "values": [f"n{n:02}"]}
+        cluster.add_pods(make_pod(f"d{n:02}", requests={"cpu": "1"}, affinity=ask_for(field)))
+    add_sizes(cluster, MOST_CLASSES - 3)
+    shown, blocked = split(cluster)
+    assert NODES * window.PINNED_PART < 3
+    assert (len(shown), blocked) == (NODES + MOST_CLASSES - 3, [])
+    assert len(decide(cluster).bindings) == len(shown)
+
+
+@pytest.mark.usefixtures("few_classes")
 def test_a_round_goes_on_where_it_is_when_a_node_sets_others_apart() -> None:
     """A taint that comes and goes must not keep those from being looked at that come last."""
     cluster = make_cluster(0)

@@ -23,6 +23,7 @@ from fairbind.kube.writers.recorder import (
     MANY_BINDS,
     SCHEDULED_QUEUE_LENGTH,
     SLOW_PER_SECOND,
+    TENANT_PER_SECOND,
     WRITERS,
     Recorder,
     WaitingPod,
@@ -249,10 +250,20 @@ def test_waiting_pods_and_bindings_take_turns() -> None:
     async def scenario(desk: Desk) -> None:
         for number in range(2000):
             desk.recorder.scheduled("ns", f"b{number}", f"uid-b{number}", "n1")
-        desk.wait(make_wait(make_tasks(2000), CPU))
+        desk.wait(*(make_wait(make_tasks(500, tenant), CPU, tenant=tenant) for tenant in "abcd"))
         await asyncio.sleep(5.0)
         kinds = Counter("status" if path.endswith("/status") else "event" for _, _, path, _ in desk.writes)
         assert min(kinds.values()) > 0.3 * sum(kinds.values())
+
+    play(scenario)
+
+
+def test_all_tenants_together_are_told_at_the_whole_pace() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.wait(*(make_wait(make_tasks(500, tenant), CPU, tenant=tenant) for tenant in "abcdefgh"))
+        await asyncio.sleep(4_000 / FAST_PER_SECOND + 5.0)
+        assert len(desk.conditions) == 4_000
+        assert max(Counter(int(moment) for moment, _, _, _ in desk.writes).values()) <= FAST_PER_SECOND + 1
 
     play(scenario)
 
@@ -274,8 +285,9 @@ def test_thousands_of_waiting_pods_are_told_at_the_pace_and_then_left_alone() ->
     async def scenario(desk: Desk) -> None:
         tasks = make_tasks(4_000)
         desk.wait(make_wait(tasks, CPU))
-        await asyncio.sleep(4_000 / FAST_PER_SECOND + 20.0)
+        await asyncio.sleep(4_000 / TENANT_PER_SECOND + 20.0)
         assert len(desk.conditions) == 4_000
+        assert max(Counter(int(moment) for moment, _, _, _ in desk.writes).values()) <= 1.5 * TENANT_PER_SECOND
         assert len(desk.find("FailedScheduling")) == 10
         seen = len(desk.writes)
         for turn in range(100):

@@ -314,5 +314,5 @@ class SnapshotBuilder:
             constraints: self._books.eligibility.get_placement(constraints)
             for constraints, _ in frequent.most_common(MAX_HELD_PLACEMENTS)
         }
-        tenants = self._books.usage.build_detailed_tenants(snapshot.resources, placements.get)
+        tenants = self._books.usage.build_detailed_tenants(snapshot.resources, placements)
         return replace(snapshot, tenants=tenants)

@@ -15,9 +15,9 @@ from functools import lru_cache
 from fairbind.cluster.cache.holdings import FindPlacement, HeldKind, build_holdings, find_least_count
 from fairbind.cluster.cache.nodes import Axes, add_amounts
 from fairbind.cluster.cache.pending import compute_vector
-from fairbind.cluster.objects.facts import Amounts
+from fairbind.cluster.objects.facts import Amounts, Constraints
 from fairbind.cluster.tenancy.tenants import TenantSpec
-from fairbind.model import Tenant
+from fairbind.model import Placement, Tenant
 
 _ONE = Fraction(1)
 _NEVER = float("inf")
@@ -59,7 +59,8 @@ class Usage:
     """All books.
 
     _tenants: what was built last, by name. _places: where each of them stands in it. _changed: whose tenants are out of
-    date. _is_list_changed: whether a book came or went since.
+    date. _is_list_changed: whether a book came or went since. _detailed: what `build_detailed_tenants` built last, of
+    tenants that have not changed since, and of what.
     """
 
     def __init__(self) -> None:
@@ -70,6 +71,8 @@ class Usage:
         self._places: dict[str, int] = {}
         self._changed: dict[str, None] = {}
         self._is_list_changed = False
+        self._detailed: dict[str, Tenant] = {}
+        self._detailed_for: tuple[Axes, int, Mapping[Constraints, Placement]] = (), 0, {}
 
     def hold(self, name: str, node: str | None, kind: HeldKind, sign: int = 1) -> None:
         """Add a pod that holds something on a node, or take it away. node: None when it counts in the share only."""
@@ -86,7 +89,7 @@ class Usage:
                 del tenant_usage.nodes[node], tenant_usage.share_by_node[node]
         if not tenant_usage.kinds[kind]:
             del tenant_usage.kinds[kind]
-        self._changed[name] = None
+        self._note_change(name)
         self._drop_if_over(tenant_usage)
 
     def note_pod(self, name: str, created: float) -> None:
@@ -94,7 +97,7 @@ class Usage:
         tenant_usage = self.by_name.get(name)
         if tenant_usage is not None and not tenant_usage.is_declared and created < tenant_usage.since:
             tenant_usage.since = created
-            self._changed[name] = None
+            self._note_change(name)
 
     def wait(self, name: str, sign: int = 1) -> None:
         """Add a pod that waits for its turn, or take it away."""
@@ -123,10 +126,10 @@ class Usage:
                 tenant_usage.is_declared, tenant_usage.weight, tenant_usage.resource_weights, tenant_usage.since = (
                     declared
                 )
-                self._changed[spec.name] = None
+                self._note_change(spec.name)
         for tenant_usage in [a for a in self.by_name.values() if a.is_declared and a.name not in specs]:
             tenant_usage.is_declared = False
-            self._changed[tenant_usage.name] = None
+            self._note_change(tenant_usage.name)
             self._drop_if_over(tenant_usage)
         self._specs = specs
 
@@ -159,26 +162,43 @@ class Usage:
         tenant = _make_tenant(self.by_name[name], axes)
         return _add_detail(tenant, self.by_name[name], axes, lambda _: None, 1) if detailed else tenant
 
-    def build_detailed_tenants(self, axes: Axes, get_placement: FindPlacement) -> tuple[Tenant, ...]:
-        """Return all tenants by name with what they hold, and where such tasks could run."""
+    def build_detailed_tenants(self, axes: Axes, placements: Mapping[Constraints, Placement]) -> tuple[Tenant, ...]:
+        """Return all tenants by name with what they hold; what did not change is the same object as before.
+
+        placements: where tasks with these constraints could run; of others it is not told.
+        """
         least_count = find_least_count(tenant_usage.kinds for tenant_usage in self.by_name.values())
-        return tuple(
-            _add_detail(_make_tenant(tenant_usage, axes), tenant_usage, axes, get_placement, least_count)
-            for _, tenant_usage in sorted(self.by_name.items())
-        )
+        known_axes, known_count, known_placements = self._detailed_for
+        if (axes, least_count) != (known_axes, known_count) or not _are_same(placements, known_placements):
+            self._detailed_for = axes, least_count, placements
+            self._detailed.clear()
+        for name, tenant_usage in self.by_name.items():
+            if name not in self._detailed:
+                tenant = _make_tenant(tenant_usage, axes)
+                self._detailed[name] = _add_detail(tenant, tenant_usage, axes, placements.get, least_count)
+        return tuple(self._detailed[name] for name in sorted(self.by_name))
 
     def _get(self, name: str) -> TenantUsage:
         tenant_usage = self.by_name.get(name)
         if tenant_usage is None:
             tenant_usage = self.by_name[name] = TenantUsage(name)
-            self._changed[name] = None
+            self._note_change(name)
             self._is_list_changed = True
         return tenant_usage
+
+    def _note_change(self, name: str) -> None:
+        self._changed[name] = None
+        self._detailed.pop(name, None)
 
     def _drop_if_over(self, tenant_usage: TenantUsage) -> None:
         if tenant_usage.is_empty and not tenant_usage.is_declared:
             del self.by_name[tenant_usage.name]
+            self._detailed.pop(tenant_usage.name, None)
             self._is_list_changed = True
+
+
+def _are_same(one: Mapping[Constraints, Placement], other: Mapping[Constraints, Placement]) -> bool:
+    return one.keys() == other.keys() and all(placement is other[key] for key, placement in one.items())
 
 
 def _make_tenant(tenant_usage: TenantUsage, axes: Axes) -> Tenant:

@@ -12,7 +12,8 @@ one queue costs. So are its pods that are left out, which are blocked until thei
 supported, by reason. Tenants with fewer queues have a class for each of them.
 
 Classes cost time whatever their placement, so there is a limit for them, too: a tenant's pods may all ask for another
-amount. It is higher, as a class costs microseconds and no memory for each node.
+amount. It is higher, as a class costs microseconds and no memory for each node. DaemonSets have a class for each node,
+which may go nowhere else: it counts little, so that whole DaemonSets are shown.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ MAX_TENANT_CLASSES = 1_024
 MAX_CLASSES = 16_384
 """Classes of all tenants."""
 
+PINNED_PART = 1 / 16
+"""What a class counts whose pods may use one node only."""
+
 MANY_MOVED_PART = 4
 """When more than one in so many queues has another placement all at once, all are sorted again."""
 
@@ -77,16 +81,17 @@ _Kind = tuple[Demand, str | None]
 class Group:
     """Queues that are one task class. is_stale: whether any of them has changed since the class was made.
 
-    look, kind: what they have in common; None where that is only why they wait.
+    look, kind: what they have in common; None where that is only why they wait. part: what it counts as a class.
     answers: which answers about nodes the class was made of, a number of who makes it.
     template: what `task_class` was made of, for who makes it. False when it has no queues.
     """
 
-    __slots__ = ("_ordered", "_tasks", "answers", "is_stale", "kind", "look", "task_class", "template")
+    __slots__ = ("_ordered", "_tasks", "answers", "is_stale", "kind", "look", "part", "task_class", "template")
 
     def __init__(self, look: _Look | None = None, kind: _Kind | None = None) -> None:
         self.look = look
         self.kind = kind
+        self.part = 1.0 if kind is None or kind[1] is None else PINNED_PART
         self._ordered: list[tuple[Turn, TaskQueue]] = []
         self._tasks: tuple[Task, ...] | None = None
         self.is_stale = True
@@ -157,14 +162,14 @@ class _Place(NamedTuple):
 class _Sorted:
     """All queues of a tenant, sorted as of a version of the nodes' features, and kept so while queues change.
 
-    looks: the groups of each, by kind. classes: how many groups these are. unsupported: by reason. _order: the group of
+    looks: the groups of each, by kind. classes: what they count together. unsupported: by reason. _order: the group of
     each supported queue, in turn. _later: see `gather_later`, and what it was made without.
     """
 
     def __init__(self, eligibility: Eligibility, queues: Iterable[TaskQueue]) -> None:
         self._features_version = eligibility.features_version
         self.looks: dict[_Look, dict[_Kind, Group]] = {}
-        self.classes = 0
+        self.classes = 0.0
         self.unsupported: dict[Rejection, Group] = {}
         self._eligibility = eligibility
         self._places: dict[QueueKey, _Place] = {}
@@ -237,7 +242,7 @@ class _Sorted:
             group = groups.get(kind)
             if group is None:
                 group = groups[kind] = Group(look, kind)
-                self.classes += 1
+                self.classes += group.part
             insort(self._order, (turn, group), key=_get_turn)
         else:
             group = self.unsupported.get(key.unsupported) or self.unsupported.setdefault(key.unsupported, Group())
@@ -256,7 +261,7 @@ class _Sorted:
         if group.look is not None and group.kind is not None:
             groups = self.looks[group.look]
             del groups[group.kind]
-            self.classes -= 1
+            self.classes -= group.part
             if not groups:
                 del self.looks[group.look]
         elif key.unsupported is not None:
@@ -287,7 +292,7 @@ class _Allowance:
     looks: the placements that are shown.
     """
 
-    def __init__(self, placements: int, classes: int) -> None:
+    def __init__(self, placements: int, classes: float) -> None:
         self._placements = placements
         self._classes = classes
         self.looks: set[_Look | None] = set()
@@ -300,14 +305,14 @@ class _Allowance:
     def take(self, groups: Iterable[Group]) -> Iterator[Group]:
         """Return the groups that are still allowed; those with a placement that is shown need no other."""
         for group in groups:
-            if not self._classes:
+            if self._classes < group.part:
                 return
             if group.look not in self.looks:
                 if not self._placements:
                     continue
                 self._placements -= 1
                 self.looks.add(group.look)
-            self._classes -= 1
+            self._classes -= group.part
             yield group
 
 

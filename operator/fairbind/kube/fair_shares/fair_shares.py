@@ -124,7 +124,9 @@ class FairShares:
         self._seen = seen
         started = self._clock()
         try:
-            problem = make_exact_problem(self._world.build_detailed_snapshot(), seen[1])
+            snapshot = self._world.build_detailed_snapshot()
+            await asyncio.sleep(0)  # others have their turn
+            problem = make_exact_problem(snapshot, seen[1])
         except FairbindError as error:
             self._fail("failed", str(error), 0.0)
             return
@@ -149,7 +151,9 @@ class FairShares:
         ):
             return
         self._audited, self._audited_at = seen, self._clock()
-        scene = make_audit_scene(self._world.build_detailed_snapshot())
+        snapshot = self._world.build_detailed_snapshot()
+        await asyncio.sleep(0)
+        scene = make_audit_scene(snapshot)
         try:
             self.audit = (await self._solver.audit(AuditQuestion(scene, self.shares))).count()
         except ExactSolveError as error:

@@ -2,8 +2,9 @@
 
 Nothing here may cost a binding: what is to be written waits in bounded queues, at most `SLOW_PER_SECOND` writes go out
 while many bindings are in flight and `FAST_PER_SECOND` otherwise, and a write that fails is forgotten, or due again
-later. Nor may one tenant silence us for others: tenants and namespaces take turns, and a write that fails stops only
-writes of its kind in its namespace for a while (`write_limits`). `pod_messages` decides what is worth a write.
+later. Nor may one tenant silence us for others: tenants and namespaces take turns, a write that fails stops only writes
+of its kind in its namespace for a while (`write_limits`), and one tenant's waiting pods are told `TENANT_PER_SECOND` at
+most: each write costs the API server milliseconds, which others wait for. `pod_messages` decides what is worth a write.
 
 A condition is written on the condition that the pod is still the version that we know to be unbound: otherwise one that
 is on its way could take back the PodScheduled=True that a binding brings.
@@ -16,6 +17,7 @@ import contextlib
 import logging
 import time
 import uuid
+from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -46,7 +48,10 @@ SCAN_SECONDS = 0.5
 SCAN_CHUNK = 500
 """Pods that are looked at before all else on the event loop has a turn."""
 SCHEDULED_QUEUE_LENGTH = 10_000
-NOTICES_PER_QUEUE = 1_000
+TENANT_PER_SECOND = 50.0
+PACE_SECONDS = 0.1
+"""What a tenant may have in a second comes in so many parts of it, as others wait for the API server meanwhile."""
+NOTICES_PER_QUEUE = 250
 """As many as are written in the time for which `PodMessages` leaves a class alone."""
 WRITERS = 8
 WRITE_TIMEOUT_SECONDS = 5.0
@@ -123,6 +128,7 @@ class Recorder:
         self._writing = 0
         self._next_write_at = 0.0
         self._takes_scheduled = True
+        self._told: Counter[Hashable] = Counter()
         self._complaints = Complaints(COMPLAINT_SECONDS, clock)
 
     def scheduled(self, namespace: str, name: str, uid: str, node: str) -> None:
@@ -160,6 +166,7 @@ class Recorder:
         """Write until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._scan_for_ever(), name="recorder-scan")
+            tasks.create_task(self._pace(), name="recorder-pace")
             for number in range(WRITERS):
                 tasks.create_task(self._write_for_ever(), name=f"recorder-writer-{number}")
 
@@ -182,6 +189,13 @@ class Recorder:
                 await self._scan()
             if self._scheduled:
                 self._work.set()  # what could not be written yet
+
+    async def _pace(self) -> None:
+        while True:
+            await self._sleep(PACE_SECONDS)
+            self._told.clear()
+            if self._notices:
+                self._work.set()
 
     async def _scan(self) -> None:
         for looked_at, notice in enumerate(self._pod_messages.find_due(), 1):
@@ -235,7 +249,9 @@ class Recorder:
 
     def _take_notice(self) -> Callable[[], Awaitable[None]] | None:
         now = self._clock()
-        while (notice := self._notices.take()) is not None:
+        most = TENANT_PER_SECOND * PACE_SECONDS
+        while (notice := self._notices.take(lambda queue: self._told[queue] < most)) is not None:
+            self._told[notice.queue] += 1
             pod = self._find_waiting(notice.uid)
             if pod is not None and self._limits.may_begin((pod.namespace, _CONDITIONS), now):
                 return partial(self._explain, notice, pod)

@@ -33,6 +33,7 @@ class UnschedulableCache:
         "_by_placement",
         "_left_rk",
         "_names",
+        "_next_forgotten",
         "_resources",
         "_rule",
         "_taken_keys",
@@ -51,10 +52,23 @@ class UnschedulableCache:
         self._tenants: frozenset[str] = frozenset()
         self._by_placement: dict[int, list[Wait]] = {}
         self._by_pin: dict[int, list[Wait]] = {}
+        self._next_forgotten = 0
 
     def forget(self) -> None:
         """Have the next cycle look at everything."""
         self._set_waits({})
+
+    def forget_some(self, most: int) -> None:
+        """Have the next cycle look at so many. They come round in turn: each of n after n / most calls, rounded up."""
+        count = len(self._waits)
+        if count <= most:
+            self.forget()
+            return
+        ids = list(self._waits)
+        first = self._next_forgotten if self._next_forgotten < count else 0
+        self._next_forgotten = (first + most) % count
+        gone = {ids[n % count] for n in range(first, first + most)}
+        self._set_waits({id_: wait for id_, wait in self._waits.items() if id_ not in gone})
 
     def keep(self, snapshot: Snapshot, room: Room, waits: Iterable[Wait] | None, rule: TurnRule) -> None:
         """Remember who fitted nowhere.

@@ -114,31 +114,27 @@ def find_demand_groups(snapshot: Snapshot, groups: ServerGroups, axes: Sequence[
     """
     by_tenant: dict[str, list[DemandGroup]] = {}
     index_of = {tenant.name: i for i, tenant in enumerate(snapshot.tenants)}
-    reached: dict[int, BoolArray] = {}
-
-    def find_usable(placement: Placement, demand_r: Sequence[int]) -> BoolArray:
-        known = reached.get(id(placement))
-        if known is None:
-            known = reached[id(placement)] = groups.find_reached(placement.eligible_k)
-        fits_p: BoolArray = known & (np.array(demand_r, dtype=np.float64) <= groups.most_pr).all(axis=1)
-        return fits_p
-
+    answers = _Answers(groups, axes)
     for task_class, count in _count_alike(snapshot):
-        usable_p = find_usable(task_class.placement, task_class.demand_r)
-        demand_r = _pick(task_class.share_demand_r, axes)
+        usable_p = answers.find_usable(task_class.placement, task_class.demand_r)
+        demand_r = answers.pick(task_class.share_demand_r)
         demand_group = DemandGroup(index_of[task_class.tenant], demand_r, float(count), usable_p)
         by_tenant.setdefault(task_class.tenant, []).append(demand_group)
     for i, tenant in enumerate(snapshot.tenants):
         demand_groups = by_tenant.setdefault(tenant.name, [])
-        anywhere_p = _find_known_places(tenant, demand_groups, groups)
+        rest_r = _compute_rest(tenant)
+        has_rest = any(rest_r)
+        anywhere_p: BoolArray = np.zeros(0, dtype=np.bool_)
+        if has_rest or any(holding.placement is None for holding in tenant.holdings):
+            anywhere_p = _find_known_places(tenant, demand_groups, groups)
         for holding in tenant.holdings:
             usable_p = anywhere_p
             if holding.placement is not None:
-                usable_p = find_usable(holding.placement, holding.demand_r)
-            demand_groups.append(DemandGroup(i, _pick(holding.share_demand_r, axes), float(holding.count), usable_p))
-        rest_r = _compute_rest(tenant)
-        if any(rest_r):
-            demand_groups.append(DemandGroup(i, _pick(rest_r, axes), 1.0, anywhere_p))
+                usable_p = answers.find_usable(holding.placement, holding.demand_r)
+            demand_r = answers.pick(holding.share_demand_r)
+            demand_groups.append(DemandGroup(i, demand_r, float(holding.count), usable_p))
+        if has_rest:
+            demand_groups.append(DemandGroup(i, answers.pick(rest_r), 1.0, anywhere_p))
     found = [
         demand_group
         for tenant in snapshot.tenants
@@ -146,8 +142,49 @@ def find_demand_groups(snapshot: Snapshot, groups: ServerGroups, axes: Sequence[
         if demand_group.demand_r.any()
     ]
     for demand_group in found:
-        demand_group.limit = min(demand_group.count, float(_compute_tasks_alone(groups, demand_group, axes).sum()))
+        demand_group.limit = min(demand_group.count, answers.count_alone(demand_group))
     return [demand_group for demand_group in found if demand_group.limit > 0]
+
+
+class _Answers:
+    """What is asked for one demand after the other, of which most are equal; equal answers are one object."""
+
+    def __init__(self, groups: ServerGroups, axes: Sequence[int]) -> None:
+        self._groups = groups
+        self._axes = axes
+        self._reached: dict[int, BoolArray] = {}
+        self._usable: dict[tuple[int, tuple[int, ...]], BoolArray] = {}
+        self._picked: dict[tuple[int, ...], FloatArray] = {}
+        self._alone: dict[tuple[int, int], float] = {}
+
+    def find_usable(self, placement: Placement, demand_r: tuple[int, ...]) -> BoolArray:
+        """Return which classes have an eligible server and one that is large enough, shape (P,)."""
+        key = id(placement), demand_r
+        known = self._usable.get(key)
+        if known is None:
+            reached_p = self._reached.get(id(placement))
+            if reached_p is None:
+                reached_p = self._reached[id(placement)] = self._groups.find_reached(placement.eligible_k)
+            fits_p = (np.array(demand_r, dtype=np.float64) <= self._groups.most_pr).all(axis=1)
+            known = self._usable[key] = reached_p & fits_p
+        return known
+
+    def pick(self, amount_r: Sequence[int]) -> FloatArray:
+        """Return amounts along the axes."""
+        key = tuple(amount_r)
+        known = self._picked.get(key)
+        if known is None:
+            known = self._picked[key] = np.array([amount_r[r] for r in self._axes], dtype=np.float64)
+        return known
+
+    def count_alone(self, demand_group: DemandGroup) -> float:
+        """Return how many tasks of a group would run if nothing else did. Its arrays must stay as long as this does."""
+        key = id(demand_group.demand_r), id(demand_group.usable_p)
+        known = self._alone.get(key)
+        if known is None:
+            tasks_p = _compute_tasks_alone(self._groups, demand_group, self._axes)
+            known = self._alone[key] = float(tasks_p.sum())
+        return known
 
 
 def _count_alike(snapshot: Snapshot) -> Iterator[tuple[TaskClass, int]]:
@@ -163,10 +200,6 @@ def _count_alike(snapshot: Snapshot) -> Iterator[tuple[TaskClass, int]]:
             counts[key] += len(each.tasks)
     for key, task_class in pinned.items():
         yield task_class, counts[key]
-
-
-def _pick(amount_r: Sequence[int], axes: Sequence[int]) -> FloatArray:
-    return np.array([amount_r[r] for r in axes], dtype=np.float64)
 
 
 def _compute_rest(tenant: Tenant) -> list[int]:
@@ -212,13 +245,14 @@ def merge_demand_groups(
 
 def _merge(demand_groups: Sequence[DemandGroup], total_r: FloatArray, grid: int | None) -> list[DemandGroup]:
     merged: dict[tuple[int, bytes, bytes], DemandGroup] = {}
+    rounded: dict[int, bytes] = {}  # by the identity of the demand: many tenants ask for the same
     for demand_group in demand_groups:
         key = demand_group.tenant, b"", b""
         if grid is not None:
-            share_r = demand_group.demand_r / total_r
-            # What is not asked for at all stays apart from what hardly is.
-            rounded = np.where(share_r > 0, 1 + np.round(grid * share_r / share_r.max()), 0)
-            key = demand_group.tenant, demand_group.usable_p.tobytes(), rounded.astype(np.int16).tobytes()
+            known_as = rounded.get(id(demand_group.demand_r))
+            if known_as is None:
+                known_as = rounded[id(demand_group.demand_r)] = _round(demand_group.demand_r / total_r, grid)
+            key = demand_group.tenant, demand_group.usable_p.tobytes(), known_as
         known = merged.get(key)
         if known is None:
             merged[key] = replace(demand_group)
@@ -229,3 +263,8 @@ def _merge(demand_groups: Sequence[DemandGroup], total_r: FloatArray, grid: int 
             known.limit += demand_group.limit
             known.usable_p = known.usable_p | demand_group.usable_p
     return list(merged.values())
+
+
+def _round(share_r: FloatArray, grid: int) -> bytes:
+    """Return proportions on a grid. What is not asked for at all stays apart from what hardly is."""
+    return np.where(share_r > 0, 1 + np.round(grid * share_r / share_r.max()), 0).astype(np.int16).tobytes()
