@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from fairbind.model import (
     ExclusiveKeys,
     InvalidProblemError,
     Pin,
+    Placement,
     PolicySettings,
     ServerTable,
     Snapshot,
@@ -81,12 +83,30 @@ def change(draw: np.random.Generator, snapshot: Snapshot) -> Snapshot:
     free_kr, usable_k = servers.free_kr.copy(), servers.usable_k.copy()
     server, resource = draw.integers(len(servers.names)), draw.integers(2)
     free_kr[server, resource] = min(9, free_kr[server, resource] + draw.integers(4))
+    if draw.random() < 0.3:
+        snapshot = replace(snapshot, task_classes=tuple(lead_elsewhere(draw, snapshot)))
     what = draw.choice(["nothing"] * 4 + ["ports", "usable"])
     if what == "ports":
         taken_keys = {int(server): frozenset({"p"})} if draw.random() < 0.5 else {}
     elif what == "usable":
         usable_k[server] ^= True
     return replace(snapshot, servers=replace(servers, free_kr=free_kr, usable_k=usable_k, taken_keys=taken_keys))
+
+
+def lead_elsewhere(draw: np.random.Generator, snapshot: Snapshot) -> Iterator[TaskClass]:
+    """Yield the classes after a node has changed, which opens or closes it to those that share some placement."""
+    chosen = {id(each.placement) for each in snapshot.task_classes if draw.random() < 0.5}
+    server, changed = draw.integers(len(snapshot.servers.names)), dict[int, Placement]()
+    for each in snapshot.task_classes:
+        before = each.placement
+        if id(before) not in chosen or each.pin is not None:
+            yield each
+            continue
+        if id(before) not in changed:
+            eligible_k = before.eligible_k.copy()
+            eligible_k[server] ^= True
+            changed[id(before)] = replace(before, eligible_k=eligible_k)
+        yield replace(each, placement=changed[id(before)])
 
 
 def describe(report: CycleReport) -> tuple[object, ...]:
@@ -155,6 +175,31 @@ def test_only_what_may_fit_on_servers_that_have_gained_room_is_looked_at(looked:
     assert (decide(gained), looked) == (["small"], ["small"])
     unschedulable.forget()
     assert (decide(full), sorted(looked)) == ([], sorted(kinds))
+
+
+def test_a_class_that_may_go_elsewhere_is_looked_at_where_that_may_help(looked: list[str]) -> None:
+    servers = build_servers({"x": (8, 8), "y": (8, 8)}, free={"x": (1, 8), "y": (3, 8)})
+    everywhere, at_x, nowhere = (build_placement(servers, only=only) for only in (None, ["x"], []))
+    sizes = {"large": 6, "small": 2}
+    classes = {name: build_class(name, (cpu, 1), at_x) for name, cpu in sizes.items()}
+    unschedulable, settings = UnschedulableCache(), PolicySettings()
+
+    def decide(placement: Placement, **changes: Any) -> list[str]:
+        looked.clear()
+        for name, before in classes.items():
+            classes[name] = replace(before, placement=placement, **changes)
+        snapshot = build_snapshot(servers, list(classes.values()))
+        report = run_cycle(snapshot, settings, 0.0, unschedulable=unschedulable)
+        assert [wait.task_class for wait in report.waits] == [
+            each for each in snapshot.task_classes if each.tenant not in {bind.tenant for bind in report.bindings}
+        ]
+        return [bind.tenant for bind in report.bindings]
+
+    assert (decide(at_x), sorted(looked)) == ([], ["large", "small"])
+    assert (decide(nowhere), looked) == ([], [])
+    assert (decide(at_x), looked) == ([], []), "there is as little room as there was"
+    assert (decide(everywhere), looked) == (["small"], ["small"])
+    assert (decide(nowhere, demand_r=(7, 1)), sorted(looked)) == ([], ["large", "small"]), "they are others"
 
 
 def test_it_holds_for_one_order_of_tasks_only() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 
@@ -10,11 +11,12 @@ from fairbind.cluster.pacing_events import (
 )
 from fairbind.model import InvariantError
 from fairbind.scheduling import POLICIES
-from fairbind.simulator import virtual_operator
+from fairbind.simulator import driver, virtual_operator
 from fairbind.simulator.baselines.registry import KNOWN_POLICIES
 from fairbind.simulator.driver import StopRun, simulate
 from fairbind.simulator.parsing import parse_scenario
 from fairbind.simulator.results import Run
+from fairbind.simulator.virtual_operator import VirtualOperator
 from fairbind.simulator.workload import draw_workload
 from nights import leave_to_nights
 from simulator.scenarios import SECOND, check_capacity, find_attempts, find_starts, make_entry, make_scenario, run
@@ -192,6 +194,24 @@ def test_many_classes_are_recalled_and_decided_as_ever() -> None:
 
     check_capacity(result, 4, {f"w{n}": 2 + n / 1000 for n in range(210)}, 30)
     assert sum(start is not None for start in find_starts(result).values()) == 4
+
+
+@pytest.mark.slow
+def test_to_explain_waits_again_and_again_changes_no_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = [
+        make_entry(f"w{n}", cpu=1 + n % 7 / 2, arrival={"at": n % 11}, tasks=2, duration=7 + n % 5) for n in range(210)
+    ]
+    scenario = make_scenario(*entries, horizon=120)
+    explains: list[bool] = []
+
+    def make(*arguments: Any, **more: Any) -> VirtualOperator:
+        explains.append(more.pop("explains"))
+        return VirtualOperator(*arguments, **more)
+
+    result = run(scenario)
+    monkeypatch.setattr(driver, "VirtualOperator", make)
+    assert find_starts(run(scenario)) == find_starts(result)
+    assert explains == [False]
 
 
 @pytest.mark.slow

@@ -115,7 +115,13 @@ class Simulation:
         self._entry = workload.entry_t.tolist()
         self._index = workload.index_t.tolist()
         baseline = build_baseline(policy, scenario, workload)
-        self._cluster = VirtualOperator(partial(_make_cache, scenario, policy), policy, self._start, baseline=baseline)
+        self._cluster = VirtualOperator(
+            partial(_make_cache, scenario, policy),
+            policy,
+            self._start,
+            baseline=baseline,
+            explains=any(isinstance(event.action, StartAutoscaler) for event in scenario.events),
+        )
         self._measures = self._make_measures(yardsticks)
         self._first_created = 0.0 if scenario.start is None else scenario.start.time
         self._arrived = 0

@@ -33,7 +33,8 @@ class VirtualOperator:
 
     make_cache: given what the cache must call on changes. policy: the id, a baseline of the simulator too. baseline:
     what decides then in place of a policy of the operator. start: called for each decision, in their order. follow:
-    called with what each cycle saw and decided, before its decisions start.
+    called with what each cycle saw and decided, before its decisions start. explains: whether it matters what the waits
+    say; if not, what fitted nowhere is not explained again now and then, which in simulated time is nearly always.
     scale: what shares were measured by at the last cycle. waits: those of the last cycle.
     """
 
@@ -44,7 +45,10 @@ class VirtualOperator:
         start: Callable[[Bind], None],
         follow: Callable[[Snapshot, CycleReport], None] = lambda _snapshot, _report: None,
         baseline: Policy | None = None,
+        *,
+        explains: bool = True,
     ) -> None:
+        self._explains = explains
         self._start = start
         self._follow = follow
         self._is_undecided = False
@@ -96,6 +100,7 @@ class VirtualOperator:
             return self._pacing.handle(NothingWaits(), self._clock)
         snapshot = self.cache.build_snapshot()
         self.scale = Scale(snapshot.resources, snapshot.counts_r, snapshot.total_r)
+        order = RunCycle(order.limit, explains=order.explains and self._explains, turns=order.turns)
         report = self._decider.decide(snapshot, self.cache.settings, self._clock, order)
         self._follow(snapshot, report)
         classes = len(snapshot.task_classes)

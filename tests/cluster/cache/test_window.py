@@ -411,3 +411,12 @@ def test_many_tenants_together_have_fewer_classes_each() -> None:
     counts = Counter(each.tenant for each in split(cluster)[0])
     assert counts.pop("ns/honest") == 3
     assert set(counts.values()) == {(MOST_CLASSES_OF_ALL - 3) // 5}
+
+
+@pytest.mark.usefixtures("few_classes")
+def test_so_many_tenants_that_each_has_few_classes_have_fewer_all_the_same() -> None:
+    cluster = make_cluster(0)
+    for tenant in range(2 * MOST_CLASSES_OF_ALL // MOST):
+        add_sizes(cluster, MOST, namespace=f"many{tenant}")
+    counts = Counter(each.tenant for each in split(cluster)[0])
+    assert set(counts.values()) == {MOST // 2}

@@ -126,13 +126,13 @@ class TaskQueue:
         "_base",
         "_claimed_only",
         "_found_pin",
-        "_is_current",
         "_labelled",
         "_oldest",
         "_pin",
         "_pin_made_of",
         "_placement",
         "_ruling",
+        "_shown",
         "_task_class",
         "is_eligible",
         "is_plain",
@@ -158,23 +158,23 @@ class TaskQueue:
         self._labelled: tuple[tuple[Placement, int], Placement] | None = None
         self._ruling = NO_RULING
         self._task_class: TaskClass | None = None
-        self._is_current = False
+        self._shown: tuple[Task, ...] | None = None
 
     def add(self, task: Task) -> None:
         """Take a task in its turn."""
         insort(self.tasks, task, key=compute_turn)
-        self._is_current, self._oldest = False, None
+        self._shown = self._oldest = None
 
     def add_all(self, tasks: Iterable[Task]) -> None:
         """Take many tasks at once."""
         self.tasks.extend(tasks)
         self.tasks.sort(key=compute_turn)
-        self._is_current, self._oldest = False, None
+        self._shown = self._oldest = None
 
     def remove_all(self, uids: AbstractSet[str]) -> None:
         """Let the tasks of many pods go at once."""
         self.tasks = [task for task in self.tasks if task.uid not in uids]
-        self._is_current, self._oldest = False, None
+        self._shown = self._oldest = None
 
     def remove(self, task: Task) -> None:
         """Let a task go."""
@@ -182,7 +182,7 @@ class TaskQueue:
         if self.tasks[index].uid != task.uid:
             raise KeyError(task.uid)
         del self.tasks[index]
-        self._is_current, self._oldest = False, None
+        self._shown = self._oldest = None
 
     def rename(self, key: QueueKey) -> None:
         """Go on as the queue of another key: it differs in constraints, or in the terms that select the pods."""
@@ -197,30 +197,33 @@ class TaskQueue:
         ruling: Ruling = NO_RULING,
         claimed_only: frozenset[str] = frozenset(),
     ) -> TaskClass:
-        """Return the class as it is now; the same object as before when nothing changed.
+        """Return the class as it is now; the same object as before when nothing changed, with the same object for its
+        tasks when these have not.
 
         base: where its constraints let it go, by `Eligibility`, which shares placements. pin: the only server of these,
         for a key that has one. ruling: what topology domains say to it. claimed_only: axes that no node has for pods.
         """
-        before = self._task_class
+        before, is_current = self._task_class, self._shown is not None
         if before is None or axes != self._axes or claimed_only != self._claimed_only:
-            self._axes, self._claimed_only, self._is_current = axes, claimed_only, False
+            self._axes, self._claimed_only = axes, claimed_only
             self.missing = tuple(r for r, _ in self.key.demand.real if r not in axes or r in claimed_only)
             self._base = before = None
         pin = None if pin is None else lack(pin, self.missing)
         if base is not self._base or pin != self._pin:
-            self._base, self._pin, self._is_current = base, pin, False
+            self._base, self._pin, is_current = base, pin, False
             is_lacking = self.missing and pin is None
             self._placement = eligibility.share(exclude_all(base, self.missing)) if is_lacking else base
         if ruling is not self._ruling and ruling != self._ruling:  # rules and wishes are equal to themselves only
-            self._ruling, self._is_current = ruling, False
-        if before is None or not self._is_current:
-            self._task_class = self._make_task_class(before)
-            self.is_eligible, self._is_current = self._task_class.is_eligible, True
-            return self._task_class
-        return before
+            self._ruling, is_current = ruling, False
+        if before is not None and is_current:
+            return before
+        if self._shown is None:
+            self._shown = tuple(self.tasks)
+        self._task_class = self._make_task_class(before, self._shown)
+        self.is_eligible = self._task_class.is_eligible
+        return self._task_class
 
-    def _make_task_class(self, before: TaskClass | None) -> TaskClass:
+    def _make_task_class(self, before: TaskClass | None, tasks: tuple[Task, ...]) -> TaskClass:
         """Return the class as it is now. before: one with the same vectors, when there is one."""
         assert self._placement is not None
         return TaskClass(
@@ -228,7 +231,7 @@ class TaskQueue:
             compute_vector(self.key.demand.real, self._axes) if before is None else before.demand_r,
             compute_vector(self.key.demand.share, self._axes) if before is None else before.share_demand_r,
             self._placement,
-            tuple(self.tasks),
+            tasks,
             self.key.unsupported,
             self._pin,
             *self._ruling,

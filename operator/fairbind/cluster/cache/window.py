@@ -359,7 +359,8 @@ class Window:
         if sum(map(len, queues_by_tenant.values())) > MAX_CLASSES:
             counts = map(len, queues_by_tenant.values())
             self._most_classes = compute_limit(counts, MAX_CLASSES, MAX_TENANT_CLASSES)
-        crowded = {tenant: queues for tenant, queues in queues_by_tenant.items() if len(queues) > self._limit}
+        most = min(self._limit, self._most_classes)
+        crowded = {tenant: queues for tenant, queues in queues_by_tenant.items() if len(queues) > most}
         self._rounds = {tenant: each for tenant, each in self._rounds.items() if tenant in crowded}
         self._sorted = {tenant: each for tenant, each in self._sorted.items() if tenant in crowded}
         self._follow(crowded, changed)
@@ -403,9 +404,9 @@ class Window:
 
 
 def compute_limit(counts: Iterable[int], most: int | None = None, most_each: int | None = None) -> int:
-    """Return how many placements each tenant may have so that all have `MAX_PLACEMENTS`, as far as that can be had.
+    """Return how many placements, or classes, each tenant may have so that all have `most`, as far as that can be had.
 
-    counts: how many each tenant has now, or more. most, most_each: of all and of one tenant, if not placements.
+    counts: how many each tenant has now, or more. most, most_each: of all and of one tenant; None: those of placements.
 
     >>> compute_limit([3, 5_000, 5_000]), compute_limit([9] * 5_000)
     (128, 4)

@@ -3,11 +3,15 @@
 A tenant may have thousands of different kinds of pods wait. To find for each, in every cycle, that it still fits
 nowhere, and to explain it again, costs all decisions ten microseconds a kind. From one cycle to the next only a
 few servers gain room: what fitted nowhere can fit there only. A kind that is not looked at keeps its explanation.
+
+A node that is cordoned, or has another label, gives thousands of kinds another placement. Where nothing else about a
+kind changes, it can fit on the servers only that its new placement opens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from operator import gt
 
 import numpy as np
@@ -24,7 +28,8 @@ MANY_CLASSES = 200
 class UnschedulableCache:
     """Classes that fitted nowhere, from one cycle to the next; for callers of `run_cycle` that make many of them.
 
-    It holds true for task classes that are the same objects in both snapshots; all else is looked at.
+    It holds true for task classes that are the same objects in both snapshots, and for those in whose place another one
+    stands with the same object for its tasks, which goes elsewhere. All else is looked at.
     """
 
     __slots__ = (
@@ -99,18 +104,42 @@ class UnschedulableCache:
             self.forget()
             return {}, snapshot.task_classes
         others = [task_class for task_class in snapshot.task_classes if id(task_class) not in known]
-        gone: set[int] = set()
         if len(others) + len(known) > len(snapshot.task_classes):
             gone = known.keys() - set(map(id, snapshot.task_classes))
-        fitting = {
-            id(wait.task_class): wait.task_class
-            for wait in self._find_fitting(snapshot.servers, room)
-            if id(wait.task_class) not in gone
-        }
-        if gone or fitting:
-            left = {id_: wait for id_, wait in known.items() if id_ not in gone and id_ not in fitting}
-            self._set_waits(left)
+            heirs = self._find_heirs(others, gone, snapshot.servers, room)
+            left = (heirs.get(id_, wait) for id_, wait in known.items() if id_ not in gone or id_ in heirs)
+            self._set_waits({id(wait.task_class): wait for wait in left})
+            others = [task_class for task_class in others if id(task_class) not in self._waits]
+        fitting = {id(wait.task_class): wait.task_class for wait in self._find_fitting(snapshot.servers, room)}
+        if fitting:
+            self._set_waits({id_: wait for id_, wait in self._waits.items() if id_ not in fitting})
         return self._waits, [*others, *fitting.values()]
+
+    def _find_heirs(
+        self, task_classes: Iterable[TaskClass], gone: AbstractSet[int], servers: ServerTable, room: Room
+    ) -> dict[int, Wait]:
+        """Return the waits of classes that fit nowhere as those did in whose place they stand, by the old identities.
+
+        gone: of which an heir is looked for.
+        """
+        old = {id(wait.task_class.tasks): wait for id_, wait in self._waits.items() if id_ in gone}
+        most: dict[tuple[int, int], Sequence[float] | None] = {}
+        heirs: dict[int, Wait] = {}
+        for task_class in task_classes:
+            wait = old.get(id(task_class.tasks))
+            if wait is None or not _is_elsewhere_only(wait.task_class, task_class):
+                continue
+            before, after = wait.task_class.placement, task_class.placement
+            key = id(before), id(after)
+            if key not in most:
+                opened_k = after.eligible_k & ~before.eligible_k & servers.accepting_k
+                most[key] = room.left_rk[:, opened_k].max(axis=1).tolist() if opened_k.any() else None
+            most_r = most[key]
+            if most_r is None or any(map(gt, task_class.demand_r, most_r)):
+                heirs[id(wait.task_class)] = Wait(
+                    task_class, wait.first, wait.waiting, wait.rejections, fairness=wait.fairness
+                )
+        return heirs
 
     def _set_waits(self, waits: dict[int, Wait]) -> None:
         self._waits, self._by_placement, self._by_pin = waits, {}, {}
@@ -146,3 +175,19 @@ class UnschedulableCache:
             if not keys <= room.taken_keys.get(server, frozenset()):
                 grown_k[server] = True
         return np.flatnonzero(grown_k & servers.accepting_k)
+
+
+def _is_elsewhere_only(before: TaskClass, after: TaskClass) -> bool:
+    """Whether a class differs from one with the same tasks in where it may go, and in nothing else that matters here.
+
+    Rules about domains and promised room close servers in other ways, so classes with them are looked at.
+    """
+    is_plain = after.rules is None and after.blocked is None and not after.placement.reserved
+    was_plain = before.rules is None and before.pin is None and not before.placement.reserved
+    return (
+        is_plain
+        and was_plain
+        and after.pin is None
+        and after.demand_r == before.demand_r
+        and after.placement.exclusive_keys == before.placement.exclusive_keys
+    )

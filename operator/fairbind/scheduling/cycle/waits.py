@@ -107,12 +107,15 @@ class Refusals:
         clear = self._clear.get((id(placement), rules))
         if clear is None:
             clear = self._clear[id(placement), rules] = self._split(placement, rules)
-        counts = clear.refused.copy()
-        for r, lacking in clear.count_lacking(demand_r):
-            if lacking > 0:
+        lacking = clear.count_lacking(demand_r)
+        known = clear.answers.get(lacking)
+        if known is None:
+            counts = clear.refused.copy()
+            for r, count in lacking:
                 rejection = self._insufficient_r[r]
-                counts[rejection] = counts.get(rejection, 0) + lacking
-        return tuple(sorted(counts.items()))
+                counts[rejection] = counts.get(rejection, 0) + count
+            known = clear.answers[lacking] = tuple(sorted(counts.items()))
+        return known
 
     def _split(self, placement: Placement, rules: DomainRules | None) -> _Clear:
         """Return which servers refuse for other reasons than resources, and what the others have left."""
@@ -150,28 +153,34 @@ def _add_one_each(rejections: Rejections, more: tuple[Rejection, ...]) -> Reject
 
 
 class _Clear:
-    """What the servers have left that only a lack of resources can refuse. refused: how many others, by rejection."""
+    """What the servers have left that only a lack of resources can refuse.
 
-    __slots__ = ("_asks", "_left_rn", "_sorted_r", "refused")
+    refused: how many others, by rejection. answers: what was found out, by what is lacking.
+    """
+
+    __slots__ = ("_asks", "_left_rn", "_sorted_r", "answers", "refused")
 
     def __init__(self, refused: dict[Rejection, int], left_rn: FloatArray) -> None:
         self.refused = refused
+        self.answers: dict[tuple[tuple[int, int], ...], Rejections] = {}
         self._left_rn = left_rn
         self._sorted_r: list[list[float]] = []
         self._asks = 0
 
-    def count_lacking(self, demand_r: Sequence[int]) -> list[tuple[int, int]]:
-        """Return (r, how many servers have too little of it) for each resource that is asked for.
+    def count_lacking(self, demand_r: Sequence[int]) -> tuple[tuple[int, int], ...]:
+        """Return (r, how many servers have too little of it) for each resource of which some server has too little.
 
-        Free amounts are never negative, so no server has too little of any other.
+        Free amounts are never negative, so it can only be one that is asked for.
         """
         self._asks += 1
         if self._asks == MANY_ASKS:
             self._sorted_r = np.sort(self._left_rn, axis=1).tolist()
         asked = [(r, demand) for r, demand in enumerate(demand_r) if demand]
         if self._sorted_r:
-            return [(r, bisect_left(self._sorted_r[r], demand)) for r, demand in asked]
-        return [(r, int(np.count_nonzero(self._left_rn[r] < demand))) for r, demand in asked]
+            counts = [(r, bisect_left(self._sorted_r[r], demand)) for r, demand in asked]
+        else:
+            counts = [(r, int(np.count_nonzero(self._left_rn[r] < demand))) for r, demand in asked]
+        return tuple([pair for pair in counts if pair[1]])
 
 
 class Rivals:
