@@ -197,9 +197,9 @@ class TaskQueue:
         ruling: Ruling = NO_RULING,
         claimed_only: frozenset[str] = frozenset(),
     ) -> TaskClass:
-        """Return the class as it is now; the same object as before when nothing changed, with the same object for its
-        tasks when these have not.
+        """Return the class as it is now; the same object as before when nothing changed.
 
+        Its tasks are the same object as before when these have not changed.
         base: where its constraints let it go, by `Eligibility`, which shares placements. pin: the only server of these,
         for a key that has one. ruling: what topology domains say to it. claimed_only: axes that no node has for pods.
         """

@@ -19,7 +19,7 @@ from fairbind.scheduling.cycle.draft import Draft, expect_undefined_scores
 from fairbind.scheduling.cycle.state import CycleState
 from fairbind.scheduling.cycle.task_queues import ClassQueue, Turn, compute_arrival, compute_turn
 from fairbind.scheduling.cycle.unschedulable_cache import UnschedulableCache
-from fairbind.scheduling.cycle.waits import Refusals, Rivals, explain_waits, identify_reach
+from fairbind.scheduling.cycle.waits import Refusals, Rivals, explain_again, explain_waits, identify_reach
 from fairbind.scheduling.policies.registry import Policy, get_policy
 
 FEW_PART = 16
@@ -80,17 +80,29 @@ class _Cycle:
         complete = choice is None
         waiting = [queue for queue in draft.queues if queue.turn is not None and queue.task_class.blocked is None]
         stuck = [queue for queue in waiting if complete or queue.fits_nowhere]
+        refusals, rule = Refusals(self.snapshot, draft.room, draft.topology), draft.rule
+        rivals = self._build_rivals(waiting) if (stuck or draft.moved) and draft.policy.is_fair else None
         waits = explain_waits(
             stuck=stuck,
             blocked=[queue for queue in draft.queues if queue.task_class.blocked is not None],
-            refusals=Refusals(self.snapshot, draft.room, draft.topology),
-            rivals=self._build_rivals(waiting) if stuck and draft.policy.is_fair else None,
+            refusals=refusals,
+            rivals=rivals,
         )
-        rule = draft.rule
-        waits = merge(draft.remembered.values(), waits, key=lambda wait: (wait.task_class.tenant, rule(wait.first)))
+        remembered = draft.remembered.values() if not draft.moved else self._explain_moved(refusals, rivals)
+        waits = merge(remembered, waits, key=lambda wait: (wait.task_class.tenant, rule(wait.first)))
         if self.unschedulable is not None:
-            self.unschedulable.keep(self.snapshot, draft.room, waits if stuck else None, rule)
+            self.unschedulable.keep(self.snapshot, draft.room, waits if stuck or draft.moved else None, rule)
         return CycleReport(now, draft.policy.id, tuple(bindings), tuple(waits), self._compute_shares(), complete)
+
+    def _explain_moved(self, refusals: Refusals, rivals: Rivals | None) -> list[Wait]:
+        """Return what is remembered, with new explanations of what may go elsewhere than before."""
+        draft = self.draft
+        return [
+            explain_again(wait, draft.progress_of[wait.task_class.tenant], refusals, rivals)
+            if id_ in draft.moved
+            else wait
+            for id_, wait in draft.remembered.items()
+        ]
 
     def _build_rivals(self, waiting: list[ClassQueue]) -> Rivals:
         """Return those who wait, each once for all servers that are the same to it."""

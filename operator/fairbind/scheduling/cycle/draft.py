@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final
 
@@ -78,6 +79,7 @@ class Draft:
     room, measure, topology, progress_of, queues: the state; for others to read. progress_of: by tenant. queues: by
     tenant and turn; each holds its tasks.
     remembered: the waits of classes that have no queue, because they were known to fit nowhere when the draft began.
+    moved: the identities of those of them that may go elsewhere than when they were explained.
     bindings: the placements that were not taken back, in their order.
     """
 
@@ -100,10 +102,11 @@ class Draft:
         self.rule: TurnRule = compute_turn if policy.is_fair else compute_arrival
         self.room = Room(snapshot.servers, None if state is None else state.get_left(snapshot.servers))
         self.remembered: Mapping[int, Wait] = {}
+        self.moved: AbstractSet[int] = frozenset()
         looked_at: Sequence[TaskClass] = snapshot.task_classes
         self._unschedulable = unschedulable
         if unschedulable is not None:
-            self.remembered, looked_at = unschedulable.recall(snapshot, self.room, self.rule)
+            self.remembered, self.moved, looked_at = unschedulable.recall(snapshot, self.room, self.rule)
         self.measure: Measure = policy.build_measure(snapshot) if state is None else state.get_measure(policy, snapshot)
         choices = RandomChoices(seed) if policy.has_random_choices else None
         servers, pools = snapshot.servers, self.measure.pools
@@ -283,7 +286,7 @@ class Draft:
         if self.remembered and self._unschedulable is not None:
             more = self._build_queues([wait.task_class for wait in self.remembered.values()])
             self.queues = sorted([*self.queues, *more], key=lambda queue: queue.progress.name)
-            self.remembered = {}
+            self.remembered, self.moved = {}, frozenset()
             self._unschedulable.forget()
             self._filling = None
 

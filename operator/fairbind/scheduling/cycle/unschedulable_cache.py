@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from operator import gt
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,17 @@ from fairbind.scheduling.cycle.task_queues import TurnRule
 
 MANY_CLASSES = 200
 """With fewer classes everything is looked at in every cycle: explanations are those of now."""
+
+
+class Recalled(NamedTuple):
+    """What fits nowhere, by the class's identity and in the order in which it was kept, and all others.
+
+    moved: of what fits nowhere, what may go elsewhere than when it was explained.
+    """
+
+    waits: Mapping[int, Wait]
+    moved: AbstractSet[int]
+    others: Sequence[TaskClass]
 
 
 class UnschedulableCache:
@@ -94,26 +106,25 @@ class UnschedulableCache:
             return {}
         return self._waits if self._tenants <= {tenant.name for tenant in snapshot.tenants} else {}
 
-    def recall(self, snapshot: Snapshot, room: Room, rule: TurnRule) -> tuple[Mapping[int, Wait], Sequence[TaskClass]]:
-        """Return what still fits nowhere, in the order in which it was kept, and all others; those are forgotten.
-
-        room: before any decision.
-        """
+    def recall(self, snapshot: Snapshot, room: Room, rule: TurnRule) -> Recalled:
+        """Return what still fits nowhere, and all others; those are forgotten. room: before any decision."""
         known = self.get_known(snapshot, rule)
         if not known:
             self.forget()
-            return {}, snapshot.task_classes
+            return Recalled({}, frozenset(), snapshot.task_classes)
         others = [task_class for task_class in snapshot.task_classes if id(task_class) not in known]
+        moved: set[int] = set()
         if len(others) + len(known) > len(snapshot.task_classes):
             gone = known.keys() - set(map(id, snapshot.task_classes))
             heirs = self._find_heirs(others, gone, snapshot.servers, room)
             left = (heirs.get(id_, wait) for id_, wait in known.items() if id_ not in gone or id_ in heirs)
             self._set_waits({id(wait.task_class): wait for wait in left})
             others = [task_class for task_class in others if id(task_class) not in self._waits]
+            moved = {id(wait.task_class) for wait in heirs.values()}
         fitting = {id(wait.task_class): wait.task_class for wait in self._find_fitting(snapshot.servers, room)}
         if fitting:
             self._set_waits({id_: wait for id_, wait in self._waits.items() if id_ not in fitting})
-        return self._waits, [*others, *fitting.values()]
+        return Recalled(self._waits, moved - fitting.keys(), [*others, *fitting.values()])
 
     def _find_heirs(
         self, task_classes: Iterable[TaskClass], gone: AbstractSet[int], servers: ServerTable, room: Room

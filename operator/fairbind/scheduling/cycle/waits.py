@@ -53,10 +53,17 @@ def explain_waits(
         Wait(queue.task_class, queue.first, queue.waiting, (), blocked=queue.task_class.blocked) for queue in blocked
     ]
     for queue in stuck:
-        reason = rivals.find_reason(queue) if rivals is not None else None
+        reason = rivals.find_reason(queue.progress, queue.task_class) if rivals is not None else None
         rejections = refusals.compute_rejections(queue.task_class)
         waits.append(Wait(queue.task_class, queue.first, queue.waiting, rejections, fairness=reason))
     return waits
+
+
+def explain_again(wait: Wait, progress: Progress, refusals: Refusals, rivals: Rivals | None) -> Wait:
+    """Return the wait of a class that fits nowhere, as it is to be explained now. progress: of its tenant."""
+    reason = rivals.find_reason(progress, wait.task_class) if rivals is not None else None
+    rejections = refusals.compute_rejections(wait.task_class)
+    return Wait(wait.task_class, wait.first, wait.waiting, rejections, fairness=reason)
 
 
 class Refusals:
@@ -206,12 +213,14 @@ class Rivals:
             self._progress_of[progress.name] = progress
             self._reach[progress.name] = self._reach.get(progress.name, 0) | self._get_bits(task_class)
 
-    def find_reason(self, queue: ClassQueue) -> FairnessReason | None:
-        """Return who is next on the pool where this class is least behind, when that is another tenant below."""
-        task_class = queue.task_class
-        key = queue.progress.name, *identify_reach(task_class)
+    def find_reason(self, progress: Progress, task_class: TaskClass) -> FairnessReason | None:
+        """Return who is next on the pool where this class is least behind, when that is another tenant below.
+
+        progress: of the class's tenant.
+        """
+        key = progress.name, *identify_reach(task_class)
         if key not in self._reasons:
-            self._reasons[key] = self._find_reason(queue.progress, task_class)
+            self._reasons[key] = self._find_reason(progress, task_class)
         return self._reasons[key]
 
     def _find_reason(self, progress: Progress, task_class: TaskClass) -> FairnessReason | None:
