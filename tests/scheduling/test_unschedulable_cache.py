@@ -202,6 +202,22 @@ def test_a_class_that_may_go_elsewhere_is_looked_at_where_that_may_help(looked: 
     assert (decide(nowhere, demand_r=(7, 1)), sorted(looked)) == ([], ["large", "small"]), "they are others"
 
 
+def test_a_class_that_needs_no_port_any_more_is_looked_at() -> None:
+    servers = replace(build_servers({"x": (8, 8)}), taken_keys={0: frozenset({"p"})})
+    ports = ExclusiveKeys(frozenset({"p"}), frozenset({"p"}))
+    unschedulable, waiting = (
+        UnschedulableCache(),
+        build_class("a", (1, 1), build_placement(servers, exclusive_keys=ports)),
+    )
+
+    def decide(task_class: TaskClass) -> int:
+        snapshot = build_snapshot(servers, [task_class])
+        return len(run_cycle(snapshot, PolicySettings(), 0.0, unschedulable=unschedulable).bindings)
+
+    assert decide(waiting) == 0
+    assert decide(replace(waiting, placement=build_placement(servers))) == 1
+
+
 def test_it_holds_for_one_order_of_tasks_only() -> None:
     full, free = (build_servers({"x": (8, 8)}, free={"x": (left, 8)}) for left in (1, 8))
     classes = [build_class("a", (2, 0), build_placement(full))]

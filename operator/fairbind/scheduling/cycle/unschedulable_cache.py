@@ -191,14 +191,9 @@ class UnschedulableCache:
 def _is_elsewhere_only(before: TaskClass, after: TaskClass) -> bool:
     """Whether a class differs from one with the same tasks in where it may go, and in nothing else that matters here.
 
-    Rules about domains and promised room close servers in other ways, so classes with them are looked at.
+    Rules about domains, pins and promised room close servers in other ways, so classes with them are looked at.
     """
     is_plain = after.rules is None and after.blocked is None and not after.placement.reserved
     was_plain = before.rules is None and before.pin is None and not before.placement.reserved
-    return (
-        is_plain
-        and was_plain
-        and after.pin is None
-        and after.demand_r == before.demand_r
-        and after.placement.exclusive_keys == before.placement.exclusive_keys
-    )
+    is_same = after.demand_r == before.demand_r and after.placement.exclusive_keys == before.placement.exclusive_keys
+    return is_plain and was_plain and is_same
