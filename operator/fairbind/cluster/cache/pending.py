@@ -219,23 +219,20 @@ class TaskQueue:
             return before
         if self._shown is None:
             self._shown = tuple(self.tasks)
-        self._task_class = self._make_task_class(before, self._shown)
-        self.is_eligible = self._task_class.is_eligible
-        return self._task_class
-
-    def _make_task_class(self, before: TaskClass | None, tasks: tuple[Task, ...]) -> TaskClass:
-        """Return the class as it is now. before: one with the same vectors, when there is one."""
         assert self._placement is not None
-        return TaskClass(
-            self.key.tenant,
-            compute_vector(self.key.demand.real, self._axes) if before is None else before.demand_r,
-            compute_vector(self.key.demand.share, self._axes) if before is None else before.share_demand_r,
+        key = self.key
+        task_class = self._task_class = TaskClass(
+            key.tenant,
+            compute_vector(key.demand.real, axes) if before is None else before.demand_r,
+            compute_vector(key.demand.share, axes) if before is None else before.share_demand_r,
             self._placement,
-            tasks,
-            self.key.unsupported,
+            self._shown,
+            key.unsupported,
             self._pin,
             *self._ruling,
         )
+        self.is_eligible = task_class.is_eligible
+        return task_class
 
     def find_pin(self, base: Placement, allowed: Placement, index: Mapping[str, int]) -> Pin:
         """Return the server of a key that has a pin, and why it may be none; the same while nothing changes.

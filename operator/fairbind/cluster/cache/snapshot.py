@@ -160,7 +160,8 @@ class SnapshotBuilder:
 
     def _rebuild(self, group: Group) -> None:
         """Build the class of a group; the same object as before when nothing in it changed."""
-        template, before = self._build_task_class(group.first), group.task_class
+        simple = None if group.look is None else group.look[0]
+        template, before = self._build_task_class(group.first, simple), group.task_class
         group.is_stale, group.answers = False, self._answers
         if len(group) == 1:
             group.template = group.task_class = template
@@ -194,9 +195,12 @@ class SnapshotBuilder:
         self._classes_valid_for, self._closings_valid_for = valid_for, closings_valid_for
         self._nominations_version = books.nominations.version
 
-    def _build_task_class(self, queue: TaskQueue) -> TaskClass:
+    def _build_task_class(self, queue: TaskQueue, simple: Constraints | None = None) -> TaskClass:
+        """Return the class of a queue. simple: its constraints by `Eligibility.simplify`; None: they are not known."""
         servers, eligibility, key = self._books.servers, self._books.eligibility, queue.key
-        placement, pin = self._find_placement(key), None
+        if simple is None:
+            simple = eligibility.simplify(key.constraints)
+        placement, pin = self._find_placement(key, simple), None
         if queue.is_plain:
             return queue.build_task_class(servers.axes, placement, eligibility, claimed_only=servers.claimed_only)
         if key.pin is not None:
@@ -220,10 +224,10 @@ class SnapshotBuilder:
         placement = self._books.nominations.reserve(placement, key, servers.axes, servers.index)
         return queue.build_task_class(servers.axes, placement, eligibility, pin, ruling, servers.claimed_only)
 
-    def _find_placement(self, key: QueueKey) -> Placement:
+    def _find_placement(self, key: QueueKey, simple: Constraints) -> Placement:
         """Return where a class may go by its constraints, its volumes and what nodes have of what it asks for."""
         servers, eligibility = self._books.servers, self._books.eligibility
-        placement = eligibility.get_placement(key.constraints)
+        placement = eligibility.get_placement_of_simple(simple)
         if servers.claimed_k:
             placement = self._close_claimed(placement, key.demand)
         if key.unbound:

@@ -264,7 +264,11 @@ class Eligibility:
 
     def get_placement(self, constraints: Constraints) -> Placement:
         """Return where tasks with these constraints may go."""
-        verdict = self._get_verdict(constraints)
+        return self.get_placement_of_simple(self.simplify(constraints))
+
+    def get_placement_of_simple(self, constraints: Constraints) -> Placement:
+        """Return where tasks with these constraints may go, which must be what `simplify` returns."""
+        verdict = self._verdicts.get(constraints) or self._add_verdict(constraints)
         if verdict.placement is None:
             verdict.placement = self.share(self._make_placement(verdict))
         return verdict.placement
@@ -290,9 +294,10 @@ class Eligibility:
 
     def _get_verdict(self, constraints: Constraints) -> Verdict:
         constraints = self.simplify(constraints)
-        verdict = self._verdicts.get(constraints)
-        if verdict is None:
-            verdict = self._verdicts[constraints] = self._compute_verdict(constraints)
+        return self._verdicts.get(constraints) or self._add_verdict(constraints)
+
+    def _add_verdict(self, constraints: Constraints) -> Verdict:
+        verdict = self._verdicts[constraints] = self._compute_verdict(constraints)
         return verdict
 
     def _get_image_scores(self, verdict: Verdict) -> ScoreArray | None:
@@ -328,7 +333,7 @@ class Eligibility:
         if not changes:
             return
         moved = False
-        for constraints in [known for known in self._simplified if changes.may_concern(known)]:
+        for constraints in changes.find_concerned(self._simplified):
             before = self._simplified.pop(constraints) or constraints
             moved |= self.simplify(constraints) is not before
         if moved:

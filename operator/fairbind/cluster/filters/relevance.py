@@ -40,17 +40,24 @@ class FeatureChanges:
     def __bool__(self) -> bool:
         return bool(self._pairs or self._names or self._taint_keys)
 
-    def may_concern(self, constraints: Constraints) -> bool:
-        """Whether constraints ask for one of these features, so that they may be simplified in another way.
+    def find_concerned(self, known: Iterable[Constraints]) -> list[Constraints]:
+        """Return the constraints that ask for one of these features, so that they may be simplified in another way.
 
         Asked of thousands at a time, of which hardly one does, so most is decided by the keys.
         """
-        if self._taint_keys:
+        taint_keys, is_about_more = self._taint_keys, bool(self._pairs or self._names)
+        concerned = []
+        for constraints in known:
             for toleration in constraints.tolerations:
-                if toleration.key in self._taint_keys:
-                    return True
-        if not self._pairs and not self._names:
-            return False
+                if toleration.key in taint_keys:
+                    concerned.append(constraints)
+                    break
+            else:
+                if is_about_more and self._is_asked_for_by(constraints):
+                    concerned.append(constraints)
+        return concerned
+
+    def _is_asked_for_by(self, constraints: Constraints) -> bool:
         for key, value in constraints.selector:
             if key in self._pairs and value in self._pairs[key]:
                 return True
