@@ -8,7 +8,7 @@ import pytest
 
 from cluster.test_pacing import Machine, find
 from fairbind.cluster.bind_limits import FAILURES_IN_A_ROW, PROBES
-from fairbind.cluster.pacing import MAX_OUTSTANDING, Pacing
+from fairbind.cluster.pacing import MAX_HELD_SECONDS, MAX_OUTSTANDING, Pacing
 from fairbind.cluster.pacing_events import (
     Announce,
     BindEnded,
@@ -208,6 +208,22 @@ def test_no_gate_is_opened_without_room_before_those_with_room_are_open(event: E
     assert gates.wake_at == 11.5, "the next cycle comes at once"
     gates.tick(11.5)
     assert decide_scale_ups(gates, late, 12.0) == late
+
+
+def test_gates_with_room_that_are_opened_one_after_the_other_hold_it_back_for_a_second_at_most() -> None:
+    gates = Gates(most=8, most_scale_ups=1)
+    late, opened = make_binds(1, "other"), list[Bind]()
+    for n in range(4):
+        now = 10.0 + n * MAX_HELD_SECONDS / 2
+        assert gates.find_cycle(now)
+        room = make_binds(1, first=n)
+        instructions = gates.feed(Decided(room, True, 1, frozenset({f"t{n}"}), late), now)
+        gates.feed(CycleEnded(0.0), now)
+        assert [each for each in instructions if each in room] == room
+        opened += [each for each in late if each in instructions]
+        if opened:
+            break
+    assert (opened, n) == (late, 2)
 
 
 def test_one_that_could_not_be_opened_leaves_its_place_to_the_next() -> None:

@@ -13,8 +13,8 @@ The rules:
   next cycle runs. Decisions stay fresh, and the order stays right when something changes amid a long backlog. A cycle
   that the limit ended goes on, without a pause, when `LOW_WATER` or fewer are left. So does a change that came when
   the limit was reached.
-* **Turns.** Where a tenant has more placements than a cycle looks at, a later cycle looks at others of them. What that
-  costs takes at most about a fifth of the time: cycles in between look at the same ones once more.
+* **Turns.** Where a tenant has more placements or classes than a cycle looks at, a later cycle looks at others of them.
+  What that costs takes at most about a fifth of the time: cycles in between look at the same ones once more.
 * **Explanations.** Where many classes wait, cycles recall what fitted nowhere. All classes are looked at and explained
   again within `EXPLAIN_SECONDS`, or later when they are very many, and once more after the last change: in parts of
   `MAX_EXPLAINED`, one cycle after the other, so that none of these takes long.
@@ -91,6 +91,8 @@ PAUSE_PER_TURN = 4.0
 FIRST_POSTPONE_SECONDS = 1.0
 MAX_POSTPONE_SECONDS = 10.0
 FAILED_CYCLE_SECONDS = 1.0
+MAX_HELD_SECONDS = 1.0
+"""How long a gate is not opened without room because gates with room are being opened, one after the other."""
 MAX_REMEMBERED = 10_000
 """How many pods are known to have failed before, at most."""
 
@@ -154,6 +156,7 @@ class Pacing:
         self._opening: set[str] = set()
         self._opening_with_room: set[str] = set()
         self._holds_scale_up = False
+        self._held_since = inf
         self._phase = _Phase.NEW
         self._phase_ends = inf
         self._is_woken = False
@@ -328,13 +331,16 @@ class Pacing:
     def _scale_up(self, candidates: Sequence[Bind], now: float) -> Sequence[Instruction]:
         """Open the gate of one pod for which a node could be bought; shares are others then, so look again.
 
-        Only after those that have room, but for stalled ones: the other scheduler takes pods in the order in which it
-        sees their gates open.
+        Only after those that have room: the other scheduler takes pods in the order in which it sees their gates open.
+        It waits for stalled ones no longer, and for all together `MAX_HELD_SECONDS` at most.
         Those whose namespace may not begin now leave the order, so that no later cycle withholds them once more.
         """
-        self._holds_scale_up = bool(candidates and self._opening_with_room)
+        is_behind = bool(candidates and self._opening_with_room)
+        self._held_since = min(self._held_since, now) if is_behind else inf
+        self._holds_scale_up = is_behind and now - self._held_since < MAX_HELD_SECONDS
         if self._holds_scale_up:
             return _NOTHING
+        self._held_since = inf
         withheld: list[Instruction] = []
         for bind in candidates:
             uid, (namespace, _) = bind.task.uid, split_task_name(bind.task)

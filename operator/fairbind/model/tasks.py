@@ -64,7 +64,7 @@ class Placement:
     is_open: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        """Find out what thousands of classes ask."""
+        """Compute `is_open` once; thousands of classes share a placement."""
         object.__setattr__(self, "is_open", bool(self.eligible_k.any()))
 
 

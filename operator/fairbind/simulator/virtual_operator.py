@@ -33,8 +33,8 @@ class VirtualOperator:
 
     make_cache: given what the cache must call on changes. policy: the id, a baseline of the simulator too. baseline:
     what decides then in place of a policy of the operator. start: called for each decision, in their order. follow:
-    called with what each cycle saw and decided, before its decisions start. explains: whether it matters what the waits
-    say; if not, what fitted nowhere is not explained again now and then, which in simulated time is nearly always.
+    called with what each cycle saw and decided, before its decisions start. explains: whether anything reads why tasks
+    wait. If not, cycles do not explain again what fitted nowhere; in simulated time nearly every cycle would.
     scale: what shares were measured by at the last cycle. waits: those of the last cycle.
     """
 

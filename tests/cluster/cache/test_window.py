@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from cluster.builders import Cluster, Json, make_node, make_pod
+from cluster.builders import Cluster, Json, make_node, make_pod, read_node
 from fairbind.cluster.cache import window
 from fairbind.cluster.messages import format_unschedulable
 from fairbind.model import CycleReport, PolicySettings, RejectionKind, TaskClass
@@ -420,3 +420,36 @@ def test_so_many_tenants_that_each_has_few_classes_have_fewer_all_the_same() -> 
         add_sizes(cluster, MOST, namespace=f"many{tenant}")
     counts = Counter(each.tenant for each in split(cluster)[0])
     assert set(counts.values()) == {MOST // 2}
+
+
+# --- pods that change their queues, but not what they have in common with others ---
+
+TOLERANT = {"tolerations": [{"key": "absent", "operator": "Exists"}]}
+"""Of a taint that no node has."""
+
+
+def test_an_older_pod_joins_a_queue_to_which_another_came_before() -> None:
+    cluster = make_cluster(2 * MOST)
+    cluster.add_pods(make_pod("old", requests={"cpu": "2"}, created="2025-01-01T00:00:00Z"))
+    cluster.add_pods(make_pod("young", requests={"cpu": "2"}, **TOLERANT))
+    cluster.cache.build_snapshot()
+    cluster.add_pods(make_pod("younger", requests={"cpu": "2"}, **TOLERANT))
+    cluster.add_pods(make_pod("old", requests={"cpu": "2"}, created="2025-01-01T00:00:00Z", **TOLERANT))
+    shown, _ = split(cluster)
+    (together,) = [each for each in shown if {task.uid for task in each.tasks} & {"uid-old"}]
+    assert [task.uid for task in together.tasks] == ["uid-old", "uid-young", "uid-younger"]
+    cluster.cache.check_consistent()
+
+
+def test_what_a_node_offered_for_a_while_is_lacking_again_when_it_has_gone() -> None:
+    """The first queue of a group comes back to its place with what it found out before."""
+    cluster = make_cluster(2 * MOST)
+    gpu = {"cpu": "1", "example.com/gpu": "1"}
+    cluster.add_pods(make_pod("first", requests=gpu, created="2025-01-02T00:00:00Z"))
+    assert "uid-first" not in {bind.task.uid for bind in decide(cluster).bindings}
+    cluster.add_nodes(make_node("gpu", allocatable={"cpu": "4", "pods": "9", "example.com/gpu": "1"}))
+    cluster.add_pods(make_pod("urgent", requests=gpu, priority=9, **TOLERANT))
+    cluster.cache.build_snapshot()
+    cluster.delete_pod(make_pod("urgent"))
+    cluster.cache.nodes.delete(read_node(make_node("gpu")))
+    assert "uid-first" not in {bind.task.uid for bind in decide(cluster).bindings}

@@ -236,8 +236,8 @@ class ClusterCache:
         """Take why classes wait, as the last cycle saw it; those it does not mention have not had their turn yet.
 
         Cycles come many times a second, and no reader needs the reasons before the next overview. Where a tenant has
-        more placements than a snapshot holds, the next cycle looks at others of them. Returns whether it does. turns:
-        False leaves it with the same.
+        more placements or classes than a snapshot holds, the next cycle looks at others of them. Returns whether it
+        does. turns: False leaves it with the same.
         """
         self.books.noted_waits = waits
         if not turns:

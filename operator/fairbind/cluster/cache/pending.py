@@ -185,7 +185,7 @@ class TaskQueue:
         self._shown = self._oldest = None
 
     def rename(self, key: QueueKey) -> None:
-        """Go on as the queue of another key: it differs in constraints, or in the terms that select the pods."""
+        """Change the key. The new key may differ only in constraints and in the terms that select the pods."""
         self.key, self.is_plain = key, key.is_plain
 
     def build_task_class(
@@ -249,7 +249,7 @@ class TaskQueue:
 
     def follow(self, other: TaskQueue) -> None:
         """Take over where the tasks may go from a queue of equal demand and placement."""
-        self.missing, self.is_eligible = other.missing, other.is_eligible
+        self.is_eligible = other.is_eligible
 
     def close_unlabelled(self, base: Placement, topology: Topology, eligibility: Eligibility) -> Placement:
         """Return the placement without the nodes that lack a label which its wishes need; remembered."""

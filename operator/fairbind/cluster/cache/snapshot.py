@@ -57,9 +57,7 @@ class SnapshotBuilder:
         self._answers = 0
         self._restricted: dict[tuple[int, frozenset[PodTerm]], tuple[Placement, Placement]] = {}
         self._restricted_valid_for = 0, 0
-        self._rulings: dict[
-            tuple[TopologyWishes | None, frozenset[PodTerm], Constraints, str | None, Rank], Ruling
-        ] = {}
+        self._rulings: dict[_Asked, Ruling] = {}
         self.window = Window(books.eligibility)
 
     def build(self) -> Snapshot:

@@ -1,4 +1,4 @@
-"""How many different placements of one tenant a snapshot holds: the rest of its pods wait in turn.
+"""How many placements and classes of one tenant a snapshot holds: the rest of its pods wait in turn.
 
 Each placement costs memory and time for every node, in every replica, and a tenant may have thousands of pods that
 each may go elsewhere. So a snapshot holds `MAX_TENANT_PLACEMENTS` of a tenant at most, and fewer when there would be
@@ -42,7 +42,7 @@ MAX_PLACEMENTS = 2_048
 """Placements of all tenants: a user with many namespaces is many tenants."""
 
 MIN_TENANT_PLACEMENTS = 4
-"""Each tenant has so many, however many tenants there are."""
+"""Each tenant has at least so many placements, and so many classes, however many tenants there are."""
 
 MAX_TENANT_CLASSES = 1_024
 """Four times what a cycle may decide."""
@@ -129,8 +129,8 @@ class Group:
         self.is_stale = True
 
     def add(self, turn: Turn, queue: TaskQueue) -> None:
-        """Take a queue whose first task has this turn, which no other task has."""
-        insort(self._ordered, (turn, queue))
+        """Take a queue whose first task has this turn. One that the task has left may still stand here with it."""
+        insort(self._ordered, (turn, queue), key=_get_turn)
         self.note_change()
 
     def extend(self, other: Group) -> None:
@@ -347,7 +347,7 @@ class Window:
         different: int,
         changed: Iterable[QueueKey],
     ) -> dict[str, Choice]:
-        """Return what is shown of each tenant that has more queues than placements are allowed.
+        """Return what is shown of each tenant that has more queues than it may have placements or classes.
 
         different: how many constraints all queues have. changed: the queues that came, changed or went since the last
         time.

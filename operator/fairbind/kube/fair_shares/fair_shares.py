@@ -123,15 +123,17 @@ class FairShares:
             return
         self._seen = seen
         started = self._clock()
+        snapshot = self._world.build_detailed_snapshot()
+        self._posing_seconds = self._clock() - started
+        await asyncio.sleep(0)  # others have their turn, which is no part of the posing
+        started = self._clock()
         try:
-            snapshot = self._world.build_detailed_snapshot()
-            await asyncio.sleep(0)  # others have their turn
             problem = make_exact_problem(snapshot, seen[1])
         except FairbindError as error:
             self._fail("failed", str(error), 0.0)
             return
         finally:
-            self._posing_seconds = self._clock() - started
+            self._posing_seconds += self._clock() - started
         if problem is None or self._solved is None or problem.mechanism != self._solved.mechanism:
             self.shares, self.left_out = None, ()
             self._world.set_targets(None)

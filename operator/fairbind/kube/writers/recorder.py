@@ -50,7 +50,7 @@ SCAN_CHUNK = 500
 SCHEDULED_QUEUE_LENGTH = 10_000
 TENANT_PER_SECOND = 50.0
 PACE_SECONDS = 0.1
-"""What a tenant may have in a second comes in so many parts of it, as others wait for the API server meanwhile."""
+"""The budget of a tenant is given out in intervals of this length, so that its writes do not come in one burst."""
 NOTICES_PER_QUEUE = 250
 """As many as are written in the time for which `PodMessages` leaves a class alone."""
 WRITERS = 8
@@ -251,9 +251,9 @@ class Recorder:
         now = self._clock()
         most = TENANT_PER_SECOND * PACE_SECONDS
         while (notice := self._notices.take(lambda queue: self._told[queue] < most)) is not None:
-            self._told[notice.queue] += 1
             pod = self._find_waiting(notice.uid)
             if pod is not None and self._limits.may_begin((pod.namespace, _CONDITIONS), now):
+                self._told[notice.queue] += 1
                 return partial(self._explain, notice, pod)
             self._put_off(notice)
         return None

@@ -40,8 +40,9 @@ class Recalled(NamedTuple):
 class UnschedulableCache:
     """Classes that fitted nowhere, from one cycle to the next; for callers of `run_cycle` that make many of them.
 
-    It holds true for task classes that are the same objects in both snapshots, and for those in whose place another one
-    stands with the same object for its tasks, which goes elsewhere. All else is looked at.
+    A wait stays valid for a task class that is the same object in both snapshots. It also passes to a new class with
+    the same tasks object that differs only in its placement, if no server that this placement opens has enough
+    capacity. All other classes are looked at.
     """
 
     __slots__ = (
@@ -76,7 +77,10 @@ class UnschedulableCache:
         self._set_waits({})
 
     def forget_some(self, most: int) -> None:
-        """Have the next cycle look at so many. They come round in turn: each of n after n / most calls, rounded up."""
+        """Forget so many waits, so that the next cycle looks at these classes.
+
+        Calls rotate: each of n waits is forgotten once in ceil(n / most) calls.
+        """
         count = len(self._waits)
         if count <= most:
             self.forget()

@@ -147,7 +147,7 @@ def find_demand_groups(snapshot: Snapshot, groups: ServerGroups, axes: Sequence[
 
 
 class _Answers:
-    """What is asked for one demand after the other, of which most are equal; equal answers are one object."""
+    """Answers about demands. Equal questions get the same object, so later steps can compare by identity."""
 
     def __init__(self, groups: ServerGroups, axes: Sequence[int]) -> None:
         self._groups = groups
@@ -178,7 +178,10 @@ class _Answers:
         return known
 
     def count_alone(self, demand_group: DemandGroup) -> float:
-        """Return how many tasks of a group would run if nothing else did. Its arrays must stay as long as this does."""
+        """Return how many tasks of a group would run if nothing else did.
+
+        The result is stored by the identity of the group's arrays, so the caller must keep them alive.
+        """
         key = id(demand_group.demand_r), id(demand_group.usable_p)
         known = self._alone.get(key)
         if known is None:
