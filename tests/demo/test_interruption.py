@@ -35,6 +35,25 @@ except interruption.Interrupted as reason:
     sys.exit(interruption.EXIT_CODE)
 """
 
+DROPPER = """
+import os, signal, sys
+sys.path[:0] = [{tools!r}, {local!r}]
+from demo import interruption
+interruption.install()
+
+class Finalized:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGHUP)
+
+interruption.check()
+try:
+    Finalized()
+    print("dropped", flush=True)
+    interruption.check()
+except interruption.Interrupted as reason:
+    print(reason)
+"""
+
 KEEPER = """
 import os, sys, time
 from pathlib import Path
@@ -85,6 +104,10 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_a_signal_that_came_in_a_finalizer_is_not_lost() -> None:
+    assert start(DROPPER).communicate(timeout=LIMIT_SECONDS)[0] == "dropped\nthe closed terminal\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

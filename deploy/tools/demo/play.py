@@ -15,7 +15,7 @@ from typing import Protocol
 from rich.console import Console
 from rich.live import Live
 
-from demo import view
+from demo import interruption, view
 from demo.feeding import TROUBLES, Feeder, Patience
 from demo.observe import Observer, Sample, compute_rate
 from demo.servers import DemoError
@@ -111,6 +111,7 @@ class Play:
                             making.result()  # its error, if there is one
                         making = thread.submit(self.feed)
                 tick += 1
+                interruption.check()
                 time.sleep(max(0.0, tick * TICK_SECONDS - self.clock()))
         return self.compute_scene()
 

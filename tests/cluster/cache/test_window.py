@@ -424,7 +424,7 @@ def test_so_many_tenants_that_each_has_few_classes_have_fewer_all_the_same() -> 
 
 # --- pods that change their queues, but not what they have in common with others ---
 
-TOLERANT = {"tolerations": [{"key": "absent", "operator": "Exists"}]}
+TOLERANT: Json = {"tolerations": [{"key": "absent", "operator": "Exists"}]}
 """Of a taint that no node has."""
 
 
