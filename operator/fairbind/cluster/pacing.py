@@ -23,9 +23,9 @@ The rules:
 * **Limits of a namespace.** A binding that failed once or takes long leaves its place to others. A namespace whose
   bindings fail has few under way, and the rest of its pods is withheld for a while; see `bind_limits`.
 * **Gates.** Of pods that take turns, a decision opens the gate, and another scheduler places the pod. Until then it is
-  on its way; how many may be, and for how long a pod keeps its room, is decided in `turnstile`. After a cycle, when no
-  gate is being opened, one is opened without room where an autoscaler could help; the next cycle sees the shares with
-  it.
+  on its way; how many may be, and for how long a pod keeps its room, is decided in `turnstile`. After a cycle one gate
+  is opened without room where an autoscaler could help, but for `MAX_HELD_SECONDS` not beside gates with room; the next
+  cycle sees the shares with it.
 * **Failed cycles.** The next cycle is tried after `FAILED_CYCLE_SECONDS`, followed by the pause for batches.
 * **Sweeps.** When nothing changes, the driver reports a beat every `BEAT_SECONDS`, and a cycle runs at the first beat
   that comes `SWEEP_SECONDS` after the sweep before it.
@@ -320,8 +320,9 @@ class Pacing:
                 instructions.append(Withhold(uid))
             elif self._limits.begin(uid, namespace, now):
                 self._outstanding += 1
-                self._opening |= {uid} & event.opens
-                self._opening_with_room |= {uid} & event.opens
+                if uid in event.opens:
+                    self._opening.add(uid)
+                    self._opening_with_room.add(uid)
                 instructions.append(bind)
             else:
                 self._turnstile.end(uid)

@@ -64,6 +64,23 @@ def decide(cluster: Cluster) -> CycleReport:
     return report
 
 
+def place_first(cluster: Cluster, *, cycles: int) -> list[str]:
+    """Decide until something is placed, in so many cycles at most; return what it is."""
+    for _ in range(cycles):
+        changes = cluster.changes
+        if placed := [bind.task.uid for bind in decide(cluster).bindings]:
+            return placed
+        assert cluster.changes > changes, "no other cycle follows"
+    return []
+
+
+def look(cluster: Cluster) -> list[str]:
+    """Decide, and return what could have been placed."""
+    shown = name_tasks(split(cluster)[0])
+    decide(cluster)
+    return shown
+
+
 def test_a_tenant_at_the_limit_is_shown_in_full() -> None:
     shown, blocked = split(make_cluster(MOST))
     assert len(shown) == MOST
@@ -115,14 +132,7 @@ def test_the_rest_comes_as_earlier_ones_leave_and_each_of_them_is_placed() -> No
 def test_pods_that_fit_nowhere_do_not_keep_those_behind_them_from_being_placed() -> None:
     cluster = make_cluster(NODES - 1, cpu="9")
     cluster.add_pods(make_pod("last", requests={"cpu": "1"}, created="2026-02-01T00:00:00Z", affinity=pin(NODES - 1)))
-    placed: list[str] = []
-    for _ in range(NODES // ROTATING):
-        changes = cluster.changes
-        placed.extend(bind.task.uid for bind in decide(cluster).bindings)
-        if placed:
-            break
-        assert cluster.changes > changes, "nobody looks on"
-    assert placed == ["uid-last"]
+    assert place_first(cluster, cycles=NODES // ROTATING) == ["uid-last"]
 
 
 def test_a_round_ends_when_all_were_looked_at_and_the_next_begins_with_a_change() -> None:
@@ -132,8 +142,7 @@ def test_a_round_ends_when_all_were_looked_at_and_the_next_begins_with_a_change(
         rounds = 0
         while True:
             changes = cluster.changes
-            seen.update(name_tasks(split(cluster)[0]))
-            decide(cluster)
+            seen.update(look(cluster))
             rounds += 1
             assert rounds <= NODES
             if cluster.changes == changes:
@@ -335,14 +344,7 @@ def test_sizes_that_fit_nowhere_do_not_keep_those_behind_them_from_being_placed(
     cluster = make_cluster(0)
     add_sizes(cluster, 5 * MOST_CLASSES, least=90_000)
     cluster.add_pods(make_pod("last", requests={"cpu": "1"}, created="2026-02-01T00:00:00Z"))
-    placed: list[str] = []
-    for _ in range(5 * MOST_CLASSES // ROTATING_CLASSES):
-        changes = cluster.changes
-        placed.extend(bind.task.uid for bind in decide(cluster).bindings)
-        if placed:
-            break
-        assert cluster.changes > changes, "nobody looks on"
-    assert placed == ["uid-last"]
+    assert place_first(cluster, cycles=5 * MOST_CLASSES // ROTATING_CLASSES) == ["uid-last"]
 
 
 @pytest.mark.usefixtures("few_classes")
@@ -380,8 +382,7 @@ def test_a_round_goes_on_where_it_is_when_a_node_sets_others_apart() -> None:
     for cycle in range(12 * MOST_CLASSES // ROTATING_CLASSES):
         taints = [{"key": "k", "effect": "NoSchedule"}] if cycle % 2 else []
         cluster.add_nodes(make_node("n00", taints=taints))
-        seen.update(name_tasks(split(cluster)[0]))
-        decide(cluster)
+        seen.update(look(cluster))
     assert seen.issuperset(sizes)
 
 
@@ -391,14 +392,12 @@ def test_a_round_goes_on_where_it_is_when_most_of_those_leave_that_were_seen() -
     sizes = add_sizes(cluster, 10 * MOST_CLASSES, least=90_000)
     seen: set[str] = set()
     while len(seen) < 8 * MOST_CLASSES:
-        seen.update(name_tasks(split(cluster)[0]))
-        decide(cluster)
+        seen.update(look(cluster))
     for n in range(7 * MOST_CLASSES):
         cluster.delete_pod(make_pod(f"team{n:03}"))
     left = len(sizes) - len(seen)
     for _ in range(left // ROTATING_CLASSES):
-        seen.update(name_tasks(split(cluster)[0]))
-        decide(cluster)
+        seen.update(look(cluster))
     assert seen.issuperset(sizes)
 
 

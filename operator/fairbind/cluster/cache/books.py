@@ -291,7 +291,7 @@ class Books:
         if queue is None:
             queue = self.queues[key] = TaskQueue(key)
             self.queues_by_tenant.setdefault(key.tenant, {})[key] = queue
-            self.waiting_constraints[key.constraints] += 1
+            self._count_constraints(key.constraints, 1)
             self.queues_about_volumes += key.is_about_volumes
         return queue
 
@@ -299,13 +299,17 @@ class Books:
         del self.queues[key]
         self.wanted.set_waiting(key, 0)
         self.queues_about_volumes -= key.is_about_volumes
-        self.waiting_constraints[key.constraints] -= 1
-        if not self.waiting_constraints[key.constraints]:
-            del self.waiting_constraints[key.constraints]
+        self._count_constraints(key.constraints, -1)
         siblings = self.queues_by_tenant[key.tenant]
         del siblings[key]
         if not siblings:
             del self.queues_by_tenant[key.tenant]
+
+    def _count_constraints(self, constraints: Constraints, sign: int) -> None:
+        """Count one queue more with these constraints, or one less."""
+        self.waiting_constraints[constraints] += sign
+        if not self.waiting_constraints[constraints]:
+            del self.waiting_constraints[constraints]
 
     def resolve(self) -> None:
         """Bring every pod to where namespaces, Tenants and labels as of now put it."""
@@ -392,10 +396,8 @@ class Books:
         before, siblings = queue.key, self.queues_by_tenant[key.tenant]
         del self.queues[before], siblings[before]
         self.queues[key] = siblings[key] = queue
-        self.waiting_constraints[key.constraints] += 1
-        self.waiting_constraints[before.constraints] -= 1
-        if not self.waiting_constraints[before.constraints]:
-            del self.waiting_constraints[before.constraints]
+        self._count_constraints(key.constraints, 1)
+        self._count_constraints(before.constraints, -1)
         self.wanted.rename(before, key)
         queue.rename(key)
 

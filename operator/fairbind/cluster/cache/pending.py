@@ -127,6 +127,7 @@ class TaskQueue:
         "_claimed_only",
         "_found_pin",
         "_labelled",
+        "_missing",
         "_oldest",
         "_pin",
         "_pin_made_of",
@@ -137,7 +138,6 @@ class TaskQueue:
         "is_eligible",
         "is_plain",
         "key",
-        "missing",
         "tasks",
     )
 
@@ -145,7 +145,7 @@ class TaskQueue:
         self.key = key
         self.is_plain = key.is_plain
         self.tasks: list[Task] = []
-        self.missing: tuple[str, ...] = ()
+        self._missing: tuple[str, ...] = ()
         self.is_eligible = False
         self._oldest: float | None = None
         self._axes: Axes = ()
@@ -206,13 +206,13 @@ class TaskQueue:
         before, is_current = self._task_class, self._shown is not None
         if before is None or axes != self._axes or claimed_only != self._claimed_only:
             self._axes, self._claimed_only = axes, claimed_only
-            self.missing = tuple(r for r, _ in self.key.demand.real if r not in axes or r in claimed_only)
+            self._missing = tuple(r for r, _ in self.key.demand.real if r not in axes or r in claimed_only)
             self._base = before = None
-        pin = None if pin is None else lack(pin, self.missing)
+        pin = None if pin is None else lack(pin, self._missing)
         if base is not self._base or pin != self._pin:
             self._base, self._pin, is_current = base, pin, False
-            is_lacking = self.missing and pin is None
-            self._placement = eligibility.share(exclude_all(base, self.missing)) if is_lacking else base
+            is_lacking = self._missing and pin is None
+            self._placement = eligibility.share(exclude_all(base, self._missing)) if is_lacking else base
         if ruling is not self._ruling and ruling != self._ruling:  # rules and wishes are equal to themselves only
             self._ruling, is_current = ruling, False
         if before is not None and is_current:

@@ -215,7 +215,7 @@ class SnapshotBuilder:
             elif pin.server is not None and not open_.eligible_k[pin.server]:
                 more = Counter(dict(open_.rejections)) - Counter(dict(placement.rejections))
                 pin = refuse(pin, next(iter(more)))
-        ruling = self._find_ruling(key)
+        ruling = self._find_ruling(key, simple)
         if ruling.wishes is not None and placement.preference_k is not None:
             placement = eligibility.share(replace(placement, preference_k=None))  # `Ruling.wishes` has it all
         # Last, as what is shared above must not say what is promised: not all classes that share it may use that.
@@ -250,12 +250,11 @@ class SnapshotBuilder:
         closed = replace(base, eligible_k=eligible_k, rejections=tuple(sorted((+rejections).items())))
         return self._books.eligibility.share(closed)
 
-    def _find_ruling(self, key: QueueKey) -> Ruling:
-        """Return what topology domains say to a class."""
+    def _find_ruling(self, key: QueueKey, simple: Constraints) -> Ruling:
+        """Return what topology domains say to a class. simple: its constraints by `Eligibility.simplify`."""
         if not key.may_have_rules or key.unsupported is not None:
             return NO_RULING
-        constraints = self._books.eligibility.simplify(key.constraints)
-        asked = key.wishes, key.selected_by, constraints, key.pin, key.rank
+        asked = key.wishes, key.selected_by, simple, key.pin, key.rank
         known = self._rulings.get(asked)
         if known is None:
             known = self._rulings[asked] = self._make_ruling(*asked)

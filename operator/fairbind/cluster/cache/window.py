@@ -354,10 +354,10 @@ class Window:
         """
         self.has_more = False
         self._limit, self._most_classes = MAX_TENANT_PLACEMENTS, MAX_TENANT_CLASSES
+        counts = list(map(len, queues_by_tenant.values()))
         if different > MAX_PLACEMENTS:
-            self._limit = compute_limit(map(len, queues_by_tenant.values()))
-        if sum(map(len, queues_by_tenant.values())) > MAX_CLASSES:
-            counts = map(len, queues_by_tenant.values())
+            self._limit = compute_limit(counts, MAX_PLACEMENTS, MAX_TENANT_PLACEMENTS)
+        if sum(counts) > MAX_CLASSES:
             self._most_classes = compute_limit(counts, MAX_CLASSES, MAX_TENANT_CLASSES)
         most = min(self._limit, self._most_classes)
         crowded = {tenant: queues for tenant, queues in queues_by_tenant.items() if len(queues) > most}
@@ -403,15 +403,15 @@ class Window:
         return [*first, *others]
 
 
-def compute_limit(counts: Iterable[int], most: int | None = None, most_each: int | None = None) -> int:
+def compute_limit(counts: Iterable[int], most: int, most_each: int) -> int:
     """Return how many placements, or classes, each tenant may have so that all have `most`, as far as that can be had.
 
-    counts: how many each tenant has now, or more. most, most_each: of all and of one tenant; None: those of placements.
+    counts: how many each tenant has now, or more. most, most_each: of all and of one tenant.
 
-    >>> compute_limit([3, 5_000, 5_000]), compute_limit([9] * 5_000)
+    >>> compute_limit([3, 5_000, 5_000], 2_048, 128), compute_limit([9] * 5_000, 2_048, 128)
     (128, 4)
     """
-    left, limit = MAX_PLACEMENTS if most is None else most, MAX_TENANT_PLACEMENTS if most_each is None else most_each
+    left, limit = most, most_each
     ascending = sorted(counts)
     for index, count in enumerate(ascending):
         part = left // (len(ascending) - index)

@@ -268,7 +268,7 @@ class Eligibility:
 
     def get_placement_of_simple(self, constraints: Constraints) -> Placement:
         """Return where tasks with these constraints may go, which must be what `simplify` returns."""
-        verdict = self._verdicts.get(constraints) or self._add_verdict(constraints)
+        verdict = self._get_verdict(constraints)
         if verdict.placement is None:
             verdict.placement = self.share(self._make_placement(verdict))
         return verdict.placement
@@ -278,7 +278,7 @@ class Eligibility:
 
         It is what `Placement.preference_k` has, but relative to the nodes that have room.
         """
-        verdict = self._get_verdict(constraints)
+        verdict = self._get_verdict(self.simplify(constraints))
         if verdict.server_wishes is None:
             kinds = (
                 (verdict.disliked_k, TAINT_WEIGHT, True, None),
@@ -293,11 +293,10 @@ class Eligibility:
         return verdict.server_wishes
 
     def _get_verdict(self, constraints: Constraints) -> Verdict:
-        constraints = self.simplify(constraints)
-        return self._verdicts.get(constraints) or self._add_verdict(constraints)
-
-    def _add_verdict(self, constraints: Constraints) -> Verdict:
-        verdict = self._verdicts[constraints] = self._compute_verdict(constraints)
+        """Return the verdict for what `simplify` returned."""
+        verdict = self._verdicts.get(constraints)
+        if verdict is None:
+            verdict = self._verdicts[constraints] = self._compute_verdict(constraints)
         return verdict
 
     def _get_image_scores(self, verdict: Verdict) -> ScoreArray | None:

@@ -22,7 +22,7 @@ from fairbind.cluster.objects.volume_facts import ANYWHERE
 
 Feature = TypeVar("Feature", bound=Hashable)
 
-IS_ABOUT_VALUES = frozenset({"In", "NotIn"})
+_VALUE_OPERATORS = frozenset({"In", "NotIn"})
 _NO_TERM: tuple[NodeTerm, ...] = ()
 """Required affinity that nothing meets."""
 
@@ -69,7 +69,7 @@ class FeatureChanges:
     def _is_asked_for(self, term: NodeTerm) -> bool:
         for requirement in term.labels:
             if (
-                requirement.operator in IS_ABOUT_VALUES
+                requirement.operator in _VALUE_OPERATORS
                 and requirement.key in self._pairs
                 and any(map(requirement.has_value, self._pairs[requirement.key]))
             ):
@@ -149,7 +149,7 @@ class NodeFeatures:
     def _shorten(self, requirement: Requirement) -> Requirement | None:
         """Return a requirement without the values that no node has; None: it holds everywhere."""
         key, operator, values = requirement.key, requirement.operator, requirement.values
-        if operator not in IS_ABOUT_VALUES or not values:
+        if operator not in _VALUE_OPERATORS or not values:
             return requirement
         carried = tuple(value for value in values if (key, value) in self._pairs)
         if not carried and operator == "NotIn":

@@ -19,7 +19,7 @@ from fairbind.scheduling.cycle.draft import Draft, expect_undefined_scores
 from fairbind.scheduling.cycle.state import CycleState
 from fairbind.scheduling.cycle.task_queues import ClassQueue, Turn, compute_arrival, compute_turn
 from fairbind.scheduling.cycle.unschedulable_cache import UnschedulableCache
-from fairbind.scheduling.cycle.waits import Refusals, Rivals, explain_again, explain_waits, identify_reach
+from fairbind.scheduling.cycle.waits import Refusals, Rivals, explain_stuck, explain_waits, identify_reach
 from fairbind.scheduling.policies.registry import Policy, get_policy
 
 FEW_PART = 16
@@ -98,7 +98,7 @@ class _Cycle:
         """Return what is remembered, with new explanations of what may go elsewhere than before."""
         draft = self.draft
         return [
-            explain_again(wait, draft.progress_of[wait.task_class.tenant], refusals, rivals)
+            explain_stuck(wait, draft.progress_of[wait.task_class.tenant], refusals, rivals)
             if id_ in draft.moved
             else wait
             for id_, wait in draft.remembered.items()

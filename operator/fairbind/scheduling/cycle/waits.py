@@ -52,18 +52,16 @@ def explain_waits(
     waits = [
         Wait(queue.task_class, queue.first, queue.waiting, (), blocked=queue.task_class.blocked) for queue in blocked
     ]
-    for queue in stuck:
-        reason = rivals.find_reason(queue.progress, queue.task_class) if rivals is not None else None
-        rejections = refusals.compute_rejections(queue.task_class)
-        waits.append(Wait(queue.task_class, queue.first, queue.waiting, rejections, fairness=reason))
+    waits.extend(explain_stuck(queue, queue.progress, refusals, rivals) for queue in stuck)
     return waits
 
 
-def explain_again(wait: Wait, progress: Progress, refusals: Refusals, rivals: Rivals | None) -> Wait:
+def explain_stuck(stuck: ClassQueue | Wait, progress: Progress, refusals: Refusals, rivals: Rivals | None) -> Wait:
     """Return the wait of a class that fits nowhere, as it is to be explained now. progress: of its tenant."""
-    reason = rivals.find_reason(progress, wait.task_class) if rivals is not None else None
-    rejections = refusals.compute_rejections(wait.task_class)
-    return Wait(wait.task_class, wait.first, wait.waiting, rejections, fairness=reason)
+    task_class = stuck.task_class
+    reason = rivals.find_reason(progress, task_class) if rivals is not None else None
+    rejections = refusals.compute_rejections(task_class)
+    return Wait(task_class, stuck.first, stuck.waiting, rejections, fairness=reason)
 
 
 class Refusals:
