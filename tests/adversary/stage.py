@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import functools
 import itertools
 import math
@@ -20,7 +21,7 @@ from e2e.objects import TENANTS, make_name, make_pod, make_tenant
 from e2e.operators import Operator, start_operator
 from e2e.sampling import Sampling
 from e2e.waiting import wait_for
-from faults.judge import Judge, read_token_id
+from faults.judge import LEASE_SECONDS, Judge, read_token_id
 from faults.world import NotingPlane
 from localplane.nodes import make_node
 
@@ -221,8 +222,16 @@ class Stage:
         return compute_p99(times)
 
     def find_longest_pause(self, since: int) -> float:
-        """Return the longest time, in seconds, between two renewals of the lease since so many writes of it."""
-        self.judge.read_on()
+        """Return the longest time, in seconds, between two renewals of the lease since so many writes of it.
+
+        It waits for a renewal after this moment, which what has just ended may hold up. Infinite if none comes.
+        """
+        asked_at = dt.datetime.now(dt.UTC)
+        patience = time.monotonic() + 3 * LEASE_SECONDS
+        while not (self.judge.leases and self.judge.leases[-1].moment > asked_at):
+            if time.monotonic() > patience:
+                return math.inf
+            time.sleep(SAMPLE_SECONDS)
+            self.judge.read_on()
         moments = [write.moment for write in self.judge.leases[max(0, since - 1) :]]
-        pauses = [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(moments)]
-        return max(pauses, default=math.inf)
+        return max((later - earlier).total_seconds() for earlier, later in itertools.pairwise(moments))

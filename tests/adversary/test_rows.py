@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import math
 import os
 import subprocess
 import sys
@@ -13,8 +15,10 @@ import pytest
 from adversary.attacks import ATTACKS
 from adversary.main import Outcome, find_broken, find_output, make_parser, writes_page
 from adversary.report import make_part, write_page
-from adversary.stage import Size, compute_p99, read_group_memory
+from adversary.stage import Size, Stage, compute_p99, read_group_memory
 from adversary.thefts import THEFTS, find_unequal
+from faults.judge import Judge, LeaseWrite
+from localplane.tools import Tools
 
 ROWS_THAT_ARE_FAULTS = {"10", "11", "12", "13"}
 
@@ -89,6 +93,33 @@ def test_a_run_replaces_only_what_is_recorded_of_its_size(arguments: list[str], 
     assert find_output(make_parser().parse_args([*arguments, "--output=x.jsonl"])) == Path("x.jsonl")
     assert writes_page(parsed) is has_page
     assert not writes_page(make_parser().parse_args([each for each in arguments if each != "--page"]))
+
+
+class LaterLease(Judge):
+    """A judge that finds another renewal whenever it reads on, until there are none left."""
+
+    def __init__(self, waits: list[float]) -> None:
+        super().__init__(Path("unread"))
+        self._later = [dt.datetime.now(dt.UTC) + dt.timedelta(seconds=wait) for wait in waits]
+        self.read_on()
+
+    def read_on(self) -> None:
+        if self._later:
+            moment = self._later.pop(0)
+            self.leases.append(LeaseWrite(moment, moment, "operator 1", "me"))
+
+
+def test_a_pause_of_the_lease_lasts_until_a_renewal_that_came_after_the_attack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adversary.stage.SAMPLE_SECONDS", 0.0)
+    monkeypatch.setattr("adversary.stage.LEASE_SECONDS", 0.01)
+    stage = Stage(Tools({}), Size(1, 1, 1, 1, 1.0), tmp_path)
+
+    stage.judge = LaterLease([-4.0, -3.0, 60.0, 600.0])
+    assert stage.find_longest_pause(1) == pytest.approx(63.0, abs=0.1)
+    stage.judge = LaterLease([-4.0, -3.0])
+    assert stage.find_longest_pause(1) == math.inf
 
 
 def test_the_page_has_every_size_from_small_to_large(tmp_path: Path) -> None:
