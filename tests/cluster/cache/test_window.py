@@ -259,9 +259,13 @@ def test_tenants_with_the_same_constraints_are_not_many_placements() -> None:
     assert count_placements(cluster) == MOST
 
 
-@pytest.mark.parametrize("seed", draw_seeds(6))
+AWAITED = ("fresh", "fast")
+"""Labels of nodes for which pods wait that may use no node until then."""
+
+
+@pytest.mark.parametrize("seed", draw_seeds(12))
 def test_what_is_kept_sorted_equals_what_is_sorted_anew_whatever_changes(seed: int) -> None:
-    """Pods come, go, are placed and let go again; nodes come with taints that set pods apart."""
+    """Pods come, go, are placed and let go again; nodes come with taints and labels that set pods apart."""
     random = Random(seed)
     cluster = make_cluster(2 * MOST)
     pods: dict[str, Json] = {}
@@ -276,12 +280,15 @@ def test_what_is_kept_sorted_equals_what_is_sorted_anew_whatever_changes(seed: i
                 cluster.cache.forget(f"uid-{name}")
             case 3:
                 taints = [{"key": f"k{random.randrange(4)}", "effect": "NoSchedule"}] if random.random() < 0.5 else []
-                cluster.add_nodes(make_node(f"n{random.randrange(3):02}", taints=taints))
+                labels = {key: "x" for key in AWAITED if random.random() < 0.3}
+                cluster.add_nodes(make_node(f"n{random.randrange(3):02}", taints=taints, labels=labels))
             case _:
                 tolerations = [{"key": f"k{random.randrange(12)}", "operator": "Exists"}]
-                where = (
-                    {"affinity": pin(random.randrange(5))} if random.random() < 0.3 else {"tolerations": tolerations}
-                )
+                where: Json = {"tolerations": tolerations}
+                if random.random() < 0.3:
+                    where = {"affinity": pin(random.randrange(5))}
+                elif random.random() < 0.5:
+                    where["nodeSelector"] = {random.choice(AWAITED): "x"}
                 volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}] if random.random() < 0.1 else []
                 requests = {"cpu": str(random.randrange(1, 3))}
                 pods[name] = make_pod(name, requests=requests, priority=random.randrange(3), volumes=volumes, **where)

@@ -159,6 +159,14 @@ class _Place(NamedTuple):
     group: Group
 
 
+class _Move(NamedTuple):
+    """A queue whose constraints come with another answer on the nodes of now. simple: by `Eligibility.simplify`."""
+
+    key: QueueKey
+    place: _Place
+    simple: Constraints
+
+
 class _Sorted:
     """All queues of a tenant, sorted as of a version of the nodes' features, and kept so while queues change.
 
@@ -203,18 +211,38 @@ class _Sorted:
         self._features_version = self._eligibility.features_version
         simplify = self._eligibility.simplify
         moved = [
-            (key, place)
+            _Move(key, place, simple)
             for key, place in self._places.items()
-            if place.group.look is not None and simplify(key.constraints) is not place.group.look[0]
+            if place.group.look is not None and (simple := simplify(key.constraints)) is not place.group.look[0]
         ]
+        moved = self._rename_looks(moved)
         if len(moved) * MANY_MOVED_PART > len(self._places):
             return False
-        for key, place in moved:
+        for key, place, _ in moved:
             self._remove(key, place)
             queue = queues.get(key)
             if queue is not None:
                 self._add(queue, compute_turn(queue.tasks[0]))
         return True
+
+    def _rename_looks(self, moved: Iterable[_Move]) -> list[_Move]:
+        """Rename what decides a placement where all its queues go over to the same; return the moves of all others."""
+        moves: dict[Group, list[_Move]] = {}
+        for move in moved:
+            moves.setdefault(move.place.group, []).append(move)
+        others = []
+        for look in dict.fromkeys(group.look for group in moves if group.look is not None):
+            groups = self.looks[look].values()
+            together = [move for group in groups for move in moves.get(group, ())]
+            renamed = (together[0].simple, *look[1:])
+            is_same = all(move.simple is renamed[0] for move in together)
+            if not is_same or len(together) < sum(map(len, groups)) or renamed in self.looks:
+                others += together
+                continue
+            self.looks[renamed] = self.looks.pop(look)
+            for group in groups:
+                group.look = renamed
+        return others
 
     def list_groups(self) -> list[Group]:
         """Return all groups of supported queues, in turn; not to be written to."""

@@ -333,8 +333,11 @@ class Eligibility:
             return
         moved = False
         for constraints in changes.find_concerned(self._simplified):
-            before = self._simplified.pop(constraints) or constraints
-            moved |= self.simplify(constraints) is not before
+            before = self._simplified[constraints] or constraints
+            simple = self._features.simplify(constraints, None if changes.has_taints else before.tolerations)
+            if simple is not before:
+                self._simplified[constraints] = None if simple is constraints else simple
+                moved = True
         if moved:
             self.features_version += 1
             self.answers_version += 1

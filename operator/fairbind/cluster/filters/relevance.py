@@ -40,6 +40,11 @@ class FeatureChanges:
     def __bool__(self) -> bool:
         return bool(self._pairs or self._names or self._taint_keys)
 
+    @property
+    def has_taints(self) -> bool:
+        """Whether there are taints among them."""
+        return bool(self._taint_keys)
+
     def find_concerned(self, known: Iterable[Constraints]) -> list[Constraints]:
         """Return the constraints that ask for one of these features, so that they may be simplified in another way.
 
@@ -109,18 +114,20 @@ class NodeFeatures:
         moved_names = {name for name, change in names.items() if change}
         return FeatureChanges(_apply(self._pairs, changes), moved_names, taint_keys)
 
-    def simplify(self, constraints: Constraints) -> Constraints:
-        """Return constraints with the same answer on every node, equal for as many tasks as can be."""
+    def simplify(self, constraints: Constraints, tolerations: tuple[Toleration, ...] | None = None) -> Constraints:
+        """Return constraints with the same answer on every node, equal for as many tasks as can be.
+
+        tolerations: those that meet a taint, where that is known already.
+        """
         selector, required, preferred = constraints.selector, constraints.required, constraints.preferred
-        tolerations, volumes, images = constraints.tolerations, constraints.volumes, constraints.images
-        features = constraints.features
-        if tolerations:
-            tolerations = tuple(each for each in tolerations if self._meets_taint(each))
+        volumes, images, features = constraints.volumes, constraints.images, constraints.features
+        if tolerations is None:
+            tolerations = tuple(each for each in constraints.tolerations if self._meets_taint(each))
         if preferred:
             preferred = tuple((weight, term) for weight, term in preferred if self._may_hold(term))
         if required is not None:
             required = self._simplify_required(required)
-        if required == _NO_TERM or any(pair not in self._pairs for pair in selector):
+        if required == _NO_TERM or not all(map(self._pairs.__contains__, selector)):
             selector, required, preferred, volumes, images, features = (), _NO_TERM, (), ANYWHERE, NO_IMAGES, ()
         parts = selector, required, preferred, tolerations
         if parts == (constraints.selector, constraints.required, constraints.preferred, constraints.tolerations):
