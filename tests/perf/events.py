@@ -1,10 +1,11 @@
 """How long do single events hold the event loop? `.venv/bin/python tests/perf/events.py --help`.
 
 A cache has 1,000 or 5,000 nodes and 5,000 waiting pods, of 40 tenants, of which no two are the same and which fit
-nowhere; for one row 20,000 pods of one tenant. One object changes, then changes back. Timed are the processor time
-until the cache has taken it (its decoding not included: `make fuzz-cost` measures that), that of the next snapshot, and
-that of the cycle that follows. The least of some rounds counts, and of the two ways the longer one. Last come the pods
-of a DaemonSet, all at once: their row has the sums until all are decided.
+nowhere; for one row 20,000 pods of one tenant. With --same-requests they all ask for the same amounts and differ in one
+toleration each, or in what a row needs. One object changes, then changes back. Timed are the processor time until the
+cache has taken it (its decoding not included: `make fuzz-cost` measures that), that of the next snapshot, and that of
+the cycle that follows. The least of some rounds counts, and of the two ways the longer one. Last come the pods of a
+DaemonSet, all at once: their row has the sums until all are decided.
 """
 
 from __future__ import annotations
@@ -91,18 +92,16 @@ def await_label(n: int) -> Json:
 
 
 def await_image(n: int) -> Json:
-    """All have one image, and differ in what they ask for."""
-    return {"containers": [make_container(f"{100_000 + n}m")]}
+    """All have one image, and differ besides."""
+    return {"image": IMAGE, **tolerate(n)}
 
 
-def await_image_alike(_: int) -> Json:
-    """All have one image, and are the same."""
-    return {"containers": [make_container("100")]}
-
-
-def make_container(cpu: str) -> Json:
-    """Return a container of an image that no node has yet."""
-    return {"name": "main", "image": IMAGE, "resources": {"requests": {"cpu": cpu}}}
+def make_waiting(name: str, namespace: str, cpu: str, *, image: str = "", **fields: Any) -> Json:
+    """Return a pod that waits."""
+    pod = make_pod(name, namespace=namespace, requests={"cpu": cpu}, **fields)
+    if image:
+        pod["spec"]["containers"][0]["image"] = image
+    return pod
 
 
 def require(term: Json) -> Json:
@@ -176,8 +175,7 @@ EVENTS = (
     Event("a label that no pod asks for", ALL, lambda: make_some_node(0, labels={"new": "x"})),
     Event("a label that one pod asks for", (avoid, select), lambda: make_some_node(0, labels={"host": NAMES[1]})),
     Event("a label that all pods wait for", (await_label,), lambda: make_some_node(0, labels={"fresh": "yes"})),
-    Event("an image that all pods have, of 5,000 different requests", (await_image,), make_node_with_image),
-    Event("an image that all pods have, which are the same", (await_image_alike,), make_node_with_image),
+    Event("an image that all pods have (the first part of them)", (await_image,), make_node_with_image),
     Event("a node offers 64 more resources", (tolerate,), lambda: offer(64)),
     Event("a node offers 1,000 more resources", (tolerate,), lambda: offer(1_000)),
     Event(
@@ -194,12 +192,12 @@ DAEMON_SET = "a DaemonSet of our own: a pod for each node comes, all are decided
 class World:
     """A cluster in which pods wait that fit nowhere."""
 
-    def __init__(self, nodes: int, pods: int, spec: Spec, *, tenants: int = TENANTS) -> None:
+    def __init__(self, nodes: int, pods: int, spec: Spec, *, tenants: int = TENANTS, differ: bool = True) -> None:
         self.cluster = Cluster()
         self.cluster.add_nodes(*map(make_some_node, range(nodes)))
         for n in range(pods):
-            fields = {"requests": {"cpu": f"{100_000 + n}m"}, **spec(n)}
-            self.cluster.add_pods(make_pod(f"w{n}", namespace=f"t{n % tenants}", **fields))
+            cpu = f"{100_000 + n if differ else 100_000}m"
+            self.cluster.add_pods(make_waiting(f"w{n}", f"t{n % tenants}", cpu, **spec(n)))
         self._state, self._unschedulable = CycleState(), UnschedulableCache()
         for _ in range(3):
             self.cluster.cache.build_snapshot()
@@ -285,17 +283,17 @@ def make_pinned(number: int) -> Json:
     return make_pod(f"d{number}", namespace="t0", requests={"cpu": "100m", "memory": "64Mi"}, affinity=affinity)
 
 
-def measure(nodes: int, pods: int) -> Iterator[Row]:
-    """Yield a row for each event."""
+def measure(nodes: int, pods: int, *, differ: bool = True) -> Iterator[Row]:
+    """Yield a row for each event. differ: whether each of the pods asks for another amount."""
     found: dict[str, list[Times]] = {event.name: [] for event in EVENTS}
     for spec in dict.fromkeys(itertools.chain.from_iterable(event.specs for event in EVENTS)):
-        world = World(nodes, pods, spec)
+        world = World(nodes, pods, spec, differ=differ)
         for event in EVENTS:
             if spec in event.specs:
                 found[event.name].append(world.measure_event(event))
     for name, times in found.items():
         yield Row(name, nodes, *(round(each, 1) for each in max(times, key=sum_until_snapshot)))
-    crowd = World(nodes, MANY_KINDS, tolerate, tenants=1)
+    crowd = World(nodes, MANY_KINDS, tolerate, tenants=1, differ=differ)
     yield Row(MANY_OF_ONE, nodes, *(round(each, 1) for each in crowd.measure_event(CORDON)))
     yield Row(DAEMON_SET, nodes, *(round(each, 1) for each in measure_daemon_set(nodes)))
 
@@ -317,9 +315,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="+", default=sorted(LIMITS), help="numbers of nodes (1000 5000)")
     parser.add_argument("--pods", type=int, default=5_000, help="so many wait (5000)")
+    parser.add_argument("--same-requests", action="store_true", help="all pods ask for the same amounts")
     parser.add_argument("--output", type=Path, help="write the numbers here, too")
     options = parser.parse_args(arguments)
-    rows = [row for nodes in options.nodes for row in measure(nodes, options.pods)]
+    rows = [row for nodes in options.nodes for row in measure(nodes, options.pods, differ=not options.same_requests)]
     print(render(rows))
     for row in rows:
         limit = LIMITS.get(row.nodes)

@@ -10,6 +10,7 @@ from cluster.builders import Cluster, Json, make_node, make_pod, read_node, read
 from cluster.counting import count_calls
 from cluster.filters.test_soft_wishes import prefer
 from cluster.filters.test_topology import SMALL, count_nodes
+from fairbind.cluster.cache import books
 from fairbind.cluster.cache.snapshot import SnapshotBuilder
 from fairbind.cluster.filters.image_locality import ImageLocality
 from fairbind.cluster.filters.node_columns import NodeColumns
@@ -191,6 +192,25 @@ def test_pods_that_differ_in_images_that_no_node_has_are_one_class() -> None:
     cluster.cache.check_consistent()
     cluster.add_nodes(make_node("b"))
     assert len(cluster.cache.build_snapshot().task_classes) == 1
+    cluster.cache.check_consistent()
+
+
+def test_thousands_of_classes_go_over_to_an_image_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(books, "MAX_CHANGED_QUEUES", 2)
+    cluster = make_nodes(a={"other:1": 5000 * MIB}, b={})
+    pods = [use(make_pod(f"p{n}", requests={"cpu": f"{n + 1}m"}), WEB) for n in range(5)]
+    cluster.add_pods(*pods, use(make_pod("twin", requests={"cpu": "1m"}), WEB))
+    cluster.cache.build_snapshot()
+    cluster.add_nodes(make_node("b", images={WEB: 5000 * MIB}))
+
+    def find_wishing() -> list[str]:
+        classes = cluster.cache.build_snapshot().task_classes
+        return sorted(task.uid for each in classes if each.placement.preference_k is not None for task in each.tasks)
+
+    first, second = find_wishing(), find_wishing()
+    assert (len(first), len(second)) == (2, 4)
+    cluster.delete_pod(pods[4])
+    assert find_wishing() == ["uid-p0", "uid-p1", "uid-p2", "uid-p3", "uid-twin"]
     cluster.cache.check_consistent()
 
 

@@ -14,7 +14,7 @@ from fairbind.cluster.cache.forecast import Forecast
 from fairbind.cluster.cache.nodes import Servers
 from fairbind.cluster.cache.nominations import Nominations
 from fairbind.cluster.cache.pending import QueueKey, TaskQueue
-from fairbind.cluster.cache.pod_images import PodImages
+from fairbind.cluster.cache.pod_images import MAX_CHANGED_QUEUES, PodImages
 from fairbind.cluster.cache.pods import Held, Idle, Opened, PodEntry, Position, Promised, Waiting, locate
 from fairbind.cluster.cache.running import RunningTasks
 from fairbind.cluster.cache.slots import WantedPods
@@ -352,7 +352,7 @@ class Books:
                 yield entry, key
 
     def _resolve_images(self) -> None:
-        """Bring waiting pods to the queues of the images that count now, all at once, as thousands may have one."""
+        """Bring waiting pods to the queues of the images that count now: many at once, as thousands may have one."""
         self._move_waiting(self._list_with_other_images())
 
     def _list_with_other_images(self) -> Iterator[tuple[PodEntry, QueueKey]]:
@@ -371,6 +371,8 @@ class Books:
                     key = keys[before, images] = before._replace(constraints=constraints)
                 if key != before:
                     yield entry, key
+                if len(keys) == MAX_CHANGED_QUEUES:
+                    return
 
     def _move_waiting(self, wanted: Iterable[tuple[PodEntry, QueueKey]]) -> None:
         """Bring waiting pods to other queues of their tenants. Nothing else of them changes."""

@@ -287,7 +287,7 @@ class ClusterCache:
 
     def build_snapshot(self) -> Snapshot:
         """Return the world as it is now; the same object as before when nothing changed."""
-        if self._snapshot is None:
+        if self._snapshot is None or self.books.images.has_stale:
             if self.books.forecast.promised or self.books.forecast.homeless:
                 self.books.resolve()
                 self.books.servers.flush()
