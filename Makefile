@@ -98,7 +98,7 @@ format: install ## format the Python code and fix what can be fixed
 	$(VENV)/ruff format .
 
 .PHONY: bench
-bench: install ## measure fairbind in each mode, kube-scheduler and the machine's limit (45 minutes; writes docs/benchmarks; CONTENDERS=gate,kube-scheduler NODES=1000 ROUNDS=1 PODS=5000: less, which writes build/benchmark.json)
+bench: install ## measure fairbind in each mode, kube-scheduler and the machine's limits (an hour; writes docs/benchmarks; CONTENDERS="gate,bare openings" NODES=1000 ROUNDS=1 PODS=5000: less, which writes build/benchmark.json)
 	$(VENV)/python tests/perf/bench.py $(if $(CONTENDERS),--only "$(CONTENDERS)") $(if $(NODES),--nodes "$(NODES)") $(if $(ROUNDS),--rounds "$(ROUNDS)") $(if $(PODS),--pods "$(PODS)")
 
 .PHONY: bench-exact

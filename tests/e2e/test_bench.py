@@ -25,7 +25,7 @@ def test_small_benchmark_binds_everything(tmp_path: Path) -> None:
     results = json.loads(output.read_text(encoding="utf-8"))
     bound = {run["contender"]: (run["bound"], run["pods"]) for run in results["backlogs"]}
     assert bound == {
-        **dict.fromkeys(("fairbind", "kube-scheduler", "gate", "bare binds"), (500, 500)),
+        **dict.fromkeys(("fairbind", "kube-scheduler", "gate", "bare binds", "bare openings"), (500, 500)),
         "extender": (100, 100),
     }
     assert all(run["rate"] > 0 for run in results["backlogs"])

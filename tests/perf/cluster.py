@@ -25,6 +25,7 @@ Item = TypeVar("Item")
 
 class _CreatedMetadata(msgspec.Struct):
     uid: str
+    resourceVersion: str = ""  # noqa: N815  as the API spells it
 
 
 class _Created(msgspec.Struct):
@@ -48,12 +49,20 @@ async def run_many(items: Iterable[Item], call: Callable[[Item], Awaitable[None]
 
 
 async def ask(
-    api: ApiClient, method: str, path: str, *, body: bytes | None = None, timeout_seconds: float = 15.0
+    api: ApiClient,
+    method: str,
+    path: str,
+    *,
+    body: bytes | None = None,
+    content_type: str = "application/json",
+    timeout_seconds: float = 15.0,
 ) -> bytes:
     """Send a request and return its answer; again when the API server asks to come back later."""
     while True:
         try:
-            return await api.request(method, path, body=body, timeout_seconds=timeout_seconds)
+            return await api.request(
+                method, path, body=body, content_type=content_type, timeout_seconds=timeout_seconds
+            )
         except ApiError as error:
             if error.status != TOO_MANY:
                 raise
@@ -79,7 +88,7 @@ async def create_namespaces(api: ApiClient, run: str, labels: Mapping[str, str])
 
 
 class PodMaker:
-    """Creates pods and keeps what is known of them: when they were asked for, and their UIDs."""
+    """Creates pods and keeps what is known of them: when they were asked for, their UIDs and resource versions."""
 
     def __init__(self, api: ApiClient, run: str, scheduler: str) -> None:
         self._api = api
@@ -87,13 +96,15 @@ class PodMaker:
         self._scheduler = scheduler
         self.asked_at: dict[str, float] = {}
         self.uids: dict[str, str] = {}
+        self.versions: dict[str, str] = {}
 
     async def create(self, pod: BenchPod) -> None:
         """Create one pod; its time starts before the call, so that it holds all that a user would wait."""
         self.asked_at.setdefault(pod.name, time.monotonic())
         body = encode_pod(pod, self._run, self._scheduler)
         answer = await ask(self._api, "POST", f"/api/v1/namespaces/{pod.namespace}/pods", body=body)
-        self.uids[pod.name] = _decode_created(answer).metadata.uid
+        created = _decode_created(answer).metadata
+        self.uids[pod.name], self.versions[pod.name] = created.uid, created.resourceVersion
 
     async def create_all(self, pods: Sequence[BenchPod]) -> float:
         """Create pods as fast as it goes and return how many a second."""

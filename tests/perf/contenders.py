@@ -33,7 +33,7 @@ from perf.cluster import TOO_MANY, run_many
 from perf.measure import MeasureError
 from perf.workload import BenchPod
 
-OURS, THEIRS, LIMIT = "fairbind", "kube-scheduler", "bare binds"
+OURS, THEIRS, LIMIT, GATE_LIMIT = "fairbind", "kube-scheduler", "bare binds", "bare openings"
 NAMESPACE = "fairbind-system"
 READY_TIMEOUT_SECONDS = 120.0
 STOP_SECONDS = 15.0

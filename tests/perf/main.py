@@ -25,9 +25,20 @@ from localplane.plane import ControlPlane
 from localplane.tools import DEFAULT, Tools, ensure_tools
 from perf.carrying_out import Report, carry_out
 from perf.cluster import create_tenants
-from perf.contenders import LIMIT, NAMESPACE, OURS, THEIRS, BareBinder, Chart, Fairbind, KubeScheduler, Scheduler
+from perf.contenders import (
+    GATE_LIMIT,
+    LIMIT,
+    NAMESPACE,
+    OURS,
+    THEIRS,
+    BareBinder,
+    Chart,
+    Fairbind,
+    KubeScheduler,
+    Scheduler,
+)
 from perf.machine import describe_machine, describe_versions
-from perf.modes import ExtenderMode, GateMode
+from perf.modes import BareOpener, ExtenderMode, GateMode
 from perf.plane import StillPlane
 from perf.report import PAGE, RESULTS, ROOT, render_page, render_tables
 from perf.rounds import (
@@ -57,19 +68,19 @@ UNPUBLISHED = ROOT / "build" / "benchmark.json"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is run. nodes: sizes, one control plane each; in_flight: of the bare binder.
+    """What is run. nodes: sizes, one control plane each; in_flight: of the bare binder and the bare opener.
 
-    gate_pods, extender_pods: of the backlogs in these modes, where they are fewer. singles: so many pods come one at a
-    time. arrival_rate: pods a second; with it, only arrivals are measured, in all rounds, for all at this rate.
-    arrival_pods: at most so many arrive. cycle_servers: sizes of the pure cycle; google_servers: with Google's servers.
-    Empty: all. has_cycle: whether the pure cycle is measured.
+    gate_pods, extender_pods: of the backlogs in these modes, where they are fewer; gate_pods also of the bare openings.
+    singles: so many pods come one at a time. arrival_rate: pods a second; with it, only arrivals are measured, in all
+    rounds, for all at this rate. arrival_pods: at most so many arrive. cycle_servers: sizes of the pure cycle;
+    google_servers: with Google's servers. Empty: all. has_cycle: whether the pure cycle is measured.
     """
 
     nodes: tuple[int, ...] = (1000, 5000)
     pods: int = 10_000
     rounds: int = 2
     in_flight: int = 128
-    contenders: tuple[str, ...] = (OURS, THEIRS, GateMode.name, ExtenderMode.name, LIMIT)
+    contenders: tuple[str, ...] = (OURS, THEIRS, GateMode.name, GATE_LIMIT, ExtenderMode.name, LIMIT)
     gate_pods: int = 10_000
     extender_pods: int = 300
     singles: int = 200
@@ -128,13 +139,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     plan = Plan()
-    description = "Compare fairbind with kube-scheduler and with bare bind calls."
+    description = "Compare fairbind with kube-scheduler, with bare bind calls and with bare openings of gates."
     parser = argparse.ArgumentParser(prog="bench.py", description=description)
     parser.add_argument("--small", action="store_true", help="200 nodes, 500 pods, one round: shows only that it works")
     parser.add_argument("--nodes", type=_parse_sizes, default=plan.nodes, metavar="N,N", help="sizes (1000,5000)")
     parser.add_argument("--pods", type=int, default=plan.pods, help="pods in every backlog (10000)")
     parser.add_argument("--rounds", type=int, default=plan.rounds, help="rounds, in alternating order (2)")
-    parser.add_argument("--in-flight", type=int, default=plan.in_flight, help="bare binds at the same time (128)")
+    parser.add_argument(
+        "--in-flight", type=int, default=plan.in_flight, help="bare binds and openings at the same time (128)"
+    )
     parser.add_argument(
         "--only",
         type=_parse_names,
@@ -220,7 +233,8 @@ async def _measure_contenders(plane: ControlPlane, nodes: Sequence[Any], plan: P
                 await _measure_turn(cluster, contender, plan, turn, figures, is_last=is_last)
         for turn in range(1 if plan.arrival_rate is None else plan.rounds):
             for contender in contenders if turn % 2 == 0 else contenders[::-1]:
-                await _measure_arrivals(cluster, contender, plan, turn, figures)
+                if not isinstance(contender, BareOpener):
+                    await _measure_arrivals(cluster, contender, plan, turn, figures)
     finally:
         await api.close()
 
@@ -232,6 +246,7 @@ def make_contenders(plane: ControlPlane, chart: Chart, plan: Plan) -> list[Sched
         Fairbind(chart, kubeconfig, plane.logs(OURS)),
         KubeScheduler(chart, plane),
         GateMode(plane, chart, kubeconfig),
+        BareOpener(plane, chart, kubeconfig, plan.in_flight),
         ExtenderMode(plane, chart, kubeconfig),
         BareBinder(chart, kubeconfig, plan.in_flight),
     ]
@@ -257,9 +272,8 @@ async def _measure_turn(
     """Measure one contender on a backlog, and in the last round also how it idles on the largest cluster."""
     count = len(cluster.nodes)
     run_name = f"{make_slug(contender)}-{turn}"
-    pods = min(
-        plan.pods, {GateMode.name: plan.gate_pods, ExtenderMode.name: plan.extender_pods}.get(contender.name, plan.pods)
-    )
+    fewer = {GateMode.name: plan.gate_pods, GATE_LIMIT: plan.gate_pods, ExtenderMode.name: plan.extender_pods}
+    pods = min(plan.pods, fewer.get(contender.name, plan.pods))
     where = f"{count:,} nodes, round {turn + 1}: {contender.name}"
     if isinstance(contender, BareBinder):
         async with removing_pods(cluster, None, run_name):
@@ -270,7 +284,7 @@ async def _measure_turn(
         backlog = await run_backlog(cluster, contender, run_name, turn, pods)
         figures.backlogs.append(backlog)
         _report_backlog(where, backlog)
-        if is_last and count == max(plan.nodes):
+        if is_last and count == max(plan.nodes) and not isinstance(contender, BareOpener):
             figures.idles.append(await run_idle(cluster, contender, backlog.bound, plan.idle_seconds))
             say(f"{where}: idle {figures.idles[-1].cores:.1%} of a core")
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -142,7 +142,8 @@ class BindingWatch:
     """Sees pods of a run become bound, as any client of the API would. An asynchronous context manager.
 
     bound_at: monotonic time at which the event came, by the pod's name. node: where it went. restarts: how often the
-    watch went on where it had ended: a busy API server closes watches whose clients it deems slow.
+    watch went on where it had ended: a busy API server closes watches whose clients it deems slow. on_bound: called
+    with the name of each pod at its first event; must not raise.
     """
 
     api: ApiClient
@@ -150,6 +151,7 @@ class BindingWatch:
     bound_at: dict[str, float] = field(default_factory=dict)
     node: dict[str, str] = field(default_factory=dict)
     restarts: int = 0
+    on_bound: Callable[[str], None] = lambda _name: None
     _task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -207,5 +209,7 @@ class BindingWatch:
         name, node = pod.metadata.name, pod.spec.nodeName
         if self.node.setdefault(name, node) != node and event.type != "DELETED":
             raise MeasureError(f"pod {name} was bound twice")
-        self.bound_at.setdefault(name, now)
+        if name not in self.bound_at:
+            self.bound_at[name] = now
+            self.on_bound(name)
         return pod.metadata.resourceVersion

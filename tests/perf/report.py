@@ -15,8 +15,9 @@ RESULTS = FOLDER / "results"
 PAGE = FOLDER / "README.md"
 TEMPLATE = Path(__file__).with_name("page.template")
 OURS, THEIRS, GATE, EXTENDER, LIMIT = "fairbind", "kube-scheduler", "gate", "extender", "bare binds"
+GATE_LIMIT = "bare openings"
 
-RANK = {OURS: 0, THEIRS: 1, GATE: 2, EXTENDER: 3, LIMIT: 4}
+RANK = {OURS: 0, THEIRS: 1, GATE: 2, EXTENDER: 3, LIMIT: 4, GATE_LIMIT: 5}
 CORES = {
     "fairbind": (OURS,),
     "kube-scheduler": (THEIRS,),
@@ -78,7 +79,7 @@ def render_tables(results: Results) -> str:
 def render_backlogs(results: Results) -> str:
     rows = []
     for nodes, contender, runs in group_backlogs(results):
-        limit, theirs = compute_rate(results, nodes, LIMIT), compute_rate(results, nodes, THEIRS)
+        limit, theirs = compute_limit(results, nodes, contender), compute_rate(results, nodes, THEIRS)
         rate = compute_rate(results, nodes, contender)
         rows.append(
             [
@@ -267,7 +268,9 @@ def find_gate_goals(results: Results) -> list[tuple[str, str, bool]]:
             figure = f"{gate:.0f}/s{find_marks(results, nodes, GATE)}"
             goals.append((f"gate mode: {GATE_RATE:.0f} pods/s {at}", figure, gate >= GATE_RATE))
         if gate and theirs:
-            figure = f"{gate / theirs:.2f} x{find_marks(results, nodes, GATE, THEIRS)}"
+            figure = (
+                f"{gate / theirs:.2f} x{find_marks(results, nodes, GATE, THEIRS)}{render_gate_limit(results, nodes)}"
+            )
             goals.append((f"gate mode: {GATE_PART} x kube-scheduler {at}", figure, gate >= GATE_PART * theirs))
         singles = {run["contender"]: run for run in results.get("singles", ()) if run["nodes"] == nodes}
         if (run := singles.get(GATE)) is not None:
@@ -278,6 +281,13 @@ def find_gate_goals(results: Results) -> list[tuple[str, str, bool]]:
                 (f"gate mode: one pod, p99 below {SINGLE_SECONDS} s {at}", figure, is_whole and p99 < SINGLE_SECONDS)
             )
     return goals
+
+
+def render_gate_limit(results: Results, nodes: int) -> str:
+    """Return, in parentheses, what the bare openings reach of kube-scheduler alone; nothing when they were not run."""
+    limit, theirs = (compute_rate(results, nodes, name) for name in (GATE_LIMIT, THEIRS))
+    mark = find_marks(results, nodes, GATE_LIMIT, THEIRS)
+    return f" ({GATE_LIMIT}: {limit / theirs:.2f} x{mark})" if limit else ""
 
 
 def find_cycle_goals(figures: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, bool]]:
@@ -333,6 +343,15 @@ def compute_rate(results: Results, nodes: int, contender: str, *, every: bool = 
     runs = [run for run in runs if not math.isnan(run["rate"])]
     rates = [run["rate"] for run in runs if every or not is_disturbed(results, run)] or [run["rate"] for run in runs]
     return sum(rates) / len(rates) if rates else 0.0
+
+
+def compute_limit(results: Results, nodes: int, contender: str) -> float:
+    """Return the rate that is this contender's limit, pods a second; 0 without one.
+
+    Gate mode's is that of the bare openings; where they were not run, and for all others, it is that of the bare binds.
+    """
+    own = compute_rate(results, nodes, GATE_LIMIT) if contender in {GATE, GATE_LIMIT} else 0.0
+    return own or compute_rate(results, nodes, LIMIT)
 
 
 def group_backlogs(results: Results) -> Iterable[tuple[int, str, list[dict[str, Any]]]]:

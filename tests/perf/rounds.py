@@ -22,6 +22,7 @@ from perf.measure import (
     read_memory_mib,
     wait_quiet,
 )
+from perf.modes import BareOpener
 from perf.workload import BenchPod, assign_in_turn, find_overcommitted, make_pods
 
 IDLE_SECONDS = 30.0
@@ -134,6 +135,8 @@ async def run_backlog(cluster: Cluster, contender: Scheduler, run: str, turn: in
     async with BindingWatch(cluster.api, run) as watch:
         meter, started = CpuMeter(cluster.pids), time.monotonic()
         ready_seconds = await contender.start()
+        if isinstance(contender, BareOpener):
+            await contender.open_all(pods, maker, watch)
         await watch.wait_bound(count)
         cpu = _add_scheduler(meter.read(), contender.pids)
         await check_bindings(cluster, watch, run, pods)
