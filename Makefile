@@ -98,8 +98,8 @@ format: install ## format the Python code and fix what can be fixed
 	$(VENV)/ruff format .
 
 .PHONY: bench
-bench: install ## measure fairbind in each mode, kube-scheduler and the machine's limits (an hour; writes docs/benchmarks; CONTENDERS="gate,bare openings" NODES=1000 ROUNDS=1 PODS=5000: less, which writes build/benchmark.json)
-	$(VENV)/python tests/perf/bench.py $(if $(CONTENDERS),--only "$(CONTENDERS)") $(if $(NODES),--nodes "$(NODES)") $(if $(ROUNDS),--rounds "$(ROUNDS)") $(if $(PODS),--pods "$(PODS)")
+bench: install ## measure fairbind in each mode, kube-scheduler and the machine's limits (an hour; writes docs/benchmarks; CONTENDERS="gate,bare openings" NODES=1000 ROUNDS=1 PODS=5000 BACKLOGS=1: less, which writes build/benchmark.json)
+	$(VENV)/python tests/perf/bench.py $(if $(CONTENDERS),--only "$(CONTENDERS)") $(if $(NODES),--nodes "$(NODES)") $(if $(ROUNDS),--rounds "$(ROUNDS)") $(if $(PODS),--pods "$(PODS)") $(if $(BACKLOGS),--only-backlogs)
 
 .PHONY: bench-exact
 bench-exact: install ## measure the exact mechanisms beside the textbook's linear programs (writes docs/benchmarks/exact.md)

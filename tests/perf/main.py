@@ -73,7 +73,8 @@ class Plan:
     gate_pods, extender_pods: of the backlogs in these modes, where they are fewer; gate_pods also of the bare openings.
     singles: so many pods come one at a time. arrival_rate: pods a second; with it, only arrivals are measured, in all
     rounds, for all at this rate. arrival_pods: at most so many arrive. cycle_servers: sizes of the pure cycle;
-    google_servers: with Google's servers. Empty: all. has_cycle: whether the pure cycle is measured.
+    google_servers: with Google's servers. Empty: all. has_cycle: whether the pure cycle is measured. only_backlogs:
+    neither arrivals, single pods nor idling are.
     """
 
     nodes: tuple[int, ...] = (1000, 5000)
@@ -91,6 +92,14 @@ class Plan:
     cycle_servers: tuple[int, ...] = ()
     google_servers: tuple[int, ...] = ()
     has_cycle: bool = True
+    only_backlogs: bool = False
+
+    @property
+    def arrival_rounds(self) -> int:
+        """How many rounds of arrivals there are."""
+        if self.only_backlogs:
+            return 0
+        return 1 if self.arrival_rate is None else self.rounds
 
 
 SMALL = Plan(
@@ -122,7 +131,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark that the command line asks for."""
     options = parse_arguments(arguments)
     wanted = Plan(options.nodes, options.pods, options.rounds, options.in_flight)
-    plan = replace(SMALL if options.small else wanted, contenders=options.only, arrival_rate=options.arrivals_at)
+    plan = replace(
+        SMALL if options.small else wanted,
+        contenders=options.only,
+        arrival_rate=options.arrivals_at,
+        only_backlogs=options.only_backlogs,
+    )
     is_whole = plan == Plan()
     if not is_whole and not options.small:
         plan = replace(plan, has_cycle=False)
@@ -158,6 +172,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--arrivals-at", type=float, metavar="RATE", help="measure only arrivals, so many pods a second"
     )
+    parser.add_argument("--only-backlogs", action="store_true", help="measure neither arrivals nor idling")
     parser.add_argument(
         "--output",
         type=Path,
@@ -231,7 +246,7 @@ async def _measure_contenders(plane: ControlPlane, nodes: Sequence[Any], plan: P
             for contender in contenders if turn % 2 == 0 else contenders[::-1]:
                 is_last = turn == plan.rounds - 1
                 await _measure_turn(cluster, contender, plan, turn, figures, is_last=is_last)
-        for turn in range(1 if plan.arrival_rate is None else plan.rounds):
+        for turn in range(plan.arrival_rounds):
             for contender in contenders if turn % 2 == 0 else contenders[::-1]:
                 if not isinstance(contender, BareOpener):
                     await _measure_arrivals(cluster, contender, plan, turn, figures)
@@ -284,7 +299,8 @@ async def _measure_turn(
         backlog = await run_backlog(cluster, contender, run_name, turn, pods)
         figures.backlogs.append(backlog)
         _report_backlog(where, backlog)
-        if is_last and count == max(plan.nodes) and not isinstance(contender, BareOpener):
+        idles = not plan.only_backlogs and not isinstance(contender, BareOpener)
+        if is_last and idles and count == max(plan.nodes):
             figures.idles.append(await run_idle(cluster, contender, backlog.bound, plan.idle_seconds))
             say(f"{where}: idle {figures.idles[-1].cores:.1%} of a core")
 
