@@ -65,7 +65,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--renew", action="store_true", help="with --only: put these cases into the recorded result")
     parser.add_argument("--small", action="store_true", help="a few nodes and one round: shows only that it works")
     parser.add_argument(
-        "--rounds", type=int, default=0, help=f"rounds of both, in alternating order (2, more until {LEAST_PODS:,} pods)"
+        "--rounds",
+        type=int,
+        default=0,
+        help=f"rounds of both, in alternating order (2, more until {LEAST_PODS:,} pods)",
     )
     parser.add_argument("--output", type=Path, default=RESULTS, help="where the raw result goes")
     parser.add_argument("--render", action="store_true", help="only make the page from the raw result")

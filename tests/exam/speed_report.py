@@ -177,7 +177,10 @@ def render_spent(result: Json) -> str:
     for case in list_cases(result):
         rows = list_steps(result, case)
         if any(row[0] in {STEPS[Spent.TRIED], STEPS[Spent.NODES]} for row in rows):
-            head = [f"{case}: mean of a round", *(f"{who}: {what}" for who in (THEIRS, OURS) for what in ("s", "bound"))]
+            head = [
+                f"{case}: mean of a round",
+                *(f"{who}: {what}" for who in (THEIRS, OURS) for what in ("s", "bound")),
+            ]
             parts.append(align(head, rows))
     return "\n\n".join(parts)
 

@@ -216,14 +216,11 @@ class Operator:
             may_bind=lambda: self.elector.may_bind() and not self._is_list_owed(),
             may_use=self.cache.queries.may_use,
             has_room=self.cache.queries.has_room,
-            may_send=self._may_send,
+            may_send=lambda uid: self.loop.may_send(uid),  # the loop is made after the binder
             on_refused=self._note_refused,
             clock=surroundings.clocks.monotonic,
             randomness=surroundings.randomness,
         )
-
-    def _may_send(self, uid: str) -> bool:
-        return self.loop.may_send(uid)  # made after the binder
 
     def _make_recorder(self, settings: OperatorSettings, clocks: Clocks) -> Recorder:
         return Recorder(
@@ -232,6 +229,7 @@ class Operator:
             identity=settings.identity,
             is_leading=self.elector.may_bind,
             binds_in_flight=lambda: self.binder.in_flight,
+            count_decided=lambda: self.loop.decided,
             find_waiting=self._find_waiting,
             failures=self._failures,
             clock=clocks.monotonic,
