@@ -104,7 +104,7 @@ def compute_mean(result: Json, case: str, who: str) -> float:
 def describe_rates(result: Json, case: str, who: str) -> str:
     """Return the mean rate of all rounds, and the least and the greatest."""
     rates = [compute_rate(run) for run in select(result, case, who)]
-    if len(rates) < 2:  # noqa: PLR2004 - one has no range
+    if len(rates) < 2:
         return "".join(f"{rate:.0f}" for rate in rates)
     return f"{sum(rates) / len(rates):.0f} ({min(rates):.0f} to {max(rates):.0f})"
 

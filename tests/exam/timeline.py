@@ -1,4 +1,4 @@
-"""What the time of a case goes into: making pods and nodes, waiting until pods have been tried, until they are bound."""
+"""What the time of a case goes into: making pods and nodes, waiting until pods have been tried or are bound."""
 
 from __future__ import annotations
 

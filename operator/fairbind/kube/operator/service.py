@@ -77,10 +77,9 @@ async def run_operator(
     surroundings: Surroundings | None = None,
 ) -> None:
     """Run until `stop` is set and then end in order. FairbindError when a part of it came to an end by itself."""
-    operator = Operator(
+    await Operator(
         settings, credentials, api, observer, health, reinstall_signals, journal=journal, surroundings=surroundings
-    )
-    await operator.run(stop)
+    ).run(stop)
 
 
 class Operator:
@@ -216,11 +215,14 @@ class Operator:
             may_bind=lambda: self.elector.may_bind() and not self._is_list_owed(),
             may_use=self.cache.queries.may_use,
             has_room=self.cache.queries.has_room,
-            may_send=lambda uid: self.loop.may_send(uid),  # the loop is made after the binder
+            may_send=self._may_send,
             on_refused=self._note_refused,
             clock=surroundings.clocks.monotonic,
             randomness=surroundings.randomness,
         )
+
+    def _may_send(self, uid: str) -> bool:
+        return self.loop.may_send(uid)  # made after the binder
 
     def _make_recorder(self, settings: OperatorSettings, clocks: Clocks) -> Recorder:
         return Recorder(

@@ -3,8 +3,8 @@
 Nothing here may cost a binding: what is to be written waits in bounded queues, at most `SLOW_PER_SECOND` writes go out
 while many bindings are in flight and `FAST_PER_SECOND` otherwise, and a write that fails is forgotten, or due again
 later. Nor may one tenant silence us for others: tenants and namespaces take turns, a write that fails stops only writes
-of its kind in its namespace for a while (`write_limits`), and while pods find a place one tenant's waiting pods are told
-`TENANT_PER_SECOND` at most: each write costs the API server milliseconds, which the bindings of others wait for.
+of its kind in its namespace for a while (`write_limits`), and while pods find a place one tenant's waiting pods are
+told `TENANT_PER_SECOND` at most: each write costs the API server milliseconds, which the bindings of others wait for.
 `pod_messages` decides what is worth a write.
 
 A condition is written on the condition that the pod is still the version that we know to be unbound: otherwise one that
