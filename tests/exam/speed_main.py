@@ -14,8 +14,8 @@ from typing import Any
 
 import uvloop
 
-from exam.cases import Case, read_chosen
-from exam.speed_report import PAGE, RESULTS, list_cases, render_page, render_table
+from exam.cases import PLAIN, Case, read_chosen
+from exam.speed_report import PAGE, RESULTS, find_version, list_cases, render_page, render_table
 from exam.steps import Measured, Player
 from fairbind.kube.client.api import ApiClient
 from fairbind.kube.client.credentials import load_credentials
@@ -176,10 +176,21 @@ def check_renewable(recorded: Json, result: Json) -> None:
 
 
 def renew(recorded: Json, result: Json) -> Json:
-    """Return a recorded result with the cases of a later run of some in the place of theirs; each says when it ran."""
+    """Return a recorded result with the cases of a later run of some in the place of theirs; each says when it ran.
+
+    Where the plain case is among them, the earlier one stays for the cases that were measured beside it.
+    """
     later = list_cases(result)
     runs = []
     for case in dict.fromkeys([*list_cases(recorded), *later]):
-        runs += [run for run in (result if case in later else recorded)["runs"] if run["case"] == case]
+        runs += select_case(result if case in later else recorded, case)
     renewed = {case: {"date": result["date"], OURS: result["versions"][OURS]} for case in later}
-    return {**recorded, "renewed": {**recorded.get("renewed", {}), **renewed}, "runs": runs}
+    merged = {**recorded, "renewed": {**recorded.get("renewed", {}), **renewed}, "runs": runs}
+    plains = {**recorded.get("plains", {}), find_version(recorded, PLAIN): select_case(recorded, PLAIN)}
+    still = {find_version(merged, case) for case in list_cases(merged)} - {find_version(merged, PLAIN)}
+    return {**merged, "plains": {version: plain for version, plain in plains.items() if version in still}}
+
+
+def select_case(result: Json, case: str) -> list[Json]:
+    """Return the runs of a case."""
+    return [run for run in result["runs"] if run["case"] == case]

@@ -60,10 +60,9 @@ def render_page(result: Json) -> str:
 
 def render_table(result: Json) -> str:
     """Return a row for each case, as Markdown."""
-    plain = compute_mean(result, PLAIN, OURS)
     rows = []
     for case in list_cases(result):
-        ours = compute_mean(result, case, OURS)
+        ours, plain = compute_mean(result, case, OURS), compute_plain(result, case, OURS)
         rows.append(
             [
                 case,
@@ -101,6 +100,17 @@ def compute_mean(result: Json, case: str, who: str) -> float:
     return sum(rates) / len(rates) if rates else 0.0
 
 
+def compute_plain(result: Json, case: str, who: str) -> float:
+    """Return the mean rate of the plain case that a case stands beside: of the same commit, where there is one."""
+    earlier = result.get("plains", {}).get(find_version(result, case), [])
+    return compute_mean({"runs": earlier} if earlier else result, PLAIN, who)
+
+
+def find_version(result: Json, case: str) -> str:
+    """Return the version of fairbind with which a case was measured last."""
+    return str(result.get("renewed", {}).get(case, result["versions"])[OURS])
+
+
 def describe_rates(result: Json, case: str, who: str) -> str:
     """Return the mean rate of all rounds, and the least and the greatest."""
     rates = [compute_rate(run) for run in select(result, case, who)]
@@ -129,10 +139,9 @@ def compute_ratio_error(result: Json, case: str) -> float | None:
 
 def describe_origin(result: Json, case: str) -> str:
     """Return on which day a case was measured, and at which commit."""
-    date, version = result.get("date", ""), result.get("versions", {}).get(OURS, "")
-    renewed = result.get("renewed", {}).get(case, {})
-    commit = re.search(r"\((.*)\)", renewed.get(OURS, version))
-    return " ".join([str(renewed.get("date", date))[:10], *([commit[1]] if commit else [])])
+    day = str(result.get("renewed", {}).get(case, result)["date"])[:10]
+    commit = re.search(r"\((.*)\)", find_version(result, case))
+    return f"{day} {commit[1]}" if commit else day
 
 
 def describe_bound(result: Json, case: str) -> str:
@@ -151,10 +160,10 @@ def count_bound(run: Json) -> int:
 
 def find_below(result: Json) -> list[tuple[str, str]]:
     """Return the cases in which fairbind does not reach what is wanted, and what it lacks."""
-    plain, their_plain = (compute_mean(result, PLAIN, who) for who in (OURS, THEIRS))
     found = []
     for case in list_cases(result):
         ours, theirs = (compute_mean(result, case, who) for who in (OURS, THEIRS))
+        plain, their_plain = (compute_plain(result, case, who) for who in (OURS, THEIRS))
         if theirs and ours < LEAST_RATIO * theirs:
             found.append((case, f"{ours / theirs:.2f} x kube-scheduler"))
         if plain and ours < LEAST_PART * plain:

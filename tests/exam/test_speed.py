@@ -351,6 +351,21 @@ def test_cases_that_are_played_again_take_the_place_of_recorded_ones_and_say_whe
     assert "renewed" not in RESULT
 
 
+def test_a_case_stands_beside_the_plain_case_of_its_commit() -> None:
+    later = {
+        **RESULT,
+        "versions": {"fairbind": "0.1.0 (def)", "etcd": "3"},
+        "runs": [make_run("SchedulingBasic", "fairbind", 0, 1.0), make_run("More", "fairbind", 0, 2.0)],
+    }
+    once = renew(RESULT, later)
+
+    assert [row[5] for row in read_table(render_table(once))[2:]] == ["100%", "15%", "50%"]
+    assert renew(once, later) == once
+    all_later = renew(once, {**later, "runs": [make_run("Slow", "fairbind", 0, 4.0)]})
+    assert [row[5] for row in read_table(render_table(all_later))[2:]] == ["100%", "25%", "50%"]
+    assert all_later["plains"] == {}
+
+
 @pytest.mark.parametrize("other", [{"machine": {"cores": 4}}, {"versions": {"fairbind": "0.1.0 (abc)", "etcd": "4"}}])
 def test_figures_of_another_machine_or_other_programs_do_not_stand_beside_recorded_ones(other: Json) -> None:
     with pytest.raises(ValueError, match="play all cases"):
