@@ -291,7 +291,7 @@ def make_run(case: str, who: str, turn: int, seconds: float, bound: int = 100) -
     return {"case": case, "workload": "w", "contender": who, "turn": turn, "parts": [part]}
 
 
-RESULT = {
+RESULT: Json = {
     "date": "2026-01-01T00:00:00+00:00",
     "machine": {"cores": 2},
     "versions": {"fairbind": "0.1.0 (abc)", "etcd": "3"},
