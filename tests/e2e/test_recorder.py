@@ -47,6 +47,7 @@ async def recording(
         identity="the-test",
         is_leading=lambda: True,
         binds_in_flight=lambda: 0,
+        count_decided=lambda: 0,
         find_waiting=find_waiting,
     )
     running = asyncio.create_task(recorder.run())

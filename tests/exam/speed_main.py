@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import math
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -13,19 +14,20 @@ from typing import Any
 
 import uvloop
 
-from exam.cases import Case, read_chosen
-from exam.speed_report import PAGE, RESULTS, render_page, render_table
+from exam.cases import PLAIN, Case, read_chosen
+from exam.speed_report import PAGE, RESULTS, find_version, list_cases, render_page, render_table
 from exam.steps import Measured, Player
 from fairbind.kube.client.api import ApiClient
 from fairbind.kube.client.credentials import load_credentials
 from localplane.tools import DEFAULT, Tools, ensure_tools, find_module_folder
-from perf.contenders import NAMESPACE, Chart, Fairbind, KubeScheduler, Scheduler
+from perf.contenders import NAMESPACE, OURS, Chart, Fairbind, KubeScheduler, Scheduler
 from perf.machine import describe_machine, describe_versions
 from perf.main import SERVICE_ACCOUNT, YOUNG_OBJECTS, make_own_kubeconfig, say
 from perf.measure import wait_quiet
 from perf.plane import StillPlane
 
-ROUNDS = 2
+LEAST_ROUNDS, MOST_ROUNDS, LEAST_PODS = 2, 8, 1_000
+"""A case is played until each scheduler had so many measured pods, within these bounds: few pods take a moment."""
 SETTLE_SECONDS = 20.0
 MODULE = "exam"
 
@@ -34,40 +36,67 @@ Json = dict[str, Any]
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Play the cases that the command line asks for, print the table and write the result."""
-    parser = argparse.ArgumentParser(prog="speed.py", description=__doc__)
-    parser.add_argument("--only", metavar="TEXT", default="", help="cases with this in their name; writes no page")
-    parser.add_argument("--small", action="store_true", help="a few nodes and one round: shows only that it works")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds of both, in alternating order ({ROUNDS})")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="where the raw result goes")
-    parser.add_argument("--render", action="store_true", help="only make the page from the raw result")
-    options = parser.parse_args(arguments)
+    options = parse(arguments)
     if options.render:
         PAGE.write_text(render_page(json.loads(options.output.read_text(encoding="utf-8"))), encoding="utf-8")
         return
     tools = ensure_tools((*DEFAULT, "kube-scheduler"))
     cases = list(read_chosen(find_module_folder(MODULE, "k8s.io/kubernetes"), options.only, small=options.small))
-    rounds = 1 if options.small else options.rounds
-    is_whole = not (options.only or options.small)
     result: Json = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": describe_machine(),
         "versions": describe_versions(),
-        "rounds": rounds,
         "runs": [],
     }
+    if options.renew:
+        check_renewable(json.loads(options.output.read_text(encoding="utf-8")), result)
     started = time.monotonic()
     for case in cases:
-        result["runs"] += play_case(tools, case, rounds)
+        result["runs"] += play_case(tools, case, 1 if options.small else options.rounds)
         result["seconds"] = round(time.monotonic() - started)
-        if is_whole or options.output != RESULTS:
-            options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write(options, result)
     print(render_table(result))
-    if is_whole and options.output == RESULTS:
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return what the command line says."""
+    parser = argparse.ArgumentParser(prog="speed.py", description=__doc__)
+    parser.add_argument("--only", metavar="TEXT", default="", help="cases with this in their name; writes no page")
+    parser.add_argument("--renew", action="store_true", help="with --only: put these cases into the recorded result")
+    parser.add_argument("--small", action="store_true", help="a few nodes and one round: shows only that it works")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=0,
+        help=f"rounds of both, in alternating order (2, more until {LEAST_PODS:,} pods)",
+    )
+    parser.add_argument("--output", type=Path, default=RESULTS, help="where the raw result goes")
+    parser.add_argument("--render", action="store_true", help="only make the page from the raw result")
+    options = parser.parse_args(arguments)
+    if options.renew and (options.small or not options.only):
+        parser.error("--renew is for some cases as they are: name them with --only, without --small")
+    return options
+
+
+def write(options: argparse.Namespace, result: Json) -> None:
+    """Write what has been measured so far, and the page where it is the published result.
+
+    A part of the cases goes into the published result only by `renew`.
+    """
+    if options.renew:
+        result = renew(json.loads(options.output.read_text(encoding="utf-8")), result)
+    elif options.output == RESULTS and (options.only or options.small):
+        return
+    options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    if options.output == RESULTS:
         PAGE.write_text(render_page(result), encoding="utf-8")
 
 
 def play_case(tools: Tools, case: Case, rounds: int) -> list[Json]:
-    """Let both schedulers play a case on one API server, in alternating order; return what each run gave."""
+    """Let both schedulers play a case on one API server, in alternating order; return what each run gave.
+
+    rounds: 0 for as many as `compute_rounds` says.
+    """
     with StillPlane(tools) as plane:
         plane.install_chart({"operator": {"enabled": False}})
         kubeconfig = plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
@@ -82,16 +111,19 @@ def play_case(tools: Tools, case: Case, rounds: int) -> list[Json]:
 async def _play_rounds(plane: StillPlane, case: Case, contenders: Sequence[Scheduler], rounds: int) -> list[Json]:
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, 20, 50)
-    runs = []
+    runs: list[Json] = []
+    turn, most = 0, rounds or LEAST_ROUNDS
     api = ApiClient(load_credentials(make_own_kubeconfig(plane)))
     try:
-        for turn in range(rounds):
+        while turn < most:
             for contender in contenders if turn % 2 == 0 else contenders[::-1]:
                 run = f"{contender.name[0]}{turn}"
                 measured = await _play_turn(plane, api, case, contender, run)
                 runs.append(describe(case, contender.name, turn, measured))
                 rates = ", ".join(f"{part.rate:.0f}/s ({part.bound:,} of {part.pods:,})" for part in measured)
                 say(f"{case.name}, round {turn + 1}: {contender.name}: {rates}")
+            turn += 1
+            most = rounds or compute_rounds(sum(part["pods"] for part in runs[0]["parts"]))
     finally:
         await api.close()
     return runs
@@ -112,5 +144,53 @@ async def _play_turn(plane: StillPlane, api: ApiClient, case: Case, contender: S
 
 def describe(case: Case, contender: str, turn: int, measured: Sequence[Measured]) -> Json:
     """Return a run as JSON."""
-    parts = [{"pods": part.pods, "bound": part.bound, "seconds": round(part.seconds, 3)} for part in measured]
+    parts = [
+        {
+            "pods": part.pods,
+            "bound": part.bound,
+            "seconds": round(part.seconds, 3),
+            "spent": {
+                name: {"seconds": round(spent.seconds, 3), "bound": spent.bound} for name, spent in part.spent.items()
+            },
+        }
+        for part in measured
+    ]
     return {"case": case.name, "workload": case.workload, "contender": contender, "turn": turn, "parts": parts}
+
+
+def compute_rounds(pods: int) -> int:
+    """Return in how many rounds a case with so many measured pods is played.
+
+    >>> [compute_rounds(pods) for pods in (6_000, 1_000, 400, 100)]
+    [2, 2, 3, 8]
+    """
+    return min(max(LEAST_ROUNDS, math.ceil(LEAST_PODS / max(pods, 1))), MOST_ROUNDS)
+
+
+def check_renewable(recorded: Json, result: Json) -> None:
+    """Raise ValueError where figures of a later run cannot stand beside recorded ones."""
+    for name in ("machine", "versions"):
+        before, after = ({**setting[name], OURS: ""} for setting in (recorded, result))
+        if before != after:
+            raise ValueError(f"recorded with another {name}, so play all cases: {before}, now {after}")
+
+
+def renew(recorded: Json, result: Json) -> Json:
+    """Return a recorded result with the cases of a later run of some in the place of theirs; each says when it ran.
+
+    Where the plain case is among them, the earlier one stays for the cases that were measured beside it.
+    """
+    later = list_cases(result)
+    runs = []
+    for case in dict.fromkeys([*list_cases(recorded), *later]):
+        runs += select_case(result if case in later else recorded, case)
+    renewed = {case: {"date": result["date"], OURS: result["versions"][OURS]} for case in later}
+    merged = {**recorded, "renewed": {**recorded.get("renewed", {}), **renewed}, "runs": runs}
+    plains = {**recorded.get("plains", {}), find_version(recorded, PLAIN): select_case(recorded, PLAIN)}
+    still = {find_version(merged, case) for case in list_cases(merged)} - {find_version(merged, PLAIN)}
+    return {**merged, "plains": {version: plain for version, plain in plains.items() if version in still}}
+
+
+def select_case(result: Json, case: str) -> list[Json]:
+    """Return the runs of a case."""
+    return [run for run in result["runs"] if run["case"] == case]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from math import hypot, sqrt
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 from exam.cases import PLAIN
+from exam.timeline import Spent
 from perf.report import OURS, THEIRS
 from perf.report import render_table as align
 
@@ -18,12 +21,24 @@ TEMPLATE = Path(__file__).with_name("speed.template")
 LEAST_RATIO, LEAST_PART = 1.0, 1 / 3
 HEAD = [
     "case",
-    "kube-scheduler: pods/s in each round",
+    "rounds",
+    "kube-scheduler: pods/s, mean (least to most)",
     "fairbind",
     "times kube-scheduler",
     "of our plain case",
     "bound",
+    "measured",
 ]
+FEW_ROUNDS = 3
+"""From so many rounds on, a ratio has a standard error."""
+STEPS: Mapping[Spent, str] = {
+    Spent.PODS: "the case creates pods",
+    Spent.TRIED: "until all have been tried",
+    Spent.NODES: "the case creates nodes, until they are ready",
+    Spent.BOUND: "until all are bound",
+}
+AFTER_NODES = (Spent.NODES, Spent.BOUND)
+"""In these steps there is a place for pods that wait."""
 
 Json = Mapping[str, Any]
 
@@ -35,27 +50,29 @@ def render_page(result: Json) -> str:
         "machine": "{cpu}, {cores} cores, {memory_gib} GiB, {system}".format(**result["machine"]),
         "versions": ", ".join(f"{name} {version}" for name, version in result["versions"].items()),
         "minutes": f"{result['seconds'] / 60:.0f}",
-        "rounds": str(result["rounds"]),
+        "renewed": " Rows with another day or commit have been measured again since." if result.get("renewed") else "",
         "table": render_table(result),
         "below": render_below(result),
+        "spent": render_spent(result),
     }
     return re.sub(r"\{(\w+)\}", lambda match: text[match[1]], TEMPLATE.read_text(encoding="utf-8"))
 
 
 def render_table(result: Json) -> str:
     """Return a row for each case, as Markdown."""
-    plain = compute_mean(result, PLAIN, OURS)
     rows = []
     for case in list_cases(result):
-        ours, theirs = (compute_mean(result, case, who) for who in (OURS, THEIRS))
+        ours, plain = compute_mean(result, case, OURS), compute_plain(result, case, OURS)
         rows.append(
             [
                 case,
+                str(len(select(result, case, OURS))),
                 describe_rates(result, case, THEIRS),
                 describe_rates(result, case, OURS),
-                f"{ours / theirs:.2f}" if theirs else "",
+                describe_ratio(result, case),
                 f"{ours / plain:.0%}" if plain else "",
                 describe_bound(result, case),
+                describe_origin(result, case),
             ]
         )
     return align(HEAD, rows)
@@ -83,9 +100,48 @@ def compute_mean(result: Json, case: str, who: str) -> float:
     return sum(rates) / len(rates) if rates else 0.0
 
 
+def compute_plain(result: Json, case: str, who: str) -> float:
+    """Return the mean rate of the plain case that a case stands beside: of the same commit, where there is one."""
+    earlier = result.get("plains", {}).get(find_version(result, case), [])
+    return compute_mean({"runs": earlier} if earlier else result, PLAIN, who)
+
+
+def find_version(result: Json, case: str) -> str:
+    """Return the version of fairbind with which a case was measured last."""
+    return str(result.get("renewed", {}).get(case, result["versions"])[OURS])
+
+
 def describe_rates(result: Json, case: str, who: str) -> str:
-    """Return the rates of all rounds."""
-    return ", ".join(f"{compute_rate(run):.0f}" for run in select(result, case, who))
+    """Return the mean rate of all rounds, and the least and the greatest."""
+    rates = [compute_rate(run) for run in select(result, case, who)]
+    if len(rates) < 2:
+        return "".join(f"{rate:.0f}" for rate in rates)
+    return f"{sum(rates) / len(rates):.0f} ({min(rates):.0f} to {max(rates):.0f})"
+
+
+def describe_ratio(result: Json, case: str) -> str:
+    """Return the ratio of both mean rates, with its standard error where there are enough rounds."""
+    ours, theirs = (compute_mean(result, case, who) for who in (OURS, THEIRS))
+    if not theirs:
+        return ""
+    error = compute_ratio_error(result, case)
+    return f"{ours / theirs:.2f}" + ("" if error is None else f" ± {error:.2f}")
+
+
+def compute_ratio_error(result: Json, case: str) -> float | None:
+    """Return the standard error of the ratio of both mean rates; None where there are too few rounds."""
+    samples = [[compute_rate(run) for run in select(result, case, who)] for who in (OURS, THEIRS)]
+    if min(map(len, samples)) < FEW_ROUNDS or not all(map(fmean, samples)):
+        return None
+    ours, theirs = map(fmean, samples)
+    return ours / theirs * hypot(*(stdev(rates) / sqrt(len(rates)) / fmean(rates) for rates in samples))
+
+
+def describe_origin(result: Json, case: str) -> str:
+    """Return on which day a case was measured, and at which commit."""
+    day = str(result.get("renewed", {}).get(case, result)["date"])[:10]
+    commit = re.search(r"\((.*)\)", find_version(result, case))
+    return f"{day} {commit[1]}" if commit else day
 
 
 def describe_bound(result: Json, case: str) -> str:
@@ -104,10 +160,10 @@ def count_bound(run: Json) -> int:
 
 def find_below(result: Json) -> list[tuple[str, str]]:
     """Return the cases in which fairbind does not reach what is wanted, and what it lacks."""
-    plain, their_plain = (compute_mean(result, PLAIN, who) for who in (OURS, THEIRS))
     found = []
     for case in list_cases(result):
         ours, theirs = (compute_mean(result, case, who) for who in (OURS, THEIRS))
+        plain, their_plain = (compute_plain(result, case, who) for who in (OURS, THEIRS))
         if theirs and ours < LEAST_RATIO * theirs:
             found.append((case, f"{ours / theirs:.2f} x kube-scheduler"))
         if plain and ours < LEAST_PART * plain:
@@ -122,6 +178,57 @@ def render_below(result: Json) -> str:
     if not found:
         return "All cases reach both."
     return "\n".join(_list("Below that:", (f"{case}: {what}" for case, what in found)))
+
+
+def render_spent(result: Json) -> str:
+    """Return what the time goes into, for each case that does more than create pods and wait until they are bound."""
+    parts = []
+    for case in list_cases(result):
+        rows = list_steps(result, case)
+        if any(row[0] in {STEPS[Spent.TRIED], STEPS[Spent.NODES]} for row in rows):
+            head = [
+                f"{case}: mean of a round",
+                *(f"{who}: {what}" for who in (THEIRS, OURS) for what in ("s", "bound")),
+            ]
+            parts.append(align(head, rows))
+    return "\n\n".join(parts)
+
+
+def list_steps(result: Json, case: str) -> list[list[str]]:
+    """Return a row for each kind of step in the measured time: seconds and pods bound meanwhile, and the rates."""
+    spent = {who: compute_spent(result, case, who) for who in (THEIRS, OURS)}
+    rows = [
+        [text, *(cell for who in spent for cell in _describe_spent(spent[who].get(step, (0.0, 0.0))))]
+        for step, text in STEPS.items()
+        if any(step in steps for steps in spent.values())
+    ]
+    rates = [_compute_rate_after_nodes(steps) for steps in spent.values()]
+    if all(rates):
+        rows.append(["pods/s of the last two", *(cell for rate in rates for cell in (f"{rate:.0f}", ""))])
+    return rows
+
+
+def compute_spent(result: Json, case: str, who: str) -> dict[str, tuple[float, float]]:
+    """Return how many seconds each kind of step took and how many pods were bound meanwhile, in the mean of rounds."""
+    runs = select(result, case, who)
+    sums: dict[str, tuple[float, float]] = {}
+    for run in runs:
+        for part in run["parts"]:
+            for step, spent in part.get("spent", {}).items():
+                seconds, bound = sums.get(step, (0.0, 0.0))
+                sums[step] = seconds + spent["seconds"] / len(runs), bound + spent["bound"] / len(runs)
+    return sums
+
+
+def _compute_rate_after_nodes(spent: Mapping[str, tuple[float, float]]) -> float:
+    found = [spent[step] for step in AFTER_NODES if step in spent]
+    seconds = sum(seconds for seconds, _ in found)
+    return sum(bound for _, bound in found) / seconds if seconds else 0.0
+
+
+def _describe_spent(spent: tuple[float, float]) -> tuple[str, str]:
+    seconds, bound = spent
+    return f"{seconds:.1f}", f"{bound:,.0f}"
 
 
 def _list(title: str, items: Iterable[str]) -> list[str]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from exam.cases import Case, CaseError, Operation, Template, find_measured
+from exam.timeline import Part, Spent, Timeline
 from fairbind.kube.client.api import ApiClient
 from fairbind.kube.client.errors import ApiError
 from localplane.nodes import is_schedulable
@@ -46,11 +47,15 @@ DEFAULT_CHURN_MILLISECONDS = 500
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a measured part gave. seconds: from the first creation to the last binding, of those that were bound."""
+    """What a measured part gave. seconds: from the first creation to the last binding, of those that were bound.
+
+    spent: what these seconds went into, by `Spent`.
+    """
 
     pods: int
     bound: int
     seconds: float
+    spent: Mapping[str, Part] = field(default_factory=dict)
 
     @property
     def rate(self) -> float:
@@ -82,6 +87,7 @@ class Player:
     run: str
     scheduler: str
     namespaces: set[str] = field(default_factory=set)
+    _timeline: Timeline = field(default_factory=Timeline)
     _batches: list[_Batch] = field(default_factory=list)
     _priority_classes: set[str] = field(default_factory=set)
     _made: int = 0
@@ -111,7 +117,7 @@ class Player:
         if not times:
             return Measured(pods, 0, 0.0)
         began_at = min(batch.began_at for batch in batches)
-        return Measured(pods, len(times), max(times) - began_at)
+        return Measured(pods, len(times), max(times) - began_at, self._timeline.compute_parts(began_at, times))
 
     # --- steps ---
 
@@ -121,8 +127,11 @@ class Player:
         for index in range(operation.count):
             node = json.loads(json.dumps(BASE_NODE)) if template is None else template.make(index, operation.count)
             nodes.append(self._finish_node(node, index, operation.fields.get("labelNodePrepareStrategy")))
-        names = {node["metadata"]["name"] for node in nodes}
-        await run_many(nodes, lambda node: self._post("/api/v1/nodes", node), IN_FLIGHT)
+        with self._timeline.note(Spent.NODES):
+            await run_many(nodes, lambda node: self._post("/api/v1/nodes", node), IN_FLIGHT)
+            await self._wait_ready({node["metadata"]["name"] for node in nodes})
+
+    async def _wait_ready(self, names: set[str]) -> None:
         deadline = time.monotonic() + READY_SECONDS
         while len(await self._find_ready(names)) < len(names):
             if time.monotonic() > deadline:
@@ -180,9 +189,10 @@ class Player:
         batch = _Batch(operation, label, namespace, labels, count, time.monotonic(), watch)
         self._batches.append(batch)
         path = COLLECTIONS["Pod"].format(namespace)
-        await run_many(pods, lambda pod: self._post(path, pod), IN_FLIGHT)
+        with self._timeline.note(Spent.PODS):
+            await run_many(pods, lambda pod: self._post(path, pod), IN_FLIGHT)
         if not operation.fields.get("skipWaitToCompletion"):
-            await _wait_bound(batch)
+            await self._wait_bound(batch)
 
     def _finish_pod(self, pod: Json, label: str) -> Json:
         self._name(pod)
@@ -266,16 +276,22 @@ class Player:
             rounds += 1
 
     async def _wait_at_barrier(self, operation: Operation) -> None:
-        fields = operation.fields
+        is_attempt = operation.fields.get("stageRequirement") == "Attempted"
         for batch in self._batches:
-            if _is_collected(fields, batch):
-                await (
-                    self._wait_attempted(batch) if fields.get("stageRequirement") == "Attempted" else _wait_bound(batch)
-                )
+            if _is_collected(operation.fields, batch):
+                await (self._wait_attempted(batch) if is_attempt else self._wait_bound(batch))
+
+    async def _wait_bound(self, batch: _Batch) -> None:
+        with self._timeline.note(Spent.BOUND):
+            await batch.watch.wait_bound(batch.count, start_seconds=FIRST_BINDING_SECONDS, stall_seconds=STALL_SECONDS)
 
     async def _wait_attempted(self, batch: _Batch) -> None:
         """Wait until the scheduler has said something of each pod; go on when it says no more for a while."""
         collection = COLLECTIONS["Pod"].format(batch.namespace)
+        with self._timeline.note(Spent.TRIED):
+            await self._poll_attempted(collection, batch)
+
+    async def _poll_attempted(self, collection: str, batch: _Batch) -> None:
         seen, changed_at = -1, time.monotonic()
         while seen < batch.count and time.monotonic() - changed_at < ATTEMPT_STALL_SECONDS:
             pods = await self._list(collection, f"labelSelector={RUN_LABEL}%3D{batch.label}&resourceVersion=0")
@@ -386,7 +402,3 @@ def _is_collected(fields: Json, batch: _Batch) -> bool:
     """Tell whether a step with namespaces and a label selector, either of which may be missing, is about a batch."""
     namespaces, labels = fields.get("namespaces"), fields.get("labelSelector") or {}
     return (not namespaces or batch.namespace in namespaces) and labels.items() <= batch.labels.items()
-
-
-async def _wait_bound(batch: _Batch) -> None:
-    await batch.watch.wait_bound(batch.count, start_seconds=FIRST_BINDING_SECONDS, stall_seconds=STALL_SECONDS)

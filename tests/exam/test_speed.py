@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 
 from exam.cases import FILE, FOLDER, CaseError, find_measured, read_case
-from exam.speed_report import HEAD, PAGE, RESULTS, find_below, render_below, render_page, render_table
+from exam.speed_main import check_renewable, compute_rounds, parse, renew, write
+from exam.speed_report import HEAD, PAGE, RESULTS, find_below, render_below, render_page, render_spent, render_table
 from exam.steps import Measured, Player
 from exam.templates import TemplateError, render
 from fairbind.kube.client.api import ApiClient
@@ -233,6 +234,9 @@ def test_a_case_is_played_step_by_step_and_cleared(module: Path) -> None:
 
     assert (plain.pods, plain.bound, some.pods, some.bound) == (4, 4, 2, 2)
     assert plain.rate > 0
+    assert set(plain.spent) <= {"create pods", "until bound"}
+    assert sum(part.bound for part in some.spent.values()) <= some.bound
+    assert sum(part.seconds for part in some.spent.values()) <= some.seconds
     created = [path for method, path in server.done if method == "POST"]
     assert created.count("/api/v1/nodes") == 3
     assert created.count("/api/v1/namespaces/made-0/pods") == created.count("/api/v1/namespaces/made-1/pods") == 4
@@ -287,23 +291,132 @@ def make_run(case: str, who: str, turn: int, seconds: float, bound: int = 100) -
     return {"case": case, "workload": "w", "contender": who, "turn": turn, "parts": [part]}
 
 
-RESULT = {
+RESULT: Json = {
+    "date": "2026-01-01T00:00:00+00:00",
+    "machine": {"cores": 2},
+    "versions": {"fairbind": "0.1.0 (abc)", "etcd": "3"},
     "runs": [
         make_run("SchedulingBasic", "fairbind", 0, 0.5),
         make_run("SchedulingBasic", "kube-scheduler", 0, 1.0),
         make_run("SchedulingBasic", "fairbind", 1, 0.25),
         make_run("Slow", "fairbind", 0, 2.0, bound=90),
         make_run("Slow", "kube-scheduler", 0, 1.0),
-    ]
+    ],
 }
 
 
-def test_a_row_has_all_rounds_and_both_ratios() -> None:
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in render_table(RESULT).splitlines()]
+def read_table(text: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
+
+
+def test_a_row_has_its_rounds_both_ratios_and_its_origin() -> None:
+    rows = read_table(render_table(RESULT))
 
     assert rows[0] == HEAD
-    assert rows[2] == ["SchedulingBasic", "100", "200, 400", "3.00", "100%", "100"]
-    assert rows[3] == ["Slow", "100", "45", "0.45", "15%", "fairbind: 90 of 100"]
+    origin = "2026-01-01 abc"
+    assert rows[2] == ["SchedulingBasic", "2", "100", "300 (200 to 400)", "3.00", "100%", "100", origin]
+    assert rows[3] == ["Slow", "1", "100", "45", "0.45", "15%", "fairbind: 90 of 100", origin]
+
+
+def test_a_ratio_of_many_rounds_has_a_standard_error() -> None:
+    runs = [make_run("Few", who, turn, 1.0 + turn) for who in ("fairbind", "kube-scheduler") for turn in range(3)]
+    same = [make_run("Same", who, turn, 1.0) for who in ("fairbind", "kube-scheduler") for turn in range(3)]
+    ratios = [row[4] for row in read_table(render_table({**RESULT, "runs": [*runs, *same]}))[2:]]
+
+    # 100, 50 and 33 pods a second: the mean 61.1 has the standard error 20.0.
+    assert ratios == ["1.00 ± 0.46", "1.00 ± 0.00"]
+
+
+def test_cases_with_few_pods_have_more_rounds() -> None:
+    assert [compute_rounds(pods) for pods in (0, 100, 126, 300, 501, 6_000)] == [8, 8, 8, 4, 2, 2]
+
+
+def test_cases_that_are_played_again_take_the_place_of_recorded_ones_and_say_when() -> None:
+    later = {
+        **RESULT,
+        "date": "2026-02-02T00:00:00+00:00",
+        "versions": {"fairbind": "0.1.0 (def)", "etcd": "3"},
+        "runs": [make_run("Slow", "fairbind", 0, 0.5), make_run("More", "fairbind", 0, 0.5)],
+    }
+    check_renewable(RESULT, later)
+    once = renew(RESULT, later)
+    rows = read_table(render_table(once))
+
+    assert [(row[0], row[3], row[-1]) for row in rows[2:]] == [
+        ("SchedulingBasic", "300 (200 to 400)", "2026-01-01 abc"),
+        ("Slow", "200", "2026-02-02 def"),
+        ("More", "200", "2026-02-02 def"),
+    ]
+    assert renew(once, later) == once
+    assert "renewed" not in RESULT
+
+
+def test_a_case_stands_beside_the_plain_case_of_its_commit() -> None:
+    later = {
+        **RESULT,
+        "versions": {"fairbind": "0.1.0 (def)", "etcd": "3"},
+        "runs": [make_run("SchedulingBasic", "fairbind", 0, 1.0), make_run("More", "fairbind", 0, 2.0)],
+    }
+    once = renew(RESULT, later)
+
+    assert [row[5] for row in read_table(render_table(once))[2:]] == ["100%", "15%", "50%"]
+    assert renew(once, later) == once
+    all_later = renew(once, {**later, "runs": [make_run("Slow", "fairbind", 0, 4.0)]})
+    assert [row[5] for row in read_table(render_table(all_later))[2:]] == ["100%", "25%", "50%"]
+    assert all_later["plains"] == {}
+
+
+@pytest.mark.parametrize("other", [{"machine": {"cores": 4}}, {"versions": {"fairbind": "0.1.0 (abc)", "etcd": "4"}}])
+def test_figures_of_another_machine_or_other_programs_do_not_stand_beside_recorded_ones(other: Json) -> None:
+    with pytest.raises(ValueError, match="play all cases"):
+        check_renewable(RESULT, {**RESULT, **other})
+
+
+@pytest.mark.parametrize("arguments", [["--renew"], ["--renew", "--only=Slow", "--small"]])
+def test_only_some_cases_at_their_size_are_put_into_the_recorded_result(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(arguments)
+
+
+def test_some_cases_are_written_only_where_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("exam.speed_main.RESULTS", tmp_path / "exam.json")
+    monkeypatch.setattr("exam.speed_main.PAGE", tmp_path / "exam.md")
+    monkeypatch.setattr("exam.speed_main.render_page", render_table)
+    recorded = tmp_path / "exam.json"
+    recorded.write_text(json.dumps(RESULT), encoding="utf-8")
+    later = {**RESULT, "runs": [make_run("Slow", "fairbind", 0, 0.5)]}
+    options = [f"--output={recorded}", "--only=Slow"]
+
+    write(parse(options), later)
+    assert json.loads(recorded.read_text(encoding="utf-8")) == RESULT
+    write(parse([*options, "--renew"]), later)
+    assert len(json.loads(recorded.read_text(encoding="utf-8"))["runs"]) == 4
+    assert "SchedulingBasic" in (tmp_path / "exam.md").read_text(encoding="utf-8")
+    write(parse([f"--output={recorded}"]), later)
+    assert json.loads(recorded.read_text(encoding="utf-8")) == later
+
+
+def test_where_the_time_of_a_case_goes_is_shown_where_it_creates_nodes() -> None:
+    def make(who: str, turn: int, tried: float) -> Json:
+        spent = {
+            "create pods": {"seconds": 2.0, "bound": 0},
+            "until tried": {"seconds": tried, "bound": 10},
+            "create nodes": {"seconds": 1.0, "bound": 40},
+            "until bound": {"seconds": 0.5, "bound": 50},
+        }
+        run = make_run("Nodes", who, turn, 3.5 + tried)
+        return {**run, "parts": [{**run["parts"][0], "spent": spent}]}
+
+    runs = [make("fairbind", 0, 1.0), make("fairbind", 1, 3.0), make("kube-scheduler", 0, 4.0), *RESULT["runs"]]
+    rows = read_table(render_spent({**RESULT, "runs": runs}))
+
+    assert rows[2:] == [
+        ["the case creates pods", "2.0", "0", "2.0", "0"],
+        ["until all have been tried", "4.0", "10", "2.0", "10"],
+        ["the case creates nodes, until they are ready", "1.0", "40", "1.0", "40"],
+        ["until all are bound", "0.5", "50", "0.5", "50"],
+        ["pods/s of the last two", "60", "", "60", ""],
+    ]
 
 
 def test_the_published_page_is_made_from_the_published_results() -> None:
@@ -318,4 +431,4 @@ def test_what_is_below_what_is_wanted_is_named() -> None:
         ("Slow", "15% of our plain case; kube-scheduler: 100% of its own"),
     ]
     assert "- Slow: 0.45 x kube-scheduler" in render_below(RESULT)
-    assert render_below({"runs": RESULT["runs"][:3]}) == "All cases reach both."
+    assert render_below({**RESULT, "runs": RESULT["runs"][:3]}) == "All cases reach both."

@@ -61,6 +61,7 @@ class StatusDesk:
             identity="operator-0",
             is_leading=lambda: True,
             binds_in_flight=lambda: 0,
+            count_decided=lambda: 0,
             find_waiting=self.pods.get,
             clock=asyncio.get_running_loop().time,
         )

@@ -19,6 +19,7 @@ from fairbind.kube.writers.pod_messages import (
     PodMessages,
 )
 from fairbind.kube.writers.recorder import (
+    CALM_SECONDS,
     FAST_PER_SECOND,
     MANY_BINDS,
     SCHEDULED_QUEUE_LENGTH,
@@ -44,6 +45,7 @@ class Desk:
         self.pods: dict[str, WaitingPod] = {}
         self.leading = True
         self.binds_in_flight = 0
+        self.decides = False
         loop = asyncio.get_running_loop()
         self.began = loop.time()
         self.recorder = Recorder(
@@ -52,6 +54,7 @@ class Desk:
             identity="operator-0",
             is_leading=lambda: self.leading,
             binds_in_flight=lambda: self.binds_in_flight,
+            count_decided=lambda: 1 + int(self.now) if self.decides else 0,
             find_waiting=self.pods.get,
             clock=loop.time,
         )
@@ -285,9 +288,8 @@ def test_thousands_of_waiting_pods_are_told_at_the_pace_and_then_left_alone() ->
     async def scenario(desk: Desk) -> None:
         tasks = make_tasks(4_000)
         desk.wait(make_wait(tasks, CPU))
-        await asyncio.sleep(4_000 / TENANT_PER_SECOND + 20.0)
+        await asyncio.sleep(4_000 / FAST_PER_SECOND + 5.0)
         assert len(desk.conditions) == 4_000
-        assert max(Counter(int(moment) for moment, _, _, _ in desk.writes).values()) <= 1.5 * TENANT_PER_SECOND
         assert len(desk.find("FailedScheduling")) == 10
         seen = len(desk.writes)
         for turn in range(100):
@@ -295,6 +297,48 @@ def test_thousands_of_waiting_pods_are_told_at_the_pace_and_then_left_alone() ->
             await asyncio.sleep(1.0)
         assert len(desk.writes) - seen <= 2.0 * 100 + 20
         assert max(Counter(int(moment) for moment, _, _, _ in desk.writes).values()) <= FAST_PER_SECOND + 1
+
+    play(scenario)
+
+
+def count_by_second(desk: Desk) -> Counter[int]:
+    return Counter(int(moment) for moment, _, _, _ in desk.writes)
+
+
+def test_while_pods_find_a_place_one_tenant_is_told_at_its_own_pace() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.decides = True
+        desk.wait(make_wait(make_tasks(1_500), CPU))
+        await asyncio.sleep(20.0)
+        assert sum(count_by_second(desk).values()) == pytest.approx(20.0 * TENANT_PER_SECOND, rel=0.1)
+        assert max(count_by_second(desk).values()) <= 1.5 * TENANT_PER_SECOND
+        desk.decides = False
+        await asyncio.sleep(CALM_SECONDS + UNCHANGED_SECONDS + 5.0)
+        assert len(desk.conditions) == 1_500
+
+    play(scenario)
+
+
+def test_a_decision_slows_the_telling_of_a_crowd_down_at_once() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.wait(make_wait(make_tasks(4_000), CPU))
+        await asyncio.sleep(5.0)
+        desk.decides = True
+        await asyncio.sleep(5.0)
+        by_second = count_by_second(desk)
+        assert by_second[3] > 3 * TENANT_PER_SECOND
+        assert max(by_second[second] for second in (6, 7, 8, 9)) <= 1.5 * TENANT_PER_SECOND
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("binds_in_flight", [1, MANY_BINDS])
+def test_a_binding_in_flight_counts_as_a_decision(binds_in_flight: int) -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.binds_in_flight = binds_in_flight
+        desk.wait(make_wait(make_tasks(1_000), CPU))
+        await asyncio.sleep(10.0)
+        assert len(desk.conditions) == pytest.approx(10.0 * TENANT_PER_SECOND, rel=0.1)
 
     play(scenario)
 

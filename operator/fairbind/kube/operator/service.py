@@ -77,10 +77,9 @@ async def run_operator(
     surroundings: Surroundings | None = None,
 ) -> None:
     """Run until `stop` is set and then end in order. FairbindError when a part of it came to an end by itself."""
-    operator = Operator(
+    await Operator(
         settings, credentials, api, observer, health, reinstall_signals, journal=journal, surroundings=surroundings
-    )
-    await operator.run(stop)
+    ).run(stop)
 
 
 class Operator:
@@ -232,6 +231,7 @@ class Operator:
             identity=settings.identity,
             is_leading=self.elector.may_bind,
             binds_in_flight=lambda: self.binder.in_flight,
+            count_decided=lambda: self.loop.decided,
             find_waiting=self._find_waiting,
             failures=self._failures,
             clock=clocks.monotonic,

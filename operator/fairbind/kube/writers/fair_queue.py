@@ -24,10 +24,14 @@ class FairQueue(Generic[Key, Item]):
     def __len__(self) -> int:
         return self._count
 
+    def count(self, key: Key) -> int:
+        """How many items a queue holds."""
+        items = self._queues.get(key)
+        return 0 if items is None else len(items)
+
     def has_room(self, key: Key) -> bool:
         """Whether another item may be added to this queue without losing one."""
-        items = self._queues.get(key)
-        return items is None or len(items) < self._most
+        return self.count(key) < self._most
 
     def add(self, key: Key, item: Item) -> None:
         """Put an item at the end of its queue."""

@@ -3,8 +3,9 @@
 Nothing here may cost a binding: what is to be written waits in bounded queues, at most `SLOW_PER_SECOND` writes go out
 while many bindings are in flight and `FAST_PER_SECOND` otherwise, and a write that fails is forgotten, or due again
 later. Nor may one tenant silence us for others: tenants and namespaces take turns, a write that fails stops only writes
-of its kind in its namespace for a while (`write_limits`), and one tenant's waiting pods are told `TENANT_PER_SECOND` at
-most: each write costs the API server milliseconds, which others wait for. `pod_messages` decides what is worth a write.
+of its kind in its namespace for a while (`write_limits`), and while pods find a place one tenant's waiting pods are
+told `TENANT_PER_SECOND` at most: each write costs the API server milliseconds, which the bindings of others wait for.
+`pod_messages` decides what is worth a write.
 
 A condition is written on the condition that the pod is still the version that we know to be unbound: otherwise one that
 is on its way could take back the PodScheduled=True that a binding brings.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import time
 import uuid
 from collections import Counter
@@ -37,7 +39,7 @@ from fairbind.kube.observer import SilentObserver
 from fairbind.kube.part_failures import PartFailures
 from fairbind.kube.writers.complaints import Complaints
 from fairbind.kube.writers.fair_queue import FairQueue
-from fairbind.kube.writers.pod_messages import Announced, Notice, PodMessages, Refused, WaitingPod
+from fairbind.kube.writers.pod_messages import UNCHANGED_SECONDS, Announced, Notice, PodMessages, Refused, WaitingPod
 from fairbind.model import Wait
 
 SLOW_PER_SECOND = 20.0
@@ -49,10 +51,12 @@ SCAN_CHUNK = 500
 """Pods that are looked at before all else on the event loop has a turn."""
 SCHEDULED_QUEUE_LENGTH = 10_000
 TENANT_PER_SECOND = 50.0
+CALM_SECONDS = 2.0
+"""When nothing has been decided for so long, no binding waits for the API server: a tenant may have the whole pace."""
 PACE_SECONDS = 0.1
 """The budget of a tenant is given out in intervals of this length, so that its writes do not come in one burst."""
-NOTICES_PER_QUEUE = 250
-"""As many as are written in the time for which `PodMessages` leaves a class alone."""
+NOTICES_PER_QUEUE = int(FAST_PER_SECOND * UNCHANGED_SECONDS)
+"""As many as can be written in the time for which `PodMessages` leaves a class alone."""
 WRITERS = 8
 WRITE_TIMEOUT_SECONDS = 5.0
 COMPLAINT_SECONDS = 300.0
@@ -105,23 +109,28 @@ class Recorder:
         identity: str,
         is_leading: Callable[[], bool],
         binds_in_flight: Callable[[], int],
+        count_decided: Callable[[], int],
         find_waiting: Callable[[str], WaitingPod | None],
         failures: PartFailures | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """is_leading: the fence. find_waiting: by UID; None for a pod that is gone, bound or about to be bound."""
+        """is_leading: the fence. count_decided: decisions since the start, in every mode.
+
+        find_waiting: by UID; None for a pod that is gone, bound or about to be bound.
+        """
         self._api = api
         self._scheduler_name = scheduler_name
         self._instance = identity[:128]
         self._is_leading = is_leading
         self._binds_in_flight = binds_in_flight
+        self._count_decided = count_decided
         self._find_waiting = find_waiting
         self._failures = failures or PartFailures(SilentObserver())
         self._clock = clock
         self._sleep = sleep
         self._notices: FairQueue[Hashable, Notice] = FairQueue(NOTICES_PER_QUEUE)
-        self._pod_messages = PodMessages(find_waiting, clock, has_room=self._notices.has_room)
+        self._pod_messages = PodMessages(find_waiting, clock, has_room=self._has_room)
         self._scheduled: FairQueue[str, _News] = FairQueue(SCHEDULED_QUEUE_LENGTH)
         self._limits = WriteLimits()
         self._work = asyncio.Event()
@@ -129,6 +138,9 @@ class Recorder:
         self._next_write_at = 0.0
         self._takes_scheduled = True
         self._told: Counter[Hashable] = Counter()
+        self._tenant_pace = TENANT_PER_SECOND
+        self._decided = 0
+        self._decided_at = -math.inf
         self._complaints = Complaints(COMPLAINT_SECONDS, clock)
 
     def scheduled(self, namespace: str, name: str, uid: str, node: str) -> None:
@@ -194,6 +206,7 @@ class Recorder:
         while True:
             await self._sleep(PACE_SECONDS)
             self._told.clear()
+            self._choose_tenant_pace()
             if self._notices:
                 self._work.set()
 
@@ -249,7 +262,7 @@ class Recorder:
 
     def _take_notice(self) -> Callable[[], Awaitable[None]] | None:
         now = self._clock()
-        most = TENANT_PER_SECOND * PACE_SECONDS
+        most = self._tenant_pace * PACE_SECONDS
         while (notice := self._notices.take(lambda queue: self._told[queue] < most)) is not None:
             pod = self._find_waiting(notice.uid)
             if pod is not None and self._limits.may_begin((pod.namespace, _CONDITIONS), now):
@@ -257,6 +270,17 @@ class Recorder:
                 return partial(self._explain, notice, pod)
             self._put_off(notice)
         return None
+
+    def _choose_tenant_pace(self) -> None:
+        """Choose how many notices a second one tenant may have."""
+        now, decided = self._clock(), self._count_decided()
+        if decided != self._decided or self._binds_in_flight():
+            self._decided, self._decided_at = decided, now
+        self._tenant_pace = FAST_PER_SECOND if now - self._decided_at >= CALM_SECONDS else TENANT_PER_SECOND
+
+    def _has_room(self, queue: Hashable) -> bool:
+        """Tell whether one more notice can be written in the time for which `PodMessages` leaves a class alone."""
+        return self._notices.count(queue) < self._tenant_pace * UNCHANGED_SECONDS
 
     def _put_off(self, notice: Notice) -> None:
         """Let a notice that was not written be due again."""
