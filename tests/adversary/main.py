@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from adversary.attacks import ATTACKS, Attack, Repeater
-from adversary.report import write_page
+from adversary.report import renew, write_page
 from adversary.stage import WITHOUT_OPERATOR, Memory, Size, Stage
 from adversary.thefts import THEFTS, Theft, clean_up
 from e2e.api import ApiError
@@ -70,6 +70,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=2, help="the best of so many counts (2)")
     parser.add_argument("--probes", type=int, help="a p99 is of so many pods (100, small: 25)")
     parser.add_argument("--output", type=Path, help="where the lines go; by default what is recorded of this size")
+    parser.add_argument("--renew", action="store_true", help="with --only: put it into what is recorded of this size")
     parser.add_argument("--page", action="store_true", help="write docs/reliability/adversary.md, too, but for --only")
     return parser
 
@@ -78,14 +79,17 @@ def find_output(arguments: argparse.Namespace) -> Path:
     """Return where the lines go. A run of some attacks does not replace what is recorded of all of them."""
     if arguments.output:
         return Path(arguments.output)
-    if arguments.only:
-        return ROOT / "build" / "adversary-some.jsonl"
+    return ROOT / "build" / "adversary-some.jsonl" if arguments.only else find_recorded(arguments)
+
+
+def find_recorded(arguments: argparse.Namespace) -> Path:
+    """Return where the lines of all attacks at this size are."""
     return RESULTS / ("adversary.jsonl" if arguments.small else f"adversary-{arguments.nodes}.jsonl")
 
 
 def writes_page(arguments: argparse.Namespace) -> bool:
     """Whether the page changes."""
-    return bool(arguments.page and not arguments.only)
+    return bool(arguments.page and (arguments.renew or not arguments.only))
 
 
 def main() -> int:
@@ -94,7 +98,10 @@ def main() -> int:
     whole = Size(nodes=arguments.nodes, tenants=arguments.tenants, probes=100, rounds=2, scale=arguments.scale)
     size = replace(SMALL if arguments.small else whole, rounds=arguments.rounds)
     size = replace(size, probes=arguments.probes or size.probes)
-    outcomes = run(size, arguments, find_output(arguments))
+    output = find_output(arguments)
+    outcomes = run(size, arguments, output)
+    if arguments.only and arguments.renew:
+        renew(find_recorded(arguments), output)
     if writes_page(arguments):
         write_page(RESULTS)
     failed = [outcome for outcome in outcomes if outcome.found]

@@ -19,6 +19,24 @@ def write_page(folder: Path, page: Path = PAGE) -> None:
     page.write_text(TEMPLATE.read_text(encoding="utf-8").replace("{runs}", "\n\n".join(parts)), encoding="utf-8")
 
 
+def renew(recorded: Path, tried: Path) -> None:
+    """Put what was tried again into what is recorded; its lines say of which day and commit they are.
+
+    Raises ValueError when it was tried at another size or in another way.
+    """
+    (head, *lines), (new_head, *new_lines) = read_lines(recorded), read_lines(tried)
+    about = {"day": new_head.pop("day"), "commit": new_head.pop("commit")}
+    differing = [
+        f"{name} {new_head[name]} instead of {head.get(name)}" for name in new_head if new_head[name] != head.get(name)
+    ]
+    if differing:
+        raise ValueError(f"what is recorded in {recorded.name} cannot be renewed: {', '.join(differing)}")
+    renewed = {(line["row"], line["name"]): line | {"again": about} for line in new_lines}
+    lines = [renewed.pop((line["row"], line["name"]), line) for line in lines]
+    text = "\n".join(map(json.dumps, (head, *lines, *renewed.values())))
+    recorded.write_text(text + "\n", encoding="utf-8")
+
+
 def read_lines(path: Path) -> list[Line]:
     """Return what is said of a run, and of what was tried in it."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -49,5 +67,7 @@ def make_table(lines: list[Line]) -> str:
         )
         verdict = "; ".join(line["found"]) or "held"
         verdict += f" ({figures})" if figures else ""
+        if again := line.get("again"):
+            verdict += f"; tried again on {again['day']}, of commit {again['commit']}"
         rows.append(f"| {' | '.join([line['row'], line['name'], *times, *rest, verdict])} |")
     return "\n".join(rows)

@@ -9,12 +9,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from adversary.attacks import ATTACKS
 from adversary.main import Outcome, find_broken, find_output, make_parser, writes_page
-from adversary.report import make_part, write_page
+from adversary.report import make_part, read_lines, renew, write_page
 from adversary.stage import Size, Stage, compute_p99, read_group_memory
 from adversary.thefts import THEFTS, find_unequal
 from faults.judge import Judge, LeaseWrite
@@ -156,3 +157,25 @@ def test_the_page_says_what_did_not_hold() -> None:
     assert "| 3 | x | 100 | 250 | 2.0 | 100.0 | slow |" in part
     assert "| theft | x |  |  |  |  | held (slots 4) |" in part
     assert Size(nodes=1, tenants=1, probes=1, rounds=1, scale=0.1).of(5) == 1
+
+
+def test_what_is_tried_again_says_its_day_and_commit(tmp_path: Path) -> None:
+    size = {"nodes": 200, "tenants": 20}
+    first = {"row": "3", "name": "x", "without": 0.1, "during": 0.25, "pause": 2.0, "memory": 100.0, "figures": {}}
+    recorded, tried = tmp_path / "recorded.jsonl", tmp_path / "tried.jsonl"
+
+    def write(path: Path, *lines: dict[str, Any]) -> None:
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+    head = {"day": "2026-01-01", "commit": "c0ffee", **size, "scale": 1.0}
+    write(recorded, head, first | {"found": ["slow"]}, first | {"name": "y", "found": []})
+    write(tried, head | {"day": "2026-01-02", "commit": "decaf"}, first | {"found": [], "during": 0.15})
+    renew(recorded, tried)
+    part = make_part(read_lines(recorded)[0], read_lines(recorded)[1:], "r.jsonl")
+
+    assert "of commit c0ffee: 2 tried, 2 held, 0 did not" in part
+    assert "| 3 | x | 100 | 150 | 2.0 | 100.0 | held; tried again on 2026-01-02, of commit decaf |" in part
+    assert "| 3 | y | 100 | 250 | 2.0 | 100.0 | held |" in part
+    write(tried, head | {"nodes": 300}, first | {"found": []})
+    with pytest.raises(ValueError, match="nodes 300 instead of 200"):
+        renew(recorded, tried)
