@@ -14,7 +14,7 @@ from fairbind.cluster.filters.image_locality import ImageLocality
 from fairbind.cluster.objects.facts import PodFacts
 from fairbind.cluster.objects.image_facts import ImageUse
 
-MAX_CHANGED_QUEUES = 512
+MAX_CHANGED_QUEUES = 384
 """So many queues go over to other images at a time: each may cost 20 microseconds until it is a class again."""
 
 

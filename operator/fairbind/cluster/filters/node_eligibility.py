@@ -332,9 +332,16 @@ class Eligibility:
         if not changes:
             return
         moved = False
+        known: dict[tuple[object, ...], Constraints] = {}
         for constraints in changes.find_concerned(self._simplified):
             before = self._simplified[constraints] or constraints
-            simple = self._features.simplify(constraints, None if changes.has_taints else before.tolerations)
+            # Thousands may differ in tolerations alone, and those that were left out stay so while no taint changes.
+            rest = constraints.required, constraints.preferred, constraints.volumes, constraints.images
+            asked = before, constraints.selector, *map(id, rest), id(constraints.features)
+            simple = known.get(asked)
+            if simple is None or changes.has_taints:
+                tolerations = None if changes.has_taints else before.tolerations
+                simple = known[asked] = self._features.simplify(constraints, tolerations)
             if simple is not before:
                 self._simplified[constraints] = None if simple is constraints else simple
                 moved = True
