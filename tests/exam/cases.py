@@ -49,6 +49,9 @@ CHOSEN: Mapping[str, tuple[tuple[str, str], ...]] = {
 }
 """By folder: test cases and their workloads."""
 
+LARGE = "5000Nodes"
+"""The workload for a large cluster, where a case has one."""
+
 OPERATIONS = frozenset(
     {
         "createNodes",
@@ -142,12 +145,18 @@ def read_case(module: Path, folder: str, name: str, workload: str) -> Case:
     return Case(name, numbers[0]["name"], tuple(reader.read(number, step) for number, step in enumerate(steps)))
 
 
-def read_chosen(module: Path, wanted: str = "", *, small: bool = False) -> Iterator[Case]:
-    """Yield the chosen cases whose name holds a text. small: with their smallest workloads."""
+def read_chosen(module: Path, wanted: str = "", *, small: bool = False, large: bool = False) -> Iterator[Case]:
+    """Yield the chosen cases whose name holds a text. small: with their smallest workloads. large: with `LARGE`."""
     for folder, pairs in CHOSEN.items():
         for name, workload in pairs:
-            if wanted.lower() in name.lower():
-                yield read_case(module, folder, name, "" if small else workload)
+            if wanted.lower() in name.lower() and (not large or has_workload(module, folder, name, LARGE)):
+                yield read_case(module, folder, name, "" if small else LARGE if large else workload)
+
+
+def has_workload(module: Path, folder: str, name: str, workload: str) -> bool:
+    """Whether a case of a module of Kubernetes has a workload of this name."""
+    found = yaml.safe_load((module / FOLDER / folder / FILE).read_text(encoding="utf-8"))
+    return any(entry["name"] == workload for case in found if case["name"] == name for entry in case["workloads"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Any
 import uvloop
 
 from exam.cases import PLAIN, Case, read_chosen
-from exam.speed_report import PAGE, RESULTS, find_version, list_cases, render_page, render_table
+from exam.speed_report import LARGE_RESULTS, PAGE, RESULTS, find_version, list_cases, render_page, render_table
 from exam.steps import Measured, Player
 from fairbind.kube.client.api import ApiClient
 from fairbind.kube.client.credentials import load_credentials
@@ -38,10 +38,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Play the cases that the command line asks for, print the table and write the result."""
     options = parse(arguments)
     if options.render:
-        PAGE.write_text(render_page(json.loads(options.output.read_text(encoding="utf-8"))), encoding="utf-8")
+        write_page()
         return
     tools = ensure_tools((*DEFAULT, "kube-scheduler"))
-    cases = list(read_chosen(find_module_folder(MODULE, "k8s.io/kubernetes"), options.only, small=options.small))
+    cases = list(
+        read_chosen(
+            find_module_folder(MODULE, "k8s.io/kubernetes"), options.only, small=options.small, large=options.large
+        )
+    )
     result: Json = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": describe_machine(),
@@ -52,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         check_renewable(json.loads(options.output.read_text(encoding="utf-8")), result)
     started = time.monotonic()
     for case in cases:
-        result["runs"] += play_case(tools, case, 1 if options.small else options.rounds)
+        result["runs"] += play_case(tools, case, options.rounds or int(options.small or options.large))
         result["seconds"] = round(time.monotonic() - started)
         write(options, result)
     print(render_table(result))
@@ -63,6 +67,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="speed.py", description=__doc__)
     parser.add_argument("--only", metavar="TEXT", default="", help="cases with this in their name; writes no page")
     parser.add_argument("--renew", action="store_true", help="with --only: put these cases into the recorded result")
+    parser.add_argument("--large", action="store_true", help="5,000 nodes, one round; a result of its own")
     parser.add_argument("--small", action="store_true", help="a few nodes and one round: shows only that it works")
     parser.add_argument(
         "--rounds",
@@ -70,9 +75,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=0,
         help=f"rounds of both, in alternating order (2, more until {LEAST_PODS:,} pods)",
     )
-    parser.add_argument("--output", type=Path, default=RESULTS, help="where the raw result goes")
-    parser.add_argument("--render", action="store_true", help="only make the page from the raw result")
+    parser.add_argument("--output", type=Path, help="where the raw result goes")
+    parser.add_argument("--render", action="store_true", help="only make the page from the raw results")
     options = parser.parse_args(arguments)
+    options.output = options.output or (LARGE_RESULTS if options.large else RESULTS)
     if options.renew and (options.small or not options.only):
         parser.error("--renew is for some cases as they are: name them with --only, without --small")
     return options
@@ -85,11 +91,18 @@ def write(options: argparse.Namespace, result: Json) -> None:
     """
     if options.renew:
         result = renew(json.loads(options.output.read_text(encoding="utf-8")), result)
-    elif options.output == RESULTS and (options.only or options.small):
+    elif options.output in {RESULTS, LARGE_RESULTS} and (options.only or options.small):
         return
     options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    if options.output == RESULTS:
-        PAGE.write_text(render_page(result), encoding="utf-8")
+    if options.output in {RESULTS, LARGE_RESULTS}:
+        write_page()
+
+
+def write_page() -> None:
+    """Make the page from the recorded results."""
+    large = json.loads(LARGE_RESULTS.read_text(encoding="utf-8")) if LARGE_RESULTS.exists() else None
+    page = render_page(json.loads(RESULTS.read_text(encoding="utf-8")), large)
+    PAGE.write_text(page, encoding="utf-8")
 
 
 def play_case(tools: Tools, case: Case, rounds: int) -> list[Json]:

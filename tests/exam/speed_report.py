@@ -16,6 +16,7 @@ from perf.report import render_table as align
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
 RESULTS = FOLDER / "results" / "exam.json"
+LARGE_RESULTS = FOLDER / "results" / "exam-5000-nodes.json"
 PAGE = FOLDER / "exam.md"
 TEMPLATE = Path(__file__).with_name("speed.template")
 LEAST_RATIO, LEAST_PART = 1.0, 1 / 3
@@ -43,8 +44,8 @@ AFTER_NODES = (Spent.NODES, Spent.BOUND)
 Json = Mapping[str, Any]
 
 
-def render_page(result: Json) -> str:
-    """Return the whole page."""
+def render_page(result: Json, large: Json | None = None) -> str:
+    """Return the whole page. large: the result on 5,000 nodes."""
     text = {
         "day": str(result["date"])[:10],
         "machine": "{cpu}, {cores} cores, {memory_gib} GiB, {system}".format(**result["machine"]),
@@ -54,8 +55,20 @@ def render_page(result: Json) -> str:
         "table": render_table(result),
         "below": render_below(result),
         "spent": render_spent(result),
+        "large": render_large(large) if large else "",
     }
     return re.sub(r"\{(\w+)\}", lambda match: text[match[1]], TEMPLATE.read_text(encoding="utf-8"))
+
+
+def render_large(result: Json) -> str:
+    """Return the section about the cases on 5,000 nodes."""
+    day, version, name = str(result["date"])[:10], result["versions"][OURS], LARGE_RESULTS.name
+    text = (
+        "`make exam-perf LARGE=1` plays the workloads `5000Nodes`, in one round where nothing else is asked for. "
+        f"Measured on {day} with fairbind {version} ([{name}](results/{name})). {render_below(result)}"
+    )
+    parts = ["## On 5,000 nodes", text, render_table(result)]
+    return "\n\n".join(parts) + "\n\n"
 
 
 def render_table(result: Json) -> str:

@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from exam.cases import FILE, FOLDER, CaseError, find_measured, read_case
-from exam.speed_main import check_renewable, compute_rounds, parse, renew, write
-from exam.speed_report import HEAD, PAGE, RESULTS, find_below, render_below, render_page, render_spent, render_table
+from exam.speed_main import check_renewable, compute_rounds, parse, renew, write, write_page
+from exam.speed_report import HEAD, PAGE, find_below, render_below, render_large, render_spent, render_table
 from exam.steps import Measured, Player
 from exam.templates import TemplateError, render
 from fairbind.kube.client.api import ApiClient
@@ -381,7 +381,8 @@ def test_only_some_cases_at_their_size_are_put_into_the_recorded_result(argument
 def test_some_cases_are_written_only_where_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("exam.speed_main.RESULTS", tmp_path / "exam.json")
     monkeypatch.setattr("exam.speed_main.PAGE", tmp_path / "exam.md")
-    monkeypatch.setattr("exam.speed_main.render_page", render_table)
+    monkeypatch.setattr("exam.speed_main.LARGE_RESULTS", tmp_path / "large.json")
+    monkeypatch.setattr("exam.speed_main.render_page", lambda result, _large: render_table(result))
     recorded = tmp_path / "exam.json"
     recorded.write_text(json.dumps(RESULT), encoding="utf-8")
     later = {**RESULT, "runs": [make_run("Slow", "fairbind", 0, 0.5)]}
@@ -419,10 +420,19 @@ def test_where_the_time_of_a_case_goes_is_shown_where_it_creates_nodes() -> None
     ]
 
 
-def test_the_published_page_is_made_from_the_published_results() -> None:
-    result = json.loads(RESULTS.read_text(encoding="utf-8"))
+def test_the_published_page_is_made_from_the_published_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("exam.speed_main.PAGE", tmp_path / "exam.md")
+    write_page()
 
-    assert PAGE.read_text(encoding="utf-8") == render_page(result)
+    assert PAGE.read_text(encoding="utf-8") == (tmp_path / "exam.md").read_text(encoding="utf-8")
+
+
+def test_a_large_cluster_has_a_section_of_its_own() -> None:
+    section = render_large({**RESULT, "runs": RESULT["runs"][3:]})
+
+    assert section.startswith("## On 5,000 nodes\n")
+    assert "- Slow: 0.45 x kube-scheduler" in section
+    assert section.endswith("| 2026-01-01 abc |\n\n")
 
 
 def test_what_is_below_what_is_wanted_is_named() -> None:
