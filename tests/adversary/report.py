@@ -20,7 +20,7 @@ def write_page(folder: Path, page: Path = PAGE) -> None:
 
 
 def renew(recorded: Path, tried: Path) -> None:
-    """Put what was tried again into what is recorded; its lines say of which day and commit they are.
+    """Put what was tried again into what is recorded; its lines say of which day and commit, and what was found before.
 
     Raises ValueError when it was tried at another size or in another way.
     """
@@ -31,8 +31,12 @@ def renew(recorded: Path, tried: Path) -> None:
     ]
     if differing:
         raise ValueError(f"what is recorded in {recorded.name} cannot be renewed: {', '.join(differing)}")
-    renewed = {(line["row"], line["name"]): line | {"again": about} for line in new_lines}
-    lines = [renewed.pop((line["row"], line["name"]), line) for line in lines]
+    renewed = {(line["row"], line["name"]): line for line in new_lines}
+    for place, line in enumerate(lines):
+        again = renewed.pop((line["row"], line["name"]), None)
+        if again is not None:
+            before = line.get("again", {}).get("before", line["found"])
+            lines[place] = again | {"again": about | {"before": before}}
     text = "\n".join(map(json.dumps, (head, *lines, *renewed.values())))
     recorded.write_text(text + "\n", encoding="utf-8")
 
@@ -46,7 +50,7 @@ def make_part(head: Line, lines: list[Line], link: str) -> str:
     """Return what the page says of one run. A note in its first line says how it came about."""
     scale = "" if head["scale"] == 1 else f", each attack at {head['scale']:.0%} of its whole size"
     title = f"## {head['nodes']:,} nodes, {head['tenants']:,} tenants{scale}"
-    failed = sum(bool(line["found"]) for line in lines)
+    failed = sum(bool(line.get("again", {}).get("before", line["found"])) for line in lines)
     when = f"On {head['day']}, of commit {head['commit']}" if head.get("commit") else f"On {head['day']}"
     text = f"{when}: {len(lines)} tried, {len(lines) - failed} held, {failed} did not ([lines]({link}))."
     notes = [head["note"]] if "note" in head else []
@@ -68,6 +72,7 @@ def make_table(lines: list[Line]) -> str:
         verdict = "; ".join(line["found"]) or "held"
         verdict += f" ({figures})" if figures else ""
         if again := line.get("again"):
-            verdict += f"; tried again on {again['day']}, of commit {again['commit']}"
+            verdict += f" when tried again on {again['day']}, of commit {again['commit']}"
+            verdict += f"; before: {'; '.join(again['before'])}" if again["before"] else ""
         rows.append(f"| {' | '.join([line['row'], line['name'], *times, *rest, verdict])} |")
     return "\n".join(rows)

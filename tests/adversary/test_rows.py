@@ -173,8 +173,9 @@ def test_what_is_tried_again_says_its_day_and_commit(tmp_path: Path) -> None:
     renew(recorded, tried)
     part = make_part(read_lines(recorded)[0], read_lines(recorded)[1:], "r.jsonl")
 
-    assert "of commit c0ffee: 2 tried, 2 held, 0 did not" in part
-    assert "| 3 | x | 100 | 150 | 2.0 | 100.0 | held; tried again on 2026-01-02, of commit decaf |" in part
+    assert "of commit c0ffee: 2 tried, 1 held, 1 did not" in part
+    verdict = "held when tried again on 2026-01-02, of commit decaf; before: slow"
+    assert f"| 3 | x | 100 | 150 | 2.0 | 100.0 | {verdict} |" in part
     assert "| 3 | y | 100 | 250 | 2.0 | 100.0 | held |" in part
     write(tried, head | {"nodes": 300}, first | {"found": []})
     with pytest.raises(ValueError, match="nodes 300 instead of 200"):

@@ -120,8 +120,11 @@ def compute_plain(result: Json, case: str, who: str) -> float:
 
 
 def find_version(result: Json, case: str) -> str:
-    """Return the version of fairbind with which a case was measured last."""
-    return str(result.get("renewed", {}).get(case, result["versions"])[OURS])
+    """Return the version of fairbind with which a case was measured last.
+
+    A tree in which something was changed counts as its commit: the case before has changed the recorded result.
+    """
+    return str(result.get("renewed", {}).get(case, result["versions"])[OURS]).replace("-dirty", "")
 
 
 def describe_rates(result: Json, case: str, who: str) -> str:

@@ -195,23 +195,61 @@ def test_pods_that_differ_in_images_that_no_node_has_are_one_class() -> None:
     cluster.cache.check_consistent()
 
 
+def find_wishing(cluster: Cluster) -> list[str]:
+    classes = cluster.cache.build_snapshot().task_classes
+    return sorted(task.uid for each in classes if each.placement.preference_k is not None for task in each.tasks)
+
+
+def add_label(pod: Json) -> Json:
+    pod["metadata"]["labels"] = {"app": "web"}
+    return pod
+
+
+def make_users(count: int) -> list[Json]:
+    """Pods of another class each that use one image, of which the last one's turn comes first."""
+    return [
+        use(make_pod(f"p{n}", requests={"cpu": f"{n + 1}m"}, created=f"2026-01-01T00:00:{50 - n}Z"), WEB)
+        for n in range(count)
+    ]
+
+
 def test_thousands_of_classes_go_over_to_an_image_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(books, "MAX_CHANGED_QUEUES", 2)
     cluster = make_nodes(a={"other:1": 5000 * MIB}, b={})
-    pods = [use(make_pod(f"p{n}", requests={"cpu": f"{n + 1}m"}), WEB) for n in range(5)]
-    cluster.add_pods(*pods, use(make_pod("twin", requests={"cpu": "1m"}), WEB))
+    pods = make_users(6)
+    cluster.add_pods(*pods, use(make_pod("twin", requests={"cpu": "5m"}), WEB))
     cluster.cache.build_snapshot()
     cluster.add_nodes(make_node("b", images={WEB: 5000 * MIB}))
 
-    def find_wishing() -> list[str]:
-        classes = cluster.cache.build_snapshot().task_classes
-        return sorted(task.uid for each in classes if each.placement.preference_k is not None for task in each.tasks)
-
-    first, second = find_wishing(), find_wishing()
-    assert (len(first), len(second)) == (2, 4)
-    cluster.delete_pod(pods[4])
-    assert find_wishing() == ["uid-p0", "uid-p1", "uid-p2", "uid-p3", "uid-twin"]
+    assert find_wishing(cluster) == ["uid-p4", "uid-p5", "uid-twin"]
+    cluster.delete_pod(pods[3])
+    assert find_wishing(cluster) == ["uid-p1", "uid-p2", "uid-p4", "uid-p5", "uid-twin"]
     cluster.cache.check_consistent()
+    assert find_wishing(cluster) == ["uid-p0", "uid-p1", "uid-p2", "uid-p4", "uid-p5", "uid-twin"]
+
+
+def test_a_queue_that_is_to_go_over_goes_over_also_under_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(books, "MAX_CHANGED_QUEUES", 2)
+    cluster = make_nodes(a={"other:1": 5000 * MIB}, b={})
+    cluster.add_pods(*(add_label(pod) for pod in make_users(4)))
+    cluster.cache.build_snapshot()
+    cluster.add_nodes(make_node("b", images={WEB: 5000 * MIB}))
+    assert find_wishing(cluster) == ["uid-p2", "uid-p3"]
+    term = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": "web"}}}
+    repelling = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    cluster.add_pods(make_pod("there", node="a", phase="Running", affinity=repelling))
+
+    assert find_wishing(cluster) == ["uid-p0", "uid-p1", "uid-p2", "uid-p3"]
+    cluster.cache.check_consistent()
+
+
+def test_at_a_start_all_images_count_at_once_also_where_pods_come_before_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(books, "MAX_CHANGED_QUEUES", 2)
+    cluster = Cluster()
+    cluster.add_pods(*make_users(5))
+    cluster.add_nodes(make_node("a", images={"other:1": 5000 * MIB}), make_node("b", images={WEB: 5000 * MIB}))
+
+    assert len(find_wishing(cluster)) == 5
 
 
 def test_a_list_of_images_wakes_no_cycle_and_counts_in_the_next_one() -> None:

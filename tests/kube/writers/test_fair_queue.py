@@ -42,7 +42,10 @@ def test_a_full_queue_loses_its_oldest_item() -> None:
     assert not queue.has_room("a")
     assert queue.has_room("b")
     assert len(queue) == 3
-    assert take_all(queue) == ["a1", "a2", "a3"]
+    assert queue.add("a", "a4") == "a1"
+    assert queue.add("b", "b0") is None
+    assert (len(queue), queue.queues) == (4, 2)
+    assert take_all(queue) == ["a2", "b0", "a3", "a4"]
 
 
 def test_what_is_dropped_is_the_oldest_of_the_longest_queue_and_an_empty_queue_goes() -> None:

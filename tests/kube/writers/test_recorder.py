@@ -305,6 +305,26 @@ def count_by_second(desk: Desk) -> Counter[int]:
     return Counter(int(moment) for moment, _, _, _ in desk.writes)
 
 
+def test_each_pod_of_very_many_owners_is_told() -> None:
+    async def scenario(desk: Desk) -> None:
+        tasks = make_tasks(900)
+        desk.pods.update({task.uid: make_pod(task.uid, owner=make_owner(f"job-{task.uid}")) for task in tasks})
+        desk.wait(*(make_wait((task,), CPU, demand=1 + rank) for rank, task in enumerate(tasks)))
+        await asyncio.sleep(120.0)
+        assert len(desk.conditions) == 900
+
+    play(scenario)
+
+
+def test_with_many_tenants_no_notice_waits_for_more_than_twenty_seconds() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.wait(*(make_wait(make_tasks(500, tenant), CPU, tenant=tenant) for tenant in "abcdefghijklmnopqrst"))
+        await asyncio.sleep(2.0)
+        assert len(desk.recorder._notices) <= 20.0 * FAST_PER_SECOND  # with room for 1,000 of each it was 10,000
+
+    play(scenario)
+
+
 def test_while_pods_find_a_place_one_tenant_is_told_at_its_own_pace() -> None:
     async def scenario(desk: Desk) -> None:
         desk.decides = True

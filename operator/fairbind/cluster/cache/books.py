@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
 
 from fairbind.cluster.cache.devices import Devices
 from fairbind.cluster.cache.forecast import Forecast
 from fairbind.cluster.cache.nodes import Servers
 from fairbind.cluster.cache.nominations import Nominations
 from fairbind.cluster.cache.pending import QueueKey, TaskQueue
-from fairbind.cluster.cache.pod_images import MAX_CHANGED_QUEUES, PodImages
+from fairbind.cluster.cache.pod_images import PodImages
 from fairbind.cluster.cache.pods import Held, Idle, Opened, PodEntry, Position, Promised, Waiting, locate
 from fairbind.cluster.cache.running import RunningTasks
 from fairbind.cluster.cache.slots import WantedPods
@@ -30,6 +31,10 @@ from fairbind.cluster.objects.facts import Constraints, PodFacts, PodTerm, Topol
 from fairbind.cluster.objects.image_facts import ImageUse
 from fairbind.cluster.tenancy.tenants import Directory
 from fairbind.model import PolicySettings, Targets, Task, Wait
+from fairbind.scheduling.cycle.task_queues import compute_turn
+
+MAX_CHANGED_QUEUES = 256
+"""As many as a cycle may decide. Each costs up to 30 microseconds until it is a class again."""
 
 
 class Books:
@@ -78,6 +83,7 @@ class Books:
         self.running = RunningTasks()
         self.eligibility = Eligibility()
         self.images = PodImages(self.eligibility.images)
+        self.image_stale: dict[QueueKey, None] = {}
         self.anti_affinity = AntiAffinity(self._find_namespace_labels)
         self.turns = WishTurns()
         self.topology = Topology(self.eligibility, self.anti_affinity, self._find_namespace_labels)
@@ -318,7 +324,6 @@ class Books:
         self._resolve_devices()
         self.move_all(self.turns.take_turned())
         self._resolve_anti_affinity()
-        self._resolve_images()
         self._resolve_nominations()
 
     def move_all(self, uids: Iterable[str]) -> None:
@@ -351,28 +356,39 @@ class Books:
                     key = keys[before, terms] = before._replace(selected_by=terms)
                 yield entry, key
 
-    def _resolve_images(self) -> None:
-        """Bring waiting pods to the queues of the images that count now: many at once, as thousands may have one."""
-        self._move_waiting(self._list_with_other_images())
+    def resolve_images(self) -> None:
+        """Bring waiting pods to the queues of the images that count now.
 
-    def _list_with_other_images(self) -> Iterator[tuple[PodEntry, QueueKey]]:
-        keys: dict[tuple[QueueKey, ImageUse], QueueKey] = {}
+        Thousands of queues may use an image, each for a class of its own, and an image is no more than a wish. So
+        `MAX_CHANGED_QUEUES` of them go over at a time, those first whose turn comes first; at a start all of them.
+        """
+        positions = [self.entries[uid].position for uid in self.images.take_stale()]
+        waiting = [position for position in positions if isinstance(position, Waiting)]
+        waiting.sort(key=lambda position: compute_turn(position.task))
+        self.image_stale |= dict.fromkeys(position.key for position in waiting if position.key.unsupported is None)
+        self._move_waiting(self._list_with_other_images(MAX_CHANGED_QUEUES if self.servers.names else inf))
+
+    def _list_with_other_images(self, most: float) -> Iterator[tuple[PodEntry, QueueKey]]:
+        """Return pods that wait in queues of other images than count now, of so many of these queues."""
+        changed = 0
         shared: dict[tuple[Constraints, ImageUse], Constraints] = {}
-        for uid in self.images.take_stale():
-            entry = self.entries[uid]
-            position = entry.position
-            if isinstance(position, Waiting) and position.key.unsupported is None:
-                before, images = position.key, self.images.find(entry.facts)
-                key = keys.get((before, images))
-                if key is None:
-                    constraints = shared.get((before.constraints, images))
-                    if constraints is None:
-                        constraints = shared[before.constraints, images] = set_images(before.constraints, images)
-                    key = keys[before, images] = before._replace(constraints=constraints)
-                if key != before:
-                    yield entry, key
-                if len(keys) == MAX_CHANGED_QUEUES:
-                    return
+        for before in list(self.image_stale):
+            del self.image_stale[before]
+            queue = self.queues.get(before)
+            keys: dict[ImageUse, QueueKey] = {before.constraints.images: before}
+            for task in () if queue is None else queue.tasks:
+                entry = self.entries[task.uid]
+                images = self.images.find(entry.facts)
+                if images not in keys:
+                    made_of = before.constraints, images
+                    if made_of not in shared:
+                        shared[made_of] = set_images(*made_of)
+                    keys[images] = before._replace(constraints=shared[made_of])
+                if keys[images] is not before:
+                    yield entry, keys[images]
+            changed += len(keys) > 1
+            if changed == most:
+                return
 
     def _move_waiting(self, wanted: Iterable[tuple[PodEntry, QueueKey]]) -> None:
         """Bring waiting pods to other queues of their tenants. Nothing else of them changes."""
@@ -384,6 +400,8 @@ class Books:
             entry.position = Waiting(key, position.task, position.labels, position.nomination, position.wishes)
         for (before, key), tasks in moves.items():
             self.changed_queues[before] = self.changed_queues[key] = None
+            if before in self.image_stale:
+                self.image_stale[key] = None
             queue = self.queues[before]
             if len(tasks) == len(queue.tasks) and key not in self.queues:
                 self._rename_queue(queue, key)

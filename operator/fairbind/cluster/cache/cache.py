@@ -287,7 +287,7 @@ class ClusterCache:
 
     def build_snapshot(self) -> Snapshot:
         """Return the world as it is now; the same object as before when nothing changed."""
-        if self._snapshot is None or self.books.images.has_stale:
+        if self._snapshot is None or self.books.image_stale:
             if self.books.forecast.promised or self.books.forecast.homeless:
                 self.books.resolve()
                 self.books.servers.flush()
@@ -312,6 +312,8 @@ class ClusterCache:
         Raises InvariantError naming the first difference.
         """
         rebuilt = self._rebuild()
+        while self.books.image_stale:
+            self.build_snapshot()
         check_same(
             describe(self.build_snapshot(), self.books.usage, self.books.servers),
             describe(rebuilt.build_snapshot(), rebuilt.books.usage, rebuilt.books.servers),

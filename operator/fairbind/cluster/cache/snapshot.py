@@ -63,6 +63,7 @@ class SnapshotBuilder:
     def build(self) -> Snapshot:
         """Return the world as the books say it is now."""
         self._books.resolve()
+        self._books.resolve_images()
         self._books.servers.flush()
         axes = self._books.servers.axes
         task_classes = self._make_task_classes()

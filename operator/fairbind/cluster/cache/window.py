@@ -203,7 +203,7 @@ class _Sorted:
     def follow_features(self, queues: Mapping[QueueKey, TaskQueue]) -> bool:
         """Bring the sets that come with another answer on the nodes of now to where they are one with others.
 
-        False: there are so many of them that it costs less to sort all again; nothing is done.
+        False: there are so many of them that it costs less to sort all again, which must be done.
         queues: of now; those that have changed besides are taken by `follow`.
         """
         if self._features_version == self._eligibility.features_version:

@@ -24,6 +24,11 @@ class FairQueue(Generic[Key, Item]):
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def queues(self) -> int:
+        """How many queues hold something."""
+        return len(self._queues)
+
     def count(self, key: Key) -> int:
         """How many items a queue holds."""
         items = self._queues.get(key)
@@ -33,10 +38,14 @@ class FairQueue(Generic[Key, Item]):
         """Whether another item may be added to this queue without losing one."""
         return self.count(key) < self._most
 
-    def add(self, key: Key, item: Item) -> None:
-        """Put an item at the end of its queue."""
-        self._count += self.has_room(key)
-        self._queues.setdefault(key, deque(maxlen=self._most)).append(item)
+    def add(self, key: Key, item: Item) -> Item | None:
+        """Put an item at the end of its queue; return the one that lost its place to it."""
+        items = self._queues.setdefault(key, deque())
+        items.append(item)
+        if len(items) > self._most:
+            return items.popleft()
+        self._count += 1
+        return None
 
     def take(self, may_take: Callable[[Key], bool] = lambda _: True) -> Item | None:
         """Take the first item of the queue whose turn it is, of those that may be taken from; None: there is none."""

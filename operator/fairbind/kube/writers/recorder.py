@@ -213,7 +213,8 @@ class Recorder:
     async def _scan(self) -> None:
         for looked_at, notice in enumerate(self._pod_messages.find_due(), 1):
             if notice is not None:
-                self._notices.add(notice.queue, notice)
+                if (lost := self._notices.add(notice.queue, notice)) is not None:
+                    self._put_off(lost)
                 self._work.set()
             if looked_at % SCAN_CHUNK == 0:
                 await asyncio.sleep(0)
@@ -280,7 +281,8 @@ class Recorder:
 
     def _has_room(self, queue: Hashable) -> bool:
         """Tell whether one more notice can be written in the time for which `PodMessages` leaves a class alone."""
-        return self._notices.count(queue) < self._tenant_pace * UNCHANGED_SECONDS
+        pace = min(self._tenant_pace, FAST_PER_SECOND / max(1, self._notices.queues))
+        return self._notices.count(queue) < pace * UNCHANGED_SECONDS
 
     def _put_off(self, notice: Notice) -> None:
         """Let a notice that was not written be due again."""
