@@ -230,7 +230,8 @@ def test_thousands_of_classes_go_over_to_an_image_in_parts(monkeypatch: pytest.M
 
 def test_a_queue_that_is_to_go_over_goes_over_also_under_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(books, "MAX_CHANGED_QUEUES", 2)
-    cluster = make_nodes(a={"other:1": 5000 * MIB}, b={})
+    cluster = Cluster()
+    cluster.add_nodes(make_node("a", labels={"host": "a"}), make_node("b"), make_node("c"))
     cluster.add_pods(*(add_label(pod) for pod in make_users(4)))
     cluster.cache.build_snapshot()
     cluster.add_nodes(make_node("b", images={WEB: 5000 * MIB}))
@@ -240,6 +241,7 @@ def test_a_queue_that_is_to_go_over_goes_over_also_under_another_key(monkeypatch
     cluster.add_pods(make_pod("there", node="a", phase="Running", affinity=repelling))
 
     assert find_wishing(cluster) == ["uid-p0", "uid-p1", "uid-p2", "uid-p3"]
+    assert {key.selected_by for key in cluster.cache.books.queues} != {frozenset()}
     cluster.cache.check_consistent()
 
 
