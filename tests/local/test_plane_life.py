@@ -20,7 +20,7 @@ from localplane.client import ApiClient, ApiError
 from localplane.folders import PlaneFolder
 from localplane.plane import ControlPlane, PlaneError
 from localplane.ports import find_free_ports
-from localplane.tools import TOOLS, Tools
+from localplane.tools import DEFAULT, Tools
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,7 +127,7 @@ def test_parts_can_be_broken_and_mended(tools: Tools) -> None:
 def test_a_part_that_does_not_come_up_shows_the_end_of_its_log(tools: Tools, tmp_path: Path) -> None:
     broken = tmp_path / "bin"
     broken.mkdir()
-    for name in TOOLS:
+    for name in DEFAULT:
         (broken / name).symlink_to(tools.path(name))
     (broken / "kube-apiserver").unlink()
     (broken / "kube-apiserver").write_text("#!/bin/sh\necho 'my last words' >&2\nexit 7\n")
