@@ -360,7 +360,7 @@ class Books:
         """Bring waiting pods to the queues of the images that count now.
 
         Thousands of queues may use an image, each for a class of its own, and an image is no more than a wish. So
-        `MAX_CHANGED_QUEUES` of them go over at a time, those first whose turn comes first; at a start all of them.
+        `MAX_CHANGED_QUEUES` of them go over at a time, in the order of their turns; at a start all of them.
         """
         positions = [self.entries[uid].position for uid in self.images.take_stale()]
         waiting = [position for position in positions if isinstance(position, Waiting)]
