@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import inf
+from itertools import islice
 
 from fairbind.cluster.cache.devices import Devices
 from fairbind.cluster.cache.forecast import Forecast
@@ -35,6 +35,10 @@ from fairbind.scheduling.cycle.task_queues import compute_turn
 
 MAX_CHANGED_QUEUES = 256
 """As many as a cycle may decide. Each costs up to 30 microseconds until it is a class again."""
+
+
+LOOKS = 4
+"""So many times as many queues are looked at."""
 
 
 class Books:
@@ -366,13 +370,17 @@ class Books:
         waiting = [position for position in positions if isinstance(position, Waiting)]
         waiting.sort(key=lambda position: compute_turn(position.task))
         self.image_stale |= dict.fromkeys(position.key for position in waiting if position.key.unsupported is None)
-        self._move_waiting(self._list_with_other_images(MAX_CHANGED_QUEUES if self.servers.names else inf))
+        most = MAX_CHANGED_QUEUES if self.servers.names else max(1, len(self.image_stale))
+        self._move_waiting(self._list_with_other_images(most))
 
-    def _list_with_other_images(self, most: float) -> Iterator[tuple[PodEntry, QueueKey]]:
-        """Return pods that wait in queues of other images than count now, of so many of these queues."""
+    def _list_with_other_images(self, most: int) -> Iterator[tuple[PodEntry, QueueKey]]:
+        """Return pods that wait in queues of other images than count now, of so many of these queues.
+
+        Many may have the right images again. To look at one costs a microsecond, so some more are looked at.
+        """
         changed = 0
         shared: dict[tuple[Constraints, ImageUse], Constraints] = {}
-        for before in list(self.image_stale):
+        for before in list(islice(self.image_stale, LOOKS * most)):
             del self.image_stale[before]
             queue = self.queues.get(before)
             keys: dict[ImageUse, QueueKey] = {before.constraints.images: before}
