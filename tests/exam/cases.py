@@ -136,7 +136,7 @@ def read_case(module: Path, folder: str, name: str, workload: str) -> Case:
     workload: its name; empty for the first one, which is the smallest.
     """
     file = module / FOLDER / folder / FILE
-    found = [case for case in yaml.safe_load(file.read_text(encoding="utf-8")) if case["name"] == name]
+    found = _find_cases(file, name)
     numbers = [entry for case in found for entry in case["workloads"] if workload in {entry["name"], ""}]
     if not numbers:
         raise CaseError(f"{file} has no {name}/{workload}")
@@ -155,8 +155,13 @@ def read_chosen(module: Path, wanted: str = "", *, small: bool = False, large: b
 
 def has_workload(module: Path, folder: str, name: str, workload: str) -> bool:
     """Whether a case of a module of Kubernetes has a workload of this name."""
-    found = yaml.safe_load((module / FOLDER / folder / FILE).read_text(encoding="utf-8"))
-    return any(entry["name"] == workload for case in found if case["name"] == name for entry in case["workloads"])
+    found = _find_cases(module / FOLDER / folder / FILE, name)
+    return any(entry["name"] == workload for case in found for entry in case["workloads"])
+
+
+def _find_cases(file: Path, name: str) -> list[Json]:
+    """Return what a file has of this name."""
+    return [case for case in yaml.safe_load(file.read_text(encoding="utf-8")) if case["name"] == name]
 
 
 @dataclass(frozen=True, slots=True)

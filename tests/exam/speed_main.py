@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "runs": [],
     }
     if options.renew:
-        check_renewable(json.loads(options.output.read_text(encoding="utf-8")), result)
+        check_renewable(read(options.output), result)
     started = time.monotonic()
     for case in cases:
         result["runs"] += play_case(tools, case, options.rounds or int(options.small or options.large))
@@ -90,7 +90,7 @@ def write(options: argparse.Namespace, result: Json) -> None:
     A part of the cases goes into the published result only by `renew`.
     """
     if options.renew:
-        result = renew(json.loads(options.output.read_text(encoding="utf-8")), result)
+        result = renew(read(options.output), result)
     elif options.output in {RESULTS, LARGE_RESULTS} and (options.only or options.small):
         return
     options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
@@ -100,9 +100,14 @@ def write(options: argparse.Namespace, result: Json) -> None:
 
 def write_page() -> None:
     """Make the page from the recorded results."""
-    large = json.loads(LARGE_RESULTS.read_text(encoding="utf-8")) if LARGE_RESULTS.exists() else None
-    page = render_page(json.loads(RESULTS.read_text(encoding="utf-8")), large)
-    PAGE.write_text(page, encoding="utf-8")
+    large = read(LARGE_RESULTS) if LARGE_RESULTS.exists() else None
+    PAGE.write_text(render_page(read(RESULTS), large), encoding="utf-8")
+
+
+def read(path: Path) -> Json:
+    """Return a recorded result."""
+    result: Json = json.loads(path.read_text(encoding="utf-8"))
+    return result
 
 
 def play_case(tools: Tools, case: Case, rounds: int) -> list[Json]:

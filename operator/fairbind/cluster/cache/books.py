@@ -36,9 +36,8 @@ from fairbind.scheduling.cycle.task_queues import compute_turn
 MAX_CHANGED_QUEUES = 256
 """As many as a cycle may decide. Each costs up to 30 microseconds until it is a class again."""
 
-
 LOOKS = 4
-"""So many times as many queues are looked at."""
+"""So many times as many queues are looked at, of which some have the right images again."""
 
 
 class Books:
@@ -52,8 +51,9 @@ class Books:
     tenant. wanted: pods that hold or may be placed, the latter as of the last snapshot. nominations: room that is
     promised to pods that wait. forecast: where pods on their way will be. running: pod by pod. eligibility,
     anti_affinity, topology: the filters. turns: whose wishes about other pods are looked at. volumes: the claims of
-    pods. devices: those that pods hold. images: those of pods and nodes. servers: the nodes. settings, targets: the
-    policy's. own_nominated: those of our own pods that are not bound and say that they are nominated. gated: pods whose
+    pods. devices: those that pods hold. images: those of pods and nodes. image_stale: queues of which other images may
+    count, in the order in which they are looked at. servers: the nodes. settings, targets: the policy's. own_nominated:
+    those of our own pods that are not bound and say that they are nominated. gated: pods whose
     only gate is ours. noted_waits: why classes wait, as the last cycle saw it.
     """
 
@@ -370,14 +370,11 @@ class Books:
         waiting = [position for position in positions if isinstance(position, Waiting)]
         waiting.sort(key=lambda position: compute_turn(position.task))
         self.image_stale |= dict.fromkeys(position.key for position in waiting if position.key.unsupported is None)
-        most = MAX_CHANGED_QUEUES if self.servers.names else max(1, len(self.image_stale))
+        most = MAX_CHANGED_QUEUES if self.servers.names else len(self.image_stale)
         self._move_waiting(self._list_with_other_images(most))
 
     def _list_with_other_images(self, most: int) -> Iterator[tuple[PodEntry, QueueKey]]:
-        """Return pods that wait in queues of other images than count now, of so many of these queues.
-
-        Many may have the right images again. To look at one costs a microsecond, so some more are looked at.
-        """
+        """Return pods that wait in queues of other images than count now, of so many of these queues at most."""
         changed = 0
         shared: dict[tuple[Constraints, ImageUse], Constraints] = {}
         for before in list(islice(self.image_stale, LOOKS * most)):

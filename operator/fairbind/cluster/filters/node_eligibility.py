@@ -335,19 +335,31 @@ class Eligibility:
         known: dict[tuple[object, ...], Constraints] = {}
         for constraints in changes.find_concerned(self._simplified):
             before = self._simplified[constraints] or constraints
-            # Thousands may differ in tolerations alone, and those that were left out stay so while no taint changes.
-            rest = constraints.required, constraints.preferred, constraints.volumes, constraints.images
-            asked = before, constraints.selector, *map(id, rest), id(constraints.features)
-            simple = known.get(asked)
-            if simple is None or changes.has_taints:
-                tolerations = None if changes.has_taints else before.tolerations
-                simple = known[asked] = self._features.simplify(constraints, tolerations)
+            if changes.has_taints:
+                simple = self._features.simplify(constraints)
+            else:
+                simple = self._simplify_besides_taints(constraints, before, known)
             if simple is not before:
                 self._simplified[constraints] = None if simple is constraints else simple
                 moved = True
         if moved:
             self.features_version += 1
             self.answers_version += 1
+
+    def _simplify_besides_taints(
+        self, constraints: Constraints, before: Constraints, known: dict[tuple[object, ...], Constraints]
+    ) -> Constraints:
+        """Simplify constraints again where no taint changed, so that the tolerations that matter are those of before.
+
+        known: what this gave since the features changed, as thousands may differ in tolerations alone. Its ids are of
+        parts of constraints that are in use meanwhile.
+        """
+        rest = constraints.required, constraints.preferred, constraints.volumes, constraints.images
+        asked = before, constraints.selector, *map(id, rest), id(constraints.features)
+        simple = known.get(asked)
+        if simple is None:
+            simple = known[asked] = self._features.simplify(constraints, before.tolerations)
+        return simple
 
     def _forget_placements(self) -> None:
         """Forget the placements that no verdict gives any more."""
