@@ -4,27 +4,73 @@ python deploy/tools/reproduction.py                     all papers at the full s
 python deploy/tools/reproduction.py --small drfh        these papers at the small scale, the others at the full one
 python deploy/tools/reproduction.py --only drbf         these papers; what is published of the others stays
 python deploy/tools/reproduction.py --only drfh --part 0.25   DRFH with a quarter of its servers and users
+
+Runs are kept in the user's cache folder until fairbind's code changes: what was interrupted goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import pickle
 import re
 import sys
 import time
+from collections.abc import Hashable
 from pathlib import Path
+from typing import Any
 
 from fairbind.simulator.reproduction.drawing import draw
 from fairbind.simulator.reproduction.outcome import Lab
 from fairbind.simulator.reproduction.page import compute_markdown, write_table
 from fairbind.simulator.reproduction.registry import PAPERS
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reproduction"
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "docs" / "reproduction"
+sys.path.insert(0, str(ROOT / "deploy" / "tools" / "local"))
+
+from localplane.tools import find_cache  # noqa: E402  the path comes first
+
+
+class Kept(dict[Hashable, Any]):
+    """What a lab has made, also as files of a folder, which outlive it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def __missing__(self, key: Hashable) -> Any:
+        try:
+            found = pickle.loads(self._find_file(key).read_bytes())  # noqa: S301  the user's own cache
+        except FileNotFoundError:
+            raise KeyError(key) from None
+        super().__setitem__(key, found)
+        return found
+
+    def __setitem__(self, key: Hashable, made: Any) -> None:
+        super().__setitem__(key, made)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        unfinished = self._find_file(key).with_suffix(".part")
+        unfinished.write_bytes(pickle.dumps(made))
+        unfinished.rename(self._find_file(key))
+        print(f"{time.strftime('%H:%M:%S')} made {key}", flush=True)
+
+    def _find_file(self, key: Hashable) -> Path:
+        return self._folder / f"{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.pickle"
+
+
+def find_folder(paper: str, scale: str) -> Path:
+    """Return where runs of a paper are kept: a folder for each state of the code that makes them."""
+    digest = hashlib.sha256()
+    for file in sorted((ROOT / "operator" / "fairbind").rglob("*.py")):
+        digest.update(file.read_bytes())
+    return find_cache() / "reproduction" / digest.hexdigest()[:16] / f"{paper}-{scale}"
 
 
 def publish(paper: str, *, is_full: bool, part: float = 1.0) -> None:
     """Write a paper's tables and pictures, and its section of the page. part: see `Lab`."""
-    lab = Lab(is_full, time.perf_counter, part)
+    kept = Kept(find_folder(paper, f"{part:g}" if is_full else "small"))
+    lab = Lab(is_full, time.perf_counter, part, kept)
     outcomes = [reproduce(lab) for reproduce in PAPERS[paper].figures.values()]
     for outcome in outcomes:
         write_table(outcome, FOLDER)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,32 +25,57 @@ PLAIN = "SchedulingBasic"
 BASE_POD = "../templates/pod-default.yaml"
 """What pods are where a case has no template for them: scheduler_perf's own pod asks for the same."""
 
-CHOSEN: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "misc": ((PLAIN, "500Nodes"),),
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A workload of a case. numbers: those that stand in the place of the workload's own."""
+
+    workload: str
+    numbers: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A case that is played. large: on a large cluster; None where it is not played there."""
+
+    name: str
+    size: Size = Size("500Nodes")
+    large: Size | None = Size("5000Nodes")
+
+
+CHOSEN: Mapping[str, tuple[Choice, ...]] = {
+    "misc": (Choice(PLAIN),),
     "affinity": (
-        ("SchedulingPodAffinity", "500Nodes"),
-        ("SchedulingPodAntiAffinity", "500Nodes"),
-        ("SchedulingPodMatchingAntiAffinity", "500Nodes"),
-        ("SchedulingNodeAffinity", "500Nodes"),
-        ("SchedulingPreferredPodAffinity", "500Nodes"),
-        ("SchedulingPreferredPodAntiAffinity", "500Nodes"),
-        ("SchedulingRequiredPodAffinityWithNSSelector", "500Nodes"),
-        ("SchedulingRequiredPodAntiAffinityWithNSSelector", "500Nodes"),
-        ("MixedSchedulingBasePod", "500Nodes"),
+        Choice("SchedulingPodAffinity"),
+        Choice("SchedulingPodAntiAffinity"),
+        Choice("SchedulingPodMatchingAntiAffinity", large=Size("5000Nodes_5000Pods", {"measurePods": 1000})),
+        Choice("SchedulingNodeAffinity"),
+        Choice("SchedulingPreferredPodAffinity"),
+        Choice("SchedulingPreferredPodAntiAffinity"),
+        Choice("SchedulingRequiredPodAffinityWithNSSelector"),
+        Choice("SchedulingRequiredPodAntiAffinityWithNSSelector"),
+        Choice("MixedSchedulingBasePod"),
     ),
     "topology_spreading": (
-        ("TopologySpreading", "500Nodes"),
-        ("PreferredTopologySpreading", "500Nodes"),
-        ("DefaultTopologySpreading", "500Nodes"),
+        Choice("TopologySpreading"),
+        Choice("PreferredTopologySpreading"),
+        Choice("DefaultTopologySpreading", large=Size("5000Nodes_10000Pods", {"measurePods": 1000})),
     ),
-    "volumes": (("SchedulingSecrets", "500Nodes"),),
-    "default_preemption": (("Unschedulable", "500Nodes/10Init/1kPods"),),
-    "event_handling": (("EventHandlingNodeAdd", "100Nodes_1000Pods"),),
+    "volumes": (Choice("SchedulingSecrets"), Choice("SchedulingInTreePVs"), Choice("SchedulingCSIPVs")),
+    "default_preemption": (Choice("Unschedulable", Size("500Nodes/10Init/1kPods"), Size("5kNodes/100Init/1kPods")),),
+    "starvation": (
+        Choice(
+            "StarvationIndependent",
+            Size("10000Nodes_10000Cloggers", {"initNodes": 500}),
+            Size("10000Nodes_10000Cloggers", {"initNodes": 5000}),
+        ),
+    ),
+    "event_handling": (
+        Choice("EventHandlingPodDelete", Size("50Nodes_500Pods"), None),
+        Choice("EventHandlingNodeAdd", Size("100Nodes_1000Pods"), None),
+    ),
 }
-"""By folder: test cases and their workloads."""
-
-LARGE = "5000Nodes"
-"""The workload for a large cluster, where a case has one."""
+"""By folder: what is played. Numbers replace those of workloads that are for a larger machine."""
 
 OPERATIONS = frozenset(
     {
@@ -71,9 +96,11 @@ TEMPLATES = (
     "nodeTemplatePath",
     "podTemplatePath",
     "namespaceTemplatePath",
+    "persistentVolumeTemplatePath",
+    "persistentVolumeClaimTemplatePath",
     "templatePath",
 )
-NOT_PLAYED = ("persistentVolumeTemplatePath", "nodeAllocatableStrategy", "uniqueNodeLabelStrategy", "steadyState")
+NOT_PLAYED = ("uniqueNodeLabelStrategy", "steadyState")
 """Fields of operations that change what is measured, and are not understood."""
 
 
@@ -130,33 +157,28 @@ class Case:
     operations: tuple[Operation, ...]
 
 
-def read_case(module: Path, folder: str, name: str, workload: str) -> Case:
+def read_case(module: Path, folder: str, name: str, size: Size) -> Case:
     """Return a case of a module of Kubernetes; raise CaseError if it is not there or cannot be played as it is.
 
-    workload: its name; empty for the first one, which is the smallest.
+    size: with the name of a workload, empty for the first one, which is the smallest.
     """
     file = module / FOLDER / folder / FILE
     found = _find_cases(file, name)
-    numbers = [entry for case in found for entry in case["workloads"] if workload in {entry["name"], ""}]
-    if not numbers:
-        raise CaseError(f"{file} has no {name}/{workload}")
-    steps = found[0]["workloadTemplate"]
-    reader = _Reader(file.parent, numbers[0].get("params", {}), found[0].get("defaultPodTemplatePath", BASE_POD))
-    return Case(name, numbers[0]["name"], tuple(reader.read(number, step) for number, step in enumerate(steps)))
+    sizes = [entry for case in found for entry in case["workloads"] if size.workload in {entry["name"], ""}]
+    if not sizes:
+        raise CaseError(f"{file} has no {name}/{size.workload}")
+    steps, numbers = found[0]["workloadTemplate"], {**sizes[0].get("params", {}), **size.numbers}
+    reader = _Reader(file.parent, numbers, found[0].get("defaultPodTemplatePath", BASE_POD))
+    return Case(name, sizes[0]["name"], tuple(reader.read(number, step) for number, step in enumerate(steps)))
 
 
 def read_chosen(module: Path, wanted: str = "", *, small: bool = False, large: bool = False) -> Iterator[Case]:
-    """Yield the chosen cases whose name holds a text. small: with their smallest workloads. large: with `LARGE`."""
-    for folder, pairs in CHOSEN.items():
-        for name, workload in pairs:
-            if wanted.lower() in name.lower() and (not large or has_workload(module, folder, name, LARGE)):
-                yield read_case(module, folder, name, "" if small else LARGE if large else workload)
-
-
-def has_workload(module: Path, folder: str, name: str, workload: str) -> bool:
-    """Whether a case of a module of Kubernetes has a workload of this name."""
-    found = _find_cases(module / FOLDER / folder / FILE, name)
-    return any(entry["name"] == workload for case in found for entry in case["workloads"])
+    """Yield the chosen cases whose name holds a text. small: with their smallest workloads."""
+    for folder, choices in CHOSEN.items():
+        for choice in choices:
+            size = Size("") if small else choice.large if large else choice.size
+            if size is not None and wanted.lower() in choice.name.lower():
+                yield read_case(module, folder, choice.name, size)
 
 
 def _find_cases(file: Path, name: str) -> list[Json]:
@@ -181,9 +203,9 @@ class _Reader:
             fields["count"] = self._find(fields.pop("countParam"))
         if opcode == "createPods" and "podTemplatePath" not in fields:
             fields["podTemplatePath"] = self.default_pod
-        for field in TEMPLATES:
-            if fields.get(field):
-                fields[field] = self._load(fields[field])
+        for name in TEMPLATES:
+            if fields.get(name):
+                fields[name] = self._load(fields[name])
         if "templatePaths" in fields:
             fields["templatePaths"] = [self._load(path) for path in fields["templatePaths"]]
         if "createPodsOp" in fields:

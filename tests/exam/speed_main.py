@@ -81,6 +81,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options.output = options.output or (LARGE_RESULTS if options.large else RESULTS)
     if options.renew and (options.small or not options.only):
         parser.error("--renew is for some cases as they are: name them with --only, without --small")
+    if options.renew and not options.output.exists():
+        parser.error(
+            f"--renew puts cases into a recorded result, and there is none at {options.output}: play all first"
+        )
     return options
 
 

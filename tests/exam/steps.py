@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from exam.cases import Case, CaseError, Operation, Template, find_measured
 from exam.timeline import Part, Spent, Timeline
+from exam.volumes import CLAIMS, CSI_NODES, VOLUMES, allow_volumes, bind_volume, make_csi_node, mount_claim
 from fairbind.kube.client.api import ApiClient
 from fairbind.kube.client.errors import ApiError
 from localplane.nodes import is_schedulable
@@ -87,6 +88,7 @@ class Player:
     run: str
     scheduler: str
     namespaces: set[str] = field(default_factory=set)
+    _claimed: set[str] = field(default_factory=set)
     _timeline: Timeline = field(default_factory=Timeline)
     _batches: list[_Batch] = field(default_factory=list)
     _priority_classes: set[str] = field(default_factory=set)
@@ -123,11 +125,16 @@ class Player:
 
     async def _create_nodes(self, operation: Operation) -> None:
         template: Template | None = operation.fields.get("nodeTemplatePath")
-        nodes = []
+        volumes: Json | None = operation.fields.get("nodeAllocatableStrategy")
+        nodes, csi_nodes = [], []
         for index in range(operation.count):
             node = json.loads(json.dumps(BASE_NODE)) if template is None else template.make(index, operation.count)
             nodes.append(self._finish_node(node, index, operation.fields.get("labelNodePrepareStrategy")))
+            if volumes is not None:
+                allow_volumes(node, volumes)
+                csi_nodes.append(make_csi_node(node["metadata"]["name"], volumes))
         with self._timeline.note(Spent.NODES):
+            await run_many(csi_nodes, lambda node: self._post(CSI_NODES, node), IN_FLIGHT)
             await run_many(nodes, lambda node: self._post("/api/v1/nodes", node), IN_FLIGHT)
             await self._wait_ready({node["metadata"]["name"] for node in nodes})
 
@@ -184,6 +191,10 @@ class Player:
         template: Template = operation.fields["podTemplatePath"]
         pods = [self._finish_pod(template.make(index, count), label) for index in range(count)]
         await self._ensure_priority_classes(pods)
+        if "persistentVolumeClaimTemplatePath" in operation.fields:
+            await self._create_claims(operation, namespace)
+            for index, pod in enumerate(pods):
+                mount_claim(pod, index)
         labels = pods[0]["metadata"].get("labels", {}) if pods else {}
         watch = await self._stack.enter_async_context(BindingWatch(self.api, label))
         batch = _Batch(operation, label, namespace, labels, count, time.monotonic(), watch)
@@ -193,6 +204,23 @@ class Player:
             await run_many(pods, lambda pod: self._post(path, pod), IN_FLIGHT)
         if not operation.fields.get("skipWaitToCompletion"):
             await self._wait_bound(batch)
+
+    async def _create_claims(self, operation: Operation, namespace: str) -> None:
+        """Make a claim and a volume for each pod of a step, and wait until they are bound: pods come after that."""
+        volume, claim = (
+            operation.fields[name].make(0, operation.count)
+            for name in ("persistentVolumeTemplatePath", "persistentVolumeClaimTemplatePath")
+        )
+        pairs = [bind_volume(volume, claim, namespace, index) for index in range(operation.count)]
+        collection = CLAIMS.format(namespace)
+        self._claimed.add(collection)
+        await run_many(pairs, lambda pair: self._post(VOLUMES, pair[0]), IN_FLIGHT)
+        await run_many(pairs, lambda pair: self._post(collection, pair[1]), IN_FLIGHT)
+        deadline = time.monotonic() + READY_SECONDS
+        while any(map(_is_unbound_claim, await self._list(collection, "resourceVersion=0"))):
+            if time.monotonic() > deadline:
+                raise MeasureError(f"claims do not become bound: {collection}")
+            await asyncio.sleep(POLL_SECONDS)
 
     def _finish_pod(self, pod: Json, label: str) -> Json:
         self._name(pod)
@@ -348,7 +376,7 @@ class Player:
         return True
 
     async def clear(self) -> None:
-        """Delete services, pods and nodes of the run, and wait until pods and nodes are gone. Namespaces stay."""
+        """Delete services, pods, volumes and nodes, and wait until all but the services are gone. Namespaces stay."""
         for namespace in sorted(self.namespaces):
             services = COLLECTIONS["Service"].format(namespace)
             for service in await self._list(services):
@@ -356,7 +384,8 @@ class Player:
         pods = [COLLECTIONS["Pod"].format(namespace) for namespace in sorted(self.namespaces)]
         body = json.dumps({"gracePeriodSeconds": 0, "propagationPolicy": "Background"}).encode()
         deadline = time.monotonic() + READY_SECONDS
-        for collection in (*pods, COLLECTIONS["Node"]):
+        volumes = (*sorted(self._claimed), VOLUMES) if self._claimed else ()
+        for collection in (*pods, *volumes, COLLECTIONS["Node"], CSI_NODES):
             while not await self._is_empty(collection):
                 if time.monotonic() > deadline:
                     raise MeasureError(f"{collection} does not become empty")
@@ -392,6 +421,10 @@ def _find_collection(thing: Json) -> str:
     if thing["kind"] not in COLLECTIONS:
         raise CaseError(f"a {thing['kind']} is not played")
     return COLLECTIONS[thing["kind"]]
+
+
+def _is_unbound_claim(claim: Json) -> bool:
+    return bool(claim.get("status", {}).get("phase") != "Bound")
 
 
 def _is_about_scheduling(condition: Json) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from exam.cases import FILE, FOLDER, CaseError, find_measured, read_case
+from exam.cases import FILE, FOLDER, CaseError, Size, find_measured, read_case
 from exam.speed_main import check_renewable, compute_rounds, parse, renew, write, write_page
 from exam.speed_report import HEAD, PAGE, find_below, render_below, render_large, render_spent, render_table
 from exam.steps import Measured, Player
@@ -74,10 +74,22 @@ CONFIG = """
   - name: 3Nodes
     params: {nodes: 3, pods: 4}
 - name: Claims
+  defaultPodTemplatePath: ../templates/pod.yaml
   workloadTemplate:
+  - opcode: createNodes
+    countParam: $nodes
+    nodeTemplatePath: ../templates/node.yaml
+    nodeAllocatableStrategy:
+      nodeAllocatable: {attachable-volumes-csi-x: "39"}
+      csiNodeAllocatable: {x: {count: 39}}
   - opcode: createPods
-    count: 1
-    persistentVolumeTemplatePath: ../templates/pod.yaml
+    count: 2
+    persistentVolumeTemplatePath: ../templates/volume.yaml
+    persistentVolumeClaimTemplatePath: ../templates/claim.yaml
+    collectMetrics: true
+  workloads: [{name: any, params: {nodes: 2}}]
+- name: Steady
+  workloadTemplate: [{opcode: createPods, count: 1, steadyState: true}]
   workloads: [{name: any}]
 - name: Bare
   workloadTemplate: [{opcode: createPods, count: 1}]
@@ -95,6 +107,8 @@ TEMPLATES = {
     "node": "kind: Node\nmetadata: {name: 'n-{{.Index}}'}\nstatus: {capacity: {cpu: 4}, conditions: [{type: Ready}]}",
     "pod-default": "kind: Pod\nmetadata: {generateName: bare-}",
     "large": "kind: Pod\nmetadata: {generateName: large-}\nspec: {containers: [], priority: 10}",
+    "volume": "kind: PersistentVolume\nspec: {csi: {driver: x}}",
+    "claim": "kind: PersistentVolumeClaim\nspec: {accessModes: [ReadOnlyMany]}",
     "update": "kind: Node\nmetadata: {name: 'n-{{.Index}}'}\nspec: {taints: []}\nstatus: {capacity: {cpu: 8}}",
 }
 
@@ -109,6 +123,9 @@ def module(tmp_path: Path) -> Path:
     for name, text in TEMPLATES.items():
         (folder.parent / "templates" / f"{name}.yaml").write_text(text, encoding="utf-8")
     return tmp_path
+
+
+LISTED = {"pods", "nodes", "services", "persistentvolumes", "persistentvolumeclaims", "csinodes"}
 
 
 class Server:
@@ -137,7 +154,7 @@ class Server:
             return b"{}"
         if path in self.objects:
             return json.dumps(self.objects[path]).encode()
-        if path.rpartition("/")[2] not in {"pods", "nodes", "services"}:
+        if path.rpartition("/")[2] not in LISTED:
             raise ApiError(404, "NotFound", path)
         items = [thing for name, thing in self.objects.items() if name.rpartition("/")[0] == path]
         return json.dumps({"metadata": {"resourceVersion": "1"}, "items": items}).encode()
@@ -150,6 +167,8 @@ class Server:
         if path.endswith("/nodes"):
             thing["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
             thing.setdefault("spec", {})
+        elif path.endswith("/persistentvolumeclaims"):
+            thing["status"]["phase"] = "Bound"
         elif path.endswith("/pods"):
             thing["metadata"]["resourceVersion"] = "1"
             thing["status"]["conditions"] = [{"type": "PodScheduled"}]
@@ -172,11 +191,11 @@ class Server:
                 await self.changed.wait()
 
 
-def play(module: Path, server: Server) -> list[Measured]:
+def play(module: Path, server: Server, name: str = "Small", workload: str = "3Nodes") -> list[Measured]:
     async def run() -> list[Measured]:
         player = Player(cast("ApiClient", server), "f0", "fairbind")
         async with player:
-            measured = await player.play(read_case(module, "small", "Small", "3Nodes"))
+            measured = await player.play(read_case(module, "small", name, Size(workload)))
         await player.clear()
         return measured
 
@@ -184,19 +203,19 @@ def play(module: Path, server: Server) -> list[Measured]:
 
 
 def test_numbers_and_templates_stand_in_the_steps(module: Path) -> None:
-    case = read_case(module, "small", "Small", "3Nodes")
+    case = read_case(module, "small", "Small", Size("3Nodes"))
     nodes, _, sets, _, pods, *_ = case.operations
 
     assert (nodes.count, pods.count, sets.fields["createPodsOp"].count) == (3, 4, 4)
     assert nodes.fields["nodeTemplatePath"].make(2, 3)["metadata"]["name"] == "n-2"
     assert pods.fields["podTemplatePath"].make(1, 4)["spec"]["containers"] == [{"name": "c1"}]
     assert pods.namespace == "namespace-4"
-    assert read_case(module, "small", "Small", "").workload == "3Nodes"
+    assert read_case(module, "small", "Small", Size("")).workload == "3Nodes"
     assert find_measured(case.operations) == [(4, 5), (6, 13)]
 
 
 def test_pods_without_a_template_are_plain(module: Path) -> None:
-    (pods,) = read_case(module, "small", "Bare", "any").operations
+    (pods,) = read_case(module, "small", "Bare", Size("any")).operations
 
     assert pods.fields["podTemplatePath"].make(0, 1)["metadata"] == {"generateName": "bare-"}
 
@@ -205,14 +224,14 @@ def test_pods_without_a_template_are_plain(module: Path) -> None:
     ("name", "workload", "words"),
     [
         ("Small", "5000Nodes", "has no Small/5000Nodes"),
-        ("Claims", "any", "createPods with persistentVolumeTemplatePath is not played"),
+        ("Steady", "any", "createPods with steadyState is not played"),
         ("Groups", "any", "createPodGroups is not played"),
         ("Lost", "any", r"the workload has no \$missing"),
     ],
 )
 def test_what_cannot_be_played_as_it_is_is_refused(module: Path, name: str, workload: str, words: str) -> None:
     with pytest.raises(CaseError, match=words):
-        read_case(module, "small", name, workload)
+        read_case(module, "small", name, Size(workload))
 
 
 @pytest.mark.parametrize("text", ["{{if .x}}", "{{.Name}}", "{{Mod .Index}}", "{{Power .Index 2}}", "{{ Index }}"])
@@ -250,8 +269,8 @@ def test_a_case_is_played_step_by_step_and_cleared(module: Path) -> None:
     assert [name for name in server.objects if "/pods/" in name or name.startswith("/api/v1/nodes/")] == []
 
 
-def test_nodes_and_pods_are_what_the_template_says_and_what_the_run_adds(module: Path) -> None:
-    server = Server()
+def note_made(server: Server) -> dict[str, Json]:
+    """Let a server note what is created, as it comes, in this order."""
     made: dict[str, Json] = {}
     create = server.create
 
@@ -260,6 +279,42 @@ def test_nodes_and_pods_are_what_the_template_says_and_what_the_run_adds(module:
         return await create(path, thing)
 
     server.create = note  # type: ignore[method-assign]  # to see things as they came
+    return made
+
+
+def test_numbers_of_a_workload_can_be_others(module: Path) -> None:
+    case = read_case(module, "small", "Small", Size("3Nodes", {"nodes": 7}))
+
+    assert (case.operations[0].count, case.operations[4].count) == (7, 4)
+
+
+def test_each_pod_has_a_claim_that_is_bound_before_the_pod_comes(module: Path) -> None:
+    made = note_made(server := Server())
+    (measured,) = play(module, server, "Claims", "any")
+    paths = [path.rpartition("/")[0] for path in made]
+    claims = "/api/v1/namespaces/namespace-1/persistentvolumeclaims"
+
+    assert measured.bound == 2
+    assert paths[-6:] == ["/api/v1/persistentvolumes"] * 2 + [claims] * 2 + ["/api/v1/namespaces/namespace-1/pods"] * 2
+    for index, pod in enumerate(list(made.values())[-2:]):
+        volume, claim = f"namespace-1-vol-{index}", pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"]
+        assert made[f"{claims}/{claim}"]["spec"]["volumeName"] == volume
+        assert made[f"/api/v1/persistentvolumes/{volume}"]["spec"]["claimRef"]["name"] == claim
+    assert ("GET", claims) in server.done
+    assert [path for path in server.objects if not path.startswith("/api/v1/namespaces/namespace-1")] == []
+
+
+def test_a_node_says_how_many_volumes_it_may_have(module: Path) -> None:
+    made = note_made(server := Server())
+    play(module, server, "Claims", "any")
+
+    assert made["/api/v1/nodes/n-1"]["status"]["allocatable"] == {"cpu": 4, "attachable-volumes-csi-x": "39"}
+    (driver,) = made["/apis/storage.k8s.io/v1/csinodes/n-1"]["spec"]["drivers"]
+    assert driver == {"name": "x", "nodeID": "n-1", "allocatable": {"count": 39}}
+
+
+def test_nodes_and_pods_are_what_the_template_says_and_what_the_run_adds(module: Path) -> None:
+    made = note_made(server := Server())
     play(module, server)
     nodes = [made[f"/api/v1/nodes/n-{number}"] for number in range(3)]
     pods = [thing for path, thing in made.items() if "/namespace-4/pods/" in path]
@@ -372,8 +427,11 @@ def test_figures_of_another_machine_or_other_programs_do_not_stand_beside_record
         check_renewable(RESULT, {**RESULT, **other})
 
 
-@pytest.mark.parametrize("arguments", [["--renew"], ["--renew", "--only=Slow", "--small"]])
-def test_only_some_cases_at_their_size_are_put_into_the_recorded_result(arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [["--renew"], ["--renew", "--only=Slow", "--small"], ["--renew", "--only=Slow", "--output=/does/not/exist.json"]],
+)
+def test_only_some_cases_at_their_size_are_put_into_a_result_that_is_recorded(arguments: list[str]) -> None:
     with pytest.raises(SystemExit):
         parse(arguments)
 

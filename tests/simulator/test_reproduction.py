@@ -29,6 +29,7 @@ from fairbind.simulator.reproduction.ps_dsf_clusters import (
 )
 from fairbind.simulator.reproduction.registry import PAPERS
 from fairbind.simulator.results import TaskRow
+from reproduction import Kept
 
 COLUMNS = {
     "drfh-figure-5": "time,user,cpu_share,memory_share,dominant_share",
@@ -145,6 +146,17 @@ def test_a_part_of_drfhs_day_has_that_part_of_the_servers_and_the_whole_day() ->
     day = make_day(Lab(is_full=True, clock=lambda: 0.0, part=0.01))
     assert (sum(day.servers), day.seconds) == (20, 86_400)
     assert {job.user for job in day.jobs} <= {f"user-{number}" for number in range(1, 10)}
+
+
+def test_runs_that_are_kept_are_not_made_again(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "runs")
+    assert Lab(False, lambda: 0.0, known=kept).remember(("run", "p", 1), lambda: (1, 2)) == (1, 2)
+    kept["day"] = None
+
+    later = Lab(False, lambda: 0.0, known=Kept(tmp_path / "runs"))
+    assert later.remember(("run", "p", 1), lambda: (3, 4)) == (1, 2)
+    assert later.remember("day", lambda: 5) is None
+    assert later.remember(("run", "p", 2), lambda: (3, 4)) == (3, 4)
 
 
 def test_use_is_that_of_the_tasks_that_run() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -65,17 +65,19 @@ class Lab:
 
     part: of the servers and users, at the full scale, where a paper's own size takes a night.
 
-    Figures of one paper stand on the same runs, which are made once.
+    Figures of one paper stand on the same runs, which are made once. known: what has been made, by its key; another
+    mapping can keep it for longer than this lab.
     """
 
     is_full: bool
     clock: Callable[[], float]
     part: float = 1.0
-    _known: dict[Hashable, Any] = field(default_factory=dict)
+    known: MutableMapping[Hashable, Any] = field(default_factory=dict)
 
     def remember(self, key: Hashable, make: Callable[[], Found]) -> Found:
         """Return what was made under the key, and make it the first time."""
-        if key not in self._known:
-            self._known[key] = make()
-        found: Found = self._known[key]
+        try:
+            found: Found = self.known[key]
+        except KeyError:
+            self.known[key] = found = make()
         return found

@@ -1,0 +1,66 @@
+"""Volumes of a case: each pod of a step has a claim of its own, bound to a volume of its own.
+
+As in scheduler_perf, both name each other from the start; the cluster's own controller makes the rest of the binding.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Json = dict[str, Any]
+
+VOLUMES = "/api/v1/persistentvolumes"
+CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims"
+CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
+MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
+
+
+def bind_volume(volume: Json, claim: Json, namespace: str, index: int) -> tuple[Json, Json]:
+    """Return what a volume and a claim are made of, named and bound to each other. index: of the pod in its step.
+
+    >>> volume, claim = bind_volume({"spec": {"csi": {"driver": "d"}}}, {"spec": {}}, "a", 3)
+    >>> volume["metadata"]["name"], volume["spec"]["csi"]["volumeHandle"], volume["spec"]["claimRef"]["name"]
+    ('a-vol-3', 'a-vol-3', 'pvc-3')
+    >>> claim["metadata"]["name"], claim["spec"]
+    ('pvc-3', {'volumeName': 'a-vol-3'})
+    """
+    name, claim_name = f"{namespace}-vol-{index}", f"pvc-{index}"
+    source = volume["spec"]
+    if "csi" in source:
+        source = {**source, "csi": {**source["csi"], "volumeHandle": name}}
+    elif "awsElasticBlockStore" in source:
+        source = {**source, "awsElasticBlockStore": {**source["awsElasticBlockStore"], "volumeID": f"vol-{index}"}}
+    reference = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": namespace, "name": claim_name}
+    return (
+        {**_name(volume, name), "spec": {**source, "claimRef": reference}},
+        {**_name(claim, claim_name), "spec": {**claim["spec"], "volumeName": name}},
+    )
+
+
+def mount_claim(pod: Json, index: int) -> None:
+    """Let a pod use the claim of its number, and no other volume."""
+    pod["spec"]["volumes"] = [{"name": "vol", "persistentVolumeClaim": {"claimName": f"pvc-{index}"}}]
+
+
+def allow_volumes(node: Json, strategy: Json) -> None:
+    """Put how many volumes a node may have, and whatever else a step says of it, into its status."""
+    node["status"]["allocatable"] = {**node["status"]["allocatable"], **strategy["nodeAllocatable"]}
+
+
+def make_csi_node(name: str, strategy: Json) -> Json:
+    """Return what tells of a node how many volumes of each driver it may have.
+
+    >>> made = make_csi_node("n", {"csiNodeAllocatable": {"d": {"count": 39}}, "migratedPlugins": ["p", "q"]})
+    >>> made["spec"]["drivers"], made["metadata"]["annotations"][MIGRATED_PLUGINS]
+    ([{'name': 'd', 'nodeID': 'n', 'allocatable': {'count': 39}}], 'p,q')
+    """
+    allowed = strategy.get("csiNodeAllocatable", {})
+    drivers = [{"name": driver, "nodeID": name, "allocatable": dict(limit)} for driver, limit in allowed.items()]
+    metadata: Json = {"name": name}
+    if strategy.get("migratedPlugins"):
+        metadata["annotations"] = {MIGRATED_PLUGINS: ",".join(strategy["migratedPlugins"])}
+    return {"metadata": metadata, "spec": {"drivers": drivers}}
+
+
+def _name(thing: Json, name: str) -> Json:
+    return {**thing, "metadata": {**thing.get("metadata", {}), "name": name}}
