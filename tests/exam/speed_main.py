@@ -14,7 +14,7 @@ from typing import Any
 
 import uvloop
 
-from exam.cases import PLAIN, Case, read_chosen
+from exam.cases import PLAIN, Case, keeps_nodes, read_chosen
 from exam.speed_report import LARGE_RESULTS, PAGE, RESULTS, find_version, list_cases, render_page, render_table
 from exam.steps import Measured, Player
 from fairbind.kube.client.api import ApiClient
@@ -136,11 +136,16 @@ async def _play_rounds(plane: StillPlane, case: Case, contenders: Sequence[Sched
     runs: list[Json] = []
     turn, most = 0, rounds or LEAST_ROUNDS
     api = ApiClient(load_credentials(make_own_kubeconfig(plane)))
+    player: Player | None = None
     try:
         while turn < most:
             for contender in contenders if turn % 2 == 0 else contenders[::-1]:
-                run = f"{contender.name[0]}{turn}"
-                measured = await _play_turn(plane, api, case, contender, run)
+                if player is not None:
+                    await player.clear(keeps_nodes=keeps_nodes(case))
+                    await wait_quiet(plane.running(), timeout_seconds=SETTLE_SECONDS)
+                nodes = {} if player is None else player.nodes
+                player = Player(api, f"{contender.name[0]}{turn}", contender.scheduler, nodes)
+                measured = await _play_turn(player, case, contender)
                 runs.append(describe(case, contender.name, turn, measured))
                 rates = ", ".join(f"{part.rate:.0f}/s ({part.bound:,} of {part.pods:,})" for part in measured)
                 say(f"{case.name}, round {turn + 1}: {contender.name}: {rates}")
@@ -151,17 +156,13 @@ async def _play_rounds(plane: StillPlane, case: Case, contenders: Sequence[Sched
     return runs
 
 
-async def _play_turn(plane: StillPlane, api: ApiClient, case: Case, contender: Scheduler, run: str) -> list[Measured]:
-    player = Player(api, run, contender.scheduler)
+async def _play_turn(player: Player, case: Case, contender: Scheduler) -> list[Measured]:
     await contender.start()
     try:
         async with player:
-            measured = await player.play(case)
+            return await player.play(case)
     finally:
         await contender.stop()
-    await player.clear()
-    await wait_quiet(plane.running(), timeout_seconds=SETTLE_SECONDS)
-    return measured
 
 
 def describe(case: Case, contender: str, turn: int, measured: Sequence[Measured]) -> Json:

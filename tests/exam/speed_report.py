@@ -64,7 +64,8 @@ def render_large(result: Json) -> str:
     """Return the section about the cases on 5,000 nodes."""
     day, version, name = str(result["date"])[:10], result["versions"][OURS], LARGE_RESULTS.name
     text = (
-        "`make exam-perf LARGE=1` plays the workloads `5000Nodes`, in one round where nothing else is asked for. "
+        "`make exam-perf LARGE=1` plays the cases that have a workload of 5,000 nodes, in one round where nothing else "
+        "is asked for. At most 1,000 pods come before the measured ones, and at most 1,000 are measured. "
         f"Measured on {day} with fairbind {version} ([{name}](results/{name})). {render_below(result)}"
     )
     parts = ["## On 5,000 nodes", text, render_table(result)]

@@ -43,6 +43,8 @@ FIRST_BINDING_SECONDS, STALL_SECONDS = 120.0, 60.0
 ATTEMPT_STALL_SECONDS = 30.0
 POLL_SECONDS = 0.2
 PRIORITY = "exam-priority-"
+NO_CLASS, ADMISSION_SECONDS = "no PriorityClass", 30.0
+"""What admission says of a pod until it has seen a class that was made just before, and how long that may take."""
 DEFAULT_CHURN_MILLISECONDS = 500
 
 
@@ -81,12 +83,14 @@ class _Batch:
 class Player:
     """A context manager: at its end churn stops; what was made stays, for `clear`.
 
-    run: a DNS label that no other run on this cluster has. scheduler: what pods name.
+    run: a DNS label that no other run on this cluster has. scheduler: what pods name. nodes: the names of those that
+    are there, by the step that made them, in this run or an earlier one of the case.
     """
 
     api: ApiClient
     run: str
     scheduler: str
+    nodes: dict[int, set[str]] = field(default_factory=dict)
     namespaces: set[str] = field(default_factory=set)
     _claimed: set[str] = field(default_factory=set)
     _timeline: Timeline = field(default_factory=Timeline)
@@ -124,6 +128,8 @@ class Player:
     # --- steps ---
 
     async def _create_nodes(self, operation: Operation) -> None:
+        if operation.position in self.nodes:
+            return
         template: Template | None = operation.fields.get("nodeTemplatePath")
         volumes: Json | None = operation.fields.get("nodeAllocatableStrategy")
         nodes, csi_nodes = [], []
@@ -136,7 +142,8 @@ class Player:
         with self._timeline.note(Spent.NODES):
             await run_many(csi_nodes, lambda node: self._post(CSI_NODES, node), IN_FLIGHT)
             await run_many(nodes, lambda node: self._post("/api/v1/nodes", node), IN_FLIGHT)
-            await self._wait_ready({node["metadata"]["name"] for node in nodes})
+            self.nodes[operation.position] = {node["metadata"]["name"] for node in nodes}
+            await self._wait_ready(self.nodes[operation.position])
 
     async def _wait_ready(self, names: set[str]) -> None:
         deadline = time.monotonic() + READY_SECONDS
@@ -355,12 +362,18 @@ class Player:
             self._made += 1
 
     async def _post(self, path: str, body: Json) -> None:
-        try:
-            await ask(self.api, "POST", path, body=json.dumps(body).encode(), timeout_seconds=60.0)
-        except ApiError as error:
-            if error.status == CONFLICT:
-                raise _TakenError from error
-            raise
+        deadline = time.monotonic() + ADMISSION_SECONDS
+        while True:
+            try:
+                await ask(self.api, "POST", path, body=json.dumps(body).encode(), timeout_seconds=60.0)
+            except ApiError as error:
+                if error.status == CONFLICT:
+                    raise _TakenError from error
+                if NO_CLASS not in str(error) or time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(POLL_SECONDS)
+            else:
+                return
 
     async def _delete(self, path: str) -> None:
         with contextlib.suppress(ApiError):
@@ -375,17 +388,21 @@ class Player:
             raise
         return True
 
-    async def clear(self) -> None:
+    async def clear(self, *, keeps_nodes: bool) -> None:
         """Delete services, pods, volumes and nodes, and wait until all but the services are gone. Namespaces stay."""
         for namespace in sorted(self.namespaces):
             services = COLLECTIONS["Service"].format(namespace)
             for service in await self._list(services):
                 await self._delete(f"{services}/{service['metadata']['name']}")
-        pods = [COLLECTIONS["Pod"].format(namespace) for namespace in sorted(self.namespaces)]
+        collections = [COLLECTIONS["Pod"].format(namespace) for namespace in sorted(self.namespaces)]
+        if self._claimed:
+            collections += [*sorted(self._claimed), VOLUMES]
+        if not keeps_nodes:
+            collections += [COLLECTIONS["Node"], CSI_NODES]
+            self.nodes.clear()
         body = json.dumps({"gracePeriodSeconds": 0, "propagationPolicy": "Background"}).encode()
         deadline = time.monotonic() + READY_SECONDS
-        volumes = (*sorted(self._claimed), VOLUMES) if self._claimed else ()
-        for collection in (*pods, *volumes, COLLECTIONS["Node"], CSI_NODES):
+        for collection in collections:
             while not await self._is_empty(collection):
                 if time.monotonic() > deadline:
                     raise MeasureError(f"{collection} does not become empty")

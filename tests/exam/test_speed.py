@@ -196,7 +196,7 @@ def play(module: Path, server: Server, name: str = "Small", workload: str = "3No
         player = Player(cast("ApiClient", server), "f0", "fairbind")
         async with player:
             measured = await player.play(read_case(module, "small", name, Size(workload)))
-        await player.clear()
+        await player.clear(keeps_nodes=False)
         return measured
 
     return asyncio.run(run())

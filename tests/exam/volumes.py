@@ -12,17 +12,20 @@ Json = dict[str, Any]
 VOLUMES = "/api/v1/persistentvolumes"
 CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims"
 CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+"""A claim with this is taken for bound, and for lost where its volume does not say so; here it is about to be bound."""
 MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
 
 
 def bind_volume(volume: Json, claim: Json, namespace: str, index: int) -> tuple[Json, Json]:
     """Return what a volume and a claim are made of, named and bound to each other. index: of the pod in its step.
 
-    >>> volume, claim = bind_volume({"spec": {"csi": {"driver": "d"}}}, {"spec": {}}, "a", 3)
+    >>> done = {"annotations": {BIND_COMPLETED: "true"}}
+    >>> volume, claim = bind_volume({"spec": {"csi": {"driver": "d"}}}, {"metadata": done, "spec": {}}, "a", 3)
     >>> volume["metadata"]["name"], volume["spec"]["csi"]["volumeHandle"], volume["spec"]["claimRef"]["name"]
     ('a-vol-3', 'a-vol-3', 'pvc-3')
-    >>> claim["metadata"]["name"], claim["spec"]
-    ('pvc-3', {'volumeName': 'a-vol-3'})
+    >>> claim
+    {'metadata': {'annotations': {}, 'name': 'pvc-3'}, 'spec': {'volumeName': 'a-vol-3'}}
     """
     name, claim_name = f"{namespace}-vol-{index}", f"pvc-{index}"
     source = volume["spec"]
@@ -63,4 +66,6 @@ def make_csi_node(name: str, strategy: Json) -> Json:
 
 
 def _name(thing: Json, name: str) -> Json:
-    return {**thing, "metadata": {**thing.get("metadata", {}), "name": name}}
+    metadata = thing.get("metadata", {})
+    annotations = {key: value for key, value in metadata.get("annotations", {}).items() if key != BIND_COMPLETED}
+    return {**thing, "metadata": {**metadata, "name": name, "annotations": annotations}}
