@@ -245,10 +245,18 @@ class HistoricWorld:
         unschedulable: UnschedulableCache | None,
         state: CycleState | None = None,
         baseline: Policy | None = None,
+        explains: bool = True,
     ) -> CycleReport:
         self._spend(self._draw.uniform(0.0, self._history.longest_cycle_seconds))
         report = run_cycle(
-            snapshot, policy, now, limit=limit, unschedulable=unschedulable, state=state, baseline=baseline
+            snapshot,
+            policy,
+            now,
+            limit=limit,
+            unschedulable=unschedulable,
+            state=state,
+            baseline=baseline,
+            explains=explains,
         )
         how = "all" if unschedulable is None else "by memory"
         end = "complete" if report.complete else "more"

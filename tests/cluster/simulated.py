@@ -128,7 +128,12 @@ class Simulation:
             if unschedulable is None or order.explains:
                 self._unschedulable.forget()
             report = world.run_cycle(
-                snapshot, world.settings, EPOCH + self.now, limit=order.limit, unschedulable=unschedulable
+                snapshot,
+                world.settings,
+                EPOCH + self.now,
+                limit=order.limit,
+                unschedulable=unschedulable,
+                explains=order.explains,
             )
             self._judge(order, snapshot, report)
             binds = self._pacing.handle(Decided(report.bindings, report.complete, classes), self.now)
@@ -148,6 +153,7 @@ class Simulation:
     def _assume(self, bind: Bind) -> None:
         pod = self._world.find_pod(bind.task.uid)
         if pod is None or not self._world.assume(bind.task.uid, bind.server):
+            self._unschedulable.forget()
             self._obey(self._pacing.handle(BindWithdrawn(bind.task.uid), self.now))
         else:
             self._decided += 1

@@ -69,3 +69,28 @@ def test_classes_are_explained_in_parts_and_all_of_them_in_turn(
             assert len(renewed) == min(most, classes)
             seen |= renewed
         assert len(seen) == classes
+
+
+@pytest.mark.parametrize("explains", [True, False])
+def test_what_is_looked_at_in_vain_is_explained_again_where_the_cycle_is_to_explain(
+    monkeypatch: pytest.MonkeyPatch, *, explains: bool
+) -> None:
+    """Room comes back that many may have, and the first of them takes it."""
+    monkeypatch.setattr(deciding, "MAX_EXPLAINED", 1)
+    monkeypatch.setattr(pacing, "MANY_CLASSES", 1)
+    cluster, decider = Cluster(), Decider()
+    old = make_pod("old", requests={"cpu": "3"}, node="a")
+    cluster.add_nodes(make_node("a", allocatable={"cpu": "4", "pods": "9"}))
+    cluster.add_pods(old, *(make_pod(f"p{n}", requests={"cpu": f"{2100 + n}m"}) for n in range(4)))
+
+    def decide(*, explains: bool) -> dict[str, Wait]:
+        snapshot = cluster.cache.build_snapshot()
+        report = decider.decide(snapshot, cluster.cache.settings, 0.0, RunCycle(256, explains))
+        return {wait.first.uid: wait for wait in report.waits}
+
+    before = decide(explains=False)
+    cluster.delete_pod(old)
+    after = decide(explains=explains)
+
+    assert (len(before), sorted(after)) == (4, ["uid-p1", "uid-p2", "uid-p3"])
+    assert [wait is before[uid] for uid, wait in after.items()] == [not explains] * 3

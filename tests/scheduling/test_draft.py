@@ -338,6 +338,25 @@ def test_an_eviction_also_helps_what_was_remembered_to_fit_nowhere() -> None:
     assert not unschedulable.get_known(snapshot, draft.rule)
 
 
+def test_an_eviction_also_helps_what_was_asked_about_another_server_only() -> None:
+    """A server has gained room, for too small a task; what may fit there only fits where a task is evicted, too."""
+    full = build_servers({"x": (4, 4), "y": (4, 4)}, free={"x": (0, 0), "y": (1, 4)})
+    everywhere, running, unschedulable = build_placement(full), run("r", "x", (2, 2)), UnschedulableCache()
+    classes = [build_class("a", (3, 1), everywhere), build_class("c", (2, 2), everywhere)]
+
+    def build(y: int) -> Snapshot:
+        servers = replace(full, free_kr=np.array([[0, 0], [y, 4]]))
+        return replace(build_snapshot(servers, classes, tenants=[Tenant("b")]), running={"x": (running,)})
+
+    assert len(run_cycle(build(1), PolicySettings(), 0.0, unschedulable=unschedulable).waits) == 2
+    draft = Draft(build(3), POLICIES["best-fit-drfh"], unschedulable=unschedulable)
+    assert fill(draft) == [("a-3-1-0000", "y")]
+
+    draft.evict(running)
+
+    assert fill(draft) == [("c-2-2-0000", "x")]
+
+
 def test_a_port_that_two_tasks_share_is_free_when_both_are_gone() -> None:
     servers = build_servers({"x": (9, 9)}, taken_keys={"x": ["p/any"]})
     port = frozenset({"p/any"})

@@ -133,6 +133,23 @@ def test_what_was_remembered_to_fit_nowhere_is_looked_at_when_a_domain_opens(pol
     assert report.waits == ()
 
 
+@pytest.mark.parametrize("policy", POLICY_IDS)
+def test_a_domain_that_opens_lets_in_what_was_looked_at_because_another_server_has_room(policy: str) -> None:
+    """Two servers have room again, each of one resource, and in another zone somebody is placed who opens it."""
+    memory, settings_ = UnschedulableCache(), PolicySettings(policy=policy)
+    rule = AffinityRule((build_counter("x", ZONES, [0, 0, 0]),), False, AFFINITY)
+    full = replace(FOUR, free_kr=np.array([[0, 0], [0, 0], [9, 9], [0, 0]]))
+    waiting = build_ruled(rule, tasks=1)
+    assert run_cycle(build_snapshot(full, [waiting]), settings_, 0.0, unschedulable=memory).bindings == ()
+
+    grown = replace(full, free_kr=full.free_kr + np.array([[9, 0], [0, 9], [0, 0], [0, 0]]))
+    bringer = build_class("t", (1, 1), build_placement(FOUR, only=[FOUR.names[2]]))
+    classes = [waiting, replace(bringer, counts_as=frozenset({"x"}))]
+    report = run_cycle(build_snapshot(grown, classes), settings_, 1.0, unschedulable=memory)
+
+    assert [bind.server for bind in report.bindings] == [FOUR.names[2]] * 2
+
+
 @pytest.mark.slow
 @given(snapshot=snapshots().flatmap(add_rules))
 def test_what_fitted_nowhere_is_forgotten_when_counts_change(snapshot: Snapshot) -> None:

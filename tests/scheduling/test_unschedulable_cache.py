@@ -22,9 +22,11 @@ from fairbind.model import (
     TaskClass,
     Wait,
 )
+from fairbind.model.servers import FloatArray, IndexArray
 from fairbind.scheduling import UnschedulableCache, run_cycle
 from fairbind.scheduling.cycle import cycle, draft
 from fairbind.scheduling.cycle.cycle import FEW_PART, merge
+from fairbind.scheduling.cycle.shapes import Shape
 from fairbind.scheduling.cycle.task_queues import ClassQueue, compute_turn
 from rejections import unsupported
 from scheduling.strategies import POLICY_IDS
@@ -125,7 +127,10 @@ def test_it_changes_no_decision(seed: int, monkeypatch: pytest.MonkeyPatch) -> N
         if draw.random() < 0.2:
             policy = POLICY_IDS[draw.integers(len(POLICY_IDS))]
         limit = 1 if draw.random() < 0.2 else None
-        remembering = run_cycle(snapshot, PolicySettings(policy), 0.0, limit=limit, unschedulable=unschedulable)
+        explains = draw.random() < 0.3
+        remembering = run_cycle(
+            snapshot, PolicySettings(policy), 0.0, limit=limit, unschedulable=unschedulable, explains=explains
+        )
         afresh = run_cycle(snapshot, PolicySettings(policy), 0.0, limit=limit)
         if limit is None:
             assert describe(remembering) == describe(afresh)
@@ -177,6 +182,33 @@ def test_only_what_may_fit_on_servers_that_have_gained_room_is_looked_at(looked:
     assert (decide(full), sorted(looked)) == ([], sorted(kinds))
 
 
+def test_those_that_come_too_late_for_new_room_ask_no_other_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for one comes back, and many may have it: only the first of them scores all servers."""
+    servers = build_servers(dict.fromkeys("vwxyz", (8, 8)), free=dict.fromkeys("vwxyz", (1, 8)))
+    classes = [build_class(f"t{n:02}", (3, n), build_placement(servers)) for n in range(8)]
+    unschedulable, scored = UnschedulableCache(), list[int]()
+    score_many = Shape._score_many
+
+    def note(shape: Shape, chosen: IndexArray) -> FloatArray:
+        scored.append(len(chosen))
+        return score_many(shape, chosen)
+
+    def decide(free: int, *, explains: bool = False) -> tuple[int, list[Wait]]:
+        snapshot = build_snapshot(
+            replace(servers, free_kr=servers.free_kr + np.array([[free, 0], *[[0, 0]] * 4])), classes
+        )
+        report = run_cycle(snapshot, PolicySettings(), 0.0, unschedulable=unschedulable, explains=explains)
+        return len(report.bindings), list(report.waits)
+
+    _, before = decide(0)
+    monkeypatch.setattr(Shape, "_score_many", note)
+    bound, after = decide(3)
+
+    assert (bound, scored[0], len(scored)) == (1, 5, 1)
+    assert set(map(id, after)) < set(map(id, before)), "they keep their explanations"
+    assert set(map(id, decide(4, explains=True)[1])).isdisjoint(map(id, before)), "unless they are asked for"
+
+
 def test_a_class_that_may_go_elsewhere_is_looked_at_where_that_may_help(looked: list[str]) -> None:
     servers = build_servers({"x": (8, 8), "y": (8, 8)}, free={"x": (1, 8), "y": (3, 8)})
     everywhere, at_x, nowhere = (build_placement(servers, only=only) for only in (None, ["x"], []))
@@ -200,6 +232,59 @@ def test_a_class_that_may_go_elsewhere_is_looked_at_where_that_may_help(looked: 
     assert (decide(at_x), looked) == ([], []), "there is as little room as there was"
     assert (decide(everywhere), looked) == (["small"], ["small"])
     assert (decide(nowhere, demand_r=(7, 1)), sorted(looked)) == ([], ["large", "small"]), "they are others"
+
+
+@pytest.mark.parametrize("explains", [True, False])
+def test_what_may_go_elsewhere_and_was_looked_at_in_vain_is_explained_anew(*, explains: bool) -> None:
+    servers = build_servers({"x": (8, 8), "y": (8, 8)}, free={"x": (1, 8), "y": (1, 8)})
+    everywhere, at_y = build_placement(servers), build_placement(servers, only=["y"])
+    small, large = build_class("a", (2, 1), everywhere), build_class("b", (3, 2), everywhere)
+    unschedulable = UnschedulableCache()
+
+    def decide(servers: ServerTable, placement: Placement) -> CycleReport:
+        snapshot = build_snapshot(servers, [small, replace(large, placement=placement)])
+        return run_cycle(snapshot, PolicySettings(), 0.0, unschedulable=unschedulable, explains=explains)
+
+    assert len(decide(servers, everywhere).waits) == 2
+    report = decide(replace(servers, free_kr=servers.free_kr + np.array([[0, 0], [2, 0]])), at_y)
+
+    after = build_snapshot(replace(servers, free_kr=np.array([[1, 8], [1, 7]])), [replace(large, placement=at_y)])
+    assert [bind.tenant for bind in report.bindings] == ["a"]
+    assert [wait.rejections for wait in report.waits] == [
+        wait.rejections for wait in run_cycle(after, PolicySettings(), 0.0).waits
+    ]
+
+
+def test_what_was_looked_at_in_vain_is_remembered_again(looked: list[str]) -> None:
+    servers = build_servers({"x": (8, 8)}, free={"x": (1, 8)})
+    classes = [build_class(name, (3, size), build_placement(servers)) for size, name in enumerate("abc")]
+    unschedulable = UnschedulableCache()
+
+    def decide(free: int) -> list[str]:
+        looked.clear()
+        now = replace(servers, free_kr=np.array([[free, 8]]))
+        report = run_cycle(
+            build_snapshot(now, classes), PolicySettings(), 0.0, unschedulable=unschedulable, explains=False
+        )
+        return [bind.tenant for bind in report.bindings]
+
+    assert decide(1) == []
+    assert decide(3) == ["a"]
+    del classes[0]
+    assert (decide(0), looked) == ([], [])
+
+
+def test_what_has_reserved_room_is_looked_at_whatever_seems_to_be_left() -> None:
+    """The server has more pods than it can hold, also when one of them has gone; room is reserved all the same."""
+    full = build_servers({"x": (8, 8)}, free={"x": (-2, 8)})
+    waiting = build_class("a", (3, 1), replace(build_placement(full), reserved={0: (4, 0)}))
+    unschedulable = UnschedulableCache()
+
+    def decide(free: int) -> int:
+        snapshot = build_snapshot(replace(full, free_kr=np.array([[free, 8]])), [waiting])
+        return len(run_cycle(snapshot, PolicySettings(), 0.0, unschedulable=unschedulable).bindings)
+
+    assert (decide(-2), decide(-1)) == (0, 1)
 
 
 def test_a_class_that_needs_no_port_any_more_is_looked_at() -> None:

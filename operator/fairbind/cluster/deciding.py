@@ -40,4 +40,5 @@ class Decider:
             unschedulable=unschedulable,
             state=self._state,
             baseline=self._baseline,
+            explains=order.explains,
         )

@@ -173,8 +173,8 @@ class RunCycle(msgspec.Struct, frozen=True):
     """Take a snapshot and decide; answered by `CycleSkipped`, `NothingWaits`, `Decided` or `CycleFailed`.
 
     limit: how many decisions at most. explains: whether to look also at classes for which no server has gained
-    capacity, at `MAX_EXPLAINED` of them; see `is_recalling`. turns: whether the cycle after it may look at other
-    waiting tasks.
+    capacity, at `MAX_EXPLAINED` of them (see `is_recalling`), and to explain again what was looked at in vain. turns:
+    whether the cycle after it may look at other waiting tasks.
     """
 
     limit: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Mapping
 from types import UnionType
 from typing import Any, Final, get_args, get_origin, get_type_hints
@@ -117,8 +118,7 @@ def _check_names(value: object, wanted: Any, path: Path) -> None:
         for place, part in enumerate(value):
             _check_names(part, get_args(wanted)[0], (*path, place))
     elif isinstance(value, Mapping) and isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
-        hints = get_type_hints(wanted, vars(wire))
-        known = {field.encode_name: hints[field.name] for field in msgspec.structs.fields(wanted)}
+        known = _find_fields(wanted)
         others = _ALL_FIELDS.get(wanted)
         for name, part in value.items():
             if name in known:
@@ -127,6 +127,13 @@ def _check_names(value: object, wanted: Any, path: Path) -> None:
             elif name not in others if others is not None else difflib.get_close_matches(name, known, cutoff=_SIMILAR):
                 check_known(name, (*path, name), known, "is no field here")
         _check_needed(value, wanted, path)
+
+
+@functools.cache
+def _find_fields(owner: type[msgspec.Struct]) -> Mapping[str, Any]:
+    """Return the types of all fields, by the names that Kubernetes has for them."""
+    hints = get_type_hints(owner, vars(wire))
+    return {field.encode_name: hints[field.name] for field in msgspec.structs.fields(owner)}
 
 
 def _check_value(value: object, owner: type, name: str, path: Path) -> None:

@@ -35,6 +35,7 @@ def run_cycle(
     unschedulable: UnschedulableCache | None = None,
     state: CycleState | None = None,
     baseline: Policy | None = None,
+    explains: bool = True,
 ) -> CycleReport:
     """Return what to place where, in the order of the decisions, and what waits and why.
 
@@ -46,6 +47,7 @@ def run_cycle(
     needs no new look keeps its wait, whose counts and reason of fairness may be older. None: look at everything.
     state: what has not changed since the cycle before, whose report is the same without it; None: compute everything.
     baseline: decides in place of the policy that the settings name; for simulations. None: nothing does.
+    explains: whether classes that were remembered and looked at again in vain are explained again, too.
     Raises InvalidProblemError for an unknown policy, a negative limit and a snapshot whose parts do not go together.
     """
     if limit is not None and limit < 0:
@@ -60,7 +62,7 @@ def run_cycle(
     with expect_undefined_scores():
         return _Cycle(
             Draft(snapshot, chosen, seed=policy.seed, unschedulable=unschedulable, state=state), unschedulable
-        ).run(now, limit)
+        ).run(now, limit, explains=explains)
 
 
 class _Cycle:
@@ -71,7 +73,7 @@ class _Cycle:
         self.snapshot = draft.snapshot
         self.unschedulable = unschedulable
 
-    def run(self, now: float, limit: int | None) -> CycleReport:
+    def run(self, now: float, limit: int | None, *, explains: bool) -> CycleReport:
         """Decide until nothing fits or the limit is reached, then explain."""
         draft = self.draft
         bindings = draft.bindings
@@ -80,6 +82,9 @@ class _Cycle:
         complete = choice is None
         waiting = [queue for queue in draft.queues if queue.turn is not None and queue.task_class.blocked is None]
         stuck = [queue for queue in waiting if complete or queue.fits_nowhere]
+        kept = set() if explains else {id(queue.task_class) for queue in stuck if queue.never_fitted}
+        kept &= draft.returning.keys()
+        stuck = [queue for queue in stuck if id(queue.task_class) not in kept]
         refusals, rule = Refusals(self.snapshot, draft.room, draft.topology), draft.rule
         rivals = self._build_rivals(waiting) if (stuck or draft.moved) and draft.policy.is_fair else None
         waits = explain_waits(
@@ -89,9 +94,10 @@ class _Cycle:
             rivals=rivals,
         )
         remembered = draft.remembered.values() if not draft.moved else self._explain_moved(refusals, rivals)
+        waits.extend(draft.returning[id_] for id_ in kept)
         waits = merge(remembered, waits, key=lambda wait: (wait.task_class.tenant, rule(wait.first)))
         if self.unschedulable is not None:
-            self.unschedulable.keep(self.snapshot, draft.room, waits if stuck or draft.moved else None, rule)
+            self.unschedulable.keep(self.snapshot, draft.room, waits if stuck or kept or draft.moved else None, rule)
         return CycleReport(now, draft.policy.id, tuple(bindings), tuple(waits), self._compute_shares(), complete)
 
     def _explain_moved(self, refusals: Refusals, rivals: Rivals | None) -> list[Wait]:

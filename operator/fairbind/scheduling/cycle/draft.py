@@ -80,6 +80,7 @@ class Draft:
     tenant and turn; each holds its tasks.
     remembered: the waits of classes that have no queue, because they were known to fit nowhere when the draft began.
     moved: the identities of those of them that may go elsewhere than when they were explained.
+    returning: the waits of classes that have a queue because they may fit where room has grown.
     bindings: the placements that were not taken back, in their order.
     """
 
@@ -103,10 +104,13 @@ class Draft:
         self.room = Room(snapshot.servers, None if state is None else state.get_left(snapshot.servers))
         self.remembered: Mapping[int, Wait] = {}
         self.moved: AbstractSet[int] = frozenset()
+        self.returning: Mapping[int, Wait] = {}
         looked_at: Sequence[TaskClass] = snapshot.task_classes
+        few: Mapping[int, Sequence[int]] = {}
         self._unschedulable = unschedulable
         if unschedulable is not None:
-            self.remembered, self.moved, looked_at = unschedulable.recall(snapshot, self.room, self.rule)
+            recalled = unschedulable.recall(snapshot, self.room, self.rule)
+            self.remembered, self.moved, looked_at, self.returning, few = recalled
         self.measure: Measure = policy.build_measure(snapshot) if state is None else state.get_measure(policy, snapshot)
         choices = RandomChoices(seed) if policy.has_random_choices else None
         servers, pools = snapshot.servers, self.measure.pools
@@ -114,7 +118,7 @@ class Draft:
         self.topology = TopologyState(
             [each for each in snapshot.task_classes if each.rules is not None or each.wishes is not None]
         )
-        self._shapes = Shapes(layouts, pools, self.room, policy.build_fit(snapshot), choices, self.topology)
+        self._shapes = Shapes(layouts, pools, self.room, policy.build_fit(snapshot), choices, self.topology, few)
         self.progress_of = get_progress(snapshot) if state is None else state.get_progress(snapshot)
         self.queues = self._build_queues(looked_at)
         self.bindings: list[Bind] = []

@@ -14,7 +14,7 @@ Tasks that may go to one server only need none of that: to look at it is the ans
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from operator import gt
 
@@ -44,7 +44,18 @@ TURMOIL = 128
 class Shapes:
     """All shapes and arrangements of a cycle, made when they are needed first."""
 
-    __slots__ = ("_arrangements", "_choices", "_fit", "_layouts", "_pinned", "_pools", "_room", "_shapes", "_topology")
+    __slots__ = (
+        "_arrangements",
+        "_choices",
+        "_few",
+        "_fit",
+        "_layouts",
+        "_pinned",
+        "_pools",
+        "_room",
+        "_shapes",
+        "_topology",
+    )
 
     def __init__(
         self,
@@ -54,9 +65,14 @@ class Shapes:
         fit: FitRule,
         choices: RandomChoices | None,
         topology: TopologyState,
+        few: Mapping[int, Sequence[int]],
     ) -> None:
-        """Take the working state of a cycle. choices: None when every server with room is looked at."""
+        """Take the working state of a cycle. choices: None when every server with room is looked at.
+
+        few: of some classes, by identity, the only servers on which a task fits as long as none gains room.
+        """
         self._topology = topology
+        self._few = few
         self._layouts = layouts
         self._pools = pools
         self._room = room
@@ -91,8 +107,8 @@ class Shapes:
         shape = self._shapes.get(key)
         if shape is None:
             pools = len(self._pools.amount_pr)
-            arrangement = self.get_arrangement(placement)
-            shape = Shape(task_class, arrangement, self._fit, self._room, pools, self._choices, self._topology)
+            arrangement, few = self.get_arrangement(placement), self._few.get(id(task_class))
+            shape = Shape(task_class, arrangement, self._fit, self._room, pools, self._choices, self._topology, few)
             self._shapes[key] = shape
         return shape
 
@@ -131,6 +147,7 @@ class Shape:
         "_demand_r1",
         "_demanded",
         "_domains",
+        "_few",
         "_fit",
         "_gains_seen",
         "_left",
@@ -156,8 +173,10 @@ class Shape:
         pools: int,
         choices: RandomChoices | None,
         topology: TopologyState,
+        few: Sequence[int] | None,
     ) -> None:
         self._topology = topology
+        self._few = few
         self._domains = domains = topology.get_filter(task_class.rules)
         self._openings_seen = 0 if domains is None else domains.openings
         self._wishes = task_class.wishes
@@ -183,6 +202,8 @@ class Shape:
         arrangement.follow_gains()
         if any(map(gt, demand_r, arrangement.most_left_r)) and not self._placement.reserved:
             return
+        if self._few is not None and not self._has_enough((*self._few, *self._room.gains)):
+            return
         self._demanded = [(r, demand) for r, demand in enumerate(demand_r) if demand > 0]
         self._demand_r1 = np.array(demand_r, dtype=np.float64)[:, None]
         self._score = self._fit.build_score(demand_r)
@@ -192,6 +213,16 @@ class Shape:
         if arrangement.pools:
             self._open_p[arrangement.pools] = np.minimum.reduceat(scores, arrangement.starts) < inf
         self._scores = np.append(scores, inf)
+
+    def _has_enough(self, servers: Iterable[int]) -> bool:
+        """Whether one of a few servers has enough of each resource."""
+        left_rk, demand_r = self._room.left_rk, self._demand_r
+        return any(not any(map(gt, demand_r, left_rk[:, server].tolist())) for server in servers)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether some server had enough of each resource when the shape was asked; else nothing of it ever fitted."""
+        return self._scores is not None
 
     def has_open(self) -> bool:
         """Whether a task of this shape may fit somewhere; False is certain."""

@@ -69,6 +69,11 @@ class ClassQueue:
         return self._shape is not None and not self._shape.has_open()
 
     @property
+    def never_fitted(self) -> bool:
+        """Whether it has been seen that no server had enough for a task of the class at any time; False: not known."""
+        return isinstance(self._shape, Shape) and not self._shape.has_begun
+
+    @property
     def is_narrowed(self) -> bool:
         """Whether it was seen that nothing fits somewhere, which the opening of a domain may end."""
         return self._shape is not None and self._shape.is_narrowed

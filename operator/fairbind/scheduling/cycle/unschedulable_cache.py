@@ -4,6 +4,9 @@ A tenant may have thousands of different kinds of pods wait. To find for each, i
 nowhere, and to explain it again, costs all decisions ten microseconds a kind. From one cycle to the next only a
 few servers gain room: what fitted nowhere can fit there only. A kind that is not looked at keeps its explanation.
 
+Many kinds may fit where a server has room again, and the first of them takes it. The others are asked about that server
+only, and keep their explanation, too, if nothing of them fitted.
+
 A node that is cordoned, or has another label, gives thousands of kinds another placement. Where nothing else about a
 kind changes, it can fit on the servers only that its new placement opens.
 """
@@ -22,6 +25,9 @@ from fairbind.model.servers import BoolArray, FloatArray, IndexArray
 from fairbind.scheduling.cycle.room import Room
 from fairbind.scheduling.cycle.task_queues import TurnRule
 
+FEW_SERVERS = 12
+"""Where more have gained room, classes are asked about all servers: arrays are faster than single questions."""
+
 MANY_CLASSES = 200
 """With fewer classes everything is looked at in every cycle: explanations are those of now."""
 
@@ -29,12 +35,15 @@ MANY_CLASSES = 200
 class Recalled(NamedTuple):
     """What fits nowhere, by the class's identity and in the order in which it was kept, and all others.
 
-    moved: of what fits nowhere, what may go elsewhere than when it was explained.
+    moved: of what fits nowhere, what may go elsewhere than when it was explained. returning: of the others, what fitted
+    nowhere, with explanations that stay true if it still does. few: of the others, what fits at most on these servers.
     """
 
     waits: Mapping[int, Wait]
     moved: AbstractSet[int]
     others: Sequence[TaskClass]
+    returning: Mapping[int, Wait]
+    few: Mapping[int, Sequence[int]]
 
 
 class UnschedulableCache:
@@ -115,7 +124,7 @@ class UnschedulableCache:
         known = self.get_known(snapshot, rule)
         if not known:
             self.forget()
-            return Recalled({}, frozenset(), snapshot.task_classes)
+            return Recalled({}, frozenset(), snapshot.task_classes, {}, {})
         others = [task_class for task_class in snapshot.task_classes if id(task_class) not in known]
         moved: set[int] = set()
         if len(others) + len(known) > len(snapshot.task_classes):
@@ -125,10 +134,17 @@ class UnschedulableCache:
             self._set_waits({id(wait.task_class): wait for wait in left})
             others = [task_class for task_class in others if id(task_class) not in self._waits]
             moved = {id(wait.task_class) for wait in heirs.values()}
-        fitting = {id(wait.task_class): wait.task_class for wait in self._find_fitting(snapshot.servers, room)}
+        grown = self._find_grown(snapshot.servers, room)
+        fitting = {id(wait.task_class): wait for wait in self._find_fitting(grown, room)}
         if fitting:
             self._set_waits({id_: wait for id_, wait in self._waits.items() if id_ not in fitting})
-        return Recalled(self._waits, moved - fitting.keys(), [*others, *fitting.values()])
+        others += [wait.task_class for wait in fitting.values()]
+        returning = {id_: wait for id_, wait in fitting.items() if id_ not in moved}
+        few: dict[int, Sequence[int]] = {}
+        if len(grown) <= FEW_SERVERS:
+            servers = grown.tolist()
+            few = {id_: servers for id_, wait in fitting.items() if _is_about_room_only(wait.task_class)}
+        return Recalled(self._waits, moved - fitting.keys(), others, returning, few)
 
     def _find_heirs(
         self, task_classes: Iterable[TaskClass], gone: AbstractSet[int], servers: ServerTable, room: Room
@@ -166,9 +182,8 @@ class UnschedulableCache:
             elif task_class.pin.server is not None:
                 self._by_pin.setdefault(task_class.pin.server, []).append(wait)
 
-    def _find_fitting(self, servers: ServerTable, room: Room) -> Iterator[Wait]:
+    def _find_fitting(self, grown: IndexArray, room: Room) -> Iterator[Wait]:
         """Find of what is remembered all that may fit on one of the servers that have gained room."""
-        grown = self._find_grown(servers, room)
         left_rn = room.left_rk[:, grown]
         for waits in self._by_placement.values():
             placement = waits[0].task_class.placement
@@ -190,6 +205,11 @@ class UnschedulableCache:
             if not keys <= room.taken_keys.get(server, frozenset()):
                 grown_k[server] = True
         return np.flatnonzero(grown_k & servers.accepting_k)
+
+
+def _is_about_room_only(task_class: TaskClass) -> bool:
+    """Whether nothing but room on a server lets more of a class fit: no rules about domains, no reserved room."""
+    return task_class.rules is None and not task_class.placement.reserved
 
 
 def _is_elsewhere_only(before: TaskClass, after: TaskClass) -> bool:
