@@ -5,18 +5,21 @@ python deploy/tools/reproduction.py --small drfh        these papers at the smal
 python deploy/tools/reproduction.py --only drbf         these papers; what is published of the others stays
 python deploy/tools/reproduction.py --only drfh --part 0.25   DRFH with a quarter of its servers and users
 
-Runs are kept in the user's cache folder until fairbind's code changes: what was interrupted goes on where it was.
+Finished runs are kept in the user's cache folder, and are used again by the same code: after an interruption only what
+had not finished is done.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import pickle
 import re
 import sys
 import time
 from collections.abc import Hashable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +45,7 @@ class Kept(dict[Hashable, Any]):
     def __missing__(self, key: Hashable) -> Any:
         try:
             found = pickle.loads(self._find_file(key).read_bytes())  # noqa: S301  the user's own cache
-        except FileNotFoundError:
+        except (FileNotFoundError, EOFError, pickle.UnpicklingError):  # an empty one is left when a machine stops
             raise KeyError(key) from None
         super().__setitem__(key, found)
         return found
@@ -50,7 +53,7 @@ class Kept(dict[Hashable, Any]):
     def __setitem__(self, key: Hashable, made: Any) -> None:
         super().__setitem__(key, made)
         self._folder.mkdir(parents=True, exist_ok=True)
-        unfinished = self._find_file(key).with_suffix(".part")
+        unfinished = self._find_file(key).with_suffix(f".{os.getpid()}")
         unfinished.write_bytes(pickle.dumps(made))
         unfinished.rename(self._find_file(key))
         print(f"{time.strftime('%H:%M:%S')} made {key}", flush=True)
@@ -59,25 +62,24 @@ class Kept(dict[Hashable, Any]):
         return self._folder / f"{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.pickle"
 
 
-def find_folder(paper: str, scale: str) -> Path:
-    """Return where runs of a paper are kept: a folder for each state of the code that makes them."""
-    digest = hashlib.sha256()
+def compute_digest() -> str:
+    """Return what tells code that makes runs apart from other code, its libraries included."""
+    digest = hashlib.sha256(" ".join([sys.version, *map(version, ("numpy", "scipy"))]).encode())
     for file in sorted((ROOT / "operator" / "fairbind").rglob("*.py")):
         digest.update(file.read_bytes())
-    return find_cache() / "reproduction" / digest.hexdigest()[:16] / f"{paper}-{scale}"
+    return digest.hexdigest()[:16]
 
 
-def publish(paper: str, *, is_full: bool, part: float = 1.0) -> None:
-    """Write a paper's tables and pictures, and its section of the page. part: see `Lab`."""
-    kept = Kept(find_folder(paper, f"{part:g}" if is_full else "small"))
+def publish(paper: str, folder: Path, *, is_full: bool, part: float = 1.0) -> None:
+    """Write a paper's tables and pictures, and its section of the page. folder: for runs. part: see `Lab`."""
+    kept = Kept(folder / f"{paper}-{part:g}" if is_full else folder / f"{paper}-small")
     lab = Lab(is_full, time.perf_counter, part, kept)
     outcomes = [reproduce(lab) for reproduce in PAPERS[paper].figures.values()]
     for outcome in outcomes:
         write_table(outcome, FOLDER)
         draw(outcome, FOLDER / f"{outcome.name}.svg")
     page = FOLDER / "README.md"
-    scale = "small" if not is_full else "full" if part == 1.0 else f"{part:.0%} of the servers and users"
-    section = compute_markdown(outcomes, scale)
+    section = compute_markdown(outcomes, "full" if is_full else "small")
     between = re.compile(rf"(?<=<!-- begin {paper} -->\n).*?(?=<!-- end {paper} -->)", re.DOTALL)
     page.write_text(between.sub(lambda _: f"\n{section}\n", page.read_text(encoding="utf-8")), encoding="utf-8")
 
@@ -89,8 +91,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--only", action="append", choices=list(PAPERS), default=[])
     parser.add_argument("--part", type=float, default=1.0, help="of DRFH's servers and users (1)")
     options = parser.parse_args(arguments)
+    folder = find_cache() / "reproduction" / compute_digest()  # before hours in which files may be changed
     for paper in options.only or PAPERS:
-        publish(paper, is_full=paper not in options.small, part=options.part)
+        publish(paper, folder, is_full=paper not in options.small, part=options.part)
     return 0
 
 

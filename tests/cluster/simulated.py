@@ -101,6 +101,7 @@ class Simulation:
                     self._world.beat()
                 case Withhold(uid):
                     self._world.withhold(uid)
+                    self._unschedulable.forget()
                 case Resume(uid):
                     self._world.resume(uid)
                 case Forget(uid, postponed):

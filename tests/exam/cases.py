@@ -152,11 +152,12 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A test case with the numbers of one workload."""
+    """A test case with the numbers of one workload. numbers: those that stand in the place of the workload's own."""
 
     name: str
     workload: str
     operations: tuple[Operation, ...]
+    numbers: Mapping[str, int] = field(default_factory=dict)
 
 
 def read_case(module: Path, folder: str, name: str, size: Size) -> Case:
@@ -169,9 +170,12 @@ def read_case(module: Path, folder: str, name: str, size: Size) -> Case:
     sizes = [entry for case in found for entry in case["workloads"] if size.workload in {entry["name"], ""}]
     if not sizes:
         raise CaseError(f"{file} has no {name}/{size.workload}")
-    steps, numbers = found[0]["workloadTemplate"], {**sizes[0].get("params", {}), **size.numbers}
-    reader = _Reader(file.parent, numbers, found[0].get("defaultPodTemplatePath", BASE_POD))
-    return Case(name, sizes[0]["name"], tuple(reader.read(number, step) for number, step in enumerate(steps)))
+    own = sizes[0].get("params", {})
+    if unknown := sorted(size.numbers.keys() - own.keys()):
+        raise CaseError(f"{name}/{sizes[0]['name']} has no {unknown[0]}, but {', '.join(sorted(own))}")
+    reader = _Reader(file.parent, {**own, **size.numbers}, found[0].get("defaultPodTemplatePath", BASE_POD))
+    steps = enumerate(found[0]["workloadTemplate"])
+    return Case(name, sizes[0]["name"], tuple(reader.read(number, step) for number, step in steps), size.numbers)
 
 
 def read_chosen(module: Path, wanted: str = "", *, small: bool = False, large: bool = False) -> Iterator[Case]:

@@ -142,9 +142,10 @@ async def _play_rounds(plane: StillPlane, case: Case, contenders: Sequence[Sched
             for contender in contenders if turn % 2 == 0 else contenders[::-1]:
                 if player is not None:
                     await player.clear(keeps_nodes=keeps_nodes(case))
-                    await wait_quiet(plane.running(), timeout_seconds=SETTLE_SECONDS)
                 nodes = {} if player is None else player.nodes
                 player = Player(api, f"{contender.name[0]}{turn}", contender.scheduler, nodes)
+                await player.prepare(case)
+                await wait_quiet(plane.running(), timeout_seconds=SETTLE_SECONDS)
                 measured = await _play_turn(player, case, contender)
                 runs.append(describe(case, contender.name, turn, measured))
                 rates = ", ".join(f"{part.rate:.0f}/s ({part.bound:,} of {part.pods:,})" for part in measured)
@@ -178,7 +179,15 @@ def describe(case: Case, contender: str, turn: int, measured: Sequence[Measured]
         }
         for part in measured
     ]
-    return {"case": case.name, "workload": case.workload, "contender": contender, "turn": turn, "parts": parts}
+    numbers = {"numbers": dict(case.numbers)} if case.numbers else {}
+    return {
+        "case": case.name,
+        "workload": case.workload,
+        **numbers,
+        "contender": contender,
+        "turn": turn,
+        "parts": parts,
+    }
 
 
 def compute_rounds(pods: int) -> int:

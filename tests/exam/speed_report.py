@@ -65,7 +65,7 @@ def render_large(result: Json) -> str:
     day, version, name = str(result["date"])[:10], result["versions"][OURS], LARGE_RESULTS.name
     text = (
         "`make exam-perf LARGE=1` plays the cases that have a workload of 5,000 nodes, in one round where nothing else "
-        "is asked for. At most 1,000 pods come before the measured ones, and at most 1,000 are measured. "
+        "is asked for, with fairbind first. Most begin with 1,000 pods instead of 5,000; at most 1,000 are measured. "
         f"Measured on {day} with fairbind {version} ([{name}](results/{name})). {render_below(result)}"
     )
     parts = ["## On 5,000 nodes", text, render_table(result)]
@@ -220,7 +220,7 @@ def list_steps(result: Json, case: str) -> list[list[str]]:
         if any(step in steps for steps in spent.values())
     ]
     rates = [_compute_rate_after_nodes(steps) for steps in spent.values()]
-    if all(rates):
+    if all(rates) and all(Spent.NODES in steps for steps in spent.values()):
         rows.append(["pods/s of the last two", *(cell for rate in rates for cell in (f"{rate:.0f}", ""))])
     return rows
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from exam.cases import Case, CaseError, Operation, Template, find_measured
+from exam.cases import Case, CaseError, Operation, Template, find_measured, keeps_nodes
 from exam.timeline import Part, Spent, Timeline
 from exam.volumes import CLAIMS, CSI_NODES, VOLUMES, allow_volumes, bind_volume, make_csi_node, mount_claim
 from fairbind.kube.client.api import ApiClient
@@ -43,8 +43,6 @@ FIRST_BINDING_SECONDS, STALL_SECONDS = 120.0, 60.0
 ATTEMPT_STALL_SECONDS = 30.0
 POLL_SECONDS = 0.2
 PRIORITY = "exam-priority-"
-NO_CLASS, ADMISSION_SECONDS = "no PriorityClass", 30.0
-"""What admission says of a pod until it has seen a class that was made just before, and how long that may take."""
 DEFAULT_CHURN_MILLISECONDS = 500
 
 
@@ -95,7 +93,6 @@ class Player:
     _claimed: set[str] = field(default_factory=set)
     _timeline: Timeline = field(default_factory=Timeline)
     _batches: list[_Batch] = field(default_factory=list)
-    _priority_classes: set[str] = field(default_factory=set)
     _made: int = 0
     _stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
 
@@ -104,6 +101,20 @@ class Player:
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
+
+    async def prepare(self, case: Case) -> None:
+        """Make what a case has before its scheduler runs: priority classes, bound claims, and nodes where it may.
+
+        Then both schedulers meet the same cluster, and nothing of this is in what is measured.
+        """
+        for operation in case.operations:
+            pods: Operation = operation.fields.get("createPodsOp", operation)
+            templates = [pods.fields.get("podTemplatePath"), *operation.fields.get("templatePaths", ())]
+            await self._ensure_priority_classes([one.make(0, 1) for one in templates if one is not None])
+            if "persistentVolumeClaimTemplatePath" in operation.fields:
+                await self._create_claims(operation, operation.namespace)
+            if operation.opcode == "createNodes" and keeps_nodes(case):
+                await self._create_nodes(operation)
 
     async def play(self, case: Case) -> list[Measured]:
         """Do all steps and return what each measured part gave."""
@@ -197,9 +208,7 @@ class Player:
         label, count = f"{self.run}-{len(self._batches)}", operation.count
         template: Template = operation.fields["podTemplatePath"]
         pods = [self._finish_pod(template.make(index, count), label) for index in range(count)]
-        await self._ensure_priority_classes(pods)
         if "persistentVolumeClaimTemplatePath" in operation.fields:
-            await self._create_claims(operation, namespace)
             for index, pod in enumerate(pods):
                 mount_claim(pod, index)
         labels = pods[0]["metadata"].get("labels", {}) if pods else {}
@@ -220,6 +229,7 @@ class Player:
         )
         pairs = [bind_volume(volume, claim, namespace, index) for index in range(operation.count)]
         collection = CLAIMS.format(namespace)
+        await self._ensure_namespace(namespace)
         self._claimed.add(collection)
         await run_many(pairs, lambda pair: self._post(VOLUMES, pair[0]), IN_FLIGHT)
         await run_many(pairs, lambda pair: self._post(collection, pair[1]), IN_FLIGHT)
@@ -240,10 +250,8 @@ class Player:
 
     async def _ensure_priority_classes(self, pods: Sequence[Json]) -> None:
         """Make the classes that stand for the numbers in templates."""
-        named = {pod["spec"].get("priorityClassName", "") for pod in pods} - self._priority_classes
-        for name in sorted(one for one in named if one.startswith(PRIORITY)):
-            self._priority_classes.add(name)
-            thing = {"metadata": {"name": name}, "value": int(name.removeprefix(PRIORITY))}
+        for value in sorted({pod["spec"]["priority"] for pod in pods if "priority" in pod.get("spec", {})}):
+            thing = {"metadata": {"name": f"{PRIORITY}{value}"}, "value": value}
             with contextlib.suppress(_TakenError):
                 await self._post("/apis/scheduling.k8s.io/v1/priorityclasses", thing)
 
@@ -261,7 +269,6 @@ class Player:
         self._name(thing)
         if thing["kind"] == "Pod":
             thing = self._finish_pod(thing, f"{self.run}-more")
-            await self._ensure_priority_classes([thing])
         elif thing["kind"] == "Node":
             thing = self._finish_node(thing, 0, None)
         await self._post(collection, thing)
@@ -348,9 +355,10 @@ class Player:
     async def _delete_selected(self, namespace: str, labels: Mapping[str, str], rate: float) -> None:
         collection = COLLECTIONS["Pod"].format(namespace)
         selector = "%2C".join(f"{key}%3D{value}" for key, value in sorted(labels.items()))
-        for pod in await self._list(collection, f"labelSelector={selector}"):
+        began_at = time.monotonic()
+        for number, pod in enumerate(await self._list(collection, f"labelSelector={selector}"), 1):
             await self._delete(f"{collection}/{pod['metadata']['name']}")
-            await asyncio.sleep(1.0 / rate if rate else 0.0)
+            await asyncio.sleep(max(0.0, began_at + number / rate - time.monotonic()) if rate else 0.0)
 
     # --- the API ---
 
@@ -362,18 +370,12 @@ class Player:
             self._made += 1
 
     async def _post(self, path: str, body: Json) -> None:
-        deadline = time.monotonic() + ADMISSION_SECONDS
-        while True:
-            try:
-                await ask(self.api, "POST", path, body=json.dumps(body).encode(), timeout_seconds=60.0)
-            except ApiError as error:
-                if error.status == CONFLICT:
-                    raise _TakenError from error
-                if NO_CLASS not in str(error) or time.monotonic() > deadline:
-                    raise
-                await asyncio.sleep(POLL_SECONDS)
-            else:
-                return
+        try:
+            await ask(self.api, "POST", path, body=json.dumps(body).encode(), timeout_seconds=60.0)
+        except ApiError as error:
+            if error.status == CONFLICT:
+                raise _TakenError from error
+            raise
 
     async def _delete(self, path: str) -> None:
         with contextlib.suppress(ApiError):
@@ -389,7 +391,10 @@ class Player:
         return True
 
     async def clear(self, *, keeps_nodes: bool) -> None:
-        """Delete services, pods, volumes and nodes, and wait until all but the services are gone. Namespaces stay."""
+        """Delete services, pods, volumes and, if they are not kept, nodes; wait until all but the services are gone.
+
+        Namespaces stay.
+        """
         for namespace in sorted(self.namespaces):
             services = COLLECTIONS["Service"].format(namespace)
             for service in await self._list(services):

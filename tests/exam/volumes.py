@@ -1,6 +1,6 @@
 """Volumes of a case: each pod of a step has a claim of its own, bound to a volume of its own.
 
-As in scheduler_perf, both name each other from the start; the cluster's own controller makes the rest of the binding.
+As in scheduler_perf, both name each other from the start. Unlike there, the cluster's own controller binds them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims"
 CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 """A claim with this is taken for bound, and for lost where its volume does not say so; here it is about to be bound."""
-MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
 
 
 def bind_volume(volume: Json, claim: Json, namespace: str, index: int) -> tuple[Json, Json]:
@@ -28,11 +27,7 @@ def bind_volume(volume: Json, claim: Json, namespace: str, index: int) -> tuple[
     {'metadata': {'annotations': {}, 'name': 'pvc-3'}, 'spec': {'volumeName': 'a-vol-3'}}
     """
     name, claim_name = f"{namespace}-vol-{index}", f"pvc-{index}"
-    source = volume["spec"]
-    if "csi" in source:
-        source = {**source, "csi": {**source["csi"], "volumeHandle": name}}
-    elif "awsElasticBlockStore" in source:
-        source = {**source, "awsElasticBlockStore": {**source["awsElasticBlockStore"], "volumeID": f"vol-{index}"}}
+    source = {**volume["spec"], "csi": {**volume["spec"]["csi"], "volumeHandle": name}}
     reference = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": namespace, "name": claim_name}
     return (
         {**_name(volume, name), "spec": {**source, "claimRef": reference}},
@@ -53,16 +48,12 @@ def allow_volumes(node: Json, strategy: Json) -> None:
 def make_csi_node(name: str, strategy: Json) -> Json:
     """Return what tells of a node how many volumes of each driver it may have.
 
-    >>> made = make_csi_node("n", {"csiNodeAllocatable": {"d": {"count": 39}}, "migratedPlugins": ["p", "q"]})
-    >>> made["spec"]["drivers"], made["metadata"]["annotations"][MIGRATED_PLUGINS]
-    ([{'name': 'd', 'nodeID': 'n', 'allocatable': {'count': 39}}], 'p,q')
+    >>> make_csi_node("n", {"csiNodeAllocatable": {"d": {"count": 39}}})["spec"]["drivers"]
+    [{'name': 'd', 'nodeID': 'n', 'allocatable': {'count': 39}}]
     """
-    allowed = strategy.get("csiNodeAllocatable", {})
+    allowed = strategy["csiNodeAllocatable"]
     drivers = [{"name": driver, "nodeID": name, "allocatable": dict(limit)} for driver, limit in allowed.items()]
-    metadata: Json = {"name": name}
-    if strategy.get("migratedPlugins"):
-        metadata["annotations"] = {MIGRATED_PLUGINS: ",".join(strategy["migratedPlugins"])}
-    return {"metadata": metadata, "spec": {"drivers": drivers}}
+    return {"metadata": {"name": name}, "spec": {"drivers": drivers}}
 
 
 def _name(thing: Json, name: str) -> Json:

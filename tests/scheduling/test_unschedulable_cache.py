@@ -24,7 +24,7 @@ from fairbind.model import (
 )
 from fairbind.model.servers import FloatArray, IndexArray
 from fairbind.scheduling import UnschedulableCache, run_cycle
-from fairbind.scheduling.cycle import cycle, draft
+from fairbind.scheduling.cycle import cycle, draft, unschedulable_cache
 from fairbind.scheduling.cycle.cycle import FEW_PART, merge
 from fairbind.scheduling.cycle.shapes import Shape
 from fairbind.scheduling.cycle.task_queues import ClassQueue, compute_turn
@@ -121,6 +121,7 @@ def describe(report: CycleReport) -> tuple[object, ...]:
 @pytest.mark.parametrize("seed", draw_seeds(120))
 def test_it_changes_no_decision(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cycle, "FEW_PART", 1 + seed % 2)
+    monkeypatch.setattr(unschedulable_cache, "FEW", seed % 4)
     draw = np.random.default_rng(seed)
     unschedulable, snapshot, policy = UnschedulableCache(), build_world(draw), POLICY_IDS[seed % len(POLICY_IDS)]
     for _ in range(12):

@@ -141,6 +141,7 @@ class Soak:
             limit=order.limit,
             unschedulable=self._unschedulable,
             state=self._state,
+            explains=order.explains,
         )
         begun = self._pacing.handle(Decided(report.bindings, report.complete, len(snapshot.task_classes)), self._now)
         for bind in begun:

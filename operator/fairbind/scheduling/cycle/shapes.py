@@ -221,7 +221,7 @@ class Shape:
 
     @property
     def has_begun(self) -> bool:
-        """Whether some server had enough of each resource when the shape was asked; else nothing of it ever fitted."""
+        """Whether some server may have had enough of each resource; False is certain: nothing of it ever fitted."""
         return self._scores is not None
 
     def has_open(self) -> bool:

@@ -4,8 +4,9 @@ A tenant may have thousands of different kinds of pods wait. To find for each, i
 nowhere, and to explain it again, costs all decisions ten microseconds a kind. From one cycle to the next only a
 few servers gain room: what fitted nowhere can fit there only. A kind that is not looked at keeps its explanation.
 
-Many kinds may fit where a server has room again, and the first of them takes it. The others are asked about that server
-only, and keep their explanation, too, if nothing of them fitted.
+Many kinds may fit where servers have room again, and the first of them takes it. Where these servers are few, the
+others are asked about them only; those of which nothing fitted keep their explanation, too, unless the cycle is to
+explain.
 
 A node that is cordoned, or has another label, gives thousands of kinds another placement. Where nothing else about a
 kind changes, it can fit on the servers only that its new placement opens.
@@ -23,10 +24,8 @@ import numpy as np
 from fairbind.model import ServerTable, Snapshot, TaskClass, Wait
 from fairbind.model.servers import BoolArray, FloatArray, IndexArray
 from fairbind.scheduling.cycle.room import Room
+from fairbind.scheduling.cycle.shapes import FEW
 from fairbind.scheduling.cycle.task_queues import TurnRule
-
-FEW_SERVERS = 12
-"""Where more have gained room, classes are asked about all servers: arrays are faster than single questions."""
 
 MANY_CLASSES = 200
 """With fewer classes everything is looked at in every cycle: explanations are those of now."""
@@ -36,7 +35,8 @@ class Recalled(NamedTuple):
     """What fits nowhere, by the class's identity and in the order in which it was kept, and all others.
 
     moved: of what fits nowhere, what may go elsewhere than when it was explained. returning: of the others, what fitted
-    nowhere, with explanations that stay true if it still does. few: of the others, what fits at most on these servers.
+    nowhere, with explanations that hold if it still does, with older counts. few: of the others, what may fit on these
+    servers only.
     """
 
     waits: Mapping[int, Wait]
@@ -141,7 +141,7 @@ class UnschedulableCache:
         others += [wait.task_class for wait in fitting.values()]
         returning = {id_: wait for id_, wait in fitting.items() if id_ not in moved}
         few: dict[int, Sequence[int]] = {}
-        if len(grown) <= FEW_SERVERS:
+        if len(grown) <= FEW:
             servers = grown.tolist()
             few = {id_: servers for id_, wait in fitting.items() if _is_about_room_only(wait.task_class)}
         return Recalled(self._waits, moved - fitting.keys(), others, returning, few)

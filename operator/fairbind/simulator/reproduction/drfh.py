@@ -232,6 +232,7 @@ def reproduce_table_2(lab: Lab) -> Outcome:
                 "is not printed",
             )
         ],
+        part=lab.part,
     )
 
 
@@ -284,6 +285,7 @@ def reproduce_figure_6(lab: Lab) -> Outcome:
                 "once tasks wait, which of the two is ahead at an instant depends on which tasks happen to run",
             ),
         ],
+        part=lab.part,
     )
 
 
@@ -343,6 +345,7 @@ def reproduce_figure_7(lab: Lab) -> Outcome:
                 f"{_WORKLOAD}; with more work than the cluster can do, small jobs wait under slots, too",
             )
         ],
+        part=lab.part,
     )
 
 
@@ -388,6 +391,7 @@ def reproduce_figure_8(lab: Lab) -> Outcome:
                 "about 20 % of users complete all tasks with Best-Fit and not with slots", f"{only:.0%}", _WORKLOAD
             ),
         ],
+        part=lab.part,
     )
 
 
@@ -429,6 +433,7 @@ def reproduce_figure_9(lab: Lab) -> Outcome:
                 f"{_WORKLOAD}; with few users one is a large part of them",
             )
         ],
+        part=lab.part,
     )
 
 

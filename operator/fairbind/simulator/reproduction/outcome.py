@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Hashable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
@@ -48,6 +49,7 @@ class Outcome:
     """A figure or table of a paper, done again.
 
     name: of the files, as drfh-figure-5. setting: what was run, and what of it is ours. columns, rows: of the CSV file.
+    part: of the servers and users that its scale has; see `Lab`.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Outcome:
     rows: Sequence[Sequence[Value]]
     panels: Sequence[Panel]
     comparisons: Sequence[Comparison]
+    part: float = 1.0
 
 
 @dataclass(slots=True)
@@ -76,8 +79,8 @@ class Lab:
 
     def remember(self, key: Hashable, make: Callable[[], Found]) -> Found:
         """Return what was made under the key, and make it the first time."""
-        try:
-            found: Found = self.known[key]
-        except KeyError:
-            self.known[key] = found = make()
-        return found
+        with contextlib.suppress(KeyError):
+            known: Found = self.known[key]
+            return known
+        self.known[key] = made = make()
+        return made
