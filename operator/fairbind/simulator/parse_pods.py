@@ -72,6 +72,8 @@ _NEEDED: Final[Mapping[type, tuple[str, ...]]] = {
     wire.PreferredTerm: ("weight", "preference"),
     wire.PreferredPodTerm: ("weight", "podAffinityTerm"),
 }
+KNOWN_TYPES: Final = 64
+"""More than there are types of what a pod's spec has."""
 _LEAST_PRIORITY, _MOST_PRIORITY = -(2**31), 2**31 - 1
 
 
@@ -129,7 +131,7 @@ def _check_names(value: object, wanted: Any, path: Path) -> None:
         _check_needed(value, wanted, path)
 
 
-@functools.cache
+@functools.lru_cache(KNOWN_TYPES)
 def _find_fields(owner: type[msgspec.Struct]) -> Mapping[str, Any]:
     """Return the types of all fields, by the names that Kubernetes has for them."""
     hints = get_type_hints(owner, vars(wire))
