@@ -46,6 +46,8 @@ class Choice:
 FEWER = Size("5000Nodes", {"initPods": 1_000})
 """With fewer pods before those that are measured: on two cores kube-scheduler took seven minutes for 5,000 of them."""
 
+FEWER_OF_BOTH = {"initPods": 1_000, "measurePods": 1_000}
+
 CHOSEN: Mapping[str, tuple[Choice, ...]] = {
     "misc": (Choice(PLAIN),),
     "affinity": (
@@ -60,11 +62,9 @@ CHOSEN: Mapping[str, tuple[Choice, ...]] = {
         Choice("MixedSchedulingBasePod", large=Size("5000Nodes", {"initPods": 200})),
     ),
     "topology_spreading": (
-        Choice("TopologySpreading", large=Size("5000Nodes", {"initPods": 1_000, "measurePods": 1_000})),
-        Choice("PreferredTopologySpreading", large=Size("5000Nodes", {"initPods": 1_000, "measurePods": 1_000})),
-        Choice(
-            "DefaultTopologySpreading", large=Size("5000Nodes_10000Pods", {"initPods": 1_000, "measurePods": 1_000})
-        ),
+        Choice("TopologySpreading", large=Size("5000Nodes", FEWER_OF_BOTH)),
+        Choice("PreferredTopologySpreading", large=Size("5000Nodes", FEWER_OF_BOTH)),
+        Choice("DefaultTopologySpreading", large=Size("5000Nodes_10000Pods", FEWER_OF_BOTH)),
     ),
     "volumes": (Choice("SchedulingSecrets", large=FEWER), Choice("SchedulingCSIPVs", large=FEWER)),
     "default_preemption": (Choice("Unschedulable", Size("500Nodes/10Init/1kPods"), Size("5kNodes/100Init/1kPods")),),

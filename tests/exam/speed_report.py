@@ -220,7 +220,7 @@ def list_steps(result: Json, case: str) -> list[list[str]]:
         if any(step in steps for steps in spent.values())
     ]
     rates = [_compute_rate_after_nodes(steps) for steps in spent.values()]
-    if all(rates) and all(Spent.NODES in steps for steps in spent.values()):
+    if all(rates):
         rows.append(["pods/s of the last two", *(cell for rate in rates for cell in (f"{rate:.0f}", ""))])
     return rows
 
@@ -238,6 +238,8 @@ def compute_spent(result: Json, case: str, who: str) -> dict[str, tuple[float, f
 
 
 def _compute_rate_after_nodes(spent: Mapping[str, tuple[float, float]]) -> float:
+    if Spent.NODES not in spent:
+        return 0.0
     found = [spent[step] for step in AFTER_NODES if step in spent]
     seconds = sum(seconds for seconds, _ in found)
     return sum(bound for _, bound in found) / seconds if seconds else 0.0

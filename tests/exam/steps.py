@@ -112,7 +112,7 @@ class Player:
             templates = [pods.fields.get("podTemplatePath"), *operation.fields.get("templatePaths", ())]
             await self._ensure_priority_classes([one.make(0, 1) for one in templates if one is not None])
             if "persistentVolumeClaimTemplatePath" in operation.fields:
-                await self._create_claims(operation, operation.namespace)
+                await self._create_claims(operation)
             if operation.opcode == "createNodes" and keeps_nodes(case):
                 await self._create_nodes(operation)
 
@@ -221,15 +221,15 @@ class Player:
         if not operation.fields.get("skipWaitToCompletion"):
             await self._wait_bound(batch)
 
-    async def _create_claims(self, operation: Operation, namespace: str) -> None:
+    async def _create_claims(self, operation: Operation) -> None:
         """Make a claim and a volume for each pod of a step, and wait until they are bound: pods come after that."""
         volume, claim = (
             operation.fields[name].make(0, operation.count)
             for name in ("persistentVolumeTemplatePath", "persistentVolumeClaimTemplatePath")
         )
-        pairs = [bind_volume(volume, claim, namespace, index) for index in range(operation.count)]
-        collection = CLAIMS.format(namespace)
-        await self._ensure_namespace(namespace)
+        pairs = [bind_volume(volume, claim, operation.namespace, index) for index in range(operation.count)]
+        collection = CLAIMS.format(operation.namespace)
+        await self._ensure_namespace(operation.namespace)
         self._claimed.add(collection)
         await run_many(pairs, lambda pair: self._post(VOLUMES, pair[0]), IN_FLIGHT)
         await run_many(pairs, lambda pair: self._post(collection, pair[1]), IN_FLIGHT)

@@ -158,7 +158,7 @@ class Server:
             raise ApiError(404, "NotFound", path)
         items = [thing for name, thing in self.objects.items() if name.rpartition("/")[0] == path]
         listed = json.dumps({"metadata": {"resourceVersion": "1"}, "items": items}).encode()
-        if path.endswith("/persistentvolumeclaims"):  # one after the other, each time that somebody looks
+        if path.endswith("/persistentvolumeclaims"):  # each GET of the claims binds one more of them
             for claim in self.unbound[:1]:
                 claim["status"]["phase"] = "Bound"
             del self.unbound[:1]

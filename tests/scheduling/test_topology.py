@@ -135,7 +135,7 @@ def test_what_was_remembered_to_fit_nowhere_is_looked_at_when_a_domain_opens(pol
 
 @pytest.mark.parametrize("policy", POLICY_IDS)
 def test_a_domain_that_opens_lets_in_what_was_looked_at_because_another_server_has_room(policy: str) -> None:
-    """Two servers have room again, each of one resource, and in another zone somebody is placed who opens it."""
+    """Two servers gain room in one resource each. A task that is placed in another zone opens that zone."""
     memory, settings_ = UnschedulableCache(), PolicySettings(policy=policy)
     rule = AffinityRule((build_counter("x", ZONES, [0, 0, 0]),), False, AFFINITY)
     full = replace(FOUR, free_kr=np.array([[0, 0], [0, 0], [9, 9], [0, 0]]))
