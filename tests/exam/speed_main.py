@@ -23,7 +23,7 @@ from localplane.tools import DEFAULT, Tools, ensure_tools, find_module_folder
 from perf.contenders import NAMESPACE, OURS, Chart, Fairbind, KubeScheduler, Scheduler
 from perf.machine import describe_machine, describe_versions
 from perf.main import SERVICE_ACCOUNT, YOUNG_OBJECTS, make_own_kubeconfig, say
-from perf.measure import wait_quiet
+from perf.measure import CpuMeter, CpuUse, wait_quiet
 from perf.plane import StillPlane
 
 LEAST_ROUNDS, MOST_ROUNDS, LEAST_PODS = 2, 8, 1_000
@@ -146,8 +146,8 @@ async def _play_rounds(plane: StillPlane, case: Case, contenders: Sequence[Sched
                 player = Player(api, f"{contender.name[0]}{turn}", contender.scheduler, nodes)
                 await player.prepare(case)
                 await wait_quiet(plane.running(), timeout_seconds=SETTLE_SECONDS)
-                measured = await _play_turn(player, case, contender)
-                runs.append(describe(case, contender.name, turn, measured))
+                measured, use = await _play_turn(player, case, contender, plane)
+                runs.append(describe(case, contender.name, turn, measured, use))
                 rates = ", ".join(f"{part.rate:.0f}/s ({part.bound:,} of {part.pods:,})" for part in measured)
                 say(f"{case.name}, round {turn + 1}: {contender.name}: {rates}")
             turn += 1
@@ -157,16 +157,21 @@ async def _play_rounds(plane: StillPlane, case: Case, contenders: Sequence[Sched
     return runs
 
 
-async def _play_turn(player: Player, case: Case, contender: Scheduler) -> list[Measured]:
+async def _play_turn(
+    player: Player, case: Case, contender: Scheduler, plane: StillPlane
+) -> tuple[list[Measured], CpuUse]:
+    """Let a scheduler play a case; return what it gave, and what all programs took of the processors meanwhile."""
     await contender.start()
     try:
         async with player:
-            return await player.play(case)
+            meter = CpuMeter({**plane.running(), **contender.pids})
+            measured = await player.play(case)
+            return measured, meter.read()
     finally:
         await contender.stop()
 
 
-def describe(case: Case, contender: str, turn: int, measured: Sequence[Measured]) -> Json:
+def describe(case: Case, contender: str, turn: int, measured: Sequence[Measured], use: CpuUse) -> Json:
     """Return a run as JSON."""
     parts = [
         {
@@ -187,6 +192,7 @@ def describe(case: Case, contender: str, turn: int, measured: Sequence[Measured]
         "contender": contender,
         "turn": turn,
         "parts": parts,
+        "cpu": {"seconds": use.seconds, "busy": use.busy, "by_process": use.by_process},
     }
 
 

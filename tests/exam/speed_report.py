@@ -55,6 +55,7 @@ def render_page(result: Json, large: Json | None = None) -> str:
         "table": render_table(result),
         "below": render_below(result),
         "spent": render_spent(result),
+        "processors": render_processors(result),
         "large": render_large(large) if large else "",
     }
     return re.sub(r"\{(\w+)\}", lambda match: text[match[1]], TEMPLATE.read_text(encoding="utf-8"))
@@ -209,6 +210,33 @@ def render_spent(result: Json) -> str:
             ]
             parts.append(align(head, rows))
     return "\n\n".join(parts)
+
+
+def render_processors(result: Json) -> str:
+    """Return what the programs took of the processors in the cases that are below the plain case."""
+    parts = []
+    for case in dict.fromkeys(case for case, _ in find_below(result)):
+        uses = {who: [run["cpu"] for run in select(result, case, who) if "cpu" in run] for who in (THEIRS, OURS)}
+        if all(uses.values()):
+            head = [f"{case}: seconds of all processors together, mean of a round", *uses]
+            parts.append(align(head, _list_uses(list(uses.values()))))
+    return "\n\n".join(parts)
+
+
+def _list_uses(uses: Sequence[Sequence[Json]]) -> list[list[str]]:
+    """Return a row for each program, those that took most first, and how long and how busy the machine was."""
+
+    def average(key: str) -> list[float]:
+        return [fmean(use["by_process"].get(key, 0.0) for use in rounds) for rounds in uses]
+
+    programs = {name: average(name) for rounds in uses for use in rounds for name in use["by_process"]}
+    rows = [
+        [name, *(f"{seconds:.0f}" if seconds else "" for seconds in row)]
+        for name, row in sorted(programs.items(), key=lambda pair: -sum(pair[1]))
+    ]
+    lengths = [f"{fmean(use['seconds'] for use in rounds):.0f}" for rounds in uses]
+    busy = [f"{fmean(use['busy'] for use in rounds):.0%}" for rounds in uses]
+    return [*rows, ["the round lasted, s", *lengths], ["of all processors, busy", *busy]]
 
 
 def list_steps(result: Json, case: str) -> list[list[str]]:

@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from exam.speed_main import check_renewable, compute_rounds, parse, renew, write, write_page
-from exam.speed_report import HEAD, PAGE, find_below, render_below, render_large, render_spent, render_table
+from exam.speed_report import (
+    HEAD,
+    PAGE,
+    find_below,
+    render_below,
+    render_large,
+    render_processors,
+    render_spent,
+    render_table,
+)
 
 Json = dict[str, Any]
 
@@ -149,6 +158,26 @@ def test_where_the_time_of_a_case_goes_is_shown_where_it_creates_nodes() -> None
         ["until all are bound", "0.5", "50", "0.5", "50"],
         ["pods/s of the last two", "60", "", "60", ""],
     ]
+
+
+def test_what_programs_took_of_the_processors_is_shown_where_a_case_is_far_below_the_plain_one() -> None:
+    def use(seconds: float, **by_process: float) -> Json:
+        return {"seconds": seconds, "busy": 0.5, "by_process": by_process}
+
+    slow = [run for run in RESULT["runs"] if run["case"] == "Slow"]
+    ours = [{**run, "cpu": use(10.0, etcd=2.0, fairbind=4.0)} for run in slow if run["contender"] == "fairbind"]
+    theirs = [{**run, "cpu": use(20.0, etcd=9.0)} for run in slow if run["contender"] != "fairbind"]
+    plain = [{**run, "cpu": use(1.0, etcd=1.0)} for run in RESULT["runs"] if run["case"] != "Slow"]
+    rows = read_table(render_processors({**RESULT, "runs": [*plain, *ours, *theirs]}))
+
+    assert rows[0] == ["Slow: seconds of all processors together, mean of a round", "kube-scheduler", "fairbind"]
+    assert rows[2:] == [
+        ["etcd", "9", "2"],
+        ["fairbind", "", "4"],
+        ["the round lasted, s", "20", "10"],
+        ["of all processors, busy", "50%", "50%"],
+    ]
+    assert render_processors({**RESULT, "runs": [*plain, *slow]}) == ""
 
 
 def test_the_published_page_is_made_from_the_published_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

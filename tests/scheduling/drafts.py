@@ -22,6 +22,7 @@ from fairbind.model import (
 )
 from fairbind.scheduling import POLICIES
 from fairbind.scheduling.cycle.draft import Draft
+from scheduling.reference import count_in
 from scheduling.strategies import KEYS, snapshots
 
 Vector = tuple[int, ...]
@@ -117,8 +118,8 @@ def count_placed(task_classes: list[TaskClass], placed: list[tuple[TaskClass, in
             count_d = counter.count_d.copy()
             for task_class, k in placed:
                 domain = counter.domains.domain_k[k]
-                if domain >= 0 and counter.subject in task_class.counts_as:
-                    count_d[domain] += 1
+                if domain >= 0:
+                    count_d[domain] += count_in(counter, task_class)
             counters[counter] = replace(counter, count_d=count_d)
         return counters[counter]
 

@@ -22,6 +22,7 @@ from fairbind.model import (
     DomainRule,
     EvenWish,
     FairnessReason,
+    LimitRule,
     PullWish,
     Rejection,
     RejectionKind,
@@ -45,6 +46,11 @@ Level = tuple[bool, Fraction, float]
 ZERO: Level = (False, Fraction(0), 0.0)
 BY_CLASS = {"ps-dsf", "rps-dsf"}
 FOLLOWING = {policy.id for policy in POLICIES.values() if policy.follows_targets}
+
+
+def count_in(counter: DomainCounter, task_class: TaskClass) -> int:
+    """What a placed task of a class adds to a counter."""
+    return (counter.subject in task_class.counts_as) + dict(task_class.brings).get(counter.subject, 0)
 
 
 @dataclass
@@ -124,15 +130,25 @@ class World:
         return next((rule.rejection for rule in rules if self.closes(rule, k)), None)
 
     def closes(self, rule: DomainRule, k: int) -> bool:
-        if isinstance(rule, AffinityRule):
-            if any(counter.domains.domain_k[k] < 0 for counter in rule.counters):
-                return True
-            if rule.may_begin and not any(sum(self.count_domains(counter)) for counter in rule.counters):
-                return False
-            return any(not self.count_domains(counter)[counter.domains.domain_k[k]] for counter in rule.counters)
+        match rule:
+            case AffinityRule():
+                return self.is_lonely(rule, k)
+            case SpreadRule():
+                return self.is_crowding(rule, k)
         domain, counts = int(rule.counter.domains.domain_k[k]), self.count_domains(rule.counter)
-        if not isinstance(rule, SpreadRule):
-            return domain >= 0 and counts[domain] > 0
+        if isinstance(rule, LimitRule):
+            return domain >= 0 and counts[domain] + rule.amount > rule.most_d[domain]
+        return domain >= 0 and counts[domain] > 0
+
+    def is_lonely(self, rule: AffinityRule, k: int) -> bool:
+        if any(counter.domains.domain_k[k] < 0 for counter in rule.counters):
+            return True
+        if rule.may_begin and not any(sum(self.count_domains(counter)) for counter in rule.counters):
+            return False
+        return any(not self.count_domains(counter)[counter.domains.domain_k[k]] for counter in rule.counters)
+
+    def is_crowding(self, rule: SpreadRule, k: int) -> bool:
+        domain, counts = int(rule.counter.domains.domain_k[k]), self.count_domains(rule.counter)
         if domain < 0 or self.is_uneven(rule, domain, counts):
             return True
         counts[domain] += dict(rule.promised).get(k, 0)
@@ -147,8 +163,8 @@ class World:
         counts = [int(count) for count in counter.count_d]
         for task_class, k in self.placed:
             domain = int(counter.domains.domain_k[k])
-            if domain >= 0 and counter.subject in task_class.counts_as:
-                counts[domain] += 1
+            if domain >= 0:
+                counts[domain] += count_in(counter, task_class)
         return counts
 
     def find_room(self, task_class: TaskClass, k: int) -> list[int]:

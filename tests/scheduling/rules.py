@@ -17,6 +17,7 @@ from fairbind.model import (
     DomainRules,
     Domains,
     EvenWish,
+    LimitRule,
     PullWish,
     Rejection,
     RejectionKind,
@@ -33,6 +34,7 @@ SUBJECTS = ("red", "blue", "green")
 SPREAD = Rejection(RejectionKind.SPREAD)
 AFFINITY = Rejection(RejectionKind.AFFINITY)
 OWN = Rejection(RejectionKind.OWN_ANTI_AFFINITY)
+FULL = Rejection(RejectionKind.VOLUME_LIMIT)
 
 
 def build_domains(domain_k: list[int], size: int | None = None) -> Domains:
@@ -61,7 +63,7 @@ def counters(draw: st.DrawFn, count: int) -> DomainCounter:
 @st.composite
 def domain_rules(draw: st.DrawFn, known: list[DomainCounter]) -> DomainRule:
     counter = st.sampled_from(known)
-    match draw(st.sampled_from(["spread", "spread", "affinity", "separation"])):
+    match draw(st.sampled_from(["spread", "spread", "affinity", "separation", "limit"])):
         case "spread":
             skew, least = draw(st.integers(1, 2)), draw(st.sampled_from([0, 1, 2, 5]))
             chosen = draw(counter)
@@ -72,6 +74,11 @@ def domain_rules(draw: st.DrawFn, known: list[DomainCounter]) -> DomainRule:
         case "affinity":
             several = draw(st.lists(counter, min_size=1, max_size=2, unique_by=id))
             return AffinityRule(tuple(several), draw(st.booleans()), AFFINITY)
+        case "limit":
+            chosen = draw(counter)
+            size = len(chosen.count_d)
+            most = draw(st.lists(st.integers(0, 5), min_size=size, max_size=size))
+            return LimitRule(chosen, draw(st.integers(1, 3)), np.array(most, dtype=np.int64), FULL)
     return SeparationRule(draw(counter), OWN)
 
 
@@ -89,6 +96,7 @@ def add_rules(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
                 task_class,
                 rules=draw(st.sampled_from(sets)),
                 counts_as=draw(st.frozensets(st.sampled_from(SUBJECTS))),
+                brings=tuple(draw(st.dictionaries(st.sampled_from(SUBJECTS), st.integers(1, 3), max_size=2)).items()),
             )
             for task_class in snapshot.task_classes
         ),

@@ -6,7 +6,22 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fairbind.model import DomainRules, Placement, ServerTable, Snapshot, Task, TaskClass, Tenant
+from fairbind.model import (
+    DomainCounter,
+    DomainRule,
+    DomainRules,
+    Domains,
+    LimitRule,
+    Placement,
+    Rejection,
+    RejectionKind,
+    SeparationRule,
+    ServerTable,
+    Snapshot,
+    Task,
+    TaskClass,
+    Tenant,
+)
 from fairbind.model.tenants import Holding
 from fairbind.scheduling.fair_shares.audit import AuditReport, Cause, audit, make_audit_scene
 
@@ -111,13 +126,24 @@ def test_room_in_pieces_comes_from_indivisible_tasks() -> None:
     assert envy.cause is Cause.INDIVISIBLE  # 32 CPUs are free: room for four, but no server has six
 
 
-def test_room_that_rules_about_other_pods_close_is_told_apart() -> None:
+SERVERS = DomainCounter("x", Domains(np.arange(8, dtype=np.int32), 8), np.ones(8, dtype=np.int64))
+
+
+@pytest.mark.parametrize(
+    ("rule", "cause"),
+    [
+        (SeparationRule(SERVERS, Rejection(RejectionKind.OWN_ANTI_AFFINITY)), Cause.OTHER_PODS),
+        (LimitRule(SERVERS, 1, SERVERS.count_d, Rejection(RejectionKind.VOLUME_LIMIT)), Cause.INDIVISIBLE),
+    ],
+    ids=["other pods", "limits"],
+)
+def test_room_that_rules_about_other_pods_close_is_told_apart(rule: DomainRule, cause: Cause) -> None:
     """What waits must keep apart by server: 60 CPUs are free, on servers that have one such task already."""
     cluster = Cluster({f"n{n}": (10, 0) for n in range(8)})
     cluster.add("a", (2, 0), {f"n{n}": 1 for n in range(6)}, waiting=9)
-    cluster.add("b", (2, 0), {"n6": 1, "n7": 1}, waiting=9, rules=DomainRules(()))
+    cluster.add("b", (2, 0), {"n6": 1, "n7": 1}, waiting=9, rules=DomainRules((rule,)))
     [envy] = cluster.audit({"a": 0.5, "b": 0.5}).envies
-    assert (envy.tenant, envy.cause) == ("b", Cause.OTHER_PODS)
+    assert (envy.tenant, envy.cause) == ("b", cause)
 
 
 def test_who_asks_for_no_more_misses_nothing() -> None:

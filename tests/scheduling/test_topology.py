@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from fairbind.model import (
     AffinityRule,
     DomainRule,
     DomainRules,
+    LimitRule,
     PolicySettings,
     SeparationRule,
     Snapshot,
@@ -23,7 +25,7 @@ from fairbind.scheduling import UnschedulableCache, run_cycle
 from fairbind.scheduling.fair_shares.problem import ExactProblem, make_exact_problem, solve_exactly
 from scheduling.drafts import count_placed
 from scheduling.reference import check_report
-from scheduling.rules import AFFINITY, FOUR, HOSTS, OWN, SPREAD, ZONES, add_rules, build_counter, build_domains
+from scheduling.rules import AFFINITY, FOUR, FULL, HOSTS, OWN, SPREAD, ZONES, add_rules, build_counter, build_domains
 from scheduling.strategies import POLICY_IDS, snapshots
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot, decide
 
@@ -116,6 +118,33 @@ def test_tasks_that_keep_apart_take_a_server_each_and_the_rest_waits_for_it() ->
     (wait,) = report.waits
     assert wait.waiting == 2
     assert wait.rejections == ((OWN, 4),)
+
+
+def test_servers_take_as_much_of_what_tasks_bring_as_they_may() -> None:
+    """The third server has 2 already; the last is in no domain, so nothing limits it but its room."""
+    counter = build_counter("disks", build_domains([0, 1, 2, -1]), [0, 0, 2])
+    rule = LimitRule(counter, 2, np.array([5, 1, 6]), FULL)
+    task_class = replace(build_ruled(rule, tasks=20, demand_r=(2, 2)), brings=(("disks", 2),))
+
+    report = decide(build_snapshot(FOUR, [task_class]), "best-fit-drfh")
+
+    counts = Counter(bind.server for bind in report.bindings)
+    assert counts == {"a1": 2, "b1": 2, "c1": 4}
+    (wait,) = report.waits
+    assert wait.waiting == 12
+    assert dict(wait.rejections)[FULL] == 3
+
+
+def test_tasks_that_bring_different_amounts_share_a_limit() -> None:
+    counter = build_counter("disks", HOSTS, [0, 0, 0, 0])
+    most_d = np.array([3, 0, 0, 0])
+    small, large = (
+        replace(build_ruled(LimitRule(counter, amount, most_d, FULL), tasks=1), brings=(("disks", amount),))
+        for amount in (1, 2)
+    )
+    assert count_by_server(small, large) == {"a1": 2}
+    assert count_by_server(small, large, large) == {"a1": 2}
+    assert count_by_server(small, small, small, small) == {"a1": 3}
 
 
 @pytest.mark.parametrize("policy", POLICY_IDS)

@@ -23,6 +23,7 @@ from fairbind.model.topology import (
     DomainRule,
     DomainRules,
     Domains,
+    LimitRule,
     SeparationRule,
     SpreadRule,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "Holding",
     "InvalidProblemError",
     "InvariantError",
+    "LimitRule",
     "Pin",
     "Placement",
     "PolicySettings",

@@ -1,8 +1,8 @@
 """Rules about topology domains: where a task may go depends on which tasks the domains hold.
 
 A domain is a set of servers: those of a zone, of a rack, or one alone. A counter says how many tasks of some kind each
-domain holds, and a rule closes domains by what they hold. Counters change with each placement, so who decides keeps
-counts of its own and these values stay as they were at the start.
+domain holds, or how much of what tasks bring, and a rule closes domains by what they hold. Counters change with each
+placement, so who decides keeps counts of its own and these values stay as they were at the start.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ class Domains:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class DomainCounter:
-    """How many tasks of one kind are in each domain.
+    """How many tasks of one kind are in each domain, or how much of what they bring.
 
-    subject: the kind; a task counts when its class has it in `TaskClass.counts_as`. count_d: shape (D,), never below 0.
+    subject: the kind; a task counts when its class has it in `TaskClass.counts_as`, and by its amount where the class
+    has it in `TaskClass.brings`. count_d: shape (D,), never below 0.
     """
 
     subject: Hashable
@@ -90,7 +91,20 @@ class SeparationRule:
     rejection: Rejection
 
 
-DomainRule = SpreadRule | AffinityRule | SeparationRule
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class LimitRule:
+    """A domain may hold at most so much of what tasks bring, with what the task itself brings.
+
+    amount: that, above 0. most_d: shape (D,). A server that is in no domain is open.
+    """
+
+    counter: DomainCounter
+    amount: int
+    most_d: CountArray
+    rejection: Rejection
+
+
+DomainRule = SpreadRule | AffinityRule | SeparationRule | LimitRule
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)

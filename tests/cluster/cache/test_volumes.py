@@ -7,8 +7,9 @@ import random
 import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod
-from cluster.volumes import DRIVER, VolumeCluster, claiming
+from cluster.volumes import DRIVER, ZONE, VolumeCluster, claiming
 from fairbind.cluster.cache.volumes import IN_USE
+from fairbind.cluster.filters.attach_limits import FULL
 from fairbind.model import RejectionKind, TaskClass
 from fairbind.scheduling import run_cycle
 from seeds import draw_seeds
@@ -174,6 +175,43 @@ def test_no_cycle_sends_more_volumes_to_a_node_than_it_takes(cluster: VolumeClus
     assert cluster.changes > changes
     assert set(decide(cluster).values()) == {"a"}
     cluster.cache.check_consistent()
+
+
+def test_one_cycle_sends_to_a_node_what_it_takes_and_nothing_in_vain(cluster: VolumeCluster) -> None:
+    """Node a takes seven volumes and has one, b takes two; the pods bring one, two or three each."""
+    cluster.add_nodes(*(make_node(zone, labels={ZONE: zone}, allocatable={"cpu": "64", "pods": "64"}) for zone in "ab"))
+    for node, count in (("a", 7), ("b", 2)):
+        cluster.add_csi_node(node, count)
+    for number in range(20):
+        cluster.add_volume(f"v{number}")
+        cluster.add_claim(f"c{number}", f"v{number}")
+    cluster.add_pods(claiming("there", "c0", node="a", phase="Running"))
+    brings = {"three": 3, "two": 2, **{f"one-{number}": 1 for number in range(9)}}
+    numbers = iter(range(1, 20))
+    for name, count in brings.items():
+        cluster.add_pods(claiming(name, *(f"c{next(numbers)}" for _ in range(count))))
+
+    report = run_cycle(cluster.cache.build_snapshot(), cluster.cache.settings, 0.0)
+
+    volumes = {"a": 1, "b": 0}
+    for bind in report.bindings:
+        volumes[bind.server] += brings[bind.task.uid.removeprefix("uid-")]
+    assert volumes == {"a": 7, "b": 2}
+    assert decide(cluster).keys() == {bind.task.uid for bind in report.bindings}
+    assert {wait.rejections for wait in report.waits} == {((FULL, 2),)}
+
+
+def test_volumes_that_pods_share_are_not_counted_twice(cluster: VolumeCluster) -> None:
+    """Node a takes one volume more, which four pods share: in the end all of them are there."""
+    cluster.add_csi_node("a", 1)
+    cluster.add_csi_node("b", 0)
+    cluster.add_volume("v")
+    cluster.add_claim("claim", "v", mode="ReadWriteMany")
+    cluster.add_pods(*(claiming(f"p{number}", "claim") for number in range(4)))
+
+    sent = [decide(cluster), decide(cluster)]
+    assert {*sent[0].values(), *sent[1].values()} == {"a"}
+    assert len(sent[0] | sent[1]) == 4
 
 
 def test_a_decision_falls_when_its_claim_goes(cluster: VolumeCluster) -> None:

@@ -15,6 +15,7 @@ from fairbind.model import (
     DomainRule,
     EvenWish,
     InvariantError,
+    LimitRule,
     PullWish,
     SeparationRule,
     ServerWish,
@@ -103,6 +104,9 @@ def _describe_rule(rule: DomainRule) -> tuple[Any, ...]:
             return rule.rejection, counts, rule.may_begin
         case SeparationRule():
             return rule.rejection, counts
+        case LimitRule():
+            most = [int(rule.most_d[domain]) if domain >= 0 else -1 for domain in rule.counter.domains.domain_k]
+            return rule.rejection, counts, rule.amount, most
 
 
 def _describe_wish(wish: SoftWish) -> tuple[Any, ...]:

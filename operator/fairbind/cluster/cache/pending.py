@@ -26,11 +26,12 @@ from fairbind.scheduling.cycle.task_queues import compute_turn
 
 
 class Ruling(NamedTuple):
-    """What topology domains say to a class: see `TaskClass`."""
+    """What topology domains, and limits of nodes, say to a class: see `TaskClass`."""
 
     rules: DomainRules | None = None
     wishes: SoftWishes | None = None
     counts_as: frozenset[object] = frozenset()
+    brings: tuple[tuple[object, int], ...] = ()
 
 
 NO_RULING = Ruling()

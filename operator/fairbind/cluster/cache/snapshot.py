@@ -16,7 +16,7 @@ from fairbind.cluster.cache.window import MAX_PLACEMENTS, Choice, Group, Window
 from fairbind.cluster.filters.promised_pods import Rank
 from fairbind.cluster.objects.constraints import NO_CONSTRAINTS
 from fairbind.cluster.objects.facts import EPHEMERAL_STORAGE, PODS, Constraints, Demand, PodTerm, TopologyWishes
-from fairbind.model import Placement, Rejection, RejectionKind, ServerTable, Snapshot, Targets, TaskClass
+from fairbind.model import LimitRule, Placement, Rejection, RejectionKind, ServerTable, Snapshot, Targets, TaskClass
 from fairbind.scheduling import POLICIES
 
 NOT_FITTED = frozenset({PODS, EPHEMERAL_STORAGE})
@@ -28,8 +28,9 @@ MAX_HELD_PLACEMENTS = 64
 each pair of them may set two nodes apart."""
 
 
-_Asked = tuple[TopologyWishes | None, frozenset[PodTerm], Constraints, str | None, Rank]
-"""What topology domains say something to: a class's wishes, terms that select it, constraints, pin and rank."""
+_Asked = tuple[TopologyWishes | None, frozenset[PodTerm], Constraints, str | None, Rank, tuple[LimitRule, ...]]
+"""What topology domains say something to: a class's wishes, terms that select it, constraints, pin and rank, and what
+limits say."""
 
 
 class Scale(NamedTuple):
@@ -252,10 +253,18 @@ class SnapshotBuilder:
         return self._books.eligibility.share(closed)
 
     def _find_ruling(self, key: QueueKey, simple: Constraints) -> Ruling:
-        """Return what topology domains say to a class. simple: its constraints by `Eligibility.simplify`."""
-        if not key.may_have_rules or key.unsupported is not None:
+        """Return what topology domains and limits say to a class. simple: its constraints by `Eligibility.simplify`."""
+        if key.unsupported is not None:
             return NO_RULING
-        asked = key.wishes, key.selected_by, simple, key.pin, key.rank
+        limits: tuple[LimitRule, ...] = ()
+        if key.load is not None:
+            limits = self._books.volumes.limits.find_rules(key.load, self._books.eligibility.index)
+        if key.may_have_rules:
+            asked: _Asked = key.wishes, key.selected_by, simple, key.pin, key.rank, limits
+        elif limits:
+            asked = None, frozenset(), NO_CONSTRAINTS, None, Rank(), limits
+        else:
+            return NO_RULING
         known = self._rulings.get(asked)
         if known is None:
             known = self._rulings[asked] = self._make_ruling(*asked)
@@ -268,13 +277,15 @@ class SnapshotBuilder:
         constraints: Constraints,
         pin: str | None,
         rank: Rank,
+        limits: tuple[LimitRule, ...],
     ) -> Ruling:
         topology = self._books.topology
         return Ruling(
-            topology.find_rules(wishes, selected_by, constraints, pin, rank),
+            topology.find_rules(wishes, selected_by, constraints, pin, rank, limits),
             # A pinned pod has no choice, so it would like nothing.
             topology.find_soft_wishes(wishes, selected_by, constraints) if pin is None else None,
             topology.find_subjects(wishes, selected_by),
+            tuple((rule.counter.subject, rule.amount) for rule in limits),
         )
 
     def _restrict(self, base: Placement, repelled: frozenset[PodTerm]) -> Placement:

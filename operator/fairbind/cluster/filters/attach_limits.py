@@ -5,8 +5,11 @@ may also ask that its volumes go only to nodes on which it runs (CSIDriver). Mos
 nothing, and their volumes cost nothing here.
 
 As in kube-scheduler, a volume that is still attached and that no pod on the node uses counts beside one that a new pod
-brings, even if it is the same. A pod that was let in before counts before one that was let in after it (`is_over`), so
-of pods that one cycle sends to the same node the first ones stay.
+brings, even if it is the same.
+
+A cycle counts what it sends to nodes (`find_rules`). It does not where a pod's volumes are in use already, and others
+may be faster. So a pod that was let in before counts before one that was let in after it (`is_over`): the first ones
+stay.
 """
 
 from __future__ import annotations
@@ -14,13 +17,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
 from fairbind.cluster.objects.volume_facts import CsiDriverFacts, CsiNodeFacts, VolumeId
-from fairbind.model import Placement, Rejection, RejectionKind
+from fairbind.model import NO_DOMAIN, DomainCounter, Domains, LimitRule, Placement, Rejection, RejectionKind
 from fairbind.model.servers import BoolArray
+from fairbind.model.topology import CountArray
 
 FULL: Final = Rejection(RejectionKind.VOLUME_LIMIT)
 
@@ -48,6 +52,12 @@ class VolumeLoad:
     shared: frozenset[VolumeId] = frozenset()
 
 
+class VolumesOf(NamedTuple):
+    """What a counter of a driver's volumes is about."""
+
+    driver: str
+
+
 class AttachLimits:
     """See the module. version: grows when the answer to any load may have changed.
 
@@ -66,6 +76,8 @@ class AttachLimits:
         self._references: dict[str, Counter[VolumeId]] = {}
         self._totals: dict[str, Counter[str]] = {}
         self._known: dict[tuple[str, int], BoolArray] = {}
+        self._rules: dict[tuple[str, int], LimitRule] = {}
+        self._limits: dict[str, tuple[DomainCounter, CountArray]] = {}
         self._known_for: tuple[int, Index] | None = None
 
     # --- what drivers say ---
@@ -157,6 +169,15 @@ class AttachLimits:
         eligible_k.flags.writeable = False
         return replace(base, eligible_k=eligible_k, rejections=tuple(sorted((+rejections).items())))
 
+    def find_rules(self, load: VolumeLoad, index: Index) -> tuple[LimitRule, ...]:
+        """Return what nodes take of a load, for a cycle that sends several pods; the same while nothing changes.
+
+        There is none for a load with volumes that other pods use: it brings less to their nodes.
+        """
+        self._forget_old(index)
+        rules = () if load.shared else (self._find_rule(driver, count, index) for driver, count in load.counts)
+        return tuple(rule for rule in rules if rule is not None)
+
     def find_refusal(self, node: str, load: VolumeLoad) -> Rejection | None:
         """Return why one node cannot take a load, or None: what `restrict` must say of it, too."""
         installed = self._csi_nodes.get(node, {})
@@ -192,8 +213,36 @@ class AttachLimits:
         if valid_for is None or valid_for[0] != self.version or valid_for[1] is not index:
             self._known_for = self.version, index
             self._known.clear()
+            self._rules.clear()
+            self._limits.clear()
         elif len(self._known) > MOST_KNOWN:
             self._known.clear()
+            self._rules.clear()
+
+    def _find_rule(self, driver: str, count: int, index: Index) -> LimitRule | None:
+        """Return the rule of a driver's volumes, of which a pod brings so many; None where no node limits them."""
+        known = self._rules.get((driver, count))
+        if known is None:
+            if driver not in self._limits:
+                self._limits[driver] = self._count_limited(driver, index)
+            counter, most_d = self._limits[driver]
+            known = self._rules[driver, count] = LimitRule(counter, count, most_d, FULL)
+        return known if known.most_d.size else None
+
+    def _count_limited(self, driver: str, index: Index) -> tuple[DomainCounter, CountArray]:
+        """Return the volumes of a driver on the nodes that limit them, each a domain, and how many these take."""
+        domain_k = np.full(len(index), NO_DOMAIN, dtype=np.int32)
+        counts: list[int] = []
+        limits: list[int] = []
+        for name, k in index.items():
+            limit = self._csi_nodes.get(name, _NO_LIMITS).get(driver)
+            if limit is not None:
+                domain_k[k] = len(limits)
+                counts.append(self._totals.get(driver, _NO_TOTALS)[name])
+                limits.append(limit)
+        count_d = np.array(counts, dtype=np.int64)
+        counter = DomainCounter(VolumesOf(driver), Domains(domain_k, len(limits)), count_d)
+        return counter, np.array(limits, dtype=np.int64)
 
     def _find_lacking(self, driver: str, index: Index) -> BoolArray:
         known = self._known.get((driver, 0))

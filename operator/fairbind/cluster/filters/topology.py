@@ -41,6 +41,7 @@ from fairbind.model import (
     DomainRules,
     Domains,
     EvenWish,
+    LimitRule,
     Placement,
     PullWish,
     Rejection,
@@ -195,13 +196,15 @@ class Topology:
         constraints: Constraints,
         pin: str | None = None,
         rank: Rank = Rank(),  # noqa: B008 - it is frozen
+        limits: Iterable[LimitRule] = (),
     ) -> DomainRules | None:
         """Return the rules of a class; the same object while they say the same. None: it has none.
 
         constraints, pin: which nodes the pods may use, for domains of spread. rank: which nominated pods count there.
+        limits: rules that come before these, as kube-scheduler asks.
         """
         self._follow_nodes()
-        rules: list[DomainRule] = []
+        rules: list[DomainRule] = [*limits]
         if wishes is not None:
             rules.extend(self._make_own(wishes, selected_by, constraints, pin, rank))
         carried = selected_by & self._carried.keys() if self._carried else ()

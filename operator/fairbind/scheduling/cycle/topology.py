@@ -14,7 +14,7 @@ Soft wishes close nothing, so nothing follows their counters (`wishes`): who ask
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from fairbind.model import (
     DomainRule,
     DomainRules,
     Domains,
+    LimitRule,
     Rejection,
     SeparationRule,
     SoftWishes,
@@ -205,6 +206,20 @@ class _Separation(_Rule):
         return self.parts[0].set_one(domain, is_closed=bool(counter.count_d[domain] > 0))
 
 
+class _Limit(_Rule):
+    """See `LimitRule`."""
+
+    __slots__ = ("_most_d",)
+
+    def __init__(self, rule: LimitRule, counter: WorkingCounter) -> None:
+        super().__init__(rule.rejection, [counter])
+        self._most_d = rule.most_d - rule.amount
+        self.parts[0].set_all(counter.count_d > self._most_d, without=False)
+
+    def follow(self, counter: WorkingCounter, domain: int) -> _Change:
+        return self.parts[0].set_one(domain, is_closed=bool(counter.count_d[domain] > self._most_d[domain]))
+
+
 class DomainFilter:
     """Which servers the rules of a class close. openings: grows when one may be open that was closed."""
 
@@ -285,21 +300,27 @@ class TopologyState:
         opened: list[DomainFilter] = []
         subjects, unmade = task_class.counts_as, self._unmade
         for subject in subjects if len(subjects) <= len(unmade) else [each for each in unmade if each in subjects]:
-            if subject not in unmade:
-                continue
-            for each in unmade[subject]:
-                if isinstance(each, DomainRules):
-                    self.get_filter(each)
-                else:
-                    self.get_counters(each)
-            unmade[subject].clear()
-            for counter in self._by_subject[subject]:
-                domain = int(counter.domains.domain_k[server])
-                if domain >= 0:
-                    counter.count_d[domain] += sign
-                    counter.version += 1
-                    opened.extend(_follow(counter, domain))
+            if subject in unmade:
+                opened.extend(self._add(subject, server, sign))
+        for subject, amount in task_class.brings:
+            if subject in unmade:
+                opened.extend(self._add(subject, server, sign * amount))
         return opened
+
+    def _add(self, subject: Hashable, server: int, amount: int) -> Iterator[DomainFilter]:
+        """Add to all counters of a subject; yield the filters that may have opened."""
+        for each in self._unmade[subject]:
+            if isinstance(each, DomainRules):
+                self.get_filter(each)
+            else:
+                self.get_counters(each)
+        self._unmade[subject].clear()
+        for counter in self._by_subject[subject]:
+            domain = int(counter.domains.domain_k[server])
+            if domain >= 0:
+                counter.count_d[domain] += amount
+                counter.version += 1
+                yield from _follow(counter, domain)
 
     def get_counters(self, wishes: SoftWishes) -> list[WorkingCounter]:
         """Return the counters of soft wishes."""
@@ -327,6 +348,8 @@ class TopologyState:
                 return _Affinity(rule, [self.get_counter(counter) for counter in rule.counters])
             case SeparationRule():
                 return _Separation(rule, self.get_counter(rule.counter))
+            case LimitRule():
+                return _Limit(rule, self.get_counter(rule.counter))
 
 
 def _follow(counter: WorkingCounter, domain: int) -> Iterable[DomainFilter]:
