@@ -219,8 +219,19 @@ def render_processors(result: Json) -> str:
         uses = {who: [run["cpu"] for run in select(result, case, who) if "cpu" in run] for who in (THEIRS, OURS)}
         if all(uses.values()):
             head = [f"{case}: seconds of all processors together, mean of a round", *uses]
-            parts.append(align(head, _list_uses(list(uses.values()))))
+            rows = _list_uses(list(uses.values()))
+            rates = [f"{compute_rate_without(result, case, who):.0f}" for who in uses]
+            rows.append(["pods/s, if the scheduler took nothing", *rates])
+            parts.append(align(head, rows))
     return "\n\n".join(parts)
+
+
+def compute_rate_without(result: Json, case: str, who: str) -> float:
+    """Return the rate if the other programs took as much of the processors as they do, and the scheduler nothing."""
+    taken = [run["cpu"]["by_process"] for run in select(result, case, who)]
+    whole = sum(sum(seconds.values()) for seconds in taken)
+    others = whole - sum(seconds.get(who, 0.0) for seconds in taken)
+    return compute_mean(result, case, who) * whole / others if others else 0.0
 
 
 def _list_uses(uses: Sequence[Sequence[Json]]) -> list[list[str]]:

@@ -12,6 +12,7 @@ from exam.speed_main import check_renewable, compute_rounds, parse, renew, write
 from exam.speed_report import (
     HEAD,
     PAGE,
+    compute_mean,
     find_below,
     render_below,
     render_large,
@@ -169,6 +170,7 @@ def test_what_programs_took_of_the_processors_is_shown_where_a_case_is_far_below
     theirs = [{**run, "cpu": use(20.0, etcd=9.0)} for run in slow if run["contender"] != "fairbind"]
     plain = [{**run, "cpu": use(1.0, etcd=1.0)} for run in RESULT["runs"] if run["case"] != "Slow"]
     rows = read_table(render_processors({**RESULT, "runs": [*plain, *ours, *theirs]}))
+    ours_alone, theirs_alone = (compute_mean(RESULT, "Slow", who) for who in ("fairbind", "kube-scheduler"))
 
     assert rows[0] == ["Slow: seconds of all processors together, mean of a round", "kube-scheduler", "fairbind"]
     assert rows[2:] == [
@@ -176,6 +178,7 @@ def test_what_programs_took_of_the_processors_is_shown_where_a_case_is_far_below
         ["fairbind", "", "4"],
         ["the round lasted, s", "20", "10"],
         ["of all processors, busy", "50%", "50%"],
+        ["pods/s, if the scheduler took nothing", f"{theirs_alone:.0f}", f"{3 * ours_alone:.0f}"],
     ]
     assert render_processors({**RESULT, "runs": [*plain, *slow]}) == ""
 
