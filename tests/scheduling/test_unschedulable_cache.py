@@ -210,6 +210,26 @@ def test_those_that_come_too_late_for_new_room_ask_no_other_server(monkeypatch: 
     assert set(map(id, decide(4, explains=True)[1])).isdisjoint(map(id, before)), "unless they are asked for"
 
 
+def test_those_that_come_too_late_for_new_room_are_not_looked_at(looked: list[str]) -> None:
+    """Two or three of eight tenants get the room that came back."""
+    servers = build_servers(dict.fromkeys("xy", (8, 8)), free=dict.fromkeys("xy", (1, 8)))
+    classes = [build_class(f"t{n}", (3, 1), build_placement(servers)) for n in range(8)]
+    unschedulable = UnschedulableCache()
+
+    def decide(free: int, *, limit: int | None = None) -> tuple[list[str], list[str]]:
+        looked.clear()
+        now = replace(servers, free_kr=servers.free_kr + np.array([[free, 0], [0, 0]]))
+        snapshot = build_snapshot(now, classes)
+        report = run_cycle(snapshot, PolicySettings(), 0.0, limit=limit, unschedulable=unschedulable, explains=False)
+        assert len(report.waits) + len(report.bindings) == (8 if limit is None else 1)
+        return [bind.tenant for bind in report.bindings], looked
+
+    assert decide(0) == ([], [f"t{n}" for n in range(8)])
+    assert decide(6, limit=1) == (["t0"], ["t0", "t1"])
+    assert decide(6) == (["t0", "t1"], [f"t{n}" for n in range(8)]), "the limit left room: nothing is known of anyone"
+    assert decide(8) == (["t0", "t1", "t2"], ["t0", "t1", "t2"])
+
+
 def test_a_class_that_may_go_elsewhere_is_looked_at_where_that_may_help(looked: list[str]) -> None:
     servers = build_servers({"x": (8, 8), "y": (8, 8)}, free={"x": (1, 8), "y": (3, 8)})
     everywhere, at_x, nowhere = (build_placement(servers, only=only) for only in (None, ["x"], []))

@@ -14,10 +14,14 @@ from fairbind.scheduling import CycleState, Policy, UnschedulableCache, run_cycl
 
 
 class Decider:
-    """Decides for one cluster. baseline: decides in place of the settings' policy; None: nothing does."""
+    """Decides for one cluster. baseline: decides in place of the settings' policy; None: nothing does.
 
-    def __init__(self, baseline: Policy | None = None) -> None:
+    explains_few: whether all explanations are those of now where few classes wait.
+    """
+
+    def __init__(self, baseline: Policy | None = None, *, explains_few: bool = True) -> None:
         self._baseline = baseline
+        self._explains_few = explains_few
         self._unschedulable = UnschedulableCache()
         self._state = CycleState()
 
@@ -27,7 +31,8 @@ class Decider:
 
     def decide(self, snapshot: Snapshot, settings: PolicySettings, now: float, order: RunCycle) -> CycleReport:
         """Return what the ordered cycle decides. now: seconds since the epoch, for the report."""
-        unschedulable = self._unschedulable if is_recalling(len(snapshot.task_classes)) else None
+        recalls = not self._explains_few or is_recalling(len(snapshot.task_classes))
+        unschedulable = self._unschedulable if recalls else None
         if unschedulable is None:
             self._unschedulable.forget()
         elif order.explains:

@@ -41,12 +41,14 @@ def check_snapshot(
         raise InvalidProblemError(f"free_kr and capacity_kr must have the shape {(count, axes)}")
     if max(snapshot.servers.free_kr.max(initial=0), snapshot.servers.capacity_kr.max(initial=0)) > MAX_AMOUNT:
         raise InvalidProblemError(f"free_kr and capacity_kr must not exceed {MAX_AMOUNT}")
-    known = check_tenants(snapshot.tenants, axes, checked_tenants or CheckedTenants(None, snapshot.tenants))
-    for task_class in snapshot.task_classes:
+    tenants = checked_tenants or CheckedTenants(None, snapshot.tenants)
+    known = check_tenants(snapshot.tenants, axes, tenants)
+    fresh = [task_class for task_class in snapshot.task_classes if id(task_class) not in checked]
+    for task_class in fresh if tenants.names is not None else snapshot.task_classes:
         if task_class.tenant not in known:
             raise InvalidProblemError(f"task_classes: {task_class.tenant!r} is not one of the tenants")
-        if id(task_class) not in checked:
-            check_task_class(task_class, axes, count)
+    for task_class in fresh:
+        check_task_class(task_class, axes, count)
     if snapshot.targets is not None:
         check_targets(snapshot.targets)
 

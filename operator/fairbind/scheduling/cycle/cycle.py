@@ -61,7 +61,8 @@ def run_cycle(
         state.note_checked(snapshot)
     with expect_undefined_scores():
         return _Cycle(
-            Draft(snapshot, chosen, seed=policy.seed, unschedulable=unschedulable, state=state), unschedulable
+            Draft(snapshot, chosen, seed=policy.seed, unschedulable=unschedulable, state=state, holds=not explains),
+            unschedulable,
         ).run(now, limit, explains=explains)
 
 
@@ -80,6 +81,8 @@ class _Cycle:
         while (choice := draft.find_choice()) is not None and (limit is None or len(bindings) < limit):
             draft.take(choice)
         complete = choice is None
+        if not complete:
+            draft.let_go()
         waiting = [queue for queue in draft.queues if queue.turn is not None and queue.task_class.blocked is None]
         stuck = [queue for queue in waiting if complete or queue.fits_nowhere]
         kept = set() if explains else {id(queue.task_class) for queue in stuck if queue.never_fitted}
@@ -97,7 +100,8 @@ class _Cycle:
         waits.extend(draft.returning[id_] for id_ in kept)
         waits = merge(remembered, waits, key=lambda wait: (wait.task_class.tenant, rule(wait.first)))
         if self.unschedulable is not None:
-            self.unschedulable.keep(self.snapshot, draft.room, waits if stuck or kept or draft.moved else None, rule)
+            is_changed = stuck or kept or draft.moved or draft.is_changed
+            self.unschedulable.keep(self.snapshot, draft.room, waits if is_changed else None, rule)
         return CycleReport(now, draft.policy.id, tuple(bindings), tuple(waits), self._compute_shares(), complete)
 
     def _explain_moved(self, refusals: Refusals, rivals: Rivals | None) -> list[Wait]:
@@ -113,7 +117,7 @@ class _Cycle:
     def _build_rivals(self, waiting: list[ClassQueue]) -> Rivals:
         """Return those who wait, each once for all servers that are the same to it."""
         classes = [queue.task_class for queue in waiting]
-        classes.extend(wait.task_class for wait in self.draft.remembered.values())
+        classes.extend([wait.task_class for wait in self.draft.remembered.values()])
         kinds = {(each.tenant, *identify_reach(each)): each for each in classes}
         pairs = [(self.draft.progress_of[each.tenant], each) for each in kinds.values()]
         return Rivals(pairs, self.draft.measure, self.snapshot)

@@ -20,6 +20,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
+from operator import gt
 from typing import Final
 
 import numpy as np
@@ -77,10 +78,12 @@ class Draft:
     """See the module. To be used within `expect_undefined_scores`.
 
     room, measure, topology, progress_of, queues: the state; for others to read. progress_of: by tenant. queues: by
-    tenant and turn; each holds its tasks.
+    tenant and turn, those of what was held behind them; each holds its tasks.
     remembered: the waits of classes that have no queue, because they were known to fit nowhere when the draft began.
+    held: those of them that fit on some server then, by tenant: they get a queue when the tenant's turn comes, unless
+    others have taken the room by then. is_changed: whether some of them got one.
     moved: the identities of those of them that may go elsewhere than when they were explained.
-    returning: the waits of classes that have a queue because they may fit where room has grown.
+    returning: the waits of classes that have a queue, or are held, because they may fit where room has grown.
     bindings: the placements that were not taken back, in their order.
     """
 
@@ -92,25 +95,28 @@ class Draft:
         seed: int = 0,
         unschedulable: UnschedulableCache | None = None,
         state: CycleState | None = None,
+        holds: bool = False,
     ) -> None:
         """Begin where the snapshot is, which `check_snapshot` must have passed. seed: of the policy's draws.
 
         unschedulable: what the cycle before saw fit nowhere. state: what has not changed since; no other draft may use
-        it at the same time.
+        it at the same time. holds: whether classes are held; then nothing but `find_choice` and `take` may be done.
         """
         self.snapshot = snapshot
         self.policy = policy
         self.rule: TurnRule = compute_turn if policy.is_fair else compute_arrival
         self.room = Room(snapshot.servers, None if state is None else state.get_left(snapshot.servers))
-        self.remembered: Mapping[int, Wait] = {}
+        self.remembered: dict[int, Wait] = {}
+        self.held: dict[str, list[Wait]] = {}
+        self.is_changed = False
         self.moved: AbstractSet[int] = frozenset()
         self.returning: Mapping[int, Wait] = {}
         looked_at: Sequence[TaskClass] = snapshot.task_classes
-        few: Mapping[int, Sequence[int]] = {}
+        self._few: Mapping[int, Sequence[int]] = {}
         self._unschedulable = unschedulable
         if unschedulable is not None:
-            recalled = unschedulable.recall(snapshot, self.room, self.rule)
-            self.remembered, self.moved, looked_at, self.returning, few = recalled
+            recalled = unschedulable.recall(snapshot, self.room, self.rule, holds=holds and policy.is_fair)
+            self.remembered, self.held, self.moved, looked_at, self.returning, self._few = recalled
         self.measure: Measure = policy.build_measure(snapshot) if state is None else state.get_measure(policy, snapshot)
         choices = RandomChoices(seed) if policy.has_random_choices else None
         servers, pools = snapshot.servers, self.measure.pools
@@ -118,7 +124,7 @@ class Draft:
         self.topology = TopologyState(
             [each for each in snapshot.task_classes if each.rules is not None or each.wishes is not None]
         )
-        self._shapes = Shapes(layouts, pools, self.room, policy.build_fit(snapshot), choices, self.topology, few)
+        self._shapes = Shapes(layouts, pools, self.room, policy.build_fit(snapshot), choices, self.topology, self._few)
         self.progress_of = get_progress(snapshot) if state is None else state.get_progress(snapshot)
         self.queues = self._build_queues(looked_at)
         self.bindings: list[Bind] = []
@@ -290,7 +296,7 @@ class Draft:
         if self.remembered and self._unschedulable is not None:
             more = self._build_queues([wait.task_class for wait in self.remembered.values()])
             self.queues = sorted([*self.queues, *more], key=lambda queue: queue.progress.name)
-            self.remembered, self.moved = {}, frozenset()
+            self.remembered, self.held, self.moved = {}, {}, frozenset()
             self._unschedulable.forget()
             self._filling = None
 
@@ -321,7 +327,40 @@ class Draft:
         by_tenant: dict[str, list[ClassQueue]] = {}
         for queue in open_queues:
             by_tenant.setdefault(queue.progress.name, []).append(queue)
-        return [TenantQueue(queues, self.progress_of[name], self.measure) for name, queues in by_tenant.items()]
+        if not self.held:
+            return [TenantQueue(queues, self.progress_of[name], self.measure) for name, queues in by_tenant.items()]
+        return [
+            TenantQueue(
+                by_tenant.get(name, []),
+                self.progress_of[name],
+                self.measure,
+                partial(self._take_held, name) if name in self.held else None,
+            )
+            for name in sorted(by_tenant.keys() | self.held.keys())
+        ]
+
+    def _take_held(self, tenant: str) -> list[ClassQueue]:
+        """Return queues for the classes that were held of a tenant, as far as they still fit somewhere."""
+        queues = self._build_queues(self._stop_holding(tenant))
+        self.queues.extend(queues)
+        return queues
+
+    def let_go(self) -> None:
+        """End a draft amid the filling: nothing is known of what is held and still fits somewhere."""
+        for tenant in list(self.held):
+            self._stop_holding(tenant)
+
+    def _stop_holding(self, tenant: str) -> list[TaskClass]:
+        """Return the classes that were held of a tenant and still fit somewhere. The others keep their explanations."""
+        waits = self.held.pop(tenant, [])
+        servers = {server for wait in waits[:1] for server in self._few[id(wait.task_class)]}
+        lefts = [self.room.left_rk[:, server].tolist() for server in servers]
+        task_classes = [wait.task_class for wait in waits]
+        fitting = [each for each in task_classes if not all(any(map(gt, each.demand_r, left_r)) for left_r in lefts)]
+        for task_class in fitting:
+            del self.remembered[id(task_class)]
+        self.is_changed |= bool(fitting)
+        return fitting
 
     # --- running tasks ---
 

@@ -124,14 +124,33 @@ class TenantQueue:
     """Classes that wait for the same turn: those of one tenant, or of all.
 
     progress: whose level decides when the queue is served; None: it has no level. open_pools: indices, ascending.
+    _held: gives more classes, or None, once a turn comes; see `Draft`.
     _levels: a heap of (level, pool, version) for a few open pools; what is not of the current version is a lower bound.
     _pinned: classes that may use one server, by its pool, as far as they may fit; None: not looked at yet.
     """
 
-    __slots__ = ("_heads", "_levels", "_measure", "_pinned", "_queues", "_reaching", "_wide", "open_pools", "progress")
+    __slots__ = (
+        "_heads",
+        "_held",
+        "_levels",
+        "_measure",
+        "_pinned",
+        "_queues",
+        "_reaching",
+        "_wide",
+        "open_pools",
+        "progress",
+    )
 
-    def __init__(self, queues: Sequence[ClassQueue], progress: Progress | None, measure: Measure) -> None:
+    def __init__(
+        self,
+        queues: Sequence[ClassQueue],
+        progress: Progress | None,
+        measure: Measure,
+        held: Callable[[], Sequence[ClassQueue]] | None = None,
+    ) -> None:
         self.progress = progress
+        self._held = held
         self.open_pools: IndexArray = np.arange(len(measure.pools.amount_pr))
         self._measure = measure
         self._queues = queues
@@ -189,6 +208,10 @@ class TenantQueue:
 
     def find_choice(self, level: int, pool: int) -> Choice | None:
         """Return the next placement of the queue, which is at this level in this pool; None: nothing fits there."""
+        if self._held is not None:
+            more, self._held = self._held(), None
+            self._queues = [*self._queues, *more]
+            self._wide.extend(more)
         if level == 0 and self.progress is not None and self._measure.begins_small and len(self.open_pools) > 1:
             return self._find_beginning(self.progress)
         heads = self._heads.get(pool)

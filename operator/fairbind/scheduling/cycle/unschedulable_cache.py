@@ -5,8 +5,8 @@ nowhere, and to explain it again, costs all decisions ten microseconds a kind. F
 few servers gain room: what fitted nowhere can fit there only. A kind that is not looked at keeps its explanation.
 
 Many kinds may fit where servers have room again, and the first of them takes it. Where these servers are few, the
-others are asked about them only; those of which nothing fitted keep their explanation, too, unless the cycle is to
-explain.
+others are asked about them only, and unless the cycle is to explain, when their tenant's turn comes: what does not fit
+any more then keeps its explanation, too.
 
 A node that is cordoned, or has another label, gives thousands of kinds another placement. Where nothing else about a
 kind changes, it can fit on the servers only that its new placement opens.
@@ -34,12 +34,14 @@ MANY_CLASSES = 200
 class Recalled(NamedTuple):
     """What fits nowhere, by the class's identity and in the order in which it was kept, and all others.
 
-    moved: of what fits nowhere, what may go elsewhere than when it was explained. returning: of the others, what fitted
-    nowhere, with explanations that hold if it still does, with older counts. few: of the others, what may fit on these
-    servers only.
+    held: of what fits nowhere, by tenant, what fits on some server now, if others do not take it before.
+    moved: of what fits nowhere, what may go elsewhere than when it was explained. returning: of the others and of what
+    is held, what fitted nowhere, with explanations that hold if it still does, with older counts. few: of the same,
+    what may fit on these servers only.
     """
 
-    waits: Mapping[int, Wait]
+    waits: dict[int, Wait]
+    held: dict[str, list[Wait]]
     moved: AbstractSet[int]
     others: Sequence[TaskClass]
     returning: Mapping[int, Wait]
@@ -56,8 +58,6 @@ class UnschedulableCache:
 
     __slots__ = (
         "_accepting_k",
-        "_by_pin",
-        "_by_placement",
         "_left_rk",
         "_names",
         "_next_forgotten",
@@ -76,9 +76,7 @@ class UnschedulableCache:
         self._taken_keys: dict[int, frozenset[str]] = {}
         self._rule: TurnRule | None = None
         self._waits: dict[int, Wait] = {}
-        self._tenants: frozenset[str] = frozenset()
-        self._by_placement: dict[int, list[Wait]] = {}
-        self._by_pin: dict[int, list[Wait]] = {}
+        self._tenants: frozenset[str] | None = None
         self._next_forgotten = 0
 
     def forget(self) -> None:
@@ -110,21 +108,31 @@ class UnschedulableCache:
         self._accepting_k = snapshot.servers.accepting_k
         self._left_rk, self._taken_keys, self._rule = room.left_rk, room.taken_keys, rule
         if waits is not None:
-            whole = (wait for wait in waits if wait.blocked is None and wait.waiting == len(wait.task_class.tasks))
-            self._set_waits({id(wait.task_class): wait for wait in whole})
+            self._set_waits(
+                {
+                    id(task_class): wait
+                    for wait in waits
+                    if wait.blocked is None and wait.waiting == len((task_class := wait.task_class).tasks)
+                }
+            )
 
     def get_known(self, snapshot: Snapshot, rule: TurnRule) -> Mapping[int, Wait]:
         """Return all that is remembered, by the class's identity, if it goes with these servers and this order."""
         if rule is not self._rule or snapshot.servers.names != self._names or snapshot.resources != self._resources:
             return {}
+        if self._tenants is None:
+            self._tenants = frozenset(wait.task_class.tenant for wait in self._waits.values())
         return self._waits if self._tenants <= {tenant.name for tenant in snapshot.tenants} else {}
 
-    def recall(self, snapshot: Snapshot, room: Room, rule: TurnRule) -> Recalled:
-        """Return what still fits nowhere, and all others; those are forgotten. room: before any decision."""
+    def recall(self, snapshot: Snapshot, room: Room, rule: TurnRule, *, holds: bool = False) -> Recalled:
+        """Return what still fits nowhere, and all others; those are forgotten. room: before any decision.
+
+        holds: whether what may fit on few servers is held where it can be.
+        """
         known = self.get_known(snapshot, rule)
         if not known:
             self.forget()
-            return Recalled({}, frozenset(), snapshot.task_classes, {}, {})
+            return Recalled({}, {}, frozenset(), snapshot.task_classes, {}, {})
         others = [task_class for task_class in snapshot.task_classes if id(task_class) not in known]
         moved: set[int] = set()
         if len(others) + len(known) > len(snapshot.task_classes):
@@ -136,15 +144,20 @@ class UnschedulableCache:
             moved = {id(wait.task_class) for wait in heirs.values()}
         grown = self._find_grown(snapshot.servers, room)
         fitting = {id(wait.task_class): wait for wait in self._find_fitting(grown, room)}
-        if fitting:
-            self._set_waits({id_: wait for id_, wait in self._waits.items() if id_ not in fitting})
-        others += [wait.task_class for wait in fitting.values()]
         returning = {id_: wait for id_, wait in fitting.items() if id_ not in moved}
         few: dict[int, Sequence[int]] = {}
+        held: dict[str, list[Wait]] = {}
         if len(grown) <= FEW:
             servers = grown.tolist()
             few = {id_: servers for id_, wait in fitting.items() if _is_about_room_only(wait.task_class)}
-        return Recalled(self._waits, moved - fitting.keys(), others, returning, few)
+            for id_ in few.keys() & returning.keys() if holds else ():
+                if fitting[id_].task_class.pin is None:
+                    wait = fitting.pop(id_)
+                    held.setdefault(wait.task_class.tenant, []).append(wait)
+        if fitting:
+            self._set_waits({id_: wait for id_, wait in self._waits.items() if id_ not in fitting})
+        others += [wait.task_class for wait in fitting.values()]
+        return Recalled(dict(self._waits), held, moved - fitting.keys(), others, returning, few)
 
     def _find_heirs(
         self, task_classes: Iterable[TaskClass], gone: AbstractSet[int], servers: ServerTable, room: Room
@@ -173,19 +186,28 @@ class UnschedulableCache:
         return heirs
 
     def _set_waits(self, waits: dict[int, Wait]) -> None:
-        self._waits, self._by_placement, self._by_pin = waits, {}, {}
-        self._tenants = frozenset(wait.task_class.tenant for wait in waits.values())
-        for wait in waits.values():
+        self._waits, self._tenants = waits, None
+
+    def _group(self) -> tuple[dict[int, list[Wait]], dict[int, list[Wait]]]:
+        """Return what is remembered by placement, and by server what may go to that one only."""
+        by_placement: dict[int, list[Wait]] = {}
+        by_pin: dict[int, list[Wait]] = {}
+        for wait in self._waits.values():
             task_class = wait.task_class
             if task_class.pin is None or task_class.placement.reserved:
-                self._by_placement.setdefault(id(task_class.placement), []).append(wait)
+                by_placement.setdefault(id(task_class.placement), []).append(wait)
             elif task_class.pin.server is not None:
-                self._by_pin.setdefault(task_class.pin.server, []).append(wait)
+                by_pin.setdefault(task_class.pin.server, []).append(wait)
+        return by_placement, by_pin
 
     def _find_fitting(self, grown: IndexArray, room: Room) -> Iterator[Wait]:
         """Find of what is remembered all that may fit on one of the servers that have gained room."""
+        if not len(grown):
+            yield from [wait for wait in self._waits.values() if wait.task_class.placement.reserved]
+            return
+        by_placement, by_pin = self._group()
         left_rn = room.left_rk[:, grown]
-        for waits in self._by_placement.values():
+        for waits in by_placement.values():
             placement = waits[0].task_class.placement
             allowed_n = placement.eligible_k[grown]
             if placement.reserved:
@@ -193,9 +215,9 @@ class UnschedulableCache:
             elif allowed_n.any():
                 most_r: list[float] = left_rn[:, allowed_n].max(axis=1).tolist()
                 yield from (wait for wait in waits if not any(map(gt, wait.task_class.demand_r, most_r)))
-        for server in grown.tolist() if self._by_pin else ():
+        for server in grown.tolist() if by_pin else ():
             left_r: list[float] = room.left_rk[:, server].tolist()
-            waits = self._by_pin.get(server, [])
+            waits = by_pin.get(server, [])
             yield from (wait for wait in waits if not any(map(gt, wait.task_class.demand_r, left_r)))
 
     def _find_grown(self, servers: ServerTable, room: Room) -> IndexArray:
