@@ -228,7 +228,7 @@ def render_processors(result: Json) -> str:
 
 def compute_rate_without(result: Json, case: str, who: str) -> float:
     """Return the rate if the other programs took as much of the processors as they do, and the scheduler nothing."""
-    taken = [run["cpu"]["by_process"] for run in select(result, case, who)]
+    taken = [run["cpu"]["by_process"] for run in select(result, case, who) if "cpu" in run]
     whole = sum(sum(seconds.values()) for seconds in taken)
     others = whole - sum(seconds.get(who, 0.0) for seconds in taken)
     return compute_mean(result, case, who) * whole / others if others else 0.0

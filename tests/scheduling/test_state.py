@@ -171,6 +171,16 @@ def test_it_changes_no_report(seed: int) -> None:
             snapshot = CHANGES[draw.integers(len(CHANGES))](draw, snapshot)
 
 
+@pytest.mark.parametrize("names", ["", "b", "bc"])
+def test_a_class_that_was_checked_before_is_refused_when_its_tenant_is_gone(names: str) -> None:
+    servers, state = build_servers({"x": (8, 8)}), CycleState()
+    snapshot = build_snapshot(servers, [build_class("a", (9, 0), build_placement(servers))], tenants=[weigh("a")])
+    run_cycle(snapshot, PolicySettings(), 0.0, state=state)
+
+    with pytest.raises(InvalidProblemError, match="task_classes: 'a' is not one of the tenants"):
+        run_cycle(replace(snapshot, tenants=tuple(map(weigh, names))), PolicySettings(), 0.0, state=state)
+
+
 def test_what_has_not_changed_is_not_computed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[str] = []
 

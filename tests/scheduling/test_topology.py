@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, note, settings
+from hypothesis import strategies as st
 
 from fairbind.model import (
     AffinityRule,
@@ -16,6 +17,7 @@ from fairbind.model import (
     LimitRule,
     PolicySettings,
     SeparationRule,
+    ServerTable,
     Snapshot,
     SpreadRule,
     TaskClass,
@@ -180,8 +182,8 @@ def test_a_domain_that_opens_lets_in_what_was_looked_at_because_another_server_h
 
 
 @pytest.mark.slow
-@given(snapshot=snapshots().flatmap(add_rules))
-def test_what_fitted_nowhere_is_forgotten_when_counts_change(snapshot: Snapshot) -> None:
+@given(snapshot=snapshots().flatmap(add_rules), explains=st.booleans())
+def test_what_fitted_nowhere_is_forgotten_when_counts_change(snapshot: Snapshot, explains: bool) -> None:  # noqa: FBT001
     """Two cycles with a memory decide like two without it, when each begins with what the one before placed."""
     for policy in POLICY_IDS:
         note(policy)
@@ -189,11 +191,32 @@ def test_what_fitted_nowhere_is_forgotten_when_counts_change(snapshot: Snapshot)
         for limit in (1, 2, None):
             settings_ = PolicySettings(policy=policy)
             alone = run_cycle(snapshot, settings_, 0.0, limit=limit)
-            assert run_cycle(snapshot, settings_, 0.0, limit=limit, unschedulable=memory).bindings == alone.bindings
+            recalling = run_cycle(snapshot, settings_, 0.0, limit=limit, unschedulable=memory, explains=explains)
+            assert recalling.bindings == alone.bindings
             placed = [(find_class(snapshot, bind.task.uid), list(snapshot.servers.names).index(bind.server))
                       for bind in alone.bindings]  # fmt: skip
             classes = tuple(count_placed([*snapshot.task_classes], placed)) if placed else snapshot.task_classes
             snapshot = replace(snapshot, task_classes=classes)
+
+
+def test_a_domain_that_opens_while_classes_are_held_has_all_looked_at() -> None:
+    """Server a1 gains room: who brings what `lonely` waits for takes part of it, and `held` the rest."""
+    memory, settings_ = UnschedulableCache(), PolicySettings()
+    rule = AffinityRule((build_counter("x", HOSTS, [0, 0, 0, 0]),), False, AFFINITY)
+    lonely = replace(build_class("a", (1, 1), build_placement(FOUR)), rules=DomainRules((rule,)))
+    bringer = replace(build_class("b", (4, 4), build_placement(FOUR)), counts_as=frozenset({"x"}))
+    held = build_class("c", (4, 4), build_placement(FOUR))
+    full = replace(FOUR, free_kr=np.full((4, 2), 2, dtype=np.int64))
+    gained = replace(full, free_kr=full.free_kr + np.array([[7, 7], [0, 0], [0, 0], [0, 0]]))
+
+    def decide_next(servers: ServerTable) -> dict[str, str]:
+        snapshot = build_snapshot(servers, [lonely, bringer, held])
+        report = run_cycle(snapshot, settings_, 0.0, unschedulable=memory, explains=False)
+        assert len(report.bindings) + len(report.waits) == 3
+        return {bind.tenant: bind.server for bind in report.bindings}
+
+    assert decide_next(full) == {}
+    assert decide_next(gained) == dict.fromkeys("abc", "a1")
 
 
 @pytest.mark.parametrize("policy", ["ps-dsf", "rps-dsf"])

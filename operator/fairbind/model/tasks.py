@@ -93,8 +93,8 @@ class TaskClass:
     blocked: why no task of this class may be placed at all, or None.
     rules: what closes servers depending on which tasks their topology domains hold; None: nothing does.
     wishes: which of the servers on which they fit its tasks should take; None: what `Placement.preference_k` says.
-    counts_as: the subjects of counters in which its tasks count once they are placed. brings: the subjects of counters
-    to which each of them adds more than one then, or something else than tasks, with the amounts.
+    counts_as: the subjects of counters in which its tasks count once they are placed.
+    brings: what else each of its tasks adds to counters then: subject and amount.
     """
 
     tenant: str

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairbind.model.reasons import Rejection
-from fairbind.model.servers import IndexArray
+from fairbind.model.servers import BoolArray, IndexArray
 
 DomainArray = NDArray[np.int32]
 CountArray = NDArray[np.int64]
@@ -103,6 +103,12 @@ class LimitRule:
     most_d: CountArray
     rejection: Rejection
 
+    def compute_open(self) -> BoolArray:
+        """Return which of the servers in domains have room for the task, shape (K,)."""
+        open_d = np.append(self.counter.count_d + self.amount <= self.most_d, False)
+        open_k: BoolArray = open_d[self.counter.domains.domain_k]
+        return open_k
+
 
 DomainRule = SpreadRule | AffinityRule | SeparationRule | LimitRule
 
@@ -112,13 +118,16 @@ class DomainRules:
     """All rules of a class.
 
     rules: a server that several of them close counts under the first of these. subjects: of all their counters.
+    are_limits: whether all are about what servers take, so that tasks that are placed open nothing.
     """
 
     rules: tuple[DomainRule, ...]
     subjects: frozenset[Hashable] = field(init=False)
+    are_limits: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        """Gather the subjects, which each cycle asks for."""
+        """Gather what each cycle asks for."""
+        object.__setattr__(self, "are_limits", all(isinstance(rule, LimitRule) for rule in self.rules))
         counters = (
             counter
             for rule in self.rules

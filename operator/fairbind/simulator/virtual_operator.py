@@ -109,7 +109,7 @@ class VirtualOperator:
                 raise InvariantError(f"nothing happens while a cycle decides, but pacing says {bind}")
             self._start(bind)
             self._obey(self._pacing.handle(BindEnded(bind.task.uid, BindResult.BOUND), self._clock))
-        if report.waits != self._noted:
+        if report.waits != self._noted:  # waits are the same objects only where nothing is left that could take turns
             self._is_undecided |= self.cache.note_waits(report.waits)
             self._noted = report.waits
         self.waits = report.waits

@@ -10,7 +10,7 @@ from cluster.builders import Cluster, Json, make_node, make_pod
 from cluster.volumes import DRIVER, ZONE, VolumeCluster, claiming
 from fairbind.cluster.cache.volumes import IN_USE
 from fairbind.cluster.filters.attach_limits import FULL
-from fairbind.model import RejectionKind, TaskClass
+from fairbind.model import LimitRule, RejectionKind, TaskClass
 from fairbind.scheduling import run_cycle
 from seeds import draw_seeds
 
@@ -202,16 +202,43 @@ def test_one_cycle_sends_to_a_node_what_it_takes_and_nothing_in_vain(cluster: Vo
 
 
 def test_volumes_that_pods_share_are_not_counted_twice(cluster: VolumeCluster) -> None:
-    """Node a takes one volume more, which four pods share: in the end all of them are there."""
-    cluster.add_csi_node("a", 1)
+    """Node a takes two volumes more: one that four pods share, and one that the last of them brings besides."""
+    cluster.add_csi_node("a", 2)
     cluster.add_csi_node("b", 0)
+    for name in ("common", "own"):
+        cluster.add_volume(name)
+        cluster.add_claim(f"claim-{name}", name, mode="ReadWriteMany")
+    cluster.add_pods(
+        *(claiming(f"p{number}", "claim-common") for number in range(3)),
+        claiming("more", "claim-common", "claim-own"),
+    )
+
+    report = run_cycle(cluster.cache.build_snapshot(), cluster.cache.settings, 0.0)
+
+    assert not report.waits
+    assert set(decide(cluster).values()) == {"a"}
+    assert not cluster.cache.build_snapshot().task_classes
+
+
+def test_a_volume_is_alone_again_when_the_other_pod_is_gone(cluster: VolumeCluster) -> None:
+    cluster.add_csi_node("a", 1)
     cluster.add_volume("v")
     cluster.add_claim("claim", "v", mode="ReadWriteMany")
-    cluster.add_pods(*(claiming(f"p{number}", "claim") for number in range(4)))
+    cluster.add_pods(claiming("pod", "claim"))
 
-    sent = [decide(cluster), decide(cluster)]
-    assert {*sent[0].values(), *sent[1].values()} == {"a"}
-    assert len(sent[0] | sent[1]) == 4
+    def find_limits() -> list[int]:
+        task_class = cluster.get_class("uid-pod")
+        rules = () if task_class.rules is None else task_class.rules.rules
+        assert len(task_class.brings) == len(rules)
+        return [rule.amount for rule in rules if isinstance(rule, LimitRule)]
+
+    assert find_limits() == [1]
+    other = claiming("other", "claim")
+    cluster.add_pods(other)
+    assert find_limits() == []
+    cluster.delete_pod(other)
+    assert find_limits() == [1]
+    cluster.cache.check_consistent()
 
 
 def test_a_decision_falls_when_its_claim_goes(cluster: VolumeCluster) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from fairbind.cluster.filters.attach_limits import FULL, AttachLimits
 from fairbind.cluster.objects.volume_facts import CsiDriverFacts, CsiNodeFacts, VolumeId
-from fairbind.model import Placement, Rejection, RejectionKind
+from fairbind.model import LimitRule, Placement, Rejection, RejectionKind
 from seeds import draw_seeds
 
 INDEX = {"a": 0, "b": 1}
@@ -109,6 +109,37 @@ def test_of_pods_that_are_too_many_the_first_ones_stay() -> None:
     assert not limits.is_over("b", "first")
     limits.attach("a", disk(9))  # of a pod that is gone
     assert limits.is_over("a", "second")
+
+
+def test_a_rule_stays_until_a_volume_takes_a_slot_or_leaves_one() -> None:
+    limits = make_limits(disk=3, other=1)
+    limits.hold("a", "x", [disk(1)])
+
+    def find_rule() -> LimitRule:
+        load = limits.find_load([disk(2)])
+        assert load is not None
+        (rule,) = limits.find_rules(load, INDEX)
+        return rule
+
+    first = find_rule()
+    assert (first.counter.count_d.tolist(), first.most_d.tolist(), first.amount) == ([1], [3], 1)
+    limits.attach("a", disk(1))
+    limits.hold("a", "y", [disk(1, "other")])
+    assert find_rule() is first, "the volume has its slot already, and the other one is another driver's"
+    limits.hold("a", "z", [disk(3)])
+    second = find_rule()
+    assert second.counter.count_d.tolist() == [2]
+    assert second.counter.domains is first.counter.domains
+    limits.set_csi_node("b", CsiNodeFacts("b", "1", (("disk", 5),)))
+    assert find_rule().most_d.tolist() == [3, 5]
+
+
+def test_volumes_that_others_have_too_are_in_no_rule() -> None:
+    limits = make_limits(disk=3)
+    limits.hold("a", "x", [disk(1)])
+    load = limits.find_load([disk(1), disk(2), disk(3), disk(4)], frozenset({disk(2)}))
+    assert load is not None
+    assert [rule.amount for rule in limits.find_rules(load, INDEX)] == [2]
 
 
 @pytest.mark.parametrize("seed", draw_seeds(10))

@@ -88,6 +88,7 @@ def _describe_classes(snapshot: Snapshot) -> list[Any]:
             task_class.pin and (task_class.pin.name, task_class.pin.server, task_class.pin.rejections),
             sorted(map(_describe_rule, task_class.rules.rules)) if task_class.rules is not None else [],
             [*map(_describe_wish, task_class.wishes.wishes)] if task_class.wishes is not None else [],
+            sorted(task_class.brings),
         )
         for task_class in snapshot.task_classes
     )

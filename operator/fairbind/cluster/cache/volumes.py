@@ -19,7 +19,7 @@ Pods without claims are not in these books at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -205,7 +205,11 @@ class Volumes:
     def add_pod(self, facts: PodFacts) -> None:
         """Take a pod; its claims never change."""
         for use in facts.claims:
-            self._users.setdefault(name_claim(facts.namespace, use.name), {})[facts.uid] = facts
+            key = name_claim(facts.namespace, use.name)
+            users = self._users.setdefault(key, {})
+            if len(users) == 1:  # it is not alone with this claim any more
+                self._note_others(key)
+            users[facts.uid] = facts
 
     def remove_pod(self, facts: PodFacts) -> None:
         """Let a pod go."""
@@ -216,6 +220,8 @@ class Volumes:
             users.pop(facts.uid, None)
             if not users:
                 self._users.pop(key, None)
+            elif len(users) == 1:
+                self._note_others(key)
 
     def hold(self, facts: PodFacts, node: str) -> None:
         """Note that a pod is on a node."""
@@ -375,7 +381,12 @@ class Volumes:
 
     def find_load(self, facts: PodFacts) -> VolumeLoad | None:
         """Return the volumes that a pod brings to a node, of drivers that are looked at; None when there is none."""
-        return self.limits.find_load(self._find_ids(facts)) if self.limits.drivers else None
+        if not self.limits.drivers:
+            return None
+        common = [use for use in facts.claims if len(self._users.get(name_claim(facts.namespace, use.name), ())) > 1]
+        return self.limits.find_load(
+            self._find_ids(facts), frozenset(self._find_ids(facts, common)) if common else frozenset()
+        )
 
     def is_crowded(self, facts: PodFacts) -> bool:
         """Whether a pod that holds its place has come too late, for its node or for a claim that one pod may use."""
@@ -414,10 +425,14 @@ class Volumes:
                 return Rejection(RejectionKind.NOT_SUPPORTED, kind), f"{kind} ({volume.name!r})"
         return None
 
-    def _find_ids(self, facts: PodFacts) -> list[VolumeId]:
-        """Return the volumes of a pod that may count; one that is not there yet counts by its claim."""
+    def _find_ids(self, facts: PodFacts, uses: Iterable[ClaimUse] | None = None) -> list[VolumeId]:
+        """Return the volumes of a pod that may count; one that is not there yet counts by its claim.
+
+        uses: only of these claims; None: of all.
+        """
         ids: list[VolumeId] = []
-        for _, claim in self._list_claims(facts):
+        for use in facts.claims if uses is None else uses:
+            claim = self.claims.get(name_claim(facts.namespace, use.name))
             volume = self.volumes.get(claim.volume) if claim is not None else None
             if volume is not None:
                 ids.extend([volume.id] if volume.id is not None else ())

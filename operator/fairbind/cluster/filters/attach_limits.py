@@ -7,16 +7,16 @@ nothing, and their volumes cost nothing here.
 As in kube-scheduler, a volume that is still attached and that no pod on the node uses counts beside one that a new pod
 brings, even if it is the same.
 
-A cycle counts what it sends to nodes (`find_rules`). It does not where a pod's volumes are in use already, and others
-may be faster. So a pod that was let in before counts before one that was let in after it (`is_over`): the first ones
-stay.
+A cycle counts what it sends to nodes (`find_rules`), but not volumes that several pods have, and others may be faster.
+So a pod that was let in before counts before one that was let in after it (`is_over`): the first ones stay.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -46,10 +46,27 @@ class VolumeLoad:
     """Volumes of a waiting pod, of drivers that are looked at. Thousands of pods have equal loads.
 
     counts: how many volumes of each driver, sorted. shared: those of them that another pod uses on some node.
+    alone: how many of each driver no other pod uses or will use, sorted; whichever node gets the pod has so many more.
     """
 
     counts: tuple[tuple[str, int], ...]
     shared: frozenset[VolumeId] = frozenset()
+    alone: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(slots=True)
+class _Slots:
+    """What nodes have of one driver's volumes, and take. counter, most_d: of the nodes that limit them, each a domain.
+
+    version, index: what it was made of. names: of these nodes. rules: by how many volumes a pod brings.
+    """
+
+    version: int
+    index: Index
+    names: tuple[str, ...]
+    counter: DomainCounter
+    most_d: CountArray
+    rules: dict[int, LimitRule] = field(default_factory=dict)
 
 
 class VolumesOf(NamedTuple):
@@ -76,8 +93,8 @@ class AttachLimits:
         self._references: dict[str, Counter[VolumeId]] = {}
         self._totals: dict[str, Counter[str]] = {}
         self._known: dict[tuple[str, int], BoolArray] = {}
-        self._rules: dict[tuple[str, int], LimitRule] = {}
-        self._limits: dict[str, tuple[DomainCounter, CountArray]] = {}
+        self._slots: dict[str, _Slots] = {}
+        self._slot_versions: Counter[str] = Counter()
         self._known_for: tuple[int, Index] | None = None
 
     # --- what drivers say ---
@@ -101,6 +118,7 @@ class AttachLimits:
 
     def _follow_drivers(self) -> bool:
         self.version += 1
+        self._slots.clear()
         self._limiting = +self._limiting
         before, self.drivers = self.drivers, frozenset(self._limiting.keys() | self._demanding)
         return self.drivers != before
@@ -115,6 +133,7 @@ class AttachLimits:
         self._used.setdefault(node, {})[uid] = volumes
         for volume in volumes:
             _count(self._nodes_of, volume, node, 1)
+            self.version += volume.driver in self.drivers
             self._refer(node, volume, 1)
 
     def release(self, node: str, uid: str) -> None:
@@ -126,6 +145,7 @@ class AttachLimits:
             del self._used[node]
         for volume in volumes:
             _count(self._nodes_of, volume, node, -1)
+            self.version += volume.driver in self.drivers
             self._refer(node, volume, -1)
 
     def attach(self, node: str, volume: VolumeId, sign: int = 1) -> None:
@@ -139,17 +159,23 @@ class AttachLimits:
         _count(self._references, node, volume, sign)
         if (before == 0) != (before + sign == 0):
             _count(self._totals, volume.driver, node, sign)
-        self.version += volume.driver in self.drivers
+            self._slot_versions[volume.driver] += 1
+            self.version += volume.driver in self.drivers
 
     # --- what pods ask ---
 
-    def find_load(self, volumes: Iterable[VolumeId]) -> VolumeLoad | None:
-        """Return the load of a pod with these volumes; None when no driver of them is looked at."""
+    def find_load(self, volumes: Iterable[VolumeId], common: AbstractSet[VolumeId] = frozenset()) -> VolumeLoad | None:
+        """Return the load of a pod with these volumes; None when no driver of them is looked at.
+
+        common: those that other pods use or will use, too.
+        """
         counted = {volume for volume in volumes if volume.driver in self.drivers}
         if not counted:
             return None
         counts = Counter(volume.driver for volume in counted)
-        return VolumeLoad(tuple(sorted(counts.items())), frozenset(counted & self._nodes_of.keys()))
+        shared = frozenset(counted & self._nodes_of.keys())
+        alone = Counter(volume.driver for volume in counted - common - shared)
+        return VolumeLoad(tuple(sorted(counts.items())), shared, tuple(sorted(alone.items())))
 
     def restrict(self, base: Placement, load: VolumeLoad, index: Index) -> Placement:
         """Return a placement without the nodes that cannot take a load. index: of each node by its name."""
@@ -170,12 +196,12 @@ class AttachLimits:
         return replace(base, eligible_k=eligible_k, rejections=tuple(sorted((+rejections).items())))
 
     def find_rules(self, load: VolumeLoad, index: Index) -> tuple[LimitRule, ...]:
-        """Return what nodes take of a load, for a cycle that sends several pods; the same while nothing changes.
+        """Return what nodes take of a load, for a cycle that sends several pods.
 
-        There is none for a load with volumes that other pods use: it brings less to their nodes.
+        They are the same objects until a volume takes a slot or leaves one. They are about volumes of one pod alone:
+        how many slots others take depends on which pods went where before.
         """
-        self._forget_old(index)
-        rules = () if load.shared else (self._find_rule(driver, count, index) for driver, count in load.counts)
+        rules = (self._find_rule(driver, count, index) for driver, count in load.alone)
         return tuple(rule for rule in rules if rule is not None)
 
     def find_refusal(self, node: str, load: VolumeLoad) -> Rejection | None:
@@ -213,36 +239,35 @@ class AttachLimits:
         if valid_for is None or valid_for[0] != self.version or valid_for[1] is not index:
             self._known_for = self.version, index
             self._known.clear()
-            self._rules.clear()
-            self._limits.clear()
         elif len(self._known) > MOST_KNOWN:
             self._known.clear()
-            self._rules.clear()
 
     def _find_rule(self, driver: str, count: int, index: Index) -> LimitRule | None:
         """Return the rule of a driver's volumes, of which a pod brings so many; None where no node limits them."""
-        known = self._rules.get((driver, count))
-        if known is None:
-            if driver not in self._limits:
-                self._limits[driver] = self._count_limited(driver, index)
-            counter, most_d = self._limits[driver]
-            known = self._rules[driver, count] = LimitRule(counter, count, most_d, FULL)
-        return known if known.most_d.size else None
+        slots, version = self._slots.get(driver), self._slot_versions[driver]
+        if slots is None or slots.version != version or slots.index is not index:
+            slots = self._slots[driver] = self._count_slots(driver, version, index, slots)
+        if not slots.most_d.size:
+            return None
+        rule = slots.rules.get(count)
+        if rule is None:
+            rule = slots.rules[count] = LimitRule(slots.counter, count, slots.most_d, FULL)
+        return rule
 
-    def _count_limited(self, driver: str, index: Index) -> tuple[DomainCounter, CountArray]:
-        """Return the volumes of a driver on the nodes that limit them, each a domain, and how many these take."""
-        domain_k = np.full(len(index), NO_DOMAIN, dtype=np.int32)
-        counts: list[int] = []
-        limits: list[int] = []
-        for name, k in index.items():
-            limit = self._csi_nodes.get(name, _NO_LIMITS).get(driver)
-            if limit is not None:
-                domain_k[k] = len(limits)
-                counts.append(self._totals.get(driver, _NO_TOTALS)[name])
-                limits.append(limit)
-        count_d = np.array(counts, dtype=np.int64)
-        counter = DomainCounter(VolumesOf(driver), Domains(domain_k, len(limits)), count_d)
-        return counter, np.array(limits, dtype=np.int64)
+    def _count_slots(self, driver: str, version: int, index: Index, before: _Slots | None) -> _Slots:
+        """Return a driver's slots as they are now. before: as they were; domains stay while the same nodes limit it."""
+        if before is not None and before.index is index:
+            names, domains, most_d = before.names, before.counter.domains, before.most_d
+        else:
+            limits = {name: self._csi_nodes.get(name, _NO_LIMITS).get(driver) for name in index}
+            most = {name: limit for name, limit in limits.items() if limit is not None}
+            names = tuple(most)
+            domain_k = np.full(len(index), NO_DOMAIN, dtype=np.int32)
+            domain_k[[index[name] for name in names]] = np.arange(len(names))
+            domains, most_d = Domains(domain_k, len(names)), np.array([*most.values()], dtype=np.int64)
+        totals = self._totals.get(driver, _NO_TOTALS)
+        count_d = np.array([totals[name] for name in names], dtype=np.int64)
+        return _Slots(version, index, names, DomainCounter(VolumesOf(driver), domains, count_d), most_d)
 
     def _find_lacking(self, driver: str, index: Index) -> BoolArray:
         known = self._known.get((driver, 0))

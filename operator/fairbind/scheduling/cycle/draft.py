@@ -80,8 +80,8 @@ class Draft:
     room, measure, topology, progress_of, queues: the state; for others to read. progress_of: by tenant. queues: by
     tenant and turn, those of what was held behind them; each holds its tasks.
     remembered: the waits of classes that have no queue, because they were known to fit nowhere when the draft began.
-    held: those of them that fit on some server then, by tenant: they get a queue when the tenant's turn comes, unless
-    others have taken the room by then. is_changed: whether some of them got one.
+    held: those of them for which one of a few servers has room then, by tenant: they get a queue when the tenant's turn
+    comes, unless others have taken the room by then. is_changed: whether some of them got one.
     moved: the identities of those of them that may go elsewhere than when they were explained.
     returning: the waits of classes that have a queue, or are held, because they may fit where room has grown.
     bindings: the placements that were not taken back, in their order.
@@ -340,18 +340,18 @@ class Draft:
         ]
 
     def _take_held(self, tenant: str) -> list[ClassQueue]:
-        """Return queues for the classes that were held of a tenant, as far as they still fit somewhere."""
+        """Return queues for the classes that were held of a tenant, as far as there is still room for them."""
         queues = self._build_queues(self._stop_holding(tenant))
         self.queues.extend(queues)
         return queues
 
     def let_go(self) -> None:
-        """End a draft amid the filling: nothing is known of what is held and still fits somewhere."""
+        """End a draft amid the filling: nothing is known of what is held and for which there is still room."""
         for tenant in list(self.held):
             self._stop_holding(tenant)
 
     def _stop_holding(self, tenant: str) -> list[TaskClass]:
-        """Return the classes that were held of a tenant and still fit somewhere. The others keep their explanations."""
+        """Return the classes that were held of a tenant and for which there is still room; others stay remembered."""
         waits = self.held.pop(tenant, [])
         servers = {server for wait in waits[:1] for server in self._few[id(wait.task_class)]}
         lefts = [self.room.left_rk[:, server].tolist() for server in servers]

@@ -1,9 +1,9 @@
 """Counts of tasks by topology domain in one draft, and which servers the rules about them close.
 
-Each placement counts in the counters of which its class is a subject. A counter tells its rules which domain changed,
-and a rule says which domains it closes now: one bit a domain. The filter of a class has one bit a server, made of those
-of its rules when it is asked first and then kept domain by domain, so a placement costs what the domain has of servers
-for each class that looks at it. It costs nothing for all others.
+Each placement counts in the counters of which its class is a subject, or to which it brings something. A counter tells
+its rules which domain changed, and a rule says which domains it closes now: one bit a domain. The filter of a class has
+one bit a server, made of those of its rules when it is asked first and then kept domain by domain, so a placement costs
+what the domain has of servers for each class that looks at it. It costs nothing for all others.
 
 Rules open domains, too: a task in zone B lifts the least count, and zone A is allowed again. A filter counts its
 openings; who has closed something, because nothing was open there, looks again when there are more of them.

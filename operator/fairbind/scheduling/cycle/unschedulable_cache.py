@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairbind.model import ServerTable, Snapshot, TaskClass, Wait
+from fairbind.model import DomainRules, Domains, LimitRule, ServerTable, Snapshot, TaskClass, Wait
 from fairbind.model.servers import BoolArray, FloatArray, IndexArray
 from fairbind.scheduling.cycle.room import Room
 from fairbind.scheduling.cycle.shapes import FEW
@@ -34,7 +34,7 @@ MANY_CLASSES = 200
 class Recalled(NamedTuple):
     """What fits nowhere, by the class's identity and in the order in which it was kept, and all others.
 
-    held: of what fits nowhere, by tenant, what fits on some server now, if others do not take it before.
+    held: of what fits nowhere, by tenant, what one of a few servers has room for now, if others do not take it before.
     moved: of what fits nowhere, what may go elsewhere than when it was explained. returning: of the others and of what
     is held, what fitted nowhere, with explanations that hold if it still does, with older counts. few: of the same,
     what may fit on these servers only.
@@ -167,16 +167,16 @@ class UnschedulableCache:
         gone: of which an heir is looked for.
         """
         old = {id(wait.task_class.tasks): wait for id_, wait in self._waits.items() if id_ in gone}
-        most: dict[tuple[int, int], Sequence[float] | None] = {}
+        most: dict[tuple[int, int, DomainRules | None], Sequence[float] | None] = {}
         heirs: dict[int, Wait] = {}
         for task_class in task_classes:
             wait = old.get(id(task_class.tasks))
             if wait is None or not _is_elsewhere_only(wait.task_class, task_class):
                 continue
             before, after = wait.task_class.placement, task_class.placement
-            key = id(before), id(after)
+            key = id(before), id(after), task_class.rules
             if key not in most:
-                opened_k = after.eligible_k & ~before.eligible_k & servers.accepting_k
+                opened_k = after.eligible_k & servers.accepting_k & (~before.eligible_k | _find_unlimited(task_class))
                 most[key] = room.left_rk[:, opened_k].max(axis=1).tolist() if opened_k.any() else None
             most_r = most[key]
             if most_r is None or any(map(gt, task_class.demand_r, most_r)):
@@ -230,16 +230,36 @@ class UnschedulableCache:
 
 
 def _is_about_room_only(task_class: TaskClass) -> bool:
-    """Whether nothing but room on a server lets more of a class fit: no rules about domains, no reserved room."""
-    return task_class.rules is None and not task_class.placement.reserved
+    """Whether nothing but room on a server lets more of a class fit within a cycle."""
+    return _has_limits_only(task_class) and not task_class.placement.reserved
+
+
+def _has_limits_only(task_class: TaskClass) -> bool:
+    """Whether a class has no rules, or only such as close servers with what is placed there, and open none."""
+    return task_class.rules is None or task_class.rules.are_limits
+
+
+def _list_limits(task_class: TaskClass) -> list[tuple[Domains, int]]:
+    """Return what the limits of a class are about, but for how much there is of it; its rules are limits."""
+    rules = () if task_class.rules is None else task_class.rules.rules
+    return [(rule.counter.domains, rule.amount) for rule in rules if isinstance(rule, LimitRule)]
+
+
+def _find_unlimited(task_class: TaskClass) -> BoolArray | bool:
+    """Return the servers that limits of a class may have closed before, but do not now, shape (K,)."""
+    rules = () if task_class.rules is None else task_class.rules.rules
+    limits = [rule.compute_open() for rule in rules if isinstance(rule, LimitRule)]
+    return np.logical_or.reduce(limits) if limits else False
 
 
 def _is_elsewhere_only(before: TaskClass, after: TaskClass) -> bool:
     """Whether a class differs from one with the same tasks in where it may go, and in nothing else that matters here.
 
-    Rules about domains, pins and promised room close servers in other ways, so classes with them are looked at.
+    Most rules about domains, pins and promised room close servers in other ways, so classes with them are looked at.
     """
-    is_plain = after.rules is None and after.blocked is None and not after.placement.reserved
-    was_plain = before.rules is None and before.pin is None and not before.placement.reserved
+    if not (_has_limits_only(before) and _has_limits_only(after)):
+        return False
+    is_plain = _list_limits(before) == _list_limits(after) and after.blocked is None and not after.placement.reserved
+    was_plain = before.pin is None and not before.placement.reserved
     is_same = after.demand_r == before.demand_r and after.placement.exclusive_keys == before.placement.exclusive_keys
     return is_plain and was_plain and is_same

@@ -31,7 +31,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from fairbind.model import LimitRule, Snapshot, TaskClass
+from fairbind.model import Snapshot
 from fairbind.model.overview import AuditCounts
 from fairbind.model.servers import BoolArray, FloatArray
 from fairbind.scheduling.fair_shares.demand_groups import (
@@ -150,7 +150,7 @@ def make_audit_scene(snapshot: Snapshot) -> AuditScene:
     for demand_group in every:
         largest[demand_group.tenant] = max(largest[demand_group.tenant], float((demand_group.demand_r / total_r).max()))
     waiting = {c.tenant for c in snapshot.task_classes if c.blocked is None and c.is_eligible}
-    ruled = {c.tenant for c in snapshot.task_classes if _depends_on_others(c)}
+    ruled = {c.tenant for c in snapshot.task_classes if c.rules is not None and not c.rules.are_limits}
     return AuditScene(
         names=tuple(tenant.name for tenant in tenants),
         demand_groups=demand_groups,
@@ -167,12 +167,6 @@ def make_audit_scene(snapshot: Snapshot) -> AuditScene:
         waits_n=np.array([tenant.name in waiting for tenant in tenants], dtype=np.bool_),
         ruled_n=np.array([tenant.name in ruled for tenant in tenants], dtype=np.bool_),
     )
-
-
-def _depends_on_others(task_class: TaskClass) -> bool:
-    """Whether other tasks close or open servers to a class."""
-    rules = () if task_class.rules is None else task_class.rules.rules
-    return any(not isinstance(rule, LimitRule) for rule in rules)
 
 
 def _sum_free(snapshot: Snapshot, groups: ServerGroups) -> FloatArray:
