@@ -49,7 +49,7 @@ FEWER = Size("5000Nodes", {"initPods": 1_000})
 FEWER_OF_BOTH = {"initPods": 1_000, "measurePods": 1_000}
 
 CHOSEN: Mapping[str, tuple[Choice, ...]] = {
-    "misc": (Choice(PLAIN),),
+    "misc": (Choice(PLAIN), Choice("SchedulingWithMixedChurn", Size("1000Nodes"))),
     "affinity": (
         Choice("SchedulingPodAffinity", large=FEWER),
         Choice("SchedulingPodAntiAffinity"),
@@ -71,12 +71,15 @@ CHOSEN: Mapping[str, tuple[Choice, ...]] = {
     "starvation": (Choice("StarvationIndependent", Size("10000Nodes_10000Cloggers", {"initNodes": 500}), None),),
     "event_handling": (
         Choice("EventHandlingPodDelete", Size("50Nodes_500Pods"), None),
+        Choice("EventHandlingPodAdd", Size("1000Pods"), None),
         Choice("EventHandlingNodeAdd", Size("100Nodes_1000Pods"), None),
+        Choice("EventHandlingNodeUpdate", Size("100Nodes_1000Pods"), None),
     ),
 }
 """By folder: what is played. Numbers replace those of workloads that are for a larger machine.
 
-SchedulingInTreePVs is not among them: fairbind refuses volumes that no CSI driver serves.
+SchedulingInTreePVs is not among them: fairbind refuses volumes that no CSI driver serves. Nor is
+EventHandlingPodUpdate: it resizes pods, which the API server refuses where kwok plays the kubelets.
 """
 
 OPERATIONS = frozenset(

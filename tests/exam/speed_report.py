@@ -38,6 +38,8 @@ STEPS: Mapping[Spent, str] = {
     Spent.NODES: "the case creates nodes, until they are ready",
     Spent.BOUND: "until all are bound",
 }
+MUCH = 0.1
+"""Where more of the pods are bound in time that no step accounts for, that time has a row; nodes are changed in it."""
 AFTER_NODES = (Spent.NODES, Spent.BOUND)
 """In these steps there is a place for pods that wait."""
 
@@ -258,6 +260,10 @@ def list_steps(result: Json, case: str) -> list[list[str]]:
         for step, text in STEPS.items()
         if any(step in steps for steps in spent.values())
     ]
+    rest = [compute_rest(result, case, who) for who in spent]
+    if max(bound for _, bound in rest) > MUCH * count_bound(select(result, case, OURS)[0]):
+        rows.append(["the case changes nodes", *(cell for each in rest for cell in _describe_spent(each))])
+        return rows
     rates = [_compute_rate_after_nodes(steps) for steps in spent.values()]
     if all(rates):
         rows.append(["pods/s of the last two", *(cell for rate in rates for cell in (f"{rate:.0f}", ""))])
@@ -274,6 +280,14 @@ def compute_spent(result: Json, case: str, who: str) -> dict[str, tuple[float, f
                 seconds, bound = sums.get(step, (0.0, 0.0))
                 sums[step] = seconds + spent["seconds"] / len(runs), bound + spent["bound"] / len(runs)
     return sums
+
+
+def compute_rest(result: Json, case: str, who: str) -> tuple[float, float]:
+    """Return how many seconds no step accounts for and how many pods were bound then, in the mean of rounds."""
+    runs, steps = select(result, case, who), compute_spent(result, case, who).values()
+    parts = [part for run in runs for part in run["parts"] if "spent" in part]
+    whole = [sum(part[what] for part in parts) / max(len(runs), 1) for what in ("seconds", "bound")]
+    return whole[0] - sum(seconds for seconds, _ in steps), whole[1] - sum(bound for _, bound in steps)
 
 
 def _compute_rate_after_nodes(spent: Mapping[str, tuple[float, float]]) -> float:

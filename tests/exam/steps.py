@@ -276,19 +276,24 @@ class Player:
 
     async def _update_any(self, operation: Operation) -> None:
         template: Template = operation.fields["templatePath"]
-        pause_seconds = 1.0 / operation.fields["updatePerSecond"] if operation.fields.get("updatePerSecond") else 0.0
+        rate = operation.fields.get("updatePerSecond", 0)
+        began_at = time.monotonic()
         for index in range(operation.count):
-            thing = template.make(index, operation.count)
-            if thing["kind"] != "Node":
-                raise CaseError(f"updateAny of a {thing['kind']} is not played")
-            thing = self._finish_node(thing, index, None)
-            path = f"{_find_collection(thing)}/{thing['metadata']['name']}"
-            before = json.loads(await ask(self.api, "GET", path))
-            thing["metadata"]["labels"] = {**before["metadata"]["labels"], **thing["metadata"]["labels"]}
-            after = await ask(self.api, "PUT", path, body=json.dumps(thing).encode())
-            status = {**json.loads(after), "status": {**before["status"], **thing["status"]}}
-            await ask(self.api, "PUT", f"{path}/status", body=json.dumps(status).encode())
-            await asyncio.sleep(pause_seconds)
+            await self._update(template.make(index, operation.count))
+            await asyncio.sleep(max(0.0, began_at + (index + 1) / rate - time.monotonic()) if rate else 0.0)
+
+    async def _update(self, thing: Json) -> None:
+        """Change an object to what a template says."""
+        if thing["kind"] != "Node":
+            raise CaseError(f"updateAny of a {thing['kind']} is not played")
+        thing = self._finish_node(thing, 0, None)
+        path = f"{_find_collection(thing)}/{thing['metadata']['name']}"
+        before = json.loads(await ask(self.api, "GET", path))
+        thing["metadata"]["labels"] = {**before["metadata"]["labels"], **thing["metadata"]["labels"]}
+        after = json.loads(await ask(self.api, "PUT", path, body=json.dumps(thing).encode()))
+        after["metadata"].pop("resourceVersion")  # its kubelet writes its status, too
+        status = {**after, "status": {**after["status"], **thing["status"]}}
+        await ask(self.api, "PUT", f"{path}/status", body=json.dumps(status).encode())
 
     async def _churn(self, operation: Operation) -> None:
         await self._ensure_namespace(operation.namespace)

@@ -161,6 +161,24 @@ def test_where_the_time_of_a_case_goes_is_shown_where_it_creates_nodes() -> None
     ]
 
 
+def test_time_in_which_a_case_changes_nodes_has_a_row_where_pods_are_bound_in_it() -> None:
+    def make(who: str, bound: int) -> Json:
+        spent = {"until tried": {"seconds": 2.0, "bound": 0}, "create nodes": {"seconds": 1.0, "bound": bound}}
+        run = make_run("Nodes", who, 0, 10.0)
+        return {**run, "parts": [{**run["parts"][0], "spent": spent}]}
+
+    def find_rows(bound: int) -> list[list[str]]:
+        runs = [make("fairbind", bound), make("kube-scheduler", bound), *RESULT["runs"]]
+        return read_table(render_spent({**RESULT, "runs": runs}))[3:]
+
+    pods = sum(part["bound"] for part in make("fairbind", 0)["parts"])
+    assert find_rows(0)[1] == ["the case changes nodes", *["7.0", f"{pods:,}"] * 2]
+    assert [row[0] for row in find_rows(pods)] == [
+        "the case creates nodes, until they are ready",
+        "pods/s of the last two",
+    ]
+
+
 def test_what_programs_took_of_the_processors_is_shown_where_a_case_is_far_below_the_plain_one() -> None:
     def use(seconds: float, **by_process: float) -> Json:
         return {"seconds": seconds, "busy": 0.5, "by_process": by_process}

@@ -195,7 +195,10 @@ class BindingWatch:
 
     async def _watch(self, version: str) -> None:
         while True:
-            query = self._compute_query(watch="true", resourceVersion=version, timeoutSeconds="3600")
+            # Bookmarks: where nothing happens to these pods for minutes, their version is too old to go on from.
+            query = self._compute_query(
+                watch="true", resourceVersion=version, timeoutSeconds="3600", allowWatchBookmarks="true"
+            )
             async for line in self.api.watch_lines("/api/v1/pods", query, idle_timeout_seconds=3600):
                 version = self._take(line, time.monotonic())
             self.restarts += 1
@@ -205,6 +208,8 @@ class BindingWatch:
         event = _decode_event(line)
         if event.type == "ERROR":
             raise MeasureError(f"the watch of the benchmark failed: {bytes(event.object).decode()[:200]}")
+        if event.type == "BOOKMARK":
+            return _decode_list(event.object).metadata.resourceVersion
         pod = _decode_pod(event.object)
         name, node = pod.metadata.name, pod.spec.nodeName
         if self.node.setdefault(name, node) != node and event.type != "DELETED":

@@ -186,7 +186,7 @@ class Volumes:
             node = self._nodes.get(uid) if is_other_volume else None
             if node is not None:
                 self.limits.release(node, uid)
-                self.limits.hold(node, uid, self._find_ids(facts))
+                self.limits.hold(node, uid, self._find_ids(facts, facts.claims))
 
     # --- nodes and pods ---
 
@@ -227,7 +227,7 @@ class Volumes:
         """Note that a pod is on a node."""
         self._nodes[facts.uid] = node
         self._pods_on.setdefault(node, {})[facts.uid] = facts
-        self.limits.hold(node, facts.uid, self._find_ids(facts))
+        self.limits.hold(node, facts.uid, self._find_ids(facts, facts.claims))
         for use in facts.claims:
             key = name_claim(facts.namespace, use.name)
             if not use.is_ephemeral:
@@ -384,9 +384,7 @@ class Volumes:
         if not self.limits.drivers:
             return None
         common = [use for use in facts.claims if len(self._users.get(name_claim(facts.namespace, use.name), ())) > 1]
-        return self.limits.find_load(
-            self._find_ids(facts), frozenset(self._find_ids(facts, common)) if common else frozenset()
-        )
+        return self.limits.find_load(self._find_ids(facts, facts.claims), {*self._find_ids(facts, common)})
 
     def is_crowded(self, facts: PodFacts) -> bool:
         """Whether a pod that holds its place has come too late, for its node or for a claim that one pod may use."""
@@ -425,13 +423,10 @@ class Volumes:
                 return Rejection(RejectionKind.NOT_SUPPORTED, kind), f"{kind} ({volume.name!r})"
         return None
 
-    def _find_ids(self, facts: PodFacts, uses: Iterable[ClaimUse] | None = None) -> list[VolumeId]:
-        """Return the volumes of a pod that may count; one that is not there yet counts by its claim.
-
-        uses: only of these claims; None: of all.
-        """
+    def _find_ids(self, facts: PodFacts, uses: Iterable[ClaimUse]) -> list[VolumeId]:
+        """Return the volumes of a pod's claims that may count; one that is not there yet counts by its claim."""
         ids: list[VolumeId] = []
-        for use in facts.claims if uses is None else uses:
+        for use in uses:
             claim = self.claims.get(name_claim(facts.namespace, use.name))
             volume = self.volumes.get(claim.volume) if claim is not None else None
             if volume is not None:
