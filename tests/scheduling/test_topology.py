@@ -200,10 +200,10 @@ def test_what_fitted_nowhere_is_forgotten_when_counts_change(snapshot: Snapshot,
 
 
 def test_a_domain_that_opens_while_classes_are_held_has_all_looked_at() -> None:
-    """Server a1 gains room: who brings what `lonely` waits for takes part of it, and `held` the rest."""
+    """Server a1 gains room: who takes part of it opens a2 to `lonely`, which had no queue, while `held` waits."""
     memory, settings_ = UnschedulableCache(), PolicySettings()
-    rule = AffinityRule((build_counter("x", HOSTS, [0, 0, 0, 0]),), False, AFFINITY)
-    lonely = replace(build_class("a", (1, 1), build_placement(FOUR)), rules=DomainRules((rule,)))
+    rule = AffinityRule((build_counter("x", ZONES, [0, 0, 0]),), False, AFFINITY)
+    lonely = replace(build_class("a", (2, 2), build_placement(FOUR, only=["a2"])), rules=DomainRules((rule,)))
     bringer = replace(build_class("b", (4, 4), build_placement(FOUR)), counts_as=frozenset({"x"}))
     held = build_class("c", (4, 4), build_placement(FOUR))
     full = replace(FOUR, free_kr=np.full((4, 2), 2, dtype=np.int64))
@@ -216,7 +216,7 @@ def test_a_domain_that_opens_while_classes_are_held_has_all_looked_at() -> None:
         return {bind.tenant: bind.server for bind in report.bindings}
 
     assert decide_next(full) == {}
-    assert decide_next(gained) == dict.fromkeys("abc", "a1")
+    assert decide_next(gained) == {"a": "a2", "b": "a1", "c": "a1"}
 
 
 @pytest.mark.parametrize("policy", ["ps-dsf", "rps-dsf"])

@@ -11,8 +11,10 @@ import pytest
 
 from fairbind.model import (
     CycleReport,
+    DomainRules,
     ExclusiveKeys,
     InvalidProblemError,
+    LimitRule,
     Pin,
     Placement,
     PolicySettings,
@@ -29,6 +31,7 @@ from fairbind.scheduling.cycle.cycle import FEW_PART, merge
 from fairbind.scheduling.cycle.shapes import Shape
 from fairbind.scheduling.cycle.task_queues import ClassQueue, compute_turn
 from rejections import unsupported
+from scheduling.rules import FULL, build_counter, build_domains
 from scheduling.strategies import POLICY_IDS
 from scheduling.worlds import apply_report, build_class, build_placement, build_servers, build_snapshot, build_tasks
 from seeds import draw_seeds
@@ -228,6 +231,25 @@ def test_those_that_come_too_late_for_new_room_are_not_looked_at(looked: list[st
     assert decide(6, limit=1) == (["t0"], ["t0", "t1"])
     assert decide(6) == (["t0", "t1"], [f"t{n}" for n in range(8)]), "the limit left room: nothing is known of anyone"
     assert decide(8) == (["t0", "t1", "t2"], ["t0", "t1", "t2"])
+
+
+def test_a_limit_that_leaves_room_again_has_the_class_looked_at() -> None:
+    """What took the last place asks for nothing, so when it is gone no server has gained room."""
+    servers = build_servers({"x": (8, 8)})
+    everywhere, domains = build_placement(servers), build_domains([0])
+    unschedulable = UnschedulableCache()
+    first = replace(build_class("a", (0, 0), everywhere), brings=(("disks", 1),))
+    waiting = build_class("b", (1, 1), everywhere)
+
+    def decide(*others: TaskClass) -> list[str]:
+        rule = LimitRule(build_counter("disks", domains, [0]), 1, np.array([1]), FULL)
+        now = replace(waiting, rules=DomainRules((rule,)), brings=(("disks", 1),))
+        snapshot = build_snapshot(servers, [*others, now])
+        report = run_cycle(snapshot, PolicySettings(), 0.0, unschedulable=unschedulable)
+        return [bind.tenant for bind in report.bindings]
+
+    assert decide(first) == ["a"]
+    assert decide() == ["b"]
 
 
 def test_a_class_that_may_go_elsewhere_is_looked_at_where_that_may_help(looked: list[str]) -> None:
