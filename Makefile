@@ -122,7 +122,7 @@ bench-sim: install ## measure the simulator (TRACES=folder of published traces; 
 	$(VENV)/python tests/perf/sim.py $(if $(TRACES),--traces "$(TRACES)")
 
 .PHONY: reproduce
-reproduce: install ## the papers' evaluations at their own size (hours; SMALL=paper: that one small, ONLY=paper, PART=0.1: of DRFH's servers; writes docs/reproduction)
+reproduce: install ## the papers' evaluations at their own size (hours; SMALL=paper: that one small, ONLY=paper, PART=0.25: of DRFH's servers; writes docs/reproduction)
 	@exec $(VENV)/python deploy/tools/reproduction.py $(if $(SMALL),--small "$(SMALL)") $(if $(ONLY),--only "$(ONLY)") $(if $(PART),--part "$(PART)")
 
 .PHONY: fairness-table

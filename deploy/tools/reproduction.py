@@ -3,7 +3,7 @@
 python deploy/tools/reproduction.py                     all papers at the full scale; DRFH's figures take hours
 python deploy/tools/reproduction.py --small drfh        these papers at the small scale, the others at the full one
 python deploy/tools/reproduction.py --only drbf         these papers; what is published of the others stays
-python deploy/tools/reproduction.py --only drfh --part 0.1    DRFH with a tenth of its servers and users, as published
+python deploy/tools/reproduction.py --only drfh --part 0.25   DRFH with a quarter of its servers and users, as published
 
 Finished runs are kept in the user's cache folder, and are used again by the same code: after an interruption only what
 had not finished is done.
