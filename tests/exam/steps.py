@@ -291,8 +291,8 @@ class Player:
         before = json.loads(await ask(self.api, "GET", path))
         thing["metadata"]["labels"] = {**before["metadata"]["labels"], **thing["metadata"]["labels"]}
         after = json.loads(await ask(self.api, "PUT", path, body=json.dumps(thing).encode()))
-        after["metadata"].pop("resourceVersion")  # its kubelet writes its status, too
-        status = {**after, "status": {**after["status"], **thing["status"]}}
+        after["metadata"].pop("resourceVersion", None)  # its kubelet writes its status, too
+        status = {**after, "status": {**before["status"], **thing["status"]}}
         await ask(self.api, "PUT", f"{path}/status", body=json.dumps(status).encode())
 
     async def _churn(self, operation: Operation) -> None:
