@@ -8,6 +8,7 @@ import json
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -192,7 +193,7 @@ def describe(case: Case, contender: str, turn: int, measured: Sequence[Measured]
         "contender": contender,
         "turn": turn,
         "parts": parts,
-        "cpu": {"seconds": use.seconds, "busy": use.busy, "by_process": use.by_process},
+        "cpu": asdict(use),
     }
 
 

@@ -221,19 +221,19 @@ def render_processors(result: Json) -> str:
         uses = {who: [run["cpu"] for run in select(result, case, who) if "cpu" in run] for who in (THEIRS, OURS)}
         if all(uses.values()):
             head = [f"{case}: seconds of all processors together, mean of a round", *uses]
-            rows = _list_uses(list(uses.values()))
-            rates = [f"{compute_rate_without(result, case, who):.0f}" for who in uses]
-            rows.append(["pods/s, if the scheduler took nothing", *rates])
-            parts.append(align(head, rows))
+            parts_of_others = [compute_part_of_others(rounds, who) for who, rounds in uses.items()]
+            rates = [compute_mean(result, case, who) for who in uses]
+            reached = [rate / part for rate, part in zip(rates, parts_of_others, strict=True)]
+            last = ["pods/s, if the scheduler took nothing", *(f"{rate:.0f}" for rate in reached)]
+            parts.append(align(head, [*_list_uses(list(uses.values())), last]))
     return "\n\n".join(parts)
 
 
-def compute_rate_without(result: Json, case: str, who: str) -> float:
-    """Return the rate if the other programs took as much of the processors as they do, and the scheduler nothing."""
-    taken = [run["cpu"]["by_process"] for run in select(result, case, who) if "cpu" in run]
+def compute_part_of_others(uses: Iterable[Json], who: str) -> float:
+    """Return which part of what all programs took of the processors was not the scheduler's."""
+    taken: list[Mapping[str, float]] = [use["by_process"] for use in uses]
     whole = sum(sum(seconds.values()) for seconds in taken)
-    others = whole - sum(seconds.get(who, 0.0) for seconds in taken)
-    return compute_mean(result, case, who) * whole / others if others else 0.0
+    return 1.0 - sum(seconds.get(who, 0.0) for seconds in taken) / whole
 
 
 def _list_uses(uses: Sequence[Sequence[Json]]) -> list[list[str]]:

@@ -280,10 +280,10 @@ class Player:
         began_at = time.monotonic()
         for index in range(operation.count):
             await self._update(template.make(index, operation.count))
-            await asyncio.sleep(max(0.0, began_at + (index + 1) / rate - time.monotonic()) if rate else 0.0)
+            await _keep_rate(began_at, index + 1, rate)
 
     async def _update(self, thing: Json) -> None:
-        """Change an object to what a template says."""
+        """Change a node to what a template says."""
         if thing["kind"] != "Node":
             raise CaseError(f"updateAny of a {thing['kind']} is not played")
         thing = self._finish_node(thing, 0, None)
@@ -363,7 +363,7 @@ class Player:
         began_at = time.monotonic()
         for number, pod in enumerate(await self._list(collection, f"labelSelector={selector}"), 1):
             await self._delete(f"{collection}/{pod['metadata']['name']}")
-            await asyncio.sleep(max(0.0, began_at + number / rate - time.monotonic()) if rate else 0.0)
+            await _keep_rate(began_at, number, rate)
 
     # --- the API ---
 
@@ -452,6 +452,11 @@ def _find_collection(thing: Json) -> str:
 
 def _is_unbound_claim(claim: Json) -> bool:
     return bool(claim.get("status", {}).get("phase") != "Bound")
+
+
+async def _keep_rate(began_at: float, number: int, rate: float) -> None:
+    """Wait until so many things may have been done at a rate a second; 0: at once."""
+    await asyncio.sleep(max(0.0, began_at + number / rate - time.monotonic()) if rate else 0.0)
 
 
 def _is_about_scheduling(condition: Json) -> bool:

@@ -128,13 +128,15 @@ class _ListMetadata(msgspec.Struct):
     resourceVersion: str  # noqa: N815
 
 
-class _PodList(msgspec.Struct):
+class _Versioned(msgspec.Struct):
+    """A list of pods, or a bookmark."""
+
     metadata: _ListMetadata
 
 
 _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_pod = msgspec.json.Decoder(_Pod).decode
-_decode_list = msgspec.json.Decoder(_PodList).decode
+_decode_versioned = msgspec.json.Decoder(_Versioned).decode
 
 
 @dataclass(slots=True)
@@ -155,7 +157,7 @@ class BindingWatch:
     _task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        pods = _decode_list(await self.api.request("GET", "/api/v1/pods", query=self._compute_query(limit="1")))
+        pods = _decode_versioned(await self.api.request("GET", "/api/v1/pods", query=self._compute_query(limit="1")))
         self._task = asyncio.create_task(self._watch(pods.metadata.resourceVersion))
         return self
 
@@ -209,7 +211,7 @@ class BindingWatch:
         if event.type == "ERROR":
             raise MeasureError(f"the watch of the benchmark failed: {bytes(event.object).decode()[:200]}")
         if event.type == "BOOKMARK":
-            return _decode_list(event.object).metadata.resourceVersion
+            return _decode_versioned(event.object).metadata.resourceVersion
         pod = _decode_pod(event.object)
         name, node = pod.metadata.name, pod.spec.nodeName
         if self.node.setdefault(name, node) != node and event.type != "DELETED":

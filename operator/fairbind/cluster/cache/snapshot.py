@@ -29,8 +29,7 @@ each pair of them may set two nodes apart."""
 
 
 _Asked = tuple[TopologyWishes | None, frozenset[PodTerm], Constraints, str | None, Rank, tuple[LimitRule, ...]]
-"""What topology domains say something to: a class's wishes, terms that select it, constraints, pin and rank, and what
-limits say."""
+"""What a ruling depends on: a class's wishes, terms that select it, constraints, pin and rank, and limits of nodes."""
 
 
 class Scale(NamedTuple):
@@ -259,12 +258,9 @@ class SnapshotBuilder:
         limits: tuple[LimitRule, ...] = ()
         if key.load is not None:
             limits = self._books.volumes.limits.find_rules(key.load, self._books.eligibility.index)
-        if key.may_have_rules:
-            asked: _Asked = key.wishes, key.selected_by, simple, key.pin, key.rank, limits
-        elif limits:
-            asked = None, frozenset(), NO_CONSTRAINTS, None, Rank(), limits
-        else:
+        if not (key.may_have_rules or limits):
             return NO_RULING
+        asked = key.wishes, key.selected_by, simple, key.pin, key.rank, limits
         known = self._rulings.get(asked)
         if known is None:
             known = self._rulings[asked] = self._make_ruling(*asked)

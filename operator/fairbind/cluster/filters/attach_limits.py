@@ -132,9 +132,7 @@ class AttachLimits:
             return
         self._used.setdefault(node, {})[uid] = volumes
         for volume in volumes:
-            _count(self._nodes_of, volume, node, 1)
-            self.version += volume.driver in self.drivers
-            self._refer(node, volume, 1)
+            self._use(node, volume, 1)
 
     def release(self, node: str, uid: str) -> None:
         """Take back what `hold` noted."""
@@ -144,13 +142,17 @@ class AttachLimits:
         if not self._used[node]:
             del self._used[node]
         for volume in volumes:
-            _count(self._nodes_of, volume, node, -1)
-            self.version += volume.driver in self.drivers
-            self._refer(node, volume, -1)
+            self._use(node, volume, -1)
 
     def attach(self, node: str, volume: VolumeId, sign: int = 1) -> None:
         """Note that a volume is attached to a node, or not any more."""
         _count(self._attached, node, volume, sign)
+        self._refer(node, volume, sign)
+
+    def _use(self, node: str, volume: VolumeId, sign: int) -> None:
+        """Count a pod's use of a volume on a node."""
+        _count(self._nodes_of, volume, node, sign)
+        self.version += volume.driver in self.drivers
         self._refer(node, volume, sign)
 
     def _refer(self, node: str, volume: VolumeId, sign: int) -> None:

@@ -327,17 +327,13 @@ class Draft:
         by_tenant: dict[str, list[ClassQueue]] = {}
         for queue in open_queues:
             by_tenant.setdefault(queue.progress.name, []).append(queue)
-        if not self.held:
-            return [TenantQueue(queues, self.progress_of[name], self.measure) for name, queues in by_tenant.items()]
-        return [
-            TenantQueue(
-                by_tenant.get(name, []),
-                self.progress_of[name],
-                self.measure,
-                partial(self._take_held, name) if name in self.held else None,
-            )
-            for name in sorted(by_tenant.keys() | self.held.keys())
-        ]
+        for name in self.held:
+            by_tenant.setdefault(name, [])
+        tenant_queues = []
+        for name in sorted(by_tenant) if self.held else by_tenant:
+            held = partial(self._take_held, name) if name in self.held else None
+            tenant_queues.append(TenantQueue(by_tenant[name], self.progress_of[name], self.measure, held))
+        return tenant_queues
 
     def _take_held(self, tenant: str) -> list[ClassQueue]:
         """Return queues for the classes that were held of a tenant, as far as there is still room for them."""
@@ -352,10 +348,9 @@ class Draft:
 
     def _stop_holding(self, tenant: str) -> list[TaskClass]:
         """Return the classes that were held of a tenant and for which there is still room; others stay remembered."""
-        waits = self.held.pop(tenant, [])
-        servers = {server for wait in waits[:1] for server in self._few[id(wait.task_class)]}
+        task_classes = [wait.task_class for wait in self.held.pop(tenant)]
+        servers = self._few[id(task_classes[0])]  # the same for all that are held
         lefts = [self.room.left_rk[:, server].tolist() for server in servers]
-        task_classes = [wait.task_class for wait in waits]
         fitting = [each for each in task_classes if not all(any(map(gt, each.demand_r, left_r)) for left_r in lefts)]
         for task_class in fitting:
             del self.remembered[id(task_class)]

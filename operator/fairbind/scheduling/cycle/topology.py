@@ -2,8 +2,8 @@
 
 Each placement counts in the counters of which its class is a subject, or to which it brings something. A counter tells
 its rules which domain changed, and a rule says which domains it closes now: one bit a domain. The filter of a class has
-one bit a server, made of those of its rules when it is asked first and then kept domain by domain, so a placement costs
-what the domain has of servers for each class that looks at it. It costs nothing for all others.
+one bit a server. It is made of those of its rules when it is asked first; after that it is kept domain by domain. So a
+placement costs as much as the domain has servers, for each class that looks at it, and nothing for the other classes.
 
 Rules open domains, too: a task in zone B lifts the least count, and zone A is allowed again. A filter counts its
 openings; who has closed something, because nothing was open there, looks again when there are more of them.

@@ -239,17 +239,21 @@ def _has_limits_only(task_class: TaskClass) -> bool:
     return task_class.rules is None or task_class.rules.are_limits
 
 
-def _list_limits(task_class: TaskClass) -> list[tuple[Domains, int]]:
-    """Return what the limits of a class are about, but for how much there is of it; its rules are limits."""
+def _list_limits(task_class: TaskClass) -> list[LimitRule]:
+    """Return the limits among the rules of a class."""
     rules = () if task_class.rules is None else task_class.rules.rules
-    return [(rule.counter.domains, rule.amount) for rule in rules if isinstance(rule, LimitRule)]
+    return [rule for rule in rules if isinstance(rule, LimitRule)]
 
 
 def _find_unlimited(task_class: TaskClass) -> BoolArray | bool:
     """Return the servers that limits of a class may have closed before, but do not now, shape (K,)."""
-    rules = () if task_class.rules is None else task_class.rules.rules
-    limits = [rule.compute_open() for rule in rules if isinstance(rule, LimitRule)]
-    return np.logical_or.reduce(limits) if limits else False
+    limits = _list_limits(task_class)
+    return np.logical_or.reduce([rule.compute_open() for rule in limits]) if limits else False
+
+
+def _list_limited(task_class: TaskClass) -> list[tuple[Domains, int]]:
+    """Return what the limits of a class are about, but for how much there is of it."""
+    return [(rule.counter.domains, rule.amount) for rule in _list_limits(task_class)]
 
 
 def _is_elsewhere_only(before: TaskClass, after: TaskClass) -> bool:
@@ -259,7 +263,7 @@ def _is_elsewhere_only(before: TaskClass, after: TaskClass) -> bool:
     """
     if not (_has_limits_only(before) and _has_limits_only(after)):
         return False
-    is_plain = _list_limits(before) == _list_limits(after) and after.blocked is None and not after.placement.reserved
+    is_plain = _list_limited(before) == _list_limited(after) and after.blocked is None and not after.placement.reserved
     was_plain = before.pin is None and not before.placement.reserved
     is_same = after.demand_r == before.demand_r and after.placement.exclusive_keys == before.placement.exclusive_keys
     return is_plain and was_plain and is_same
