@@ -246,6 +246,7 @@ class HistoricWorld:
         state: CycleState | None = None,
         baseline: Policy | None = None,
         explains: bool = True,
+        finds_rivals: bool = True,
     ) -> CycleReport:
         self._spend(self._draw.uniform(0.0, self._history.longest_cycle_seconds))
         report = run_cycle(
@@ -257,6 +258,7 @@ class HistoricWorld:
             state=state,
             baseline=baseline,
             explains=explains,
+            finds_rivals=finds_rivals,
         )
         how = "all" if unschedulable is None else "by memory"
         end = "complete" if report.complete else "more"

@@ -96,9 +96,9 @@ def test_what_is_looked_at_in_vain_is_explained_again_where_the_cycle_is_to_expl
     assert [wait is before[uid] for uid, wait in after.items()] == [not explains] * 3
 
 
-@pytest.mark.parametrize("explains_few", [True, False])
-def test_where_few_classes_wait_explanations_are_those_of_now_unless_nobody_reads_them(*, explains_few: bool) -> None:
-    cluster, decider = Cluster(), Decider(explains_few=explains_few)
+@pytest.mark.parametrize("explains", [True, False])
+def test_where_few_classes_wait_explanations_are_those_of_now_unless_nobody_reads_them(*, explains: bool) -> None:
+    cluster, decider = Cluster(), Decider(explains=explains)
     cluster.add_nodes(make_node("a"))
     cluster.add_pods(make_pod("huge", requests={"cpu": "1000"}))
 
@@ -107,4 +107,4 @@ def test_where_few_classes_wait_explanations_are_those_of_now_unless_nobody_read
         (wait,) = decider.decide(snapshot, cluster.cache.settings, 0.0, RunCycle(256, explains=False)).waits
         return wait
 
-    assert (explain() is explain()) is not explains_few
+    assert (explain() is explain()) is not explains

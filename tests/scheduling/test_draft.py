@@ -22,6 +22,7 @@ from fairbind.model import (
 )
 from fairbind.scheduling import POLICIES, CycleState, UnschedulableCache, run_cycle
 from fairbind.scheduling.cycle.draft import Draft, Mark, expect_undefined_scores
+from fairbind.scheduling.cycle.room import Room
 from fairbind.scheduling.policies.target_ratios import TargetRatios
 from scheduling.drafts import Story, busy_snapshots
 from scheduling.rules import add_rules
@@ -335,7 +336,7 @@ def test_an_eviction_also_helps_what_was_remembered_to_fit_nowhere() -> None:
     draft.evict(running)
 
     assert fill(draft) == [("a-2-2-0000", "x")]
-    assert not unschedulable.get_known(snapshot, draft.rule)
+    assert len(unschedulable.recall(snapshot, Room(snapshot.servers), draft.rule).others) == 2
 
 
 def test_an_eviction_also_helps_what_was_asked_about_another_server_only() -> None:

@@ -26,8 +26,8 @@ from fairbind.model import (
 )
 from fairbind.model.servers import FloatArray, IndexArray
 from fairbind.scheduling import UnschedulableCache, run_cycle
-from fairbind.scheduling.cycle import cycle, draft, unschedulable_cache
-from fairbind.scheduling.cycle.cycle import FEW_PART, merge
+from fairbind.scheduling.cycle import draft, remembered, unschedulable_cache
+from fairbind.scheduling.cycle.remembered import FEW_PART, merge
 from fairbind.scheduling.cycle.shapes import Shape
 from fairbind.scheduling.cycle.task_queues import ClassQueue, compute_turn
 from rejections import unsupported
@@ -123,7 +123,8 @@ def describe(report: CycleReport) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("seed", draw_seeds(120))
 def test_it_changes_no_decision(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cycle, "FEW_PART", 1 + seed % 2)
+    monkeypatch.setattr(remembered, "FEW_PART", 1 + seed % 2)
+    monkeypatch.setattr(remembered, "FEW_CLASSES", 1 + 2 * (seed % 3))
     monkeypatch.setattr(unschedulable_cache, "FEW", seed % 4)
     draw = np.random.default_rng(seed)
     unschedulable, snapshot, policy = UnschedulableCache(), build_world(draw), POLICY_IDS[seed % len(POLICY_IDS)]
@@ -225,7 +226,7 @@ def test_those_that_come_too_late_for_new_room_are_not_looked_at(looked: list[st
         snapshot = build_snapshot(now, classes)
         report = run_cycle(snapshot, PolicySettings(), 0.0, limit=limit, unschedulable=unschedulable, explains=False)
         assert len(report.waits) + len(report.bindings) == (8 if limit is None else 1)
-        return [bind.tenant for bind in report.bindings], looked
+        return [bind.tenant for bind in report.bindings], sorted(looked)
 
     assert decide(0) == ([], [f"t{n}" for n in range(8)])
     assert decide(6, limit=1) == (["t0"], ["t0", "t1"])

@@ -16,12 +16,13 @@ from fairbind.scheduling import CycleState, Policy, UnschedulableCache, run_cycl
 class Decider:
     """Decides for one cluster. baseline: decides in place of the settings' policy; None: nothing does.
 
-    explains_few: whether all explanations are those of now where few classes wait.
+    explains: whether anything reads why tasks wait. If so, where few classes wait, all explanations are those of now; if
+    not, waits do not say which tenant comes before.
     """
 
-    def __init__(self, baseline: Policy | None = None, *, explains_few: bool = True) -> None:
+    def __init__(self, baseline: Policy | None = None, *, explains: bool = True) -> None:
         self._baseline = baseline
-        self._explains_few = explains_few
+        self._explains = explains
         self._unschedulable = UnschedulableCache()
         self._state = CycleState()
 
@@ -31,7 +32,7 @@ class Decider:
 
     def decide(self, snapshot: Snapshot, settings: PolicySettings, now: float, order: RunCycle) -> CycleReport:
         """Return what the ordered cycle decides. now: seconds since the epoch, for the report."""
-        recalls = not self._explains_few or is_recalling(len(snapshot.task_classes))
+        recalls = not self._explains or is_recalling(len(snapshot.task_classes))
         unschedulable = self._unschedulable if recalls else None
         if unschedulable is None:
             self._unschedulable.forget()
@@ -46,4 +47,5 @@ class Decider:
             state=self._state,
             baseline=self._baseline,
             explains=order.explains,
+            finds_rivals=self._explains,
         )

@@ -52,6 +52,11 @@ class Wait:
     blocked: Rejection | None = None
     fairness: FairnessReason | None = None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing of the class fitted, although it may be placed."""
+        return self.blocked is None and self.waiting == len(self.task_class.tasks)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CycleReport:

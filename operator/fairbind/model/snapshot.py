@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fairbind.model.servers import ServerTable
 from fairbind.model.targets import Targets
 from fairbind.model.tasks import RunningTask, TaskClass
 from fairbind.model.tenants import Tenant
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassChanges:
+    """What is other among the task classes of a snapshot than among those of an earlier one.
+
+    before, after: the two snapshots' `task_classes`, the very objects. came, went: the classes of one that are not in
+    the other, by identity.
+    """
+
+    before: tuple[TaskClass, ...]
+    after: tuple[TaskClass, ...]
+    came: Sequence[TaskClass]
+    went: Sequence[TaskClass]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,6 +37,7 @@ class Snapshot:
     targets: what the exact mechanism would give, for policies that follow targets; None before the first answer.
     running: what tenants hold, task by task, by the server's name, each server's in the order of their uids. Servers
     that are not in the table may be in it.
+    changes: since the snapshot that was made before this one; None: not known. It saves work and decides nothing.
     """
 
     resources: tuple[str, ...]
@@ -34,3 +49,16 @@ class Snapshot:
     targets: Targets | None = None
     running: Mapping[str, tuple[RunningTask, ...]] = field(default_factory=dict)
     fits_r: tuple[bool, ...] | None = None
+    changes: ClassChanges | None = None
+
+    def find_changes(self, before: tuple[TaskClass, ...]) -> ClassChanges:
+        """Return what is other among the task classes than among those of an earlier snapshot."""
+        known, after = self.changes, self.task_classes
+        if known is not None and known.before is before and known.after is after:
+            return known
+        if before is after:
+            return ClassChanges(before, after, (), ())
+        ids_before, ids = set(map(id, before)), set(map(id, after))
+        came = [task_class for task_class in after if id(task_class) not in ids_before]
+        went = [task_class for task_class in before if id(task_class) not in ids]
+        return ClassChanges(before, after, came, went)

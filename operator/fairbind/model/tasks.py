@@ -114,6 +114,11 @@ class TaskClass:
         """Whether there is a server to which its tasks may go, however full it is and whatever its domains hold."""
         return self.placement.is_open if self.pin is None else self.pin.server is not None
 
+    @property
+    def has_rules_or_wishes(self) -> bool:
+        """Whether something about it depends on what topology domains hold."""
+        return self.rules is not None or self.wishes is not None
+
 
 @dataclass(frozen=True, slots=True)
 class RunningTask:

@@ -56,7 +56,7 @@ class VirtualOperator:
         self._clock = 0.0
         self._flushed_at = 0
         self._wake_at = 0.0
-        self._decider = Decider(baseline, explains_few=explains)
+        self._decider = Decider(baseline, explains=explains)
         self._noted: Iterable[Wait] = ()
         self.waits: Iterable[Wait] = ()
         self.cache = make_cache(self._note_change)

@@ -15,17 +15,6 @@ from fairbind.model import PolicySettings
 from fairbind.scheduling.cycle.unschedulable_cache import MANY_CLASSES
 
 TENANTS = 900
-ONE_LOOK_UP_A_CLASS = {
-    f"c_call {name}"
-    for name in (
-        "CycleState.note_checked",
-        "SnapshotBuilder.build",
-        "UnschedulableCache.recall",
-        "Window.choose",
-        "check_snapshot",
-    )
-}
-"""What goes through all classes, and only asks whether each is the same object as before."""
 FEW = 8
 """So much more may a function be called in the large cluster: searches of what is sorted are as long as a logarithm."""
 
@@ -85,5 +74,4 @@ def test_one_pod_costs_the_same_however_many_tenants_classes_and_servers_there_a
 
     assert sum(small.values()) > 100
     costly = {name: (large[name], small[name]) for name in large if large[name] > small[name] + FEW}
-    assert costly.keys() <= ONE_LOOK_UP_A_CLASS, costly
-    assert max(large[name] for name in ONE_LOOK_UP_A_CLASS) < TENANTS // 3 + 2 * FEW
+    assert not costly

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,7 +16,17 @@ from fairbind.cluster.cache.window import MAX_PLACEMENTS, Choice, Group, Window
 from fairbind.cluster.filters.promised_pods import Rank
 from fairbind.cluster.objects.constraints import NO_CONSTRAINTS
 from fairbind.cluster.objects.facts import EPHEMERAL_STORAGE, PODS, Constraints, Demand, PodTerm, TopologyWishes
-from fairbind.model import LimitRule, Placement, Rejection, RejectionKind, ServerTable, Snapshot, Targets, TaskClass
+from fairbind.model import (
+    ClassChanges,
+    LimitRule,
+    Placement,
+    Rejection,
+    RejectionKind,
+    ServerTable,
+    Snapshot,
+    Targets,
+    TaskClass,
+)
 from fairbind.scheduling import POLICIES
 
 NOT_FITTED = frozenset({PODS, EPHEMERAL_STORAGE})
@@ -44,12 +54,17 @@ class SnapshotBuilder:
     """Makes snapshots of one set of books, and keeps what it may use again.
 
     window: which queues of tenants with very many of them a snapshot shows.
+    _made: the task classes of the last snapshot; None: it was not made to its end. _crowd: those of them that are of
+    such tenants. _placements: how many classes use each that may be placed.
     """
 
     def __init__(self, books: Books) -> None:
         self._books = books
         self._grouping = ServerGrouping()
         self._task_classes: dict[QueueKey, TaskClass] = {}
+        self._crowd: list[TaskClass] = []
+        self._made: tuple[TaskClass, ...] | None = ()
+        self._placements = Counter[Placement]()
         self._classes_valid_for: tuple[Axes, int, int] | None = None
         self._closings_valid_for: tuple[int, int, int] | None = None
         self._crowded: frozenset[str] = frozenset()
@@ -66,12 +81,12 @@ class SnapshotBuilder:
         self._books.resolve_images()
         self._books.servers.flush()
         axes = self._books.servers.axes
-        task_classes = self._make_task_classes()
+        task_classes, changes = self._make_task_classes()
         class_k, class_names = self._grouping.compute(
             self._books.servers.names,
             self._books.servers.capacity_kr,
             self._books.servers.capacity_version,
-            {id(c.placement): c.placement for c in task_classes if c.blocked is None}.values(),
+            self._placements,
             self._books.settings.server_class_tolerance,
             self._books.servers.usable_k,
         )
@@ -96,6 +111,7 @@ class SnapshotBuilder:
             task_classes=task_classes,
             targets=self._find_targets(),
             running=self._books.running.build(axes),
+            changes=changes,
         )
 
     def compute_scale(self) -> Scale:
@@ -117,7 +133,8 @@ class SnapshotBuilder:
         mechanism = POLICIES[self._books.settings.policy].mechanism
         return targets if targets is not None and targets.mechanism == mechanism else None
 
-    def _make_task_classes(self) -> tuple[TaskClass, ...]:
+    def _make_task_classes(self) -> tuple[tuple[TaskClass, ...], ClassChanges | None]:
+        """Return all classes, and what is other than the last time; None: that was not made to its end."""
         books = self._books
         self._rulings.clear()
         self._note_changed_placements()
@@ -125,20 +142,50 @@ class SnapshotBuilder:
         for tenant in self._crowded ^ choices.keys():
             books.changed_queues.update(dict.fromkeys(books.queues_by_tenant.get(tenant, ())))
         self._crowded = frozenset(choices)
-        for key in books.changed_queues:
-            queue = books.queues.get(key)
-            if queue is None or key.tenant in choices:
-                self._task_classes.pop(key, None)
-            else:
-                self._task_classes[key] = self._build_task_class(queue)
-            if queue is not None:
-                self._count_wanted(queue, is_crowded=key.tenant in choices)
-        books.changed_queues.clear()
+        before, self._made = self._made, None
+        came, went = self._follow_queues(choices)
         crowd = [task_class for tenant, choice in choices.items() for task_class in self._build_crowd(tenant, choice)]
+        if crowd or self._crowd:
+            came += _leave_out(crowd, self._crowd)
+            went += _leave_out(self._crowd, crowd)
+            self._crowd = crowd
         if len(books.eligibility) > 2 * (MAX_HELD_PLACEMENTS + len(self._task_classes) + len(crowd)):
             shown = (group.first.key for choice in choices.values() for group in choice.groups)
             books.eligibility.keep_only(key.constraints for key in (*self._task_classes, *shown))
-        return (*self._task_classes.values(), *crowd)
+        after = self._made = (*self._task_classes.values(), *crowd)
+        if before is None:
+            self._placements.clear()
+            self._count_placements(after, ())
+            return after, None
+        self._count_placements(came, went)
+        return after, ClassChanges(before, after, came, went)
+
+    def _follow_queues(self, crowded: Container[str]) -> tuple[list[TaskClass], list[TaskClass]]:
+        """Build the classes of queues that changed, and return those that came and those that went."""
+        books, task_classes = self._books, self._task_classes
+        came, went = list[TaskClass](), list[TaskClass]()
+        for key in books.changed_queues:
+            queue, before, after = books.queues.get(key), task_classes.get(key), None
+            if queue is None or key.tenant in crowded:
+                task_classes.pop(key, None)
+            else:
+                after = task_classes[key] = self._build_task_class(queue)
+            if queue is not None:
+                self._count_wanted(queue, is_crowded=key.tenant in crowded)
+            if after is not before:
+                came += [] if after is None else [after]
+                went += [] if before is None else [before]
+        books.changed_queues.clear()
+        return came, went
+
+    def _count_placements(self, came: Iterable[TaskClass], went: Iterable[TaskClass]) -> None:
+        counts = self._placements
+        counts.update(each.placement for each in came if each.blocked is None)
+        for each in went:
+            if each.blocked is None:
+                counts[each.placement] -= 1
+                if not counts[each.placement]:
+                    del counts[each.placement]
 
     def _count_wanted(self, queue: TaskQueue, *, is_crowded: bool) -> None:
         """Note how many tasks may be placed. Where many are not looked at yet, none is known to be in vain."""
@@ -178,7 +225,6 @@ class SnapshotBuilder:
         closings_valid_for = (books.eligibility.version, *books.volumes.versions)
         changed_terms = books.topology.take_changed()
         if valid_for != self._classes_valid_for:
-            self._task_classes.clear()
             books.changed_queues.update((key, None) for key in books.queues if key.tenant not in self._crowded)
             self._answers += 1
         elif closings_valid_for != self._closings_valid_for:
@@ -325,3 +371,9 @@ class SnapshotBuilder:
         }
         tenants = self._books.usage.build_detailed_tenants(snapshot.resources, placements)
         return replace(snapshot, tenants=tenants)
+
+
+def _leave_out(task_classes: Sequence[TaskClass], others: Sequence[TaskClass]) -> list[TaskClass]:
+    """Return the classes that are not among others."""
+    ids = set(map(id, others))
+    return [each for each in task_classes if id(each) not in ids]

@@ -388,6 +388,9 @@ class Window:
         if sum(counts) > MAX_CLASSES:
             self._most_classes = compute_limit(counts, MAX_CLASSES, MAX_TENANT_CLASSES)
         most = min(self._limit, self._most_classes)
+        if max(counts, default=0) <= most:
+            self._rounds, self._sorted = {}, {}
+            return {}
         crowded = {tenant: queues for tenant, queues in queues_by_tenant.items() if len(queues) > most}
         self._rounds = {tenant: each for tenant, each in self._rounds.items() if tenant in crowded}
         self._sorted = {tenant: each for tenant, each in self._sorted.items() if tenant in crowded}

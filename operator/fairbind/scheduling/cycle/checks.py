@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from math import isfinite
 from typing import NamedTuple
@@ -23,11 +23,11 @@ class CheckedTenants(NamedTuple):
 
 
 def check_snapshot(
-    snapshot: Snapshot, checked: Container[int] = (), checked_tenants: CheckedTenants | None = None
+    snapshot: Snapshot, fresh: Sequence[TaskClass] | None = None, checked_tenants: CheckedTenants | None = None
 ) -> None:
     """Raise InvalidProblemError, naming field and value, when the parts of the snapshot do not belong together.
 
-    checked: identities of task classes that went with just so many servers and resources before.
+    fresh: the task classes that did not go with just so many servers and resources before; None: all.
     checked_tenants: what is known of the tenants; None: nothing.
     """
     axes, count = len(snapshot.resources), len(snapshot.servers.names)
@@ -43,7 +43,7 @@ def check_snapshot(
         raise InvalidProblemError(f"free_kr and capacity_kr must not exceed {MAX_AMOUNT}")
     tenants = checked_tenants or CheckedTenants(None, snapshot.tenants)
     known = check_tenants(snapshot.tenants, axes, tenants)
-    fresh = [task_class for task_class in snapshot.task_classes if id(task_class) not in checked]
+    fresh = snapshot.task_classes if fresh is None else fresh
     for task_class in fresh if tenants.names is not None else snapshot.task_classes:
         if task_class.tenant not in known:
             raise InvalidProblemError(f"task_classes: {task_class.tenant!r} is not one of the tenants")

@@ -40,6 +40,7 @@ from fairbind.model import (
 from fairbind.scheduling.cycle.filling import Filling
 from fairbind.scheduling.cycle.layouts import Arrangement, Layouts
 from fairbind.scheduling.cycle.random_choices import RandomChoices
+from fairbind.scheduling.cycle.remembered import Remembered
 from fairbind.scheduling.cycle.room import Room
 from fairbind.scheduling.cycle.shapes import Shapes
 from fairbind.scheduling.cycle.state import CycleState
@@ -80,8 +81,8 @@ class Draft:
     room, measure, topology, progress_of, queues: the state; for others to read. progress_of: by tenant. queues: by
     tenant and turn, those of what was held behind them; each holds its tasks.
     remembered: the waits of classes that have no queue, because they were known to fit nowhere when the draft began.
-    held: those of them for which one of a few servers has room then, by tenant: they get a queue when the tenant's turn
-    comes, unless others have taken the room by then. is_changed: whether some of them got one.
+    held: those of these classes for which one of a few servers has room then, by tenant: they get a queue when the
+    tenant's turn comes, unless others have taken the room by then. let_go: those that got none although there was room.
     moved: the identities of those of them that may go elsewhere than when they were explained.
     returning: the waits of classes that have a queue, or are held, because they may fit where room has grown.
     bindings: the placements that were not taken back, in their order.
@@ -106,9 +107,9 @@ class Draft:
         self.policy = policy
         self.rule: TurnRule = compute_turn if policy.is_fair else compute_arrival
         self.room = Room(snapshot.servers, None if state is None else state.get_left(snapshot.servers))
-        self.remembered: dict[int, Wait] = {}
-        self.held: dict[str, list[Wait]] = {}
-        self.is_changed = False
+        self.remembered = Remembered(self.rule)
+        self.held: dict[str, list[TaskClass]] = {}
+        self.let_go: list[TaskClass] = []
         self.moved: AbstractSet[int] = frozenset()
         self.returning: Mapping[int, Wait] = {}
         looked_at: Sequence[TaskClass] = snapshot.task_classes
@@ -122,7 +123,7 @@ class Draft:
         servers, pools = snapshot.servers, self.measure.pools
         layouts = Layouts(servers, pools) if state is None else state.get_layouts(servers, pools)
         self.topology = TopologyState(
-            [each for each in snapshot.task_classes if each.rules is not None or each.wishes is not None]
+            [each for each in snapshot.task_classes if each.has_rules_or_wishes] if state is None else state.get_ruled()
         )
         self._shapes = Shapes(layouts, pools, self.room, policy.build_fit(snapshot), choices, self.topology, self._few)
         self.progress_of = get_progress(snapshot) if state is None else state.get_progress(snapshot)
@@ -161,7 +162,7 @@ class Draft:
 
     def _reopen_classes(self, opened: set[DomainRules]) -> None:
         """Have the classes with these rules looked at again: a domain that was closed to them is open."""
-        if any(wait.task_class.rules in opened for wait in self.remembered.values()):
+        if any(wait.task_class.rules in opened for wait in self.remembered):
             self._look_at_all()
         elif self._filling is not None:
             self._filling.reopen_classes(opened)
@@ -294,9 +295,9 @@ class Draft:
     def _look_at_all(self) -> None:
         """Have queues also for what was remembered to fit nowhere: it was true of the room at the start."""
         if self.remembered and self._unschedulable is not None:
-            more = self._build_queues([wait.task_class for wait in self.remembered.values()])
+            more = self._build_queues([wait.task_class for wait in self.remembered])
             self.queues = sorted([*self.queues, *more], key=lambda queue: queue.progress.name)
-            self.remembered, self.held, self.moved = {}, {}, frozenset()
+            self.held, self.moved = {}, frozenset()
             self._unschedulable.forget()
             self._filling = None
 
@@ -337,24 +338,24 @@ class Draft:
 
     def _take_held(self, tenant: str) -> list[ClassQueue]:
         """Return queues for the classes that were held of a tenant, as far as there is still room for them."""
-        queues = self._build_queues(self._stop_holding(tenant))
+        task_classes = self._stop_holding(tenant)
+        queues = self._build_queues(task_classes) if task_classes else []
         self.queues.extend(queues)
         return queues
 
-    def let_go(self) -> None:
+    def stop(self) -> None:
         """End a draft amid the filling: nothing is known of what is held and for which there is still room."""
         for tenant in list(self.held):
-            self._stop_holding(tenant)
+            self.let_go += self._stop_holding(tenant)
 
     def _stop_holding(self, tenant: str) -> list[TaskClass]:
         """Return the classes that were held of a tenant and for which there is still room; others stay remembered."""
-        task_classes = [wait.task_class for wait in self.held.pop(tenant)]
+        task_classes = self.held.pop(tenant)
         servers = self._few[id(task_classes[0])]  # the same for all that are held
         lefts = [self.room.left_rk[:, server].tolist() for server in servers]
         fitting = [each for each in task_classes if not all(any(map(gt, each.demand_r, left_r)) for left_r in lefts)]
-        for task_class in fitting:
-            del self.remembered[id(task_class)]
-        self.is_changed |= bool(fitting)
+        if fitting:
+            self.remembered.change(fitting)
         return fitting
 
     # --- running tasks ---

@@ -8,11 +8,14 @@ changes how long a cycle takes and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import compress, count
+from operator import is_not
 
 import numpy as np
 
-from fairbind.model import ServerTable, Snapshot, TaskClass, Tenant
+from fairbind.model import ClassChanges, ServerTable, Snapshot, TaskClass, Tenant
 from fairbind.model.servers import FloatArray, IntArray
 from fairbind.scheduling.cycle.checks import CheckedTenants
 from fairbind.scheduling.cycle.layouts import Layouts
@@ -32,29 +35,43 @@ class CycleState:
     """For callers of `run_cycle` that make many cycles; one cycle (or draft) at a time may use it.
 
     It holds on to the last snapshot's tenants, task classes and arrays, which must not be written to.
+
+    _places: where each tenant is in the last snapshot, in the order of their names. _compared: the last snapshot that
+    was compared with it. _counted: the tenants in whose progress the last cycle counted something; None: it did not
+    come to its end. _stale: those whose shares are not in `_shares`.
     """
 
     __slots__ = (
         "_axes",
-        "_classes",
+        "_compared",
+        "_counted",
         "_free_kr",
         "_layouts",
         "_left_rk",
         "_measure",
         "_measured",
-        "_names",
+        "_places",
         "_progress_of",
+        "_ruled",
+        "_seen",
+        "_shares",
         "_sizes",
+        "_stale",
         "_tenants",
     )
 
     def __init__(self) -> None:
         self._axes: _Axes = (), (), ()
-        self._classes: dict[int, TaskClass] = {}
+        self._seen: tuple[TaskClass, ...] = ()
+        self._ruled: dict[int, TaskClass] = {}
         self._sizes = 0, 0
         self._tenants: tuple[Tenant, ...] = ()
-        self._names: frozenset[str] = frozenset()
+        self._places: dict[str, int] = {}
+        self._compared: tuple[Snapshot, list[int] | None] | None = None
         self._progress_of: dict[str, Progress] = {}
+        self._counted: AbstractSet[str] | None = None
+        self._stale: set[str] = set()
+        self._shares: dict[str, tuple[str, float]] = {}
         self._measure: DominantShares | None = None
         self._measured: tuple[Policy, ServerTable, _Axes] | None = None
         self._free_kr: IntArray = np.zeros((0, 0), dtype=np.int64)
@@ -66,47 +83,73 @@ class CycleState:
         changed = self._find_changed(snapshot)
         if changed is None:
             return CheckedTenants(None, snapshot.tenants)
-        return CheckedTenants(self._names, [tenant for _, tenant in changed])
+        return CheckedTenants(self._places.keys(), [snapshot.tenants[place] for place in changed])
 
-    def _find_changed(self, snapshot: Snapshot) -> list[tuple[int, Tenant]] | None:
-        """Return the tenants that are other objects than before, with their places; None: resources or names differ."""
-        if len(snapshot.tenants) != len(self._tenants) or _get_axes(snapshot) != self._axes:
+    def _find_changed(self, snapshot: Snapshot) -> list[int] | None:
+        """Return the places of tenants that are other objects than before; None: resources or names differ."""
+        if self._compared is None or self._compared[0] is not snapshot:
+            self._compared = snapshot, self._compare(snapshot)
+        return self._compared[1]
+
+    def _compare(self, snapshot: Snapshot) -> list[int] | None:
+        tenants, before = snapshot.tenants, self._tenants
+        if len(tenants) != len(before) or _get_axes(snapshot) != self._axes:
             return None
-        before = self._tenants
-        pairs = enumerate(zip(snapshot.tenants, before, strict=True))
-        changed = [(n, tenant) for n, (tenant, known) in pairs if tenant is not known]
-        return changed if all(tenant.name == before[n].name for n, tenant in changed) else None
+        changed = list(compress(count(), map(is_not, tenants, before)))
+        return changed if all(tenants[place].name == before[place].name for place in changed) else None
 
-    def get_checked_classes(self, snapshot: Snapshot) -> Container[int]:
-        """Return the identities of task classes that went with so many resources and servers before."""
-        return self._classes if _get_sizes(snapshot) == self._sizes else ()
+    def find_changes(self, snapshot: Snapshot) -> ClassChanges:
+        """Return what is other among the task classes than it was when `note_checked` was called last."""
+        return snapshot.find_changes(self._seen)
 
-    def note_checked(self, snapshot: Snapshot) -> None:
+    def choose_unchecked(self, snapshot: Snapshot, changes: ClassChanges) -> Sequence[TaskClass]:
+        """Return the task classes that did not go with so many resources and servers before."""
+        return changes.came if _get_sizes(snapshot) == self._sizes else snapshot.task_classes
+
+    def note_checked(self, snapshot: Snapshot, changes: ClassChanges) -> None:
         """Remember that the parts of a snapshot go together."""
-        self._classes = {id(task_class): task_class for task_class in snapshot.task_classes}
+        for task_class in changes.went:
+            self._ruled.pop(id(task_class), None)
+        self._ruled.update((id(each), each) for each in changes.came if each.has_rules_or_wishes)
+        self._seen = snapshot.task_classes
         self._sizes = _get_sizes(snapshot)
+
+    def get_ruled(self) -> Collection[TaskClass]:
+        """Return the task classes that have rules or soft wishes."""
+        return self._ruled.values()
 
     def get_progress(self, snapshot: Snapshot) -> dict[str, Progress]:
         """Return each tenant's progress at the beginning of a cycle, in the order of their names.
 
         The progress of a tenant that is the same object is the same object too, if nothing was counted in it.
         """
-        changed = self._find_changed(snapshot)
+        changed, tenants, progress_of = self._find_changed(snapshot), snapshot.tenants, self._progress_of
         if changed is None:
-            ordered = sorted(snapshot.tenants, key=lambda tenant: tenant.name)
-            self._progress_of = {tenant.name: compute_progress(tenant, snapshot) for tenant in ordered}
-            self._names = frozenset(self._progress_of)
+            self._places = dict(sorted((tenant.name, place) for place, tenant in enumerate(tenants)))
+            stale: Collection[str] = self._places
+            self._shares = {name: (name, 0.0) for name in self._places}
+            self._stale.clear()
+            progress_of = self._progress_of = {}
         else:
-            progress_of = self._progress_of
-            for _, tenant in changed:
-                progress_of[tenant.name] = compute_progress(tenant, snapshot)
-            used = [progress for progress in progress_of.values() if progress.version]
-            if used:
-                by_name = {tenant.name: tenant for tenant in snapshot.tenants}
-                for progress in used:
-                    progress_of[progress.name] = compute_progress(by_name[progress.name], snapshot)
-        self._axes, self._tenants = _get_axes(snapshot), snapshot.tenants
-        return self._progress_of.copy()
+            counted = self._counted
+            if counted is None:
+                counted = {name for name, progress in progress_of.items() if progress.version}
+            stale = counted | {tenants[place].name for place in changed}
+        for name in stale:
+            progress_of[name] = compute_progress(tenants[self._places[name]], snapshot)
+        self._stale.update(stale)
+        self._axes, self._tenants, self._compared, self._counted = _get_axes(snapshot), tenants, None, None
+        return progress_of.copy()
+
+    def compute_shares(self, snapshot: Snapshot, counted: AbstractSet[str]) -> tuple[tuple[str, float], ...]:
+        """Return the shares of all tenants at the end of a cycle, by name.
+
+        counted: the tenants in whose progress something was counted since `get_progress`.
+        """
+        for name in self._stale | counted:
+            self._shares[name] = name, self._progress_of[name].compute_share(snapshot.total_r)
+        self._stale, self._counted = set(), counted
+        return tuple(self._shares.values())
 
     def get_measure(self, policy: Policy, snapshot: Snapshot) -> Measure:
         """Return the policy's measure at the beginning of a cycle.

@@ -151,7 +151,7 @@ class TenantQueue:
     ) -> None:
         self.progress = progress
         self._held = held
-        self.open_pools: IndexArray = np.arange(len(measure.pools.amount_pr))
+        self.open_pools: IndexArray = measure.pools.every_p
         self._measure = measure
         self._queues = queues
         self._wide = [queue for queue in queues if queue.task_class.pin is None]
@@ -170,7 +170,7 @@ class TenantQueue:
 
     def reopen(self) -> None:
         """Forget what fitted nowhere, and how far the tenant is: room has come back, or its tasks went."""
-        self.open_pools = np.arange(len(self._measure.pools.amount_pr))
+        self.open_pools = self._measure.pools.every_p
         self._levels.clear()
         self._heads.clear()
         self._pinned = None
@@ -195,6 +195,8 @@ class TenantQueue:
             return None
         if progress is None:
             return 0, int(self.open_pools[0])
+        if len(measure.pools.amount_pr) == 1:
+            return measure.compute_level(progress, 0), 0
         if len(self.open_pools) > measure.few:
             return measure.find_least_level(progress, self.open_pools)
         if not heap:
@@ -212,6 +214,8 @@ class TenantQueue:
             more, self._held = self._held(), None
             self._queues = [*self._queues, *more]
             self._wide.extend(more)
+            if not self._queues:
+                return None
         if level == 0 and self.progress is not None and self._measure.begins_small and len(self.open_pools) > 1:
             return self._find_beginning(self.progress)
         heads = self._heads.get(pool)
@@ -236,6 +240,9 @@ class TenantQueue:
 
         seen: a pool in which nothing fitted. Raises InvariantError if it would stay open: the filling would never end.
         """
+        if not self._queues:
+            self.open_pools = self.open_pools[:0]
+            return
         open_p = np.zeros(len(self._measure.pools.amount_pr), dtype=np.bool_)
         for queue in self._wide:
             if queue.turn is not None:

@@ -47,7 +47,7 @@ def explain_waits(
 ) -> list[Wait]:
     """Return the waits of classes that fit nowhere and of classes that may not be placed.
 
-    rivals: None for policies that are not about fairness.
+    rivals: None for policies that are not about fairness, and where nothing asks for them.
     """
     waits = [
         Wait(queue.task_class, queue.first, queue.waiting, (), blocked=queue.task_class.blocked) for queue in blocked

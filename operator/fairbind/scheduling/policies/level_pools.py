@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairbind.model import ServerTable, Snapshot
-from fairbind.model.servers import BoolArray, FloatArray, IntArray
+from fairbind.model.servers import BoolArray, FloatArray, IndexArray, IntArray
 
 ABSENT = -1
 """Stands in a pool for a resource that the pool never had or that does not count."""
@@ -25,7 +25,7 @@ class LevelPools:
     amount_pr: c, Python integers, ABSENT where a resource does not count. pool_k: each server's pool; None: one for
     all. residual: whether a placement takes from the pool. version_p: grows with every change of the pool.
     inverse_rp: 1 / c as float64, 0 where a resource does not count, infinity where nothing is left, shape (R, P).
-    kind_p: pools of equal amounts have equal numbers.
+    kind_p: pools of equal amounts have equal numbers. every_p: all pools, ascending; not to be written to.
     """
 
     amount_pr: list[list[int]]
@@ -34,12 +34,13 @@ class LevelPools:
     version_p: list[int] = field(init=False)
     inverse_rp: FloatArray = field(init=False)
     kind_p: list[int] = field(init=False)
+    every_p: IndexArray = field(init=False)
     _kinds: dict[tuple[int, ...], int] = field(init=False, default_factory=dict)
     _left_pr: list[list[int]] = field(init=False)
 
     def __post_init__(self) -> None:
         count = len(self.amount_pr)
-        self.version_p, self.kind_p = [0] * count, [0] * count
+        self.version_p, self.kind_p, self.every_p = [0] * count, [0] * count, np.arange(count)
         # Below zero where tasks took what was reserved for them: the pool has nothing left then.
         self._left_pr = [list(amount_r) for amount_r in self.amount_pr] if self.residual else []
         self.inverse_rp = np.zeros((len(self.amount_pr[0]) if count else 0, count))

@@ -44,8 +44,7 @@ class Progress:
 
     held_r: a_i, base units, Python integers. weight_r: weight of the tenant and of the resource in it; None where r
     does not count. version: grows with every change of held_r. terms: for each counting r its index and the weight's
-    denominator and numerator. shown: name and share of the cluster's totals, for people, as they were computed last;
-    None where held_r changed since.
+    denominator and numerator.
     """
 
     name: str
@@ -53,7 +52,6 @@ class Progress:
     weight_r: tuple[Fraction | None, ...]
     version: int = 0
     terms: tuple[tuple[int, int, int], ...] = field(init=False)
-    shown: tuple[str, float] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.terms = tuple(
@@ -63,13 +61,11 @@ class Progress:
     def add(self, share_demand_r: Sequence[int]) -> None:
         """Count one more task."""
         self.version += 1
-        self.shown = None
         self.held_r = [held + more for held, more in zip(self.held_r, share_demand_r, strict=True)]
 
     def remove(self, share_demand_r: Sequence[int]) -> None:
         """Count one task less."""
         self.version += 1
-        self.shown = None
         self.held_r = [held - less for held, less in zip(self.held_r, share_demand_r, strict=True)]
 
     def compute_level(self, pool_r: Sequence[int], held_r: Sequence[int] | None = None) -> int:
@@ -93,11 +89,6 @@ class Progress:
             (self.held_r[r] * factor / (divisor * pool_r[r]) for r, factor, divisor in self.terms if pool_r[r] > 0),
             default=0.0,
         )
-
-    def show(self, total_r: Sequence[int]) -> tuple[str, float]:
-        """Return the name and the share of the cluster's totals, and keep them while nothing is counted."""
-        self.shown = self.name, self.compute_share(total_r)
-        return self.shown
 
 
 def compute_progress(tenant: Tenant, snapshot: Snapshot) -> Progress:
