@@ -16,8 +16,8 @@ from fairbind.scheduling import CycleState, Policy, UnschedulableCache, run_cycl
 class Decider:
     """Decides for one cluster. baseline: decides in place of the settings' policy; None: nothing does.
 
-    explains: whether anything reads why tasks wait. If so, where few classes wait, all explanations are those of now; if
-    not, waits do not say which tenant comes before.
+    explains: whether anything reads why tasks wait. If so, where few classes wait, all explanations are those of now.
+    If not, waits do not say which tenant comes before.
     """
 
     def __init__(self, baseline: Policy | None = None, *, explains: bool = True) -> None:

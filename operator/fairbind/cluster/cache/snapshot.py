@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 from fairbind.cluster.cache.books import Books
@@ -54,7 +55,7 @@ class SnapshotBuilder:
     """Makes snapshots of one set of books, and keeps what it may use again.
 
     window: which queues of tenants with very many of them a snapshot shows.
-    _made: the task classes of the last snapshot; None: it was not made to its end. _crowd: those of them that are of
+    _made: the task classes of the last snapshot; None: it was not made to its end. _crowds: those of them that are of
     such tenants. _placements: how many classes use each that may be placed.
     """
 
@@ -62,7 +63,7 @@ class SnapshotBuilder:
         self._books = books
         self._grouping = ServerGrouping()
         self._task_classes: dict[QueueKey, TaskClass] = {}
-        self._crowd: list[TaskClass] = []
+        self._crowds: dict[str, list[TaskClass]] = {}
         self._made: tuple[TaskClass, ...] | None = ()
         self._placements = Counter[Placement]()
         self._classes_valid_for: tuple[Axes, int, int] | None = None
@@ -144,11 +145,14 @@ class SnapshotBuilder:
         self._crowded = frozenset(choices)
         before, self._made = self._made, None
         came, went = self._follow_queues(choices)
-        crowd = [task_class for tenant, choice in choices.items() for task_class in self._build_crowd(tenant, choice)]
-        if crowd or self._crowd:
-            came += _leave_out(crowd, self._crowd)
-            went += _leave_out(self._crowd, crowd)
-            self._crowd = crowd
+        crowds = {tenant: list(self._build_crowd(tenant, choice)) for tenant, choice in choices.items()}
+        for tenant in crowds | self._crowds:
+            now, then = crowds.get(tenant, []), self._crowds.get(tenant, [])
+            if now != then:
+                came += _leave_out(now, then)
+                went += _leave_out(then, now)
+        self._crowds = crowds
+        crowd = tuple(chain.from_iterable(crowds.values()))
         if len(books.eligibility) > 2 * (MAX_HELD_PLACEMENTS + len(self._task_classes) + len(crowd)):
             shown = (group.first.key for choice in choices.values() for group in choice.groups)
             books.eligibility.keep_only(key.constraints for key in (*self._task_classes, *shown))

@@ -17,10 +17,9 @@ there before that is void; queues and filling begin again, at a cost of about a 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
-from operator import gt
 from typing import Final
 
 import numpy as np
@@ -38,6 +37,7 @@ from fairbind.model import (
     Wait,
 )
 from fairbind.scheduling.cycle.filling import Filling
+from fairbind.scheduling.cycle.held import Held
 from fairbind.scheduling.cycle.layouts import Arrangement, Layouts
 from fairbind.scheduling.cycle.random_choices import RandomChoices
 from fairbind.scheduling.cycle.remembered import Remembered
@@ -81,10 +81,10 @@ class Draft:
     room, measure, topology, progress_of, queues: the state; for others to read. progress_of: by tenant. queues: by
     tenant and turn, those of what was held behind them; each holds its tasks.
     remembered: the waits of classes that have no queue, because they were known to fit nowhere when the draft began.
-    held: those of these classes for which one of a few servers has room then, by tenant: they get a queue when the
-    tenant's turn comes, unless others have taken the room by then. let_go: those that got none although there was room.
+    held: those of these classes for which one of a few servers has room then: they get a queue when their tenant's turn
+    comes, unless others have taken the room by then. let_go: those that got none although there was room.
     moved: the identities of those of them that may go elsewhere than when they were explained.
-    returning: the waits of classes that have a queue, or are held, because they may fit where room has grown.
+    returning: the waits that were remembered of classes that have a queue, because they may fit where room has grown.
     bindings: the placements that were not taken back, in their order.
     """
 
@@ -108,12 +108,12 @@ class Draft:
         self.rule: TurnRule = compute_turn if policy.is_fair else compute_arrival
         self.room = Room(snapshot.servers, None if state is None else state.get_left(snapshot.servers))
         self.remembered = Remembered(self.rule)
-        self.held: dict[str, list[TaskClass]] = {}
+        self.held = Held([], [], self.room)
         self.let_go: list[TaskClass] = []
         self.moved: AbstractSet[int] = frozenset()
-        self.returning: Mapping[int, Wait] = {}
+        self.returning: dict[int, Wait] = {}
         looked_at: Sequence[TaskClass] = snapshot.task_classes
-        self._few: Mapping[int, Sequence[int]] = {}
+        self._few: dict[int, Sequence[int]] = {}
         self._unschedulable = unschedulable
         if unschedulable is not None:
             recalled = unschedulable.recall(snapshot, self.room, self.rule, holds=holds and policy.is_fair)
@@ -297,7 +297,7 @@ class Draft:
         if self.remembered and self._unschedulable is not None:
             more = self._build_queues([wait.task_class for wait in self.remembered])
             self.queues = sorted([*self.queues, *more], key=lambda queue: queue.progress.name)
-            self.held, self.moved = {}, frozenset()
+            self.held, self.moved = Held([], [], self.room), frozenset()
             self._unschedulable.forget()
             self._filling = None
 
@@ -328,13 +328,14 @@ class Draft:
         by_tenant: dict[str, list[ClassQueue]] = {}
         for queue in open_queues:
             by_tenant.setdefault(queue.progress.name, []).append(queue)
-        for name in self.held:
+        held = self.held.list_tenants()
+        for name in held:
             by_tenant.setdefault(name, [])
-        tenant_queues = []
-        for name in sorted(by_tenant) if self.held else by_tenant:
-            held = partial(self._take_held, name) if name in self.held else None
-            tenant_queues.append(TenantQueue(by_tenant[name], self.progress_of[name], self.measure, held))
-        return tenant_queues
+        take_held = {name: partial(self._take_held, name) for name in held}
+        return [
+            TenantQueue(by_tenant[name], self.progress_of[name], self.measure, take_held.get(name))
+            for name in (sorted(by_tenant) if held else by_tenant)
+        ]
 
     def _take_held(self, tenant: str) -> list[ClassQueue]:
         """Return queues for the classes that were held of a tenant, as far as there is still room for them."""
@@ -345,18 +346,17 @@ class Draft:
 
     def stop(self) -> None:
         """End a draft amid the filling: nothing is known of what is held and for which there is still room."""
-        for tenant in list(self.held):
+        for tenant in self.held.list_tenants():
             self.let_go += self._stop_holding(tenant)
 
     def _stop_holding(self, tenant: str) -> list[TaskClass]:
         """Return the classes that were held of a tenant and for which there is still room; others stay remembered."""
-        task_classes = self.held.pop(tenant)
-        servers = self._few[id(task_classes[0])]  # the same for all that are held
-        lefts = [self.room.left_rk[:, server].tolist() for server in servers]
-        fitting = [each for each in task_classes if not all(any(map(gt, each.demand_r, left_r)) for left_r in lefts)]
-        if fitting:
-            self.remembered.change(fitting)
-        return fitting
+        task_classes = self.held.let_go(tenant)
+        if task_classes:
+            self.returning.update((id(each), self.remembered[each]) for each in task_classes)
+            self._few.update((id(each), self.held.servers) for each in task_classes)
+            self.remembered.change(task_classes)
+        return task_classes
 
     # --- running tasks ---
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from operator import gt, itemgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -77,7 +78,7 @@ class Remembered:
         else:
             self._change_many(gone, came)
 
-    def find_fitting(self, grown: IndexArray, room: Room) -> Iterable[TaskClass]:
+    def find_fitting(self, grown: IndexArray, room: Room) -> Iterable[Fitting]:
         """Return the classes of which a task may fit on one of the servers that have gained room."""
         return self._index.find_fitting(grown, room)
 
@@ -123,17 +124,30 @@ class Remembered:
         self._keys, self._ordered = [key for key, _ in entries], [wait for _, wait in entries]
 
 
+class Fitting(NamedTuple):
+    """Classes of which a task may fit somewhere.
+
+    demand_rn: what each asks for, shape (R, n); None: they are few. is_plain: whether all are such as may use more than
+    one server and for which nothing but room there can make more of them fit within a cycle.
+    """
+
+    classes: list[TaskClass]
+    demand_rn: FloatArray | None
+    is_plain: bool
+
+
 class _Demands:
-    """What the classes with one placement ask for.
+    """What classes with one placement ask for. is_plain: see `Fitting`, of all of them or of none.
 
     _demand_rn: a column for each, and for more to come, shape (R, n); None: not made yet. float64 is exact, as in
     `Room`.
     """
 
-    __slots__ = ("_classes", "_demand_rn", "_place_of", "placement")
+    __slots__ = ("_classes", "_demand_rn", "_place_of", "is_plain", "placement")
 
-    def __init__(self, placement: Placement) -> None:
+    def __init__(self, placement: Placement, *, is_plain: bool) -> None:
         self.placement = placement
+        self.is_plain = is_plain
         self._classes: list[TaskClass] = []
         self._place_of: dict[int, int] = {}
         self._demand_rn: FloatArray | None = None
@@ -164,15 +178,15 @@ class _Demands:
     def forget_array(self) -> None:
         self._demand_rn = None
 
-    def find_fitting(self, most_r: FloatArray) -> list[TaskClass]:
+    def find_fitting(self, most_r: FloatArray) -> Fitting:
         """Return the classes that ask for no more than this of anything."""
         classes = self._classes
         if len(classes) < FEW_CLASSES:
-            return _choose_fitting(classes, most_r.tolist())
+            return Fitting(choose_fitting(classes, most_r.tolist()), None, self.is_plain)
         if self._demand_rn is None:
             self._demand_rn = np.array([each.demand_r for each in classes], dtype=np.float64).T.copy()
-        fits_n = (self._demand_rn[:, : len(classes)] <= most_r[:, None]).all(axis=0)
-        return [classes[n] for n in np.flatnonzero(fits_n).tolist()]
+        fitting = np.flatnonzero((self._demand_rn[:, : len(classes)] <= most_r[:, None]).all(axis=0))
+        return Fitting([classes[n] for n in fitting.tolist()], self._demand_rn[:, fitting], self.is_plain)
 
 
 class _Index:
@@ -181,15 +195,16 @@ class _Index:
     __slots__ = ("_by_pin", "_by_placement")
 
     def __init__(self) -> None:
-        self._by_placement: dict[int, _Demands] = {}
+        self._by_placement: dict[tuple[int, bool], _Demands] = {}
         self._by_pin: dict[int, dict[int, TaskClass]] = {}
 
     def add(self, task_class: TaskClass) -> None:
         placement, pin = task_class.placement, task_class.pin
         if pin is None or placement.reserved:
-            demands = self._by_placement.get(id(placement))
+            is_plain = pin is None and is_about_room_only(task_class)
+            demands = self._by_placement.get((id(placement), is_plain))
             if demands is None:
-                demands = self._by_placement[id(placement)] = _Demands(placement)
+                demands = self._by_placement[id(placement), is_plain] = _Demands(placement, is_plain=is_plain)
             demands.add(task_class)
         elif pin.server is not None:
             self._by_pin.setdefault(pin.server, {})[id(task_class)] = task_class
@@ -197,10 +212,11 @@ class _Index:
     def discard(self, task_class: TaskClass) -> None:
         placement, pin = task_class.placement, task_class.pin
         if pin is None or placement.reserved:
-            demands = self._by_placement[id(placement)]
+            key = id(placement), pin is None and is_about_room_only(task_class)
+            demands = self._by_placement[key]
             demands.discard(task_class)
             if not demands:
-                del self._by_placement[id(placement)]
+                del self._by_placement[key]
         elif pin.server is not None:
             pinned = self._by_pin[pin.server]
             del pinned[id(task_class)]
@@ -212,21 +228,22 @@ class _Index:
         for demands in self._by_placement.values():
             demands.forget_array()
 
-    def find_fitting(self, grown: IndexArray, room: Room) -> Iterator[TaskClass]:
+    def find_fitting(self, grown: IndexArray, room: Room) -> Iterator[Fitting]:
         left_rn = room.left_rk[:, grown]
         for demands in self._by_placement.values():
             placement = demands.placement
-            if placement.reserved:
-                yield from demands  # what is reserved is not part of what servers have left
+            if placement.reserved:  # what is reserved is not part of what servers have left
+                yield Fitting(list(demands), None, demands.is_plain)
             elif (allowed_n := placement.eligible_k[grown]).any():
-                yield from demands.find_fitting(left_rn[:, allowed_n].max(axis=1))
+                yield demands.find_fitting(left_rn[:, allowed_n].max(axis=1))
         for server in grown.tolist() if self._by_pin else ():
             pinned = self._by_pin.get(server)
             if pinned:
-                yield from _choose_fitting(pinned.values(), room.left_rk[:, server].tolist())
+                yield Fitting(choose_fitting(pinned.values(), room.left_rk[:, server].tolist()), None, is_plain=False)
 
 
-def _choose_fitting(classes: Iterable[TaskClass], most_r: Sequence[float]) -> list[TaskClass]:
+def choose_fitting(classes: Iterable[TaskClass], most_r: Sequence[float]) -> list[TaskClass]:
+    """Return the classes that ask for no more than this of anything."""
     return [each for each in classes if not any(map(gt, each.demand_r, most_r))]
 
 
@@ -240,3 +257,13 @@ def merge(ordered: Iterable[Wait], others: Iterable[Wait], *, key: Callable[[Wai
         waits.extend(others)
         waits.sort(key=key)
     return waits
+
+
+def is_about_room_only(task_class: TaskClass) -> bool:
+    """Whether nothing but room on a server lets more of a class fit within a cycle."""
+    return has_limits_only(task_class) and not task_class.placement.reserved
+
+
+def has_limits_only(task_class: TaskClass) -> bool:
+    """Whether a class has no rules, or only such as close servers with what is placed there, and open none."""
+    return task_class.rules is None or task_class.rules.are_limits

@@ -14,7 +14,7 @@ kind changes, it can fit on the servers only that its new placement opens.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from operator import gt
 from typing import NamedTuple
@@ -23,7 +23,8 @@ import numpy as np
 
 from fairbind.model import DomainRules, Domains, LimitRule, ServerTable, Snapshot, TaskClass, Wait
 from fairbind.model.servers import BoolArray, FloatArray, IndexArray
-from fairbind.scheduling.cycle.remembered import Remembered
+from fairbind.scheduling.cycle.held import Held
+from fairbind.scheduling.cycle.remembered import Remembered, has_limits_only, is_about_room_only
 from fairbind.scheduling.cycle.room import Room
 from fairbind.scheduling.cycle.shapes import FEW
 from fairbind.scheduling.cycle.task_queues import TurnRule, compute_turn
@@ -35,18 +36,18 @@ MANY_CLASSES = 200
 class Recalled(NamedTuple):
     """What fits nowhere, and all others.
 
-    remembered: who uses the draft may change it. held: of it, by tenant, what one of a few servers has room for now, if
-    others do not take it before. moved: of it, the identities of what may go elsewhere than when it was explained.
-    others: the other classes. returning: of the others and of what is held, by identity, what fitted nowhere, with
-    explanations that hold if it still does, with older counts. few: of the same, what may fit on these servers only.
+    remembered: the draft changes it. held: of it, what one of a few servers has room for now, if others do not take it
+    before. moved: of it, the identities of what may go elsewhere than when it was explained. others: the other classes.
+    returning: of these, by identity, what fitted nowhere, with explanations that hold if it still does, with older
+    counts. few: of the same, what may fit on these servers only.
     """
 
     remembered: Remembered
-    held: dict[str, list[TaskClass]]
+    held: Held
     moved: AbstractSet[int]
     others: Sequence[TaskClass]
-    returning: Mapping[int, Wait]
-    few: Mapping[int, Sequence[int]]
+    returning: dict[int, Wait]
+    few: dict[int, Sequence[int]]
 
 
 class UnschedulableCache:
@@ -124,7 +125,7 @@ class UnschedulableCache:
         before, self._seen = self._seen, None
         if before is None or not self._goes_with(snapshot, rule):
             self._remembered = Remembered(rule)
-            return Recalled(self._remembered, {}, frozenset(), snapshot.task_classes, {}, {})
+            return Recalled(self._remembered, Held([], [], room), frozenset(), snapshot.task_classes, {}, {})
         remembered, others, changes = self._remembered, self._others, snapshot.find_changes(before)
         gone = [task_class for task_class in changes.went if others.pop(id(task_class), None) is None]
         heirs = self._find_heirs(changes.came, gone, snapshot.servers, room)
@@ -132,20 +133,16 @@ class UnschedulableCache:
         moved = {id(wait.task_class) for wait in heirs}
         others.update((id(task_class), task_class) for task_class in changes.came if id(task_class) not in moved)
         grown = self._find_grown(snapshot.servers, room)
-        fitting = {id(task_class): task_class for task_class in remembered.find_fitting(grown, room)}
-        returning = {id_: remembered[task_class] for id_, task_class in fitting.items() if id_ not in moved}
-        few: dict[int, Sequence[int]] = {}
-        held: dict[str, list[TaskClass]] = {}
-        if len(grown) <= FEW:
-            servers = grown.tolist()
-            few = {id_: servers for id_, task_class in fitting.items() if _is_about_room_only(task_class)}
-            for id_ in few.keys() & returning.keys() if holds else ():
-                if fitting[id_].pin is None:
-                    task_class = fitting.pop(id_)
-                    held.setdefault(task_class.tenant, []).append(task_class)
-        remembered.change(fitting.values())
-        others.update(fitting)
-        return Recalled(remembered, held, moved - fitting.keys(), list(others.values()), returning, few)
+        parts = list(remembered.find_fitting(grown, room))
+        servers = grown.tolist() if len(grown) <= FEW else []
+        is_held = holds and bool(servers) and not moved
+        held = Held([part for part in parts if part.is_plain] if is_held else [], servers, room)
+        looked_at = [each for part in parts if not (part.is_plain and is_held) for each in part.classes]
+        returning = {id(each): remembered[each] for each in looked_at if id(each) not in moved}
+        few = {id(each): servers for each in looked_at if servers and is_about_room_only(each)}
+        remembered.change(looked_at)
+        others.update((id(each), each) for each in looked_at)
+        return Recalled(remembered, held, moved - others.keys(), list(others.values()), returning, few)
 
     def _goes_with(self, snapshot: Snapshot, rule: TurnRule) -> bool:
         """Whether what is remembered goes with these servers and this order."""
@@ -186,16 +183,6 @@ class UnschedulableCache:
         return np.flatnonzero(grown_k & servers.accepting_k)
 
 
-def _is_about_room_only(task_class: TaskClass) -> bool:
-    """Whether nothing but room on a server lets more of a class fit within a cycle."""
-    return _has_limits_only(task_class) and not task_class.placement.reserved
-
-
-def _has_limits_only(task_class: TaskClass) -> bool:
-    """Whether a class has no rules, or only such as close servers with what is placed there, and open none."""
-    return task_class.rules is None or task_class.rules.are_limits
-
-
 def _list_limits(task_class: TaskClass) -> list[LimitRule]:
     """Return the limits among the rules of a class."""
     rules = () if task_class.rules is None else task_class.rules.rules
@@ -218,7 +205,7 @@ def _is_elsewhere_only(before: TaskClass, after: TaskClass) -> bool:
 
     Most rules about domains, pins and promised room close servers in other ways, so classes with them are looked at.
     """
-    if not (_has_limits_only(before) and _has_limits_only(after)):
+    if not (has_limits_only(before) and has_limits_only(after)):
         return False
     is_plain = _list_limited(before) == _list_limited(after) and after.blocked is None and not after.placement.reserved
     was_plain = before.pin is None and not before.placement.reserved
