@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from fairbind.model import InvalidProblemError, PolicySettings, Snapshot, Targets, Tenant
+from fairbind.model import ClassChanges, InvalidProblemError, PolicySettings, Snapshot, Targets, Tenant
 from fairbind.scheduling import CycleState, UnschedulableCache, compute_server_classes, run_cycle
 from fairbind.scheduling.cycle import state as state_module
+from fairbind.scheduling.cycle.draft import Draft
 from fairbind.scheduling.cycle.room import compute_left
 from fairbind.scheduling.policies import levels
 from scheduling.strategies import POLICY_IDS
@@ -165,10 +166,44 @@ def test_it_changes_no_report(seed: int) -> None:
         with_it = run_cycle(snapshot, settings, 0.0, limit=limit, unschedulable=memories[0], state=state)
         without = run_cycle(snapshot, settings, 0.0, limit=limit, unschedulable=memories[1])
         assert describe(with_it) == describe(without)
+        before = snapshot
         if draw.random() < 0.8:  # else nothing of it could be carried out
             snapshot = share_objects(snapshot, apply_report(snapshot, with_it))
         for _ in range(draw.integers(3)):
             snapshot = CHANGES[draw.integers(len(CHANGES))](draw, snapshot)
+        snapshot = replace(snapshot, changes=say_changes(draw, before, snapshot))
+        if draw.random() < 0.1:
+            fail_amid(draw, snapshot, settings, memories, state)
+
+
+def say_changes(draw: Draw, before: Snapshot, after: Snapshot) -> ClassChanges | None:
+    """What changed, nothing, or what changed between snapshots of which one is another."""
+    known = replace(after, changes=None).find_changes(before.task_classes)
+    if draw.random() < 0.2:
+        return replace(known, before=(*known.before,) if draw.random() < 0.5 else (), came=(), went=())
+    if draw.random() < 0.2:
+        return replace(known, after=(*known.after, *known.went), came=(), went=known.came)
+    return known if draw.random() < 0.8 else None
+
+
+def fail_amid(
+    draw: Draw,
+    snapshot: Snapshot,
+    settings: PolicySettings,
+    memories: Sequence[UnschedulableCache | None],
+    state: CycleState,
+) -> None:
+    """A cycle does not come to its end."""
+    where = ["find_choice", "_build_queues", "_build_tenant_queues"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Draft, where[draw.integers(len(where))], fail)
+        for memory, its_state in zip(memories, (state, None), strict=True):
+            with pytest.raises(ZeroDivisionError):
+                run_cycle(snapshot, settings, 0.0, unschedulable=memory, state=its_state)
+
+
+def fail(*_: object) -> None:
+    raise ZeroDivisionError
 
 
 @pytest.mark.parametrize("names", ["", "b", "bc"])

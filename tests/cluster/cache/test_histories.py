@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from fractions import Fraction
 from typing import Any, Literal
@@ -310,7 +311,19 @@ class Histories(RuleBasedStateMachine):
         self.steps += 1
         if self.steps % self.pace == 0:
             self.check_scale()
+            self.check_changes()
             self.cache.check_consistent()
+
+    def check_changes(self) -> None:
+        """What a snapshot says of what changed is what changed, and each placement is counted by its classes."""
+        snapshot = self.cache.build_snapshot()
+        changes = snapshot.changes
+        assert changes is not None
+        assert changes.after is snapshot.task_classes
+        found = replace(snapshot, changes=None).find_changes(changes.before)
+        assert (Counter(changes.came), Counter(changes.went)) == (Counter(found.came), Counter(found.went))
+        may_be_placed = (each.placement for each in snapshot.task_classes if each.blocked is None)
+        assert self.cache._builder._placements == Counter(may_be_placed)
 
     def check_scale(self) -> None:
         """What is found out without a snapshot is what the snapshot says."""
