@@ -299,6 +299,24 @@ def test_what_may_go_elsewhere_and_was_looked_at_in_vain_is_explained_anew(*, ex
     ]
 
 
+def test_what_may_go_elsewhere_is_explained_anew_although_it_seems_to_fit_where_it_may_not_go() -> None:
+    """Two servers have room again. The one to which both may go is taken, and the other has room for both."""
+    servers = build_servers({"x": (8, 8), "y": (8, 8)}, free={"x": (1, 8), "y": (1, 8)})
+    everywhere, at_y = build_placement(servers), build_placement(servers, only=["y"])
+    small, large = build_class("a", (2, 1), at_y), build_class("b", (3, 2), everywhere)
+    grown = replace(servers, free_kr=servers.free_kr + np.array([[3, 0], [3, 0]]))
+    unschedulable, settings = UnschedulableCache(), PolicySettings()
+    run_cycle(build_snapshot(servers, [small, large]), settings, 0.0, unschedulable=unschedulable, explains=False)
+
+    snapshot = build_snapshot(grown, [small, replace(large, placement=at_y)])
+    report = run_cycle(snapshot, settings, 0.0, unschedulable=unschedulable, explains=False)
+
+    assert [bind.tenant for bind in report.bindings] == ["a"]
+    assert [wait.rejections for wait in report.waits] == [
+        wait.rejections for wait in run_cycle(snapshot, settings, 0.0).waits
+    ]
+
+
 def test_what_was_looked_at_in_vain_is_remembered_again(looked: list[str]) -> None:
     servers = build_servers({"x": (8, 8)}, free={"x": (1, 8)})
     classes = [build_class(name, (3, size), build_placement(servers)) for size, name in enumerate("abc")]

@@ -201,7 +201,7 @@ class _Index:
     def add(self, task_class: TaskClass) -> None:
         placement, pin = task_class.placement, task_class.pin
         if pin is None or placement.reserved:
-            is_plain = pin is None and is_about_room_only(task_class)
+            is_plain = is_about_room_only(task_class)
             demands = self._by_placement.get((id(placement), is_plain))
             if demands is None:
                 demands = self._by_placement[id(placement), is_plain] = _Demands(placement, is_plain=is_plain)
@@ -212,7 +212,7 @@ class _Index:
     def discard(self, task_class: TaskClass) -> None:
         placement, pin = task_class.placement, task_class.pin
         if pin is None or placement.reserved:
-            key = id(placement), pin is None and is_about_room_only(task_class)
+            key = id(placement), is_about_room_only(task_class)
             demands = self._by_placement[key]
             demands.discard(task_class)
             if not demands:

@@ -135,7 +135,7 @@ class UnschedulableCache:
         grown = self._find_grown(snapshot.servers, room)
         parts = list(remembered.find_fitting(grown, room))
         servers = grown.tolist() if len(grown) <= FEW else []
-        is_held = holds and bool(servers) and not moved
+        is_held = holds and bool(servers)
         held = Held([part for part in parts if part.is_plain] if is_held else [], servers, room)
         looked_at = [each for part in parts if not (part.is_plain and is_held) for each in part.classes]
         returning = {id(each): remembered[each] for each in looked_at if id(each) not in moved}
