@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fairbind.model import ExclusiveKeys, FairnessReason, Tenant
+from fairbind.model import ExclusiveKeys, FairnessReason, PolicySettings, Tenant
+from fairbind.scheduling import run_cycle
 from rejections import PORT_CONFLICT, lack, taint, unsupported
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot, decide
 
@@ -106,3 +107,15 @@ def test_ps_dsf_compares_on_the_class_and_drfh_on_the_cluster(policy: str, expec
     )
 
     assert decide(snapshot, policy).waits[0].fairness == expected
+
+
+def test_waits_name_no_rival_where_nothing_asks_for_one() -> None:
+    servers = build_servers({"x": (8, 8)}, free={"x": (1, 1)})
+    classes = [build_class(name, (2, 2), build_placement(servers)) for name in "ab"]
+    snapshot = build_snapshot(servers, classes, tenants=[Tenant("a", allocated_r=(4, 4))])
+
+    asked, not_asked = (run_cycle(snapshot, PolicySettings(), 0.0, finds_rivals=each).waits for each in (True, False))
+
+    assert [wait.fairness is not None for wait in asked] == [True, False]
+    assert [wait.fairness for wait in not_asked] == [None, None]
+    assert [wait.rejections for wait in asked] == [wait.rejections for wait in not_asked]
