@@ -146,6 +146,7 @@ class Simulation:
                 world.note_waits(report.waits)
                 self._noted = report.waits
         except RuntimeError:
+            self._unschedulable.forget()
             world.cycle_failed()
             return self._pacing.handle(CycleFailed(classes), self.now)
         world.cycle_finished(self.now - started)

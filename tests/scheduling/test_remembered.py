@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from fairbind.model import DomainRules, LimitRule, Pin, Placement, ServerTable, SpreadRule, Task, TaskClass, Wait
+from fairbind.scheduling.cycle import held as held_module
 from fairbind.scheduling.cycle import remembered as module
 from fairbind.scheduling.cycle.held import Held
 from fairbind.scheduling.cycle.remembered import Fitting, Remembered
 from fairbind.scheduling.cycle.room import Room
 from fairbind.scheduling.cycle.task_queues import compute_turn
+from fairbind.scheduling.cycle.waits import identify_reach
 from scheduling.rules import FULL, SPREAD, build_counter, build_domains
 from scheduling.worlds import build_class, build_placement, build_servers
 from seeds import draw_seeds
@@ -57,6 +59,13 @@ class World:
             made = replace(made, rules=LIMITS if draw.random() < 0.5 else SPREADS)
         return Wait(made, task, 1, ())
 
+    def change(self, wait: Wait) -> Wait:
+        """It is explained again, or its class has another placement."""
+        if self.draw.random() < 0.5:
+            return replace(wait)
+        placement = self.placements[self.draw.integers(4)]
+        return replace(wait, task_class=replace(wait.task_class, placement=placement, pin=None))
+
     def make_room(self) -> Room:
         return Room(replace(self.servers, free_kr=self.draw.integers(-1, 10, (4, 2))))
 
@@ -75,23 +84,30 @@ def test_what_is_remembered_is_in_its_order_and_found_where_it_may_fit(
 ) -> None:
     monkeypatch.setattr(module, "FEW_PART", [1, 16][seed % 2])
     monkeypatch.setattr(module, "FEW_CLASSES", [1, 6][seed % 4 // 2])
+    monkeypatch.setattr(module, "MANY_SERVERS", [1, 8][seed % 3 // 2])
     draw = np.random.default_rng(seed)
     world, remembered, expected = World(draw), Remembered(compute_turn), list[Wait]()
     for _ in range(30):
-        gone = [wait for wait in expected if draw.random() < draw.choice([0.02, 0.3])]
-        left = [wait for wait in expected if wait not in gone]
-        again = [replace(wait) for wait in left if draw.random() < 0.1]
-        came = [*(world.make_wait() for _ in range(draw.choice([0, 1, 2, 20]))), *again]
-        remembered.change([wait.task_class for wait in gone], came)
-        replaced = {id(wait.task_class) for wait in again}
-        expected = [wait for wait in left if id(wait.task_class) not in replaced] + came
+        went = [wait for wait in expected if draw.random() < draw.choice([0.02, 0.3])]
+        came = [world.make_wait() for _ in range(draw.choice([0, 1, 2, 20]))]
+        remembered.change(came, [wait.task_class for wait in went])
+        left = [wait for wait in expected if wait not in went] + came
+        others = {wait.task_class: world.change(wait) for wait in left if draw.random() < draw.choice([0.0, 0.05, 0.9])}
+        remembered.replace(others)
+        expected = [others.get(wait.task_class, wait) for wait in left]
         expected.sort(key=lambda wait: (wait.task_class.tenant, compute_turn(wait.first)))
 
-        assert remembered.list() == tuple(remembered) == tuple(expected)
-        assert remembered.list() is remembered.list()
+        assert remembered.waits == tuple(expected)
+        assert remembered.waits is remembered.waits
+        others_too = [world.make_wait() for _ in range(draw.choice([0, 1, 9]))]
+        both = sorted([*expected, *others_too], key=remembered.compute_key)
+        assert remembered.list_with(others_too) == tuple(both)
         assert len(remembered) == len(expected)
         assert all(remembered[wait.task_class] is wait for wait in expected)
-        assert not any(wait.task_class in remembered for wait in gone)
+        assert not any(wait.task_class in remembered for wait in went)
+        kinds = {(wait.task_class.tenant, *identify_reach(wait.task_class)) for wait in expected}
+        found_kinds = [(each.tenant, *identify_reach(each)) for each in remembered.list_reaches()]
+        assert sorted(found_kinds, key=repr) == sorted(kinds, key=repr)
         room, grown = world.make_room(), np.flatnonzero(draw.random(4) < 0.5)
         parts = list(remembered.find_fitting(grown, room))
         found = [each for part in parts for each in part.classes]
@@ -102,7 +118,7 @@ def test_what_is_remembered_is_in_its_order_and_found_where_it_may_fit(
         for part in parts:
             check_part(part)
     remembered.clear()
-    assert (len(remembered), remembered.list()) == (0, ())
+    assert (len(remembered), remembered.waits, remembered.list_reaches()) == (0, (), [])
 
 
 def check_part(part: Fitting) -> None:
@@ -114,26 +130,25 @@ def check_part(part: Fitting) -> None:
         assert part.demand_rn.T.tolist() == [list(each.demand_r) for each in part.classes]
 
 
-def test_what_is_held_is_told_once_and_as_long_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("few", [1, 99])
+def test_what_is_held_is_told_once_and_as_long_as_there_is_room(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By arrays, and one by one."""
+    monkeypatch.setattr(held_module, "FEW_CLASSES", few)
     servers = build_servers({"x": (9, 9), "y": (9, 9)}, free={"x": (4, 4), "y": (2, 6)})
     everywhere, room = build_placement(servers), Room(servers)
     sizes = {"a": (4, 1), "b": (2, 5), "c": (1, 1), "d": (3, 5), "e": (1, 2)}
     classes = {name: build_class(name, size, everywhere) for name, size in sizes.items()}
-    for few in (1, 99):  # by arrays, and one by one
-        monkeypatch.setattr(module, "FEW_CLASSES", few)
-        remembered = Remembered(compute_turn)
-        remembered.change((), [Wait(each, each.tasks[0], 1, ()) for each in classes.values()])
-        parts = list(remembered.find_fitting(np.array([0, 1]), room))
-        held = Held(parts, [0, 1], room)
+    smaller = build_class("b", (0, 1), everywhere)
+    demand_rn = np.array([*sizes.values()], dtype=np.float64).T
+    parts = [Fitting([*classes.values()], is_plain=True, demand_rn=demand_rn), Fitting([smaller], is_plain=True)]
+    held = Held(parts, [0, 1], room)
 
-        assert sorted(held.list_tenants()) == ["a", "b", "c", "d", "e"]
-        assert held.let_go("d") == [], "no single server has both"
-        assert held.let_go("a") == [classes["a"]]
-        assert held.let_go("a") == []
-        assert sorted(held.list_tenants()) == ["b", "c", "e"]
-        for server, demand_r in ((0, (4, 1)), (1, (1, 2))):
-            room.take(server, demand_r, everywhere.exclusive_keys)
-        assert held.let_go("b") == [], "the others took it"
-        assert held.list_tenants() == ["c", "e"]
-        assert held.let_go("c") == [classes["c"]]
-        room = Room(servers)
+    assert held.list_tenants() == ["a", "b", "c", "d", "e"]
+    assert held.let_go("d") == [], "no single server has both"
+    assert held.let_go("a") == [classes["a"]]
+    assert held.let_go("a") == []
+    assert held.list_tenants() == ["b", "c", "e"]
+    for server, demand_r in ((0, (4, 1)), (1, (1, 2))):
+        room.take(server, demand_r, everywhere.exclusive_keys)
+    assert held.let_go("b") == [smaller], "the others took the room of the larger one"
+    assert held.let_go("c") == [classes["c"]]

@@ -179,7 +179,7 @@ def test_it_changes_no_report(seed: int) -> None:
 
 def say_changes(draw: Draw, before: Snapshot, after: Snapshot) -> ClassChanges | None:
     """What changed, nothing, or what changed between snapshots of which one is another."""
-    known = replace(after, changes=None).find_changes(before.task_classes)
+    known = replace(after, changes=None).compute_changes(before.task_classes)
     if draw.random() < 0.2:
         return replace(known, before=(*known.before,) if draw.random() < 0.5 else (), came=(), went=())
     if draw.random() < 0.2:

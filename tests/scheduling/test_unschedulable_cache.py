@@ -18,22 +18,23 @@ from fairbind.model import (
     Pin,
     Placement,
     PolicySettings,
+    SeparationRule,
     ServerTable,
     Snapshot,
     Task,
     TaskClass,
+    Tenant,
     Wait,
 )
 from fairbind.model.servers import FloatArray, IndexArray
 from fairbind.scheduling import UnschedulableCache, run_cycle
-from fairbind.scheduling.cycle import draft, remembered, unschedulable_cache
-from fairbind.scheduling.cycle.remembered import FEW_PART, merge
+from fairbind.scheduling.cycle import cycle, draft, remembered, unschedulable_cache
 from fairbind.scheduling.cycle.shapes import Shape
-from fairbind.scheduling.cycle.task_queues import ClassQueue, compute_turn
+from fairbind.scheduling.cycle.task_queues import ClassQueue
 from rejections import unsupported
-from scheduling.rules import FULL, build_counter, build_domains
+from scheduling.rules import FOUR, FULL, OWN, ZONES, build_counter, build_domains
 from scheduling.strategies import POLICY_IDS
-from scheduling.worlds import apply_report, build_class, build_placement, build_servers, build_snapshot, build_tasks
+from scheduling.worlds import apply_report, build_class, build_placement, build_servers, build_snapshot
 from seeds import draw_seeds
 
 
@@ -278,6 +279,25 @@ def test_a_class_that_may_go_elsewhere_is_looked_at_where_that_may_help(looked: 
     assert (decide(nowhere, demand_r=(7, 1)), sorted(looked)) == ([], ["large", "small"]), "they are others"
 
 
+def test_after_a_cycle_that_failed_at_its_end_nothing_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its decisions are lost. What they closed to others is open, and no server has gained room."""
+    rules = DomainRules((SeparationRule(build_counter("red", ZONES, [0, 0, 0]), OWN),))
+    first = replace(build_class("a", (1, 1), build_placement(FOUR, only=["a1"])), counts_as=frozenset({"red"}))
+    second = replace(build_class("b", (1, 1), build_placement(FOUR, only=["a2"])), rules=rules)
+    tenants = [Tenant("a"), Tenant("b", allocated_r=(5, 5))]
+    unschedulable, settings = UnschedulableCache(), PolicySettings()
+    with monkeypatch.context() as patch:
+        patch.setattr(cycle._Cycle, "_compute_shares", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run_cycle(
+                build_snapshot(FOUR, [first, second], tenants=tenants), settings, 0.0, unschedulable=unschedulable
+            )
+
+    report = run_cycle(build_snapshot(FOUR, [second], tenants=tenants), settings, 0.0, unschedulable=unschedulable)
+
+    assert [bind.tenant for bind in report.bindings] == ["b"]
+
+
 @pytest.mark.parametrize("explains", [True, False])
 def test_what_may_go_elsewhere_and_was_looked_at_in_vain_is_explained_anew(*, explains: bool) -> None:
     servers = build_servers({"x": (8, 8), "y": (8, 8)}, free={"x": (1, 8), "y": (1, 8)})
@@ -385,14 +405,3 @@ def test_a_tenant_that_is_missing_is_noticed_although_its_tasks_were_known() -> 
 
     with pytest.raises(InvalidProblemError, match="'a' is not one of the tenants"):
         run_cycle(replace(snapshot, tenants=()), PolicySettings(), 0.0, unschedulable=unschedulable)
-
-
-@pytest.mark.parametrize(("old", "new"), [(3, 0), (0, 3), (5, 5), (4 * FEW_PART, 1), (4 * FEW_PART, 3)])
-def test_waits_are_merged_in_their_order(old: int, new: int) -> None:
-    servers = build_servers({"x": (8,)})
-    tasks = build_tasks("t", old + new)
-    waits = [Wait(TaskClass("t", (1,), (1,), build_placement(servers), (task,)), task, 1, ()) for task in tasks]
-    others = waits[:: max(1, len(waits) // new)][:new] if new else []
-    ordered = [wait for wait in waits if wait not in others]
-
-    assert merge(ordered, reversed(others), key=lambda wait: ("t", compute_turn(wait.first))) == waits

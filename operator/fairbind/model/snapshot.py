@@ -51,7 +51,7 @@ class Snapshot:
     fits_r: tuple[bool, ...] | None = None
     changes: ClassChanges | None = None
 
-    def find_changes(self, before: tuple[TaskClass, ...]) -> ClassChanges:
+    def compute_changes(self, before: tuple[TaskClass, ...]) -> ClassChanges:
         """Return what is other among the task classes than among those of an earlier snapshot."""
         known, after = self.changes, self.task_classes
         if known is not None and known.before is before and known.after is after:

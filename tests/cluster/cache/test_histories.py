@@ -320,7 +320,7 @@ class Histories(RuleBasedStateMachine):
         changes = snapshot.changes
         assert changes is not None
         assert changes.after is snapshot.task_classes
-        found = replace(snapshot, changes=None).find_changes(changes.before)
+        found = replace(snapshot, changes=None).compute_changes(changes.before)
         assert (Counter(changes.came), Counter(changes.went)) == (Counter(found.came), Counter(found.went))
         may_be_placed = (each.placement for each in snapshot.task_classes if each.blocked is None)
         assert self.cache._builder._placements == Counter(may_be_placed)

@@ -459,3 +459,26 @@ def test_what_a_node_offered_for_a_while_is_lacking_again_when_it_has_gone() -> 
     cluster.delete_pod(make_pod("urgent"))
     cluster.cache.nodes.delete(read_node(make_node("gpu")))
     assert "uid-first" not in {bind.task.uid for bind in decide(cluster).bindings}
+
+
+@pytest.mark.parametrize("others", [0, 2])
+def test_a_pod_whose_binding_failed_at_once_is_shown_again(others: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its queue went and came between two snapshots. others: pods of the same class in other queues."""
+    monkeypatch.setattr(window, "MAX_TENANT_CLASSES", 4)
+    cluster = Cluster()
+    cluster.add_nodes(make_node("a"))
+    likes_nothing = [
+        {"weight": n + 1, "preference": {"matchExpressions": [{"key": "no", "operator": "Exists"}]}} for n in range(3)
+    ]
+    for n in range(1 + others):
+        affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [likes_nothing[n]]}}
+        cluster.add_pods(make_pod(f"p{n}", requests={"cpu": "1m"}, affinity=affinity))
+    cluster.add_pods(*(make_pod(f"q{n}", requests={"cpu": f"{n + 2}m"}) for n in range(5)))
+
+    def list_tasks() -> list[list[str]]:
+        return [[task.uid for task in each.tasks] for each in cluster.cache.build_snapshot().task_classes]
+
+    before = list_tasks()
+    assert cluster.cache.assume("uid-p0", "a")
+    cluster.cache.forget("uid-p0")
+    assert sorted(list_tasks()) == sorted(before)

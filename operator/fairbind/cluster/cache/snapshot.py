@@ -140,7 +140,8 @@ class SnapshotBuilder:
         self._rulings.clear()
         self._note_changed_placements()
         choices = self.window.choose(books.queues_by_tenant, len(books.waiting_constraints), books.changed_queues)
-        for tenant in self._crowded ^ choices.keys():
+        turned = self._crowded ^ choices.keys()
+        for tenant in turned:
             books.changed_queues.update(dict.fromkeys(books.queues_by_tenant.get(tenant, ())))
         self._crowded = frozenset(choices)
         before, self._made = self._made, None
@@ -151,6 +152,8 @@ class SnapshotBuilder:
             if now != then:
                 came += _leave_out(now, then)
                 went += _leave_out(then, now)
+        if turned:  # a class may be what a queue was alone, and a crowd's
+            came, went = _leave_out(came, went), _leave_out(went, came)
         self._crowds = crowds
         crowd = tuple(chain.from_iterable(crowds.values()))
         if len(books.eligibility) > 2 * (MAX_HELD_PLACEMENTS + len(self._task_classes) + len(crowd)):

@@ -157,6 +157,7 @@ class _Place(NamedTuple):
 
     turn: Turn
     group: Group
+    queue: TaskQueue
 
 
 class _Move(NamedTuple):
@@ -191,7 +192,7 @@ class _Sorted:
         """Take a queue that came or changed; None: it is gone."""
         place = self._places.get(key)
         turn = None if queue is None else compute_turn(queue.tasks[0])
-        if place is not None and place.turn == turn:
+        if place is not None and place.turn == turn and place.queue is queue:
             place.group.note_change()
             self._later = None
             return
@@ -274,7 +275,7 @@ class _Sorted:
             insort(self._order, (turn, group), key=_get_turn)
         else:
             group = self.unsupported.get(key.unsupported) or self.unsupported.setdefault(key.unsupported, Group())
-        self._places[key] = _Place(turn, group)
+        self._places[key] = _Place(turn, group, queue)
         group.add(turn, queue)
 
     def _remove(self, key: QueueKey, place: _Place) -> None:
@@ -389,7 +390,7 @@ class Window:
             self._most_classes = compute_limit(counts, MAX_CLASSES, MAX_TENANT_CLASSES)
         most = min(self._limit, self._most_classes)
         if max(counts, default=0) <= most:
-            self._rounds, self._sorted = {}, {}
+            self.forget()
             return {}
         crowded = {tenant: queues for tenant, queues in queues_by_tenant.items() if len(queues) > most}
         self._rounds = {tenant: each for tenant, each in self._rounds.items() if tenant in crowded}

@@ -276,6 +276,7 @@ class SchedulingLoop:
             self._begin(binds)
             is_next_different = self._note_waits(report, len(snapshot.servers.names), turns=order.turns)
         except Exception:  # noqa: BLE001 - whatever it was, the loop goes on
+            self._decider.forget()  # some of its decisions may be lost
             self._observer.cycle_failed()
             _log.exception("a scheduling cycle failed; the next one is in %s s", pacing.FAILED_CYCLE_SECONDS)
             return self._pacing.handle(CycleFailed(classes), self._clock())

@@ -10,12 +10,9 @@ costs one look for the least score, and new scores for the servers that changed 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from fairbind.model import CycleReport, InvalidProblemError, PolicySettings, Snapshot, Wait
 from fairbind.scheduling.cycle.checks import check_snapshot
 from fairbind.scheduling.cycle.draft import Draft, expect_undefined_scores
-from fairbind.scheduling.cycle.remembered import merge
 from fairbind.scheduling.cycle.state import CycleState
 from fairbind.scheduling.cycle.task_queues import ClassQueue
 from fairbind.scheduling.cycle.unschedulable_cache import UnschedulableCache
@@ -55,9 +52,7 @@ def run_cycle(
     if state is None:
         check_snapshot(snapshot)
     else:
-        changes = state.find_changes(snapshot)
-        check_snapshot(snapshot, state.choose_unchecked(snapshot, changes), state.get_checked(snapshot))
-        state.note_checked(snapshot, changes)
+        snapshot = state.check(snapshot)
     with expect_undefined_scores():
         return _Cycle(
             Draft(snapshot, chosen, seed=policy.seed, unschedulable=unschedulable, state=state, holds=not explains),
@@ -96,8 +91,8 @@ class _Cycle:
         complete = choice is None
         if not complete:
             draft.stop()
-        waits = self._list_waits(self._explain(complete=complete))
-        return CycleReport(now, draft.policy.id, tuple(bindings), waits, self._compute_shares(), complete)
+        waits, shares = self._explain(complete=complete), self._compute_shares()
+        return CycleReport(now, draft.policy.id, tuple(bindings), self._remember(waits), shares, complete)
 
     def _explain(self, *, complete: bool) -> list[Wait]:
         """Return the waits of classes that are not remembered, and explain again what may go elsewhere than before."""
@@ -115,33 +110,31 @@ class _Cycle:
         is_asked = self.finds_rivals and draft.policy.is_fair and bool(stuck or draft.moved)
         rivals = self._build_rivals(waiting) if is_asked else None
         waits = explain_waits(stuck=stuck, blocked=blocked, refusals=refusals, rivals=rivals)
-        if draft.moved:
-            self._explain_moved(refusals, rivals)
+        moved = [draft.remembered[each] for each in draft.moved if each in draft.remembered]
+        draft.remembered.replace(
+            {
+                wait.task_class: explain_stuck(wait, draft.progress_of[wait.task_class.tenant], refusals, rivals)
+                for wait in moved
+            }
+        )
         return [*kept.values(), *waits]
 
-    def _explain_moved(self, refusals: Refusals, rivals: Rivals | None) -> None:
-        draft = self.draft
-        moved = [wait for wait in draft.remembered if id(wait.task_class) in draft.moved]
-        progress_of = draft.progress_of
-        draft.remembered.change(
-            (), [explain_stuck(wait, progress_of[wait.task_class.tenant], refusals, rivals) for wait in moved]
-        )
-
-    def _list_waits(self, waits: Sequence[Wait]) -> tuple[Wait, ...]:
-        """Return these waits and those that are remembered by tenant and turn, and remember what of these lasts."""
-        remembered, unschedulable, others = self.draft.remembered, self.unschedulable, waits
-        if unschedulable is not None:
-            lasting = [wait for wait in waits if wait.is_whole]
-            remembered.change((), lasting)
-            looked_at = [queue.task_class for queue in self.draft.queues]
-            unschedulable.keep(self.snapshot, self.draft.room, looked_at + self.draft.let_go)
+    def _remember(self, waits: list[Wait]) -> tuple[Wait, ...]:
+        """Return these waits and those that are remembered, by tenant and turn, and remember what of these lasts."""
+        remembered, others = self.draft.remembered, waits
+        if self.unschedulable is not None:
             others = [wait for wait in waits if not wait.is_whole]
-        return tuple(merge(remembered.list(), others, key=remembered.compute_key)) if others else remembered.list()
+            remembered.change(came=[wait for wait in waits if wait.is_whole])
+        listed = remembered.list_with(others)
+        if self.unschedulable is not None:
+            classes = [queue.task_class for queue in self.draft.queues]
+            self.unschedulable.keep(self.snapshot, self.draft.room, classes + self.draft.unseen)
+        return listed
 
     def _build_rivals(self, waiting: list[ClassQueue]) -> Rivals:
         """Return those who wait, each once for all servers that are the same to it."""
         classes = [queue.task_class for queue in waiting]
-        classes.extend([wait.task_class for wait in self.draft.remembered])
+        classes.extend(self.draft.remembered.list_reaches())
         kinds = {(each.tenant, *identify_reach(each)): each for each in classes}
         pairs = [(self.draft.progress_of[each.tenant], each) for each in kinds.values()]
         return Rivals(pairs, self.draft.measure, self.snapshot)

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final
 
@@ -82,8 +81,8 @@ class Draft:
     tenant and turn, those of what was held behind them; each holds its tasks.
     remembered: the waits of classes that have no queue, because they were known to fit nowhere when the draft began.
     held: those of these classes for which one of a few servers has room then: they get a queue when their tenant's turn
-    comes, unless others have taken the room by then. let_go: those that got none although there was room.
-    moved: the identities of those of them that may go elsewhere than when they were explained.
+    comes, unless others have taken the room by then. unseen: those that got none although there was room.
+    moved: of these classes, those that may go elsewhere than when they were explained.
     returning: the waits that were remembered of classes that have a queue, because they may fit where room has grown.
     bindings: the placements that were not taken back, in their order.
     """
@@ -109,8 +108,8 @@ class Draft:
         self.room = Room(snapshot.servers, None if state is None else state.get_left(snapshot.servers))
         self.remembered = Remembered(self.rule)
         self.held = Held([], [], self.room)
-        self.let_go: list[TaskClass] = []
-        self.moved: AbstractSet[int] = frozenset()
+        self.unseen: list[TaskClass] = []
+        self.moved: Sequence[TaskClass] = []
         self.returning: dict[int, Wait] = {}
         looked_at: Sequence[TaskClass] = snapshot.task_classes
         self._few: dict[int, Sequence[int]] = {}
@@ -162,7 +161,7 @@ class Draft:
 
     def _reopen_classes(self, opened: set[DomainRules]) -> None:
         """Have the classes with these rules looked at again: a domain that was closed to them is open."""
-        if any(wait.task_class.rules in opened for wait in self.remembered):
+        if any(wait.task_class.rules in opened for wait in self.remembered.waits):
             self._look_at_all()
         elif self._filling is not None:
             self._filling.reopen_classes(opened)
@@ -294,10 +293,10 @@ class Draft:
 
     def _look_at_all(self) -> None:
         """Have queues also for what was remembered to fit nowhere: it was true of the room at the start."""
-        if self.remembered and self._unschedulable is not None:
-            more = self._build_queues([wait.task_class for wait in self.remembered])
+        if len(self.remembered) and self._unschedulable is not None:
+            more = self._build_queues([wait.task_class for wait in self.remembered.waits])
             self.queues = sorted([*self.queues, *more], key=lambda queue: queue.progress.name)
-            self.held, self.moved = Held([], [], self.room), frozenset()
+            self.held, self.moved = Held([], [], self.room), []
             self._unschedulable.forget()
             self._filling = None
 
@@ -339,24 +338,20 @@ class Draft:
 
     def _take_held(self, tenant: str) -> list[ClassQueue]:
         """Return queues for the classes that were held of a tenant, as far as there is still room for them."""
-        task_classes = self._stop_holding(tenant)
-        queues = self._build_queues(task_classes) if task_classes else []
+        task_classes = self.held.let_go(tenant)
+        if not task_classes:
+            return []
+        self.returning.update((id(each), self.remembered[each]) for each in task_classes)
+        self._few.update((id(each), self.held.servers) for each in task_classes)
+        self.remembered.change(went=task_classes)
+        queues = self._build_queues(task_classes)
         self.queues.extend(queues)
         return queues
 
     def stop(self) -> None:
         """End a draft amid the filling: nothing is known of what is held and for which there is still room."""
-        for tenant in self.held.list_tenants():
-            self.let_go += self._stop_holding(tenant)
-
-    def _stop_holding(self, tenant: str) -> list[TaskClass]:
-        """Return the classes that were held of a tenant and for which there is still room; others stay remembered."""
-        task_classes = self.held.let_go(tenant)
-        if task_classes:
-            self.returning.update((id(each), self.remembered[each]) for each in task_classes)
-            self._few.update((id(each), self.held.servers) for each in task_classes)
-            self.remembered.change(task_classes)
-        return task_classes
+        self.unseen = [each for tenant in self.held.list_tenants() for each in self.held.let_go(tenant)]
+        self.remembered.change(went=self.unseen)
 
     # --- running tasks ---
 

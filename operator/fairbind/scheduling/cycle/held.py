@@ -2,63 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import gt
 
 import numpy as np
 
 from fairbind.model import TaskClass
-from fairbind.scheduling.cycle.remembered import Fitting, choose_fitting
+from fairbind.model.servers import FloatArray
+from fairbind.scheduling.cycle.remembered import FEW_CLASSES, Fitting
 from fairbind.scheduling.cycle.room import Room
 
 
 class Held:
     """Classes for which one of a few servers had room, by tenant, until it is the tenant's turn.
 
-    servers: their indices. While tasks are only placed, room only shrinks: what does not fit any more is left out.
-    _told: the tenants whose turn it was.
+    servers: their indices. _places_of: where a tenant's classes are among all of them. _demand_rn: what all ask for,
+    shape (R, n); None: it was not needed yet.
     """
 
-    __slots__ = ("_by_tenant", "_fitting", "_log_size", "_room", "_told", "servers")
+    __slots__ = ("_classes", "_demand_rn", "_fitting", "_places_of", "_room", "servers")
 
     def __init__(self, fitting: Sequence[Fitting], servers: Sequence[int], room: Room) -> None:
-        """fitting: classes that may fit on one of the servers."""
         self.servers = servers
-        self._fitting = fitting
         self._room = room
-        self._log_size: int | None = None
-        self._told: set[str] = set()
-        self._by_tenant: dict[str, list[TaskClass]] = {}
-        self._sort()
+        self._fitting = fitting
+        self._classes = [each for part in fitting for each in part.classes]
+        self._demand_rn: FloatArray | None = None
+        self._places_of: dict[str, list[int]] = {}
+        for place, task_class in enumerate(self._classes):
+            self._places_of.setdefault(task_class.tenant, []).append(place)
 
     def list_tenants(self) -> list[str]:
         """Return whose classes are held."""
-        return list(self._by_tenant)
+        return list(self._places_of)
 
     def let_go(self, tenant: str) -> list[TaskClass]:
-        """Return the classes that were held of a tenant and for which there is still room, once."""
-        if self._room.log_size != self._log_size:
-            self._log_size = self._room.log_size
-            self._fitting = [self._choose(each) for each in self._fitting]
-            self._sort()
-        self._told.add(tenant)
-        return self._by_tenant.pop(tenant, [])
-
-    def _sort(self) -> None:
-        self._by_tenant = {}
-        for fitting in self._fitting:
-            for task_class in fitting.classes:
-                if task_class.tenant not in self._told:
-                    self._by_tenant.setdefault(task_class.tenant, []).append(task_class)
-
-    def _choose(self, fitting: Fitting) -> Fitting:
-        """Return those that still fit on one of the servers."""
-        classes, demand_rn, is_plain = fitting
+        """Return the classes that were held of a tenant and that one of the servers has room for now, once."""
+        places = self._places_of.pop(tenant, [])
         left_sr = self._room.left_rk[:, self.servers].T
-        if demand_rn is None:
-            chosen = {id(each): each for left_r in left_sr.tolist() for each in choose_fitting(classes, left_r)}
-            return Fitting(list(chosen.values()), None, is_plain)
-        fits_n = np.zeros(len(classes), dtype=np.bool_)
+        if len(places) < FEW_CLASSES:
+            lefts = left_sr.tolist()
+            return [each for place in places if has_room(lefts, (each := self._classes[place]).demand_r)]
+        if self._demand_rn is None:
+            self._demand_rn = np.concatenate([part.compute_demands() for part in self._fitting], axis=1)
+        demand_rn, fits_n = self._demand_rn[:, places], np.zeros(len(places), dtype=np.bool_)
         for left_r in left_sr:
             fits_n |= (demand_rn <= left_r[:, None]).all(axis=0)
-        places = np.flatnonzero(fits_n)
-        return Fitting([classes[n] for n in places.tolist()], demand_rn[:, places], is_plain)
+        return [self._classes[places[n]] for n in np.flatnonzero(fits_n).tolist()]
+
+
+def has_room(lefts: Iterable[Sequence[float]], demand_r: Sequence[int]) -> bool:
+    """Whether one of these has enough of everything."""
+    return not all(any(map(gt, demand_r, left_r)) for left_r in lefts)

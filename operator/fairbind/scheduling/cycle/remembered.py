@@ -6,8 +6,9 @@ an array, however many there are. Where a server has room again, one comparison 
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from operator import gt, itemgetter
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from fairbind.model import Placement, TaskClass, Wait
 from fairbind.model.servers import FloatArray, IndexArray
 from fairbind.scheduling.cycle.room import Room
 from fairbind.scheduling.cycle.task_queues import Turn, TurnRule
+from fairbind.scheduling.cycle.waits import identify_reach
 
 FEW_PART = 16
 """Fewer than one in so many are put into their places one by one; more are sorted with all the rest."""
@@ -24,13 +26,23 @@ FEW_PART = 16
 FEW_CLASSES = 16
 """So many are compared one by one sooner than by arrays (measured)."""
 
+MANY_SERVERS = 8
+"""Of more servers arrays are asked sooner than each (measured)."""
+
 _Key = tuple[str, Turn]
+
+_TenantReach = tuple[str, int, str | None]
+"""A tenant, and what is the same for classes that may use the same servers."""
 
 
 class Remembered:
-    """Waits by tenant and turn, one for a class, which is told by its identity. rule: gives the turn."""
+    """Waits by tenant and turn, one for a class, which is told by its identity. rule: gives the turn.
 
-    __slots__ = ("_index", "_keys", "_listed", "_ordered", "_wait_of", "rule")
+    _index: None: to be made of all when it is asked. _reserved: the classes that may use reserved room.
+    _reaches: for each tenant and reach, how many classes, and one that has it.
+    """
+
+    __slots__ = ("_index", "_keys", "_reaches", "_ordered", "_reserved", "_wait_of", "_waits", "rule")
 
     def __init__(self, rule: TurnRule) -> None:
         self.rule = rule
@@ -41,8 +53,10 @@ class Remembered:
         self._wait_of: dict[int, Wait] = {}
         self._keys: list[_Key] = []
         self._ordered: list[Wait] = []
-        self._listed: tuple[Wait, ...] | None = ()
-        self._index = _Index()
+        self._waits: tuple[Wait, ...] | None = ()
+        self._index: _Index | None = _Index()
+        self._reserved: dict[int, TaskClass] = {}
+        self._reaches: dict[_TenantReach, _Count] = {}
 
     def __len__(self) -> int:
         return len(self._ordered)
@@ -50,56 +64,95 @@ class Remembered:
     def __contains__(self, task_class: TaskClass) -> bool:
         return id(task_class) in self._wait_of
 
-    def __iter__(self) -> Iterator[Wait]:
-        return iter(self._ordered)
-
     def __getitem__(self, task_class: TaskClass) -> Wait:
         return self._wait_of[id(task_class)]
 
-    def list(self) -> tuple[Wait, ...]:
-        """Return all in their order; the same object while nothing changes."""
-        if self._listed is None:
-            self._listed = tuple(self._ordered)
-        return self._listed
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        """All in their order; the same object while nothing changes."""
+        if self._waits is None:
+            self._waits = tuple(self._ordered)
+        return self._waits
+
+    def list_with(self, others: Collection[Wait]) -> tuple[Wait, ...]:
+        """Return all and others in their order."""
+        if not others:
+            return self.waits
+        entries = sorted([(self.compute_key(wait), wait) for wait in others], key=itemgetter(0), reverse=True)
+        if len(entries) * FEW_PART < len(self._ordered):
+            waits = self._ordered.copy()
+            for key, wait in entries:  # the last first, so that the places of those before stay what they are
+                waits.insert(bisect_left(self._keys, key), wait)
+            return tuple(waits)
+        entries.extend(zip(self._keys, self._ordered, strict=True))
+        entries.sort(key=itemgetter(0))
+        return tuple([wait for _, wait in entries])
+
+    def list_reaches(self) -> list[TaskClass]:
+        """Return a class for each tenant and reach that there is; see `identify_reach`."""
+        return [count.example for count in self._reaches.values()]
 
     def compute_key(self, wait: Wait) -> _Key:
         """Return what orders waits."""
         return wait.task_class.tenant, self.rule(wait.first)
 
-    def change(self, gone: Collection[TaskClass] = (), came: Collection[Wait] = ()) -> None:
-        """Forget the waits of some classes, which must be here, and take others, also in place of those of a class."""
-        if gone or came:
-            self._listed = None
-        if (len(gone) + len(came)) * FEW_PART < len(self._ordered):
-            for task_class in gone:
+    def change(self, came: Collection[Wait] = (), went: Collection[TaskClass] = ()) -> None:
+        """Take the waits of some classes that are not here, and forget those of others that are."""
+        self._waits = None if came or went else self._waits
+        if (len(came) + len(went)) * FEW_PART < len(self._ordered):
+            for task_class in went:
                 self._remove(task_class)
             for wait in came:
-                self._put(wait)
+                self._add(wait)
         else:
-            self._change_many(gone, came)
+            self._change_many(came, went)
+
+    def replace(self, waits: Mapping[TaskClass, Wait]) -> None:
+        """Put waits in the places of those of classes that are here. The tenant and the first task must be the same."""
+        if not waits:
+            return
+        self._waits = None
+        if len(waits) * FEW_PART < len(self._ordered):
+            for former, wait in waits.items():
+                self._ordered[self._find(self[former])] = wait
+        else:
+            get = waits.get
+            self._ordered = [get(wait.task_class, wait) for wait in self._ordered]
+        for former, wait in waits.items():
+            del self._wait_of[id(former)]
+            self._wait_of[id(wait.task_class)] = wait
+        others = [(former, wait.task_class) for former, wait in waits.items() if wait.task_class is not former]
+        if len(others) * FEW_PART >= len(self._ordered):
+            self._index = None
+        for former, task_class in others:
+            self._note_gone(former)
+            self._note(task_class)
 
     def find_fitting(self, grown: IndexArray, room: Room) -> Iterable[Fitting]:
         """Return the classes of which a task may fit on one of the servers that have gained room."""
-        return self._index.find_fitting(grown, room)
+        if self._reserved:  # whatever is left, which what is reserved is not part of
+            yield Fitting(list(self._reserved.values()), is_plain=False)
+        if not len(grown):
+            return
+        if self._index is None:
+            self._index = _Index()
+            for wait in self._ordered:
+                if not wait.task_class.placement.reserved:
+                    self._index.add(wait.task_class)
+        yield from self._index.find_fitting(grown, room)
 
     def _remove(self, task_class: TaskClass) -> None:
-        wait = self._wait_of.pop(id(task_class))
-        n = self._find(wait)
+        n = self._find(self._wait_of.pop(id(task_class)))
         del self._keys[n], self._ordered[n]
-        self._index.discard(task_class)
+        self._note_gone(task_class)
 
-    def _put(self, wait: Wait) -> None:
-        task_class = wait.task_class
-        before = self._wait_of.get(id(task_class))
-        self._wait_of[id(task_class)] = wait
-        if before is not None:
-            self._ordered[self._find(before)] = wait
-            return
+    def _add(self, wait: Wait) -> None:
         key = self.compute_key(wait)
         n = bisect_left(self._keys, key)
         self._keys.insert(n, key)
         self._ordered.insert(n, wait)
-        self._index.add(task_class)
+        self._wait_of[id(wait.task_class)] = wait
+        self._note(wait.task_class)
 
     def _find(self, wait: Wait) -> int:
         n = bisect_left(self._keys, self.compute_key(wait))
@@ -107,37 +160,72 @@ class Remembered:
             n += 1
         return n
 
-    def _change_many(self, gone: Collection[TaskClass], came: Collection[Wait]) -> None:
-        wait_of, index = self._wait_of, self._index
-        index.forget_arrays()
-        for task_class in gone:
+    def _change_many(self, came: Collection[Wait], went: Collection[TaskClass]) -> None:
+        self._index = None
+        wait_of = self._wait_of
+        for task_class in went:
             del wait_of[id(task_class)]
-            index.discard(task_class)
+            self._note_gone(task_class)
+        entries = list(zip(self._keys, self._ordered, strict=True))
+        if went:
+            entries = [entry for entry in entries if id(entry[1].task_class) in wait_of]
         for wait in came:
-            if wait.task_class not in self:
-                index.add(wait.task_class)
             wait_of[id(wait.task_class)] = wait
-        pairs = zip(self._keys, self._ordered, strict=True)
-        entries = [(key, wait) for key, wait in pairs if wait_of.get(id(wait.task_class)) is wait]
+            self._note(wait.task_class)
         entries.extend((self.compute_key(wait), wait) for wait in came)
         entries.sort(key=itemgetter(0))
         self._keys, self._ordered = [key for key, _ in entries], [wait for _, wait in entries]
+
+    def _note(self, task_class: TaskClass) -> None:
+        """Take a class that came where classes are found by something."""
+        reach = task_class.tenant, *identify_reach(task_class)
+        count = self._reaches.get(reach)
+        if count is None:
+            count = self._reaches[reach] = _Count(task_class)
+        count.classes += 1
+        if task_class.placement.reserved:
+            self._reserved[id(task_class)] = task_class
+        elif self._index is not None:
+            self._index.add(task_class)
+
+    def _note_gone(self, task_class: TaskClass) -> None:
+        reach = task_class.tenant, *identify_reach(task_class)
+        count = self._reaches[reach]
+        count.classes -= 1
+        if not count.classes:
+            del self._reaches[reach]
+        if task_class.placement.reserved:
+            del self._reserved[id(task_class)]
+        elif self._index is not None:
+            self._index.discard(task_class)
+
+
+@dataclass(slots=True)
+class _Count:
+    """How many classes there are. example: one of them, or one of those that have gone."""
+
+    example: TaskClass
+    classes: int = 0
 
 
 class Fitting(NamedTuple):
     """Classes of which a task may fit somewhere.
 
-    demand_rn: what each asks for, shape (R, n); None: they are few. is_plain: whether all are such as may use more than
-    one server and for which nothing but room there can make more of them fit within a cycle.
+    is_plain: whether all are such as may use more than one server and for which nothing but room there can make more of
+    them fit within a cycle. demand_rn: what each asks for, shape (R, n), if it is known.
     """
 
     classes: list[TaskClass]
-    demand_rn: FloatArray | None
     is_plain: bool
+    demand_rn: FloatArray | None = None
+
+    def compute_demands(self) -> FloatArray:
+        """Return what each asks for, shape (R, n)."""
+        return compute_demands(self.classes) if self.demand_rn is None else self.demand_rn
 
 
 class _Demands:
-    """What classes with one placement ask for. is_plain: see `Fitting`, of all of them or of none.
+    """What classes with one placement ask for. is_plain: see `Fitting`; of all of them, or of none.
 
     _demand_rn: a column for each, and for more to come, shape (R, n); None: not made yet. float64 is exact, as in
     `Room`.
@@ -154,9 +242,6 @@ class _Demands:
 
     def __len__(self) -> int:
         return len(self._classes)
-
-    def __iter__(self) -> Iterator[TaskClass]:
-        return iter(self._classes)
 
     def add(self, task_class: TaskClass) -> None:
         place = self._place_of[id(task_class)] = len(self._classes)
@@ -175,18 +260,15 @@ class _Demands:
             if self._demand_rn is not None:
                 self._demand_rn[:, place] = self._demand_rn[:, len(self._classes)]
 
-    def forget_array(self) -> None:
-        self._demand_rn = None
-
-    def find_fitting(self, most_r: FloatArray) -> Fitting:
+    def find_fitting(self, most_r: Sequence[float]) -> Fitting:
         """Return the classes that ask for no more than this of anything."""
         classes = self._classes
         if len(classes) < FEW_CLASSES:
-            return Fitting(choose_fitting(classes, most_r.tolist()), None, self.is_plain)
+            return Fitting(choose_fitting(classes, most_r), self.is_plain)
         if self._demand_rn is None:
-            self._demand_rn = np.array([each.demand_r for each in classes], dtype=np.float64).T.copy()
-        fitting = np.flatnonzero((self._demand_rn[:, : len(classes)] <= most_r[:, None]).all(axis=0))
-        return Fitting([classes[n] for n in fitting.tolist()], self._demand_rn[:, fitting], self.is_plain)
+            self._demand_rn = compute_demands(classes)
+        places = np.flatnonzero((self._demand_rn[:, : len(classes)] <= np.array(most_r)[:, None]).all(axis=0))
+        return Fitting([classes[n] for n in places.tolist()], self.is_plain, self._demand_rn[:, places])
 
 
 class _Index:
@@ -200,19 +282,19 @@ class _Index:
 
     def add(self, task_class: TaskClass) -> None:
         placement, pin = task_class.placement, task_class.pin
-        if pin is None or placement.reserved:
-            is_plain = is_about_room_only(task_class)
-            demands = self._by_placement.get((id(placement), is_plain))
+        if pin is None:
+            key = id(placement), is_about_room_only(task_class)
+            demands = self._by_placement.get(key)
             if demands is None:
-                demands = self._by_placement[id(placement), is_plain] = _Demands(placement, is_plain=is_plain)
+                demands = self._by_placement[key] = _Demands(placement, is_plain=key[1])
             demands.add(task_class)
         elif pin.server is not None:
             self._by_pin.setdefault(pin.server, {})[id(task_class)] = task_class
 
     def discard(self, task_class: TaskClass) -> None:
-        placement, pin = task_class.placement, task_class.pin
-        if pin is None or placement.reserved:
-            key = id(placement), is_about_room_only(task_class)
+        pin = task_class.pin
+        if pin is None:
+            key = id(task_class.placement), is_about_room_only(task_class)
             demands = self._by_placement[key]
             demands.discard(task_class)
             if not demands:
@@ -223,40 +305,32 @@ class _Index:
             if not pinned:
                 del self._by_pin[pin.server]
 
-    def forget_arrays(self) -> None:
-        """Many classes are about to come or go: what is known of each placement is cheaper made again."""
-        for demands in self._by_placement.values():
-            demands.forget_array()
-
     def find_fitting(self, grown: IndexArray, room: Room) -> Iterator[Fitting]:
-        left_rn = room.left_rk[:, grown]
+        servers, left_nr = grown.tolist(), room.left_rk[:, grown].T.tolist()
         for demands in self._by_placement.values():
-            placement = demands.placement
-            if placement.reserved:  # what is reserved is not part of what servers have left
-                yield Fitting(list(demands), None, demands.is_plain)
-            elif (allowed_n := placement.eligible_k[grown]).any():
-                yield demands.find_fitting(left_rn[:, allowed_n].max(axis=1))
-        for server in grown.tolist() if self._by_pin else ():
+            eligible_k = demands.placement.eligible_k
+            if len(servers) > MANY_SERVERS:
+                allowed_n = eligible_k[grown]
+                most_r = room.left_rk[:, grown[allowed_n]].max(axis=1).tolist() if allowed_n.any() else None
+            else:
+                allowed = [left_r for server, left_r in zip(servers, left_nr, strict=True) if eligible_k[server]]
+                most_r = list(map(max, *allowed)) if len(allowed) > 1 else next(iter(allowed), None)
+            if most_r is not None:
+                yield demands.find_fitting(most_r)
+        for server, left_r in zip(servers, left_nr, strict=True) if self._by_pin else ():
             pinned = self._by_pin.get(server)
             if pinned:
-                yield Fitting(choose_fitting(pinned.values(), room.left_rk[:, server].tolist()), None, is_plain=False)
+                yield Fitting(choose_fitting(pinned.values(), left_r), is_plain=False)
+
+
+def compute_demands(classes: Sequence[TaskClass]) -> FloatArray:
+    """Return what each class asks for, shape (R, n)."""
+    return np.array([each.demand_r for each in classes], dtype=np.float64).T.copy()
 
 
 def choose_fitting(classes: Iterable[TaskClass], most_r: Sequence[float]) -> list[TaskClass]:
     """Return the classes that ask for no more than this of anything."""
     return [each for each in classes if not any(map(gt, each.demand_r, most_r))]
-
-
-def merge(ordered: Iterable[Wait], others: Iterable[Wait], *, key: Callable[[Wait], _Key]) -> list[Wait]:
-    """Return all in the order of their keys; most of them are in it already, or few are many."""
-    waits, others = list(ordered), list(others)
-    if len(others) * FEW_PART < len(waits):
-        for wait in others:
-            insort(waits, wait, key=key)
-    else:
-        waits.extend(others)
-        waits.sort(key=key)
-    return waits
 
 
 def is_about_room_only(task_class: TaskClass) -> bool:

@@ -8,16 +8,17 @@ changes how long a cycle takes and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from itertools import compress, count
 from operator import is_not
 
 import numpy as np
 
-from fairbind.model import ClassChanges, ServerTable, Snapshot, TaskClass, Tenant
+from fairbind.model import ServerTable, Snapshot, TaskClass, Tenant
 from fairbind.model.servers import FloatArray, IntArray
-from fairbind.scheduling.cycle.checks import CheckedTenants
+from fairbind.scheduling.cycle.checks import CheckedTenants, check_snapshot
 from fairbind.scheduling.cycle.layouts import Layouts
 from fairbind.scheduling.cycle.room import compute_left
 from fairbind.scheduling.policies.level_pools import LevelPools
@@ -29,6 +30,7 @@ MANY_PART = 8
 """When more than one in so many servers changed, what is left on all of them is recomputed."""
 
 _Axes = tuple[tuple[str, ...], tuple[bool, ...], tuple[int, ...]]
+_NO_AXES: _Axes = (), (), ()
 
 
 class CycleState:
@@ -61,7 +63,7 @@ class CycleState:
     )
 
     def __init__(self) -> None:
-        self._axes: _Axes = (), (), ()
+        self._axes = _NO_AXES
         self._seen: tuple[TaskClass, ...] = ()
         self._ruled: dict[int, TaskClass] = {}
         self._sizes = 0, 0
@@ -78,12 +80,24 @@ class CycleState:
         self._left_rk: FloatArray = np.zeros((0, 0))
         self._layouts = Layouts(None, None)
 
-    def get_checked(self, snapshot: Snapshot) -> CheckedTenants:
-        """Return what is known of the tenants of a snapshot."""
+    def check(self, snapshot: Snapshot) -> Snapshot:
+        """Check what is other in a snapshot than before, and return it with what is known of that.
+
+        Raises InvalidProblemError as `check_snapshot`.
+        """
+        changes = snapshot.compute_changes(self._seen)
+        fresh = changes.came if _get_sizes(snapshot) == self._sizes else snapshot.task_classes
         changed = self._find_changed(snapshot)
         if changed is None:
-            return CheckedTenants(None, snapshot.tenants)
-        return CheckedTenants(self._places.keys(), [snapshot.tenants[place] for place in changed])
+            check_snapshot(snapshot, fresh)
+        else:
+            tenants = CheckedTenants(self._places.keys(), [snapshot.tenants[place] for place in changed])
+            check_snapshot(snapshot, fresh, tenants)
+        for task_class in changes.went:
+            self._ruled.pop(id(task_class), None)
+        self._ruled.update((id(each), each) for each in changes.came if each.has_rules_or_wishes)
+        self._seen, self._sizes = snapshot.task_classes, _get_sizes(snapshot)
+        return snapshot if changes is snapshot.changes else replace(snapshot, changes=changes)
 
     def _find_changed(self, snapshot: Snapshot) -> list[int] | None:
         """Return the places of tenants that are other objects than before; None: resources or names differ."""
@@ -98,22 +112,6 @@ class CycleState:
         changed = list(compress(count(), map(is_not, tenants, before)))
         return changed if all(tenants[place].name == before[place].name for place in changed) else None
 
-    def find_changes(self, snapshot: Snapshot) -> ClassChanges:
-        """Return what is other among the task classes than it was when `note_checked` was called last."""
-        return snapshot.find_changes(self._seen)
-
-    def choose_unchecked(self, snapshot: Snapshot, changes: ClassChanges) -> Sequence[TaskClass]:
-        """Return the task classes that did not go with so many resources and servers before."""
-        return changes.came if _get_sizes(snapshot) == self._sizes else snapshot.task_classes
-
-    def note_checked(self, snapshot: Snapshot, changes: ClassChanges) -> None:
-        """Remember that the parts of a snapshot go together."""
-        for task_class in changes.went:
-            self._ruled.pop(id(task_class), None)
-        self._ruled.update((id(each), each) for each in changes.came if each.has_rules_or_wishes)
-        self._seen = snapshot.task_classes
-        self._sizes = _get_sizes(snapshot)
-
     def get_ruled(self) -> Collection[TaskClass]:
         """Return the task classes that have rules or soft wishes."""
         return self._ruled.values()
@@ -123,23 +121,24 @@ class CycleState:
 
         The progress of a tenant that is the same object is the same object too, if nothing was counted in it.
         """
-        changed, tenants, progress_of = self._find_changed(snapshot), snapshot.tenants, self._progress_of
+        changed, tenants = self._find_changed(snapshot), snapshot.tenants
+        self._tenants, self._axes, self._compared = (), _NO_AXES, None  # until all is right
         if changed is None:
             self._places = dict(sorted((tenant.name, place) for place, tenant in enumerate(tenants)))
-            stale: Collection[str] = self._places
             self._shares = {name: (name, 0.0) for name in self._places}
+            self._progress_of = {}
             self._stale.clear()
-            progress_of = self._progress_of = {}
+            stale: Collection[str] = self._places
         else:
             counted = self._counted
             if counted is None:
-                counted = {name for name, progress in progress_of.items() if progress.version}
+                counted = {name for name, progress in self._progress_of.items() if progress.version}
             stale = counted | {tenants[place].name for place in changed}
         for name in stale:
-            progress_of[name] = compute_progress(tenants[self._places[name]], snapshot)
+            self._progress_of[name] = compute_progress(tenants[self._places[name]], snapshot)
         self._stale.update(stale)
-        self._axes, self._tenants, self._compared, self._counted = _get_axes(snapshot), tenants, None, None
-        return progress_of.copy()
+        self._axes, self._tenants, self._counted = _get_axes(snapshot), tenants, None
+        return self._progress_of.copy()
 
     def compute_shares(self, snapshot: Snapshot, counted: AbstractSet[str]) -> tuple[tuple[str, float], ...]:
         """Return the shares of all tenants at the end of a cycle, by name.

@@ -15,7 +15,6 @@ kind changes, it can fit on the servers only that its new placement opens.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from collections.abc import Set as AbstractSet
 from operator import gt
 from typing import NamedTuple
 
@@ -37,14 +36,14 @@ class Recalled(NamedTuple):
     """What fits nowhere, and all others.
 
     remembered: the draft changes it. held: of it, what one of a few servers has room for now, if others do not take it
-    before. moved: of it, the identities of what may go elsewhere than when it was explained. others: the other classes.
+    before. moved: of it, what may go elsewhere than when it was explained. others: the other classes.
     returning: of these, by identity, what fitted nowhere, with explanations that hold if it still does, with older
     counts. few: of the same, what may fit on these servers only.
     """
 
     remembered: Remembered
     held: Held
-    moved: AbstractSet[int]
+    moved: Sequence[TaskClass]
     others: Sequence[TaskClass]
     returning: dict[int, Wait]
     few: dict[int, Sequence[int]]
@@ -87,14 +86,14 @@ class UnschedulableCache:
     def forget(self) -> None:
         """Have the next cycle look at everything."""
         self._remembered.clear()
-        self._seen = None
+        self._others, self._seen = {}, None
 
     def forget_some(self, most: int) -> None:
         """Forget so many waits, so that the next cycle looks at these classes.
 
         Calls rotate: each of n waits is forgotten once in ceil(n / most) calls.
         """
-        waits = self._remembered.list()
+        waits = self._remembered.waits
         count = len(waits)
         if count <= most:
             self.forget()
@@ -102,20 +101,20 @@ class UnschedulableCache:
         first = self._next_forgotten if self._next_forgotten < count else 0
         self._next_forgotten = (first + most) % count
         gone = [waits[n % count].task_class for n in range(first, first + most)]
-        self._remembered.change(gone)
+        self._remembered.change(went=gone)
         self._others.update((id(task_class), task_class) for task_class in gone)
 
-    def keep(self, snapshot: Snapshot, room: Room, looked_at: Iterable[TaskClass]) -> None:
+    def keep(self, snapshot: Snapshot, room: Room, others: Iterable[TaskClass]) -> None:
         """End a cycle, in which what was recalled was changed to what fits nowhere now.
 
-        room: at its end. looked_at: the classes that were not recalled, or not to the end.
+        room: at its end. others: all classes that are not remembered; those that are may be among them.
         """
         self._seen = snapshot.task_classes
         self._resources, self._names = snapshot.resources, snapshot.servers.names
         self._accepting_k = snapshot.servers.accepting_k
         self._left_rk, self._taken_keys = room.left_rk, room.taken_keys
         remembered = self._remembered
-        self._others = {id(task_class): task_class for task_class in looked_at if task_class not in remembered}
+        self._others = {id(task_class): task_class for task_class in others if task_class not in remembered}
 
     def recall(self, snapshot: Snapshot, room: Room, rule: TurnRule, *, holds: bool = False) -> Recalled:
         """Return what still fits nowhere, and all others; `keep` must follow. room: before any decision.
@@ -125,24 +124,26 @@ class UnschedulableCache:
         before, self._seen = self._seen, None
         if before is None or not self._goes_with(snapshot, rule):
             self._remembered = Remembered(rule)
-            return Recalled(self._remembered, Held([], [], room), frozenset(), snapshot.task_classes, {}, {})
-        remembered, others, changes = self._remembered, self._others, snapshot.find_changes(before)
-        gone = [task_class for task_class in changes.went if others.pop(id(task_class), None) is None]
-        heirs = self._find_heirs(changes.came, gone, snapshot.servers, room)
-        remembered.change(gone, heirs)
-        moved = {id(wait.task_class) for wait in heirs}
-        others.update((id(task_class), task_class) for task_class in changes.came if id(task_class) not in moved)
+            return Recalled(self._remembered, Held([], [], room), [], snapshot.task_classes, {}, {})
+        remembered, others, changes = self._remembered, self._others, snapshot.compute_changes(before)
+        went = [task_class for task_class in changes.went if others.pop(id(task_class), None) is None]
+        heirs = self._find_heirs(changes.came, went, snapshot.servers, room)
+        remembered.replace(heirs)
+        remembered.change(went=[task_class for task_class in went if task_class not in heirs])
+        moved = [wait.task_class for wait in heirs.values()]
+        is_moved = set(map(id, moved))
+        others.update((id(each), each) for each in changes.came if id(each) not in is_moved)
         grown = self._find_grown(snapshot.servers, room)
         parts = list(remembered.find_fitting(grown, room))
         servers = grown.tolist() if len(grown) <= FEW else []
-        is_held = holds and bool(servers)
-        held = Held([part for part in parts if part.is_plain] if is_held else [], servers, room)
-        looked_at = [each for part in parts if not (part.is_plain and is_held) for each in part.classes]
-        returning = {id(each): remembered[each] for each in looked_at if id(each) not in moved}
-        few = {id(each): servers for each in looked_at if servers and is_about_room_only(each)}
-        remembered.change(looked_at)
-        others.update((id(each), each) for each in looked_at)
-        return Recalled(remembered, held, moved - others.keys(), list(others.values()), returning, few)
+        holds = holds and bool(servers)
+        held = Held([part for part in parts if part.is_plain and holds], servers, room)
+        fitting = [each for part in parts if not (part.is_plain and holds) for each in part.classes]
+        returning = {id(each): remembered[each] for each in fitting if id(each) not in is_moved}
+        few = {id(each): servers for each in fitting if servers and is_about_room_only(each)}
+        remembered.change(went=fitting)
+        others.update((id(each), each) for each in fitting)
+        return Recalled(remembered, held, moved, list(others.values()), returning, few)
 
     def _goes_with(self, snapshot: Snapshot, rule: TurnRule) -> bool:
         """Whether what is remembered goes with these servers and this order."""
@@ -150,15 +151,15 @@ class UnschedulableCache:
         return is_same and rule is self._remembered.rule
 
     def _find_heirs(
-        self, came: Iterable[TaskClass], gone: Iterable[TaskClass], servers: ServerTable, room: Room
-    ) -> list[Wait]:
-        """Return the waits of those that came and fit nowhere as those did in whose place they stand.
+        self, came: Iterable[TaskClass], went: Iterable[TaskClass], servers: ServerTable, room: Room
+    ) -> dict[TaskClass, Wait]:
+        """Return the waits of those that came and fit nowhere, by the class that did and in whose place they stand.
 
-        gone: remembered classes.
+        went: remembered classes.
         """
-        old = {id(task_class.tasks): task_class for task_class in gone}
+        old = {id(task_class.tasks): task_class for task_class in went}
         most: dict[tuple[int, int, DomainRules | None], Sequence[float] | None] = {}
-        heirs: list[Wait] = []
+        heirs: dict[TaskClass, Wait] = {}
         for task_class in came if old else ():
             former = old.get(id(task_class.tasks))
             if former is None or not _is_elsewhere_only(former, task_class):
@@ -171,7 +172,7 @@ class UnschedulableCache:
             most_r = most[key]
             if most_r is None or any(map(gt, task_class.demand_r, most_r)):
                 wait = self._remembered[former]
-                heirs.append(Wait(task_class, wait.first, wait.waiting, wait.rejections, fairness=wait.fairness))
+                heirs[former] = Wait(task_class, wait.first, wait.waiting, wait.rejections, fairness=wait.fairness)
         return heirs
 
     def _find_grown(self, servers: ServerTable, room: Room) -> IndexArray:
