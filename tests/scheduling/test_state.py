@@ -195,7 +195,7 @@ def fail_amid(
     state: CycleState,
 ) -> None:
     """A cycle does not come to its end."""
-    where = ["find_choice", "take", "_build_queues", "_build_tenant_queues"][draw.integers(4)]
+    where = ["find_choice", "take", "_build_queues", "_build_filling"][draw.integers(4)]
     as_it_is = getattr(Draft, where)
 
     def fail_after(*given: object) -> None:

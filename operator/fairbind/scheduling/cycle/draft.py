@@ -53,6 +53,7 @@ from fairbind.scheduling.cycle.task_queues import (
 )
 from fairbind.scheduling.cycle.topology import TopologyState
 from fairbind.scheduling.cycle.unschedulable_cache import UnschedulableCache
+from fairbind.scheduling.policies.levels import Progress
 from fairbind.scheduling.policies.measures import Measure, Undo, get_progress
 from fairbind.scheduling.policies.registry import Policy
 
@@ -139,7 +140,7 @@ class Draft:
     def find_choice(self) -> Choice | None:
         """Return the next placement of the filling, or None when no waiting task fits anywhere."""
         if self._filling is None:
-            self._filling = Filling(self._build_tenant_queues(), self.measure)
+            self._filling = self._build_filling()
         elif self._is_reopened:
             self._filling.reopen()
         self._is_reopened = False
@@ -319,24 +320,27 @@ class Draft:
         # A class keeps its tasks in the turn of a tenant's tasks already.
         return tasks if self.policy.is_fair else sorted(tasks, key=compute_arrival)
 
-    def _build_tenant_queues(self) -> list[TenantQueue]:
-        """Return the tenant queues in the order of their names: one for each tenant with tasks, or one for all."""
+    def _build_filling(self) -> Filling:
+        """Return a filling of the tenant queues by their names: one for each tenant with tasks, or one for all."""
         open_queues = [queue for queue in self.queues if queue.task_class.blocked is None]
         if not self.policy.is_fair:
-            return [TenantQueue(open_queues, None, self.measure)]
+            queues: list[TenantQueue | None] = [TenantQueue(open_queues, None, self.measure)]
+            return Filling(queues, self.measure, _HeldQueues(self, [], []))
         by_tenant: dict[str, list[ClassQueue]] = {}
         for queue in open_queues:
             by_tenant.setdefault(queue.progress.name, []).append(queue)
-        held = self.held.list_tenants()
-        for name in held:
-            by_tenant.setdefault(name, [])
-        take_held = {name: partial(self._take_held, name) for name in held}
-        return [
-            TenantQueue(by_tenant[name], self.progress_of[name], self.measure, take_held.get(name))
-            for name in (sorted(by_tenant) if held else by_tenant)
-        ]
+        held, pools = set(self.held.list_tenants()), self.measure.pools
+        names = sorted(held.union(by_tenant)) if held else list(by_tenant)
+        may_be_late = len(pools.amount_pr) == 1 and not pools.residual
+        queues = []
+        for name in names:
+            take_held = partial(self.take_held, name) if name in held else None
+            is_late = may_be_late and name not in by_tenant
+            own, progress = by_tenant.get(name, []), self.progress_of[name]
+            queues.append(None if is_late else TenantQueue(own, progress, self.measure, take_held))
+        return Filling(queues, self.measure, _HeldQueues(self, names, queues))
 
-    def _take_held(self, tenant: str) -> list[ClassQueue]:
+    def take_held(self, tenant: str) -> list[ClassQueue]:
         """Return queues for the classes that were held of a tenant, as far as there is still room for them."""
         task_classes = self.held.let_go(tenant)
         if not task_classes:
@@ -372,3 +376,25 @@ class Draft:
         for entry in self._journal:
             if isinstance(entry, Choice) and entry.server == server:
                 yield entry.queue.task_class.placement.exclusive_keys.taken
+
+
+class _HeldQueues:
+    """Queues of tenants of which all classes are held in a draft. names, queues: of all tenants; None: of these."""
+
+    def __init__(self, draft: Draft, names: Sequence[str], queues: Sequence[TenantQueue | None]) -> None:
+        self._draft = draft
+        self._names = names
+        self._late = [n for n, queue in enumerate(queues) if queue is None]
+
+    def list_progress(self) -> list[tuple[int, Progress]]:
+        progress_of, names = self._draft.progress_of, self._names
+        return [(n, progress_of[names[n]]) for n in self._late]
+
+    def make(self, number: int) -> TenantQueue | None:
+        draft, name = self._draft, self._names[number]
+        queues = draft.take_held(name)
+        return TenantQueue(queues, draft.progress_of[name], draft.measure) if queues else None
+
+    @property
+    def are_void(self) -> bool:
+        return not len(self._draft.held)

@@ -42,7 +42,7 @@ class Remembered:
     _reaches: for each tenant and reach, how many classes, and one that has it.
     """
 
-    __slots__ = ("_index", "_keys", "_reaches", "_ordered", "_reserved", "_wait_of", "_waits", "rule")
+    __slots__ = ("_index", "_keys", "_ordered", "_reaches", "_reserved", "_wait_of", "_waits", "rule")
 
     def __init__(self, rule: TurnRule) -> None:
         self.rule = rule

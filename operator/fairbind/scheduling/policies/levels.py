@@ -44,7 +44,7 @@ class Progress:
 
     held_r: a_i, base units, Python integers. weight_r: weight of the tenant and of the resource in it; None where r
     does not count. version: grows with every change of held_r. terms: for each counting r its index and the weight's
-    denominator and numerator.
+    denominator and numerator. known: a pool's amounts and the level on it; None where held_r changed since.
     """
 
     name: str
@@ -52,6 +52,7 @@ class Progress:
     weight_r: tuple[Fraction | None, ...]
     version: int = 0
     terms: tuple[tuple[int, int, int], ...] = field(init=False)
+    known: tuple[Sequence[int], int] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.terms = tuple(
@@ -61,11 +62,13 @@ class Progress:
     def add(self, share_demand_r: Sequence[int]) -> None:
         """Count one more task."""
         self.version += 1
+        self.known = None
         self.held_r = [held + more for held, more in zip(self.held_r, share_demand_r, strict=True)]
 
     def remove(self, share_demand_r: Sequence[int]) -> None:
         """Count one task less."""
         self.version += 1
+        self.known = None
         self.held_r = [held - less for held, less in zip(self.held_r, share_demand_r, strict=True)]
 
     def compute_level(self, pool_r: Sequence[int], held_r: Sequence[int] | None = None) -> int:

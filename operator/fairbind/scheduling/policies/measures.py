@@ -82,10 +82,16 @@ class DominantShares:
 
     def __init__(self, pools: LevelPools) -> None:
         self.pools = pools
+        self._is_lasting = len(pools.amount_pr) == 1 and not pools.residual
 
     def compute_level(self, progress: Progress, pool: int) -> int:
-        """Return the level of a tenant on a pool."""
-        return progress.compute_level(self.pools.amount_pr[pool])
+        """Return the level of a tenant on a pool; on one whose amounts do not change it is known until it changes."""
+        amount_r = self.pools.amount_pr[pool]
+        if not self._is_lasting:
+            return progress.compute_level(amount_r)
+        if progress.known is None or progress.known[0] is not amount_r:
+            progress.known = amount_r, progress.compute_level(amount_r)
+        return progress.known[1]
 
     def find_least_level(self, progress: Progress, among: IndexArray) -> tuple[int, int]:
         """Return the least level on one of these pools and its pool."""
