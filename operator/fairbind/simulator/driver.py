@@ -441,7 +441,8 @@ def _make_cache(scenario: Scenario, policy: str, on_change: Callable[[], None]) 
         known = {namespace.metadata.name for namespace in scenario.start.namespaces}
         _add_namespaces(cache, scenario, known)
         return cache
-    cache = ClusterCache(SCHEDULER, on_change)
+    # A scheduler of slots is no operator, so all of a tenant's jobs are looked at, however many there are.
+    cache = ClusterCache(SCHEDULER, on_change, is_limited=policy != SLOTS)
     cache.set_policy(set_policy(PolicySettings(seed=scenario.seed), policy))
     cache.replace_tenants(scenario.tenants)
     _add_namespaces(cache, scenario, set())

@@ -482,3 +482,14 @@ def test_a_pod_whose_binding_failed_at_once_is_shown_again(others: int, monkeypa
     assert cluster.cache.assume("uid-p0", "a")
     cluster.cache.forget("uid-p0")
     assert sorted(list_tasks()) == sorted(before)
+
+
+def test_without_a_limit_all_are_shown() -> None:
+    cluster = Cluster(is_limited=False)
+    cluster.add_nodes(make_node("a"))
+    cluster.add_pods(*(make_pod(f"p{n}", requests={"cpu": f"{n + 1}m"}) for n in range(210)))
+
+    classes = cluster.cache.build_snapshot().task_classes
+
+    assert (len(classes), {each.blocked for each in classes}) == (210, {None})
+    assert not cluster.cache.note_waits([])

@@ -39,6 +39,7 @@ class ClusterCache:
     turn_scheduler: another scheduler, whose pods of tenants wait behind our gate for their turn; None: there is none.
     asking: schedulers that ask whose turn it is before they place a pod of a tenant.
     narrows_to_nodes: whether these pods are narrowed to the best nodes also where the policy decides no class of nodes.
+    is_limited: whether a snapshot shows a tenant's very many different pods in turn, as the operator must.
     on_arrival: called with the UID of a pod of those schedulers that has come to a node (True), or is gone (False).
     on_opened: called with the UID of such a pod whose gate was opened. on_promised: called with the UID of such a pod
     that is promised other room than was decided for it (True), or none (False).
@@ -56,6 +57,7 @@ class ClusterCache:
         turn_scheduler: str | None = None,
         asking: frozenset[str] = frozenset(),
         narrows_to_nodes: bool = False,
+        is_limited: bool = True,
         on_arrival: Callable[[str, bool], None] = lambda _uid, _is_bound: None,
         on_opened: Callable[[str], None] = lambda _uid: None,
         on_promised: Callable[[str, bool], None] = lambda _uid, _has_room: None,
@@ -68,7 +70,7 @@ class ClusterCache:
         self._on_promised = on_promised
         directory = Directory(SYSTEM_NAMESPACES | {operator_namespace or "kube-system"})
         self.books = Books(scheduler_name, directory, turn_scheduler, asking=asking, narrows_to_nodes=narrows_to_nodes)
-        self._builder = SnapshotBuilder(self.books)
+        self._builder = SnapshotBuilder(self.books, is_limited=is_limited)
         self._snapshot: Snapshot | None = None
         self._decided: ServerTable | None = None
         self.queries = Queries(self.books, self.build_snapshot)

@@ -59,7 +59,8 @@ class SnapshotBuilder:
     such tenants. _placements: how many classes use each that may be placed.
     """
 
-    def __init__(self, books: Books) -> None:
+    def __init__(self, books: Books, *, is_limited: bool = True) -> None:
+        """is_limited: whether a tenant's pods beyond a limit wait in turn; see `Window`."""
         self._books = books
         self._grouping = ServerGrouping()
         self._task_classes: dict[QueueKey, TaskClass] = {}
@@ -74,7 +75,7 @@ class SnapshotBuilder:
         self._restricted: dict[tuple[int, frozenset[PodTerm]], tuple[Placement, Placement]] = {}
         self._restricted_valid_for = 0, 0
         self._rulings: dict[_Asked, Ruling] = {}
-        self.window = Window(books.eligibility)
+        self.window = Window(books.eligibility, is_limited=is_limited)
 
     def build(self) -> Snapshot:
         """Return the world as the books say it is now."""

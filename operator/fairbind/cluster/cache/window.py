@@ -346,10 +346,14 @@ class _Allowance:
 
 
 class Window:
-    """Chooses the queues of tenants that have many. has_more: whether a round is not over."""
+    """Chooses the queues of tenants that have many. has_more: whether a round is not over.
 
-    def __init__(self, eligibility: Eligibility) -> None:
+    is_limited: if not, all are shown.
+    """
+
+    def __init__(self, eligibility: Eligibility, *, is_limited: bool = True) -> None:
         self._eligibility = eligibility
+        self._is_limited = is_limited
         self._rounds: dict[str, _Round] = {}
         self._sorted: dict[str, _Sorted] = {}
         self._changes = 0
@@ -381,6 +385,8 @@ class Window:
         different: how many constraints all queues have. changed: the queues that came, changed or went since the last
         time.
         """
+        if not self._is_limited:
+            return {}
         self.has_more = False
         self._limit, self._most_classes = MAX_TENANT_PLACEMENTS, MAX_TENANT_CLASSES
         counts = list(map(len, queues_by_tenant.values()))
