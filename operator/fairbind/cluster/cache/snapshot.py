@@ -180,9 +180,12 @@ class SnapshotBuilder:
                 after = task_classes[key] = self._build_task_class(queue)
             if queue is not None:
                 self._count_wanted(queue, is_crowded=key.tenant in crowded)
-            if after is not before:
-                came += [] if after is None else [after]
-                went += [] if before is None else [before]
+            if after is before:
+                continue
+            if after is not None:
+                came.append(after)
+            if before is not None:
+                went.append(before)
         books.changed_queues.clear()
         return came, went
 

@@ -36,7 +36,7 @@ from fairbind.model import (
     Wait,
 )
 from fairbind.scheduling.cycle.filling import Filling
-from fairbind.scheduling.cycle.held import Held
+from fairbind.scheduling.cycle.held import NOTHING_HELD
 from fairbind.scheduling.cycle.layouts import Arrangement, Layouts
 from fairbind.scheduling.cycle.random_choices import RandomChoices
 from fairbind.scheduling.cycle.remembered import Remembered
@@ -107,15 +107,16 @@ class Draft:
         self.policy = policy
         self.rule: TurnRule = compute_turn if policy.is_fair else compute_arrival
         self.room = Room(snapshot.servers, None if state is None else state.get_left(snapshot.servers))
-        self.remembered = Remembered(self.rule)
-        self.held = Held([], [], self.room)
+        self.held = NOTHING_HELD
         self.unseen: list[TaskClass] = []
         self.moved: Sequence[TaskClass] = []
         self.returning: dict[int, Wait] = {}
         looked_at: Sequence[TaskClass] = snapshot.task_classes
         self._few: dict[int, Sequence[int]] = {}
         self._unschedulable = unschedulable
-        if unschedulable is not None:
+        if unschedulable is None:
+            self.remembered = Remembered(self.rule)
+        else:
             recalled = unschedulable.recall(snapshot, self.room, self.rule, holds=holds and policy.is_fair)
             self.remembered, self.held, self.moved, looked_at, self.returning, self._few = recalled
         self.measure: Measure = policy.build_measure(snapshot) if state is None else state.get_measure(policy, snapshot)
@@ -297,7 +298,7 @@ class Draft:
         if len(self.remembered) and self._unschedulable is not None:
             more = self._build_queues([wait.task_class for wait in self.remembered.waits])
             self.queues = sorted([*self.queues, *more], key=lambda queue: queue.progress.name)
-            self.held, self.moved = Held([], [], self.room), []
+            self.held, self.moved = NOTHING_HELD, []
             self._unschedulable.forget()
             self._filling = None
 
@@ -329,16 +330,19 @@ class Draft:
         by_tenant: dict[str, list[ClassQueue]] = {}
         for queue in open_queues:
             by_tenant.setdefault(queue.progress.name, []).append(queue)
-        held, pools = set(self.held.list_tenants()), self.measure.pools
-        names = sorted(held.union(by_tenant)) if held else list(by_tenant)
-        may_be_late = len(pools.amount_pr) == 1 and not pools.residual
-        queues = []
-        for name in names:
-            take_held = partial(self.take_held, name) if name in held else None
-            is_late = may_be_late and name not in by_tenant
-            own, progress = by_tenant.get(name, []), self.progress_of[name]
-            queues.append(None if is_late else TenantQueue(own, progress, self.measure, take_held))
+        names, held = list(by_tenant), self.held.list_tenants()
+        if held:
+            names = sorted({*names, *held})
+        queues = [self._build_tenant_queue(name, by_tenant.get(name, [])) for name in names]
         return Filling(queues, self.measure, _HeldQueues(self, names, queues))
+
+    def _build_tenant_queue(self, tenant: str, queues: Sequence[ClassQueue]) -> TenantQueue | None:
+        """Return a tenant's queue; None: its classes are all held, and the queue can be made when its turn comes."""
+        pools = self.measure.pools
+        if not queues and len(pools.amount_pr) == 1 and not pools.residual:
+            return None
+        take_held = partial(self.take_held, tenant) if tenant in self.held else None
+        return TenantQueue(queues, self.progress_of[tenant], self.measure, take_held)
 
     def take_held(self, tenant: str) -> list[ClassQueue]:
         """Return queues for the classes that were held of a tenant, as far as there is still room for them."""

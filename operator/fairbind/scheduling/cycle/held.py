@@ -22,7 +22,8 @@ class Held:
 
     __slots__ = ("_classes", "_demand_rn", "_fitting", "_least_r", "_places_of", "_room", "servers")
 
-    def __init__(self, fitting: Sequence[Fitting], servers: Sequence[int], room: Room) -> None:
+    def __init__(self, fitting: Sequence[Fitting], servers: Sequence[int], room: Room | None) -> None:
+        """room: None where nothing is held."""
         self.servers = servers
         self._room = room
         self._fitting = fitting
@@ -36,6 +37,9 @@ class Held:
     def __len__(self) -> int:
         return len(self._places_of)
 
+    def __contains__(self, tenant: str) -> bool:
+        return tenant in self._places_of
+
     def list_tenants(self) -> list[str]:
         """Return whose classes are held."""
         return list(self._places_of)
@@ -45,7 +49,7 @@ class Held:
 
         Where there is no room for any class of any tenant, nothing is held any more.
         """
-        if not self._places_of:
+        if not self._places_of or self._room is None:
             return []
         left_sr = self._room.left_rk[:, self.servers].T
         lefts = left_sr.tolist()
@@ -72,6 +76,9 @@ class Held:
             else:
                 self._least_r = self._get_demands().min(axis=1).tolist()
         return self._least_r
+
+
+NOTHING_HELD = Held((), (), None)
 
 
 def has_room(lefts: Iterable[Sequence[float]], demand_r: Sequence[float]) -> bool:

@@ -54,7 +54,7 @@ class Remembered:
         self._keys: list[_Key] = []
         self._ordered: list[Wait] = []
         self._waits: tuple[Wait, ...] | None = ()
-        self._index: _Index | None = _Index()
+        self._index: _Index | None = None
         self._reserved: dict[int, TaskClass] = {}
         self._reaches: dict[_TenantReach, _Count] = {}
 
@@ -98,7 +98,9 @@ class Remembered:
 
     def change(self, came: Collection[Wait] = (), went: Collection[TaskClass] = ()) -> None:
         """Take the waits of some classes that are not here, and forget those of others that are."""
-        self._waits = None if came or went else self._waits
+        if not (came or went):
+            return
+        self._waits = None
         if (len(came) + len(went)) * FEW_PART < len(self._ordered):
             for task_class in went:
                 self._remove(task_class)

@@ -85,8 +85,8 @@ class CycleState:
 
         Raises InvalidProblemError as `check_snapshot`.
         """
-        changes = snapshot.compute_changes(self._seen)
-        fresh = changes.came if _get_sizes(snapshot) == self._sizes else snapshot.task_classes
+        changes, sizes = snapshot.compute_changes(self._seen), _get_sizes(snapshot)
+        fresh = changes.came if sizes == self._sizes else snapshot.task_classes
         changed = self._find_changed(snapshot)
         if changed is None:
             check_snapshot(snapshot, fresh)
@@ -95,8 +95,10 @@ class CycleState:
             check_snapshot(snapshot, fresh, tenants)
         for task_class in changes.went:
             self._ruled.pop(id(task_class), None)
-        self._ruled.update((id(each), each) for each in changes.came if each.has_rules_or_wishes)
-        self._seen, self._sizes = snapshot.task_classes, _get_sizes(snapshot)
+        for task_class in changes.came:
+            if task_class.has_rules_or_wishes:
+                self._ruled[id(task_class)] = task_class
+        self._seen, self._sizes = snapshot.task_classes, sizes
         return snapshot if changes is snapshot.changes else replace(snapshot, changes=changes)
 
     def _find_changed(self, snapshot: Snapshot) -> list[int] | None:

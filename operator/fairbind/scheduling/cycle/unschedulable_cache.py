@@ -22,7 +22,7 @@ import numpy as np
 
 from fairbind.model import DomainRules, Domains, LimitRule, ServerTable, Snapshot, TaskClass, Wait
 from fairbind.model.servers import BoolArray, FloatArray, IndexArray
-from fairbind.scheduling.cycle.held import Held
+from fairbind.scheduling.cycle.held import NOTHING_HELD, Held
 from fairbind.scheduling.cycle.remembered import Remembered, has_limits_only, is_about_room_only
 from fairbind.scheduling.cycle.room import Room
 from fairbind.scheduling.cycle.shapes import FEW
@@ -122,9 +122,10 @@ class UnschedulableCache:
         holds: whether what may fit on few servers is held where it can be.
         """
         before, self._seen = self._seen, None
-        if before is None or not self._goes_with(snapshot, rule):
-            self._remembered = Remembered(rule)
-            return Recalled(self._remembered, Held([], [], room), [], snapshot.task_classes, {}, {})
+        if before is None or not len(self._remembered) or not self._goes_with(snapshot, rule):
+            if len(self._remembered) or self._remembered.rule is not rule:
+                self._remembered = Remembered(rule)
+            return Recalled(self._remembered, NOTHING_HELD, [], snapshot.task_classes, {}, {})
         remembered, others, changes = self._remembered, self._others, snapshot.compute_changes(before)
         went = [task_class for task_class in changes.went if others.pop(id(task_class), None) is None]
         heirs = self._find_heirs(changes.came, went, snapshot.servers, room)
@@ -137,7 +138,7 @@ class UnschedulableCache:
         parts = list(remembered.find_fitting(grown, room))
         servers = grown.tolist() if len(grown) <= FEW else []
         holds = holds and bool(servers)
-        held = Held([part for part in parts if part.is_plain and holds], servers, room)
+        held = Held([part for part in parts if part.is_plain], servers, room) if holds else NOTHING_HELD
         fitting = [each for part in parts if not (part.is_plain and holds) for each in part.classes]
         returning = {id(each): remembered[each] for each in fitting if id(each) not in is_moved}
         few = {id(each): servers for each in fitting if servers and is_about_room_only(each)}
