@@ -89,8 +89,7 @@ class _Cycle:
         while (choice := draft.find_choice()) is not None and (limit is None or len(bindings) < limit):
             draft.take(choice)
         complete = choice is None
-        if not complete:
-            draft.stop()
+        draft.end()
         waits, shares = self._explain(complete=complete), self._compute_shares()
         return CycleReport(now, draft.policy.id, tuple(bindings), self._remember(waits), shares, complete)
 

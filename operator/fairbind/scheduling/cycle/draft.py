@@ -356,8 +356,9 @@ class Draft:
         self.queues.extend(queues)
         return queues
 
-    def stop(self) -> None:
-        """End a draft amid the filling: nothing is known of what is held and for which there is still room."""
+    def end(self) -> None:
+        """Nothing more is decided. What is held and still has room is not known to fit nowhere."""
+        self._filling = None  # it refers to the draft, which would live until the garbage is collected
         self.unseen = [each for tenant in self.held.list_tenants() for each in self.held.let_go(tenant)]
         self.remembered.change(went=self.unseen)
 
