@@ -12,7 +12,7 @@ from fairbind.model.policy import PolicySettings, Unclaimed
 from fairbind.model.reasons import Rejection, RejectionKind, Rejections
 from fairbind.model.servers import MAX_AMOUNT, ServerTable
 from fairbind.model.shares import TOLERANCE, compute_dominant_share, compute_share_key, compute_weighted_share
-from fairbind.model.snapshot import ClassChanges, Snapshot
+from fairbind.model.snapshot import ClassChanges, Snapshot, leave_out
 from fairbind.model.targets import Targets
 from fairbind.model.tasks import NO_EXCLUSIVE_KEYS, ExclusiveKeys, Pin, Placement, RunningTask, Task, TaskClass
 from fairbind.model.tenants import Holding, Tenant
@@ -75,4 +75,5 @@ __all__ = [
     "compute_dominant_share",
     "compute_share_key",
     "compute_weighted_share",
+    "leave_out",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fairbind.model.servers import ServerTable
@@ -58,7 +58,10 @@ class Snapshot:
             return known
         if before is after:
             return ClassChanges(before, after, (), ())
-        ids_before, ids = set(map(id, before)), set(map(id, after))
-        came = [task_class for task_class in after if id(task_class) not in ids_before]
-        went = [task_class for task_class in before if id(task_class) not in ids]
-        return ClassChanges(before, after, came, went)
+        return ClassChanges(before, after, leave_out(after, before), leave_out(before, after))
+
+
+def leave_out(task_classes: Iterable[TaskClass], others: Iterable[TaskClass]) -> list[TaskClass]:
+    """Return the classes that are not among others, by identity."""
+    ids = set(map(id, others))
+    return [each for each in task_classes if id(each) not in ids]

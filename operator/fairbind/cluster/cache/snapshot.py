@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
@@ -27,6 +27,7 @@ from fairbind.model import (
     Snapshot,
     Targets,
     TaskClass,
+    leave_out,
 )
 from fairbind.scheduling import POLICIES
 
@@ -151,10 +152,10 @@ class SnapshotBuilder:
         for tenant in crowds | self._crowds:
             now, then = crowds.get(tenant, []), self._crowds.get(tenant, [])
             if now != then:
-                came += _leave_out(now, then)
-                went += _leave_out(then, now)
+                came += leave_out(now, then)
+                went += leave_out(then, now)
         if turned:  # a class may be what a queue was alone, and a crowd's
-            came, went = _leave_out(came, went), _leave_out(went, came)
+            came, went = leave_out(came, went), leave_out(went, came)
         self._crowds = crowds
         crowd = tuple(chain.from_iterable(crowds.values()))
         if len(books.eligibility) > 2 * (MAX_HELD_PLACEMENTS + len(self._task_classes) + len(crowd)):
@@ -382,9 +383,3 @@ class SnapshotBuilder:
         }
         tenants = self._books.usage.build_detailed_tenants(snapshot.resources, placements)
         return replace(snapshot, tenants=tenants)
-
-
-def _leave_out(task_classes: Sequence[TaskClass], others: Sequence[TaskClass]) -> list[TaskClass]:
-    """Return the classes that are not among others."""
-    ids = set(map(id, others))
-    return [each for each in task_classes if id(each) not in ids]
