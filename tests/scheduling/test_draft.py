@@ -339,6 +339,19 @@ def test_an_eviction_also_helps_what_was_remembered_to_fit_nowhere() -> None:
     assert len(unschedulable.recall(snapshot, Room(snapshot.servers), draft.rule).others) == 2
 
 
+@pytest.mark.parametrize("remembers", [True, False])
+def test_what_is_withheld_is_not_placed_whatever_is_evicted_and_looked_at_later(*, remembers: bool) -> None:
+    snapshot, running = build_full_world()
+    fits, _ = snapshot.task_classes
+    unschedulable = UnschedulableCache() if remembers else None
+    run_cycle(snapshot, PolicySettings(), 0.0, unschedulable=unschedulable)
+    draft = Draft(replace(snapshot, withheld=frozenset({fits})), POLICIES["best-fit-drfh"], unschedulable=unschedulable)
+    draft.evict(running)
+    assert fill(draft) == []
+    assert not draft.fits(fits, 0)
+    assert fits in draft.unseen
+
+
 def test_an_eviction_also_helps_what_was_asked_about_another_server_only() -> None:
     """A server has gained room, for too small a task; what may fit there only fits where a task is evicted, too."""
     full = build_servers({"x": (4, 4), "y": (4, 4)}, free={"x": (0, 0), "y": (1, 4)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from fairbind.model.servers import ServerTable
@@ -38,6 +39,8 @@ class Snapshot:
     running: what tenants hold, task by task, by the server's name, each server's in the order of their uids. Servers
     that are not in the table may be in it.
     changes: since the snapshot that was made before this one; None: not known. It saves work and decides nothing.
+    withheld: the task classes that say where their tasks might go before something changed: none of these is placed.
+    The snapshots that follow have others in their place.
     """
 
     resources: tuple[str, ...]
@@ -50,6 +53,7 @@ class Snapshot:
     running: Mapping[str, tuple[RunningTask, ...]] = field(default_factory=dict)
     fits_r: tuple[bool, ...] | None = None
     changes: ClassChanges | None = None
+    withheld: AbstractSet[TaskClass] = frozenset()
 
     def compute_changes(self, before: tuple[TaskClass, ...]) -> ClassChanges:
         """Return what is other among the task classes than among those of an earlier snapshot."""

@@ -135,6 +135,7 @@ class Simulation:
         self._autoscalers: dict[str, Autoscaler] = {}
         self._number_of: dict[str, int] = {}
         self._running: dict[int, _Running] = {}
+        self._pods: dict[int, PodFacts] = {}
         self._attempts: dict[int, int] = {}
         self._over: list[tuple[int, _Running, int | None]] = []
 
@@ -259,7 +260,7 @@ class Simulation:
         attempt = self._attempts[number] = self._attempts.get(number, 0) + 1
         self._running[number] = _Running(self._now, server, attempt)
         node.pods[number] = None
-        pod = self._make_pod(number, server)
+        pod = self._pods[number] = self._make_pod(number, server)
         self._cluster.cache.pods.apply(pod)
         self._measures.start(self._get_tenant(number), node.shape, pod)
         if self._duration[number] != FOREVER:
@@ -286,7 +287,7 @@ class Simulation:
         running = self._running.pop(number)
         del self._nodes[running.server].pods[number]
         self._over.append((number, running, end))
-        pod = self._make_pod(number, running.server)
+        pod = self._pods.pop(number)
         self._cluster.cache.pods.delete(pod)
         return pod
 

@@ -73,8 +73,11 @@ class VirtualOperator:
         """
         self._clock += (now - self._flushed_at) / NANOSECONDS
         self._flushed_at = now
-        self._is_undecided = True
         self.fair_shares.follow()
+        if not self.cache.queries.has_waiting:
+            self._note_idle()
+            return
+        self._is_undecided = True
         while self._is_undecided and not should_stop():
             self._obey(self._pacing.handle(Changed(), self._clock))
             self._clock = max(self._clock, self._wake_at)
@@ -92,11 +95,15 @@ class VirtualOperator:
                 case _:
                     raise InvariantError(f"no binding fails here, but pacing says {instruction}")
 
+    def _note_idle(self) -> None:
+        """Take the state of a cluster in which nothing waits."""
+        self.scale = self.cache.skip_snapshot()
+        self.waits = self._noted = ()
+
     def _run_cycle(self, order: RunCycle) -> Iterable[Instruction]:
         self._is_undecided = False
         if not self.cache.queries.has_waiting:
-            self.scale = self.cache.skip_snapshot()
-            self.waits = self._noted = ()
+            self._note_idle()
             return self._pacing.handle(NothingWaits(), self._clock)
         snapshot = self.cache.build_snapshot()
         self.scale = Scale(snapshot.resources, snapshot.counts_r, snapshot.total_r)
@@ -109,7 +116,8 @@ class VirtualOperator:
                 raise InvariantError(f"nothing happens while a cycle decides, but pacing says {bind}")
             self._start(bind)
             self._obey(self._pacing.handle(BindEnded(bind.task.uid, BindResult.BOUND), self._clock))
-        if report.waits != self._noted:  # waits are the same objects only where nothing is left that could take turns
+        # Waits are the same objects only where nothing is left that could take turns.
+        if report.waits != self._noted or snapshot.withheld:
             self._is_undecided |= self.cache.note_waits(report.waits)
             self._noted = report.waits
         self.waits = report.waits

@@ -15,6 +15,7 @@ from dataclasses import replace
 from datetime import datetime
 from fractions import Fraction
 from typing import Any, Literal
+from unittest.mock import patch
 
 import pytest
 from hypothesis import settings
@@ -32,10 +33,12 @@ from cluster.builders import (
     read_node,
     read_pod,
 )
+from fairbind.cluster.cache import books, consistency
+from fairbind.cluster.cache import snapshot as builder
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.objects.facts import PodFacts
 from fairbind.cluster.tenancy.tenants import TenantSpec, parse_tenant
-from fairbind.model import MAX_AMOUNT, PolicySettings, Unclaimed, Wait
+from fairbind.model import MAX_AMOUNT, PolicySettings, Snapshot, Unclaimed, Wait
 
 ResourceType = Literal["pods", "nodes", "namespaces"]
 KINDS: tuple[ResourceType, ...] = ("pods", "nodes", "namespaces")
@@ -421,5 +424,55 @@ class Expected:
         self.held: dict[str, tuple[Any, ...]] = {}
 
 
+class HistoriesInParts(Histories):
+    """The same, where only one class or pod goes over at a time. What is not withheld must be as of now."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = [
+            patch.object(builder, "MAX_DUE", 1),
+            patch.object(books, "MAX_SELECTED", 1),
+            patch.object(books, "LOOKS", 2),
+        ]
+        for each in self.patches:
+            each.start()
+
+    def teardown(self) -> None:
+        try:
+            super().teardown()
+        finally:
+            for each in self.patches:
+                each.stop()
+
+    @initialize(pods=st.lists(some.pods(), min_size=6, max_size=9))
+    def let_more_wait(self, pods: list[Json]) -> None:
+        self.create_pods(pods)
+        self.hear_everything()
+
+    @invariant()
+    def books_equal_books_made_anew(self) -> None:
+        self.steps += 1
+        self.check_changes()
+        self.compare_with_whole()
+        if self.steps % self.pace == 0:
+            self.cache.note_waits(())
+
+    def compare_with_whole(self) -> None:
+        seen, whole = self.cache.build_snapshot(), self.cache._rebuild().build_snapshot()
+        certain = tuple(each for each in seen.task_classes if each not in seen.withheld)
+        found = describe_tasks(replace(seen, task_classes=certain))
+        wanted = describe_tasks(whole)
+        assert found == {uid: wanted[uid] for uid in found}
+        if not seen.withheld:
+            assert found == wanted
+
+
+def describe_tasks(snapshot: Snapshot) -> dict[str, tuple[Any, ...]]:
+    """What the snapshot says of the class of each task, but for the others in it."""
+    return {uid: (tenant, *more) for tenant, uids, *more in consistency._describe_classes(snapshot) for uid in uids}
+
+
 TestHistories = pytest.mark.slow(Histories.TestCase)
 TestHistories.settings = settings(max_examples=2 * settings().max_examples, stateful_step_count=50)
+TestHistoriesInParts = pytest.mark.slow(HistoriesInParts.TestCase)
+TestHistoriesInParts.settings = settings(max_examples=2 * settings().max_examples, stateful_step_count=50)

@@ -38,6 +38,7 @@ class FakeWorld:
     forgotten: list[str] = field(default_factory=list)
     waits: Sequence[Wait] = ()
     looks_on: list[bool] = field(default_factory=list)
+    withholds: int = 0
     snapshots: int = 0
     fault: Exception | None = None
     postponed: set[str] = field(default_factory=set)
@@ -67,9 +68,9 @@ class FakeWorld:
         if self.task_class is None or self.task_class.tasks != tasks:  # the same object as long as nothing changes
             self.task_class = TaskClass("t", (1,), (1,), placement, tasks)
         classes = (self.task_class,) if tasks else ()
-        return Snapshot(
-            ("cpu",), (True,), (self.slots,), servers, (Tenant("t", allocated_r=(len(self.held),)),), classes
-        )
+        tenants = (Tenant("t", allocated_r=(len(self.held),)),)
+        withheld = frozenset(classes if self.withholds else ())
+        return Snapshot(("cpu",), (True,), (self.slots,), servers, tenants, classes, withheld=withheld)
 
     def assume(self, uid: str, node: str) -> bool:
         if uid not in self.pods or uid in self.held:
@@ -97,6 +98,9 @@ class FakeWorld:
     def note_waits(self, waits: Sequence[Wait], *, turns: bool = True) -> bool:
         assert turns
         self.waits = waits
+        if self.withholds:
+            self.withholds -= 1
+            return True
         return self.looks_on.pop(0) if self.looks_on else False
 
 
@@ -410,6 +414,15 @@ async def test_a_cycle_looks_at_others_without_any_change() -> None:
         bench.world.looks_on = [True]
         bench.add("a", "b")
         await bench.until(lambda: bench.world.looks_on == [] and bench.world.snapshots == 2)
+
+
+async def test_cycles_go_on_without_any_change_while_something_is_withheld() -> None:
+    """Nothing else of a cycle may differ from the one before, so the reasons are the same."""
+    async with running(slots=1) as bench:
+        bench.world.withholds = 3
+        bench.add("a")
+        await bench.until(lambda: bench.binder.asked == ["a"])
+        assert bench.world.withholds == 0
 
 
 async def test_the_sweep_decides_without_any_change(monkeypatch: pytest.MonkeyPatch) -> None:

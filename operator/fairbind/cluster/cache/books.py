@@ -36,8 +36,11 @@ from fairbind.scheduling.cycle.task_queues import compute_turn
 MAX_CHANGED_QUEUES = 256
 """As many as a cycle may decide. Each costs up to 30 microseconds until it is a class again."""
 
+MAX_SELECTED = 512
+"""So many waiting pods that other terms of placed pods select go over at a time. Each costs 10 microseconds."""
+
 LOOKS = 4
-"""So many times as many queues are looked at, of which some have the right images again."""
+"""So many times as many are looked at, of which some are right again, or go over together with others."""
 
 
 class Books:
@@ -51,10 +54,11 @@ class Books:
     tenant. wanted: pods that hold or may be placed, the latter as of the last snapshot. nominations: room that is
     promised to pods that wait. forecast: where pods on their way will be. running: pod by pod. eligibility,
     anti_affinity, topology: the filters. turns: whose wishes about other pods are looked at. volumes: the claims of
-    pods. devices: those that pods hold. images: those of pods and nodes. image_stale: queues of which other images may
-    count, in the order in which they are looked at. servers: the nodes. settings, targets: the policy's. own_nominated:
-    those of our own pods that are not bound and say that they are nominated. gated: pods whose
-    only gate is ours. noted_waits: why classes wait, as the last cycle saw it.
+    pods. devices: those that pods hold. selected_stale: waiting pods that other terms may select than their queue says,
+    in the order in which they are looked at. images: those of pods and nodes. image_stale: queues of which other images
+    may count, in the order in which they are looked at. servers: the nodes. settings, targets: the policy's.
+    own_nominated: those of our own pods that are not bound and say that they are nominated. gated: pods whose only gate
+    is ours. noted_waits: why classes wait, as the last cycle saw it.
     """
 
     def __init__(
@@ -86,6 +90,7 @@ class Books:
         self.gated: dict[str, PodEntry] = {}
         self.running = RunningTasks()
         self.eligibility = Eligibility()
+        self.selected_stale: dict[str, None] = {}
         self.images = PodImages(self.eligibility.images)
         self.image_stale: dict[QueueKey, None] = {}
         self.anti_affinity = AntiAffinity(self._find_namespace_labels)
@@ -321,13 +326,17 @@ class Books:
         if not self.waiting_constraints[constraints]:
             del self.waiting_constraints[constraints]
 
-    def resolve(self) -> None:
-        """Bring every pod to where namespaces, Tenants and labels as of now put it."""
+    def resolve(self, *, whole: bool = False) -> None:
+        """Bring every pod to where namespaces, Tenants and labels as of now put it.
+
+        Of many pods that other terms of placed pods select than before, only a part goes over, unless `whole`: see
+        `selected_stale`.
+        """
         self._resolve_tenants()
         self._resolve_volumes()
         self._resolve_devices()
         self.move_all(self.turns.take_turned())
-        self._resolve_anti_affinity()
+        self._resolve_anti_affinity(whole=whole)
         self._resolve_nominations()
 
     def move_all(self, uids: Iterable[str]) -> None:
@@ -340,17 +349,36 @@ class Books:
             self.move_all(sorted(self.by_namespace.get(namespace, ())))
         self.usage.declare(self.directory.specs)
 
-    def _resolve_anti_affinity(self) -> None:
+    def _resolve_anti_affinity(self, *, whole: bool) -> None:
         """Bring waiting pods to the queues of the terms that select them now: one placed pod may select thousands."""
-        self._move_waiting(self._list_selected_otherwise())
+        fresh = self.anti_affinity.take_stale()
+        if len(fresh) > MAX_SELECTED:  # those whose turn comes first go over first
+            fresh.sort(key=lambda uid: compute_turn(self._find_task(uid)))
+        self.selected_stale.update(dict.fromkeys(fresh))
+        is_all = whole or not self.servers.names
+        self._move_waiting(self._list_selected_otherwise(len(self.selected_stale) if is_all else MAX_SELECTED))
 
-    def _list_selected_otherwise(self) -> Iterator[tuple[PodEntry, QueueKey]]:
+    def _find_task(self, uid: str) -> Task:
+        position = self.entries[uid].position
+        assert isinstance(position, Waiting)
+        return position.task
+
+    def list_selected_stale(self) -> list[QueueKey]:
+        """Return the queues of which pods may be selected by other terms than the queues say."""
+        positions = [entry.position for uid in self.selected_stale if (entry := self.entries.get(uid)) is not None]
+        return [position.key for position in positions if isinstance(position, Waiting)]
+
+    def _list_selected_otherwise(self, most: int) -> Iterator[tuple[PodEntry, QueueKey]]:
+        """Return pods that wait in queues of other terms than select them now, of so many new queues at most."""
         keys: dict[tuple[QueueKey, frozenset[PodTerm]], QueueKey] = {}
-        for uid in self.anti_affinity.take_stale():
-            entry = self.entries[uid]
-            position = entry.position
-            assert isinstance(position, Waiting)
-            before = position.key
+        for uid in list(islice(self.selected_stale, LOOKS * most)):
+            if len(keys) == most:
+                return
+            del self.selected_stale[uid]
+            entry = self.entries.get(uid)
+            if entry is None or not isinstance(entry.position, Waiting):
+                continue  # it went meanwhile
+            position, before = entry.position, entry.position.key
             if before.unsupported is not None:
                 continue  # none of them is placed, whatever selects them
             terms = self.anti_affinity.find_terms(entry.facts.namespace, position.labels)

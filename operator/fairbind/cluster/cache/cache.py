@@ -239,15 +239,18 @@ class ClusterCache:
 
         Cycles come many times a second, and no reader needs the reasons before the next overview. Where a tenant has
         more placements or classes than a snapshot holds, the next cycle looks at others of them. Returns whether it
-        does. turns: False leaves it with the same.
+        does. turns: False leaves it with the same. It also does after a snapshot that withholds some.
         """
         self.books.noted_waits = waits
+        withholds = self._builder.withholds
+        if withholds:
+            self._snapshot = None
         if not turns:
-            return False
+            return withholds
         self._builder.window.note_cycle()
         turned = self.books.turns.rotate()
         self.books.move_all(turned)
-        is_next_different = self._builder.window.has_more or bool(turned)
+        is_next_different = self._builder.window.has_more or bool(turned) or withholds
         if is_next_different:
             self._snapshot = None
         return is_next_different
@@ -287,14 +290,18 @@ class ClusterCache:
                 return trouble[1]
         return facts.unsupported_detail
 
-    def build_snapshot(self) -> Snapshot:
-        """Return the world as it is now; the same object as before when nothing changed."""
-        if self._snapshot is None or self.books.image_stale:
+    def build_snapshot(self, *, whole: bool = False) -> Snapshot:
+        """Return the world as it is now; the same object as before when nothing changed.
+
+        An event may change where thousands of different tasks may go. Then a part of their classes goes over at a time,
+        and the snapshot withholds the others. whole: it withholds none.
+        """
+        if self._snapshot is None or self.books.image_stale or (whole and self._builder.withholds):
             if self.books.forecast.promised or self.books.forecast.homeless:
                 self.books.resolve()
                 self.books.servers.flush()
                 self._promise(self.books.forecast.find_moves(self.books, self._decided))
-            self._snapshot = self._builder.build()
+            self._snapshot = self._builder.build(whole=whole)
             self._decided = self._snapshot.servers
         return self._snapshot
 
@@ -317,7 +324,7 @@ class ClusterCache:
         while self.books.image_stale:
             self.build_snapshot()
         check_same(
-            describe(self.build_snapshot(), self.books.usage, self.books.servers),
+            describe(self.build_snapshot(whole=True), self.books.usage, self.books.servers),
             describe(rebuilt.build_snapshot(), rebuilt.books.usage, rebuilt.books.servers),
         )
         check_same({"volumes": self.books.volumes.describe()}, {"volumes": rebuilt.books.volumes.describe()})

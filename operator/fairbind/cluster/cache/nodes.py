@@ -102,6 +102,11 @@ def _count(counts: Counter[str], resources: Iterable[str], sign: int) -> None:
             del counts[resource]
 
 
+def _take(left: dict[str, int], taken: Mapping[str, int]) -> None:
+    for resource, amount in taken.items():
+        left[resource] = left.get(resource, 0) - amount
+
+
 def _add(total: Mapping[str, int], amounts: Amounts, sign: int) -> Mapping[str, int]:
     changed = dict(total)
     add_amounts(changed, amounts, sign)
@@ -356,21 +361,22 @@ class Servers:
         """Return the capacity and what is free of nodes, shapes (n, R). Nodes cost what is in their books."""
         books = list(books)
         number = {resource: r for r, resource in enumerate(self.axes)}
+        nothing_r = [0] * len(self.axes)
         capacity_nr: IntArray = np.zeros((len(books), len(self.axes)), dtype=np.int64)
-        places, capacity, free = [], [], []
-        for n, book in enumerate(books):
-            allocatable = dict(book.node.allocatable) if book.node is not None else {}
-            for resource in allocatable.keys() | book.system.keys() | book.held.keys() | book.reserved.keys():
-                r = number.get(resource)
-                if r is None:
-                    continue
-                left = allocatable.get(resource, 0) - book.system.get(resource, 0)
-                places.append(n * len(self.axes) + r)
-                capacity.append(min(max(left, 0), MAX_AMOUNT))
-                free.append(max(left - book.held.get(resource, 0) - book.reserved.get(resource, 0), -MAX_AMOUNT))
         free_nr = capacity_nr.copy()
-        capacity_nr.reshape(-1)[places] = capacity
-        free_nr.reshape(-1)[places] = free
+        for n, book in enumerate(books):
+            capacity = {} if book.node is None else dict(book.node.allocatable)
+            _take(capacity, book.system)
+            free = capacity.copy()
+            _take(free, book.held)
+            _take(free, book.reserved)
+            capacity_r, free_r = nothing_r.copy(), nothing_r.copy()
+            for resource, left in free.items():
+                r = number.get(resource)
+                if r is not None:
+                    free_r[r] = max(left, -MAX_AMOUNT)
+                    capacity_r[r] = min(max(capacity.get(resource, 0), 0), MAX_AMOUNT)
+            capacity_nr[n], free_nr[n] = capacity_r, free_r
         for n, book in enumerate(books) if self._published else ():
             for resource in book.devices:
                 r = number.get(resource)

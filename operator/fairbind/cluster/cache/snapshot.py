@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice, zip_longest
 from typing import NamedTuple
 
 from fairbind.cluster.cache.books import Books
@@ -13,7 +13,7 @@ from fairbind.cluster.cache.nodes import Axes
 from fairbind.cluster.cache.pending import NO_RULING, QueueKey, Ruling, TaskQueue
 from fairbind.cluster.cache.pinning import refuse
 from fairbind.cluster.cache.server_classes import ServerGrouping
-from fairbind.cluster.cache.window import MAX_PLACEMENTS, Choice, Group, Window
+from fairbind.cluster.cache.window import MAX_CLASSES, MAX_PLACEMENTS, Choice, Group, Window
 from fairbind.cluster.filters.promised_pods import Rank
 from fairbind.cluster.objects.constraints import NO_CONSTRAINTS
 from fairbind.cluster.objects.facts import EPHEMERAL_STORAGE, PODS, Constraints, Demand, PodTerm, TopologyWishes
@@ -30,6 +30,7 @@ from fairbind.model import (
     leave_out,
 )
 from fairbind.scheduling import POLICIES
+from fairbind.scheduling.cycle.task_queues import compute_turn
 
 NOT_FITTED = frozenset({PODS, EPHEMERAL_STORAGE})
 """By default these do not say how well a pod suits a node. Most pods ask for one slot and for no storage, so a node of
@@ -38,6 +39,10 @@ which much is used would look as if it had too much of both, and best fit would 
 MAX_HELD_PLACEMENTS = 64
 """Of so many different constraints of held pods it is found out where such pods could run, the most frequent first:
 each pair of them may set two nodes apart."""
+
+MAX_DUE = 512
+"""So many queues whose tasks may go elsewhere than before become other classes at a time. Each costs 10 microseconds,
+and as much in the cycle."""
 
 
 _Asked = tuple[TopologyWishes | None, frozenset[PodTerm], Constraints, str | None, Rank, tuple[LimitRule, ...]]
@@ -58,6 +63,9 @@ class SnapshotBuilder:
     window: which queues of tenants with very many of them a snapshot shows.
     _made: the task classes of the last snapshot; None: it was not made to its end. _crowds: those of them that are of
     such tenants. _placements: how many classes use each that may be placed.
+    _due: queues whose classes say where their tasks might go before something changed, in the order in which they are
+    looked at. _withheld: their classes, and others of which that may be so. _answers: grows when where tasks may go
+    may be another. _shape: what the arrays of classes are for. _shape_answers: `_answers` when it changed last.
     """
 
     def __init__(self, books: Books, *, is_limited: bool = True) -> None:
@@ -68,7 +76,11 @@ class SnapshotBuilder:
         self._crowds: dict[str, list[TaskClass]] = {}
         self._made: tuple[TaskClass, ...] | None = ()
         self._placements = Counter[Placement]()
+        self._due: dict[QueueKey, None] = {}
+        self._withheld: list[TaskClass] = []
         self._classes_valid_for: tuple[Axes, int, int] | None = None
+        self._shape: tuple[Axes, tuple[str, ...]] | None = None
+        self._shape_answers = 0
         self._closings_valid_for: tuple[int, int, int] | None = None
         self._crowded: frozenset[str] = frozenset()
         self._nominations_version = 0
@@ -78,13 +90,18 @@ class SnapshotBuilder:
         self._rulings: dict[_Asked, Ruling] = {}
         self.window = Window(books.eligibility, is_limited=is_limited)
 
-    def build(self) -> Snapshot:
-        """Return the world as the books say it is now."""
-        self._books.resolve()
+    @property
+    def withholds(self) -> bool:
+        """Whether the last snapshot withholds some classes, so that the next one has others in their place."""
+        return bool(self._withheld)
+
+    def build(self, *, whole: bool = False) -> Snapshot:
+        """Return the world as the books say it is now. whole: with no task class withheld."""
+        self._books.resolve(whole=whole)
         self._books.resolve_images()
         self._books.servers.flush()
         axes = self._books.servers.axes
-        task_classes, changes = self._make_task_classes()
+        task_classes, changes = self._make_task_classes(whole=whole)
         class_k, class_names = self._grouping.compute(
             self._books.servers.names,
             self._books.servers.capacity_kr,
@@ -115,6 +132,7 @@ class SnapshotBuilder:
             targets=self._find_targets(),
             running=self._books.running.build(axes),
             changes=changes,
+            withheld=frozenset(self._withheld),
         )
 
     def compute_scale(self) -> Scale:
@@ -136,11 +154,12 @@ class SnapshotBuilder:
         mechanism = POLICIES[self._books.settings.policy].mechanism
         return targets if targets is not None and targets.mechanism == mechanism else None
 
-    def _make_task_classes(self) -> tuple[tuple[TaskClass, ...], ClassChanges | None]:
+    def _make_task_classes(self, *, whole: bool) -> tuple[tuple[TaskClass, ...], ClassChanges | None]:
         """Return all classes, and what is other than the last time; None: that was not made to its end."""
         books = self._books
         self._rulings.clear()
         self._note_changed_placements()
+        self._take_due(len(self._due) if whole else MAX_DUE)
         choices = self.window.choose(books.queues_by_tenant, len(books.waiting_constraints), books.changed_queues)
         turned = self._crowded ^ choices.keys()
         for tenant in turned:
@@ -148,7 +167,10 @@ class SnapshotBuilder:
         self._crowded = frozenset(choices)
         before, self._made = self._made, None
         came, went = self._follow_queues(choices)
-        crowds = {tenant: list(self._build_crowd(tenant, choice)) for tenant, choice in choices.items()}
+        self._withheld = [self._task_classes[key] for key in self._due]
+        most = MAX_CLASSES if whole else max(1, MAX_DUE // max(1, len(choices)))
+        crowds = {tenant: list(self._build_crowd(tenant, choice, most)) for tenant, choice in choices.items()}
+        self._withhold_selected()
         for tenant in crowds | self._crowds:
             now, then = crowds.get(tenant, []), self._crowds.get(tenant, [])
             if now != then:
@@ -174,6 +196,7 @@ class SnapshotBuilder:
         books, task_classes = self._books, self._task_classes
         came, went = list[TaskClass](), list[TaskClass]()
         for key in books.changed_queues:
+            self._due.pop(key, None)
             queue, before, after = books.queues.get(key), task_classes.get(key), None
             if queue is None or key.tenant in crowded:
                 task_classes.pop(key, None)
@@ -204,12 +227,20 @@ class SnapshotBuilder:
         may_be_placed = queue.key.unsupported is None if is_crowded else queue.is_placeable
         self._books.wanted.set_waiting(queue.key, len(queue.tasks) if may_be_placed else 0)
 
-    def _build_crowd(self, tenant: str, choice: Choice) -> Iterator[TaskClass]:
-        """Build the classes of a tenant that has very many queues."""
+    def _build_crowd(self, tenant: str, choice: Choice, most: int) -> Iterator[TaskClass]:
+        """Build the classes of a tenant that has very many queues.
+
+        most: of so many of which only the answers are others; further ones are withheld.
+        """
         for group in choice.groups:
-            if group.is_stale or group.answers != self._answers:
+            if group.is_stale or group.answers < self._shape_answers:
                 self._rebuild(group)
+            elif group.answers != self._answers and most > 0:
+                self._rebuild(group)
+                most -= 1
             assert group.task_class is not None
+            if group.answers != self._answers:
+                self._withheld.append(group.task_class)
             yield group.task_class
         nothing_r = (0,) * len(self._books.servers.axes)
         for reason, group in choice.blocked.items():  # whatever these tasks ask for, none is placed
@@ -218,8 +249,7 @@ class SnapshotBuilder:
 
     def _rebuild(self, group: Group) -> None:
         """Build the class of a group; the same object as before when nothing in it changed."""
-        simple = None if group.look is None else group.look[0]
-        template, before = self._build_task_class(group.first, simple), group.task_class
+        template, before = self._build_task_class(group.first, group.simple), group.task_class
         group.is_stale, group.answers = False, self._answers
         if len(group) == 1:
             group.template = group.task_class = template
@@ -236,21 +266,54 @@ class SnapshotBuilder:
         valid_for = books.servers.axes, books.eligibility.answers_version, books.servers.claimed_version
         closings_valid_for = (books.eligibility.version, *books.volumes.versions)
         changed_terms = books.topology.take_changed()
+        shape, before = (books.servers.axes, books.servers.names), self._shape
+        self._shape = shape
         if valid_for != self._classes_valid_for:
-            books.changed_queues.update((key, None) for key in books.queues if key.tenant not in self._crowded)
             self._answers += 1
+        if before is None or shape[0] != before[0] or shape[1] is not before[1]:  # no class of before goes with this
+            books.changed_queues.update((key, None) for key in books.queues if key.tenant not in self._crowded)
+            self._shape_answers = self._answers
+        elif valid_for != self._classes_valid_for:
+            self._note_due(key for key in books.queues if key.tenant not in self._crowded)
         elif closings_valid_for != self._closings_valid_for:
-            ruled = (key for key in books.queues if key.may_have_rules or key.is_about_volumes)
-            books.changed_queues.update(dict.fromkeys(ruled))
+            self._note_due(key for key in books.queues if key.may_have_rules or key.is_about_volumes)
         elif changed_terms:
-            books.changed_queues.update((key, None) for key in books.queues if key.is_about(changed_terms))
+            self._note_due(key for key in books.queues if key.is_about(changed_terms))
         if images := books.eligibility.changed_images:
-            books.changed_queues.update((key, None) for key in books.queues if key.is_about_images(images))
+            self._note_due(key for key in books.queues if key.is_about_images(images))
             images.clear()
         if books.nominations.version != self._nominations_version:
-            books.changed_queues.update((key, None) for key in books.queues if key.has_reserved)
+            self._note_due(key for key in books.queues if key.has_reserved)
         self._classes_valid_for, self._closings_valid_for = valid_for, closings_valid_for
         self._nominations_version = books.nominations.version
+
+    def _note_due(self, keys: Iterable[QueueKey]) -> None:
+        """Note that queues must be looked at: after those that must be already, and the first of each tenant first."""
+        due, books = self._due, self._books
+        by_tenant: dict[str, list[QueueKey]] = {}
+        for key in keys:
+            if key not in self._task_classes:  # a tenant's with very many queues, or one that has come just now
+                books.changed_queues[key] = None
+            elif key not in due:
+                by_tenant.setdefault(key.tenant, []).append(key)
+        if len(due) + sum(map(len, by_tenant.values())) > MAX_DUE:
+            for of_tenant in by_tenant.values():
+                of_tenant.sort(key=lambda key: compute_turn(books.queues[key].tasks[0]))
+        for first in zip_longest(*by_tenant.values()):
+            due.update((key, None) for key in first if key is not None)
+
+    def _take_due(self, most: int) -> None:
+        """Have so many of the queues that are due looked at."""
+        self._books.changed_queues.update(dict.fromkeys(islice(self._due, most)))
+
+    def _withhold_selected(self) -> None:
+        """Withhold the classes of pods that other terms may select than their queues say."""
+        for key in dict.fromkeys(self._books.list_selected_stale()):
+            task_class = self._task_classes.get(key)
+            if task_class is None:
+                task_class = self.window.find_class(key)
+            if task_class is not None:
+                self._withheld.append(task_class)
 
     def _build_task_class(self, queue: TaskQueue, simple: Constraints | None = None) -> TaskClass:
         """Return the class of a queue. simple: its constraints by `Eligibility.simplify`; None: they are not known."""

@@ -21,6 +21,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -78,22 +79,34 @@ _Kind = tuple[Demand, str | None]
 """What a class of such a placement is told by: the demand, and the only node that the pods may use (a DaemonSet's)."""
 
 
+class _Alike:
+    """All groups of a tenant with one look. queues: how many they have together."""
+
+    __slots__ = ("groups", "look", "queues")
+
+    def __init__(self, look: _Look) -> None:
+        self.look = look
+        self.groups: dict[_Kind, Group] = {}
+        self.queues = 0
+
+
 class Group:
     """Queues that are one task class. is_stale: whether any of them has changed since the class was made.
 
-    look, kind: what they have in common; None where that is only why they wait. part: what it counts as a class.
+    alike, kind: what they have in common; None where that is only why they wait. part: what it counts as a class.
     answers: which answers about nodes the class was made of, a number of who makes it.
     template: what `task_class` was made of, for who makes it. False when it has no queues.
     """
 
-    __slots__ = ("_ordered", "_tasks", "answers", "is_stale", "kind", "look", "part", "task_class", "template")
+    __slots__ = ("_ordered", "_tasks", "_uid", "alike", "answers", "is_stale", "kind", "part", "task_class", "template")
 
-    def __init__(self, look: _Look | None = None, kind: _Kind | None = None) -> None:
-        self.look = look
+    def __init__(self, alike: _Alike | None = None, kind: _Kind | None = None) -> None:
+        self.alike = alike
         self.kind = kind
         self.part = 1.0 if kind is None or kind[1] is None else PINNED_PART
         self._ordered: list[tuple[Turn, TaskQueue]] = []
         self._tasks: tuple[Task, ...] | None = None
+        self._uid: str | None = None
         self.is_stale = True
         self.answers = 0
         self.template: TaskClass | None = None
@@ -106,6 +119,11 @@ class Group:
         return (queue for _, queue in self._ordered)
 
     @property
+    def simple(self) -> Constraints | None:
+        """Their constraints by `Eligibility.simplify`; None where only why they wait is the same."""
+        return None if self.alike is None else self.alike.look[0]
+
+    @property
     def first(self) -> TaskQueue:
         """The queue whose turn comes first; there must be one."""
         return self._ordered[0][1]
@@ -113,19 +131,23 @@ class Group:
     @property
     def uid(self) -> str:
         """Of the first task of all."""
-        return self.first.tasks[0].uid
+        if self._uid is None:
+            self._uid = self.first.tasks[0].uid
+        return self._uid
 
     @property
     def tasks(self) -> tuple[Task, ...]:
         """Their tasks, in turn."""
         if self._tasks is None:
-            tasks = (task for _, queue in self._ordered for task in queue.tasks)
-            self._tasks = tuple(sorted(tasks, key=compute_turn))
+            tasks = [task for _, queue in self._ordered for task in queue.tasks]
+            if len(tasks) > len(self._ordered):  # else each queue has one
+                tasks.sort(key=compute_turn)
+            self._tasks = tuple(tasks)
         return self._tasks
 
     def note_change(self) -> None:
         """One of the queues has changed."""
-        self._tasks = None
+        self._tasks = self._uid = None
         self.is_stale = True
 
     def add(self, turn: Turn, queue: TaskQueue) -> None:
@@ -133,9 +155,9 @@ class Group:
         insort(self._ordered, (turn, queue), key=_get_turn)
         self.note_change()
 
-    def extend(self, other: Group) -> None:
-        """Take all queues of another group, which only the order of tasks is asked of from then on."""
-        self._ordered.extend(other._ordered)
+    def extend(self, queues: Iterable[tuple[Turn, TaskQueue]]) -> None:
+        """Take queues with the turns of their first tasks, in turn and after those that it has."""
+        self._ordered.extend(queues)
         self.note_change()
 
     def remove(self, turn: Turn) -> None:
@@ -160,29 +182,33 @@ class _Place(NamedTuple):
     queue: TaskQueue
 
 
-class _Move(NamedTuple):
-    """A queue whose constraints come with another answer on the nodes of now. simple: by `Eligibility.simplify`."""
+@dataclass(slots=True)
+class _Moves:
+    """Queues with one look whose constraints come with another answer on the nodes of now.
 
-    key: QueueKey
-    place: _Place
+    simple: by `Eligibility.simplify`, of the first of them. is_same: whether it is so of all.
+    """
+
     simple: Constraints
+    queues: int = 0
+    is_same: bool = True
 
 
 class _Sorted:
     """All queues of a tenant, sorted as of a version of the nodes' features, and kept so while queues change.
 
-    looks: the groups of each, by kind. classes: what they count together. unsupported: by reason. _order: the group of
-    each supported queue, in turn. _later: see `gather_later`, and what it was made without.
+    looks: the groups of each. classes: what they count together. unsupported: by reason. _order: the group of each
+    supported queue, in turn. _later: see `gather_later`, and what it was made without.
     """
 
     def __init__(self, eligibility: Eligibility, queues: Iterable[TaskQueue]) -> None:
         self._features_version = eligibility.features_version
-        self.looks: dict[_Look, dict[_Kind, Group]] = {}
+        self.looks: dict[_Look, _Alike] = {}
         self.classes = 0.0
         self.unsupported: dict[Rejection, Group] = {}
         self._eligibility = eligibility
         self._places: dict[QueueKey, _Place] = {}
-        self._order: list[tuple[Turn, Group]] = []
+        self._order: list[tuple[Turn, Group, TaskQueue]] = []
         self._listed: list[Group] | None = None
         self._later: tuple[list[Group], Group] | None = None
         for queue in sorted(queues, key=lambda queue: compute_turn(queue.tasks[0])):
@@ -210,54 +236,61 @@ class _Sorted:
         if self._features_version == self._eligibility.features_version:
             return True
         self._features_version = self._eligibility.features_version
-        simplify = self._eligibility.simplify
-        moved = [
-            _Move(key, place, simple)
-            for key, place in self._places.items()
-            if place.group.look is not None and (simple := simplify(key.constraints)) is not place.group.look[0]
-        ]
-        moved = self._rename_looks(moved)
+        moved = self._list_moved()
         if len(moved) * MANY_MOVED_PART > len(self._places):
             return False
-        for key, place, _ in moved:
-            self._remove(key, place)
+        for key in moved:
+            self._remove(key, self._places[key])
             queue = queues.get(key)
             if queue is not None:
                 self._add(queue, compute_turn(queue.tasks[0]))
         return True
 
-    def _rename_looks(self, moved: Iterable[_Move]) -> list[_Move]:
-        """Rename what decides a placement where all its queues go over to the same; return the moves of all others."""
-        moves: dict[Group, list[_Move]] = {}
-        for move in moved:
-            moves.setdefault(move.place.group, []).append(move)
-        others = []
-        for look in dict.fromkeys(group.look for group in moves if group.look is not None):
-            groups = self.looks[look].values()
-            together = [move for group in groups for move in moves.get(group, ())]
-            renamed = (together[0].simple, *look[1:])
-            is_same = all(move.simple is renamed[0] for move in together)
-            if not is_same or len(together) < sum(map(len, groups)) or renamed in self.looks:
-                others += together
+    def _list_moved(self) -> list[QueueKey]:
+        """Return the queues that are not one with those of their look any more.
+
+        Where all queues of a look go over to the same, what decides their placement is renamed.
+        """
+        simplify, moves = self._eligibility.simplify, dict[_Alike, _Moves]()
+        for key, (_, group, _) in self._places.items():
+            alike = group.alike
+            if alike is None or (simple := simplify(key.constraints)) is alike.look[0]:
                 continue
-            self.looks[renamed] = self.looks.pop(look)
-            for group in groups:
-                group.look = renamed
-        return others
+            of_look = moves.get(alike)
+            if of_look is None:
+                of_look = moves[alike] = _Moves(simple)
+            of_look.queues += 1
+            of_look.is_same &= simple is of_look.simple
+        if not moves:
+            return []
+        for alike, of_look in list(moves.items()):
+            renamed = (of_look.simple, *alike.look[1:])
+            if of_look.is_same and of_look.queues == alike.queues and renamed not in self.looks:
+                del self.looks[alike.look], moves[alike]
+                alike.look = renamed
+                self.looks[renamed] = alike
+        return [
+            key
+            for key, (_, group, _) in self._places.items()
+            if group.alike in moves and simplify(key.constraints) is not group.simple
+        ]
+
+    def find_class(self, key: QueueKey) -> TaskClass | None:
+        """Return the class that was made last of a queue."""
+        place = self._places.get(key)
+        return None if place is None else place.group.task_class
 
     def list_groups(self) -> list[Group]:
         """Return all groups of supported queues, in turn; not to be written to."""
         if self._listed is None:
-            self._listed = list(dict.fromkeys(group for _, group in self._order))
+            self._listed = list(dict.fromkeys(group for _, group, _ in self._order))
         return self._listed
 
     def gather_later(self, shown: list[Group]) -> Group:
         """Return all other groups as one; it is the same while nothing of a queue changes."""
         if self._later is None or self._later[0] != shown:
             without, later = set(shown), Group()
-            for group in self.list_groups():
-                if group not in without:
-                    later.extend(group)
+            later.extend([(turn, queue) for turn, group, queue in self._order if group not in without])
             self._later = shown, later
         return self._later[1]
 
@@ -267,12 +300,15 @@ class _Sorted:
         if key.unsupported is None:
             simple = self._eligibility.simplify(key.constraints)
             look = simple, key.selected_by, key.wishes, key.overtaken, key.nominee, key.load, key.unbound
-            groups, kind = self.looks.setdefault(look, {}), (key.demand, key.pin)
-            group = groups.get(kind)
+            alike, kind = self.looks.get(look), (key.demand, key.pin)
+            if alike is None:
+                alike = self.looks[look] = _Alike(look)
+            alike.queues += 1
+            group = alike.groups.get(kind)
             if group is None:
-                group = groups[kind] = Group(look, kind)
+                group = alike.groups[kind] = Group(alike, kind)
                 self.classes += group.part
-            insort(self._order, (turn, group), key=_get_turn)
+            insort(self._order, (turn, group, queue), key=_get_turn)
         else:
             group = self.unsupported.get(key.unsupported) or self.unsupported.setdefault(key.unsupported, Group())
         self._places[key] = _Place(turn, group, queue)
@@ -283,16 +319,17 @@ class _Sorted:
         del self._places[key]
         group = place.group
         group.remove(place.turn)
-        if group.look is not None:
+        alike = group.alike
+        if alike is not None:
             del self._order[bisect_left(self._order, place.turn, key=_get_turn)]
+            alike.queues -= 1
         if group:
             return
-        if group.look is not None and group.kind is not None:
-            groups = self.looks[group.look]
-            del groups[group.kind]
+        if alike is not None and group.kind is not None:
+            del alike.groups[group.kind]
             self.classes -= group.part
-            if not groups:
-                del self.looks[group.look]
+            if not alike.groups:
+                del self.looks[alike.look]
         elif key.unsupported is not None:
             del self.unsupported[key.unsupported]
 
@@ -318,13 +355,13 @@ class _Round:
 class _Allowance:
     """How many placements and classes may still be shown, one class at a time.
 
-    looks: the placements that are shown.
+    _shown: the placements that are.
     """
 
     def __init__(self, placements: int, classes: float) -> None:
         self._placements = placements
         self._classes = classes
-        self.looks: set[_Look | None] = set()
+        self._shown: set[_Alike | None] = set()
 
     def extend(self, placements: int, classes: int) -> None:
         """Allow so many more."""
@@ -336,11 +373,11 @@ class _Allowance:
         for group in groups:
             if self._classes < group.part:
                 return
-            if group.look not in self.looks:
+            if group.alike not in self._shown:
                 if not self._placements:
                     continue
                 self._placements -= 1
-                self.looks.add(group.look)
+                self._shown.add(group.alike)
             self._classes -= group.part
             yield group
 
@@ -368,6 +405,11 @@ class Window:
     def forget(self) -> None:
         """Nothing waits: begin again with whatever comes next, as after a choice of none."""
         self._rounds, self._sorted, self.has_more = {}, {}, False
+
+    def find_class(self, key: QueueKey) -> TaskClass | None:
+        """Return the class that was made last of a queue of a tenant that has many."""
+        known = self._sorted.get(key.tenant)
+        return None if known is None else known.find_class(key)
 
     def note_cycle(self) -> None:
         """A cycle has looked at what was chosen last."""
@@ -417,7 +459,8 @@ class Window:
     def _choose(self, tenant: str, known: _Sorted) -> Choice:
         if len(known.looks) <= self._limit and known.classes <= self._most_classes:
             self._rounds.pop(tenant, None)
-            return Choice([group for kinds in known.looks.values() for group in kinds.values()], known.unsupported)
+            groups = chain.from_iterable(alike.groups.values() for alike in known.looks.values())
+            return Choice(list(groups), known.unsupported)
         shown = self._pick(tenant, known.list_groups())
         return Choice(shown, {**known.unsupported, LATER: known.gather_later(shown)})
 

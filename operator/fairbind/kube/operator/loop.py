@@ -274,7 +274,7 @@ class SchedulingLoop:
             binds = self._pacing.handle(decided, self._clock())
             classes = None  # pacing knows
             self._begin(binds)
-            is_next_different = self._note_waits(report, len(snapshot.servers.names), turns=order.turns)
+            is_next_different = self._note_waits(report, snapshot, turns=order.turns)
         except Exception:  # noqa: BLE001 - whatever it was, the loop goes on
             self._decider.forget()  # some of its decisions may be lost
             self._observer.cycle_failed()
@@ -300,12 +300,12 @@ class SchedulingLoop:
         with self._failures.contain("recorder"):
             self._announcer.note_waits((), node_count)
 
-    def _note_waits(self, report: CycleReport, node_count: int, *, turns: bool) -> bool:
+    def _note_waits(self, report: CycleReport, snapshot: Snapshot, *, turns: bool) -> bool:
         """Say why classes wait; return whether the next cycle looks at others."""
         if report.complete:
             with self._failures.contain("recorder"):
-                self._announcer.note_waits(report.waits, node_count)
-        if report.waits == self._noted and self._has_turned >= turns:
+                self._announcer.note_waits(report.waits, len(snapshot.servers.names))
+        if report.waits == self._noted and self._has_turned >= turns and not snapshot.withheld:
             return False
         self._noted, self._has_turned = report.waits, turns
         return self._world.note_waits(report.waits, turns=turns)

@@ -82,7 +82,8 @@ class Draft:
     tenant and turn, those of what was held behind them; each holds its tasks.
     remembered: the waits of classes that have no queue, because they were known to fit nowhere when the draft began.
     held: those of these classes for which one of a few servers has room then: they get a queue when their tenant's turn
-    comes, unless others have taken the room by then. unseen: those that got none although there was room.
+    comes, unless others have taken the room by then. unseen: those that got none although there was room, and of those
+    that the snapshot withholds the others than `remembered`.
     moved: of these classes, those that may go elsewhere than when they were explained.
     returning: the waits that were remembered of classes that have a queue, because they may fit where room has grown.
     bindings: the placements that were not taken back, in their order.
@@ -117,8 +118,12 @@ class Draft:
         if unschedulable is None:
             self.remembered = Remembered(self.rule)
         else:
-            recalled = unschedulable.recall(snapshot, self.room, self.rule, holds=holds and policy.is_fair)
+            holds = holds and policy.is_fair and not snapshot.withheld
+            recalled = unschedulable.recall(snapshot, self.room, self.rule, holds=holds)
             self.remembered, self.held, self.moved, looked_at, self.returning, self._few = recalled
+        if snapshot.withheld:
+            self.unseen = [each for each in looked_at if each in snapshot.withheld]
+            looked_at = [each for each in looked_at if each not in snapshot.withheld]
         self.measure: Measure = policy.build_measure(snapshot) if state is None else state.get_measure(policy, snapshot)
         choices = RandomChoices(seed) if policy.has_random_choices else None
         servers, pools = snapshot.servers, self.measure.pools
@@ -182,7 +187,8 @@ class Draft:
         """Whether a task of a class may go to a server and fits there, as things stand."""
         placement = task_class.placement
         restricted_k = self._shapes.get_arrangement(placement).restricted_k
-        if not (placement.eligible_k[server] and self.snapshot.servers.accepting_k[server]) or task_class.blocked:
+        is_out = bool(task_class.blocked) or task_class in self.snapshot.withheld
+        if is_out or not (placement.eligible_k[server] and self.snapshot.servers.accepting_k[server]):
             return False
         if restricted_k is not None and restricted_k[server]:
             return False
@@ -296,7 +302,9 @@ class Draft:
     def _look_at_all(self) -> None:
         """Have queues also for what was remembered to fit nowhere: it was true of the room at the start."""
         if len(self.remembered) and self._unschedulable is not None:
-            more = self._build_queues([wait.task_class for wait in self.remembered.waits])
+            known, withheld = [wait.task_class for wait in self.remembered.waits], self.snapshot.withheld
+            more = self._build_queues([each for each in known if each not in withheld])
+            self.unseen += [each for each in known if each in withheld]
             self.queues = sorted([*self.queues, *more], key=lambda queue: queue.progress.name)
             self.held, self.moved = NOTHING_HELD, []
             self._unschedulable.forget()
@@ -359,8 +367,9 @@ class Draft:
     def end(self) -> None:
         """Nothing more is decided. What is held and still has room is not known to fit nowhere."""
         self._filling = None  # it refers to the draft, which would live until the garbage is collected
-        self.unseen = [each for tenant in self.held.list_tenants() for each in self.held.let_go(tenant)]
-        self.remembered.change(went=self.unseen)
+        held = [each for tenant in self.held.list_tenants() for each in self.held.let_go(tenant)]
+        self.remembered.change(went=held)
+        self.unseen += held
 
     # --- running tasks ---
 

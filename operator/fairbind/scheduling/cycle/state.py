@@ -174,7 +174,7 @@ class CycleState:
         if free_kr.shape != before.shape:
             self._left_rk = compute_left(free_kr)
         elif free_kr is not before:
-            changed = np.flatnonzero((free_kr != before).any(axis=1))
+            changed = np.flatnonzero(free_kr != before) // free_kr.shape[1]  # a server for each amount that is other
             if len(changed) * MANY_PART > len(free_kr):
                 self._left_rk = compute_left(free_kr)
             else:

@@ -1,0 +1,234 @@
+"""Where one event changes where thousands of tasks may go, their classes go over in parts. The others are withheld."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cluster.builders import Cluster, Json, make_node, make_pod
+from cluster.counting import count_calls
+from fairbind.cluster.cache import books, snapshot
+from fairbind.cluster.cache.snapshot import SnapshotBuilder
+from fairbind.cluster.deciding import Decider
+from fairbind.cluster.pacing_events import RunCycle
+from fairbind.model import CycleReport, Snapshot, TaskClass
+
+HOST = "kubernetes.io/hostname"
+
+
+def make_waiting(name: str, tenant: str, cpu: int, **more: Any) -> Json:
+    return make_pod(name, namespace=tenant, requests={"cpu": f"{cpu}m"}, **more)
+
+
+def make_repelling(node: str, app: str = "a") -> Json:
+    """A placed pod that keeps others away from its node."""
+    term = {"topologyKey": HOST, "namespaceSelector": {}, "labelSelector": {"matchLabels": {"app": app}}}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return make_pod("repelling", namespace="other", node=node, phase="Running", affinity=affinity)
+
+
+def make_host(name: str, **more: Any) -> Json:
+    return make_node(name, labels={HOST: name}, **more)
+
+
+class World:
+    """A cluster, and the loop's way to decide."""
+
+    def __init__(self, *nodes: str) -> None:
+        self.cluster = Cluster()
+        self.cache = self.cluster.cache
+        self.decider = Decider()
+        self.cluster.add_nodes(*map(make_host, nodes))
+
+    def cordon(self, node: str, *, cordoned: bool = True) -> None:
+        self.cluster.add_nodes(make_host(node, unschedulable=cordoned))
+
+    def decide(self) -> tuple[Snapshot, CycleReport]:
+        """Run a cycle and carry it out."""
+        seen = self.cache.build_snapshot()
+        report = self.decider.decide(seen, self.cache.settings, 0.0, RunCycle(256, explains=False))
+        for bind in report.bindings:
+            assert self.cache.assume(bind.task.uid, bind.server)
+        self.is_next_different = self.cache.note_waits(report.waits)
+        return seen, report
+
+    def decide_all(self) -> Iterator[tuple[Snapshot, CycleReport]]:
+        """Run cycles until nothing is withheld."""
+        while True:
+            seen, report = self.decide()
+            yield seen, report
+            if not seen.withheld:
+                return
+
+
+@pytest.fixture
+def parts_of_three(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "MAX_DUE", 3)
+    monkeypatch.setattr(books, "MAX_SELECTED", 3)
+
+
+def list_uids(classes: list[TaskClass]) -> list[str]:
+    return [each.tasks[0].uid for each in classes]
+
+
+def test_an_event_costs_a_snapshot_no_more_than_a_part_of_the_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2,000 classes of 20 tenants may not go to a node any more."""
+    world = World("a", "b")
+    world.cluster.add_pods(*(make_waiting(f"p{n}", f"t{n % 20}", 100_000 + n) for n in range(2_000)))
+    assert len(world.decide()[0].task_classes) == 2_000
+    world.cordon("a")
+    seen: list[Snapshot] = []
+    built = count_calls(monkeypatch, (SnapshotBuilder, "_build_task_class"))
+    while not seen or seen[-1].withheld:
+        built.clear()
+        seen.append(world.decide()[0])
+        assert built.total() <= snapshot.MAX_DUE
+        assert world.is_next_different == bool(seen[-1].withheld)
+    assert [len(each.withheld) for each in seen] == [1_488, 976, 464, 0]
+    assert {bool(each.placement.eligible_k[0]) for each in seen[-1].task_classes} == {False}
+    world.cache.check_consistent()
+
+
+@pytest.mark.usefixtures("parts_of_three")
+def test_the_first_of_each_tenant_go_over_first() -> None:
+    world = World("a", "b")
+    for n, tenant in enumerate(("x", "x", "x", "x", "y", "z")):
+        world.cluster.add_pods(make_waiting(f"p{n}", tenant, 9_000 - n, priority=n))
+    world.decide()
+    world.cordon("a")
+    first = world.decide()[0].changes
+    assert first is not None
+    assert sorted(list_uids(list(first.came))) == ["uid-p3", "uid-p4", "uid-p5"]
+
+
+@pytest.mark.usefixtures("parts_of_three")
+def test_what_was_due_before_the_last_event_goes_over_first() -> None:
+    """However often something happens, each class is looked at."""
+    world = World("a", "b", "c")
+    world.cluster.add_pods(*(make_waiting(f"p{n}", "x", 9_000 + n) for n in range(9)))
+    world.decide()
+    looked_at: list[str] = []
+    for node in ("a", "b", "c"):
+        world.cordon(node)
+        changes = world.decide()[0].changes
+        assert changes is not None
+        looked_at += list_uids(list(changes.came))
+    assert sorted(looked_at) == sorted(f"uid-p{n}" for n in range(9))
+
+
+@pytest.mark.usefixtures("parts_of_three")
+@pytest.mark.parametrize("app", ["", "a"])
+def test_what_is_withheld_is_not_placed_where_it_may_not_go_any_more(app: str) -> None:
+    """Nothing may go to node b any more, which alone has room."""
+    world = World("a", "b")
+    world.cluster.add_pods(make_pod("full", namespace="x", node="a", phase="Running", requests={"cpu": "4"}))
+    world.cache.build_snapshot()
+    pods = [make_waiting(f"p{n}", f"t{n % 2}", 100 + n, labels={"app": "a"}) for n in range(10)]
+    world.cluster.add_pods(*pods)
+    world.cache.build_snapshot()
+    if app:
+        world.cluster.add_pods(make_repelling("b", app))
+    else:
+        world.cordon("b")
+    cycles = list(world.decide_all())
+    assert [report.bindings for _, report in cycles] == [()] * len(cycles)
+    assert [len(seen.withheld) for seen, _ in cycles] == [7, 4, 1, 0]
+    world.cache.check_consistent()
+
+
+@pytest.mark.usefixtures("parts_of_three")
+@pytest.mark.parametrize("event", ["uncordon", "repelling pod goes"])
+def test_each_is_placed_once_it_has_gone_over(event: str) -> None:
+    world = World("a")
+    repelling = make_repelling("a")
+    if event == "uncordon":
+        world.cordon("a")
+    else:
+        world.cluster.add_pods(repelling)
+    pods = [make_waiting(f"p{n}", f"t{n % 2}", 100 + n, labels={"app": "a"}) for n in range(10)]
+    world.cluster.add_pods(*pods)
+    for _ in world.decide_all():
+        pass
+    if event == "uncordon":
+        world.cordon("a", cordoned=False)
+    else:
+        world.cluster.delete_pod(repelling)
+    placed = [bind.task.uid for _, report in world.decide_all() for bind in report.bindings]
+    assert sorted(placed) == sorted(f"uid-p{n}" for n in range(10))
+
+
+@pytest.mark.usefixtures("parts_of_three")
+def test_room_that_comes_while_a_class_is_withheld_is_seen_when_it_has_gone_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was remembered to fit nowhere, and the room came when nobody asked for it."""
+    monkeypatch.setattr("fairbind.cluster.pacing.MAX_EXPLAINED", 1)
+    world = World("a", "b")
+    full = make_pod("full", namespace="x", node="a", phase="Running", requests={"cpu": "4"})
+    world.cluster.add_pods(full)
+    world.cluster.add_pods(*(make_waiting(f"p{n}", "x", 4_100 + n) for n in range(6)))
+    world.cluster.add_pods(make_waiting("small", "x", 3_900, priority=-1))
+    world.cordon("b")
+    for _ in world.decide_all():
+        pass
+    world.cluster.add_nodes(make_node("b", labels={HOST: "b", "new": "x"}, unschedulable=True))
+    world.cluster.add_nodes(make_node("a", labels={HOST: "a"}, taints=[{"key": "soft", "effect": "PreferNoSchedule"}]))
+    world.cluster.delete_pod(full)
+    cycles = list(world.decide_all())
+    assert len(cycles[0][0].withheld) == 4
+    assert [bind.task.uid for _, report in cycles for bind in report.bindings] == ["uid-small"]
+
+
+@pytest.mark.usefixtures("parts_of_three")
+def test_pods_that_come_or_go_meanwhile_are_taken_over_at_once() -> None:
+    world = World("a", "b")
+    pods = [make_waiting(f"p{n}", "x", 9_000 + n) for n in range(9)]
+    world.cluster.add_pods(*pods)
+    world.decide()
+    world.cordon("a")
+    assert len(world.decide()[0].withheld) == 6
+    world.cluster.add_pods(make_waiting("new", "x", 500, priority=-9))
+    for pod in pods[6:8]:
+        world.cluster.delete_pod(pod)
+    seen, report = world.decide()
+    assert [bind.task.uid for bind in report.bindings] == ["uid-new"]
+    assert len(seen.task_classes) == 8
+    assert len(seen.withheld) == 1
+    assert not world.decide()[0].withheld
+    world.cache.check_consistent()
+
+
+@pytest.mark.usefixtures("parts_of_three")
+def test_a_new_node_or_resource_takes_all_over_at_once() -> None:
+    """Classes of before are about other arrays."""
+    world = World("a", "b")
+    world.cluster.add_pods(*(make_waiting(f"p{n}", "x", 9_000 + n) for n in range(9)))
+    world.decide()
+    world.cordon("a")
+    assert world.decide()[0].withheld
+    world.cluster.add_nodes(make_host("c"))
+    assert not world.decide()[0].withheld
+    world.cordon("b")
+    assert world.decide()[0].withheld
+    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "110", "example.com/gpu": "1"}
+    world.cluster.add_nodes(make_host("c", allocatable=allocatable))
+    assert not world.decide()[0].withheld
+    world.cache.check_consistent()
+
+
+@pytest.mark.usefixtures("parts_of_three")
+def test_classes_of_a_tenant_with_very_many_go_over_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairbind.cluster.cache.window.MAX_TENANT_PLACEMENTS", 4)
+    monkeypatch.setattr("fairbind.cluster.cache.window.MAX_TENANT_CLASSES", 8)
+    world = World("a", "b")
+    world.cluster.add_pods(*(make_waiting(f"p{n}", "x", 9_000 + n, labels={"app": "a"}) for n in range(8)))
+    for _ in world.decide_all():
+        pass
+    world.cordon("a")
+    assert [len(seen.withheld) for seen, _ in world.decide_all()] == [5, 2, 0]
+    world.cluster.add_pods(make_repelling("b"))
+    assert [len(seen.withheld) for seen, _ in world.decide_all()] == [5, 2, 0]
+    assert not any(each.is_eligible for each in world.cache.build_snapshot().task_classes)
+    world.cache.check_consistent()
