@@ -176,7 +176,7 @@ class SnapshotBuilder:
             if now != then:
                 came += leave_out(now, then)
                 went += leave_out(then, now)
-        if turned:  # a class may be what a queue was alone, and a crowd's
+        if came and went:  # a class may be what a queue was under another key, or alone, and a crowd's
             came, went = leave_out(came, went), leave_out(went, came)
         self._crowds = crowds
         crowd = tuple(chain.from_iterable(crowds.values()))
