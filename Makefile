@@ -122,8 +122,8 @@ bench-sim: install ## measure the simulator (TRACES=folder of published traces; 
 	$(VENV)/python tests/perf/sim.py $(if $(TRACES),--traces "$(TRACES)")
 
 .PHONY: reproduce
-reproduce: install ## the papers' evaluations at their own size (hours; SMALL=paper: that one small, ONLY=paper, PART=0.25: of DRFH's servers; writes docs/reproduction)
-	@exec $(VENV)/python deploy/tools/reproduction.py $(if $(SMALL),--small "$(SMALL)") $(if $(ONLY),--only "$(ONLY)") $(if $(PART),--part "$(PART)")
+reproduce: install ## the papers' evaluations at their own size (about an hour; SMALL=paper: that one small, ONLY=paper; writes docs/reproduction)
+	@exec $(VENV)/python deploy/tools/reproduction.py $(if $(SMALL),--small "$(SMALL)") $(if $(ONLY),--only "$(ONLY)")
 
 .PHONY: fairness-table
 fairness-table: install ## measure how fair policies are beside the rules of others (TRACES=folder adds published traces, OUTPUT=path; writes docs/fairness-table.md)

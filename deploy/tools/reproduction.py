@@ -1,9 +1,8 @@
 """Do the papers' evaluations again and publish them in docs/reproduction.
 
-python deploy/tools/reproduction.py                     all papers at the full scale; DRFH's figures take hours
+python deploy/tools/reproduction.py                     all papers at the full scale; DRFH takes most of an hour
 python deploy/tools/reproduction.py --small drfh        these papers at the small scale, the others at the full one
 python deploy/tools/reproduction.py --only drbf         these papers; what is published of the others stays
-python deploy/tools/reproduction.py --only drfh --part 0.25   DRFH with a quarter of its servers and users, as published
 
 Finished runs are kept in the user's cache folder, and are used again by the same code: after an interruption only what
 had not finished is done.
@@ -70,10 +69,9 @@ def compute_digest() -> str:
     return digest.hexdigest()[:16]
 
 
-def publish(paper: str, folder: Path, *, is_full: bool, part: float = 1.0) -> None:
-    """Write a paper's tables and pictures, and its section of the page. folder: for runs. part: see `Lab`."""
-    kept = Kept(folder / f"{paper}-{part:g}" if is_full else folder / f"{paper}-small")
-    lab = Lab(is_full, time.perf_counter, part, kept)
+def publish(paper: str, folder: Path, *, is_full: bool) -> None:
+    """Write a paper's tables and pictures, and its section of the page. folder: for runs."""
+    lab = Lab(is_full, time.perf_counter, Kept(folder / (paper if is_full else f"{paper}-small")))
     outcomes = [reproduce(lab) for reproduce in PAPERS[paper].figures.values()]
     for outcome in outcomes:
         write_table(outcome, FOLDER)
@@ -89,11 +87,10 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="append", choices=list(PAPERS), default=[])
     parser.add_argument("--only", action="append", choices=list(PAPERS), default=[])
-    parser.add_argument("--part", type=float, default=1.0, help="of DRFH's servers and users (1)")
     options = parser.parse_args(arguments)
-    folder = find_cache() / "reproduction" / compute_digest()  # before hours in which files may be changed
+    folder = find_cache() / "reproduction" / compute_digest()  # before an hour in which files may be changed
     for paper in options.only or PAPERS:
-        publish(paper, folder, is_full=paper not in options.small, part=options.part)
+        publish(paper, folder, is_full=paper not in options.small)
     return 0
 
 

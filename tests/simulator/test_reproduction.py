@@ -14,7 +14,7 @@ import pytest
 from fairbind.cli import main
 from fairbind.fairness import make_problem
 from fairbind.simulator.reading import NANOSECONDS
-from fairbind.simulator.reproduction.drfh_runs import SERVERS, Day, Job, compute_use, make_day
+from fairbind.simulator.reproduction.drfh_runs import SERVERS, Day, Job, compute_use
 from fairbind.simulator.reproduction.dynamic_drf import solve_by_programs
 from fairbind.simulator.reproduction.outcome import Lab
 from fairbind.simulator.reproduction.ps_dsf import iterate
@@ -140,12 +140,6 @@ def test_drfh_figure_8_has_each_user_once_for_each_policy(folder: Path) -> None:
 
 def test_table_2_has_the_papers_slots(folder: Path) -> None:
     assert [row["slots"] for row in read(folder, "drfh-table-2")] == ["10", "12", "14", "16", "20"]
-
-
-def test_a_part_of_drfhs_day_has_that_part_of_the_servers_and_the_whole_day() -> None:
-    day = make_day(Lab(is_full=True, clock=lambda: 0.0, part=0.01))
-    assert (sum(day.servers), day.seconds) == (20, 86_400)
-    assert {job.user for job in day.jobs} <= {f"user-{number}" for number in range(1, 10)}
 
 
 def test_runs_that_are_kept_are_not_made_again(tmp_path: Path) -> None:

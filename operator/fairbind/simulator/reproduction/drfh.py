@@ -65,7 +65,7 @@ class _SharesAt(NamedTuple):
 def _describe(lab: Lab) -> str:
     day = make_day(lab)
     tasks = sum(job.tasks for job in day.jobs)
-    printed = "" if lab.is_full and lab.part == 1.0 else " (the paper: 2,000 servers for a day)"
+    printed = "" if lab.is_full else " (the paper: 2,000 servers for a day)"
     return (
         f"{sum(day.servers):,} servers drawn from table 1 for {day.seconds:,} s{printed}; a synthetic workload in "
         f"place of Google's trace: {len(day.jobs):,} jobs of {tasks:,} tasks, {OFFERED_LOAD:g} times the cpu that "
@@ -232,7 +232,6 @@ def reproduce_table_2(lab: Lab) -> Outcome:
                 "is not printed",
             )
         ],
-        part=lab.part,
     )
 
 
@@ -285,7 +284,6 @@ def reproduce_figure_6(lab: Lab) -> Outcome:
                 "once tasks wait, which of the two is ahead at an instant depends on which tasks happen to run",
             ),
         ],
-        part=lab.part,
     )
 
 
@@ -345,7 +343,6 @@ def reproduce_figure_7(lab: Lab) -> Outcome:
                 f"{_WORKLOAD}; with more work than the cluster can do, small jobs wait under slots, too",
             )
         ],
-        part=lab.part,
     )
 
 
@@ -391,7 +388,6 @@ def reproduce_figure_8(lab: Lab) -> Outcome:
                 "about 20 % of users complete all tasks with Best-Fit and not with slots", f"{only:.0%}", _WORKLOAD
             ),
         ],
-        part=lab.part,
     )
 
 
@@ -430,10 +426,9 @@ def reproduce_figure_9(lab: Lab) -> Outcome:
             Comparison(
                 "2 % of users complete fewer tasks with DRFH, and only slightly fewer",
                 f"{worse:.0%} of {len(rows)} users, at most {max(loss, 0.0):.1%} of their tasks fewer",
-                f"{_WORKLOAD}; with few users one is a large part of them",
+                f"{_WORKLOAD}; of a user with few tasks, one is a large part",
             )
         ],
-        part=lab.part,
     )
 
 

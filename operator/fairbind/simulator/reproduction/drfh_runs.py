@@ -86,9 +86,8 @@ def write_amounts(cpu: float, memory: float) -> dict[str, str]:
 
 
 def make_day(lab: Lab) -> Day:
-    """Return the day of 2,000 servers or of a part of them, or the hour of 12 of the small scale."""
-    full = round(2_000 * lab.part), round(900 * lab.part), 86_400
-    return lab.remember("day", lambda: _draw_day(*full) if lab.is_full else _draw_day(12, 6, 3_600))
+    """Return the day of 2,000 servers, or the hour of 12 of the small scale."""
+    return lab.remember("day", lambda: _draw_day(2_000, 900, 86_400) if lab.is_full else _draw_day(12, 6, 3_600))
 
 
 def _draw_day(servers: int, users: int, seconds: int) -> Day:

@@ -49,7 +49,6 @@ class Outcome:
     """A figure or table of a paper, done again.
 
     name: of the files, as drfh-figure-5. setting: what was run, and what of it is ours. columns, rows: of the CSV file.
-    part: of the servers and users that its scale has; see `Lab`.
     """
 
     name: str
@@ -59,14 +58,11 @@ class Outcome:
     rows: Sequence[Sequence[Value]]
     panels: Sequence[Panel]
     comparisons: Sequence[Comparison]
-    part: float = 1.0
 
 
 @dataclass(slots=True)
 class Lab:
     """What figures share. is_full: whether the paper's own size is wanted. clock: seconds, for what is timed.
-
-    part: of the servers and users, at the full scale, where a paper's own size takes a night.
 
     Figures of one paper stand on the same runs, which are made once. known: what has been made, by its key; another
     mapping can keep it for longer than this lab.
@@ -74,7 +70,6 @@ class Lab:
 
     is_full: bool
     clock: Callable[[], float]
-    part: float = 1.0
     known: MutableMapping[Hashable, Any] = field(default_factory=dict)
 
     def remember(self, key: Hashable, make: Callable[[], Found]) -> Found:

@@ -62,15 +62,11 @@ def compute_markdown(outcomes: Sequence[Outcome], scale: str) -> str:
     return "\n".join(line for outcome in outcomes for line in _list_lines(outcome, scale))
 
 
-def _describe_scale(outcome: Outcome, scale: str) -> str:
-    return scale if outcome.part == 1.0 else f"{outcome.part:.0%} of the servers and users"
-
-
 def _list_lines(outcome: Outcome, scale: str) -> list[str]:
     return [
         f"### {outcome.name}",
         "",
-        f"{outcome.title}. Scale: **{_describe_scale(outcome, scale)}**. {outcome.setting}",
+        f"{outcome.title}. Scale: **{scale}**. {outcome.setting}",
         "",
         f"![{outcome.title}]({outcome.name}.svg)",
         "",
