@@ -40,7 +40,7 @@ class Snapshot:
     that are not in the table may be in it.
     changes: since the snapshot that was made before this one; None: not known. It saves work and decides nothing.
     withheld: the task classes that say where their tasks might go before something changed: none of these is placed.
-    The snapshots that follow have others in their place.
+    is_whole: whether all tasks that wait are in a class. The snapshots that follow have what is missing.
     """
 
     resources: tuple[str, ...]
@@ -54,6 +54,12 @@ class Snapshot:
     fits_r: tuple[bool, ...] | None = None
     changes: ClassChanges | None = None
     withheld: AbstractSet[TaskClass] = frozenset()
+    is_whole: bool = True
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it says of all tasks that wait where they may go now."""
+        return self.is_whole and not self.withheld
 
     def compute_changes(self, before: tuple[TaskClass, ...]) -> ClassChanges:
         """Return what is other among the task classes than among those of an earlier snapshot."""

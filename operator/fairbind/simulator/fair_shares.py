@@ -52,7 +52,7 @@ class FairShares:
         """Solve if the problem is another one; False when no tenant wants anything."""
         try:
             settings = self._cache.settings if self._base is None else replace(self._cache.settings, policy=self._base)
-            problem = make_exact_problem(self._cache.build_detailed_snapshot(), settings)
+            problem = make_exact_problem(self._cache.build_detailed_snapshot(whole=True), settings)
             if problem is None:
                 self._solved = self._answer = None
                 return False

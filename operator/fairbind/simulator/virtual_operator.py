@@ -117,7 +117,7 @@ class VirtualOperator:
             self._start(bind)
             self._obey(self._pacing.handle(BindEnded(bind.task.uid, BindResult.BOUND), self._clock))
         # Waits are the same objects only where nothing is left that could take turns.
-        if report.waits != self._noted or snapshot.withheld:
+        if report.waits != self._noted or not snapshot.is_current:
             self._is_undecided |= self.cache.note_waits(report.waits)
             self._noted = report.waits
         self.waits = report.waits

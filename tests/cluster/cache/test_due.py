@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from cluster.builders import Cluster, Json, make_node, make_pod
+from cluster.builders import Cluster, Json, make_node, make_pod, read_node
 from cluster.counting import count_calls
 from fairbind.cluster.cache import books, snapshot
 from fairbind.cluster.cache.snapshot import SnapshotBuilder
@@ -55,11 +55,11 @@ class World:
         return seen, report
 
     def decide_all(self) -> Iterator[tuple[Snapshot, CycleReport]]:
-        """Run cycles until nothing is withheld."""
+        """Run cycles until the snapshot is current."""
         while True:
             seen, report = self.decide()
             yield seen, report
-            if not seen.withheld:
+            if seen.is_current:
                 return
 
 
@@ -200,21 +200,49 @@ def test_pods_that_come_or_go_meanwhile_are_taken_over_at_once() -> None:
     world.cache.check_consistent()
 
 
+def take_resource(world: World) -> None:
+    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "110", "example.com/gpu": "1"}
+    world.cluster.add_nodes(make_host("b", allocatable=allocatable))
+
+
+EVENTS: dict[str, Callable[[World], None]] = {
+    "a node comes": lambda world: world.cluster.add_nodes(make_host("c")),
+    "a node goes": lambda world: world.cache.nodes.delete(read_node(make_host("b"))),
+    "another resource": take_resource,
+}
+
+
 @pytest.mark.usefixtures("parts_of_three")
-def test_a_new_node_or_resource_takes_all_over_at_once() -> None:
-    """Classes of before are about other arrays."""
+@pytest.mark.parametrize("happen", EVENTS.values(), ids=EVENTS)
+def test_classes_that_go_with_other_nodes_or_resources_are_left_out_until_they_are_made_anew(
+    happen: Callable[[World], None],
+) -> None:
+    world = World("a", "b")
+    world.cluster.add_pods(*(make_waiting(f"p{n}", "xy"[n % 2], 9_000 + n) for n in range(8)))
+    world.cluster.add_pods(make_waiting("q", "x", 100, nodeSelector={HOST: "c"}, priority=-1))
+    world.decide()
+    happen(world)
+    seen = [each for each, _ in world.decide_all()]
+    assert [(len(each.task_classes), each.is_whole) for each in seen] == [(3, False), (6, False), (9, True)]
+    assert not any(each.withheld for each in seen)
+    world.cache.check_consistent()
+
+
+@pytest.mark.usefixtures("parts_of_three")
+def test_events_that_follow_each_other_leave_nothing_behind() -> None:
     world = World("a", "b")
     world.cluster.add_pods(*(make_waiting(f"p{n}", "x", 9_000 + n) for n in range(9)))
     world.decide()
-    world.cordon("a")
-    assert world.decide()[0].withheld
-    world.cluster.add_nodes(make_host("c"))
-    assert not world.decide()[0].withheld
-    world.cordon("b")
-    assert world.decide()[0].withheld
-    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "110", "example.com/gpu": "1"}
-    world.cluster.add_nodes(make_host("c", allocatable=allocatable))
-    assert not world.decide()[0].withheld
+    for happen in (*EVENTS.values(), *EVENTS.values()):
+        world.cordon("a")
+        world.decide()
+        happen(world)
+        world.decide()
+    world.cluster.add_pods(make_waiting("new", "x", 100, priority=-9))
+    assert [bind.task.uid for bind in world.decide()[1].bindings] == ["uid-new"]
+    for _ in world.decide_all():
+        pass
+    assert len(world.cache.build_snapshot().task_classes) == 9
     world.cache.check_consistent()
 
 

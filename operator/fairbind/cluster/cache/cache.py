@@ -239,21 +239,26 @@ class ClusterCache:
 
         Cycles come many times a second, and no reader needs the reasons before the next overview. Where a tenant has
         more placements or classes than a snapshot holds, the next cycle looks at others of them. Returns whether it
-        does. turns: False leaves it with the same. It also does after a snapshot that withholds some.
+        does. turns: False leaves it with the same. It also does after a snapshot that was not current.
         """
         self.books.noted_waits = waits
-        withholds = self._builder.withholds
-        if withholds:
-            self._snapshot = None
+        goes_on = self.go_on()
         if not turns:
-            return withholds
+            return goes_on
         self._builder.window.note_cycle()
         turned = self.books.turns.rotate()
         self.books.move_all(turned)
-        is_next_different = self._builder.window.has_more or bool(turned) or withholds
+        is_next_different = self._builder.window.has_more or bool(turned) or goes_on
         if is_next_different:
             self._snapshot = None
         return is_next_different
+
+    def go_on(self) -> bool:
+        """Have the next snapshot say more, if the last one was not current, and return whether it does."""
+        if self._builder.is_current:
+            return False
+        self._snapshot = None
+        return True
 
     # --- what others ask ---
 
@@ -293,10 +298,10 @@ class ClusterCache:
     def build_snapshot(self, *, whole: bool = False) -> Snapshot:
         """Return the world as it is now; the same object as before when nothing changed.
 
-        An event may change where thousands of different tasks may go. Then a part of their classes goes over at a time,
-        and the snapshot withholds the others. whole: it withholds none.
+        An event may change where thousands of different tasks may go. Then a part of their classes is made anew at a
+        time, and until then the snapshot is not current. whole: it is.
         """
-        if self._snapshot is None or self.books.image_stale or (whole and self._builder.withholds):
+        if self._snapshot is None or self.books.image_stale or (whole and not self._builder.is_current):
             if self.books.forecast.promised or self.books.forecast.homeless:
                 self.books.resolve()
                 self.books.servers.flush()
@@ -311,9 +316,9 @@ class ClusterCache:
         self.note_waits(())
         return self._builder.compute_scale()
 
-    def build_detailed_snapshot(self) -> Snapshot:
+    def build_detailed_snapshot(self, *, whole: bool = False) -> Snapshot:
         """Return the world as it is now, with what each tenant holds task by task and server by server."""
-        return self._builder.add_detail(self.build_snapshot())
+        return self._builder.add_detail(self.build_snapshot(whole=whole))
 
     def check_consistent(self) -> None:
         """Compare the books with books that are rebuilt from what the API said. Slow; for tests.

@@ -63,9 +63,10 @@ class SnapshotBuilder:
     window: which queues of tenants with very many of them a snapshot shows.
     _made: the task classes of the last snapshot; None: it was not made to its end. _crowds: those of them that are of
     such tenants. _placements: how many classes use each that may be placed.
-    _due: queues whose classes say where their tasks might go before something changed, in the order in which they are
-    looked at. _withheld: their classes, and others of which that may be so. _answers: grows when where tasks may go
-    may be another. _shape: what the arrays of classes are for. _shape_answers: `_answers` when it changed last.
+    _due: queues whose classes say where their tasks might go before something changed, or that have none, in the order
+    in which they are looked at. _withheld: their classes, and others of which that may be so. _lacks: whether tasks
+    that wait are in no class. _answers: grows when where tasks may go may be another. _shape: what the arrays of
+    classes are for. _shape_answers: `_answers` when it changed last.
     """
 
     def __init__(self, books: Books, *, is_limited: bool = True) -> None:
@@ -78,6 +79,7 @@ class SnapshotBuilder:
         self._placements = Counter[Placement]()
         self._due: dict[QueueKey, None] = {}
         self._withheld: list[TaskClass] = []
+        self._lacks = False
         self._classes_valid_for: tuple[Axes, int, int] | None = None
         self._shape: tuple[Axes, tuple[str, ...]] | None = None
         self._shape_answers = 0
@@ -91,12 +93,12 @@ class SnapshotBuilder:
         self.window = Window(books.eligibility, is_limited=is_limited)
 
     @property
-    def withholds(self) -> bool:
-        """Whether the last snapshot withholds some classes, so that the next one has others in their place."""
-        return bool(self._withheld)
+    def is_current(self) -> bool:
+        """`Snapshot.is_current` of the last one."""
+        return not (self._withheld or self._lacks)
 
     def build(self, *, whole: bool = False) -> Snapshot:
-        """Return the world as the books say it is now. whole: with no task class withheld."""
+        """Return the world as the books say it is now. whole: all waiting tasks, and none withheld."""
         self._books.resolve(whole=whole)
         self._books.resolve_images()
         self._books.servers.flush()
@@ -133,6 +135,7 @@ class SnapshotBuilder:
             running=self._books.running.build(axes),
             changes=changes,
             withheld=frozenset(self._withheld),
+            is_whole=not self._lacks,
         )
 
     def compute_scale(self) -> Scale:
@@ -159,7 +162,7 @@ class SnapshotBuilder:
         books = self._books
         self._rulings.clear()
         self._note_changed_placements()
-        self._take_due(len(self._due) if whole else MAX_DUE)
+        self._take_due(whole=whole)
         choices = self.window.choose(books.queues_by_tenant, len(books.waiting_constraints), books.changed_queues)
         turned = self._crowded ^ choices.keys()
         for tenant in turned:
@@ -167,7 +170,8 @@ class SnapshotBuilder:
         self._crowded = frozenset(choices)
         before, self._made = self._made, None
         came, went = self._follow_queues(choices)
-        self._withheld = [self._task_classes[key] for key in self._due]
+        self._withheld = [self._task_classes[key] for key in self._due if key in self._task_classes]
+        self._lacks = len(self._withheld) < len(self._due)
         most = MAX_CLASSES if whole else max(1, MAX_DUE // max(1, len(choices)))
         crowds = {tenant: list(self._build_crowd(tenant, choice, most)) for tenant, choice in choices.items()}
         self._withhold_selected()
@@ -180,9 +184,10 @@ class SnapshotBuilder:
             came, went = leave_out(came, went), leave_out(went, came)
         self._crowds = crowds
         crowd = tuple(chain.from_iterable(crowds.values()))
-        if len(books.eligibility) > 2 * (MAX_HELD_PLACEMENTS + len(self._task_classes) + len(crowd)):
+        groups = sum(len(choice.groups) for choice in choices.values())
+        if len(books.eligibility) > 2 * (MAX_HELD_PLACEMENTS + len(self._task_classes) + len(self._due) + groups):
             shown = (group.first.key for choice in choices.values() for group in choice.groups)
-            books.eligibility.keep_only(key.constraints for key in (*self._task_classes, *shown))
+            books.eligibility.keep_only(key.constraints for key in (*self._task_classes, *self._due, *shown))
         after = self._made = (*self._task_classes.values(), *crowd)
         if before is None:
             self._placements.clear()
@@ -230,14 +235,19 @@ class SnapshotBuilder:
     def _build_crowd(self, tenant: str, choice: Choice, most: int) -> Iterator[TaskClass]:
         """Build the classes of a tenant that has very many queues.
 
-        most: of so many of which only the answers are others; further ones are withheld.
+        most: of so many that have not changed themselves; further ones are withheld, or left out when they do not go
+        with the nodes and resources of now.
         """
         for group in choice.groups:
-            if group.is_stale or group.answers < self._shape_answers:
+            goes_with = group.answers >= self._shape_answers
+            if group.task_class is None or (group.is_stale and goes_with):
                 self._rebuild(group)
-            elif group.answers != self._answers and most > 0:
+            elif (group.is_stale or group.answers != self._answers) and most > 0:
                 self._rebuild(group)
                 most -= 1
+            elif not goes_with:
+                self._lacks = True
+                continue
             assert group.task_class is not None
             if group.answers != self._answers:
                 self._withheld.append(group.task_class)
@@ -266,13 +276,11 @@ class SnapshotBuilder:
         valid_for = books.servers.axes, books.eligibility.answers_version, books.servers.claimed_version
         closings_valid_for = (books.eligibility.version, *books.volumes.versions)
         changed_terms = books.topology.take_changed()
-        shape, before = (books.servers.axes, books.servers.names), self._shape
-        self._shape = shape
+        before, self._shape = self._shape, (books.servers.axes, books.servers.names)
         if valid_for != self._classes_valid_for:
             self._answers += 1
-        if before is None or shape[0] != before[0] or shape[1] is not before[1]:  # no class of before goes with this
-            books.changed_queues.update((key, None) for key in books.queues if key.tenant not in self._crowded)
-            self._shape_answers = self._answers
+        if before is None or self._shape[0] != before[0] or self._shape[1] is not before[1]:
+            self._note_shape()
         elif valid_for != self._classes_valid_for:
             self._note_due(key for key in books.queues if key.tenant not in self._crowded)
         elif closings_valid_for != self._closings_valid_for:
@@ -287,24 +295,48 @@ class SnapshotBuilder:
         self._classes_valid_for, self._closings_valid_for = valid_for, closings_valid_for
         self._nominations_version = books.nominations.version
 
+    def _note_shape(self) -> None:
+        """Note that no class of before goes with the nodes and resources of now."""
+        queues, changed = self._books.queues, self._books.changed_queues
+        self._shape_answers = self._answers
+        keys = [key for key in queues if key.tenant not in self._crowded]
+        if len(keys) <= MAX_DUE:
+            changed.update(dict.fromkeys(keys))
+            return
+        self._due |= dict.fromkeys(self._order(key for key in keys if key in self._task_classes))
+        self._task_classes.clear()
+        self._made = None
+
     def _note_due(self, keys: Iterable[QueueKey]) -> None:
-        """Note that queues must be looked at: after those that must be already, and the first of each tenant first."""
-        due, books = self._due, self._books
+        """Note that queues must be looked at, after those that must be already."""
+        fresh = list[QueueKey]()
+        for key in keys:
+            if key in self._due:
+                continue
+            if key in self._task_classes:
+                fresh.append(key)
+            else:  # a tenant's with very many queues, or one that has come just now
+                self._books.changed_queues[key] = None
+        self._due |= dict.fromkeys(self._order(fresh))
+
+    def _order(self, keys: Iterable[QueueKey]) -> Iterator[QueueKey]:
+        """Return keys in the order in which they should be looked at: the first of each tenant, then the second."""
         by_tenant: dict[str, list[QueueKey]] = {}
         for key in keys:
-            if key not in self._task_classes:  # a tenant's with very many queues, or one that has come just now
-                books.changed_queues[key] = None
-            elif key not in due:
-                by_tenant.setdefault(key.tenant, []).append(key)
-        if len(due) + sum(map(len, by_tenant.values())) > MAX_DUE:
+            by_tenant.setdefault(key.tenant, []).append(key)
+        if len(self._due) + sum(map(len, by_tenant.values())) > MAX_DUE:
+            queues = self._books.queues
             for of_tenant in by_tenant.values():
-                of_tenant.sort(key=lambda key: compute_turn(books.queues[key].tasks[0]))
-        for first in zip_longest(*by_tenant.values()):
-            due.update((key, None) for key in first if key is not None)
+                of_tenant.sort(key=lambda key: compute_turn(queues[key].tasks[0]))
+        nth = zip_longest(*by_tenant.values())
+        return (key for each in nth for key in each if key is not None)
 
-    def _take_due(self, most: int) -> None:
-        """Have so many of the queues that are due looked at."""
-        self._books.changed_queues.update(dict.fromkeys(islice(self._due, most)))
+    def _take_due(self, *, whole: bool) -> None:
+        """Have a part of the queues that are due looked at, of each tenant at least one: none shall be passed over."""
+        due = self._due
+        is_all = whole or len(due) <= MAX_DUE
+        most = len(due) if is_all else max(MAX_DUE, len({key.tenant for key in due}))
+        self._books.changed_queues.update(dict.fromkeys(islice(due, most)))
 
     def _withhold_selected(self) -> None:
         """Withhold the classes of pods that other terms may select than their queues say."""

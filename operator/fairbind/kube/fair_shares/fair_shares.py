@@ -118,6 +118,8 @@ class FairShares:
     async def refresh(self) -> None:
         """Look once, and solve if there is something new to solve."""
         seen = self._world.build_snapshot(), self._world.settings
+        if not seen[0].is_whole:
+            return  # a cycle makes the rest within a second, and shares of a part of the tasks would be others
         is_retry = self.problem is not None and self._clock() >= self._retry_at
         if not is_retry and self._seen is not None and all(a is b for a, b in zip(seen, self._seen, strict=True)):
             return
@@ -148,9 +150,9 @@ class FairShares:
     async def refresh_audit(self) -> None:
         """Audit again if the last one is old and something has changed since."""
         seen = self._world.build_snapshot(), self.shares
-        if self._clock() - self._audited_at < self._compute_pause(AUDIT_SECONDS) or (
-            self._audited is not None and all(a is b for a, b in zip(seen, self._audited, strict=True))
-        ):
+        is_early = self._clock() - self._audited_at < self._compute_pause(AUDIT_SECONDS)
+        is_same = self._audited is not None and all(a is b for a, b in zip(seen, self._audited, strict=True))
+        if is_early or is_same or not seen[0].is_current:
             return
         self._audited, self._audited_at = seen, self._clock()
         snapshot = self._world.build_detailed_snapshot()

@@ -305,7 +305,7 @@ class SchedulingLoop:
         if report.complete:
             with self._failures.contain("recorder"):
                 self._announcer.note_waits(report.waits, len(snapshot.servers.names))
-        if report.waits == self._noted and self._has_turned >= turns and not snapshot.withheld:
+        if report.waits == self._noted and self._has_turned >= turns and snapshot.is_current:
             return False
         self._noted, self._has_turned = report.waits, turns
         return self._world.note_waits(report.waits, turns=turns)
