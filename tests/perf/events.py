@@ -320,8 +320,8 @@ def measure(nodes: int, pods: int, *, differ: bool = True) -> Iterator[Row]:
 
 def make_row(event: str, nodes: int, times: Times) -> Row:
     """Return a row of the table."""
-    *milliseconds, parts = times
-    return Row(event, nodes, *(round(each, 1) for each in milliseconds), parts=parts)
+    taken, snapshot, cycle, parts = times
+    return Row(event, nodes, round(taken, 1), round(snapshot, 1), round(cycle, 1), parts)
 
 
 def render(rows: Sequence[Row]) -> str:

@@ -219,6 +219,7 @@ class Simulation:
             self._queue(number)
         else:
             self._number_of[listed.placed.uid] = number
+            self._place(number, listed.server)
             self._run(number, listed.server)
 
     def _find_listed(self, number: int) -> ListedPod | None:
@@ -226,7 +227,7 @@ class Simulation:
         return pods[self._index[number]] if pods else None
 
     def _queue(self, number: int) -> None:
-        facts = self._make_pod(number)
+        facts = self._pods[number] = self._make_pod(number)
         self._number_of[facts.uid] = number
         self._cluster.cache.pods.apply(facts)
 
@@ -253,16 +254,22 @@ class Simulation:
         return tenant
 
     def _start(self, bind: Bind) -> None:
-        self._run(self._number_of[bind.task.uid], bind.server)
+        number = self._number_of[bind.task.uid]
+        if self._pods[number].claims:  # what is planned for its volumes has come true
+            self._place(number, bind.server)
+        self._run(number, bind.server)
+
+    def _place(self, number: int, server: str) -> None:
+        """Tell the cache of a pod that is placed. Where one of its own decisions does that, it knows already."""
+        pod = self._pods[number] = self._make_pod(number, server)
+        self._cluster.cache.pods.apply(pod)
 
     def _run(self, number: int, server: str) -> None:
         node = self._nodes[server]
         attempt = self._attempts[number] = self._attempts.get(number, 0) + 1
         self._running[number] = _Running(self._now, server, attempt)
         node.pods[number] = None
-        pod = self._pods[number] = self._make_pod(number, server)
-        self._cluster.cache.pods.apply(pod)
-        self._measures.start(self._get_tenant(number), node.shape, pod)
+        self._measures.start(self._get_tenant(number), node.shape, self._pods[number])
         if self._duration[number] != FOREVER:
             heapq.heappush(self._ends, (self._now + self._duration[number], number, attempt))
 

@@ -9,6 +9,7 @@ from math import isfinite
 from typing import NamedTuple
 
 from fairbind.model import MAX_AMOUNT, InvalidProblemError, ServerWish, Snapshot, Targets, TaskClass, Tenant
+from fairbind.model.servers import IntArray
 
 
 class CheckedTenants(NamedTuple):
@@ -23,12 +24,16 @@ class CheckedTenants(NamedTuple):
 
 
 def check_snapshot(
-    snapshot: Snapshot, fresh: Sequence[TaskClass] | None = None, checked_tenants: CheckedTenants | None = None
+    snapshot: Snapshot,
+    fresh: Sequence[TaskClass] | None = None,
+    checked_tenants: CheckedTenants | None = None,
+    amounts: Sequence[IntArray] | None = None,
 ) -> None:
     """Raise InvalidProblemError, naming field and value, when the parts of the snapshot do not belong together.
 
     fresh: the task classes that did not go with just so many servers and resources before; None: all.
-    checked_tenants: what is known of the tenants; None: nothing.
+    checked_tenants: what is known of the tenants; None: nothing. amounts: what servers have, as far as it is not known
+    to be right; None: all.
     """
     axes, count = len(snapshot.resources), len(snapshot.servers.names)
     if len(snapshot.counts_r) != axes or len(snapshot.total_r) != axes:
@@ -39,7 +44,9 @@ def check_snapshot(
         raise InvalidProblemError(f"fits_r must have {axes} entries, one for each of {snapshot.resources}")
     if snapshot.servers.free_kr.shape != (count, axes) or snapshot.servers.capacity_kr.shape != (count, axes):
         raise InvalidProblemError(f"free_kr and capacity_kr must have the shape {(count, axes)}")
-    if max(snapshot.servers.free_kr.max(initial=0), snapshot.servers.capacity_kr.max(initial=0)) > MAX_AMOUNT:
+    if amounts is None:
+        amounts = snapshot.servers.free_kr, snapshot.servers.capacity_kr
+    if any(amount.max(initial=0) > MAX_AMOUNT for amount in amounts):
         raise InvalidProblemError(f"free_kr and capacity_kr must not exceed {MAX_AMOUNT}")
     tenants = checked_tenants or CheckedTenants(None, snapshot.tenants)
     known = check_tenants(snapshot.tenants, axes, tenants)

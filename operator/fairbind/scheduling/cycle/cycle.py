@@ -105,6 +105,8 @@ class _Cycle:
             again = [id(queue.task_class) for queue in stuck if queue.never_fitted]
             kept = {id_: returning[id_] for id_ in again if id_ in returning}
             stuck = [queue for queue in stuck if id(queue.task_class) not in kept]
+        if not (stuck or blocked or draft.moved):
+            return list(kept.values())
         refusals = Refusals(self.snapshot, draft.room, draft.topology)
         is_asked = self.finds_rivals and draft.policy.is_fair and bool(stuck or draft.moved)
         rivals = self._build_rivals(waiting) if is_asked else None

@@ -17,7 +17,7 @@ from operator import is_not
 import numpy as np
 
 from fairbind.model import ServerTable, Snapshot, TaskClass, Tenant
-from fairbind.model.servers import FloatArray, IntArray
+from fairbind.model.servers import FloatArray, IndexArray, IntArray
 from fairbind.scheduling.cycle.checks import CheckedTenants, check_snapshot
 from fairbind.scheduling.cycle.layouts import Layouts
 from fairbind.scheduling.cycle.room import compute_left
@@ -45,6 +45,8 @@ class CycleState:
 
     __slots__ = (
         "_axes",
+        "_capacity_kr",
+        "_changed_rows",
         "_compared",
         "_counted",
         "_free_kr",
@@ -77,6 +79,8 @@ class CycleState:
         self._measure: DominantShares | None = None
         self._measured: tuple[Policy, ServerTable, _Axes] | None = None
         self._free_kr: IntArray = np.zeros((0, 0), dtype=np.int64)
+        self._capacity_kr = self._free_kr
+        self._changed_rows: tuple[IntArray, IndexArray] | None = None
         self._left_rk: FloatArray = np.zeros((0, 0))
         self._layouts = Layouts(None, None)
 
@@ -88,11 +92,13 @@ class CycleState:
         changes, sizes = snapshot.compute_changes(self._seen), _get_sizes(snapshot)
         fresh = changes.came if sizes == self._sizes else snapshot.task_classes
         changed = self._find_changed(snapshot)
+        amounts = self._list_changed_amounts(snapshot.servers)
         if changed is None:
-            check_snapshot(snapshot, fresh)
+            check_snapshot(snapshot, fresh, None, amounts)
         else:
             tenants = CheckedTenants(self._places.keys(), [snapshot.tenants[place] for place in changed])
-            check_snapshot(snapshot, fresh, tenants)
+            check_snapshot(snapshot, fresh, tenants, amounts)
+        self._capacity_kr = snapshot.servers.capacity_kr
         for task_class in changes.went:
             self._ruled.pop(id(task_class), None)
         for task_class in changes.came:
@@ -168,18 +174,31 @@ class CycleState:
         self._measured = (policy, servers, axes) if is_kept else None
         return measure
 
+    def _list_changed_amounts(self, servers: ServerTable) -> list[IntArray]:
+        """Return what servers have that is other than at the last snapshot that was checked."""
+        capacity_kr, rows = servers.capacity_kr, self._find_changed_rows(servers.free_kr)
+        free = servers.free_kr if rows is None else servers.free_kr[rows]
+        return [free] if capacity_kr is self._capacity_kr else [free, capacity_kr]
+
+    def _find_changed_rows(self, free_kr: IntArray) -> IndexArray | None:
+        """Return the servers of which something else is free than before, some more than once; None: all may be."""
+        before = self._free_kr
+        if free_kr.shape != before.shape:
+            return None
+        if free_kr is before:
+            return np.zeros(0, dtype=np.intp)
+        if self._changed_rows is None or self._changed_rows[0] is not free_kr:
+            self._changed_rows = free_kr, np.flatnonzero(free_kr != before) // free_kr.shape[1]
+        return self._changed_rows[1]
+
     def get_left(self, servers: ServerTable) -> FloatArray:
         """Return what is left on each server at the beginning of a cycle, as `compute_left`; the caller owns it."""
-        free_kr, before = servers.free_kr, self._free_kr
-        if free_kr.shape != before.shape:
+        free_kr, rows = servers.free_kr, self._find_changed_rows(servers.free_kr)
+        if rows is None or len(rows) * MANY_PART > len(free_kr):
             self._left_rk = compute_left(free_kr)
-        elif free_kr is not before:
-            changed = np.flatnonzero(free_kr != before) // free_kr.shape[1]  # a server for each amount that is other
-            if len(changed) * MANY_PART > len(free_kr):
-                self._left_rk = compute_left(free_kr)
-            else:
-                self._left_rk[:, changed] = compute_left(free_kr[changed])
-        self._free_kr = free_kr
+        elif len(rows):
+            self._left_rk[:, rows] = compute_left(free_kr[rows])
+        self._free_kr, self._changed_rows = free_kr, None
         return self._left_rk.copy()
 
     def get_layouts(self, servers: ServerTable, pools: LevelPools) -> Layouts:
