@@ -212,6 +212,25 @@ async def test_everything_that_changes_the_answer_makes_another_problem() -> Non
         assert not is_same(base, changed)
 
 
+async def test_no_fair_shares_are_those_of_a_part_of_the_tasks(bench: Bench) -> None:
+    await bench.refresh()
+    await bench.refresh(replace(make_snapshot(waiting=6), is_whole=False))
+    assert len(bench.solver.asked) == 1
+    await bench.refresh(make_snapshot(waiting=6))
+    assert bench.fair.shares == pytest.approx({"a": 0.6, "b": 0.4})
+
+
+async def test_an_audit_is_not_about_tasks_of_which_it_is_not_known_where_they_may_go(bench: Bench) -> None:
+    snapshot = make_snapshot(waiting=20, running=9)
+    await bench.refresh(replace(snapshot, withheld=frozenset(snapshot.task_classes[:1])))
+    assert len(bench.solver.asked) == 1
+    await bench.fair.refresh_audit()
+    assert bench.solver.audits == 0
+    await bench.refresh(snapshot)
+    await bench.fair.refresh_audit()
+    assert bench.solver.audits == 1
+
+
 async def test_an_audit_is_made_now_and_then_when_something_changed(bench: Bench) -> None:
     await bench.refresh(make_snapshot(waiting=20, running=9))
     await bench.fair.refresh_audit()

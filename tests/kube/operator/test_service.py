@@ -99,6 +99,23 @@ async def test_a_decision_is_shown_although_it_wakes_nobody(monkeypatch: pytest.
     await asyncio.gather(publishing, return_exceptions=True)
 
 
+async def test_a_standby_also_takes_over_all_that_an_event_concerns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs no cycles, which would do it."""
+    monkeypatch.setattr(service, "OVERVIEW_SECONDS", 0.005)
+    monkeypatch.setattr("fairbind.cluster.cache.snapshot.MAX_DUE", 1)
+    operator = make_operator(WatchingObserver())
+    operator.cache.nodes.apply(NODES.decode_item(_encode(make_node("n1"))))
+    for n in range(4):
+        operator.cache.pods.apply(PODS.decode_item(_encode(make_pod(f"p{n}", requests={"cpu": f"{n + 1}"}))))
+    assert operator.cache.build_snapshot().is_current
+    operator.cache.nodes.apply(NODES.decode_item(_encode(make_node("n2"))))
+    assert not operator.cache.build_snapshot().is_current
+    publishing = asyncio.create_task(operator._publish_overviews())
+    await eventually(lambda: operator.cache.build_snapshot().is_current)
+    publishing.cancel()
+    await asyncio.gather(publishing, return_exceptions=True)
+
+
 def begin_to_lead(operator: Operator) -> Relists:
     relists = Relists()
     operator.reflectors["pods"] = cast("Any", relists)

@@ -352,6 +352,8 @@ class Books:
     def _resolve_anti_affinity(self, *, whole: bool) -> None:
         """Bring waiting pods to the queues of the terms that select them now: one placed pod may select thousands."""
         fresh = self.anti_affinity.take_stale()
+        if not (fresh or self.selected_stale):
+            return
         if len(fresh) > MAX_SELECTED:  # those whose turn comes first go over first
             fresh.sort(key=lambda uid: compute_turn(self._find_task(uid)))
         self.selected_stale.update(dict.fromkeys(fresh))
@@ -394,7 +396,10 @@ class Books:
         Thousands of queues may use an image, each for a class of its own, and an image is no more than a wish. So
         `MAX_CHANGED_QUEUES` of them go over at a time, in the order of their turns; at a start all of them.
         """
-        positions = [self.entries[uid].position for uid in self.images.take_stale()]
+        stale = self.images.take_stale()
+        if not (stale or self.image_stale):
+            return
+        positions = [self.entries[uid].position for uid in stale]
         waiting = [position for position in positions if isinstance(position, Waiting)]
         waiting.sort(key=lambda position: compute_turn(position.task))
         self.image_stale |= dict.fromkeys(position.key for position in waiting if position.key.unsupported is None)
