@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cluster.builders import make_pod
+from cluster.builders import make_node, make_pod
 from cluster.cache.test_gate import OTHER, World, make_gated
 from fairbind.cluster.scale_up import find_scale_ups
 from fairbind.cluster.tenancy.tenants import TenantSpec
@@ -27,8 +27,9 @@ def add(world: World, namespace: str, count: int, cpu: str = "3", **pod: Any) ->
 
 def find(world: World, *, limit: int | None = None) -> list[str]:
     """Return the pods after a cycle, first who comes first."""
-    report = run_cycle(world.cache.build_snapshot(), world.cache.settings, 0.0, limit=limit)
-    return [bind.task.uid for bind in find_scale_ups(report, world.cache.queries.is_gated)]
+    snapshot = world.cache.build_snapshot()
+    report = run_cycle(snapshot, world.cache.settings, 0.0, limit=limit)
+    return [bind.task.uid for bind in find_scale_ups(snapshot, report, world.cache.queries.is_gated)]
 
 
 @pytest.fixture
@@ -67,3 +68,18 @@ def test_a_cycle_that_its_limit_ended_says_nothing(world: World) -> None:
     add(world, "b", 1, cpu="9")
     assert find(world) == ["b-0"]
     assert find(world, limit=1) == [], "who comes next is not known"
+
+
+def test_while_it_is_not_known_of_all_where_they_may_go_no_node_is_asked_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may fit where they may go since."""
+    monkeypatch.setattr("fairbind.cluster.cache.snapshot.MAX_DUE", 1)
+    add(world, "a", 1, cpu="9")
+    add(world, "b", 1, cpu="8")
+    world.add_pods(make_pod("ours", namespace="b", requests={"cpu": "7"}))
+    assert find(world) == ["b-0", "a-0"]
+    world.add_nodes(make_node("a", unschedulable=True))
+    assert find(world) == []
+    world.cache.note_waits(())
+    assert find(world) == ["b-0", "a-0"]

@@ -21,6 +21,7 @@ class Fingerprint:
 
     servers: all. usable_servers: those that tasks may go to. tenants, classes: how many. tasks: how many wait.
     free_r: what is free on all servers together, by resource, in base units, modulo 2**64; resources: their names.
+    withheld: how many of the classes were not placed, because it was not known yet where they may go.
     """
 
     servers: int
@@ -30,6 +31,7 @@ class Fingerprint:
     tasks: int
     resources: tuple[str, ...]
     free_r: tuple[int, ...]
+    withheld: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ def compute_fingerprint(snapshot: Snapshot) -> Fingerprint:
         tasks=sum(len(task_class.tasks) for task_class in snapshot.task_classes),
         resources=snapshot.resources,
         free_r=tuple(servers.free_kr.sum(axis=0).tolist()),
+        withheld=len(snapshot.withheld),
     )
 
 

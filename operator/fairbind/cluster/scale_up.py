@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fairbind.cluster.messages import UNSCHEDULABLE, compute_condition_reason
-from fairbind.model import Bind, CycleReport, Wait
+from fairbind.model import Bind, CycleReport, Snapshot, Wait
 from fairbind.scheduling import POLICIES
 
 
-def find_scale_ups(report: CycleReport, is_gated: Callable[[str], bool]) -> list[Bind]:
+def find_scale_ups(snapshot: Snapshot, report: CycleReport, is_gated: Callable[[str], bool]) -> list[Bind]:
     """Return each tenant's next pod of this kind, the one first that comes first. They have no server.
 
-    is_gated: whether the pod with this UID waits behind our gate. An incomplete report says nothing about what fits.
+    snapshot: that of the report. is_gated: whether the pod with this UID waits behind our gate. An incomplete report
+    says nothing about what fits, nor does one of a snapshot that does not know of all where they may go.
     """
-    if not report.complete:
+    if not (report.complete and snapshot.is_current):
         return []
     waits: dict[str, Wait] = {}
     for wait in report.waits:  # by tenant and turn

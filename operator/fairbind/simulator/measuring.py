@@ -230,7 +230,7 @@ class Measures:
         by_name = self._fair_shares.compute()
         overview = self._cache.queries.build_overview(by_name)
         is_audited = self.audits is not None
-        findings = find_unfairness(self._cache.build_detailed_snapshot(), by_name) if is_audited else ()
+        findings = find_unfairness(self._cache.build_detailed_snapshot(whole=True), by_name) if is_audited else ()
         others = {name: self._cache.queries.build_overview(some.compute()) for name, some in self._yardsticks.items()}
         if by_name is None:
             return _Sample(None, overview, findings, others)

@@ -139,7 +139,7 @@ class _Search:
 
     def _try_nodes(self) -> Change | None:
         found: list[tuple[float, int, str]] = []
-        classes = self._trial.cache.build_snapshot().task_classes
+        classes = self._trial.cache.build_snapshot(whole=True).task_classes
         most = sum(len(one.tasks) for one in classes)  # a node for each pod that waits: older ones come before
         for node in _find_models(self._nodes)[:MOST_MODELS_TRIED]:
 

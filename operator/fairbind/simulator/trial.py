@@ -114,7 +114,7 @@ class Trial:
 
     def list_waiting(self) -> list[WaitingPod]:
         """Return the pods that still wait, by namespace and name."""
-        snapshot = self.cache.build_snapshot()
+        snapshot = self.cache.build_snapshot(whole=True)
         waits = {task.uid: wait for wait in self.operator.waits for task in wait.task_class.tasks}
         found = [
             self._describe_waiting(task.uid, waits.get(task.uid), len(snapshot.servers.names))

@@ -260,3 +260,103 @@ def test_classes_of_a_tenant_with_very_many_go_over_in_parts(monkeypatch: pytest
     assert [len(seen.withheld) for seen, _ in world.decide_all()] == [5, 2, 0]
     assert not any(each.is_eligible for each in world.cache.build_snapshot().task_classes)
     world.cache.check_consistent()
+
+
+def pin(node: str) -> Json:
+    """Where one node only may be used, by what is no pin: a DaemonSet's pod would be one of its kind."""
+    fields = [
+        {"key": "metadata.name", "operator": "In", "values": [node]},
+        {"key": "metadata.name", "operator": "NotIn", "values": ["none"]},
+    ]
+    terms = {"nodeSelectorTerms": [{"matchFields": fields}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+class Crowd(World):
+    """A tenant with more placements than a snapshot shows: of each node a pod that may go there only, and none fits."""
+
+    def __init__(self, nodes: int) -> None:
+        self.nodes = [f"n{n:02}" for n in range(nodes)]
+        super().__init__(*self.nodes)
+        for node in self.nodes:
+            full = make_pod(f"full-{node}", namespace="other", node=node, phase="Running", requests={"cpu": "4"})
+            self.cluster.add_pods(full, make_waiting(f"p-{node}", "x", 1_000, affinity=pin(node)))
+
+    def decide_on(self) -> list[str]:
+        """Run cycles while the next one is different. Return whose pods are placed."""
+        placed = [bind.task.uid for bind in self.decide()[1].bindings]
+        while self.is_next_different:
+            placed += [bind.task.uid for bind in self.decide()[1].bindings]
+        return placed
+
+    def free(self, node: str) -> None:
+        """Another node takes the place of a full one, so that all classes are due."""
+        self.cluster.add_nodes(make_host(node, taints=[{"key": "t", "effect": "PreferNoSchedule"}]))
+        self.cluster.delete_pod(make_pod(f"full-{node}", namespace="other", node=node, requests={"cpu": "4"}))
+
+
+@pytest.fixture
+def few_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairbind.cluster.cache.window.MAX_TENANT_PLACEMENTS", 8)
+    monkeypatch.setattr("fairbind.cluster.cache.window.MAX_PLACEMENTS", 12)
+
+
+@pytest.mark.usefixtures("few_are_shown")
+@pytest.mark.parametrize("due", [1, 3, 512])
+@pytest.mark.parametrize("node", [0, 5, 9, 13, 19])
+def test_what_goes_round_is_looked_at_although_it_was_withheld(
+    due: int, node: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a cycle could not place has not been looked at, so the round goes on."""
+    monkeypatch.setattr(snapshot, "MAX_DUE", due)
+    crowd = Crowd(20)
+    assert crowd.decide_on() == []
+    crowd.free(crowd.nodes[node])
+    assert crowd.decide_on() == [f"uid-p-{crowd.nodes[node]}"]
+
+
+@pytest.mark.usefixtures("few_are_shown")
+@pytest.mark.parametrize("cycles", range(1, 8))
+def test_what_was_looked_at_before_a_change_amid_a_round_is_looked_at_again(cycles: int) -> None:
+    crowd = Crowd(20)
+    for _ in range(cycles):
+        crowd.decide()
+    crowd.free(crowd.nodes[7])
+    assert crowd.decide_on() == [f"uid-p-{crowd.nodes[7]}"]
+
+
+@pytest.mark.usefixtures("parts_of_three")
+@pytest.mark.parametrize("happen", ["cordon", "a node comes"])
+def test_a_tenant_with_very_many_is_looked_at_however_often_something_happens(
+    happen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairbind.cluster.cache.window.MAX_TENANT_PLACEMENTS", 8)
+    monkeypatch.setattr("fairbind.cluster.cache.window.MAX_TENANT_CLASSES", 16)
+    crowd = Crowd(8)
+    crowd.cluster.add_nodes(make_host("z"))
+    again = [make_waiting(f"q-{node}", "x", 1_000, affinity=pin(node), labels={"a": "b"}) for node in crowd.nodes]
+    crowd.cluster.add_pods(*again)
+    crowd.decide_on()
+    crowd.free("n07")
+    placed: list[str] = []
+    for n in range(6):
+        if happen == "cordon":
+            crowd.cordon("z", cordoned=n % 2 == 0)
+        else:
+            crowd.cluster.add_nodes(make_host(f"y{n}"))
+        placed += [bind.task.uid for bind in crowd.decide()[1].bindings]
+    assert sorted(placed) == ["uid-p-n07", "uid-q-n07"]
+
+
+@pytest.mark.usefixtures("parts_of_three")
+def test_queues_that_go_while_they_are_due_are_no_part() -> None:
+    """A snapshot of no class would say that nothing waits."""
+    world = World("a", "b")
+    pods = [make_waiting(f"p{n}", "x", 9_000 + n) for n in range(9)]
+    world.cluster.add_pods(*pods)
+    world.decide()
+    world.cluster.add_nodes(make_host("c"))
+    assert len(world.decide()[0].task_classes) == 3
+    for pod in pods[:6]:
+        world.cluster.delete_pod(pod)
+    assert len(world.decide()[0].task_classes) == 3

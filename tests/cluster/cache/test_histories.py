@@ -438,7 +438,6 @@ class HistoriesInParts(Histories):
         self.patches = [
             patch.object(builder, "MAX_DUE", 1),
             patch.object(books, "MAX_SELECTED", 1),
-            patch.object(books, "LOOKS", 2),
         ]
         for each in self.patches:
             each.start()

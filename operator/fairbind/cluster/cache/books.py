@@ -36,11 +36,15 @@ from fairbind.scheduling.cycle.task_queues import compute_turn
 MAX_CHANGED_QUEUES = 256
 """As many as a cycle may decide. Each costs up to 30 microseconds until it is a class again."""
 
-MAX_SELECTED = 512
-"""So many waiting pods that other terms of placed pods select go over at a time. Each costs 10 microseconds."""
-
 LOOKS = 4
-"""So many times as many are looked at, of which some are right again, or go over together with others."""
+"""So many times as many queues are looked at, of which some have the right images again."""
+
+MAX_SELECTED = 512
+"""Waiting pods that other terms of placed pods select than before go over to so many queues at a time. Each costs up to
+10 microseconds, and so does each further pod."""
+
+SELECTED_LOOKS = 2
+"""So many times as many pods are looked at, of which some go over together."""
 
 
 class Books:
@@ -373,7 +377,7 @@ class Books:
     def _list_selected_otherwise(self, most: int) -> Iterator[tuple[PodEntry, QueueKey]]:
         """Return pods that wait in queues of other terms than select them now, of so many new queues at most."""
         keys: dict[tuple[QueueKey, frozenset[PodTerm]], QueueKey] = {}
-        for uid in list(islice(self.selected_stale, LOOKS * most)):
+        for uid in list(islice(self.selected_stale, SELECTED_LOOKS * most)):
             if len(keys) == most:
                 return
             del self.selected_stale[uid]

@@ -243,12 +243,12 @@ class ClusterCache:
         """
         self.books.noted_waits = waits
         goes_on = self.go_on()
-        if not turns:
+        if goes_on or not turns:  # what was not taken over has not been looked at
             return goes_on
         self._builder.window.note_cycle()
         turned = self.books.turns.rotate()
         self.books.move_all(turned)
-        is_next_different = self._builder.window.has_more or bool(turned) or goes_on
+        is_next_different = self._builder.window.has_more or bool(turned)
         if is_next_different:
             self._snapshot = None
         return is_next_different
@@ -306,6 +306,7 @@ class ClusterCache:
                 self.books.resolve()
                 self.books.servers.flush()
                 self._promise(self.books.forecast.find_moves(self.books, self._decided))
+            self._snapshot = None  # also when an error ends the next
             self._snapshot = self._builder.build(whole=whole)
             self._decided = self._snapshot.servers
         return self._snapshot

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
-from itertools import chain, islice, zip_longest
+from itertools import chain, zip_longest
+from operator import attrgetter
 from typing import NamedTuple
 
 from fairbind.cluster.cache.books import Books
@@ -238,14 +239,17 @@ class SnapshotBuilder:
         most: of so many that have not changed themselves; further ones are withheld, or left out when they do not go
         with the nodes and resources of now.
         """
+        due: list[Group] = []
         for group in choice.groups:
-            goes_with = group.answers >= self._shape_answers
-            if group.task_class is None or (group.is_stale and goes_with):
+            if group.task_class is None or (group.is_stale and group.answers >= self._shape_answers):
                 self._rebuild(group)
-            elif (group.is_stale or group.answers != self._answers) and most > 0:
-                self._rebuild(group)
-                most -= 1
-            elif not goes_with:
+            elif group.answers != self._answers:
+                due.append(group)
+        due.sort(key=attrgetter("answers"))  # so each has its turn however often something happens
+        for group in due[:most]:
+            self._rebuild(group)
+        for group in choice.groups:
+            if group.answers < self._shape_answers:
                 self._lacks = True
                 continue
             assert group.task_class is not None
@@ -328,15 +332,19 @@ class SnapshotBuilder:
             queues = self._books.queues
             for of_tenant in by_tenant.values():
                 of_tenant.sort(key=lambda key: compute_turn(queues[key].tasks[0]))
-        nth = zip_longest(*by_tenant.values())
+        nth = zip_longest(*(of_tenant for _, of_tenant in sorted(by_tenant.items())))
         return (key for each in nth for key in each if key is not None)
 
     def _take_due(self, *, whole: bool) -> None:
-        """Have a part of the queues that are due looked at, of each tenant at least one: none shall be passed over."""
-        due = self._due
-        is_all = whole or len(due) <= MAX_DUE
-        most = len(due) if is_all else max(MAX_DUE, len({key.tenant for key in due}))
-        self._books.changed_queues.update(dict.fromkeys(islice(due, most)))
+        """Have a part of the queues that are due looked at, but not fewer than there are tenants.
+
+        Queues that have gone meanwhile are among those that changed.
+        """
+        changed = self._books.changed_queues
+        due = [key for key in self._due if key not in changed]
+        if not whole and len(due) > MAX_DUE:
+            due = due[: max(MAX_DUE, len({key.tenant for key in due}))]
+        changed.update(dict.fromkeys(due))
 
     def _withhold_selected(self) -> None:
         """Withhold the classes of pods that other terms may select than their queues say."""

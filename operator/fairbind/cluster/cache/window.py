@@ -480,7 +480,7 @@ class Window:
         allowed.extend(rotating, rotating_classes)
         others = list(allowed.take(unseen or rest))
         now.rotating = [group.uid for group in others]
-        self.has_more |= len(unseen) > len(others)
+        self.has_more |= len(unseen) > len(others) or now.began != self._changes
         return [*first, *others]
 
 

@@ -248,10 +248,10 @@ class SchedulingLoop:
             return frozenset()
         return frozenset(bind.task.uid for bind in bindings if self._turns.is_gated(bind.task.uid))
 
-    def _find_scale_ups(self, report: CycleReport) -> Sequence[Bind]:
+    def _find_scale_ups(self, snapshot: Snapshot, report: CycleReport) -> Sequence[Bind]:
         if self._turns is None or not self._turns.turnstile.most_scale_ups:
             return ()
-        return find_scale_ups(report, self._turns.is_gated)
+        return find_scale_ups(snapshot, report, self._turns.is_gated)
 
     # --- cycles ---
 
@@ -265,12 +265,12 @@ class SchedulingLoop:
         try:
             snapshot = self._world.build_snapshot()
             classes = len(snapshot.task_classes)
-            if not classes:
+            if not classes and snapshot.is_current:
                 self._note_nothing_waits(len(snapshot.servers.names))
                 return self._pacing.handle(NothingWaits(), self._clock())
             report = self._decider.decide(snapshot, self._world.settings, self._wall_clock(), order)
             opens = self._find_opens(report.bindings)
-            decided = Decided(report.bindings, report.complete, classes, opens, self._find_scale_ups(report))
+            decided = Decided(report.bindings, report.complete, classes, opens, self._find_scale_ups(snapshot, report))
             binds = self._pacing.handle(decided, self._clock())
             classes = None  # pacing knows
             self._begin(binds)

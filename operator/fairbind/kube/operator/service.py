@@ -414,7 +414,8 @@ class Operator:
     async def _publish_overviews(self) -> None:
         shown: tuple[Snapshot | None, Mapping[str, float] | None] = None, None
         while True:
-            self.cache.go_on()  # a standby has no cycles that would do it
+            if not self.may_decide():  # a standby has no cycles that would do it
+                self.cache.go_on()
             now = self.cache.build_snapshot(), self.fair_shares.shares
             # A decision changes the snapshot too, although it wakes no cycle; reasons change while a pod waits.
             if any(new is not old for new, old in zip(now, shown, strict=True)) or self.cache.queries.has_waiting:
