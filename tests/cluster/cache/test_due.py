@@ -259,6 +259,9 @@ def test_classes_of_a_tenant_with_very_many_go_over_in_parts(monkeypatch: pytest
     world.cluster.add_pods(make_repelling("b"))
     assert [len(seen.withheld) for seen, _ in world.decide_all()] == [5, 2, 0]
     assert not any(each.is_eligible for each in world.cache.build_snapshot().task_classes)
+    world.cluster.add_nodes(make_host("c"))
+    seen = [each for each, _ in world.decide_all()]
+    assert [(len(each.task_classes), each.is_whole) for each in seen] == [(3, False), (6, False), (8, True)]
     world.cache.check_consistent()
 
 
