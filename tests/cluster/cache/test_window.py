@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod, read_node
-from fairbind.cluster.cache import window
+from fairbind.cluster.cache import window, window_groups
 from fairbind.cluster.messages import format_unschedulable
 from fairbind.model import CycleReport, PolicySettings, RejectionKind, TaskClass
 from fairbind.scheduling import run_cycle
@@ -372,7 +372,7 @@ def test_a_daemonset_counts_little_and_is_shown_in_full() -> None:
         cluster.add_pods(make_pod(f"d{n:02}", requests={"cpu": "1"}, affinity=ask_for(field)))
     add_sizes(cluster, MOST_CLASSES - 3)
     shown, blocked = split(cluster)
-    assert NODES * window.PINNED_PART < 3
+    assert NODES * window_groups.PINNED_PART < 3
     assert (len(shown), blocked) == (NODES + MOST_CLASSES - 3, [])
     assert len(decide(cluster).bindings) == len(shown)
 

@@ -359,15 +359,11 @@ class Books:
         if not (fresh or self.selected_stale):
             return
         if len(fresh) > MAX_SELECTED:  # those whose turn comes first go over first
-            fresh.sort(key=lambda uid: compute_turn(self._find_task(uid)))
+            positions = [position for uid in fresh if isinstance(position := self.entries[uid].position, Waiting)]
+            fresh = [task.uid for task in sorted((position.task for position in positions), key=compute_turn)]
         self.selected_stale.update(dict.fromkeys(fresh))
         is_all = whole or not self.servers.names
         self._move_waiting(self._list_selected_otherwise(len(self.selected_stale) if is_all else MAX_SELECTED))
-
-    def _find_task(self, uid: str) -> Task:
-        position = self.entries[uid].position
-        assert isinstance(position, Waiting)
-        return position.task
 
     def list_selected_stale(self) -> list[QueueKey]:
         """Return the queues of which pods may be selected by other terms than the queues say."""

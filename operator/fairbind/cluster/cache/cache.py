@@ -298,8 +298,8 @@ class ClusterCache:
     def build_snapshot(self, *, whole: bool = False) -> Snapshot:
         """Return the world as it is now; the same object as before when nothing changed.
 
-        An event may change where thousands of different tasks may go. Then a part of their classes is made anew at a
-        time, and until then the snapshot is not current. whole: it is.
+        An event may change where thousands of different tasks may go. Then a part of their classes is made again at
+        a time, and until then the snapshot is not current. whole: it is.
         """
         if self._snapshot is None or self.books.image_stale or (whole and not self._builder.is_current):
             if self.books.forecast.promised or self.books.forecast.homeless:

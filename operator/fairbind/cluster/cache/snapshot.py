@@ -14,7 +14,8 @@ from fairbind.cluster.cache.nodes import Axes
 from fairbind.cluster.cache.pending import NO_RULING, QueueKey, Ruling, TaskQueue
 from fairbind.cluster.cache.pinning import refuse
 from fairbind.cluster.cache.server_classes import ServerGrouping
-from fairbind.cluster.cache.window import MAX_CLASSES, MAX_PLACEMENTS, Choice, Group, Window
+from fairbind.cluster.cache.window import MAX_CLASSES, MAX_PLACEMENTS, Choice, Window
+from fairbind.cluster.cache.window_groups import Group
 from fairbind.cluster.filters.promised_pods import Rank
 from fairbind.cluster.objects.constraints import NO_CONSTRAINTS
 from fairbind.cluster.objects.facts import EPHEMERAL_STORAGE, PODS, Constraints, Demand, PodTerm, TopologyWishes

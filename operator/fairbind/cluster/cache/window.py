@@ -22,15 +22,13 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from operator import itemgetter
 from typing import NamedTuple
 
 from fairbind.cluster.cache.pending import QueueKey, TaskQueue
-from fairbind.cluster.filters.attach_limits import VolumeLoad
+from fairbind.cluster.cache.window_groups import Group, Look, LookGroups, get_turn
 from fairbind.cluster.filters.node_eligibility import Eligibility
-from fairbind.cluster.filters.volume_offers import Wanted
-from fairbind.cluster.objects.facts import Constraints, Demand, PodTerm, TopologyWishes
-from fairbind.model import Rejection, RejectionKind, Task, TaskClass
+from fairbind.cluster.objects.facts import Constraints
+from fairbind.model import Rejection, RejectionKind, TaskClass
 from fairbind.scheduling.cycle.task_queues import Turn, compute_turn
 
 MAX_TENANT_PLACEMENTS = 128
@@ -51,119 +49,10 @@ MAX_TENANT_CLASSES = 1_024
 MAX_CLASSES = 16_384
 """Classes of all tenants."""
 
-PINNED_PART = 1 / 16
-"""What a class counts whose pods may use one node only."""
-
 MANY_MOVED_PART = 4
 """When more than one in so many queues has another placement all at once, all are sorted again."""
 
 LATER = Rejection(RejectionKind.LATER)
-
-_get_turn = itemgetter(0)
-
-_Look = tuple[
-    Constraints,
-    frozenset[PodTerm],
-    TopologyWishes | None,
-    int | None,
-    str | None,
-    VolumeLoad | None,
-    tuple[Wanted, ...],
-]
-"""What decides a placement: constraints without what does not matter now, the terms in use that select the pods, what
-they require about others, which reserved room they may use (`QueueKey.overtaken`, `QueueKey.nominee`), and the volumes
-that they bring and want."""
-
-
-_Kind = tuple[Demand, str | None]
-"""What a class of such a placement is told by: the demand, and the only node that the pods may use (a DaemonSet's)."""
-
-
-class _Alike:
-    """All groups of a tenant with one look. queues: how many they have together."""
-
-    __slots__ = ("groups", "look", "queues")
-
-    def __init__(self, look: _Look) -> None:
-        self.look = look
-        self.groups: dict[_Kind, Group] = {}
-        self.queues = 0
-
-
-class Group:
-    """Queues that are one task class. is_stale: whether any of them has changed since the class was made.
-
-    alike, kind: what they have in common; None where that is only why they wait. part: what it counts as a class.
-    answers: which answers about nodes the class was made of, a number of who makes it.
-    template: what `task_class` was made of, for who makes it. False when it has no queues.
-    """
-
-    __slots__ = ("_ordered", "_tasks", "_uid", "alike", "answers", "is_stale", "kind", "part", "task_class", "template")
-
-    def __init__(self, alike: _Alike | None = None, kind: _Kind | None = None) -> None:
-        self.alike = alike
-        self.kind = kind
-        self.part = 1.0 if kind is None or kind[1] is None else PINNED_PART
-        self._ordered: list[tuple[Turn, TaskQueue]] = []
-        self._tasks: tuple[Task, ...] | None = None
-        self._uid: str | None = None
-        self.is_stale = True
-        self.answers = 0
-        self.template: TaskClass | None = None
-        self.task_class: TaskClass | None = None
-
-    def __len__(self) -> int:
-        return len(self._ordered)
-
-    def __iter__(self) -> Iterator[TaskQueue]:
-        return (queue for _, queue in self._ordered)
-
-    @property
-    def simple(self) -> Constraints | None:
-        """Their constraints by `Eligibility.simplify`; None where only why they wait is the same."""
-        return None if self.alike is None else self.alike.look[0]
-
-    @property
-    def first(self) -> TaskQueue:
-        """The queue whose turn comes first; there must be one."""
-        return self._ordered[0][1]
-
-    @property
-    def uid(self) -> str:
-        """Of the first task of all."""
-        if self._uid is None:
-            self._uid = self.first.tasks[0].uid
-        return self._uid
-
-    @property
-    def tasks(self) -> tuple[Task, ...]:
-        """Their tasks, in turn."""
-        if self._tasks is None:
-            tasks = [task for _, queue in self._ordered for task in queue.tasks]
-            if len(tasks) > len(self._ordered):  # else each queue has one
-                tasks.sort(key=compute_turn)
-            self._tasks = tuple(tasks)
-        return self._tasks
-
-    def note_change(self) -> None:
-        """One of the queues has changed."""
-        self._tasks = self._uid = None
-        self.is_stale = True
-
-    def add(self, turn: Turn, queue: TaskQueue) -> None:
-        """Take a queue whose first task has this turn. One that the task has left may still stand here with it."""
-        insort(self._ordered, (turn, queue), key=_get_turn)
-        self.note_change()
-
-    def extend(self, queues: Iterable[tuple[Turn, TaskQueue]]) -> None:
-        """Take queues with the turns of their first tasks, in turn and after those that it has."""
-        self._ordered.extend(queues)
-        self.note_change()
-
-    def remove(self, turn: Turn) -> None:
-        """Let the queue go that came with this turn."""
-        del self._ordered[bisect_left(self._ordered, turn, key=_get_turn)]
-        self.note_change()
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +92,7 @@ class _Sorted:
 
     def __init__(self, eligibility: Eligibility, queues: Iterable[TaskQueue]) -> None:
         self._features_version = eligibility.features_version
-        self.looks: dict[_Look, _Alike] = {}
+        self.looks: dict[Look, LookGroups] = {}
         self.classes = 0.0
         self.unsupported: dict[Rejection, Group] = {}
         self._eligibility = eligibility
@@ -251,28 +140,28 @@ class _Sorted:
 
         Where all queues of a look go over to the same, what decides their placement is renamed.
         """
-        simplify, moves = self._eligibility.simplify, dict[_Alike, _Moves]()
+        simplify, moves = self._eligibility.simplify, dict[LookGroups, _Moves]()
         for key, (_, group, _) in self._places.items():
-            alike = group.alike
-            if alike is None or (simple := simplify(key.constraints)) is alike.look[0]:
+            of_look = group.of_look
+            if of_look is None or (simple := simplify(key.constraints)) is of_look.look[0]:
                 continue
-            of_look = moves.get(alike)
-            if of_look is None:
-                of_look = moves[alike] = _Moves(simple)
-            of_look.queues += 1
-            of_look.is_same &= simple is of_look.simple
+            move = moves.get(of_look)
+            if move is None:
+                move = moves[of_look] = _Moves(simple)
+            move.queues += 1
+            move.is_same &= simple is move.simple
         if not moves:
             return []
-        for alike, of_look in list(moves.items()):
-            renamed = (of_look.simple, *alike.look[1:])
-            if of_look.is_same and of_look.queues == alike.queues and renamed not in self.looks:
-                del self.looks[alike.look], moves[alike]
-                alike.look = renamed
-                self.looks[renamed] = alike
+        for of_look, move in list(moves.items()):
+            renamed = (move.simple, *of_look.look[1:])
+            if move.is_same and move.queues == of_look.queues and renamed not in self.looks:
+                del self.looks[of_look.look], moves[of_look]
+                of_look.look = renamed
+                self.looks[renamed] = of_look
         return [
             key
             for key, (_, group, _) in self._places.items()
-            if group.alike in moves and simplify(key.constraints) is not group.simple
+            if group.of_look in moves and simplify(key.constraints) is not group.simple
         ]
 
     def find_class(self, key: QueueKey) -> TaskClass | None:
@@ -300,15 +189,15 @@ class _Sorted:
         if key.unsupported is None:
             simple = self._eligibility.simplify(key.constraints)
             look = simple, key.selected_by, key.wishes, key.overtaken, key.nominee, key.load, key.unbound
-            alike, kind = self.looks.get(look), (key.demand, key.pin)
-            if alike is None:
-                alike = self.looks[look] = _Alike(look)
-            alike.queues += 1
-            group = alike.groups.get(kind)
+            of_look, kind = self.looks.get(look), (key.demand, key.pin)
+            if of_look is None:
+                of_look = self.looks[look] = LookGroups(look)
+            of_look.queues += 1
+            group = of_look.groups.get(kind)
             if group is None:
-                group = alike.groups[kind] = Group(alike, kind)
+                group = of_look.groups[kind] = Group(of_look, kind)
                 self.classes += group.part
-            insort(self._order, (turn, group, queue), key=_get_turn)
+            insort(self._order, (turn, group, queue), key=get_turn)
         else:
             group = self.unsupported.get(key.unsupported) or self.unsupported.setdefault(key.unsupported, Group())
         self._places[key] = _Place(turn, group, queue)
@@ -319,17 +208,17 @@ class _Sorted:
         del self._places[key]
         group = place.group
         group.remove(place.turn)
-        alike = group.alike
-        if alike is not None:
-            del self._order[bisect_left(self._order, place.turn, key=_get_turn)]
-            alike.queues -= 1
+        of_look = group.of_look
+        if of_look is not None:
+            del self._order[bisect_left(self._order, place.turn, key=get_turn)]
+            of_look.queues -= 1
         if group:
             return
-        if alike is not None and group.kind is not None:
-            del alike.groups[group.kind]
+        if of_look is not None and group.kind is not None:
+            del of_look.groups[group.kind]
             self.classes -= group.part
-            if not alike.groups:
-                del self.looks[alike.look]
+            if not of_look.groups:
+                del self.looks[of_look.look]
         elif key.unsupported is not None:
             del self.unsupported[key.unsupported]
 
@@ -361,7 +250,7 @@ class _Allowance:
     def __init__(self, placements: int, classes: float) -> None:
         self._placements = placements
         self._classes = classes
-        self._shown: set[_Alike | None] = set()
+        self._shown: set[LookGroups | None] = set()
 
     def extend(self, placements: int, classes: int) -> None:
         """Allow so many more."""
@@ -373,11 +262,11 @@ class _Allowance:
         for group in groups:
             if self._classes < group.part:
                 return
-            if group.alike not in self._shown:
+            if group.of_look not in self._shown:
                 if not self._placements:
                     continue
                 self._placements -= 1
-                self._shown.add(group.alike)
+                self._shown.add(group.of_look)
             self._classes -= group.part
             yield group
 
@@ -459,7 +348,7 @@ class Window:
     def _choose(self, tenant: str, known: _Sorted) -> Choice:
         if len(known.looks) <= self._limit and known.classes <= self._most_classes:
             self._rounds.pop(tenant, None)
-            groups = chain.from_iterable(alike.groups.values() for alike in known.looks.values())
+            groups = chain.from_iterable(of_look.groups.values() for of_look in known.looks.values())
             return Choice(list(groups), known.unsupported)
         shown = self._pick(tenant, known.list_groups())
         return Choice(shown, {**known.unsupported, LATER: known.gather_later(shown)})

@@ -396,15 +396,8 @@ class Operator:
         pod = self.cache.find_pod(uid)
         if pod is None or not pod.is_waiting or self.cache.queries.asks(uid):
             return None  # of a pod whose scheduler asks, that scheduler says why it waits
-        return WaitingPod(
-            pod.namespace,
-            pod.name,
-            pod.resource_version,
-            pod.scheduled_message,
-            pod.unsupported,
-            pod.owner,
-            is_gated=pod.is_gated,
-        )
+        where = pod.namespace, pod.name, pod.resource_version
+        return WaitingPod(*where, pod.scheduled_message, pod.unsupported, pod.owner, is_gated=pod.is_gated)
 
     def _note_refused(self, namespace: str, uid: str, deed: str, answer: str) -> None:
         """Have a pod told that its binding, or the opening of its gate, failed."""
@@ -425,9 +418,8 @@ class Operator:
             await asyncio.sleep(OVERVIEW_SECONDS)
 
     def _publish_overview(self) -> None:
-        self._overview = replace(
-            self.cache.queries.build_overview(self.fair_shares.shares), audit=self.fair_shares.audit
-        )
+        overview = self.cache.queries.build_overview(self.fair_shares.shares)
+        self._overview = replace(overview, audit=self.fair_shares.audit)
         self._states = self.cache.queries.tenant_states()
         self._node_fault_log.follow(self._overview.node_faults, self._overview.left_out)
         self._observer.overview_changed(self._overview)
