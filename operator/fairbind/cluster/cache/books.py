@@ -39,7 +39,7 @@ MAX_CHANGED_QUEUES = 256
 LOOKS = 4
 """So many times as many queues are looked at, of which some have the right images again."""
 
-MAX_SELECTED = 512
+MAX_SELECTED = 256
 """Waiting pods that other terms of placed pods select than before go over to so many queues at a time. Each costs up to
 10 microseconds, and so does each further pod."""
 

@@ -42,7 +42,7 @@ MAX_HELD_PLACEMENTS = 64
 """Of so many different constraints of held pods it is found out where such pods could run, the most frequent first:
 each pair of them may set two nodes apart."""
 
-MAX_DUE = 512
+MAX_DUE = 256
 """So many queues whose tasks may go elsewhere than before become other classes at a time. Each costs 10 microseconds,
 and as much in the cycle."""
 
