@@ -32,7 +32,7 @@ they require about others, which reserved room they may use (`QueueKey.overtaken
 that they bring and want."""
 
 
-Kind = tuple[Demand, str | None]
+GroupKind = tuple[Demand, str | None]
 """What a class of such a placement is told by: the demand, and the only node that the pods may use (a DaemonSet's)."""
 
 
@@ -43,7 +43,7 @@ class LookGroups:
 
     def __init__(self, look: Look) -> None:
         self.look = look
-        self.groups: dict[Kind, Group] = {}
+        self.groups: dict[GroupKind, Group] = {}
         self.queues = 0
 
 
@@ -68,7 +68,7 @@ class Group:
         "template",
     )
 
-    def __init__(self, of_look: LookGroups | None = None, kind: Kind | None = None) -> None:
+    def __init__(self, of_look: LookGroups | None = None, kind: GroupKind | None = None) -> None:
         self.of_look = of_look
         self.kind = kind
         self.part = 1.0 if kind is None or kind[1] is None else PINNED_PART
