@@ -334,22 +334,25 @@ def test_what_was_looked_at_before_a_change_amid_a_round_is_looked_at_again(cycl
 def test_a_tenant_with_very_many_is_looked_at_however_often_something_happens(
     happen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairbind.cluster.cache.window.MAX_TENANT_PLACEMENTS", 8)
-    monkeypatch.setattr("fairbind.cluster.cache.window.MAX_TENANT_CLASSES", 16)
-    crowd = Crowd(8)
-    crowd.cluster.add_nodes(make_host("z"))
-    again = [make_waiting(f"q-{node}", "x", 1_000, affinity=pin(node), labels={"a": "b"}) for node in crowd.nodes]
-    crowd.cluster.add_pods(*again)
-    crowd.decide_on()
-    crowd.free("n07")
+    """The only pod that fits is the last of eight, of which three go over at a time."""
+    monkeypatch.setattr("fairbind.cluster.cache.window.MAX_TENANT_PLACEMENTS", 4)
+    monkeypatch.setattr("fairbind.cluster.cache.window.MAX_TENANT_CLASSES", 8)
+    world = World("a", "z")
+    world.cordon("a")
+    world.cordon("z")
+    world.cluster.add_pods(*(make_waiting(f"p{n}", "x", 9_000 + n) for n in range(7)))
+    world.cluster.add_pods(make_waiting("last", "x", 500, priority=-1))
+    for _ in world.decide_all():
+        pass
+    world.cordon("a", cordoned=False)
     placed: list[str] = []
     for n in range(6):
         if happen == "cordon":
-            crowd.cordon("z", cordoned=n % 2 == 0)
+            world.cluster.add_nodes(make_node("z", labels={HOST: "z", "n": str(n)}, unschedulable=n % 2 == 1))
         else:
-            crowd.cluster.add_nodes(make_host(f"y{n}"))
-        placed += [bind.task.uid for bind in crowd.decide()[1].bindings]
-    assert sorted(placed) == ["uid-p-n07", "uid-q-n07"]
+            world.cluster.add_nodes(make_host(f"y{n}", unschedulable=True))
+        placed += [bind.task.uid for bind in world.decide()[1].bindings]
+    assert placed == ["uid-last"]
 
 
 @pytest.mark.usefixtures("parts_of_three")
