@@ -105,6 +105,33 @@ def test_the_first_of_each_tenant_go_over_first() -> None:
 
 
 @pytest.mark.usefixtures("parts_of_three")
+def test_of_pods_that_others_keep_away_the_first_go_over_first() -> None:
+    world = World("a", "b")
+    for n in range(6):
+        world.cluster.add_pods(make_waiting(f"p{n}", f"t{n % 2}", 9_000 + n, priority=n, labels={"app": "a"}))
+    world.decide()
+    world.cluster.add_pods(make_repelling("a"))
+    first = world.decide()[0]
+    assert sorted(list_uids(list(first.withheld))) == ["uid-p0", "uid-p1", "uid-p2"]
+
+
+@pytest.mark.usefixtures("parts_of_three")
+@pytest.mark.parametrize("event", ["cordon", "repelling pod"])
+def test_a_whole_snapshot_can_be_had_at_once(event: str) -> None:
+    world = World("a", "b")
+    world.cluster.add_pods(*(make_waiting(f"p{n}", "x", 9_000 + n, labels={"app": "a"}) for n in range(9)))
+    world.decide()
+    if event == "cordon":
+        world.cordon("a")
+    else:
+        world.cluster.add_pods(make_repelling("a"))
+    assert not world.cache.build_snapshot().is_current
+    whole = world.cache.build_snapshot(whole=True)
+    assert whole.is_current
+    assert {bool(each.placement.eligible_k[0]) for each in whole.task_classes} == {False}
+
+
+@pytest.mark.usefixtures("parts_of_three")
 def test_what_was_due_before_the_last_event_goes_over_first() -> None:
     """However often something happens, each class is looked at."""
     world = World("a", "b", "c")

@@ -39,6 +39,7 @@ class FakeWorld:
     waits: Sequence[Wait] = ()
     looks_on: list[bool] = field(default_factory=list)
     withholds: int = 0
+    lacks: int = 0
     snapshots: int = 0
     fault: Exception | None = None
     postponed: set[str] = field(default_factory=set)
@@ -70,7 +71,10 @@ class FakeWorld:
         classes = (self.task_class,) if tasks else ()
         tenants = (Tenant("t", allocated_r=(len(self.held),)),)
         withheld = frozenset(classes if self.withholds else ())
-        return Snapshot(("cpu",), (True,), (self.slots,), servers, tenants, classes, withheld=withheld)
+        classes = () if self.lacks else classes
+        return Snapshot(
+            ("cpu",), (True,), (self.slots,), servers, tenants, classes, withheld=withheld, is_whole=not self.lacks
+        )
 
     def assume(self, uid: str, node: str) -> bool:
         if uid not in self.pods or uid in self.held:
@@ -98,8 +102,8 @@ class FakeWorld:
     def note_waits(self, waits: Sequence[Wait], *, turns: bool = True) -> bool:
         assert turns
         self.waits = waits
-        if self.withholds:
-            self.withholds -= 1
+        if self.withholds or self.lacks:
+            self.withholds, self.lacks = max(0, self.withholds - 1), max(0, self.lacks - 1)
             return True
         return self.looks_on.pop(0) if self.looks_on else False
 
@@ -423,6 +427,13 @@ async def test_cycles_go_on_without_any_change_while_something_is_withheld() -> 
         bench.add("a")
         await bench.until(lambda: bench.binder.asked == ["a"])
         assert bench.world.withholds == 0
+
+
+async def test_a_snapshot_that_lacks_classes_does_not_say_that_nothing_waits() -> None:
+    async with running(slots=1) as bench:
+        bench.world.lacks = 2
+        bench.add("a")
+        await bench.until(lambda: bench.binder.asked == ["a"])
 
 
 async def test_the_sweep_decides_without_any_change(monkeypatch: pytest.MonkeyPatch) -> None:
