@@ -12,6 +12,7 @@ from fairbind.cluster.cache import window, window_groups
 from fairbind.cluster.messages import format_unschedulable
 from fairbind.model import CycleReport, PolicySettings, RejectionKind, TaskClass
 from fairbind.scheduling import run_cycle
+from fairbind.scheduling.cycle.task_queues import compute_turn
 from seeds import draw_seeds
 
 MOST, ROTATING, MOST_OF_ALL = 8, 2, 30
@@ -493,3 +494,23 @@ def test_without_a_limit_all_are_shown() -> None:
 
     assert (len(classes), {each.blocked for each in classes}) == (210, {None})
     assert not cluster.cache.note_waits([])
+
+
+def test_the_tasks_of_several_queues_are_in_turn_and_the_first_of_all_tells_the_group() -> None:
+    cluster, group = Cluster(), window_groups.Group()
+    pods = [
+        make_pod(f"p{n}", created=f"2026-01-01T00:00:0{n}Z", tolerations=[{"key": f"k{n % 2}", "operator": "Exists"}])
+        for n in range(4)
+    ]
+    cluster.add_pods(*pods)
+    for queue in cluster.cache.books.queues.values():
+        group.add(compute_turn(queue.tasks[0]), queue)
+    assert [task.uid for task in group.tasks] == ["uid-p0", "uid-p1", "uid-p2", "uid-p3"]
+    assert group.uid == "uid-p0"
+
+    first = group.first
+    group.remove(compute_turn(first.tasks[0]))
+    cluster.delete_pod(pods[0])
+    group.add(compute_turn(first.tasks[0]), first)
+    assert [task.uid for task in group.tasks] == ["uid-p1", "uid-p2", "uid-p3"]
+    assert group.uid == "uid-p1"
