@@ -10,7 +10,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fairbind.model import ClassChanges, DomainRules, InvalidProblemError, PolicySettings, Snapshot, Targets, Tenant
+from fairbind.model import (
+    MAX_AMOUNT,
+    ClassChanges,
+    DomainRules,
+    InvalidProblemError,
+    PolicySettings,
+    Snapshot,
+    Targets,
+    Tenant,
+)
 from fairbind.scheduling import CycleState, UnschedulableCache, compute_server_classes, run_cycle
 from fairbind.scheduling.cycle import state as state_module
 from fairbind.scheduling.cycle.draft import Draft
@@ -266,6 +275,19 @@ def test_what_is_left_is_the_callers_own() -> None:
         left_rk = state.get_left(servers)
         np.testing.assert_array_equal(left_rk, compute_left(servers.free_kr))
         left_rk[:] = 0.0
+
+
+@pytest.mark.parametrize("field", ["free_kr", "capacity_kr"])
+def test_amounts_that_have_changed_are_checked(field: str) -> None:
+    state, servers = CycleState(), build_servers({"x": (4, 4), "y": (4, 4)})
+    snapshot = build_snapshot(servers, [build_class("a", (1, 1), build_placement(servers))])
+    run_cycle(snapshot, PolicySettings(), 0.0, state=state)
+    too_large = getattr(servers, field).copy()
+    too_large[1, 0] = MAX_AMOUNT + 1
+    wrong = replace(snapshot, servers=replace(servers, **{field: too_large}))
+    for _ in range(2):  # what was refused is no better the second time
+        with pytest.raises(InvalidProblemError, match="must not exceed"):
+            run_cycle(wrong, PolicySettings(), 0.0, state=state)
 
 
 def test_a_tenant_is_checked_when_it_is_new() -> None:
