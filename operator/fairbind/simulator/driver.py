@@ -382,7 +382,7 @@ class Simulation:
                 heapq.heappush(self._deliveries, (self._now + autoscaler.delay, self._orders, shape))
 
     def _find_pod(self, uid: str) -> PodFacts:
-        return self._make_pod(self._number_of[uid])
+        return self._pods[self._number_of[uid]]
 
     # --- the end ---
 

@@ -42,6 +42,12 @@ class World:
         self.decider = Decider()
         self.cluster.add_nodes(*map(make_host, nodes))
 
+    def add_large(self, count: int, **more: Any) -> list[Json]:
+        """Let pods of one tenant wait that fit nowhere and each ask for another amount."""
+        pods = [make_waiting(f"p{n}", "x", 9_000 + n, **more) for n in range(count)]
+        self.cluster.add_pods(*pods)
+        return pods
+
     def cordon(self, node: str, *, cordoned: bool = True) -> None:
         self.cluster.add_nodes(make_host(node, unschedulable=cordoned))
 
@@ -61,6 +67,11 @@ class World:
             yield seen, report
             if seen.is_current:
                 return
+
+    def settle(self) -> None:
+        """The same, where it does not matter what they see."""
+        for _ in self.decide_all():
+            pass
 
 
 @pytest.fixture
@@ -119,7 +130,7 @@ def test_of_pods_that_others_keep_away_the_first_go_over_first() -> None:
 @pytest.mark.parametrize("event", ["cordon", "repelling pod"])
 def test_a_whole_snapshot_can_be_had_at_once(event: str) -> None:
     world = World("a", "b")
-    world.cluster.add_pods(*(make_waiting(f"p{n}", "x", 9_000 + n, labels={"app": "a"}) for n in range(9)))
+    world.add_large(9, labels={"app": "a"})
     world.decide()
     if event == "cordon":
         world.cordon("a")
@@ -135,7 +146,7 @@ def test_a_whole_snapshot_can_be_had_at_once(event: str) -> None:
 def test_what_was_due_before_the_last_event_goes_over_first() -> None:
     """However often something happens, each class is looked at."""
     world = World("a", "b", "c")
-    world.cluster.add_pods(*(make_waiting(f"p{n}", "x", 9_000 + n) for n in range(9)))
+    world.add_large(9)
     world.decide()
     looked_at: list[str] = []
     for node in ("a", "b", "c"):
@@ -177,8 +188,7 @@ def test_each_is_placed_once_it_has_gone_over(event: str) -> None:
         world.cluster.add_pods(repelling)
     pods = [make_waiting(f"p{n}", f"t{n % 2}", 100 + n, labels={"app": "a"}) for n in range(10)]
     world.cluster.add_pods(*pods)
-    for _ in world.decide_all():
-        pass
+    world.settle()
     if event == "uncordon":
         world.cordon("a", cordoned=False)
     else:
@@ -191,7 +201,7 @@ def test_each_is_placed_once_it_has_gone_over(event: str) -> None:
 def test_room_that_comes_while_a_class_is_withheld_is_seen_when_it_has_gone_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It was remembered to fit nowhere, and the room came when nobody asked for it."""
+    """A class is remembered as one that fits nowhere. Capacity for it comes while it is withheld."""
     monkeypatch.setattr("fairbind.cluster.pacing.MAX_EXPLAINED", 1)
     world = World("a", "b")
     full = make_pod("full", namespace="x", node="a", phase="Running", requests={"cpu": "4"})
@@ -199,8 +209,7 @@ def test_room_that_comes_while_a_class_is_withheld_is_seen_when_it_has_gone_over
     world.cluster.add_pods(*(make_waiting(f"p{n}", "x", 4_100 + n) for n in range(6)))
     world.cluster.add_pods(make_waiting("small", "x", 3_900, priority=-1))
     world.cordon("b")
-    for _ in world.decide_all():
-        pass
+    world.settle()
     world.cluster.add_nodes(make_node("b", labels={HOST: "b", "new": "x"}, unschedulable=True))
     world.cluster.add_nodes(make_node("a", labels={HOST: "a"}, taints=[{"key": "soft", "effect": "PreferNoSchedule"}]))
     world.cluster.delete_pod(full)
@@ -212,8 +221,7 @@ def test_room_that_comes_while_a_class_is_withheld_is_seen_when_it_has_gone_over
 @pytest.mark.usefixtures("parts_of_three")
 def test_pods_that_come_or_go_meanwhile_are_taken_over_at_once() -> None:
     world = World("a", "b")
-    pods = [make_waiting(f"p{n}", "x", 9_000 + n) for n in range(9)]
-    world.cluster.add_pods(*pods)
+    pods = world.add_large(9)
     world.decide()
     world.cordon("a")
     assert len(world.decide()[0].withheld) == 6
@@ -242,7 +250,7 @@ EVENTS: dict[str, Callable[[World], None]] = {
 
 @pytest.mark.usefixtures("parts_of_three")
 @pytest.mark.parametrize("happen", EVENTS.values(), ids=EVENTS)
-def test_classes_that_go_with_other_nodes_or_resources_are_left_out_until_they_are_made_anew(
+def test_classes_that_go_with_other_nodes_or_resources_are_left_out_until_they_are_made_again(
     happen: Callable[[World], None],
 ) -> None:
     world = World("a", "b")
@@ -259,7 +267,7 @@ def test_classes_that_go_with_other_nodes_or_resources_are_left_out_until_they_a
 @pytest.mark.usefixtures("parts_of_three")
 def test_events_that_follow_each_other_leave_nothing_behind() -> None:
     world = World("a", "b")
-    world.cluster.add_pods(*(make_waiting(f"p{n}", "x", 9_000 + n) for n in range(9)))
+    world.add_large(9)
     world.decide()
     for happen in (*EVENTS.values(), *EVENTS.values()):
         world.cordon("a")
@@ -268,8 +276,7 @@ def test_events_that_follow_each_other_leave_nothing_behind() -> None:
         world.decide()
     world.cluster.add_pods(make_waiting("new", "x", 100, priority=-9))
     assert [bind.task.uid for bind in world.decide()[1].bindings] == ["uid-new"]
-    for _ in world.decide_all():
-        pass
+    world.settle()
     assert len(world.cache.build_snapshot().task_classes) == 9
     world.cache.check_consistent()
 
@@ -279,9 +286,8 @@ def test_classes_of_a_tenant_with_very_many_go_over_in_parts(monkeypatch: pytest
     monkeypatch.setattr("fairbind.cluster.cache.window.MAX_TENANT_PLACEMENTS", 4)
     monkeypatch.setattr("fairbind.cluster.cache.window.MAX_TENANT_CLASSES", 8)
     world = World("a", "b")
-    world.cluster.add_pods(*(make_waiting(f"p{n}", "x", 9_000 + n, labels={"app": "a"}) for n in range(8)))
-    for _ in world.decide_all():
-        pass
+    world.add_large(8, labels={"app": "a"})
+    world.settle()
     world.cordon("a")
     assert [len(seen.withheld) for seen, _ in world.decide_all()] == [5, 2, 0]
     world.cluster.add_pods(make_repelling("b"))
@@ -367,10 +373,9 @@ def test_a_tenant_with_very_many_is_looked_at_however_often_something_happens(
     world = World("a", "z")
     world.cordon("a")
     world.cordon("z")
-    world.cluster.add_pods(*(make_waiting(f"p{n}", "x", 9_000 + n) for n in range(7)))
+    world.add_large(7)
     world.cluster.add_pods(make_waiting("last", "x", 500, priority=-1))
-    for _ in world.decide_all():
-        pass
+    world.settle()
     world.cordon("a", cordoned=False)
     placed: list[str] = []
     for n in range(6):
@@ -386,8 +391,7 @@ def test_a_tenant_with_very_many_is_looked_at_however_often_something_happens(
 def test_queues_that_go_while_they_are_due_are_no_part() -> None:
     """A snapshot of no class would say that nothing waits."""
     world = World("a", "b")
-    pods = [make_waiting(f"p{n}", "x", 9_000 + n) for n in range(9)]
-    world.cluster.add_pods(*pods)
+    pods = world.add_large(9)
     world.decide()
     world.cluster.add_nodes(make_host("c"))
     assert len(world.decide()[0].task_classes) == 3

@@ -41,7 +41,7 @@ _NO_PORTS_HELD: Mapping[str, frozenset[str]] = {}
 """Thousands of nodes hold nothing of a sort, and share what says so."""
 
 
-def add_amounts(total: dict[str, int], amounts: Amounts, sign: int = 1) -> None:
+def add_amounts(total: dict[str, int], amounts: Iterable[tuple[str, int]], sign: int = 1) -> None:
     """Add amounts to a total, or take them away; what becomes zero goes."""
     for resource, amount in amounts:
         value = total.get(resource, 0) + sign * amount
@@ -100,11 +100,6 @@ def _count(counts: Counter[str], resources: Iterable[str], sign: int) -> None:
         counts[resource] += sign
         if not counts[resource]:
             del counts[resource]
-
-
-def _take(left: dict[str, int], taken: Mapping[str, int]) -> None:
-    for resource, amount in taken.items():
-        left[resource] = left.get(resource, 0) - amount
 
 
 def _add(total: Mapping[str, int], amounts: Amounts, sign: int) -> Mapping[str, int]:
@@ -366,16 +361,17 @@ class Servers:
         free_nr = capacity_nr.copy()
         for n, book in enumerate(books):
             capacity = {} if book.node is None else dict(book.node.allocatable)
-            _take(capacity, book.system)
+            add_amounts(capacity, book.system.items(), -1)
             free = capacity.copy()
-            _take(free, book.held)
-            _take(free, book.reserved)
+            add_amounts(free, book.held.items(), -1)
+            add_amounts(free, book.reserved.items(), -1)
             capacity_r, free_r = nothing_r.copy(), nothing_r.copy()
-            for resource, left in free.items():
-                r = number.get(resource)
-                if r is not None:
-                    free_r[r] = max(left, -MAX_AMOUNT)
-                    capacity_r[r] = min(max(capacity.get(resource, 0), 0), MAX_AMOUNT)
+            for resource, amount in capacity.items():
+                if resource in number:
+                    capacity_r[number[resource]] = min(max(amount, 0), MAX_AMOUNT)
+            for resource, amount in free.items():
+                if resource in number:
+                    free_r[number[resource]] = max(amount, -MAX_AMOUNT)
             capacity_nr[n], free_nr[n] = capacity_r, free_r
         for n, book in enumerate(books) if self._published else ():
             for resource in book.devices:
