@@ -45,9 +45,11 @@ def gate_mode(cluster: Cluster, api: Api) -> Iterator[None]:
 
 @pytest.fixture
 def enforced(api: Api, namespace: MakeNamespace) -> str:
-    """A namespace in which pods get the gate, from now on."""
+    """A namespace in which pods get the gate, and none does without it, from now on."""
     name = namespace(labels=ENFORCED)
     wait_for(lambda: find_gates(try_pod(api, name, make_default())) == [GATE], describe="the gate to be added")
+    # another kind of policy, of which the API server learns by itself
+    wait_refused(lambda: try_pod(api, name, make_pod(SMALL, scheduler_name="my-own")), "fairbind-gate")
     return name
 
 
