@@ -55,7 +55,8 @@ def build_cpu_and_gpu(*, held: tuple[int, ...] = (4, 0)) -> Snapshot:
     weight=weights,
 )
 def test_levels_and_shares_are_those_of_the_model(held: list[int], pool: list[int], weight: Fraction) -> None:
-    progress = Progress("a", held, (weight, None, weight))
+    terms = tuple((r, weight.denominator, weight.numerator) for r in (0, 2))
+    progress = Progress("a", held, terms)
 
     denominators = [weight * pool[0], None, weight * pool[2]]
     assert progress.compute_level(pool) == compute_share_key(held, denominators)
@@ -84,7 +85,7 @@ def test_sums_do_not_overflow() -> None:
 
 
 def test_something_held_of_what_is_used_up_is_infinitely_far() -> None:
-    progress = Progress("a", [0, 1], (Fraction(1), Fraction(1)))
+    progress = Progress("a", [0, 1], ((0, 1, 1), (1, 1, 1)))
 
     assert progress.compute_level([5, 0]) == INFINITE_LEVEL
     assert progress.compute_level([0, 5]) < INFINITE_LEVEL

@@ -251,9 +251,9 @@ def test_classes_with_rules_that_went_are_let_go() -> None:
 def test_what_has_not_changed_is_not_computed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[str] = []
 
-    def watch(tenant: Tenant, snapshot: Snapshot) -> levels.Progress:
+    def watch(tenant: Tenant, snapshot: Snapshot, terms: levels.Terms | None) -> levels.Progress:
         computed.append(tenant.name)
-        return levels.compute_progress(tenant, snapshot)
+        return levels.compute_progress(tenant, snapshot, terms)
 
     monkeypatch.setattr(state_module, "compute_progress", watch)
     servers = build_servers({"x": (9, 9), "y": (9, 9)})

@@ -99,6 +99,8 @@ MAX_REMEMBERED = 10_000
 
 _FAILURES = frozenset({BindResult.FAILED, BindResult.INVALID})
 
+_ABOUT_TURNS = PodArrived, PodOnItsWay, PodPromised, PodRefused
+
 _NOTHING: Sequence[Instruction] = ()
 
 
@@ -203,7 +205,7 @@ class Pacing:
             instructions = self._turn(now)
         elif isinstance(event, Decided):
             return self._begin_bindings(event, now)
-        elif isinstance(event, PodArrived | PodOnItsWay | PodPromised | PodRefused):
+        elif isinstance(event, _ABOUT_TURNS):
             self._follow(event, now)
             instructions = []
         else:

@@ -10,7 +10,7 @@ from fairbind.model.decisions import Bind, CycleReport, FairnessReason, Wait
 from fairbind.model.errors import FairbindError, InvalidProblemError, InvariantError, SolverError
 from fairbind.model.policy import PolicySettings, Unclaimed
 from fairbind.model.reasons import Rejection, RejectionKind, Rejections
-from fairbind.model.servers import MAX_AMOUNT, ServerTable
+from fairbind.model.servers import MAX_AMOUNT, FreeChanges, ServerTable
 from fairbind.model.shares import TOLERANCE, compute_dominant_share, compute_share_key, compute_weighted_share
 from fairbind.model.snapshot import ClassChanges, Snapshot, leave_out
 from fairbind.model.targets import Targets
@@ -46,6 +46,7 @@ __all__ = [
     "ExclusiveKeys",
     "FairbindError",
     "FairnessReason",
+    "FreeChanges",
     "Holding",
     "InvalidProblemError",
     "InvariantError",

@@ -136,6 +136,8 @@ class Measures:
         }
         self._used: dict[str, dict[str, int]] = {name: {} for name in shapes}
         self._capacity: dict[str, dict[str, int]] = {name: {} for name in shapes}
+        self._used_in_all: dict[str, int] = {}
+        self._capacity_in_all: dict[str, int] = {}
         self._utilisation = {r: TimeMean() for r in sorted({r for some in self._resources.values() for r in some})}
         self._jain = TimeMean()
         self._closeness = _Closeness()
@@ -154,6 +156,7 @@ class Measures:
     def add_capacity(self, shape: str, amounts: Amounts, sign: int = 1) -> None:
         """Note that a node came or (sign -1) went."""
         add_amounts(self._capacity[shape], amounts, sign)
+        add_amounts(self._capacity_in_all, amounts, sign)
         self._is_used_changed = True
 
     def arrive(self, tenant: str) -> None:
@@ -181,6 +184,7 @@ class Measures:
         measures.running += sign
         add_amounts(measures.share, pod.demand.share, sign)
         add_amounts(self._used[shape], pod.demand.real, sign)
+        add_amounts(self._used_in_all, pod.demand.real, sign)
         self._touched[tenant] = None
         self._is_used_changed = True
 
@@ -193,8 +197,7 @@ class Measures:
         if self._is_used_changed:
             self._is_used_changed = False
             for resource, mean in self._utilisation.items():
-                capacity = sum([amounts.get(resource, 0) for amounts in self._capacity.values()])
-                used = sum([amounts.get(resource, 0) for amounts in self._used.values()])
+                capacity, used = self._capacity_in_all.get(resource, 0), self._used_in_all.get(resource, 0)
                 mean.set(used / capacity if capacity else None, now)
         for name in self._touched:
             measures = self.tenants[name]

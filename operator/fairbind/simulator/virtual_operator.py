@@ -52,6 +52,7 @@ class VirtualOperator:
         self._start = start
         self._follow = follow
         self._is_undecided = False
+        self._is_told = False  # pacing, that something is undecided since its last cycle
         self._pacing = Pacing()
         self._clock = 0.0
         self._flushed_at = 0
@@ -79,7 +80,9 @@ class VirtualOperator:
             return
         self._is_undecided = True
         while self._is_undecided and not should_stop():
-            self._obey(self._pacing.handle(Changed(), self._clock))
+            if not self._is_told:
+                self._is_told = True
+                self._obey(self._pacing.handle(Changed(), self._clock))
             self._clock = max(self._clock, self._wake_at)
             self._obey(self._pacing.handle(Tick(), self._clock))
 
@@ -101,7 +104,7 @@ class VirtualOperator:
         self.waits = self._noted = ()
 
     def _run_cycle(self, order: RunCycle) -> Iterable[Instruction]:
-        self._is_undecided = False
+        self._is_undecided = self._is_told = False
         if not self.cache.queries.has_waiting:
             self._note_idle()
             return self._pacing.handle(NothingWaits(), self._clock)

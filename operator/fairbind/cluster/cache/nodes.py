@@ -18,7 +18,7 @@ devices only is an axis, and nothing can be placed that asks for it either (`cla
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,7 +26,7 @@ import numpy as np
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.filters.refusals import find_refusal, is_usable
 from fairbind.cluster.objects.facts import BASE_RESOURCES, Amounts, Constraints, Demand, NodeFacts
-from fairbind.model import MAX_AMOUNT
+from fairbind.model import MAX_AMOUNT, FreeChanges
 from fairbind.model.servers import BoolArray, IntArray, sum_exactly
 
 Axes = tuple[str, ...]
@@ -102,6 +102,31 @@ def _count(counts: Counter[str], resources: Iterable[str], sign: int) -> None:
             del counts[resource]
 
 
+def _compute_own(book: ServerBook, number: Mapping[str, int]) -> list[int]:
+    """Return what a node offers to tenants' pods, below zero where system pods hold more. number: of each axis."""
+    own_r = [0] * len(number)
+    if book.node is not None:
+        _add_to_row(own_r, book.node.allocatable, 1, number)
+    _add_to_row(own_r, book.system.items(), -1, number)
+    return own_r
+
+
+def _compute_free(book: ServerBook, own_r: Sequence[int], number: Mapping[str, int]) -> list[int]:
+    """Return what is free of what a node offers."""
+    free_r = list(own_r)
+    _add_to_row(free_r, book.held.items(), -1, number)
+    _add_to_row(free_r, book.reserved.items(), -1, number)
+    return [max(amount, -MAX_AMOUNT) for amount in free_r]
+
+
+def _add_to_row(row_r: list[int], amounts: Iterable[tuple[str, int]], sign: int, number: Mapping[str, int]) -> None:
+    """Add amounts to a vector, or take them away; a resource that is no axis drops out."""
+    for resource, amount in amounts:
+        r = number.get(resource)
+        if r is not None:
+            row_r[r] += sign * amount
+
+
 def _add(total: Mapping[str, int], amounts: Amounts, sign: int) -> Mapping[str, int]:
     changed = dict(total)
     add_amounts(changed, amounts, sign)
@@ -115,8 +140,8 @@ class Servers:
     offers_version: another number when some resource is in the allocatable of a node and was in none, or the reverse.
     After `flush`: axes, left_out (resources that nodes offer and that are no axes), claimed_k (by axis the nodes that
     have it as devices only), claimed_only (axes that no node has otherwise), claimed_version (of these two), names,
-    capacity_kr, free_kr, usable_k, open_k, taken_keys, fixed_keys, total_r. Arrays that were handed out are never
-    written again.
+    capacity_kr, free_kr, free_changes (as of the last flush that changed it), usable_k, open_k, taken_keys, fixed_keys,
+    total_r. Arrays that were handed out are never written again.
     """
 
     def __init__(self, eligibility: Eligibility) -> None:
@@ -134,6 +159,7 @@ class Servers:
         self.index: Mapping[str, int] = {}
         self.capacity_kr: IntArray = np.zeros((0, len(self.axes)), dtype=np.int64)
         self.free_kr: IntArray = self.capacity_kr.copy()
+        self.free_changes: FreeChanges | None = None
         self.usable_k: BoolArray = np.zeros(0, dtype=np.bool_)
         self.open_k: BoolArray = self.usable_k
         self.total_r: tuple[int, ...] = (0,) * len(self.axes)
@@ -318,6 +344,7 @@ class Servers:
         self.eligibility.set_nodes(nodes, None if self._is_everything_changed else kept, self._selector)
         self.index = self.eligibility.index
         self.capacity_kr, self.free_kr = self._compute_rows([self.books[name] for name in self.names])
+        self.free_changes = None
         self.usable_k = np.array([is_usable(node, self._selector) for node in nodes], dtype=np.bool_)
         self.open_k = np.ones(len(nodes), dtype=np.bool_)  # a pod that tolerates it may go to a cordoned node
         self._note_capacity()
@@ -336,15 +363,26 @@ class Servers:
             is_usable_changed = False
         if not changed:
             return
-        capacity_nr, free_nr = self._compute_rows([self.books[self.names[index]] for index in changed])
-        self.free_kr = self.free_kr.copy()
-        self.free_kr[changed] = free_nr
-        is_capacity_changed = bool((self.capacity_kr[changed] != capacity_nr).any())
+        books = [self.books[self.names[index]] for index in changed]
+        rows = np.array(changed, dtype=np.intp)
+        is_capacity_changed = False
+        if self.is_total_stale:
+            capacity_nr, free_nr = self._compute_rows(books)
+            is_capacity_changed = bool((self.capacity_kr[rows] != capacity_nr).any())
+        else:  # only what tenants' pods hold is another, as nearly always
+            number = self._number_axes()
+            free_nr = np.array([_compute_free(book, _compute_own(book, number), number) for book in books])
+        before, self.free_kr = self.free_kr, self.free_kr.copy()
+        self.free_kr[rows] = free_nr
+        self.free_changes = FreeChanges(before, self.free_kr, rows)
         if is_capacity_changed:
             self.capacity_kr = self.capacity_kr.copy()
-            self.capacity_kr[changed] = capacity_nr
+            self.capacity_kr[rows] = capacity_nr
         if is_capacity_changed or is_usable_changed:
             self._note_capacity()
+
+    def _number_axes(self) -> Mapping[str, int]:
+        return {resource: r for r, resource in enumerate(self.axes)}
 
     def _find_changed_nodes(self) -> Iterable[tuple[str, NodeFacts]]:
         for name in sorted(self._changed_nodes):
@@ -352,27 +390,15 @@ class Servers:
             if book is not None and book.node is not None:
                 yield name, book.node
 
-    def _compute_rows(self, books: Iterable[ServerBook]) -> tuple[IntArray, IntArray]:
+    def _compute_rows(self, books: Sequence[ServerBook]) -> tuple[IntArray, IntArray]:
         """Return the capacity and what is free of nodes, shapes (n, R). Nodes cost what is in their books."""
-        books = list(books)
-        number = {resource: r for r, resource in enumerate(self.axes)}
-        nothing_r = [0] * len(self.axes)
         capacity_nr: IntArray = np.zeros((len(books), len(self.axes)), dtype=np.int64)
         free_nr = capacity_nr.copy()
+        number = self._number_axes()
         for n, book in enumerate(books):
-            capacity = {} if book.node is None else dict(book.node.allocatable)
-            add_amounts(capacity, book.system.items(), -1)
-            free = capacity.copy()
-            add_amounts(free, book.held.items(), -1)
-            add_amounts(free, book.reserved.items(), -1)
-            capacity_r, free_r = nothing_r.copy(), nothing_r.copy()
-            for resource, amount in capacity.items():
-                if resource in number:
-                    capacity_r[number[resource]] = min(max(amount, 0), MAX_AMOUNT)
-            for resource, amount in free.items():
-                if resource in number:
-                    free_r[number[resource]] = max(amount, -MAX_AMOUNT)
-            capacity_nr[n], free_nr[n] = capacity_r, free_r
+            own_r = _compute_own(book, number)
+            capacity_nr[n] = [min(max(amount, 0), MAX_AMOUNT) for amount in own_r]
+            free_nr[n] = _compute_free(book, own_r, number)
         for n, book in enumerate(books) if self._published else ():
             for resource in book.devices:
                 r = number.get(resource)
@@ -401,7 +427,7 @@ class Servers:
         """
         if not self._published:
             return None
-        number = {resource: r for r, resource in enumerate(self.axes)}
+        number = self._number_axes()
         unclaimed_kr = np.zeros_like(self.capacity_kr)
         for k, name in enumerate(self.names):
             book = self.books[name]

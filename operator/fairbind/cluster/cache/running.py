@@ -18,6 +18,9 @@ from fairbind.cluster.cache.pending import compute_vector
 from fairbind.cluster.objects.facts import Demand, PodFacts
 from fairbind.model import RunningTask
 
+MAX_CHANGED = 64
+"""So many nodes may have something else than in the mapping that they share with earlier snapshots."""
+
 
 class _Pod:
     """A pod that holds something, as it was when it last changed. facts: with the devices that it holds."""
@@ -66,19 +69,36 @@ class _NodeTasks:
 
 
 class _TasksByNode(Mapping[str, tuple[RunningTask, ...]]):
-    """What snapshots are told: a mapping that never changes, and makes its values when they are asked for."""
+    """What snapshots are told: a mapping that never changes, and makes its values when they are asked for.
 
-    def __init__(self, nodes: Mapping[str, _NodeTasks]) -> None:
-        self.nodes = nodes
+    One follows the other with a few changes, so they share what most nodes have. _changed: what nodes have that have
+    something else than in `_shared`; None: nothing.
+    """
+
+    def __init__(self, shared: Mapping[str, _NodeTasks], changed: Mapping[str, _NodeTasks | None]) -> None:
+        self._shared = shared
+        self._changed = changed
+
+    def change(self, changes: Mapping[str, _NodeTasks | None]) -> _TasksByNode:
+        """Return the mapping in which these nodes have this instead."""
+        changed = {**self._changed, **changes}
+        if len(changed) <= MAX_CHANGED:
+            return _TasksByNode(self._shared, changed)
+        both = {**self._shared, **changed}
+        return _TasksByNode({name: tasks for name, tasks in both.items() if tasks is not None}, {})
 
     def __getitem__(self, name: str) -> tuple[RunningTask, ...]:
-        return self.nodes[name].get()
+        tasks = self._changed[name] if name in self._changed else self._shared[name]
+        if tasks is None:
+            raise KeyError(name)
+        return tasks.get()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.nodes)
+        yield from (name for name in self._shared if name not in self._changed)
+        yield from (name for name, tasks in self._changed.items() if tasks is not None)
 
     def __len__(self) -> int:
-        return len(self.nodes)
+        return sum(1 for _ in self)
 
 
 class RunningTasks:
@@ -88,7 +108,7 @@ class RunningTasks:
         self._pods: dict[str, dict[str, _Pod]] = {}
         self._changed: set[str] = set()
         self._vectors = _Vectors(())
-        self._tasks = _TasksByNode({})
+        self._tasks = _TasksByNode({}, {})
 
     def hold(self, tenant: str, node: str, demand: Demand, facts: PodFacts) -> None:
         """Note that a tenant's pod holds something on a node. demand: of it, with its devices."""
@@ -119,14 +139,11 @@ class RunningTasks:
             self._vectors = _Vectors(axes)
             self._changed.update(self._pods)
         if self._changed:
-            nodes = dict(self._tasks.nodes)
+            changes: dict[str, _NodeTasks | None] = {}
             for node in self._changed:
                 held = self._pods.get(node)
-                if held:
-                    nodes[node] = _NodeTasks(node, tuple(held.values()), self._vectors)
-                else:
-                    nodes.pop(node, None)
-            self._tasks = _TasksByNode(nodes)
+                changes[node] = _NodeTasks(node, tuple(held.values()), self._vectors) if held else None
+            self._tasks = self._tasks.change(changes)
             self._changed.clear()
         return self._tasks
 

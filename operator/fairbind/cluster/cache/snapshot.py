@@ -124,6 +124,7 @@ class SnapshotBuilder:
             class_names=class_names,
             taken_keys=self._books.servers.taken_keys,
             fixed_keys=self._books.servers.fixed_keys,
+            changes=self._books.servers.free_changes,
         )
         return Snapshot(
             resources=axes,

@@ -8,6 +8,8 @@ from collections.abc import Set as AbstractSet
 from math import isfinite
 from typing import NamedTuple
 
+import numpy as np
+
 from fairbind.model import MAX_AMOUNT, InvalidProblemError, ServerWish, Snapshot, Targets, TaskClass, Tenant
 from fairbind.model.servers import IntArray
 
@@ -46,7 +48,7 @@ def check_snapshot(
         raise InvalidProblemError(f"free_kr and capacity_kr must have the shape {(count, axes)}")
     if amounts is None:
         amounts = snapshot.servers.free_kr, snapshot.servers.capacity_kr
-    if any(amount.max(initial=0) > MAX_AMOUNT for amount in amounts):
+    if any(np.count_nonzero(amount > MAX_AMOUNT) for amount in amounts):
         raise InvalidProblemError(f"free_kr and capacity_kr must not exceed {MAX_AMOUNT}")
     tenants = checked_tenants or CheckedTenants(None, snapshot.tenants)
     known = check_tenants(snapshot.tenants, axes, tenants)

@@ -41,6 +41,7 @@ from fairbind.scheduling.cycle.layouts import Arrangement, Layouts
 from fairbind.scheduling.cycle.random_choices import RandomChoices
 from fairbind.scheduling.cycle.remembered import Remembered
 from fairbind.scheduling.cycle.room import Room
+from fairbind.scheduling.cycle.scored_demands import KeptScores
 from fairbind.scheduling.cycle.shapes import Shapes
 from fairbind.scheduling.cycle.state import CycleState
 from fairbind.scheduling.cycle.task_queues import (
@@ -131,7 +132,11 @@ class Draft:
         self.topology = TopologyState(
             [each for each in snapshot.task_classes if each.has_rules_or_wishes] if state is None else state.get_ruled()
         )
-        self._shapes = Shapes(layouts, pools, self.room, policy.build_fit(snapshot), choices, self.topology, self._few)
+        if state is None:
+            scores = KeptScores(policy.build_fit(snapshot), servers.free_kr)
+        else:
+            scores = state.get_scores(policy, snapshot)
+        self._shapes = Shapes(layouts, pools, self.room, scores, choices, self.topology, self._few)
         self.progress_of = get_progress(snapshot) if state is None else state.get_progress(snapshot)
         self.queues = self._build_queues(looked_at)
         self.bindings: list[Bind] = []

@@ -6,7 +6,7 @@ an arrangement is a layout during one draft.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -89,18 +89,19 @@ class Layouts:
 class Arrangement:
     """A layout during a draft; see there.
 
-    most_left_r: the most that one of its servers has left, or more. restricted_k: servers of it that are closed to
-    tasks of the placement whatever room there is, shape (K,); None: none ever was.
+    restricted_k: servers of it that are closed to tasks of the placement whatever room there is, shape (K,); None: none
+    ever was.
     """
 
     __slots__ = (
         "_gains_seen",
+        "_most_left_r",
         "_pools",
         "_room",
         "_slices",
         "is_identity",
         "is_small",
-        "most_left_r",
+        "layout",
         "pools",
         "position_k",
         "restricted_k",
@@ -109,6 +110,7 @@ class Arrangement:
     )
 
     def __init__(self, layout: Layout, pools: LevelPools, room: Room) -> None:
+        self.layout = layout
         self._slices = layout.slices
         self.servers = layout.servers
         self.pools = layout.pools
@@ -116,20 +118,23 @@ class Arrangement:
         self.is_small = layout.is_small
         self.is_identity = layout.is_identity
         self.position_k = layout.position_k
-        left_rn = room.left_rk if layout.is_identity else room.left_rk[:, layout.servers]
-        self.most_left_r: list[float] = left_rn.max(axis=1, initial=0.0).tolist()
+        self._most_left_r: list[float] | None = None
         self.restricted_k: BoolArray | None = None
         self._pools = pools
         self._room = room
-        self._gains_seen = len(room.gains)
+        self._gains_seen = 0
 
-    def follow_gains(self) -> None:
-        """Let `most_left_r` follow servers that have gained room."""
-        gains = self._room.gains
-        if self._gains_seen != len(gains):
-            gained_rn = self._room.left_rk[:, gains[self._gains_seen :]]
-            self.most_left_r = np.maximum(self.most_left_r, gained_rn.max(axis=1)).tolist()
-            self._gains_seen = len(gains)
+    def find_most_left(self) -> Sequence[float]:
+        """Return the most that one of its servers has left of each resource, or more."""
+        room, gains = self._room, self._room.gains
+        if self._most_left_r is None:
+            left_rn = room.left_rk if self.is_identity else room.left_rk[:, self.servers]
+            self._most_left_r = left_rn.max(axis=1, initial=0.0).tolist()
+        elif self._gains_seen != len(gains):
+            gained_rn = room.left_rk[:, gains[self._gains_seen :]]
+            self._most_left_r = np.maximum(self._most_left_r, gained_rn.max(axis=1)).tolist()
+        self._gains_seen = len(gains)
+        return self._most_left_r
 
     def find_gained_pools(self, since: int) -> set[int]:
         """Return the pools in which a server of the arrangement has gained room since `Room.gains` was so long."""

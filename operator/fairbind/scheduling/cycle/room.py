@@ -37,7 +37,7 @@ class Room:
     def __init__(self, servers: ServerTable, left_rk: FloatArray | None = None) -> None:
         """left_rk: what `compute_left` gives, if it is known; it will be written to."""
         self._free_kr = servers.free_kr
-        self._rows: list[list[int] | None] = [None] * len(servers.names)
+        self._rows: dict[int, list[int]] = {}
         self.left_rk: FloatArray = compute_left(servers.free_kr) if left_rk is None else left_rk
         self.taken_keys: dict[int, frozenset[str]] = dict(servers.taken_keys)
         self.log: IndexArray = np.empty(256, dtype=np.intp)
@@ -47,7 +47,7 @@ class Room:
 
     def get_row(self, server: int) -> list[int]:
         """Return what is free on one server, below zero where it is overcommitted, length R. Not to be changed."""
-        row = self._rows[server]
+        row = self._rows.get(server)
         if row is None:
             row = self._rows[server] = self._free_kr[server].tolist()
         return row

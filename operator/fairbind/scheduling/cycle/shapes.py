@@ -26,13 +26,10 @@ from fairbind.scheduling.cycle.layouts import Arrangement, Layouts, Slices
 from fairbind.scheduling.cycle.minima import BlockMinima
 from fairbind.scheduling.cycle.random_choices import RandomChoices
 from fairbind.scheduling.cycle.room import Room
+from fairbind.scheduling.cycle.scored_demands import FEW, KeptScores, ScoredDemand
 from fairbind.scheduling.cycle.topology import DomainFilter, TopologyState
 from fairbind.scheduling.cycle.wishes import WishScores
-from fairbind.scheduling.policies.fit import FitRule
 from fairbind.scheduling.policies.level_pools import LevelPools
-
-FEW = 12
-"""Up to so many changed servers are scored one by one; beyond that arrays are faster (measured)."""
 
 MANY = 16_384
 """The least one of more scores is found by blocks; of fewer a look at all is faster (measured)."""
@@ -48,11 +45,11 @@ class Shapes:
         "_arrangements",
         "_choices",
         "_few",
-        "_fit",
         "_layouts",
         "_pinned",
         "_pools",
         "_room",
+        "_scores",
         "_shapes",
         "_topology",
     )
@@ -62,7 +59,7 @@ class Shapes:
         layouts: Layouts,
         pools: LevelPools,
         room: Room,
-        fit: FitRule,
+        scores: KeptScores,
         choices: RandomChoices | None,
         topology: TopologyState,
         few: Mapping[int, Sequence[int]],
@@ -76,7 +73,7 @@ class Shapes:
         self._layouts = layouts
         self._pools = pools
         self._room = room
-        self._fit = fit
+        self._scores = scores
         self._choices = choices
         self._arrangements: dict[int, Arrangement] = {}
         self._shapes: dict[tuple[tuple[int, ...], int, DomainRules | None, SoftWishes | None], Shape] = {}
@@ -107,8 +104,16 @@ class Shapes:
         shape = self._shapes.get(key)
         if shape is None:
             pools = len(self._pools.amount_pr)
-            arrangement, few = self.get_arrangement(placement), self._few.get(id(task_class))
-            shape = Shape(task_class, arrangement, self._fit, self._room, pools, self._choices, self._topology, few)
+            shape = Shape(
+                task_class,
+                self.get_arrangement(placement),
+                self._scores,
+                self._room,
+                pools,
+                self._choices,
+                self._topology,
+                self._few.get(id(task_class)),
+            )
             self._shapes[key] = shape
         return shape
 
@@ -144,19 +149,17 @@ class Shape:
         "_conflicting",
         "_cursor",
         "_demand_r",
-        "_demand_r1",
-        "_demanded",
         "_domains",
         "_few",
-        "_fit",
         "_gains_seen",
+        "_known",
         "_left",
         "_minima",
         "_open_p",
         "_openings_seen",
         "_placement",
         "_room",
-        "_score",
+        "_scored",
         "_scores",
         "_topology",
         "_wish_scores",
@@ -168,7 +171,7 @@ class Shape:
         self,
         task_class: TaskClass,
         arrangement: Arrangement,
-        fit: FitRule,
+        known: KeptScores,
         room: Room,
         pools: int,
         choices: RandomChoices | None,
@@ -186,7 +189,7 @@ class Shape:
         self._demand_r = task_class.demand_r
         self._placement = task_class.placement
         self._conflicting = task_class.placement.exclusive_keys.conflicting
-        self._fit = fit
+        self._known = known
         self._choices = choices
         self._room = room
         self._gains_seen = len(room.gains)
@@ -198,21 +201,38 @@ class Shape:
 
     def _begin(self) -> None:
         """Score all servers, unless none of them has enough: then no pool is open, and no more is asked."""
-        arrangement, demand_r = self._arrangement, self._demand_r
-        arrangement.follow_gains()
-        if any(map(gt, demand_r, arrangement.most_left_r)) and not self._placement.reserved:
-            return
-        if self._few is not None and not self._has_enough((*self._few, *self._room.gains)):
-            return
-        self._demanded = [(r, demand) for r, demand in enumerate(demand_r) if demand > 0]
-        self._demand_r1 = np.array(demand_r, dtype=np.float64)[:, None]
-        self._score = self._fit.build_score(demand_r)
+        arrangement, demand_r, room = self._arrangement, self._demand_r, self._room
         self._left: dict[int, Slices] = {}
-        self._cursor = self._room.log_size
+        is_closed = self._conflicting or self._placement.reserved or arrangement.restricted_k is not None
+        is_plain = not is_closed and self._few is None
+        if is_plain and self._recall():
+            return
+        if any(map(gt, demand_r, arrangement.find_most_left())) and not self._placement.reserved:
+            return
+        if self._few is not None and not self._has_enough((*self._few, *room.gains)):
+            return
+        self._scored = ScoredDemand(demand_r, self._known.fit.build_score(demand_r))
+        self._cursor = room.log_size
         scores = self._score_many(arrangement.servers)
         if arrangement.pools:
             self._open_p[arrangement.pools] = np.minimum.reduceat(scores, arrangement.starts) < inf
         self._scores = np.append(scores, inf)
+        if is_plain:
+            self._known.keep(arrangement.layout, demand_r, self._scored, self._scores, room.log[: room.log_size])
+
+    def _recall(self) -> bool:
+        """Take the scores that are known, after all changes; False when none are, or no server has room by them."""
+        arrangement = self._arrangement
+        known = self._known.find(arrangement.layout, self._demand_r)
+        if known is None:
+            return False
+        self._scored, self._scores, self._cursor = known[0], known[1].copy(), 0
+        open_n = np.minimum.reduceat(self._refresh()[:-1], arrangement.starts) < inf
+        if open_n.any():
+            self._open_p[arrangement.pools] = open_n
+            return True
+        self._scores = None
+        return False
 
     def _has_enough(self, servers: Iterable[int]) -> bool:
         """Whether one of a few servers has enough of each resource."""
@@ -354,12 +374,7 @@ class Shape:
         room = self._room
         is_whole = servers is self._arrangement.servers and self._arrangement.is_identity
         left_rn = room.left_rk if is_whole else room.left_rk.take(servers, axis=1)
-        # What is left is never below zero, so a resource that is not asked for is never lacking.
-        lacks = np.logical_or.reduce(left_rn < self._demand_r1)
-        if np.logical_and.reduce(lacks) and not self._placement.reserved:
-            return np.full(len(servers), inf)
-        scores = self._score.score_many(servers, left_rn)
-        np.putmask(scores, lacks, inf)
+        scores = self._scored.score_many(servers, left_rn)
         if self._arrangement.restricted_k is not None:
             np.putmask(scores, self._arrangement.restricted_k[servers], inf)
         if self._conflicting and room.taken_keys:
@@ -373,16 +388,12 @@ class Shape:
     def _score_one(self, server: int) -> float:
         """Return the score of one server; infinity where a task does not fit."""
         room = self._room
-        row = room.get_row_for(self._placement, server)
-        for r, demand in self._demanded:
-            if row[r] < demand:
-                return inf
         if self._conflicting and not self._conflicting.isdisjoint(room.taken_keys.get(server, ())):
             return inf
         restricted_k = self._arrangement.restricted_k
         if restricted_k is not None and restricted_k[server]:
             return inf
-        return self._score.score_one(server, row)
+        return self._scored.score_one(server, room.get_row_for(self._placement, server))
 
 
 class PinnedShape:

@@ -21,6 +21,7 @@ from fairbind.model.servers import FloatArray, IndexArray, IntArray
 from fairbind.scheduling.cycle.checks import CheckedTenants, check_snapshot
 from fairbind.scheduling.cycle.layouts import Layouts
 from fairbind.scheduling.cycle.room import compute_left
+from fairbind.scheduling.cycle.scored_demands import MAX_KEPT, KeptScores
 from fairbind.scheduling.policies.level_pools import LevelPools
 from fairbind.scheduling.policies.levels import Progress, compute_progress
 from fairbind.scheduling.policies.measures import DominantShares, Measure
@@ -57,6 +58,7 @@ class CycleState:
         "_places",
         "_progress_of",
         "_ruled",
+        "_scored",
         "_seen",
         "_shares",
         "_sizes",
@@ -82,6 +84,7 @@ class CycleState:
         self._capacity_kr = self._free_kr
         self._changed_rows: tuple[IntArray, IndexArray] | None = None
         self._left_rk: FloatArray = np.zeros((0, 0))
+        self._scored: tuple[Policy, IntArray, tuple[_Axes, tuple[bool, ...] | None], KeptScores] | None = None
         self._layouts = Layouts(None, None)
 
     def check(self, snapshot: Snapshot) -> Snapshot:
@@ -129,7 +132,7 @@ class CycleState:
 
         The progress of a tenant that is the same object is the same object too, if nothing was counted in it.
         """
-        changed, tenants = self._find_changed(snapshot), snapshot.tenants
+        changed, tenants, former = self._find_changed(snapshot), snapshot.tenants, self._tenants
         self._tenants, self._axes, self._compared = (), _NO_AXES, None  # until all is right
         if changed is None:
             self._places = dict(sorted((tenant.name, place) for place, tenant in enumerate(tenants)))
@@ -143,7 +146,10 @@ class CycleState:
                 counted = {name for name, progress in self._progress_of.items() if progress.version}
             stale = counted | {tenants[place].name for place in changed}
         for name in stale:
-            self._progress_of[name] = compute_progress(tenants[self._places[name]], snapshot)
+            tenant, terms = tenants[self._places[name]], None
+            if changed is not None and _have_same_weights(tenant, former[self._places[name]]):
+                terms = self._progress_of[name].terms
+            self._progress_of[name] = compute_progress(tenant, snapshot, terms)
         self._stale.update(stale)
         self._axes, self._tenants, self._counted = _get_axes(snapshot), tenants, None
         return self._progress_of.copy()
@@ -176,13 +182,15 @@ class CycleState:
 
     def _list_changed_amounts(self, servers: ServerTable) -> list[IntArray]:
         """Return what servers have that is other than at the last snapshot that was checked."""
-        capacity_kr, rows = servers.capacity_kr, self._find_changed_rows(servers.free_kr)
+        capacity_kr, rows = servers.capacity_kr, self._find_changed_rows(servers)
         free = servers.free_kr if rows is None else servers.free_kr[rows]
         return [free] if capacity_kr is self._capacity_kr else [free, capacity_kr]
 
-    def _find_changed_rows(self, free_kr: IntArray) -> IndexArray | None:
+    def _find_changed_rows(self, servers: ServerTable) -> IndexArray | None:
         """Return the servers of which something else is free than before, some more than once; None: all may be."""
-        before = self._free_kr
+        before, free_kr, known = self._free_kr, servers.free_kr, servers.changes
+        if known is not None and known.before is before and known.after is free_kr:
+            return known.servers
         if free_kr.shape != before.shape:
             return None
         if free_kr is before:
@@ -193,13 +201,23 @@ class CycleState:
 
     def get_left(self, servers: ServerTable) -> FloatArray:
         """Return what is left on each server at the beginning of a cycle, as `compute_left`; the caller owns it."""
-        free_kr, rows = servers.free_kr, self._find_changed_rows(servers.free_kr)
+        free_kr, rows = servers.free_kr, self._find_changed_rows(servers)
         if rows is None or len(rows) * MANY_PART > len(free_kr):
             self._left_rk = compute_left(free_kr)
         elif len(rows):
-            self._left_rk[:, rows] = compute_left(free_kr[rows])
+            self._left_rk[:, rows] = np.maximum(free_kr[rows].T, 0)
         self._free_kr, self._changed_rows = free_kr, None
+        if self._scored is not None:
+            self._scored[3].follow(free_kr, rows)
         return self._left_rk.copy()
+
+    def get_scores(self, policy: Policy, snapshot: Snapshot) -> KeptScores:
+        """Return what makes scores by the policy's rule, with those it knows; `get_left` must have been called."""
+        servers, axes, known = snapshot.servers, (_get_axes(snapshot), snapshot.fits_r), self._scored
+        if known is None or known[0] is not policy or known[1] is not servers.capacity_kr or known[2] != axes:
+            scores = KeptScores(policy.build_fit(snapshot), servers.free_kr, MAX_KEPT)
+            known = self._scored = policy, servers.capacity_kr, axes, scores
+        return known[3]
 
     def get_layouts(self, servers: ServerTable, pools: LevelPools) -> Layouts:
         """Return the layouts of placements that the last cycle used, if they are still right."""
@@ -209,6 +227,11 @@ class CycleState:
 
 def _get_axes(snapshot: Snapshot) -> _Axes:
     return snapshot.resources, snapshot.counts_r, snapshot.total_r
+
+
+def _have_same_weights(one: Tenant, other: Tenant) -> bool:
+    """Whether two tenants have the same weights; False: it is not known."""
+    return one.weight is other.weight and one.resource_weights is other.resource_weights
 
 
 def _get_sizes(snapshot: Snapshot) -> tuple[int, int]:

@@ -240,7 +240,7 @@ class TenantQueue:
 
         seen: a pool in which nothing fitted. Raises InvariantError if it would stay open: the filling would never end.
         """
-        if not self._queues:  # what was held has no room any more, as most of what is held
+        if all(queue.turn is None for queue in self._queues):  # also when what was held has no room any more
             self.open_pools = self.open_pools[:0]
             return
         open_p = np.zeros(len(self._measure.pools.amount_pr), dtype=np.bool_)

@@ -25,7 +25,7 @@ from fairbind.model.servers import BoolArray, FloatArray, IndexArray
 from fairbind.scheduling.cycle.held import NOTHING_HELD, Held
 from fairbind.scheduling.cycle.remembered import Remembered, has_limits_only, is_about_room_only
 from fairbind.scheduling.cycle.room import Room
-from fairbind.scheduling.cycle.shapes import FEW
+from fairbind.scheduling.cycle.scored_demands import FEW
 from fairbind.scheduling.cycle.task_queues import TurnRule, compute_turn
 
 MANY_CLASSES = 200

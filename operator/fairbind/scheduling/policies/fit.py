@@ -42,7 +42,11 @@ class Score(Protocol):
 
 
 class FitRule(Protocol):
-    """Makes the score of a demand."""
+    """Makes the score of a demand.
+
+    One that was made for a snapshot is right for every other with the same resources, totals and capacities, of which
+    the same count: of a snapshot, scores depend on these and on what is left only.
+    """
 
     def build_score(self, demand_r: Sequence[int]) -> Score:
         """Return the score for tasks of this demand."""
@@ -141,10 +145,11 @@ class FirstFit:
 class BestFit:
     """Makes the scores of best fit for one snapshot."""
 
-    __slots__ = ("_axes", "_load", "_snapshot")
+    __slots__ = ("_axes", "_capacity_kr", "_load", "_total_r")
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+        self._total_r = snapshot.total_r
+        self._capacity_kr = snapshot.servers.capacity_kr
         fits_r = snapshot.counts_r if snapshot.fits_r is None else snapshot.fits_r
         named = sorted((name, r) for r, name in enumerate(snapshot.resources))
         self._axes = [r for _, r in named if fits_r[r] and snapshot.total_r[r] > 0]
@@ -152,11 +157,11 @@ class BestFit:
 
     def build_score(self, demand_r: Sequence[int]) -> Score:
         """Return the score for tasks of this demand."""
-        total_r = self._snapshot.total_r
+        total_r = self._total_r
         reference = find_dominant_axis(demand_r, total_r, self._axes)
         if reference is None:
             if self._load is None:
-                self._load = MeanLoad(self._snapshot.servers.capacity_kr.T)
+                self._load = MeanLoad(self._capacity_kr.T)
             return self._load
         demand, total = demand_r[reference], total_r[reference]
         return ShapeDistance(

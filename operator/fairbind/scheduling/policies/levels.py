@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 import numpy as np
 
@@ -38,26 +37,23 @@ FEW = 32
 """Up to so many pools are compared exactly at once; beyond that an approximation first leaves out most (measured)."""
 
 
+Terms = tuple[tuple[int, int, int], ...]
+"""For each counting resource its index, and the denominator and the numerator of a tenant's weight in it."""
+
+
 @dataclass(slots=True)
 class Progress:
     """What one tenant holds during a cycle, and its weights.
 
-    held_r: a_i, base units, Python integers. weight_r: weight of the tenant and of the resource in it; None where r
-    does not count. version: grows with every change of held_r. terms: for each counting r its index and the weight's
-    denominator and numerator. known: a pool's amounts and the level on it; None where held_r changed since.
+    held_r: a_i, base units, Python integers. version: grows with every change of held_r. known: a pool's amounts and
+    the level on it; None where held_r changed since.
     """
 
     name: str
     held_r: list[int]
-    weight_r: tuple[Fraction | None, ...]
+    terms: Terms
     version: int = 0
-    terms: tuple[tuple[int, int, int], ...] = field(init=False)
     known: tuple[Sequence[int], int] | None = field(init=False, default=None)
-
-    def __post_init__(self) -> None:
-        self.terms = tuple(
-            (r, weight.denominator, weight.numerator) for r, weight in enumerate(self.weight_r) if weight is not None
-        )
 
     def add(self, share_demand_r: Sequence[int]) -> None:
         """Count one more task."""
@@ -94,14 +90,21 @@ class Progress:
         )
 
 
-def compute_progress(tenant: Tenant, snapshot: Snapshot) -> Progress:
-    """Return the tenant's progress at the beginning of a cycle."""
-    weight, own = tenant.weight, tenant.resource_weights
-    weight_r = tuple(
-        (weight * own[resource] if resource in own else weight) if counts and total > 0 else None
-        for resource, counts, total in zip(snapshot.resources, snapshot.counts_r, snapshot.total_r, strict=True)
-    )
-    return Progress(tenant.name, list(tenant.allocated_r) or [0] * len(snapshot.resources), weight_r)
+def compute_progress(tenant: Tenant, snapshot: Snapshot, terms: Terms | None = None) -> Progress:
+    """Return the tenant's progress at the beginning of a cycle. terms: `compute_terms`, if they are known."""
+    held_r = list(tenant.allocated_r) or [0] * len(snapshot.resources)
+    return Progress(tenant.name, held_r, compute_terms(tenant, snapshot) if terms is None else terms)
+
+
+def compute_terms(tenant: Tenant, snapshot: Snapshot) -> Terms:
+    """Return what a tenant's levels are made of."""
+    own = tenant.resource_weights
+    weights = [
+        (r, tenant.weight * own.get(resource, 1))
+        for r, resource in enumerate(snapshot.resources)
+        if snapshot.counts_r[r] and snapshot.total_r[r] > 0
+    ]
+    return tuple((r, weight.denominator, weight.numerator) for r, weight in weights)
 
 
 def find_least_level(
