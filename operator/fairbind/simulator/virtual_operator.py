@@ -88,15 +88,12 @@ class VirtualOperator:
 
     def _obey(self, instructions: Iterable[Instruction]) -> None:
         for instruction in instructions:
-            match instruction:
-                case WakeAt(at):
-                    self._wake_at = at
-                case RunCycle():
-                    self._obey(self._run_cycle(instruction))
-                case Beat() | Announce():
-                    pass
-                case _:
-                    raise InvariantError(f"no binding fails here, but pacing says {instruction}")
+            if isinstance(instruction, WakeAt):
+                self._wake_at = instruction.time
+            elif isinstance(instruction, RunCycle):
+                self._obey(self._run_cycle(instruction))
+            elif not isinstance(instruction, Beat | Announce):
+                raise InvariantError(f"no binding fails here, but pacing says {instruction}")
 
     def _note_idle(self) -> None:
         """Take the state of a cluster in which nothing waits."""

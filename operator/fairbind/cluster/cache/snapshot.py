@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain, zip_longest
 from operator import attrgetter
 from typing import NamedTuple
@@ -37,6 +38,8 @@ from fairbind.scheduling.cycle.task_queues import compute_turn
 NOT_FITTED = frozenset({PODS, EPHEMERAL_STORAGE})
 """By default these do not say how well a pod suits a node. Most pods ask for one slot and for no storage, so a node of
 which much is used would look as if it had too much of both, and best fit would spread pods instead of packing them."""
+
+_SLOTS = frozenset({PODS})
 
 MAX_HELD_PLACEMENTS = 64
 """Of so many different constraints of held pods it is found out where such pods could run, the most frequent first:
@@ -129,7 +132,7 @@ class SnapshotBuilder:
         return Snapshot(
             resources=axes,
             counts_r=self._compute_counts(axes),
-            fits_r=None if self._find_chosen(axes) else tuple(r not in NOT_FITTED for r in axes),
+            fits_r=None if self._find_chosen(axes) else _mark_others(axes, NOT_FITTED),
             total_r=self._books.servers.total_r,
             servers=servers,
             tenants=self._books.usage.build_tenants(axes, detailed=POLICIES[self._books.settings.policy].needs_detail),
@@ -466,7 +469,7 @@ class SnapshotBuilder:
         chosen = self._find_chosen(axes)
         if chosen:
             return tuple(r in chosen for r in axes)
-        others_r = tuple(r != PODS for r in axes)
+        others_r = _mark_others(axes, _SLOTS)
         specs = self._books.directory.specs
         if not self._books.wanted.are_slots_scarce(axes, self._books.servers.total_r, others_r, specs):
             return others_r
@@ -488,3 +491,9 @@ class SnapshotBuilder:
         }
         tenants = self._books.usage.build_detailed_tenants(snapshot.resources, placements)
         return replace(snapshot, tenants=tenants)
+
+
+@lru_cache(maxsize=8)
+def _mark_others(axes: Axes, some: frozenset[str]) -> tuple[bool, ...]:
+    """Return for each axis whether it is none of some."""
+    return tuple(r not in some for r in axes)

@@ -248,6 +248,8 @@ class AntiAffinity:
 
     def take_stale(self) -> list[str]:
         """Return the waiting pods that other terms select than before, sorted; asked again, there are none."""
+        if not self._stale:
+            return []
         stale = sorted(uid for group in self._stale for uid in group.uids)
         self._stale.clear()
         return stale

@@ -210,6 +210,8 @@ class Directory:
 
     def resolve(self) -> list[str]:
         """Bring all answers up to date and return the namespaces whose pods may belong elsewhere now."""
+        if not (self._stale or self._is_all_stale or self._is_unclaimed_stale):
+            return []
         suspects = self._owners if self._is_all_stale else self._stale & self._owners.keys()
         now = {namespace: self._compute_owner(namespace) for namespace in suspects}
         changed = {namespace for namespace, owner in now.items() if owner != self._owners[namespace]}
