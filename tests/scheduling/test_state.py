@@ -14,13 +14,16 @@ from fairbind.model import (
     MAX_AMOUNT,
     ClassChanges,
     DomainRules,
+    FreeChanges,
     InvalidProblemError,
     PolicySettings,
+    ServerTable,
     Snapshot,
     Targets,
     Tenant,
 )
 from fairbind.scheduling import CycleState, UnschedulableCache, compute_server_classes, run_cycle
+from fairbind.scheduling.cycle import scored_demands
 from fairbind.scheduling.cycle import state as state_module
 from fairbind.scheduling.cycle.draft import Draft
 from fairbind.scheduling.cycle.room import compute_left
@@ -164,8 +167,11 @@ def share_objects(before: Snapshot, after: Snapshot) -> Snapshot:
 
 
 @pytest.mark.parametrize("seed", draw_seeds(60))
-def test_it_changes_no_report(seed: int) -> None:
+def test_it_changes_no_report(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = np.random.default_rng(seed)
+    if seed % 3 == 0:
+        monkeypatch.setattr(scored_demands, "MAX_STALE", 3)
+        monkeypatch.setattr(state_module, "MAX_KEPT", 2)
     snapshot, policy, state = build_world(draw), POLICY_IDS[seed % len(POLICY_IDS)], CycleState()
     memories = (UnschedulableCache(), UnschedulableCache()) if seed % 2 else (None, None)
     for _ in range(16):
@@ -181,7 +187,8 @@ def test_it_changes_no_report(seed: int) -> None:
             snapshot = share_objects(snapshot, apply_report(snapshot, with_it))
         for _ in range(draw.integers(3)):
             snapshot = CHANGES[draw.integers(len(CHANGES))](draw, snapshot)
-        snapshot = replace(snapshot, changes=say_changes(draw, before, snapshot))
+        servers = replace(snapshot.servers, changes=say_free_changes(draw, before.servers, snapshot.servers))
+        snapshot = replace(snapshot, servers=servers, changes=say_changes(draw, before, snapshot))
         if draw.random() < 0.1:
             fail_amid(draw, snapshot, settings, memories, state)
 
@@ -194,6 +201,17 @@ def say_changes(draw: Draw, before: Snapshot, after: Snapshot) -> ClassChanges |
     if draw.random() < 0.2:
         return replace(known, after=(*known.after, *known.went), came=(), went=known.came)
     return known if draw.random() < 0.8 else None
+
+
+def say_free_changes(draw: Draw, before: ServerTable, after: ServerTable) -> FreeChanges | None:
+    """Where something else is free, and perhaps one server more; or what is about other tables."""
+    one, other = before.free_kr, after.free_kr
+    if draw.random() < 0.2:
+        one, other = (one.copy(), other) if draw.random() < 0.5 else (one, other.copy())
+        return FreeChanges(one, other, np.zeros(0, dtype=np.intp))
+    is_changed_k = (one != other).any(axis=1)
+    is_changed_k[draw.integers(len(NAMES))] |= bool(draw.random() < 0.3)
+    return FreeChanges(one, other, np.flatnonzero(is_changed_k)) if draw.random() < 0.8 else None
 
 
 def fail_amid(

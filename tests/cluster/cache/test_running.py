@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from random import Random
 from typing import Any
 
 import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod, read_pod
 from fairbind.cluster.cache.cache import ClusterCache
+from fairbind.cluster.cache.running import MAX_CHANGED
 from fairbind.cluster.objects.convert import GROUP_LABEL
 from fairbind.model import RunningTask
 
@@ -144,3 +147,27 @@ def test_a_new_resource_makes_the_vectors_longer() -> None:
 
 def test_facts_of_a_pod_say_when_it_started() -> None:
     assert read_pod(make_pod(status={"startTime": "nonsense"})).start == NEW_YEAR
+
+
+def test_snapshots_share_what_most_nodes_have_and_keep_what_they_said() -> None:
+    """More nodes change than may differ from what is shared."""
+    cluster, draw = Cluster(), Random(1)
+    told: list[tuple[Mapping[str, tuple[RunningTask, ...]], dict[str, list[str]]]] = []
+    held: dict[str, list[str]] = {}
+    for step in range(3 * MAX_CHANGED):
+        node = f"n{draw.randrange(2 * MAX_CHANGED):03}"
+        if node in held and draw.random() < 0.6:
+            for name in held.pop(node):
+                cluster.delete_pod(make_pod(name, node=node))
+        else:
+            held.setdefault(node, []).append(f"p{step:03}")
+            cluster.add_pods(make_pod(f"p{step:03}", node=node))
+        told.append((cluster.cache.build_snapshot().running, {name: list(pods) for name, pods in held.items()}))
+
+    assert any(len(pods) > MAX_CHANGED for _, pods in told)
+    for running, pods in told:
+        assert {node: [task.uid for task in tasks] for node, tasks in running.items()} == {
+            node: [f"uid-{name}" for name in names] for node, names in pods.items()
+        }
+        assert len(running) == len(pods)
+        assert ("n000" in running, "none" in running) == ("n000" in pods, False)
