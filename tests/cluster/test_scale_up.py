@@ -74,7 +74,7 @@ def test_while_it_is_not_known_of_all_where_they_may_go_no_node_is_asked_for(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They may fit where they may go since."""
-    monkeypatch.setattr("fairbind.cluster.cache.snapshot.MAX_DUE", 1)
+    monkeypatch.setattr("fairbind.cluster.cache.due.MAX_DUE", 1)
     add(world, "a", 1, cpu="9")
     add(world, "b", 1, cpu="8")
     world.add_pods(make_pod("ours", namespace="b", requests={"cpu": "7"}))

@@ -153,7 +153,7 @@ def test_a_cordoned_node_takes_nothing_until_it_is_uncordoned() -> None:
 
 
 def test_what_an_event_concerns_goes_on_within_its_instant_however_much_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairbind.cluster.cache.snapshot.MAX_DUE", 1)
+    monkeypatch.setattr("fairbind.cluster.cache.due.MAX_DUE", 1)
     events = [{"at": 1, "cordon": ["n-0"]}, {"at": 7, "uncordon": ["n-0"]}]
     late = [make_entry(f"late{n}", cpu=0.2 + 0.01 * n, arrival={"at": 2}) for n in range(5)]
     result = run(make_scenario(*late, events=events))

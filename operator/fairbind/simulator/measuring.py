@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fairbind.cluster.cache.cache import ClusterCache
-from fairbind.cluster.cache.nodes import add_amounts
+from fairbind.cluster.cache.node_books import add_amounts
 from fairbind.cluster.cache.overview import to_people_units
 from fairbind.cluster.cache.snapshot import Scale
 from fairbind.cluster.objects.facts import PODS, Amounts, NodeFacts, PodFacts

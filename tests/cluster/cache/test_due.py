@@ -9,7 +9,7 @@ import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod, read_node
 from cluster.counting import count_calls
-from fairbind.cluster.cache import books, snapshot
+from fairbind.cluster.cache import books, due
 from fairbind.cluster.cache.snapshot import SnapshotBuilder
 from fairbind.cluster.deciding import Decider
 from fairbind.cluster.pacing_events import RunCycle
@@ -76,7 +76,7 @@ class World:
 
 @pytest.fixture
 def parts_of_three(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot, "MAX_DUE", 3)
+    monkeypatch.setattr(due, "MAX_DUE", 3)
     monkeypatch.setattr(books, "MAX_SELECTED", 3)
 
 
@@ -95,10 +95,10 @@ def test_an_event_costs_a_snapshot_no_more_than_a_part_of_the_classes(monkeypatc
     while not seen or seen[-1].withheld:
         built.clear()
         seen.append(world.decide()[0])
-        assert built.total() <= snapshot.MAX_DUE
+        assert built.total() <= due.MAX_DUE
         assert world.is_next_different == bool(seen[-1].withheld)
-    parts = -(-2_000 // snapshot.MAX_DUE)
-    assert [len(each.withheld) for each in seen] == [max(0, 2_000 - n * snapshot.MAX_DUE) for n in range(1, parts + 1)]
+    parts = -(-2_000 // due.MAX_DUE)
+    assert [len(each.withheld) for each in seen] == [max(0, 2_000 - n * due.MAX_DUE) for n in range(1, parts + 1)]
     assert {bool(each.placement.eligible_k[0]) for each in seen[-1].task_classes} == {False}
     world.cache.check_consistent()
 
@@ -339,13 +339,13 @@ def few_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few_are_shown")
-@pytest.mark.parametrize("due", [1, 3, 512])
+@pytest.mark.parametrize("most", [1, 3, 512])
 @pytest.mark.parametrize("node", [0, 5, 9, 13, 19])
 def test_what_goes_round_is_looked_at_although_it_was_withheld(
-    due: int, node: int, monkeypatch: pytest.MonkeyPatch
+    most: int, node: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a cycle could not place has not been looked at, so the round goes on."""
-    monkeypatch.setattr(snapshot, "MAX_DUE", due)
+    monkeypatch.setattr(due, "MAX_DUE", most)
     crowd = Crowd(20)
     assert crowd.decide_on() == []
     crowd.free(crowd.nodes[node])

@@ -33,8 +33,7 @@ from cluster.builders import (
     read_node,
     read_pod,
 )
-from fairbind.cluster.cache import books, consistency
-from fairbind.cluster.cache import snapshot as builder
+from fairbind.cluster.cache import books, consistency, due
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.objects.facts import PodFacts
 from fairbind.cluster.tenancy.tenants import TenantSpec, parse_tenant
@@ -436,7 +435,7 @@ class HistoriesInParts(Histories):
     def __init__(self) -> None:
         super().__init__()
         self.patches = [
-            patch.object(builder, "MAX_DUE", 1),
+            patch.object(due, "MAX_DUE", 1),
             patch.object(books, "MAX_SELECTED", 1),
         ]
         for each in self.patches:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cluster import strategies as some
 from cluster.builders import make_node, make_pod, read_node, read_pod
 from fairbind.cluster.filters.refusals import find_refusal
-from fairbind.cluster.filters.relevance import NodeFeatures
+from fairbind.cluster.filters.relevance import AskedKeys, NodeFeatures
 from fairbind.cluster.objects.facts import Constraints, NodeFacts
 
 
@@ -34,6 +34,7 @@ def test_constraints_that_a_change_does_not_concern_stay_as_simple_as_they_are(
     changes = features.replace(old, new)
 
     assert changes.find_concerned([constraints]) or features.simplify(constraints) is before
+    assert changes.may_concern(AskedKeys([constraints])) or not changes.find_concerned([constraints])
     fresh = NodeFeatures()
     fresh.replace((), new)
     assert features.simplify(constraints) is fresh.simplify(constraints)

@@ -1,10 +1,8 @@
 """The nodes' books: what each can give, what is held there, and the arrays that a cycle reads.
 
-A node's capacity for tenants is its allocatable minus what belongs to no tenant (system pods); what tenants' pods hold,
-and what is promised to pods that are not bound yet, comes off what is free. The books are dicts of Python integers,
-changed pod by pod; arrays are written only for nodes whose books changed since the last snapshot, and all of them only
-when nodes or resources come or go. A pod may be bound to a node that we have not heard of yet: its book exists all the
-same and waits for the node.
+Arrays are written only for nodes whose books (`node_books`) changed since the last snapshot. When nodes or resources
+come or go there are new ones, and what has not changed is carried over. A pod may be bound to a node that we have not
+heard of yet: its book exists all the same and waits for the node.
 
 Devices that drivers publish, and that pods hold through claims (`devices`), are part of a node's capacity and never of
 what is free there, because fairbind allocates no devices.
@@ -18,80 +16,22 @@ devices only is an axis, and nothing can be placed that asks for it either (`cla
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 
+from fairbind.cluster.cache.node_books import Axes, Rows, ServerBook, carry_over, compute_rows, number_axes
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.filters.refusals import find_refusal, is_usable
 from fairbind.cluster.objects.facts import BASE_RESOURCES, Amounts, Constraints, Demand, NodeFacts
-from fairbind.model import MAX_AMOUNT, FreeChanges
-from fairbind.model.servers import BoolArray, IntArray, sum_exactly
-
-Axes = tuple[str, ...]
+from fairbind.model import FreeChanges
+from fairbind.model.servers import BoolArray, IndexArray, IntArray, sum_exactly
 
 MAX_AXES = 128
 """Resources of all nodes together; each takes 16 bytes of each node in every snapshot that something changed in."""
 
-_NO_PORTS: frozenset[str] = frozenset()
 _NO_RESOURCES: frozenset[str] = frozenset()
-_NOTHING: Mapping[str, int] = {}
-_NO_PORTS_HELD: Mapping[str, frozenset[str]] = {}
-"""Thousands of nodes hold nothing of a sort, and share what says so."""
-
-
-def add_amounts(total: dict[str, int], amounts: Iterable[tuple[str, int]], sign: int = 1) -> None:
-    """Add amounts to a total, or take them away; what becomes zero goes."""
-    for resource, amount in amounts:
-        value = total.get(resource, 0) + sign * amount
-        if value:
-            total[resource] = value
-        else:
-            total.pop(resource, None)
-
-
-@dataclass(slots=True)
-class ServerBook:
-    """One node's book. node: None when only pods told us of it. system, held: base units. ports: keys by pod.
-
-    Mappings and sets are replaced and never written to.
-    system_ports: the uids of those of them that are system pods. reserved: promised to pods that are not bound yet.
-    pods: how many hold something or are promised something. devices: those that drivers publish, by resource.
-    claimed, system_claimed: those that pods hold.
-    """
-
-    node: NodeFacts | None = None
-    system: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
-    held: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
-    ports: Mapping[str, frozenset[str]] = field(default_factory=lambda: _NO_PORTS_HELD)
-    system_ports: frozenset[str] = _NO_PORTS
-    reserved: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
-    pods: int = 0
-    devices: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
-    claimed: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
-    system_claimed: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
-
-    def hold(self, demand: Demand, sign: int = 1, *, system: bool) -> None:
-        """Count more that is held, or less."""
-        if system:
-            self.system = _add(self.system, demand.real, sign)
-        else:
-            self.held = _add(self.held, demand.real, sign)
-        if demand.claimed and system:
-            self.system_claimed = _add(self.system_claimed, demand.claimed, sign)
-        elif demand.claimed:
-            self.claimed = _add(self.claimed, demand.claimed, sign)
-        self.pods += sign
-
-    def find_devices(self, resource: str) -> int:
-        """Return how many devices of a resource tenants' pods may hold in all."""
-        return max(self.devices.get(resource, 0) - self.system_claimed.get(resource, 0), 0)
-
-    def reserve(self, amounts: Amounts, sign: int) -> None:
-        """Count more that is promised, or less."""
-        self.reserved = _add(self.reserved, amounts, sign)
-        self.pods += sign
 
 
 def _count(counts: Counter[str], resources: Iterable[str], sign: int) -> None:
@@ -100,37 +40,6 @@ def _count(counts: Counter[str], resources: Iterable[str], sign: int) -> None:
         counts[resource] += sign
         if not counts[resource]:
             del counts[resource]
-
-
-def _compute_own(book: ServerBook, number: Mapping[str, int]) -> list[int]:
-    """Return what a node offers to tenants' pods, below zero where system pods hold more. number: of each axis."""
-    own_r = [0] * len(number)
-    if book.node is not None:
-        _add_to_row(own_r, book.node.allocatable, 1, number)
-    _add_to_row(own_r, book.system.items(), -1, number)
-    return own_r
-
-
-def _compute_free(book: ServerBook, own_r: Sequence[int], number: Mapping[str, int]) -> list[int]:
-    """Return what is free of what a node offers."""
-    free_r = list(own_r)
-    _add_to_row(free_r, book.held.items(), -1, number)
-    _add_to_row(free_r, book.reserved.items(), -1, number)
-    return [max(amount, -MAX_AMOUNT) for amount in free_r]
-
-
-def _add_to_row(row_r: list[int], amounts: Iterable[tuple[str, int]], sign: int, number: Mapping[str, int]) -> None:
-    """Add amounts to a vector, or take them away; a resource that is no axis drops out."""
-    for resource, amount in amounts:
-        r = number.get(resource)
-        if r is not None:
-            row_r[r] += sign * amount
-
-
-def _add(total: Mapping[str, int], amounts: Amounts, sign: int) -> Mapping[str, int]:
-    changed = dict(total)
-    add_amounts(changed, amounts, sign)
-    return changed or _NOTHING
 
 
 class Servers:
@@ -227,7 +136,7 @@ class Servers:
             _count(self._published, book.devices, -1)
             _count(self._published, devices, 1)
             self._are_devices_changed = True
-        book.devices = devices or _NOTHING
+        book.devices = devices
         self._changed_books.add(name)
         self._drop_if_empty(name)
 
@@ -258,9 +167,7 @@ class Servers:
         book = self.books.setdefault(name, ServerBook())
         book.hold(demand, system=system)
         if ports:
-            book.ports = {**book.ports, uid: ports}
-            if system:
-                book.system_ports |= {uid}
+            book.hold_ports(uid, ports, system=system)
             self._are_ports_changed = True
         self._is_system_changed |= system
         self._changed_books.add(name)
@@ -270,8 +177,7 @@ class Servers:
         book = self.books[name]
         book.hold(demand, -1, system=system)
         if uid in book.ports:
-            left = {other: ports for other, ports in book.ports.items() if other != uid}
-            book.ports, book.system_ports = left or _NO_PORTS_HELD, book.system_ports - {uid}
+            book.release_ports(uid)
             self._are_ports_changed = True
         self._is_system_changed |= system
         self._changed_books.add(name)
@@ -334,22 +240,44 @@ class Servers:
         return BASE_RESOURCES + tuple(sorted(ranked[:most])), tuple(sorted(ranked[most:]))
 
     def _rebuild(self, axes: Axes) -> None:
-        before: Mapping[str, int] = {} if self._is_everything_changed else self.index
-        nodes = [book.node for _, book in sorted(self.books.items()) if book.node is not None]
-        self.axes = axes
-        self.names = tuple(node.name for node in nodes)
-        kept = np.array(
-            [-1 if name in self._changed_nodes else before.get(name, -1) for name in self.names], dtype=np.int64
-        )
-        self.eligibility.set_nodes(nodes, None if self._is_everything_changed else kept, self._selector)
-        self.index = self.eligibility.index
-        self.capacity_kr, self.free_kr = self._compute_rows([self.books[name] for name in self.names])
-        self.free_changes = None
-        self.usable_k = np.array([is_usable(node, self._selector) for node in nodes], dtype=np.bool_)
-        self.open_k = np.ones(len(nodes), dtype=np.bool_)  # a pod that tolerates it may go to a cordoned node
+        """Make arrays for other nodes, or along other axes. What has not changed of a node is carried over."""
+        is_all_new = self._is_everything_changed
+        before: Mapping[str, int] = {} if is_all_new else self.index
+        if is_all_new or self._is_list_changed:
+            nodes = [book.node for _, book in sorted(self.books.items()) if book.node is not None]
+            self.names = tuple(node.name for node in nodes)
+            kept_k = self._find_kept(before, self._changed_nodes)
+            self.eligibility.set_nodes(nodes, None if is_all_new else kept_k, self._selector)
+            self.index = self.eligibility.index
+        elif self._changed_nodes:
+            self.eligibility.change_nodes({self.index[name]: node for name, node in self._find_changed_nodes()})
+        kept_k = self._find_kept(before, self._changed_nodes | self._changed_books)
+        came = frozenset(axes).difference(self.axes)
+        if came:
+            is_new_k = [self.books[name].mentions(came) for name in self.names]
+            kept_k[is_new_k] = -1
+        rows = carry_over(Rows(self.capacity_kr, self.free_kr), self.axes, kept_k, axes)
+        usable_k = np.zeros(len(self.names), dtype=np.bool_)
+        there = np.flatnonzero(kept_k >= 0)
+        usable_k[there] = self.usable_k[kept_k[there]]
+        fresh = np.flatnonzero(kept_k < 0)
+        books = [self.books[self.names[index]] for index in fresh.tolist()]
+        for all_nr, fresh_nr in zip(rows, compute_rows(books, axes), strict=True):
+            all_nr[fresh] = fresh_nr
+        usable_k[fresh] = [book.node is not None and is_usable(book.node, self._selector) for book in books]
+        self.axes, self.usable_k = axes, usable_k
+        (self.capacity_kr, self.free_kr), self.free_changes = rows, None
+        if is_all_new or self._is_list_changed:
+            self.open_k = np.ones(len(self.names), dtype=np.bool_)  # a pod that tolerates it may go to a cordoned node
         self._note_capacity()
 
+    def _find_kept(self, before: Mapping[str, int], changed: AbstractSet[str]) -> IndexArray:
+        """Return where each node was before, or -1 where it was not, or has changed."""
+        kept = [-1 if name in changed else before.get(name, -1) for name in self.names]
+        return np.array(kept, dtype=np.intp)
+
     def _rewrite(self) -> None:
+        """Write the rows of nodes that changed, or of which other pods hold something."""
         nodes = {self.index[name]: node for name, node in self._find_changed_nodes()}
         changed = sorted({self.index[name] for name in self._changed_books if name in self.index} | nodes.keys())
         if nodes:
@@ -363,48 +291,24 @@ class Servers:
             is_usable_changed = False
         if not changed:
             return
-        books = [self.books[self.names[index]] for index in changed]
         rows = np.array(changed, dtype=np.intp)
-        is_capacity_changed = False
-        if self.is_total_stale:
-            capacity_nr, free_nr = self._compute_rows(books)
-            is_capacity_changed = bool((self.capacity_kr[rows] != capacity_nr).any())
-        else:  # only what tenants' pods hold is another, as nearly always
-            number = self._number_axes()
-            free_nr = np.array([_compute_free(book, _compute_own(book, number), number) for book in books])
+        capacity_nr, free_nr = compute_rows([self.books[self.names[index]] for index in changed], self.axes)
         before, self.free_kr = self.free_kr, self.free_kr.copy()
         self.free_kr[rows] = free_nr
         self.free_changes = FreeChanges(before, self.free_kr, rows)
+        # As a rule only what tenants' pods hold is another, which is no matter of capacity.
+        is_capacity_changed = self.is_total_stale and bool((self.capacity_kr[rows] != capacity_nr).any())
         if is_capacity_changed:
             self.capacity_kr = self.capacity_kr.copy()
             self.capacity_kr[rows] = capacity_nr
         if is_capacity_changed or is_usable_changed:
             self._note_capacity()
 
-    def _number_axes(self) -> Mapping[str, int]:
-        return {resource: r for r, resource in enumerate(self.axes)}
-
     def _find_changed_nodes(self) -> Iterable[tuple[str, NodeFacts]]:
         for name in sorted(self._changed_nodes):
             book = self.books.get(name)
             if book is not None and book.node is not None:
                 yield name, book.node
-
-    def _compute_rows(self, books: Sequence[ServerBook]) -> tuple[IntArray, IntArray]:
-        """Return the capacity and what is free of nodes, shapes (n, R). Nodes cost what is in their books."""
-        capacity_nr: IntArray = np.zeros((len(books), len(self.axes)), dtype=np.int64)
-        free_nr = capacity_nr.copy()
-        number = self._number_axes()
-        for n, book in enumerate(books):
-            own_r = _compute_own(book, number)
-            capacity_nr[n] = [min(max(amount, 0), MAX_AMOUNT) for amount in own_r]
-            free_nr[n] = _compute_free(book, own_r, number)
-        for n, book in enumerate(books) if self._published else ():
-            for resource in book.devices:
-                r = number.get(resource)
-                if r is not None:
-                    capacity_nr[n, r] = min(int(capacity_nr[n, r]) + book.find_devices(resource), MAX_AMOUNT)
-        return capacity_nr, free_nr
 
     def _follow_devices(self) -> None:
         """Find out which nodes have what as devices only."""
@@ -427,7 +331,7 @@ class Servers:
         """
         if not self._published:
             return None
-        number = self._number_axes()
+        number = number_axes(self.axes)
         unclaimed_kr = np.zeros_like(self.capacity_kr)
         for k, name in enumerate(self.names):
             book = self.books[name]
@@ -447,9 +351,11 @@ class Servers:
         taken_keys, fixed = {}, {}
         for name, book in self.books.items():
             if book.ports and name in self.index:
-                taken_keys[self.index[name]] = _NO_PORTS.union(*book.ports.values())
+                taken_keys[self.index[name]] = frozenset[str]().union(*book.ports.values())
             if book.system_ports and name in self.index:
-                fixed[self.index[name]] = _NO_PORTS.union(*(book.ports[uid] for uid in sorted(book.system_ports)))
+                fixed[self.index[name]] = frozenset[str]().union(
+                    *(book.ports[uid] for uid in sorted(book.system_ports))
+                )
         return taken_keys, fixed
 
 

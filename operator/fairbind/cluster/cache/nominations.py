@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fairbind.cluster.cache.nodes import Axes
+from fairbind.cluster.cache.node_books import Axes
 from fairbind.cluster.cache.pending import QueueKey, compute_vector
 from fairbind.cluster.filters.promised_pods import Nomination
 from fairbind.model import Placement

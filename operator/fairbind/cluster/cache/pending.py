@@ -13,7 +13,7 @@ from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
-from fairbind.cluster.cache.nodes import Axes
+from fairbind.cluster.cache.node_books import Axes
 from fairbind.cluster.cache.pinning import lack, make_pin
 from fairbind.cluster.filters.attach_limits import VolumeLoad
 from fairbind.cluster.filters.node_eligibility import Eligibility

@@ -26,7 +26,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from fairbind.cluster.cache.nodes import Axes
+from fairbind.cluster.cache.node_books import Axes
 from fairbind.cluster.cache.pending import QueueKey, compute_vector
 from fairbind.cluster.objects.facts import PODS, Demand
 from fairbind.cluster.tenancy.tenants import TenantSpec

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
-from itertools import chain, zip_longest
+from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
+from fairbind.cluster.cache import due
 from fairbind.cluster.cache.books import Books
-from fairbind.cluster.cache.nodes import Axes
+from fairbind.cluster.cache.node_books import Axes
 from fairbind.cluster.cache.pending import NO_RULING, QueueKey, Ruling, TaskQueue
 from fairbind.cluster.cache.pinning import refuse
 from fairbind.cluster.cache.server_classes import ServerGrouping
@@ -33,7 +34,6 @@ from fairbind.model import (
     leave_out,
 )
 from fairbind.scheduling import POLICIES
-from fairbind.scheduling.cycle.task_queues import compute_turn
 
 NOT_FITTED = frozenset({PODS, EPHEMERAL_STORAGE})
 """By default these do not say how well a pod suits a node. Most pods ask for one slot and for no storage, so a node of
@@ -44,10 +44,6 @@ _SLOTS = frozenset({PODS})
 MAX_HELD_PLACEMENTS = 64
 """Of so many different constraints of held pods it is found out where such pods could run, the most frequent first:
 each pair of them may set two nodes apart."""
-
-MAX_DUE = 256
-"""So many queues whose tasks may go elsewhere than before become other classes at a time. Each costs 10 microseconds,
-and as much in the cycle."""
 
 
 _Asked = tuple[TopologyWishes | None, frozenset[PodTerm], Constraints, str | None, Rank, tuple[LimitRule, ...]]
@@ -68,10 +64,9 @@ class SnapshotBuilder:
     window: which queues of tenants with very many of them a snapshot shows.
     _made: the task classes of the last snapshot; None: it was not made to its end. _crowds: those of them that are of
     such tenants. _placements: how many classes use each that may be placed.
-    _due: queues whose classes say where their tasks might go before something changed, or that have none, in the order
-    in which they are looked at. _withheld: their classes, and others of which that may be so. _lacks: whether tasks
-    that wait are in no class. _answers: grows when where tasks may go may be another. _shape: what the arrays of
-    classes are for. _shape_answers: `_answers` when it changed last.
+    _withheld: the classes of queues that are due, and others that may say where tasks might go before something
+    changed. _lacks: whether tasks that wait are in no class. _answers: grows when where tasks may go may be another.
+    _shape: what the arrays of classes are for. _shape_answers: `_answers` when it changed last.
     """
 
     def __init__(self, books: Books, *, is_limited: bool = True) -> None:
@@ -82,7 +77,7 @@ class SnapshotBuilder:
         self._crowds: dict[str, list[TaskClass]] = {}
         self._made: tuple[TaskClass, ...] | None = ()
         self._placements = Counter[Placement]()
-        self._due: dict[QueueKey, None] = {}
+        self._due = due.DueQueues(books.queues)
         self._withheld: list[TaskClass] = []
         self._lacks = False
         self._classes_valid_for: tuple[Axes, int, int] | None = None
@@ -168,7 +163,7 @@ class SnapshotBuilder:
         books = self._books
         self._rulings.clear()
         self._note_changed_placements()
-        self._take_due(whole=whole)
+        books.changed_queues.update(dict.fromkeys(self._due.list_next(books.changed_queues, whole=whole)))
         choices = self.window.choose(books.queues_by_tenant, len(books.waiting_constraints), books.changed_queues)
         turned = self._crowded ^ choices.keys()
         for tenant in turned:
@@ -178,7 +173,7 @@ class SnapshotBuilder:
         came, went = self._follow_queues(choices)
         self._withheld = [self._task_classes[key] for key in self._due if key in self._task_classes]
         self._lacks = len(self._withheld) < len(self._due)
-        most = MAX_CLASSES if whole else max(1, MAX_DUE // max(1, len(choices)))
+        most = MAX_CLASSES if whole else max(1, due.MAX_DUE // max(1, len(choices)))
         crowds = {tenant: list(self._build_crowd(tenant, choice, most)) for tenant, choice in choices.items()}
         self._withhold_selected()
         for tenant in crowds | self._crowds:
@@ -207,7 +202,7 @@ class SnapshotBuilder:
         books, task_classes = self._books, self._task_classes
         came, went = list[TaskClass](), list[TaskClass]()
         for key in books.changed_queues:
-            self._due.pop(key, None)
+            self._due.discard(key)
             queue, before, after = books.queues.get(key), task_classes.get(key), None
             if queue is None or key.tenant in crowded:
                 task_classes.pop(key, None)
@@ -244,14 +239,14 @@ class SnapshotBuilder:
         most: of so many that have not changed themselves; further ones are withheld, or left out when they do not go
         with the nodes and resources of now.
         """
-        due: list[Group] = []
+        stale: list[Group] = []
         for group in choice.groups:
             if group.task_class is None or (group.is_stale and group.answers >= self._shape_answers):
                 self._rebuild(group)
             elif group.answers != self._answers:
-                due.append(group)
-        due.sort(key=attrgetter("answers"))  # so each has its turn however often something happens
-        for group in due[:most]:
+                stale.append(group)
+        stale.sort(key=attrgetter("answers"))  # so each has its turn however often something happens
+        for group in stale[:most]:
             self._rebuild(group)
         for group in choice.groups:
             if group.answers < self._shape_answers:
@@ -262,9 +257,9 @@ class SnapshotBuilder:
                 self._withheld.append(group.task_class)
             yield group.task_class
         nothing_r = (0,) * len(self._books.servers.axes)
-        for reason, group in choice.blocked.items():  # whatever these tasks ask for, none is placed
+        for reason, tasks in choice.blocked.items():  # whatever these tasks ask for, none is placed
             placement = self._books.eligibility.get_placement(NO_CONSTRAINTS)
-            yield TaskClass(tenant, nothing_r, nothing_r, placement, group.tasks, blocked=reason)
+            yield TaskClass(tenant, nothing_r, nothing_r, placement, tasks, blocked=reason)
 
     def _rebuild(self, group: Group) -> None:
         """Build the class of a group; the same object as before when nothing in it changed."""
@@ -291,7 +286,7 @@ class SnapshotBuilder:
         if before is None or self._shape[0] != before[0] or self._shape[1] is not before[1]:
             self._note_shape()
         elif valid_for != self._classes_valid_for:
-            self._note_due(key for key in books.queues if key.tenant not in self._crowded)
+            self._note_due(self._list_uncrowded())
         elif closings_valid_for != self._closings_valid_for:
             self._note_due(key for key in books.queues if key.may_have_rules or key.is_about_volumes)
         elif changed_terms:
@@ -306,15 +301,20 @@ class SnapshotBuilder:
 
     def _note_shape(self) -> None:
         """Note that no class of before goes with the nodes and resources of now."""
-        queues, changed = self._books.queues, self._books.changed_queues
+        changed = self._books.changed_queues
         self._shape_answers = self._answers
-        keys = [key for key in queues if key.tenant not in self._crowded]
-        if len(keys) <= MAX_DUE:
+        keys = list(self._list_uncrowded())
+        if len(keys) <= due.MAX_DUE:
             changed.update(dict.fromkeys(keys))
             return
-        self._due |= dict.fromkeys(self._order(key for key in keys if key in self._task_classes))
+        self._due.add(key for key in keys if key in self._task_classes)
         self._task_classes.clear()
         self._made = None
+
+    def _list_uncrowded(self) -> Iterator[QueueKey]:
+        """Return the queues of tenants that have no more than a snapshot shows."""
+        by_tenant = self._books.queues_by_tenant.items()
+        return chain.from_iterable(queues for tenant, queues in by_tenant if tenant not in self._crowded)
 
     def _note_due(self, keys: Iterable[QueueKey]) -> None:
         """Note that queues must be looked at, after those that must be already."""
@@ -326,30 +326,7 @@ class SnapshotBuilder:
                 fresh.append(key)
             else:  # a tenant's with very many queues, or one that has come just now
                 self._books.changed_queues[key] = None
-        self._due |= dict.fromkeys(self._order(fresh))
-
-    def _order(self, keys: Iterable[QueueKey]) -> Iterator[QueueKey]:
-        """Return keys in the order in which they should be looked at: the first of each tenant, then the second."""
-        by_tenant: dict[str, list[QueueKey]] = {}
-        for key in keys:
-            by_tenant.setdefault(key.tenant, []).append(key)
-        if len(self._due) + sum(map(len, by_tenant.values())) > MAX_DUE:
-            queues = self._books.queues
-            for of_tenant in by_tenant.values():
-                of_tenant.sort(key=lambda key: compute_turn(queues[key].tasks[0]))
-        nth = zip_longest(*(of_tenant for _, of_tenant in sorted(by_tenant.items())))
-        return (key for each in nth for key in each if key is not None)
-
-    def _take_due(self, *, whole: bool) -> None:
-        """Have a part of the queues that are due looked at, but not fewer than there are tenants.
-
-        Queues that have gone meanwhile are among those that changed.
-        """
-        changed = self._books.changed_queues
-        due = [key for key in self._due if key not in changed]
-        if not whole and len(due) > MAX_DUE:
-            due = due[: max(MAX_DUE, len({key.tenant for key in due}))]
-        changed.update(dict.fromkeys(due))
+        self._due.add(fresh)
 
     def _withhold_selected(self) -> None:
         """Withhold the classes of pods that other terms may select than their queues say."""

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from fairbind.cluster.cache.holdings import FindPlacement, HeldKind, build_holdings, find_least_count
-from fairbind.cluster.cache.nodes import Axes, add_amounts
+from fairbind.cluster.cache.node_books import Axes, add_amounts
 from fairbind.cluster.cache.pending import compute_vector
 from fairbind.cluster.objects.facts import Amounts, Constraints
 from fairbind.cluster.tenancy.tenants import TenantSpec

@@ -28,7 +28,7 @@ from fairbind.cluster.cache.pending import QueueKey, TaskQueue
 from fairbind.cluster.cache.window_groups import Group, Look, LookGroups, get_turn
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.objects.facts import Constraints
-from fairbind.model import Rejection, RejectionKind, TaskClass
+from fairbind.model import Rejection, RejectionKind, Task, TaskClass
 from fairbind.scheduling.cycle.task_queues import Turn, compute_turn
 
 MAX_TENANT_PLACEMENTS = 128
@@ -57,10 +57,10 @@ LATER = Rejection(RejectionKind.LATER)
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a snapshot shows of a tenant. groups: those that may be placed. blocked: all others, by why they wait."""
+    """What a snapshot shows of a tenant. groups: those that may be placed. blocked: other tasks, by why they wait."""
 
     groups: Sequence[Group]
-    blocked: Mapping[Rejection, Group]
+    blocked: Mapping[Rejection, tuple[Task, ...]]
 
 
 class _Place(NamedTuple):
@@ -99,7 +99,7 @@ class _Sorted:
         self._places: dict[QueueKey, _Place] = {}
         self._order: list[tuple[Turn, Group, TaskQueue]] = []
         self._listed: list[Group] | None = None
-        self._later: tuple[list[Group], Group] | None = None
+        self._later: tuple[list[Group], tuple[Task, ...]] | None = None
         for queue in sorted(queues, key=lambda queue: compute_turn(queue.tasks[0])):
             self._add(queue, compute_turn(queue.tasks[0]))
 
@@ -175,12 +175,18 @@ class _Sorted:
             self._listed = list(dict.fromkeys(group for _, group, _ in self._order))
         return self._listed
 
-    def gather_later(self, shown: list[Group]) -> Group:
-        """Return all other groups as one; it is the same while nothing of a queue changes."""
+    def list_unsupported(self) -> dict[Rejection, tuple[Task, ...]]:
+        """Return the tasks of unsupported queues, by why they are."""
+        return {reason: group.tasks for reason, group in self.unsupported.items()}
+
+    def gather_later(self, shown: list[Group]) -> tuple[Task, ...]:
+        """Return the tasks of all other groups, in turn; the same while nothing of a queue changes."""
         if self._later is None or self._later[0] != shown:
-            without, later = set(shown), Group()
-            later.extend([(turn, queue) for turn, group, queue in self._order if group not in without])
-            self._later = shown, later
+            without = set(shown)
+            tasks = [task for _, group, queue in self._order if group not in without for task in queue.tasks]
+            if len(tasks) > len(self._order) - sum(map(len, shown)):  # else each queue has one
+                tasks.sort(key=compute_turn)
+            self._later = shown, tuple(tasks)
         return self._later[1]
 
     def _add(self, queue: TaskQueue, turn: Turn) -> None:
@@ -235,9 +241,9 @@ class _Round:
     rotating: list[str] = field(default_factory=list)
     began: int = 0
 
-    def forget_gone(self, groups: Sequence[Group]) -> None:
-        """Forget what was seen and is not among these groups any more, when it may be much."""
-        if len(self.seen) > 2 * len(groups):
+    def forget_gone(self, count: int, groups: Iterable[Group]) -> None:
+        """Forget what was seen and is not among these groups any more, so many as there are, when it may be much."""
+        if len(self.seen) > 2 * count:
             self.seen.intersection_update(group.uid for group in groups)
 
 
@@ -349,9 +355,9 @@ class Window:
         if len(known.looks) <= self._limit and known.classes <= self._most_classes:
             self._rounds.pop(tenant, None)
             groups = chain.from_iterable(of_look.groups.values() for of_look in known.looks.values())
-            return Choice(list(groups), known.unsupported)
+            return Choice(list(groups), known.list_unsupported())
         shown = self._pick(tenant, known.list_groups())
-        return Choice(shown, {**known.unsupported, LATER: known.gather_later(shown)})
+        return Choice(shown, {**known.list_unsupported(), LATER: known.gather_later(shown)})
 
     def _pick(self, tenant: str, groups: list[Group]) -> list[Group]:
         """Pick which groups are shown. groups: in turn, more than are allowed."""
@@ -359,18 +365,39 @@ class Window:
         rotating, rotating_classes = (max(1, most // ROTATING_PART) for most in (self._limit, self._most_classes))
         allowed = _Allowance(self._limit - rotating, self._most_classes - rotating_classes)
         first = dict.fromkeys(allowed.take(groups))
-        rest = [group for group in groups if group not in first]
-        unseen = [group for group in rest if group.uid not in now.seen]
-        if not unseen and now.began != self._changes:
+        allowed.extend(rotating, rotating_classes)
+
+        def list_rest() -> Iterator[Group]:
+            return (group for group in groups if group not in first)
+
+        others, has_more = self._pick_unseen(now, allowed, list_rest())
+        if not others and now.began != self._changes:
             now.seen.clear()
             now.began = self._changes
-            unseen = rest
-        now.forget_gone(rest)
-        allowed.extend(rotating, rotating_classes)
-        others = list(allowed.take(unseen or rest))
+            others, has_more = self._pick_unseen(now, allowed, list_rest())
+        now.forget_gone(len(groups) - len(first), list_rest())
+        others = others or list(allowed.take(list_rest()))
         now.rotating = [group.uid for group in others]
-        self.has_more |= len(unseen) > len(others) or now.began != self._changes
+        self.has_more |= has_more or now.began != self._changes
         return [*first, *others]
+
+    @staticmethod
+    def _pick_unseen(now: _Round, allowed: _Allowance, rest: Iterable[Group]) -> tuple[list[Group], bool]:
+        """Pick of some groups those that were not looked at in this round, and say whether there are more of these.
+
+        No more of them are asked than it takes: there may be tens of thousands.
+        """
+        asked = 0
+
+        def list_unseen() -> Iterator[Group]:
+            nonlocal asked
+            for group in rest:
+                if group.uid not in now.seen:
+                    asked += 1
+                    yield group
+
+        others = list(allowed.take(list_unseen()))
+        return others, asked > len(others)
 
 
 def compute_limit(counts: Iterable[int], most: int, most_each: int) -> int:

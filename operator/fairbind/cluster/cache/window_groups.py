@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from operator import itemgetter
 
 from fairbind.cluster.cache.pending import TaskQueue
@@ -121,11 +121,6 @@ class Group:
     def add(self, turn: Turn, queue: TaskQueue) -> None:
         """Take a queue whose first task has this turn. One that the task has left may still stand here with it."""
         insort(self._ordered, (turn, queue), key=get_turn)
-        self.note_change()
-
-    def extend(self, queues: Iterable[tuple[Turn, TaskQueue]]) -> None:
-        """Take queues with the turns of their first tasks, in turn and after those that it has."""
-        self._ordered.extend(queues)
         self.note_change()
 
     def remove(self, turn: Turn) -> None:

@@ -14,7 +14,7 @@ The answers for all nodes are computed by columns (`node_columns`). When few nod
 one, by `AskedNode`, which says the same in plain words.
 
 What is remembered stays in proportion to what differs. Constraints are asked without the parts that cannot matter on
-the nodes of now (`relevance`), and verdicts that allow the same nodes for the same reasons share one placement.
+the nodes of now (`simplified`), and verdicts that allow the same nodes for the same reasons share one placement.
 Autoscalers put times into taints, and each of them is another reason; pods come with selectors that no other pod has.
 So reasons that no verdict gives any more are forgotten now and then, and columns go with the verdicts that were
 computed from them.
@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +39,7 @@ from fairbind.cluster.filters.refusals import (
     count_disliked,
     find_standing_refusal,
 )
-from fairbind.cluster.filters.relevance import NodeFeatures
+from fairbind.cluster.filters.simplified import SimplifiedConstraints
 from fairbind.cluster.filters.volume_columns import match_affinities, match_zones
 from fairbind.cluster.filters.volume_topology import OTHER_ZONE, OUT_OF_REACH
 from fairbind.cluster.objects.facts import Constraints, NodeFacts, Toleration
@@ -61,9 +60,6 @@ MANY_REASONS = 64
 
 MANY_PLACEMENTS = 256
 """Below so many it is not worth looking for shared placements that are not used."""
-
-_UNKNOWN = Constraints()
-"""Stands for constraints that were not simplified yet."""
 
 _Content = tuple[bytes, bytes | None, Rejections, ExclusiveKeys]
 
@@ -152,7 +148,7 @@ class Eligibility:
 
     index: of each node by its name, another object when nodes come or go.
     version: grows with every change of the nodes. answers_version: grows when any answer may be another one.
-    features_version: grows when constraints that were simplified are now simplified in another way.
+    simplify: see `SimplifiedConstraints.get`; asked of thousands at a time.
     images: which nodes have which. changed_images: those of which answers may be others; who looks at them clears them.
     """
 
@@ -162,13 +158,12 @@ class Eligibility:
         self.reasons = Reasons()
         self.version = 0
         self.answers_version = 0
-        self.features_version = 0
         self._nodes: list[NodeFacts] = []
         self.index: Mapping[str, int] = {}
         self._selector: tuple[tuple[str, str], ...] = ()
         self._columns: NodeColumns | None = None
-        self._features = NodeFeatures()
-        self._simplified: WeakKeyDictionary[Constraints, Constraints | None] = WeakKeyDictionary()
+        self._simplified = SimplifiedConstraints()
+        self.simplify = self._simplified.get
         self._verdicts: dict[Constraints, Verdict] = {}
         self._placements: dict[_Content, Placement] = {}
         self._most_reasons = MANY_REASONS
@@ -253,14 +248,10 @@ class Eligibility:
     def __len__(self) -> int:
         return len(self._verdicts)
 
-    def simplify(self, constraints: Constraints) -> Constraints:
-        """Return constraints with the same answer on the nodes of now, the same object for as many as can be."""
-        known = self._simplified.get(constraints, _UNKNOWN)
-        if known is _UNKNOWN:
-            simple = self._features.simplify(constraints)
-            known = None if simple is constraints else simple  # a key that its value keeps alive stays for ever
-            self._simplified[constraints] = known
-        return known or constraints
+    @property
+    def features_version(self) -> int:
+        """Grows when constraints that were simplified are now simplified in another way."""
+        return self._simplified.version
 
     def get_placement(self, constraints: Constraints) -> Placement:
         """Return where tasks with these constraints may go."""
@@ -328,38 +319,8 @@ class Eligibility:
         return [(index, AskedNode(self._nodes[index], self._selector)) for index in indexes]
 
     def _follow_features(self, old: Iterable[NodeFacts], new: Iterable[NodeFacts]) -> None:
-        changes = self._features.replace(old, new)
-        if not changes:
-            return
-        moved = False
-        known: dict[tuple[object, ...], Constraints] = {}
-        for constraints in changes.find_concerned(self._simplified):
-            before = self._simplified[constraints] or constraints
-            if changes.has_taints:
-                simple = self._features.simplify(constraints)
-            else:
-                simple = self._simplify_besides_taints(constraints, before, known)
-            if simple is not before:
-                self._simplified[constraints] = None if simple is constraints else simple
-                moved = True
-        if moved:
-            self.features_version += 1
+        if self._simplified.follow(old, new):
             self.answers_version += 1
-
-    def _simplify_besides_taints(
-        self, constraints: Constraints, before: Constraints, known: dict[tuple[object, ...], Constraints]
-    ) -> Constraints:
-        """Simplify constraints again where no taint changed, so that the tolerations that matter are those of before.
-
-        known: what this gave since the features changed, as thousands may differ in tolerations alone. Its ids are of
-        parts of constraints that are in use meanwhile.
-        """
-        rest = constraints.required, constraints.preferred, constraints.volumes, constraints.images
-        asked = before, constraints.selector, *map(id, rest), id(constraints.features)
-        simple = known.get(asked)
-        if simple is None:
-            simple = known[asked] = self._features.simplify(constraints, before.tolerations)
-        return simple
 
     def _forget_placements(self) -> None:
         """Forget the placements that no verdict gives any more."""

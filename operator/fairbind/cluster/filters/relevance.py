@@ -9,7 +9,7 @@ or label. Nodes change all the time, and few constraints ask for what came or we
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TypeVar
 
@@ -27,12 +27,38 @@ _NO_TERM: tuple[NodeTerm, ...] = ()
 """Required affinity that nothing meets."""
 
 
+class AskedKeys:
+    """What constraints ask of nodes, by keys alone: few ask for what comes or goes, and mostly none does.
+
+    labels, taints: the keys. has_names: whether names of nodes are asked for. Keys stay when nobody asks any more.
+    """
+
+    def __init__(self, known: Iterable[Constraints] = ()) -> None:
+        self.labels: set[str] = set()
+        self.taints: set[str] = set()
+        self.has_names = False
+        for constraints in known:
+            self.add(constraints)
+
+    def __len__(self) -> int:
+        return len(self.labels) + len(self.taints)
+
+    def add(self, constraints: Constraints) -> None:
+        """Take what some constraints ask for."""
+        self.taints.update([toleration.key for toleration in constraints.tolerations])
+        self.labels.update([key for key, _ in constraints.selector])
+        for term in (*(constraints.required or ()), *(term for _, term in constraints.preferred)):
+            self.labels.update([requirement.key for requirement in term.labels])
+            self.has_names |= bool(term.fields)
+
+
 class FeatureChanges:
     """Features that no node had before, or that none has any more: label pairs, names, and taints by their keys."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]], names: AbstractSet[str], taint_keys: AbstractSet[str]) -> None:
+        self._label_pairs = frozenset(pairs)
         self._pairs: dict[str, set[str]] = {}
-        for key, value in pairs:
+        for key, value in self._label_pairs:
             self._pairs.setdefault(key, set()).add(value)
         self._names = names
         self._taint_keys = taint_keys
@@ -45,31 +71,32 @@ class FeatureChanges:
         """Whether there are taints among them."""
         return bool(self._taint_keys)
 
-    def find_concerned(self, known: Iterable[Constraints]) -> list[Constraints]:
+    def may_concern(self, asked: AskedKeys) -> bool:
+        """Whether constraints that ask for these keys may ask for one of these features; False is certain."""
+        if not self._taint_keys.isdisjoint(asked.taints) or not asked.labels.isdisjoint(self._pairs):
+            return True
+        return asked.has_names and bool(self._names)
+
+    def find_concerned(self, known: Sequence[Constraints]) -> list[Constraints]:
         """Return the constraints that ask for one of these features, so that they may be simplified in another way.
 
         Asked of thousands at a time, of which hardly one does, so most is decided by the keys.
         """
-        taint_keys, is_about_more = self._taint_keys, bool(self._pairs or self._names)
-        concerned = []
-        for constraints in known:
-            for toleration in constraints.tolerations:
-                if toleration.key in taint_keys:
-                    concerned.append(constraints)
-                    break
-            else:
-                if is_about_more and self._is_asked_for_by(constraints):
-                    concerned.append(constraints)
-        return concerned
+        keys, pairs, tolerating, asking = self._taint_keys, self._label_pairs, list[Constraints](), list[Constraints]()
+        if keys:
+            tolerating = [each for each in known if not keys.isdisjoint([one.key for one in each.tolerations])]
+        if pairs or self._names:
+            asking = [
+                each
+                for each in known
+                if not pairs.isdisjoint(each.selector)
+                or ((each.required or each.preferred) and self._is_asked_for_by_terms(each))
+            ]
+        return list(dict.fromkeys(tolerating + asking)) if tolerating and asking else tolerating or asking
 
-    def _is_asked_for_by(self, constraints: Constraints) -> bool:
-        for key, value in constraints.selector:
-            if key in self._pairs and value in self._pairs[key]:
-                return True
-        for term in constraints.required or ():
-            if self._is_asked_for(term):
-                return True
-        return any(self._is_asked_for(term) for _, term in constraints.preferred)
+    def _is_asked_for_by_terms(self, constraints: Constraints) -> bool:
+        terms = (*(constraints.required or ()), *(term for _, term in constraints.preferred))
+        return any(map(self._is_asked_for, terms))
 
     def _is_asked_for(self, term: NodeTerm) -> bool:
         for requirement in term.labels:

@@ -98,13 +98,13 @@ def compute_progress(tenant: Tenant, snapshot: Snapshot, terms: Terms | None = N
 
 def compute_terms(tenant: Tenant, snapshot: Snapshot) -> Terms:
     """Return what a tenant's levels are made of."""
-    own = tenant.resource_weights
-    weights = [
-        (r, tenant.weight * own.get(resource, 1))
-        for r, resource in enumerate(snapshot.resources)
-        if snapshot.counts_r[r] and snapshot.total_r[r] > 0
-    ]
-    return tuple((r, weight.denominator, weight.numerator) for r, weight in weights)
+    weight, own = tenant.weight, tenant.resource_weights
+    usual, terms = (weight.denominator, weight.numerator), list[tuple[int, int, int]]()
+    for r, resource in enumerate(snapshot.resources):
+        if snapshot.counts_r[r] and snapshot.total_r[r] > 0:
+            both = weight * own[resource] if resource in own else None
+            terms.append((r, *(usual if both is None else (both.denominator, both.numerator))))
+    return tuple(terms)
 
 
 def find_least_level(
