@@ -30,7 +30,7 @@ _NO_TERM: tuple[NodeTerm, ...] = ()
 class AskedKeys:
     """What constraints ask of nodes, by keys alone: few ask for what comes or goes, and mostly none does.
 
-    labels, taints: the keys. has_names: whether names of nodes are asked for. Keys stay when nobody asks any more.
+    labels, taints: the keys. has_names: whether names of nodes are asked for. Keys stay when none asks any more.
     """
 
     def __init__(self, known: Iterable[Constraints] = ()) -> None:

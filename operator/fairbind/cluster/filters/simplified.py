@@ -16,7 +16,7 @@ SPARE_KEYS = 1_024
 
 
 class _Known(ref[Constraints]):
-    """Constraints that were simplified, as long as somebody uses them. simple: to what; None: to themselves.
+    """Constraints that were simplified, as long as they are in use. simple: to what; None: to themselves.
 
     Otherwise a key would live as long as its value, which may be itself.
     """
