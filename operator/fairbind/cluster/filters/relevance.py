@@ -95,18 +95,18 @@ class FeatureChanges:
         return list(dict.fromkeys(tolerating + asking)) if tolerating and asking else tolerating or asking
 
     def _is_asked_for_by_terms(self, constraints: Constraints) -> bool:
-        terms = (*(constraints.required or ()), *(term for _, term in constraints.preferred))
-        return any(map(self._is_asked_for, terms))
+        if constraints.required is not None and any(map(self._is_asked_for, constraints.required)):
+            return True
+        return bool(constraints.preferred) and any(self._is_asked_for(term) for _, term in constraints.preferred)
 
     def _is_asked_for(self, term: NodeTerm) -> bool:
         for requirement in term.labels:
-            if (
-                requirement.operator in _VALUE_OPERATORS
-                and requirement.key in self._pairs
-                and any(map(requirement.has_value, self._pairs[requirement.key]))
-            ):
-                return True
-        return any(not self._names.isdisjoint(requirement.values) for requirement in term.fields)
+            values = self._pairs.get(requirement.key)
+            if values is not None and requirement.operator in _VALUE_OPERATORS:
+                for value in values:  # a few; a requirement may have hundreds
+                    if requirement.has_value(value):
+                        return True
+        return bool(term.fields) and any(not self._names.isdisjoint(field.values) for field in term.fields)
 
 
 class NodeFeatures:
