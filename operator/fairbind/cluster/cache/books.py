@@ -16,7 +16,18 @@ from fairbind.cluster.cache.nodes import Servers
 from fairbind.cluster.cache.nominations import Nominations
 from fairbind.cluster.cache.pending import QueueKey, TaskQueue
 from fairbind.cluster.cache.pod_images import PodImages
-from fairbind.cluster.cache.pods import Held, Idle, Opened, PodEntry, Position, Promised, Waiting, locate
+from fairbind.cluster.cache.pods import (
+    Held,
+    Idle,
+    Opened,
+    PodEntry,
+    Position,
+    Promised,
+    Waiting,
+    get_asked,
+    get_wishes,
+    locate,
+)
 from fairbind.cluster.cache.running import RunningTasks
 from fairbind.cluster.cache.slots import WantedPods
 from fairbind.cluster.cache.usage import Usage
@@ -27,7 +38,7 @@ from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.filters.promised_pods import Nomination
 from fairbind.cluster.filters.topology import Topology
 from fairbind.cluster.objects.constraints import set_images
-from fairbind.cluster.objects.facts import Constraints, PodFacts, PodTerm, TopologyWishes
+from fairbind.cluster.objects.facts import Constraints, PodFacts, PodTerm
 from fairbind.cluster.objects.image_facts import ImageUse
 from fairbind.cluster.tenancy.tenants import Directory
 from fairbind.model import PolicySettings, Targets, Task, Wait
@@ -183,7 +194,7 @@ class Books:
         """Bring a pod's books up to date; False when it stays where it is."""
         now = self._locate(entry)
         self._note_wishes(entry.facts.uid, entry.position, now)
-        asked, asked_before = _get_asked(now), _get_asked(entry.position)
+        asked, asked_before = get_asked(now), get_asked(entry.position)
         if asked is not asked_before and asked is not None and self.topology.watch(asked):
             now = self._locate(entry)  # its own terms are in use from now on, and may select the pod itself
         if isinstance(now, Waiting) and (queue := self.queues.get(now.key)) is not None:
@@ -224,7 +235,7 @@ class Books:
 
     def _note_wishes(self, uid: str, before: Position | None, now: Position | None) -> None:
         """Note whose wishes wait for their turn."""
-        known, wanted = _get_wishes(before), _get_wishes(now)
+        known, wanted = get_wishes(before), get_wishes(now)
         if known != wanted:
             if known is not None:
                 self.turns.remove(*known, uid)
@@ -355,20 +366,28 @@ class Books:
 
     def _resolve_anti_affinity(self, *, whole: bool) -> None:
         """Bring waiting pods to the queues of the terms that select them now: one placed pod may select thousands."""
-        fresh = self.anti_affinity.take_stale()
+        fresh = self._list_waiting(self.anti_affinity.take_stale())
         if not (fresh or self.selected_stale):
             return
-        if len(fresh) > MAX_SELECTED:  # those whose turn comes first go over first
-            positions = [position for uid in fresh if isinstance(position := self.entries[uid].position, Waiting)]
-            fresh = [task.uid for task in sorted((position.task for position in positions), key=compute_turn)]
-        self.selected_stale.update(dict.fromkeys(fresh))
+        self.selected_stale.update(dict.fromkeys([position.task.uid for position in fresh]))
         is_all = whole or not self.servers.names
         self._move_waiting(self._list_selected_otherwise(len(self.selected_stale) if is_all else MAX_SELECTED))
 
-    def list_selected_stale(self) -> list[QueueKey]:
+    def _list_waiting(self, uids: Iterable[str]) -> list[Waiting]:
+        """Return where those of some pods stand that wait, in their turn."""
+        positions = [self.entries[uid].position for uid in uids]
+        waiting = [position for position in positions if isinstance(position, Waiting)]
+        waiting.sort(key=lambda position: compute_turn(position.task))
+        return waiting
+
+    def list_selected_stale(self) -> Iterable[QueueKey]:
         """Return the queues of which pods may be selected by other terms than the queues say."""
-        positions = [entry.position for uid in self.selected_stale if (entry := self.entries.get(uid)) is not None]
-        return [position.key for position in positions if isinstance(position, Waiting)]
+        keys: dict[QueueKey, None] = {}
+        for uid in self.selected_stale:
+            entry = self.entries.get(uid)
+            if entry is not None and isinstance(entry.position, Waiting):
+                keys[entry.position.key] = None
+        return keys
 
     def _list_selected_otherwise(self, most: int) -> Iterator[tuple[PodEntry, QueueKey]]:
         """Return pods that wait in queues of other terms than select them now, of so many new queues at most."""
@@ -399,10 +418,8 @@ class Books:
         stale = self.images.take_stale()
         if not (stale or self.image_stale):
             return
-        positions = [self.entries[uid].position for uid in stale]
-        waiting = [position for position in positions if isinstance(position, Waiting)]
-        waiting.sort(key=lambda position: compute_turn(position.task))
-        self.image_stale |= dict.fromkeys(position.key for position in waiting if position.key.unsupported is None)
+        keys = [position.key for position in self._list_waiting(stale)]
+        self.image_stale |= dict.fromkeys(key for key in keys if key.unsupported is None)
         most = MAX_CHANGED_QUEUES if self.servers.names else len(self.image_stale)
         self._move_waiting(self._list_with_other_images(most))
 
@@ -486,15 +503,3 @@ class Books:
         """Return where a pod waits for its turn."""
         entry = self.entries.get(uid)
         return entry.position.key if entry is not None and isinstance(entry.position, Waiting) else None
-
-
-def _get_asked(position: Position | None) -> TopologyWishes | None:
-    """Return the wishes of a pod that are looked at."""
-    return position.key.wishes if isinstance(position, Waiting) else None
-
-
-def _get_wishes(position: Position | None) -> tuple[str, TopologyWishes] | None:
-    """Return the tenant and the wishes of a pod that has some, also while they are not looked at."""
-    if not isinstance(position, Waiting) or position.wishes is None:
-        return None
-    return position.key.tenant, position.wishes

@@ -36,8 +36,8 @@ class PodImages:
         return facts.images.keep(self.nodes)
 
     def take_stale(self) -> list[str]:
-        """Return the UIDs of pods of which other images may count than when this was asked last, sorted."""
+        """Return the UIDs of pods of which other images may count than when this was asked last, in any order."""
         names = self.nodes.came_or_went
         stale = {uid for name in names for uid in self._users.get(name, ())}
         names.clear()
-        return sorted(stale)
+        return list(stale)

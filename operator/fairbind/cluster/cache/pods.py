@@ -251,3 +251,15 @@ def find_nomination(facts: PodFacts) -> Nomination | None:
     return Nomination(
         facts.uid, facts.nominated_node, facts.priority, facts.demand, facts.namespace, facts.labels, facts.repels
     )
+
+
+def get_asked(position: Position | None) -> TopologyWishes | None:
+    """Return the wishes of a pod that are looked at."""
+    return position.key.wishes if isinstance(position, Waiting) else None
+
+
+def get_wishes(position: Position | None) -> tuple[str, TopologyWishes] | None:
+    """Return the tenant and the wishes of a pod that has some, also while they are not looked at."""
+    if not isinstance(position, Waiting) or position.wishes is None:
+        return None
+    return position.key.tenant, position.wishes

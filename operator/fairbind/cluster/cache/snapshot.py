@@ -330,7 +330,7 @@ class SnapshotBuilder:
 
     def _withhold_selected(self) -> None:
         """Withhold the classes of pods that other terms may select than their queues say."""
-        for key in dict.fromkeys(self._books.list_selected_stale()):
+        for key in self._books.list_selected_stale():
             task_class = self._task_classes.get(key)
             if task_class is None:
                 task_class = self.window.find_class(key)

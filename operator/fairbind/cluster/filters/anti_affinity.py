@@ -247,10 +247,10 @@ class AntiAffinity:
         return self.select(namespace, labels) if group is None else group.terms
 
     def take_stale(self) -> list[str]:
-        """Return the waiting pods that other terms select than before, sorted; asked again, there are none."""
+        """Return the waiting pods that other terms select than before, in any order; asked again, there are none."""
         if not self._stale:
             return []
-        stale = sorted(uid for group in self._stale for uid in group.uids)
+        stale = [uid for group in self._stale for uid in group.uids]
         self._stale.clear()
         return stale
 
