@@ -375,19 +375,14 @@ class Books:
 
     def _list_waiting(self, uids: Iterable[str]) -> list[Waiting]:
         """Return where those of some pods stand that wait, in their turn."""
-        positions = [self.entries[uid].position for uid in uids]
+        positions = (self.entries[uid].position for uid in uids)
         waiting = [position for position in positions if isinstance(position, Waiting)]
-        waiting.sort(key=lambda position: compute_turn(position.task))
-        return waiting
+        return sorted(waiting, key=lambda position: compute_turn(position.task))
 
     def list_selected_stale(self) -> Iterable[QueueKey]:
         """Return the queues of which pods may be selected by other terms than the queues say."""
-        keys: dict[QueueKey, None] = {}
-        for uid in self.selected_stale:
-            entry = self.entries.get(uid)
-            if entry is not None and isinstance(entry.position, Waiting):
-                keys[entry.position.key] = None
-        return keys
+        entries = map(self.entries.get, self.selected_stale)
+        return dict.fromkeys(key for entry in entries if entry is not None and (key := entry.queue) is not None)
 
     def _list_selected_otherwise(self, most: int) -> Iterator[tuple[PodEntry, QueueKey]]:
         """Return pods that wait in queues of other terms than select them now, of so many new queues at most."""
@@ -415,11 +410,10 @@ class Books:
         Thousands of queues may use an image, each for a class of its own, and an image is no more than a wish. So
         `MAX_CHANGED_QUEUES` of them go over at a time, in the order of their turns; at a start all of them.
         """
-        stale = self.images.take_stale()
-        if not (stale or self.image_stale):
-            return
-        keys = [position.key for position in self._list_waiting(stale)]
+        keys = [position.key for position in self._list_waiting(self.images.take_stale())]
         self.image_stale |= dict.fromkeys(key for key in keys if key.unsupported is None)
+        if not self.image_stale:
+            return
         most = MAX_CHANGED_QUEUES if self.servers.names else len(self.image_stale)
         self._move_waiting(self._list_with_other_images(most))
 
@@ -502,4 +496,4 @@ class Books:
     def find_queue(self, uid: str) -> QueueKey | None:
         """Return where a pod waits for its turn."""
         entry = self.entries.get(uid)
-        return entry.position.key if entry is not None and isinstance(entry.position, Waiting) else None
+        return None if entry is None else entry.queue

@@ -114,6 +114,11 @@ class PodEntry:
         self.scales_up = False
         self.position: Position | None = None
 
+    @property
+    def queue(self) -> QueueKey | None:
+        """Where it waits for its turn."""
+        return self.position.key if isinstance(self.position, Waiting) else None
+
 
 @dataclass(frozen=True, slots=True)
 class PodRecord:
