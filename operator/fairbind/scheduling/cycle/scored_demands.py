@@ -20,7 +20,7 @@ FEW = 12
 """Up to so many changed servers are scored one by one; beyond that arrays are faster (measured)."""
 
 MAX_KEPT = 16
-"""Of so many demands the scores are kept: eight bytes a server and demand."""
+"""Of so many demands the scores are kept: eight bytes a server each, and 16 of its layout."""
 
 MAX_STALE = 256
 """When more servers changed since a demand was asked for, its scores are not kept on."""
