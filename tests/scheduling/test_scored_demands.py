@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,12 +12,13 @@ from fairbind.model import PolicySettings, Snapshot
 from fairbind.model.servers import FloatArray, IndexArray, IntArray
 from fairbind.scheduling import CycleState, run_cycle
 from fairbind.scheduling.cycle import scored_demands
-from fairbind.scheduling.cycle.draft import expect_undefined_scores
+from fairbind.scheduling.cycle.draft import Draft, expect_undefined_scores
 from fairbind.scheduling.cycle.layouts import Layout
 from fairbind.scheduling.cycle.room import compute_left
 from fairbind.scheduling.cycle.scored_demands import FEW, MAX_STALE, KeptScores, ScoredDemand
 from fairbind.scheduling.policies.fit import BestFit
 from fairbind.scheduling.policies.level_pools import compute_cluster_pool
+from fairbind.scheduling.policies.registry import get_policy
 from scheduling.worlds import (
     apply_report,
     build_class,
@@ -150,3 +152,33 @@ def test_the_next_cycle_scores_no_more_than_what_changed(monkeypatch: pytest.Mon
 
     assert all(len(places) == 2 for places in placed)
     assert scored == [COUNT, COUNT, COUNT, COUNT, COUNT], "once by the state that goes on, and by each of the others"
+
+
+def test_room_that_is_kept_for_tasks_counts_as_it_is_now() -> None:
+    """On "far" little is free, but what is kept there suits the tasks best."""
+    servers = build_servers({"far": (9, 9), "near": (9, 9)}, free={"far": (0, 0), "near": (9, 2)})
+    placement = replace(build_placement(servers), reserved={0: DEMAND})
+    snapshot = build_snapshot(servers, [build_class("a", DEMAND, placement)])
+    state, settings = CycleState(), PolicySettings("best-fit-drfh")
+    assert places_of(run_cycle(snapshot, settings, 0.0, state=state)) == ["far"]
+
+    servers = replace(servers, free_kr=np.array([[0, 1], [9, 2]]))
+    snapshot = build_snapshot(servers, [build_class("a", DEMAND, placement)])
+    assert places_of(run_cycle(snapshot, settings, 0.0, state=state)) == ["far"]
+
+
+def test_what_a_draft_closes_is_closed_in_this_draft_only() -> None:
+    servers = build_servers({"a": (9, 9), "b": (9, 9)})
+    placement = build_placement(servers)
+    snapshot = build_snapshot(servers, [build_class("a", DEMAND, placement)])
+    state = CycleState()
+    chosen = []
+    for closed in ([0], [], [0], []):
+        draft = Draft(snapshot, get_policy("best-fit-drfh"), state=state)
+        if closed:
+            draft.restrict(placement, closed)
+        choice = draft.find_choice()
+        assert choice is not None
+        chosen.append(choice.server)
+        draft.end()
+    assert chosen == [1, 0, 1, 0]

@@ -12,8 +12,10 @@ import pytest
 
 from fairbind.model import (
     MAX_AMOUNT,
+    NO_EXCLUSIVE_KEYS,
     ClassChanges,
     DomainRules,
+    ExclusiveKeys,
     FreeChanges,
     InvalidProblemError,
     PolicySettings,
@@ -42,6 +44,7 @@ from scheduling.worlds import (
 from seeds import draw_seeds
 
 NAMES = [f"s{n:02}" for n in range(24)]
+PORT = frozenset({"tcp/80"})
 Draw = np.random.Generator
 
 
@@ -59,7 +62,12 @@ def add_tasks(draw: Draw, snapshot: Snapshot) -> Snapshot:
     wishes = {name: int(draw.integers(2)) for name in NAMES} if draw.random() < 0.3 else None
     only = None if draw.random() < 0.5 else draw.choice(NAMES, 8, replace=False).tolist()
     placements = [c.placement for c in snapshot.task_classes] or [build_placement(snapshot.servers)]
-    placement = build_placement(snapshot.servers, only=only, wishes=wishes)
+    keys = ExclusiveKeys(PORT, PORT) if draw.random() < 0.3 else NO_EXCLUSIVE_KEYS
+    placement = build_placement(snapshot.servers, only=only, wishes=wishes, exclusive_keys=keys)
+    if draw.random() < 0.2:
+        placement = replace(
+            placement, reserved={int(draw.integers(len(NAMES))): tuple(draw.integers(1, 4, 2).tolist())}
+        )
     if draw.random() < 0.6:
         placement = placements[draw.integers(len(placements))]
     tasks = build_tasks(f"t{draw.integers(10**9)}", int(draw.integers(1, 5)))
@@ -76,6 +84,13 @@ def free_room(draw: Draw, snapshot: Snapshot) -> Snapshot:
     chosen = draw.choice(len(NAMES), int(draw.choice([1, 1, 20])), replace=False)
     free_kr[chosen] = np.minimum(free_kr[chosen] + draw.integers(0, 4, 2), snapshot.servers.capacity_kr[chosen])
     return replace(snapshot, servers=replace(snapshot.servers, free_kr=free_kr))
+
+
+def free_keys(draw: Draw, snapshot: Snapshot) -> Snapshot:
+    """The port of some nodes is free again."""
+    servers = snapshot.servers
+    taken_keys = {index: keys for index, keys in servers.taken_keys.items() if draw.random() < 0.7}
+    return replace(snapshot, servers=replace(servers, taken_keys=taken_keys))
 
 
 def change_tenant(draw: Draw, snapshot: Snapshot) -> Snapshot:
@@ -144,6 +159,7 @@ def change_targets(draw: Draw, snapshot: Snapshot) -> Snapshot:
 
 CHANGES: list[Callable[[Draw, Snapshot], Snapshot]] = [
     *[add_tasks, free_room] * 4,
+    free_keys,
     change_tenant,
     change_tenants,
     shuffle_tenants,
