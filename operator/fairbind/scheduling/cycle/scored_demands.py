@@ -88,7 +88,8 @@ class _Kept:
 class KeptScores:
     """Makes scores, and keeps those of the demands that were asked for last.
 
-    For placements that close no servers but by their layout. fit: makes the scores.
+    For placements to which a server is what it has free: of which no keys are taken, and nothing is reserved for them.
+    fit: makes the scores.
     """
 
     __slots__ = ("_free_kr", "_kept", "_most", "fit")
@@ -131,7 +132,7 @@ class KeptScores:
         scores: FloatArray,
         changed: IndexArray,
     ) -> None:
-        """Keep scores. changed: servers that this cycle has changed before they were made."""
+        """Keep scores. changed: servers that this cycle has changed, or closed, before they were made."""
         if not self._most:
             return
         if len(self._kept) >= self._most:

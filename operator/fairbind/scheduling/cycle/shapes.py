@@ -203,8 +203,7 @@ class Shape:
         """Score all servers, unless none of them has enough: then no pool is open, and no more is asked."""
         arrangement, demand_r, room = self._arrangement, self._demand_r, self._room
         self._left: dict[int, Slices] = {}
-        is_closed = self._conflicting or self._placement.reserved or arrangement.restricted_k is not None
-        is_plain = not is_closed and self._few is None
+        is_plain = not (self._conflicting or self._placement.reserved) and self._few is None
         if is_plain and self._recall():
             return
         if any(map(gt, demand_r, arrangement.find_most_left())) and not self._placement.reserved:
