@@ -182,3 +182,13 @@ def test_what_a_draft_closes_is_closed_in_this_draft_only() -> None:
         chosen.append(choice.server)
         draft.end()
     assert chosen == [1, 0, 1, 0]
+
+
+def test_where_capacities_are_others_all_servers_are_scored_again() -> None:
+    """The totals are the same, and so is what is free."""
+    state, settings = CycleState(), PolicySettings("best-fit-drfh")
+    servers = build_servers({"a": (4, 4), "b": (9, 9)}, free={"a": (4, 4), "b": (4, 4)})
+    placement = build_placement(servers)
+    for table, expected in ((servers, "a"), (replace(servers, capacity_kr=servers.capacity_kr[::-1].copy()), "b")):
+        snapshot = build_snapshot(table, [build_class("a", (0, 0), placement)])
+        assert places_of(run_cycle(snapshot, settings, 0.0, state=state)) == [expected], "the least loaded one"
