@@ -94,10 +94,14 @@ def free_keys(draw: Draw, snapshot: Snapshot) -> Snapshot:
 
 
 def change_tenant(draw: Draw, snapshot: Snapshot) -> Snapshot:
-    """A tenant gets another weight, or holds something else."""
+    """A tenant gets another weight, in all or in one resource, and holds something else."""
     n = int(draw.integers(len(snapshot.tenants)))
     tenant = snapshot.tenants[n]
-    changed = replace(tenant, weight=tenant.weight + 1, allocated_r=tuple(draw.integers(0, 9, 2).tolist()))
+    changed = replace(tenant, allocated_r=tuple(draw.integers(0, 9, 2).tolist()))
+    if draw.random() < 0.5:
+        changed = replace(changed, weight=tenant.weight + 1)
+    else:
+        changed = replace(changed, resource_weights={"cpu": Fraction(int(draw.integers(1, 9)))})
     return replace(snapshot, tenants=(*snapshot.tenants[:n], changed, *snapshot.tenants[n + 1 :]))
 
 
