@@ -11,14 +11,16 @@ import pytest
 from cluster.builders import Cluster, Json, make_node, make_pod, read_node
 from fairbind.cluster.cache import node_books, nodes
 from fairbind.cluster.cache.node_books import Axes, Rows, ServerBook
+from fairbind.model import PolicySettings
 from seeds import draw_seeds
 
+ZONES = "123"
 RESOURCES = [f"example.com/r{n}" for n in range(5)]
 
 
-def make_rich_node(name: str, *resources: str, count: int = 4) -> Json:
+def make_rich_node(name: str, *resources: str, count: int = 4, **options: Any) -> Json:
     offered = {"cpu": "9", "memory": "8Gi", "pods": "110"} | {resource: str(count) for resource in resources}
-    return make_node(name, allocatable=offered)
+    return make_node(name, allocatable=offered, **options)
 
 
 @pytest.mark.parametrize("seed", draw_seeds(30))
@@ -29,6 +31,7 @@ def test_whatever_comes_and_goes_rows_are_those_that_would_be_made_anew(
     if seed % 2:
         monkeypatch.setattr(nodes, "MAX_AXES", 6)
     draw, cluster, pods = Random(seed), Cluster(), dict[str, Json]()
+    cluster.add_pods(*(make_pod(f"w{zone}", nodeSelector={"zone": zone}) for zone in ZONES))
     for step in range(60):
         for n in range(draw.choice([1, 1, 2, 4])):
             node, name = f"n{draw.randrange(8)}", f"p{step}-{n}"
@@ -37,7 +40,8 @@ def test_whatever_comes_and_goes_rows_are_those_that_would_be_made_anew(
                 case 0:
                     cluster.cache.nodes.delete(read_node(make_node(node)))
                 case 1 | 2:
-                    cluster.add_nodes(make_rich_node(node, *some, count=draw.randrange(1, 5)))
+                    options = {"labels": {"zone": draw.choice(ZONES)}, "unschedulable": draw.random() < 0.2}
+                    cluster.add_nodes(make_rich_node(node, *some, count=draw.randrange(1, 5), **options))
                 case 3 if pods:
                     cluster.delete_pod(pods.pop(draw.choice(list(pods))))
                 case _:
@@ -46,6 +50,9 @@ def test_whatever_comes_and_goes_rows_are_those_that_would_be_made_anew(
                         system = {"namespace": "kube-system", "scheduler": "default-scheduler"}
                     pods[name] = make_pod(name, node=node, requests={"cpu": "1"} | dict.fromkeys(some, "2"), **system)
                     cluster.add_pods(pods[name])
+        if draw.random() < 0.1:
+            selector = ((("zone", draw.choice(ZONES)),), ())[draw.randrange(2)]
+            cluster.cache.set_policy(PolicySettings(server_selector=selector))
         cluster.cache.check_consistent()
 
 

@@ -66,8 +66,9 @@ def test_it_says_on_which_nodes_something_else_is_free() -> None:
 def test_where_nodes_come_or_go_it_does_not_say_what_is_free_elsewhere() -> None:
     cluster = Cluster()
     cluster.add_nodes(make_node("a"))
-    cluster.add_pods(make_pod("p", node="a"))
     cluster.cache.build_snapshot()
+    cluster.add_pods(make_pod("p", node="a"))
+    assert cluster.cache.build_snapshot().servers.changes is not None
     cluster.add_nodes(make_node("b"))
 
     assert cluster.cache.build_snapshot().servers.changes is None
