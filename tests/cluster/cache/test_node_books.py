@@ -82,3 +82,15 @@ def test_a_node_or_a_resource_that_comes_has_only_those_rows_computed_that_it_co
     assert count(make_rich_node("n03", RESOURCES[0])) == [2], "a pod holds the resource on another node"
     assert count(make_rich_node("n03")) == [1]
     cluster.cache.check_consistent()
+
+
+@pytest.mark.parametrize("where", ["node", "system", "held", "reserved", "devices", "nothing"])
+def test_a_book_mentions_what_is_anywhere_in_it(where: str) -> None:
+    book = ServerBook(node=read_node(make_rich_node("n")))
+    if where == "node":
+        book.node = read_node(make_rich_node("n", RESOURCES[0]))
+    elif where != "nothing":
+        setattr(book, where, {RESOURCES[0]: 1})
+
+    assert book.mentions(frozenset(RESOURCES[:2])) is (where != "nothing")
+    assert not book.mentions(frozenset(RESOURCES[2:]))

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod, read_pod
 from fairbind.cluster.cache.cache import ClusterCache
-from fairbind.cluster.cache.running import MAX_CHANGED
+from fairbind.cluster.cache.running import MAX_CHANGED, _TasksByNode
 from fairbind.cluster.objects.convert import GROUP_LABEL
 from fairbind.model import RunningTask
 
@@ -153,6 +153,7 @@ def test_snapshots_share_what_most_nodes_have_and_keep_what_they_said() -> None:
     """More nodes change than may differ from what is shared."""
     cluster, draw = Cluster(), Random(1)
     told: list[tuple[Mapping[str, tuple[RunningTask, ...]], dict[str, list[str]]]] = []
+    shared: set[int] = set()
     held: dict[str, list[str]] = {}
     for step in range(3 * MAX_CHANGED):
         node = f"n{draw.randrange(2 * MAX_CHANGED):03}"
@@ -162,8 +163,13 @@ def test_snapshots_share_what_most_nodes_have_and_keep_what_they_said() -> None:
         else:
             held.setdefault(node, []).append(f"p{step:03}")
             cluster.add_pods(make_pod(f"p{step:03}", node=node))
-        told.append((cluster.cache.build_snapshot().running, {name: list(pods) for name, pods in held.items()}))
+        running = cluster.cache.build_snapshot().running
+        assert isinstance(running, _TasksByNode)
+        assert len(running._changed) <= MAX_CHANGED
+        shared.add(id(running._shared))
+        told.append((running, {name: list(pods) for name, pods in held.items()}))
 
+    assert len(shared) <= 4
     assert any(len(pods) > MAX_CHANGED for _, pods in told)
     for running, pods in told:
         assert {node: [task.uid for task in tasks] for node, tasks in running.items()} == {
