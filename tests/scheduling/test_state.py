@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -152,6 +153,11 @@ def change_counts(_: Draw, snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, counts_r=(True, not snapshot.counts_r[1]))
 
 
+def change_fits(_: Draw, snapshot: Snapshot) -> Snapshot:
+    """Other resources say how well a task suits a server."""
+    return replace(snapshot, fits_r=(True, False) if snapshot.fits_r is None else None)
+
+
 def change_targets(draw: Draw, snapshot: Snapshot) -> Snapshot:
     """The exact mechanism has an answer."""
     shares = {t.name: tuple(draw.integers(0, 3, 2) / 8) for t in snapshot.tenants}
@@ -171,6 +177,7 @@ CHANGES: list[Callable[[Draw, Snapshot], Snapshot]] = [
     change_usable,
     change_classes,
     change_counts,
+    change_fits,
     change_targets,
 ]
 
@@ -199,8 +206,9 @@ def test_it_changes_no_report(seed: int, monkeypatch: pytest.MonkeyPatch) -> Non
             policy = POLICY_IDS[draw.integers(len(POLICY_IDS))]
         limit = 2 if draw.random() < 0.3 else None
         settings = PolicySettings(policy, seed=seed)
-        with_it = run_cycle(snapshot, settings, 0.0, limit=limit, unschedulable=memories[0], state=state)
-        without = run_cycle(snapshot, settings, 0.0, limit=limit, unschedulable=memories[1])
+        given: dict[str, Any] = {"limit": limit, "explains": draw.random() < 0.5}
+        with_it = run_cycle(snapshot, settings, 0.0, unschedulable=memories[0], state=state, **given)
+        without = run_cycle(snapshot, settings, 0.0, unschedulable=memories[1], **given)
         assert describe(with_it) == describe(without)
         before = snapshot
         if draw.random() < 0.8:  # else nothing of it could be carried out

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from cluster.builders import make_node, make_pod, read_node, read_pod
-from fairbind.cluster.filters.relevance import FeatureChanges
+from fairbind.cluster.filters.relevance import AskedKeys, FeatureChanges
 from fairbind.cluster.filters.simplified import SPARE_KEYS, SimplifiedConstraints
 from fairbind.cluster.objects.facts import Constraints, NodeFacts
 
@@ -77,3 +78,56 @@ def test_keys_that_none_asks_for_any_more_are_forgotten() -> None:
             assert simplified.follow([make_tainted("stays")], ()) is True
             assert simplified.get(stays) is not stays
     assert most <= SPARE_KEYS + 8
+
+
+def require(**term: Any) -> dict[str, Any]:
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+
+
+def prefer(**term: Any) -> dict[str, Any]:
+    return {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}]}
+
+
+IN_ZONE = [{"key": "zone", "operator": "In", "values": ["1"]}]
+IS_N = [{"key": "metadata.name", "operator": "In", "values": ["m", "n"]}]
+
+
+@pytest.mark.parametrize(
+    "affinity",
+    [
+        require(matchExpressions=IN_ZONE),
+        prefer(matchExpressions=IN_ZONE),
+        require(matchFields=IS_N),
+        prefer(matchFields=IS_N),
+    ],
+    ids=["required", "preferred", "required name", "preferred name"],
+)
+def test_a_node_that_comes_and_goes_concerns_who_asks_for_it(affinity: dict[str, Any]) -> None:
+    simplified, waits = SimplifiedConstraints(), read_constraints(affinity={"nodeAffinity": affinity})
+    assert simplified.get(waits) is not waits
+    assert simplified.follow((), [make_tainted(zone="1")]) is True
+    assert simplified.get(waits) is waits
+    assert simplified.follow([make_tainted(zone="1")], ()) is True
+    assert simplified.get(waits) is not waits
+
+
+def test_what_each_asks_for_is_found_out_once_however_much_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where each has several keys of its own."""
+    found: list[int] = []
+    usual = AskedKeys.__init__
+
+    def watch(self: AskedKeys, known: Iterable[Constraints] = ()) -> None:
+        usual(self, known)
+        found.append(len(self))
+
+    monkeypatch.setattr(AskedKeys, "__init__", watch)
+    simplified = SimplifiedConstraints()
+    waiting = [
+        read_constraints(tolerations=[{"key": f"k{n}-{m}", "operator": "Exists"} for m in range(8)])
+        for n in range(SPARE_KEYS)
+    ]
+    for n, each in enumerate(waiting):
+        simplified.get(each)
+        simplified.follow((), [make_tainted(host=f"n{n}")])
+    assert len(found) < 9
+    assert found[-1] > SPARE_KEYS

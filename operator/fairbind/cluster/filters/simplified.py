@@ -30,7 +30,8 @@ class _Known(ref[Constraints]):
 class SimplifiedConstraints:
     """What constraints come to on the nodes of now.
 
-    version: grows when constraints that were simplified come to something else. _known: by identity.
+    version: grows when constraints that were simplified come to something else. _known: by identity. _asked: what they
+    all ask for; None: not known any more. _most_keys: with more it is found out again, when it is needed.
     """
 
     def __init__(self) -> None:
@@ -38,6 +39,7 @@ class SimplifiedConstraints:
         self._features = NodeFeatures()
         self._known: dict[int, _Known] = {}
         self._asked: AskedKeys | None = AskedKeys()
+        self._most_keys = SPARE_KEYS
 
     def get(self, constraints: Constraints) -> Constraints:
         """Return constraints with the same answer on the nodes of now, the same object for as many as can be."""
@@ -54,8 +56,8 @@ class SimplifiedConstraints:
         self._known[known.number] = known
         if self._asked is not None:
             self._asked.add(constraints)
-            if len(self._asked) > SPARE_KEYS + 2 * len(self._known):
-                self._asked = None  # most of them are asked for no more
+            if len(self._asked) > self._most_keys:
+                self._asked = None  # many of them may be asked for no more
         return known
 
     def _forget(self, known: ref[Constraints]) -> None:
@@ -75,6 +77,7 @@ class SimplifiedConstraints:
         """Return the constraints that may come to something else."""
         if self._asked is None:
             self._asked = AskedKeys(self._list())
+            self._most_keys = SPARE_KEYS + 2 * len(self._asked)
         return changes.find_concerned(self._list()) if changes.may_concern(self._asked) else ()
 
     def _list(self) -> list[Constraints]:

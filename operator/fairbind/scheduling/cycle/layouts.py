@@ -125,15 +125,15 @@ class Arrangement:
         self._gains_seen = 0
 
     def find_most_left(self) -> Sequence[float]:
-        """Return the most that one of its servers has left of each resource, or more."""
+        """Return the most that one of its servers has had left of each resource, or more, whenever this is asked."""
         room, gains = self._room, self._room.gains
         if self._most_left_r is None:
-            left_rn = room.left_rk if self.is_identity else room.left_rk[:, self.servers]
-            self._most_left_r = left_rn.max(axis=1, initial=0.0).tolist()
-        elif self._gains_seen != len(gains):
+            free_nr = room.free_kr if self.is_identity else room.free_kr[self.servers]
+            self._most_left_r = free_nr.max(axis=0, initial=0).tolist()
+        if self._gains_seen != len(gains):
             gained_rn = room.left_rk[:, gains[self._gains_seen :]]
             self._most_left_r = np.maximum(self._most_left_r, gained_rn.max(axis=1)).tolist()
-        self._gains_seen = len(gains)
+            self._gains_seen = len(gains)
         return self._most_left_r
 
     def find_gained_pools(self, since: int) -> set[int]:

@@ -27,16 +27,17 @@ def compute_left(free_kr: IntArray) -> FloatArray:
 class Room:
     """What is left on each server, in server index order.
 
-    left_rk: base units, never below zero, exact, shape (R, K). taken_keys: for a server's index the keys taken there.
+    left_rk: base units, never below zero, exact, shape (R, K). free_kr: what was free at the beginning, shape (K, R).
+    taken_keys: for a server's index the keys taken there.
     log: indices of servers in the order in which they changed; the first `log_size` entries are valid.
     gains: indices of servers in the order in which something came to fit there that may not have fitted before.
     """
 
-    __slots__ = ("_claimed_before", "_free_kr", "_rows", "gains", "left_rk", "log", "log_size", "taken_keys")
+    __slots__ = ("_claimed_before", "_rows", "free_kr", "gains", "left_rk", "log", "log_size", "taken_keys")
 
     def __init__(self, servers: ServerTable, left_rk: FloatArray | None = None) -> None:
         """left_rk: what `compute_left` gives, if it is known; it will be written to."""
-        self._free_kr = servers.free_kr
+        self.free_kr = servers.free_kr
         self._rows: dict[int, list[int]] = {}
         self.left_rk: FloatArray = compute_left(servers.free_kr) if left_rk is None else left_rk
         self.taken_keys: dict[int, frozenset[str]] = dict(servers.taken_keys)
@@ -49,7 +50,7 @@ class Room:
         """Return what is free on one server, below zero where it is overcommitted, length R. Not to be changed."""
         row = self._rows.get(server)
         if row is None:
-            row = self._rows[server] = self._free_kr[server].tolist()
+            row = self._rows[server] = self.free_kr[server].tolist()
         return row
 
     def get_row_for(self, placement: Placement, server: int) -> list[int]:

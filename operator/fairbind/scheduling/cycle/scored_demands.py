@@ -135,6 +135,8 @@ class KeptScores:
         """Keep scores. changed: servers that this cycle has changed, or closed, before they were made."""
         if not self._most:
             return
+        key = id(layout), demand_r
+        self._kept.pop(key, None)
         if len(self._kept) >= self._most:
             del self._kept[next(iter(self._kept))]
-        self._kept[id(layout), demand_r] = _Kept(layout, scored, scores.copy(), changed.tolist())
+        self._kept[key] = _Kept(layout, scored, scores.copy(), changed.tolist())
