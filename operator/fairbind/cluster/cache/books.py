@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from fairbind.cluster.cache.devices import Devices
+from fairbind.cluster.cache.due import find_part
 from fairbind.cluster.cache.forecast import Forecast
 from fairbind.cluster.cache.nodes import Servers
 from fairbind.cluster.cache.nominations import Nominations
@@ -51,8 +52,7 @@ LOOKS = 4
 """So many times as many queues are looked at, of which some have the right images again."""
 
 MAX_SELECTED = 256
-"""Waiting pods that other terms of placed pods select than before go over to so many queues at a time. Each costs up to
-10 microseconds, and so does each further pod."""
+"""Waiting pods that other terms select than before go over to so many queues at a time, for 10 microseconds each."""
 
 SELECTED_LOOKS = 2
 """So many times as many pods are looked at, of which some go over together."""
@@ -370,8 +370,9 @@ class Books:
         if not (fresh or self.selected_stale):
             return
         self.selected_stale.update(dict.fromkeys([position.task.uid for position in fresh]))
-        is_all = whole or not self.servers.names
-        self._move_waiting(self._list_selected_otherwise(len(self.selected_stale) if is_all else MAX_SELECTED))
+        is_part = self.servers.names and not whole
+        most = find_part(MAX_SELECTED, len(fresh)) if is_part else len(self.selected_stale)
+        self._move_waiting(self._list_selected_otherwise(most))
 
     def _list_waiting(self, uids: Iterable[str]) -> list[Waiting]:
         """Return where those of some pods stand that wait, in their turn."""
@@ -414,7 +415,7 @@ class Books:
         self.image_stale |= dict.fromkeys(key for key in keys if key.unsupported is None)
         if not self.image_stale:
             return
-        most = MAX_CHANGED_QUEUES if self.servers.names else len(self.image_stale)
+        most = find_part(MAX_CHANGED_QUEUES, len(keys)) if self.servers.names else len(self.image_stale)
         self._move_waiting(self._list_with_other_images(most))
 
     def _list_with_other_images(self, most: int) -> Iterator[tuple[PodEntry, QueueKey]]:

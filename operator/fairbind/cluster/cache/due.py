@@ -61,3 +61,8 @@ class DueQueues:
                 of_tenant.sort(key=lambda key: compute_turn(queues[key].tasks[0]))
         nth = zip_longest(*(of_tenant for _, of_tenant in sorted(by_tenant.items())))
         return (key for each in nth for key in each if key is not None)
+
+
+def find_part(most: int, fresh: int) -> int:
+    """Return how many go over at a time: fewer where many have just been put in turn, which takes as long."""
+    return most if fresh <= most else -(-most // 2)
