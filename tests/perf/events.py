@@ -6,12 +6,13 @@ toleration each, or in what a row needs. One object changes, then changes back. 
 cache has taken it (its decoding not included: `make fuzz-cost` measures that), that of the next snapshot, and that of
 the cycle that follows. Where it is taken over in parts, all snapshots and cycles are timed, and the longest counts. The
 least of some rounds counts, and of the two ways the longer one. Last come the pods of a DaemonSet, all at once: their
-row has the sums until all are decided.
+row has the sums until all are decided. The garbage collector is set as the operator sets it once it knows a cluster.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import itertools
 import json
 import sys
@@ -28,6 +29,7 @@ sys.path[:1] = [str(ROOT / "tests"), str(ROOT / "deploy" / "tools" / "local")]
 
 from cluster.builders import Cluster, make_node, make_pod, read_node, read_pod  # noqa: E402  the path comes first
 from fairbind.cluster.objects.facts import PodFacts  # noqa: E402
+from fairbind.kube.operator.surroundings import freeze_heap  # noqa: E402
 from fairbind.model import PolicySettings  # noqa: E402
 from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle  # noqa: E402
 from perf.machine import describe_machine, describe_versions  # noqa: E402
@@ -213,6 +215,8 @@ class World:
         for _ in range(3):
             self.cluster.cache.build_snapshot()
             self.decide()
+        gc.unfreeze()  # the world before
+        freeze_heap()
 
     def decide(self) -> None:
         """Run a cycle, and remember why pods wait."""

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+
+import pytest
+
 from perf.events import DAEMON_SET, EVENTS, MANY_OF_ONE, Row, measure, render
 
 
+@pytest.fixture
+def collector() -> Iterator[None]:
+    """The garbage collector, as it was when the test has ended."""
+    before = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*before)
+
+
+@pytest.mark.usefixtures("collector")
 def test_every_event_is_measured() -> None:
     rows = list(measure(nodes=12, pods=30))
 
