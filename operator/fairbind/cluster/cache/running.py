@@ -84,8 +84,13 @@ class _TasksByNode(Mapping[str, tuple[RunningTask, ...]]):
         changed = {**self._changed, **changes}
         if len(changed) <= MAX_CHANGED:
             return _TasksByNode(self._shared, changed)
-        both = {**self._shared, **changed}
-        return _TasksByNode({name: tasks for name, tasks in both.items() if tasks is not None}, {})
+        nodes = dict(self._shared)
+        for name, tasks in changed.items():
+            if tasks is None:
+                nodes.pop(name, None)
+            else:
+                nodes[name] = tasks
+        return _TasksByNode(nodes, {})
 
     def __getitem__(self, name: str) -> tuple[RunningTask, ...]:
         tasks = self._changed[name] if name in self._changed else self._shared[name]
