@@ -1,4 +1,4 @@
-"""Scores that are kept from one cycle to the next are those that would be made anew, to the bit."""
+"""Scores that stay from one cycle to the next equal freshly computed ones, bit for bit."""
 
 from __future__ import annotations
 
@@ -66,6 +66,13 @@ def begin(snapshot: Snapshot, layout: Layout, most: int = 2) -> KeptScores:
     return known
 
 
+def check(known: KeptScores, layout: Layout, free_kr: IntArray) -> None:
+    """Compare the scores that are known with those that would be made now."""
+    found = known.find(layout, DEMAND)
+    assert found is not None
+    np.testing.assert_array_equal(found[1][:-1], make_anew(known, layout, free_kr)[1][:-1])
+
+
 def change(draw: np.random.Generator, free_kr: IntArray, count: int) -> tuple[IntArray, IndexArray]:
     changed = np.sort(draw.choice(COUNT, count, replace=False))
     free_kr = free_kr.copy()
@@ -82,10 +89,7 @@ def test_servers_that_changed_are_scored_again(only: list[str] | None, counts: l
         for count in counts:  # so many cycles do not ask for it
             free_kr, changed = change(draw, free_kr, count)
             known.follow(free_kr, changed)
-        found = known.find(layout, DEMAND)
-
-        assert found is not None
-        np.testing.assert_array_equal(found[1][:-1], make_anew(known, layout, free_kr)[1][:-1])
+        check(known, layout, free_kr)
 
 
 def test_scores_from_amid_a_cycle_are_not_taken_for_those_of_its_beginning() -> None:
@@ -97,10 +101,7 @@ def test_scores_from_amid_a_cycle_are_not_taken_for_those_of_its_beginning() -> 
     known.keep(layout, DEMAND, *make_anew(known, layout, amid_kr), changed)
     known.follow(free_kr, NOTHING)
 
-    found = known.find(layout, DEMAND)
-
-    assert found is not None
-    np.testing.assert_array_equal(found[1][:-1], make_anew(known, layout, free_kr)[1][:-1])
+    check(known, layout, free_kr)
 
 
 def test_they_are_not_kept_on_where_nobody_knows_what_changed_or_too_much_has() -> None:

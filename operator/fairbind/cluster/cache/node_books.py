@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -110,8 +111,9 @@ class Rows(NamedTuple):
     free_nr: IntArray
 
 
+@lru_cache(maxsize=8)
 def number_axes(axes: Axes) -> Mapping[str, int]:
-    """Return the number of each axis."""
+    """Return the number of each axis: pods and nodes have a few of many."""
     return {resource: r for r, resource in enumerate(axes)}
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.filters.refusals import find_refusal, is_usable
 from fairbind.cluster.objects.facts import BASE_RESOURCES, Amounts, Constraints, Demand, NodeFacts
 from fairbind.model import FreeChanges
-from fairbind.model.servers import BoolArray, IndexArray, IntArray, sum_exactly
+from fairbind.model.servers import BoolArray, IntArray, sum_exactly
 
 MAX_AXES = 128
 """Resources of all nodes together; each takes 16 bytes of each node in every snapshot that something changed in."""
@@ -243,15 +242,17 @@ class Servers:
         """Make arrays for other nodes, or along other axes. What has not changed of a node is carried over."""
         is_all_new = self._is_everything_changed
         before: Mapping[str, int] = {} if is_all_new else self.index
+        nodes = [book.node for _, book in sorted(self.books.items()) if book.node is not None]
+        changed = self._changed_nodes
+        kept = [-1 if node.name in changed else before.get(node.name, -1) for node in nodes]
+        kept_k = np.array(kept, dtype=np.intp)
         if is_all_new or self._is_list_changed:
-            nodes = [book.node for _, book in sorted(self.books.items()) if book.node is not None]
             self.names = tuple(node.name for node in nodes)
-            kept_k = self._find_kept(before, self._changed_nodes)
             self.eligibility.set_nodes(nodes, None if is_all_new else kept_k, self._selector)
             self.index = self.eligibility.index
-        elif self._changed_nodes:
+        elif changed:
             self.eligibility.change_nodes({self.index[name]: node for name, node in self._find_changed_nodes()})
-        kept_k = self._find_kept(before, self._changed_nodes | self._changed_books)
+        kept_k[[self.index[name] for name in self._changed_books if name in self.index]] = -1
         came = frozenset(axes).difference(self.axes)
         if came:
             is_new_k = [self.books[name].mentions(came) for name in self.names]
@@ -270,11 +271,6 @@ class Servers:
         if is_all_new or self._is_list_changed:
             self.open_k = np.ones(len(self.names), dtype=np.bool_)  # a pod that tolerates it may go to a cordoned node
         self._note_capacity()
-
-    def _find_kept(self, before: Mapping[str, int], changed: AbstractSet[str]) -> IndexArray:
-        """Return where each node was before, or -1 where it was not, or has changed."""
-        kept = [-1 if name in changed else before.get(name, -1) for name in self.names]
-        return np.array(kept, dtype=np.intp)
 
     def _rewrite(self) -> None:
         """Write the rows of nodes that changed, or of which other pods hold something."""

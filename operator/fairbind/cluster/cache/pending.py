@@ -9,11 +9,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
-from fairbind.cluster.cache.node_books import Axes
+from fairbind.cluster.cache.node_books import Axes, number_axes
 from fairbind.cluster.cache.pinning import lack, make_pin
 from fairbind.cluster.filters.attach_limits import VolumeLoad
 from fairbind.cluster.filters.node_eligibility import Eligibility
@@ -102,18 +101,12 @@ class QueueKey(NamedTuple):
 
 def compute_vector(amounts: Amounts, axes: Axes) -> tuple[int, ...]:
     """Return amounts in the order of the axes; a resource that is no axis drops out."""
-    index = _index(axes)
+    number = number_axes(axes)
     vector = [0] * len(axes)
     for resource, amount in amounts:
-        if resource in index:
-            vector[index[resource]] = amount
+        if resource in number:
+            vector[number[resource]] = amount
     return tuple(vector)
-
-
-@lru_cache(maxsize=8)
-def _index(axes: Axes) -> Mapping[str, int]:
-    """Return the number of each axis: pods ask for a few of many."""
-    return {resource: r for r, resource in enumerate(axes)}
 
 
 class TaskQueue:

@@ -205,7 +205,7 @@ class CycleState:
         if rows is None or len(rows) * MANY_PART > len(free_kr):
             self._left_rk = compute_left(free_kr)
         elif len(rows):
-            self._left_rk[:, rows] = np.maximum(free_kr[rows].T, 0)
+            self._left_rk[:, rows] = compute_left(free_kr[rows])
         self._free_kr, self._changed_rows = free_kr, None
         if self._scored is not None:
             self._scored[3].follow(free_kr, rows)
