@@ -11,7 +11,7 @@ from fairbind.cluster.pacing_events import BindResult
 from fairbind.kube.client.api import ApiClient, NotAllowedError
 from fairbind.kube.client.credentials import Credentials
 from fairbind.kube.writers.binder import FORBIDDEN_SECONDS, GIVE_UP_SECONDS, MAX_BACKOFF_SECONDS, Binder, Binding
-from fairbind.kube.writers.nudge import Nudge
+from fairbind.kube.writers.nudge import Nudge, Woken
 from fairbind.kube.writers.opener import GatedPod, Opening
 from kube.fakes import (
     DROPPED_AFTER,
@@ -549,7 +549,7 @@ class Late:
     [
         lambda binder: Binding(binder, "ns", "p", "uid-p", "n1", lambda _: None),
         lambda binder: Opening(binder, GatedPod("ns", "p", "uid-p", "1"), "n1", lambda _: None),
-        lambda binder: Nudge(binder, "ns", "p", "uid-p", 0.0, lambda _: None),
+        lambda binder: Nudge(binder, Woken("ns", "p", "uid-p"), 0.0, lambda _: None),
     ],
 )
 async def test_the_fence_is_asked_as_the_bytes_are_handed_over(

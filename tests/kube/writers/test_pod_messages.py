@@ -31,7 +31,10 @@ class World:
     def __init__(self) -> None:
         self.now = 0.0
         self.pods: dict[str, WaitingPod] = {}
-        self.pod_messages = PodMessages(self.pods.get, lambda: self.now)
+        self.generations: dict[str, int] = {}
+        self.pod_messages = PodMessages(
+            self.pods.get, lambda: self.now, find_generation=lambda uid: self.generations.get(uid, 1)
+        )
 
     def show(self, *waits: Wait, nodes: int = 3) -> None:
         for wait in waits:
@@ -48,9 +51,7 @@ class World:
         for notice in notices:
             announced = notice.announced
             announced.queued = False
-            announced.writes += announced.signature != notice.signature or announced.writes == 0
-            announced.signature, announced.written_at = notice.signature, self.now
-            announced.message = notice.cause.format()
+            notice.note_told(notice.cause.format(), self.now)
             if notice.event_budget is not None:
                 announced.event_signature, announced.event_at, announced.event_count = notice.signature, self.now, 1
         return notices
@@ -246,6 +247,31 @@ def test_what_a_pod_says_already_is_not_told_by_the_next_leader(world: World) ->
     world.pod_messages._event_budgets[("a", (1,), compute_signature(wait))] = (world.now, 0)
     world.show(wait)
     assert names(world.tell()) == ["ns/p2"]
+
+
+def test_a_pod_whose_spec_is_changed_is_told_again_each_time_later(world: World) -> None:
+    wait = make_wait(make_tasks(2), CPU)
+    world.show(wait)
+    world.tell()
+    told = 0
+    for generation in range(2, 602):
+        world.generations["uid-p0"] = generation
+        told += len([notice for notice in world.pass_time(1.0) if notice.uid == "uid-p0"])
+    assert 5 <= told <= 9  # after 5, 15, 35, 75, 155, 315 s and so on, and two events more
+    world.pass_time(MAX_REWRITE_SECONDS)
+    assert world.pass_time(MAX_REWRITE_SECONDS / 2) == []
+
+
+def test_the_next_leader_writes_of_which_generation_a_condition_is(world: World) -> None:
+    message = format_unschedulable(make_wait(make_tasks(1), CPU), 3)
+    tasks = make_tasks(EVENTS_PER_CLASS + 2)
+    for task in tasks:
+        world.pods[task.uid] = make_pod(task.uid, "8", message, generation=1)
+    world.pods[tasks[-1].uid] = make_pod(tasks[-1].uid, "8", message)  # of a leader that did not say it
+    world.show(make_wait(tasks, CPU))
+    assert len(world.tell()) == EVENTS_PER_CLASS
+    [notice] = world.pass_time(2 * UNCHANGED_SECONDS)
+    assert (notice.uid, notice.generation) == (tasks[-1].uid, 1)
 
 
 def test_a_blocked_pod_that_says_so_in_detail_is_left_alone(world: World) -> None:

@@ -43,6 +43,7 @@ class Desk:
         self.failures: list[Exception] = []
         self.refusals: dict[str, Exception] = {}
         self.pods: dict[str, WaitingPod] = {}
+        self.generations: dict[str, int] = {}
         self.leading = True
         self.binds_in_flight = 0
         self.decides = False
@@ -56,6 +57,7 @@ class Desk:
             binds_in_flight=lambda: self.binds_in_flight,
             count_decided=lambda: 1 + int(self.now) if self.decides else 0,
             find_waiting=self.pods.get,
+            find_generation=lambda uid: self.generations.get(uid, 0),
             clock=loop.time,
         )
 
@@ -89,9 +91,10 @@ class Desk:
             patch = json.loads(body or b"null")
             uid = patch["metadata"]["uid"]
             namespace = self.pods[uid].namespace
-            message = patch["status"]["conditions"][0]["message"]
+            condition = patch["status"]["conditions"][0]
+            message, generation = condition["message"], condition.get("observedGeneration", 0)
             owner = self.pods[uid].owner
-            self.pods[uid] = make_pod(uid, "8", message, namespace=namespace, owner=owner)
+            self.pods[uid] = make_pod(uid, "8", message, namespace=namespace, owner=owner, generation=generation)
         return b"{}"
 
     def wait(self, *waits: Any, nodes: int = 3) -> None:
@@ -155,6 +158,22 @@ def test_a_waiting_pod_gets_a_condition_and_an_event() -> None:
         assert condition == {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
         [event] = desk.find("FailedScheduling")
         assert (event["type"], event["action"], event["note"]) == ("Warning", "Scheduling", message)
+
+    play(scenario)
+
+
+def test_a_condition_says_of_which_generation_it_is() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.generations["uid-p0"] = 1
+        desk.wait(make_wait(make_tasks(2), CPU))
+        await asyncio.sleep(2.0)
+        observed = {path: patch["status"]["conditions"][0].get("observedGeneration") for path, patch in desk.conditions}
+        assert observed == {"/api/v1/namespaces/ns/pods/p0/status": 1, "/api/v1/namespaces/ns/pods/p1/status": None}
+        desk.generations["uid-p0"] = 2
+        await asyncio.sleep(2 * UNCHANGED_SECONDS)
+        _, patch = desk.conditions[-1]
+        assert patch["status"]["conditions"][0]["observedGeneration"] == 2
+        assert len(desk.conditions) == 3
 
     play(scenario)
 

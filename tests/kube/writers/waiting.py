@@ -47,6 +47,8 @@ def make_pod(
     *,
     namespace: str = "ns",
     owner: Owner | None = None,
+    generation: int = 0,
 ) -> WaitingPod:
-    """Return the pod with the UID that `make_tasks` gave it."""
-    return WaitingPod(namespace, uid.removeprefix("uid-"), version, message, detail, owner)
+    """Return the pod with the UID that `make_tasks` gave it. generation: that its condition is about."""
+    name = uid.removeprefix("uid-")
+    return WaitingPod(namespace, name, version, message, detail, owner, condition_generation=generation)

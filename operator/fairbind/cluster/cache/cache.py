@@ -284,6 +284,8 @@ class ClusterCache:
             scheduled_message=facts.scheduled_message,
             owner=facts.owner,
             is_gated=facts.gated,
+            generation=facts.generation,
+            scheduled_generation=facts.scheduled_generation,
         )
 
     def _find_detail(self, entry: PodEntry) -> str | None:

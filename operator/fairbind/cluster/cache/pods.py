@@ -128,7 +128,7 @@ class PodRecord:
     tenant: empty when it belongs to no tenant. is_waiting: for a node, also while its turn is postponed.
     unsupported: the very thing that it carries and that is not honoured yet.
     scheduled_message: what its condition PodScheduled=False says, or None when it has none. owner: its controller.
-    is_gated: it has scheduling gates.
+    is_gated: it has scheduling gates. generation, scheduled_generation: see `PodFacts`.
     """
 
     uid: str
@@ -145,6 +145,8 @@ class PodRecord:
     scheduled_message: str | None
     owner: Owner | None
     is_gated: bool = False
+    generation: int = 0
+    scheduled_generation: int = 0
 
 
 def is_waiting(position: Position | None) -> bool:

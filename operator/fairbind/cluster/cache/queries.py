@@ -71,6 +71,11 @@ class Queries:
         exclusive_keys = entry.facts.constraints.exclusive_keys.conflicting
         return not self._books.servers.is_crowded(node, uid, entry.facts.demand.real, exclusive_keys)
 
+    def find_generation(self, uid: str) -> int:
+        """Return the generation of a pod's spec; 0: the API server counts none, or the pod is gone."""
+        entry = self._books.entries.get(uid)
+        return 0 if entry is None else entry.facts.generation
+
     def is_gated(self, uid: str) -> bool:
         """Whether a pod that waits for its turn waits behind our gate."""
         entry = self._books.entries.get(uid)

@@ -123,6 +123,7 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         carries = find_carried_terms(spec, meta.namespace) if spec.affinity is not None else ()
     created = parse_time(meta.creation_timestamp)
     pin = find_pin(spec) if node is None and excess is None else None
+    scheduled_message, scheduled_generation = _find_scheduled(status)
     return PodFacts(
         uid=meta.uid,
         namespace=_share_name(meta.namespace),
@@ -143,7 +144,7 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         unsupported_detail=unsupported[1] if unsupported else None,
         repels=find_repelling_terms(spec, meta.namespace),
         labels=_share_labels(tuple(meta.labels.items())) if meta.labels and _keeps_labels(meta, excess, node) else (),
-        scheduled_message=_find_scheduled_message(status),
+        scheduled_message=scheduled_message,
         rejection=_find_rejection(status),
         start=parse_time(status.start_time) or created,
         group=_find_group(pod),
@@ -153,6 +154,8 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         claims=find_claims(meta.name, spec.volumes) if spec.volumes else (),
         carries=carries,
         images=find_images(spec) if node is None and excess is None and pin is None else NO_IMAGES,
+        generation=meta.generation or 0,
+        scheduled_generation=scheduled_generation,
     )
 
 
@@ -199,11 +202,14 @@ def _find_owner(meta: wire.ObjectMeta) -> Owner | None:
     return None
 
 
-def _find_scheduled_message(status: wire.PodStatus) -> str | None:
+def _find_scheduled(status: wire.PodStatus) -> tuple[str | None, int]:
+    """Return what the condition PodScheduled=False says and of which generation; (None, 0): there is none."""
     for condition in status.conditions or ():
         if condition.type == "PodScheduled":
-            return _share(condition.message or "") if condition.status == "False" else None
-    return None
+            if condition.status != "False":
+                break
+            return _share(condition.message or ""), condition.observed_generation or 0
+    return None, 0
 
 
 def _find_group(pod: wire.Pod) -> str | None:

@@ -215,7 +215,8 @@ class PodFacts(Struct, frozen=True, gc=False):
     node of those that they allow, kept only while it waits; None: all of them. repels: its required anti-affinity.
     carries: where pods that its terms select are liked, or not, once it is placed. labels: none when they are above the
     budget. wishes: what it requires and would like about other pods, kept only while it waits; None: nothing.
-    scheduled_message: what its condition PodScheduled=False says, or None.
+    generation: of its spec; 0: the API server counts none. scheduled_message: what its condition PodScheduled=False
+    says, or None. scheduled_generation: of which generation it says so; 0: of none that it names.
     rejection: for what its kubelet refused it (resources, ports, node, other); None when it did not.
     start: when its kubelet took it, seconds since the epoch; `created` before that. group: the name of the pod group in
     its namespace that it belongs to; None: to none. nominated_node: where room is promised to it until it is bound.
@@ -252,6 +253,8 @@ class PodFacts(Struct, frozen=True, gc=False):
     carries: tuple[WeightedTerm, ...] = ()
     awaits_turn: bool = False
     images: ImageUse = NO_IMAGES
+    generation: int = 0
+    scheduled_generation: int = 0
 
 
 class NodeFacts(Struct, frozen=True, gc=False):

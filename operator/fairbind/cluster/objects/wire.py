@@ -37,6 +37,7 @@ class ObjectMeta(Wire):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    generation: int | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     labels: Labels | None = None
@@ -254,6 +255,7 @@ class Condition(Wire):
     status: str = ""
     reason: str | None = None
     message: str | None = None
+    observed_generation: int | None = None
 
 
 class ContainerStatus(Wire):

@@ -38,7 +38,7 @@ from fairbind.kube.operator.clocks import Clocks
 from fairbind.kube.operator.loop import TurnRules
 from fairbind.kube.writers.binder import Binder
 from fairbind.kube.writers.leader_endpoint import LeaderEndpoint
-from fairbind.kube.writers.nudge import Nudge
+from fairbind.kube.writers.nudge import Nudge, Woken
 from fairbind.kube.writers.recorder import Recorder
 from fairbind.model.overview import ClusterOverview
 
@@ -153,7 +153,8 @@ class ExtenderMode:
             return BindResult.CONFLICT  # it came to a node, or is being deleted, since the decision: its turn is over
         turn = self._extender.make_turn(uid, pod.tenant, node)
         self._turns.give(uid, turn)
-        result = await self._binder.carry(Nudge(self._binder, namespace, name, uid, self._clocks.wall(), on_stall))
+        woken = Woken(namespace, name, uid, pod.generation)
+        result = await self._binder.carry(Nudge(self._binder, woken, self._clocks.wall(), on_stall))
         turn.is_given = True
         if turn.is_binding:
             return BindResult.BOUND  # it has asked by itself meanwhile; the binding says what becomes of it

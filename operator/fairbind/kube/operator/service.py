@@ -233,6 +233,7 @@ class Operator:
             binds_in_flight=lambda: self.binder.in_flight,
             count_decided=lambda: self.loop.decided,
             find_waiting=self._find_waiting,
+            find_generation=self.cache.queries.find_generation,
             failures=self._failures,
             clock=clocks.monotonic,
         )
@@ -397,7 +398,8 @@ class Operator:
         if pod is None or not pod.is_waiting or self.cache.queries.asks(uid):
             return None  # of a pod whose scheduler asks, that scheduler says why it waits
         where = pod.namespace, pod.name, pod.resource_version
-        return WaitingPod(*where, pod.scheduled_message, pod.unsupported, pod.owner, is_gated=pod.is_gated)
+        said, generation = pod.scheduled_message, pod.scheduled_generation
+        return WaitingPod(*where, said, pod.unsupported, pod.owner, pod.is_gated, generation)
 
     def _note_refused(self, namespace: str, uid: str, deed: str, answer: str) -> None:
         """Have a pod told that its binding, or the opening of its gate, failed."""

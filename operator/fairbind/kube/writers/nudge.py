@@ -11,6 +11,7 @@ repetition after a lost answer.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar
 
 import msgspec
@@ -22,20 +23,32 @@ from fairbind.kube.writers.binder import Binder, Binding
 TURN_CONDITION = "fairbind.io/Turn"
 
 
-def make_nudge(uid: str, now: float) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """The pod that is woken. generation: of its spec; 0: the API server counts none."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int = 0
+
+
+def make_nudge(pod: Woken, now: float) -> bytes:
     """Return the body of the patch. now: seconds since the epoch.
 
-    >>> make_nudge("u", 0.0)[-68:]
-    b'"reason":"TurnGiven","lastTransitionTime":"1970-01-01T00:00:00Z"}]}}'
+    >>> make_nudge(Woken("team-a", "web-0", "u", 2), 0.0)[-91:]
+    b'"reason":"TurnGiven","lastTransitionTime":"1970-01-01T00:00:00Z","observedGeneration":2}]}}'
     """
-    condition = {
+    condition: dict[str, object] = {
         "type": TURN_CONDITION,
         "status": "True",
         "message": f"The pod's turn has come ({now:.3f}).",
         "reason": "TurnGiven",
         "lastTransitionTime": format_time(now),
     }
-    return msgspec.json.encode({"metadata": {"uid": uid}, "status": {"conditions": [condition]}})
+    if pod.generation:
+        condition["observedGeneration"] = pod.generation
+    return msgspec.json.encode({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
 
 
 class Nudge(Binding):
@@ -44,11 +57,9 @@ class Nudge(Binding):
     right: ClassVar[str] = "patch on pods/status"
     is_counted: ClassVar[bool] = False
 
-    def __init__(
-        self, binder: Binder, namespace: str, name: str, uid: str, now: float, on_stall: Callable[[bool], None]
-    ) -> None:
-        super().__init__(binder, namespace, name, uid, "", on_stall)
-        self._body = make_nudge(uid, now)
+    def __init__(self, binder: Binder, pod: Woken, now: float, on_stall: Callable[[bool], None]) -> None:
+        super().__init__(binder, pod.namespace, pod.name, pod.uid, "", on_stall)
+        self._body = make_nudge(pod, now)
 
     @property
     def deed(self) -> str:

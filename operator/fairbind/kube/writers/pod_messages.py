@@ -3,8 +3,9 @@
 Twenty thousand pods may wait at the same time and their reasons change with every cycle, so this decides what is worth
 a write to the API server:
 
-* Each waiting pod carries the condition PodScheduled=False. It is written when it is new, and again when the kinds of
-  reasons change, each time at least twice as late as the time before. When only numbers in it change, it is renewed
+* Each waiting pod carries the condition PodScheduled=False, with the generation of the pod's spec that it is about. It
+  is written when it is new, and again when the kinds of reasons or the generation change, each time at least twice as
+  late as the time before. When only numbers in it change, it is renewed
   after a minute at the earliest, and no more than `RENEWALS_PER_SECOND` of these are due for all pods together. The
   first pods of a class, at which people look, are renewed every `REFRESH_SECONDS` and from a budget of their own, so
   that a sentence about shares that have moved since does not stay.
@@ -61,7 +62,7 @@ class WaitingPod:
     namespace, name: its own. resource_version: of the newest version known.
     condition_message: what its PodScheduled=False says now, or None.
     blocked_detail: the very thing that it carries and that is not honoured, or None. owner: its controller, or None.
-    is_gated: it has scheduling gates.
+    is_gated: it has scheduling gates. condition_generation: of the spec that its condition is about; 0: it says none.
     """
 
     namespace: str
@@ -71,6 +72,7 @@ class WaitingPod:
     blocked_detail: str | None = None
     owner: Owner | None = None
     is_gated: bool = False
+    condition_generation: int = 0
 
 
 @dataclass(slots=True)
@@ -78,11 +80,13 @@ class Announced:
     """What one waiting pod, or the owner of some, was told. Times are those of `PodMessages`' clock.
 
     queued: it is about to be told something. owner: of the pod.
+    generation: of the pod's spec, when it was told.
     writes: how often the kinds of its reasons were written; 0 before the first. message: the last, whole.
     event_name: of its FailedScheduling event; event_count: how often that was observed.
     """
 
     signature: Hashable = None
+    generation: int = 0
     message: str | None = None
     written_at: float = 0.0
     writes: int = 0
@@ -146,9 +150,10 @@ class Refused:
 class Notice:
     """One pod, or the owner of some, is to be told why it waits.
 
-    uid: of the pod. announced: what was told before, to be changed by the writer. owner: whom to tell in the pod's
-    stead; None: the pod. queue: the tenant, or the namespace whose bindings fail; notices of different queues take
-    turns. event_budget: where the event is counted that it is told by; None when only its condition says it.
+    uid: of the pod. generation: of its spec; 0: unknown. announced: what was told before, to be changed by the writer.
+    owner: whom to tell in the pod's stead; None: the pod. queue: the tenant, or the namespace whose bindings fail;
+    notices of different queues take turns. event_budget: where the event is counted that it is told by; None when only
+    its condition says it.
     """
 
     uid: str
@@ -158,6 +163,15 @@ class Notice:
     event_budget: Hashable | None
     announced: Announced
     owner: Owner | None = None
+    generation: int = 0
+
+    def note_told(self, message: str, now: float) -> None:
+        """Note that it was told."""
+        announced = self.announced
+        is_other = announced.signature != self.signature or announced.generation != self.generation
+        announced.writes += is_other or announced.writes == 0
+        announced.signature, announced.generation = self.signature, self.generation
+        announced.message, announced.written_at = message, now
 
 
 @dataclass(slots=True)
@@ -211,14 +225,17 @@ class PodMessages:
         clock: Callable[[], float],
         *,
         has_room: Callable[[Hashable], bool] = lambda _: True,
+        find_generation: Callable[[str], int] = lambda _: 0,
     ) -> None:
         """find_waiting: by UID; None for a pod that is gone, bound or about to be bound.
 
-        has_room: whether another notice of this queue can be written soon; if not, it stays due.
+        has_room: whether another notice of this queue can be written soon; if not, it stays due. find_generation: of a
+        pod's spec, by UID; 0: unknown.
         """
         self._find_waiting = find_waiting
         self._clock = clock
         self._has_room = has_room
+        self._find_generation = find_generation
         self._waits: Sequence[Wait] = ()
         self._node_count = 0
         self._refused: dict[str, Refused] = {}
@@ -312,7 +329,8 @@ class PodMessages:
                 yield None
                 continue
             now = self._clock()
-            is_due = self._is_due(announced, message, signature, now, may_refresh=may_refresh and rank < REFRESHED_PODS)
+            subject = signature, self._find_generation(task.uid)
+            is_due = self._is_due(announced, message, subject, now, may_refresh=may_refresh and rank < REFRESHED_PODS)
             wants_event = (
                 rank < EVENTS_PER_CLASS
                 and _is_event_due(announced, signature, now, is_due=is_due)
@@ -320,7 +338,8 @@ class PodMessages:
             )
             if is_due or wants_event:
                 announced.queued = True
-                yield Notice(task.uid, cause, tenant, signature, event_budget if wants_event else None, announced)
+                budget = event_budget if wants_event else None
+                yield Notice(task.uid, cause, tenant, signature, budget, announced, generation=subject[1])
             else:
                 yield None
 
@@ -349,11 +368,13 @@ class PodMessages:
             if announced is None:
                 announced = self._announced[uid] = self._recall(uid, cause, signature, message)
             now = self._clock()
-            is_due = self._is_due(announced, message, signature, now, may_refresh=False)
+            subject = signature, self._find_generation(uid)
+            is_due = self._is_due(announced, message, subject, now, may_refresh=False)
             wants_event = _is_event_due(announced, signature, now, is_due=is_due) and self._spend_event(queue, now)
             if not announced.queued and (is_due or wants_event):
                 announced.queued = True
-                yield Notice(uid, cause, queue, signature, queue if wants_event else None, announced)
+                budget = queue if wants_event else None
+                yield Notice(uid, cause, queue, signature, budget, announced, generation=subject[1])
             else:
                 yield None
 
@@ -367,15 +388,23 @@ class PodMessages:
             message = cause.format(pod.blocked_detail)
         if compute_gist(pod.condition_message) != compute_gist(message):
             return Announced(owner=owner)
-        return Announced(signature, pod.condition_message, written_at=self._clock(), writes=1, owner=owner)
+        return Announced(
+            signature,
+            pod.condition_generation,
+            pod.condition_message,
+            written_at=self._clock(),
+            writes=1,
+            owner=owner,
+        )
 
     def _is_due(
-        self, announced: Announced, message: str, signature: Hashable, now: float, *, may_refresh: bool
+        self, announced: Announced, message: str, subject: tuple[Hashable, int], now: float, *, may_refresh: bool
     ) -> bool:
+        """Whether a condition is to be written. subject: the signature, and the generation of the pod's spec."""
         if announced.writes == 0:
             return True
         age = now - announced.written_at
-        if announced.signature != signature:
+        if (announced.signature, announced.generation) != subject:
             patience = FIRST_REWRITE_SECONDS * 2.0 ** min(announced.writes - 1, 10)
             return age >= min(patience, MAX_REWRITE_SECONDS)
         if message == announced.message:

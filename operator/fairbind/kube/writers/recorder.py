@@ -111,13 +111,14 @@ class Recorder:
         binds_in_flight: Callable[[], int],
         count_decided: Callable[[], int],
         find_waiting: Callable[[str], WaitingPod | None],
+        find_generation: Callable[[str], int] = lambda _: 0,
         failures: PartFailures | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """is_leading: the fence. count_decided: decisions since the start, in every mode.
 
-        find_waiting: by UID; None for a pod that is gone, bound or about to be bound.
+        find_waiting: by UID; None for a pod that is gone, bound or about to be bound. find_generation: of a pod's spec.
         """
         self._api = api
         self._scheduler_name = scheduler_name
@@ -130,7 +131,7 @@ class Recorder:
         self._clock = clock
         self._sleep = sleep
         self._notices: FairQueue[Hashable, Notice] = FairQueue(NOTICES_PER_QUEUE)
-        self._pod_messages = PodMessages(find_waiting, clock, has_room=self._has_room)
+        self._pod_messages = PodMessages(find_waiting, clock, has_room=self._has_room, find_generation=find_generation)
         self._scheduled: FairQueue[str, _News] = FairQueue(SCHEDULED_QUEUE_LENGTH)
         self._limits = WriteLimits()
         self._work = asyncio.Event()
@@ -312,10 +313,9 @@ class Recorder:
         try:
             if notice.owner is not None:
                 message = shorten(f"pods such as {pod.name} wait: {message}")
-            elif pod.condition_message != message and not pod.is_gated:  # else the condition is the API server's
-                await self._write_condition(notice, pod, message)
-            announced.writes += announced.signature != notice.signature or announced.writes == 0
-            announced.signature, announced.message, announced.written_at = notice.signature, message, self._clock()
+            elif not pod.is_gated and (pod.condition_message, pod.condition_generation) != (message, notice.generation):
+                await self._write_condition(notice, pod, message)  # of a gated pod it is the API server's
+            notice.note_told(message, self._clock())
             if notice.event_budget is not None:
                 await self._write_failed(announced, notice, pod, message)
         except BaseException:
@@ -324,7 +324,14 @@ class Recorder:
         announced.queued = False
 
     async def _write_condition(self, notice: Notice, pod: WaitingPod, message: str) -> None:
-        condition = {"type": "PodScheduled", "status": "False", "reason": notice.cause.reason, "message": message}
+        condition: dict[str, object] = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": notice.cause.reason,
+            "message": message,
+        }
+        if notice.generation:  # of which the reasons are; the pod may have a newer one by now
+            condition["observedGeneration"] = notice.generation
         if pod.condition_message is None:
             condition["lastTransitionTime"] = format_time()
         patch = {
