@@ -31,6 +31,14 @@ WAITS = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "
 CONTAINER = {"name": "main", "image": "x", "imageID": "", "ready": True, "restartCount": 0}
 HOLDER = "example.com/hold"
 VOLUMES = "/api/v1/persistentvolumes"
+_BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+MARKED = {"metadata": {"annotations": {_BOUND_BY_CONTROLLER: "yes"}}}
+UNMARKED = {"metadata": {"annotations": {_BOUND_BY_CONTROLLER: None}}}
+MODE_VALUES: dict[str, Json] = {
+    "bind": {},
+    "gate": {"gate": {"schedulerName": "default-scheduler"}},
+    "extender": {"extender": {"schedulerNames": ["default-scheduler"]}},
+}
 CLAIM_OF_ANOTHER = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": "claim"}
 
 
@@ -267,10 +275,42 @@ class TestVolumes:
         other = {"spec": {"claimRef": {**CLAIM_OF_ANOTHER, "name": "thief"}}}
         check_refused(lambda: self.patch(thief, volumes["taken"], other), "fairbind-own-volumes")
 
-    def test_what_the_operator_writes_is_let_through(self, thief: Api, claim: str, volumes: dict[str, str]) -> None:
-        named = {"metadata": {"annotations": {"pv.kubernetes.io/bound-by-controller": "yes"}}}
-        self.patch(thief, volumes["free"], {**named, "spec": {"claimRef": CLAIM_OF_ANOTHER}})
+    def test_a_volume_that_a_person_keeps_for_a_claim_stays_with_it(self, thief: Api, volumes: dict[str, str]) -> None:
+        for body in ({"spec": {"claimRef": None}}, MARKED, {**UNMARKED, "spec": {"claimRef": None}}):
+            attempt = functools.partial(self.patch, thief, volumes["taken"], body)
+            check_refused(attempt, "fairbind-own-volumes", what=str(body))
+
+    @pytest.mark.parametrize("mode", ["bind", "gate", "extender"])
+    def test_a_released_volume_keeps_its_files_for_its_owner(
+        self, cluster: Cluster, thief: Api, api: Api, volumes: dict[str, str], mode: str
+    ) -> None:
+        """Its claim is gone, and the files are there: neither is the claim taken off it nor another one written."""
+        cluster.install_chart({"operator": {"enabled": False}, "mode": mode, **MODE_VALUES[mode]})
+        try:
+            path = volumes["taken"]
+            gone = {"spec": {"claimRef": {**CLAIM_OF_ANOTHER, "uid": "gone"}}}
+            api.patch(path, {**MARKED, **gone}, kind="merge")
+            wait_for(lambda: api.get(path)["status"]["phase"] == "Released", describe="the volume to be released")
+            bodies: list[Json] = [
+                {"spec": {"claimRef": None}},
+                {**UNMARKED, "spec": {"claimRef": None}},
+                {"spec": {"claimRef": {"uid": None}}},
+                {"spec": {"claimRef": {"uid": "of-a-new-claim"}}},
+                UNMARKED,
+            ]
+            for body in bodies:
+                attempt = functools.partial(self.patch, thief, path, body)
+                check_refused(attempt, "fairbind-own-volumes", what=f"{mode}: {body}")
+        finally:
+            cluster.install_chart({"operator": {"enabled": False}})
+
+    def test_what_the_operator_writes_is_let_through(
+        self, thief: Api, api: Api, claim: str, volumes: dict[str, str]
+    ) -> None:
+        self.patch(thief, volumes["free"], {**MARKED, "spec": {"claimRef": CLAIM_OF_ANOTHER}})
         self.patch(thief, volumes["taken"], {"spec": {"claimRef": {**CLAIM_OF_ANOTHER, "uid": "1"}}})
+        api.patch(volumes["taken"], MARKED, kind="merge")
+        self.patch(thief, volumes["taken"], {**UNMARKED, "spec": {"claimRef": None}})
         for node in ("nowhere", None):
             annotations = {"volume.kubernetes.io/selected-node": node}
             self.patch(thief, claim, {"metadata": {"annotations": annotations}})

@@ -66,6 +66,16 @@ def test_a_volume_that_the_claim_has_is_left_alone() -> None:
     assert _name_claim(make_volume(make_reference()), CLAIM) is None
 
 
+@pytest.mark.parametrize("reference", [None, make_reference(uid="")], ids=["nobody's", "a person's"])
+@pytest.mark.parametrize("phase", ["Bound", "Released", "Failed", ""])
+def test_a_volume_is_given_by_its_phase(reference: Json | None, phase: str) -> None:
+    """A released volume has the files of another claim, also in the moment after a person freed it."""
+    with pytest.raises(_ImpossibleError, match="not free"):
+        _name_claim(make_volume(reference, phase=phase), CLAIM)
+    for free in ("Available", "Pending"):
+        assert _name_claim(make_volume(reference, phase=free), CLAIM) is not None
+
+
 @pytest.mark.parametrize("other", [{"name": "other"}, {"namespace": "other"}, {"uid": "uid-of-an-earlier-claim"}])
 def test_a_volume_of_another_claim_is_not_taken(other: Json) -> None:
     with pytest.raises(_ImpossibleError, match="given to another claim"):
@@ -77,15 +87,19 @@ def test_a_volume_of_another_claim_is_not_taken(other: Json) -> None:
     [
         make_volume(make_reference()),
         make_volume(make_reference(), OURS, "Bound"),
+        make_volume(make_reference(), OURS, "Released"),
+        make_volume(make_reference(), OURS, "Failed"),
+        make_volume(make_reference(), OURS, ""),
         make_volume(make_reference(name="other"), OURS),
         make_volume(None, OURS),
     ],
-    ids=["a person's", "bound", "another claim's", "free"],
+    ids=["a person's", "bound", "released", "failed", "in no phase", "another claim's", "free"],
 )
 def test_only_a_volume_that_we_gave_and_that_is_not_bound_is_taken_back(volume: Json) -> None:
     assert _unname_claim(volume, "team/data") is None
-    change = _unname_claim(make_volume(make_reference(), OURS), "team/data")
-    assert change == {"metadata": {"annotations": {_BOUND_BY_CONTROLLER: None}}, "spec": {"claimRef": None}}
+    for phase in ("Available", "Pending"):
+        change = _unname_claim(make_volume(make_reference(), OURS, phase), "team/data")
+        assert change == {"metadata": {"annotations": {_BOUND_BY_CONTROLLER: None}}, "spec": {"claimRef": None}}
 
 
 def test_a_node_is_named_once_and_no_other_in_its_place() -> None:

@@ -38,6 +38,8 @@ LOOK_SECONDS = 0.25
 """Between two looks at the claims of a pod; they are in memory."""
 
 _BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+_FREE = frozenset({"Available", "Pending"})
+"""Phases in which a volume has nothing of another claim in it. A released one has the files of a claim that is gone."""
 _MERGE = "application/merge-patch+json"
 _FINAL = frozenset(
     {HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY}
@@ -223,7 +225,7 @@ class ClaimBinder:
 
 
 def _name_claim(found: Json, claim: ClaimFacts) -> Json | None:
-    """Return what gives a volume to a claim; None when it has it already."""
+    """Return what gives a volume to a claim; None when the claim has it. Raises _ImpossibleError unless it is free."""
     named = found["spec"].get("claimRef")
     reference = {
         "apiVersion": "v1",
@@ -232,22 +234,32 @@ def _name_claim(found: Json, claim: ClaimFacts) -> Json | None:
         "name": claim.name,
         "uid": claim.uid,
     }
-    if named is None:
+    is_free = _find_phase(found) in _FREE
+    if named is None and is_free:
         return {"metadata": {"annotations": {_BOUND_BY_CONTROLLER: "yes"}}, "spec": {"claimRef": reference}}
+    named = named or {}
     is_named = (named.get("namespace"), named.get("name")) == (claim.namespace, claim.name)
-    if not is_named or named.get("uid", "") not in {"", claim.uid}:
+    if named and (not is_named or named.get("uid", "") not in {"", claim.uid}):
         raise _ImpossibleError("the persistentvolume was given to another claim")
-    return None if named.get("uid") else {"metadata": {}, "spec": {"claimRef": reference}}  # a person named it
+    if named.get("uid"):
+        return None
+    if not is_free:
+        raise _ImpossibleError(f"the persistentvolume is not free: its phase is {_find_phase(found) or 'not known'}")
+    return {"metadata": {}, "spec": {"claimRef": reference}}  # a person named it
 
 
 def _unname_claim(found: Json, key: str) -> Json | None:
-    """Return what takes a volume back from a claim; None when we did not give it, or they are bound."""
+    """Return what takes a volume back from a claim; None when we did not give it, or the claim may have used it."""
     named = found["spec"].get("claimRef") or {}
     is_ours = (found["metadata"].get("annotations") or {}).get(_BOUND_BY_CONTROLLER) == "yes"
-    is_bound = found.get("status", {}).get("phase") == "Bound"
-    if not is_ours or is_bound or name_claim(named.get("namespace", ""), named.get("name", "")) != key:
+    is_free = _find_phase(found) in _FREE
+    if not is_ours or not is_free or name_claim(named.get("namespace", ""), named.get("name", "")) != key:
         return None
     return {"metadata": {"annotations": {_BOUND_BY_CONTROLLER: None}}, "spec": {"claimRef": None}}
+
+
+def _find_phase(found: Json) -> str:
+    return str(found.get("status", {}).get("phase") or "")
 
 
 def _select_node(found: Json, node: str) -> Json | None:
