@@ -5,15 +5,21 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from fairbind.model import MAX_AMOUNT, ExclusiveKeys, Placement, Snapshot, Task, TaskClass, Tenant
+from fairbind.model import MAX_AMOUNT, ExclusiveKeys, Placement, PolicySettings, Snapshot, Task, TaskClass, Tenant
+from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
+from fairbind.scheduling.fair_shares.audit import audit, make_audit_scene
+from fairbind.scheduling.fair_shares.problem import make_exact_problem
 from fairbind.scheduling.policies.levels import FEW
 from rejections import lack
 from scheduling.reference import check_report
-from scheduling.strategies import POLICY_IDS
+from scheduling.strategies import POLICY_IDS, snapshots
 from scheduling.worlds import (
     apply_report,
     build_class,
@@ -184,6 +190,49 @@ def test_a_resource_that_the_cluster_does_not_have_counts_for_nobody(policy: str
     assert order_of(report) == ["a", "a"]
     assert report.weighted_shares == (("a", 2 / 9), ("b", 0.0))
     assert report.waits[0].rejections == ((lack("gpu"), 1),)
+
+
+def leave_out_servers(snapshot: Snapshot) -> dict[str, Any]:
+    nothing_kr = np.zeros((0, len(snapshot.resources)), dtype=np.int64)
+    placements = {id(each.placement): Placement(np.zeros(0, dtype=np.bool_)) for each in snapshot.task_classes}
+    classes = [replace(each, placement=placements[id(each.placement)], pin=None) for each in snapshot.task_classes]
+    servers = replace(build_servers({}), capacity_kr=nothing_kr, free_kr=nothing_kr)
+    return {"servers": servers, "task_classes": tuple(classes), "total_r": (0,) * len(snapshot.resources)}
+
+
+def empty_a_part(snapshot: Snapshot, part: str) -> Snapshot:
+    """Return a snapshot of which one part is empty."""
+    nothing, servers = (0,) * len(snapshot.resources), snapshot.servers
+    closed = replace(servers, usable_k=np.zeros(len(servers.names), dtype=np.bool_), open_k=None)
+    bare = [replace(each, demand_r=nothing, share_demand_r=nothing) for each in snapshot.task_classes]
+    holds_nothing = [replace(each, allocated_r=(), holdings=()) for each in snapshot.tenants]
+    changes: dict[str, dict[str, Any]] = {
+        "servers": leave_out_servers(snapshot),
+        "usable servers": {"servers": closed, "total_r": nothing},
+        "resources that count": {"counts_r": (False,) * len(nothing)},
+        "tasks": {"task_classes": ()},
+        "tenants": {"task_classes": (), "tenants": ()},
+        "holdings": {"tenants": tuple(holds_nothing)},
+        "demands": {"task_classes": tuple(bare)},
+    }
+    return replace(snapshot, **changes[part])
+
+
+EMPTY_PARTS = ["servers", "usable servers", "resources that count", "tasks", "tenants", "holdings", "demands"]
+
+
+@pytest.mark.parametrize("part", EMPTY_PARTS)
+@given(snapshot=snapshots(), policy=st.sampled_from(POLICY_IDS))
+def test_any_part_may_be_empty(part: str, snapshot: Snapshot, policy: str) -> None:
+    """Cycle after cycle, and for the exact problem and the audit, too."""
+    snapshot, settings = empty_a_part(snapshot, part), PolicySettings(policy)
+    unschedulable, state = UnschedulableCache(), CycleState()
+    for explains in (True, False, False):
+        report = run_cycle(snapshot, settings, 0.0, unschedulable=unschedulable, state=state, explains=explains)
+    check_report(snapshot, run_cycle(snapshot, settings, 0.0))
+    assert not report.bindings or part not in {"servers", "tasks", "tenants"}
+    assert make_exact_problem(snapshot, settings) is None or part not in {"servers", "tenants"}
+    audit(make_audit_scene(snapshot))
 
 
 @every_policy

@@ -28,7 +28,7 @@ from fairbind.model import (
 )
 from fairbind.model.servers import FloatArray, IndexArray
 from fairbind.scheduling import UnschedulableCache, run_cycle
-from fairbind.scheduling.cycle import cycle, draft, remembered, unschedulable_cache
+from fairbind.scheduling.cycle import cycle, draft, held, remembered, unschedulable_cache
 from fairbind.scheduling.cycle.shapes import Shape
 from fairbind.scheduling.cycle.task_queues import ClassQueue
 from rejections import unsupported
@@ -44,8 +44,11 @@ def carry_out(snapshot: Snapshot, report: CycleReport) -> Snapshot:
     return replace(after, task_classes=tuple(same.get(each.tasks, each) for each in after.task_classes))
 
 
-def build_world(draw: np.random.Generator) -> Snapshot:
-    """Return four servers that are nearly full and ten classes of three tenants, most of which fit nowhere."""
+def build_world(draw: np.random.Generator, *, classes: int) -> Snapshot:
+    """Return four servers that are nearly full and so many classes of three tenants, most of which fit nowhere.
+
+    Some placements have many of the classes, others a few.
+    """
     names = ["w", "x", "y", "z"]
     servers = build_servers(
         dict.fromkeys(names, (9, 9)), free={name: draw.integers(0, 4, 2).tolist() for name in names}
@@ -56,20 +59,20 @@ def build_world(draw: np.random.Generator) -> Snapshot:
         build_placement(servers, exclusive_keys=ports),
         *(build_placement(servers, only=draw.choice(names, 2, replace=False).tolist()) for _ in range(2)),
     ]
-    classes = [
+    made = [
         TaskClass(
             tenant="abc"[draw.integers(3)],
             demand_r=tuple(demand := draw.integers(0, 6, 2).tolist()),
             share_demand_r=tuple(demand),
-            placement=placements[draw.integers(4)],
+            placement=placements[draw.choice(4, p=(0.5, 0.1, 0.2, 0.2))],
             # Names run against uids: `fifo` has another order than the rest.
-            tasks=tuple(Task(f"u{n}-{m}", f"ns/{9 - n}-{m}", 0, float(n % 2)) for m in range(draw.integers(1, 5))),
+            tasks=tuple(Task(f"u{n}-{m}", f"ns/{99 - n}-{m}", 0, float(n % 2)) for m in range(draw.integers(1, 5))),
             blocked=unsupported("not honoured") if draw.random() < 0.1 else None,
         )
-        for n in range(10)
+        for n in range(classes)
     ]
-    classes = [pin(draw, each, names) if draw.random() < 0.3 else each for each in classes]
-    return build_snapshot(servers, classes)
+    made = [pin(draw, each, names) if draw.random() < 0.3 else each for each in made]
+    return build_snapshot(servers, made)
 
 
 def pin(draw: np.random.Generator, task_class: TaskClass, names: list[str]) -> TaskClass:
@@ -125,10 +128,12 @@ def describe(report: CycleReport) -> tuple[object, ...]:
 @pytest.mark.parametrize("seed", draw_seeds(120))
 def test_it_changes_no_decision(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remembered, "FEW_PART", 1 + seed % 2)
-    monkeypatch.setattr(remembered, "FEW_CLASSES", 1 + 2 * (seed % 3))
+    for module in (remembered, held):
+        monkeypatch.setattr(module, "FEW_CLASSES", (1, 3, 5, 16)[seed % 4])
     monkeypatch.setattr(unschedulable_cache, "FEW", seed % 4)
     draw = np.random.default_rng(seed)
-    unschedulable, snapshot, policy = UnschedulableCache(), build_world(draw), POLICY_IDS[seed % len(POLICY_IDS)]
+    unschedulable, policy = UnschedulableCache(), POLICY_IDS[seed % len(POLICY_IDS)]
+    snapshot = build_world(draw, classes=60 if seed % 5 == 0 else 10)
     for _ in range(12):
         if draw.random() < 0.2:
             policy = POLICY_IDS[draw.integers(len(POLICY_IDS))]
@@ -237,6 +242,29 @@ def test_those_that_come_too_late_for_new_room_are_not_looked_at(looked: list[st
     assert decide(6, limit=1) == (["t0"], ["t0", "t1"])
     assert decide(6) == (["t0", "t1"], [f"t{n}" for n in range(8)]), "the limit left room: nothing is known of anyone"
     assert decide(8) == (["t0", "t1", "t2"], ["t0", "t1", "t2"])
+
+
+@pytest.mark.parametrize("few", [0, 1, 15, 16])
+@pytest.mark.parametrize("many", [1, 16, 40])
+def test_classes_are_held_although_none_of_some_other_placement_fits(few: int, many: int) -> None:
+    """Room came back for small classes; those of the other placements are too large for it, or there are none."""
+    servers = build_servers({"x": (90, 90), "y": (90, 90)}, free={"x": (1, 8), "y": (0, 0)})
+    everywhere, also, only = (build_placement(servers, only=some) for some in (None, ["x", "y"], ["x"]))
+    classes = [
+        *(build_class(f"t{n:02}", (3, n % 3), everywhere) for n in range(many)),
+        *(build_class(f"t{n:02}", (9, n % 3), also) for n in range(few)),
+        *(build_class(f"u{n:02}", (8, n % 3), only) for n in range(few // 2)),
+    ]
+    unschedulable = UnschedulableCache()
+
+    def decide(free: int) -> int:
+        now = replace(servers, free_kr=servers.free_kr + np.array([[free, 0], [0, 0]]))
+        snapshot = build_snapshot(now, classes)
+        report = run_cycle(snapshot, PolicySettings(), 0.0, unschedulable=unschedulable, explains=False)
+        assert len(report.waits) + len(report.bindings) == len(classes)
+        return len(report.bindings)
+
+    assert (decide(0), decide(5)) == (0, min(2, many))
 
 
 def test_a_limit_that_leaves_room_again_has_the_class_looked_at() -> None:

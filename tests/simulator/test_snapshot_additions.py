@@ -149,6 +149,13 @@ def test_what_makes_no_sense_after_this_snapshot_is_refused(document: Json, said
         add_to_snapshot(make_scenario(make_filled(), 0, {}), document)
 
 
+def test_a_document_must_bring_tasks_where_the_snapshot_has_none() -> None:
+    empty = make_scenario(make_snapshot(nodes=[make_node()], pods=[]), 0, {}, may_be_empty=True)
+
+    with pytest.raises(InvalidProblemError, match=r"^workload: must have an entry, as no pod of the snapshot runs"):
+        add_to_snapshot(empty, {"horizon": 20})
+
+
 def test_the_seed_is_the_documents() -> None:
     assert (read_seed({"seed": 3}), read_seed({})) == (3, 0)
     with pytest.raises(InvalidProblemError, match=r"^seed: "):

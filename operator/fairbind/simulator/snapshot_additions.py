@@ -62,7 +62,10 @@ def add_to_snapshot(base: Scenario, document: object) -> Scenario:
     placed = _name_kinds(base, read_events(members["events"])) if "events" in members else []
     namespaces = _find_namespaces(base, [*tenants.values(), *(_find_spec(event) for _, event in placed)])
     added = read_workload(members["workload"], namespaces, horizon) if "workload" in members else ()
-    stage = Stage(shapes, tenants.values(), {entry.tenant for entry in (*base.workload, *added)})
+    workload = *base.workload, *(_give_scheduler(entry, base) for entry in added)
+    if not workload:
+        complain(("workload",), "must have an entry, as no pod of the snapshot runs or waits for fairbind")
+    stage = Stage(shapes, tenants.values(), {entry.tenant for entry in workload})
     events = [
         Event(event.at, stage.enact(event.action, ("events", place)))
         for place, event in sorted(placed, key=lambda pair: pair[1].at)
@@ -72,7 +75,7 @@ def add_to_snapshot(base: Scenario, document: object) -> Scenario:
         name=read_text(members["name"], ("name",)) if "name" in members else base.name,
         horizon=horizon,
         shapes=shapes,
-        workload=(*base.workload, *(_give_scheduler(entry, base) for entry in added)),
+        workload=workload,
         events=(*(Event(0, change) for change in changes), *events),
         policies=read_policies(members["policies"]) if "policies" in members else base.policies,
         measure_every=read_measure_every(members, horizon) if "measureEvery" in members else base.measure_every,

@@ -53,28 +53,29 @@ class Held:
             return []
         left_sr = self._room.left_rk[:, self.servers].T
         lefts = left_sr.tolist()
-        if not has_room(lefts, self._get_least()):
+        if not has_room(lefts, self._get_least(self._room)):
             self._places_of.clear()
         places = self._places_of.pop(tenant, [])
         if len(places) < FEW_CLASSES:
             return [each for place in places if has_room(lefts, (each := self._classes[place]).demand_r)]
-        demand_rn, fits_n = self._get_demands()[:, places], np.zeros(len(places), dtype=np.bool_)
+        demand_rn, fits_n = self._get_demands(self._room)[:, places], np.zeros(len(places), dtype=np.bool_)
         for left_r in left_sr:
             fits_n |= (demand_rn <= left_r[:, None]).all(axis=0)
         return [self._classes[places[n]] for n in np.flatnonzero(fits_n).tolist()]
 
-    def _get_demands(self) -> FloatArray:
+    def _get_demands(self, room: Room) -> FloatArray:
         if self._demand_rn is None:
-            self._demand_rn = np.concatenate([part.compute_demands() for part in self._fitting], axis=1)
+            axes = len(room.left_rk)
+            self._demand_rn = np.concatenate([part.compute_demands(axes) for part in self._fitting], axis=1)
         return self._demand_rn
 
-    def _get_least(self) -> Sequence[float]:
+    def _get_least(self, room: Room) -> Sequence[float]:
         """Return the least that any class asks for, length R: where that is too much, none fits."""
         if self._least_r is None:
             if len(self._classes) < FEW_CLASSES:
                 self._least_r = list(map(min, zip(*(each.demand_r for each in self._classes), strict=True)))
             else:
-                self._least_r = self._get_demands().min(axis=1).tolist()
+                self._least_r = self._get_demands(room).min(axis=1).tolist()
         return self._least_r
 
 

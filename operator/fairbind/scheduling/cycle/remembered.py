@@ -221,9 +221,9 @@ class Fitting(NamedTuple):
     is_plain: bool
     demand_rn: FloatArray | None = None
 
-    def compute_demands(self) -> FloatArray:
-        """Return what each asks for, shape (R, n)."""
-        return compute_demands(self.classes) if self.demand_rn is None else self.demand_rn
+    def compute_demands(self, axes: int) -> FloatArray:
+        """Return what each asks for, shape (R, n), also of no classes. axes: R."""
+        return compute_demands(self.classes, axes) if self.demand_rn is None else self.demand_rn
 
 
 class _Demands:
@@ -268,7 +268,7 @@ class _Demands:
         if len(classes) < FEW_CLASSES:
             return Fitting(choose_fitting(classes, most_r), self.is_plain)
         if self._demand_rn is None:
-            self._demand_rn = compute_demands(classes)
+            self._demand_rn = compute_demands(classes, len(most_r))
         places = np.flatnonzero((self._demand_rn[:, : len(classes)] <= np.array(most_r)[:, None]).all(axis=0))
         return Fitting([classes[n] for n in places.tolist()], self.is_plain, self._demand_rn[:, places])
 
@@ -325,9 +325,9 @@ class _Index:
                 yield Fitting(choose_fitting(pinned.values(), left_r), is_plain=False)
 
 
-def compute_demands(classes: Sequence[TaskClass]) -> FloatArray:
-    """Return what each class asks for, shape (R, n)."""
-    return np.array([each.demand_r for each in classes], dtype=np.float64).T.copy()
+def compute_demands(classes: Sequence[TaskClass], axes: int) -> FloatArray:
+    """Return what each class asks for, shape (R, n), also of no classes. axes: R."""
+    return np.array([each.demand_r for each in classes], dtype=np.float64).reshape(len(classes), axes).T.copy()
 
 
 def choose_fitting(classes: Iterable[TaskClass], most_r: Sequence[float]) -> list[TaskClass]:

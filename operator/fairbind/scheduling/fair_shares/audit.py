@@ -31,7 +31,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from fairbind.model import Snapshot
+from fairbind.model import Snapshot, Tenant
 from fairbind.model.overview import AuditCounts
 from fairbind.model.servers import BoolArray, FloatArray
 from fairbind.scheduling.fair_shares.demand_groups import (
@@ -163,10 +163,16 @@ def make_audit_scene(snapshot: Snapshot) -> AuditScene:
         ).reshape(len(tenants), len(axes)),
         share_n=np.array([float((demand_group.demand_r / total_r).max()) for demand_group in demand_groups]),
         largest_n=np.array([largest[demand_group.tenant] for demand_group in demand_groups]),
-        has_n=np.array([max(t.allocated_r[r] / total_r[a] for a, r in enumerate(axes)) for t in tenants]),
+        has_n=np.array([_find_share(tenant, axes, total_r) for tenant in tenants]),
         waits_n=np.array([tenant.name in waiting for tenant in tenants], dtype=np.bool_),
         ruled_n=np.array([tenant.name in ruled for tenant in tenants], dtype=np.bool_),
     )
+
+
+def _find_share(tenant: Tenant, axes: Sequence[int], total_r: FloatArray) -> float:
+    """Return the dominant share of what a tenant holds; 0 where it holds nothing that counts. total_r: of the axes."""
+    allocated_r = tenant.allocated_r
+    return max((allocated_r[r] / total_r[a] for a, r in enumerate(axes)), default=0.0) if allocated_r else 0.0
 
 
 def _sum_free(snapshot: Snapshot, groups: ServerGroups) -> FloatArray:
