@@ -231,3 +231,19 @@ def test_what_was_long_ago_is_not_compared_with() -> None:
         try_out(limits, f"other{n}", 1, failed=1)
     try_out(limits, "bad", FAILURES_IN_A_ROW, failed=FAILURES_IN_A_ROW)
     assert begin_all(limits, ["bad"]) == {"bad": RELEASED_AT_ONCE}
+
+
+def test_a_binding_that_awaits_claims_has_no_place_until_they_are_bound() -> None:
+    limits = BindLimits()
+    assert limits.begin("a", "team", 0.0)
+    assert limits.follow_claims("a", awaits=True) == -1
+    assert limits.follow_claims("a", awaits=True) == 0
+    assert limits.follow_claims("a", awaits=False) == 1
+    assert limits.end("a", 1.0, bound=True), "it has its place again"
+
+    assert limits.begin("b", "team", 2.0)
+    limits.follow_claims("b", awaits=True)
+    assert limits.begin("c", "team", 2.0)
+    assert limits.end("c", 3.0, bound=True)
+    assert not limits.end("b", 4.0), "it had left its place"
+    assert limits.follow_claims("b", awaits=True) == 0

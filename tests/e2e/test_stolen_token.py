@@ -37,7 +37,7 @@ UNMARKED = {"metadata": {"annotations": {_BOUND_BY_CONTROLLER: None}}}
 MODE_VALUES: dict[str, Json] = {
     "bind": {},
     "gate": {"gate": {"schedulerName": "default-scheduler"}},
-    "extender": {"extender": {"schedulerNames": ["default-scheduler"]}},
+    "extender": {"extender": {"tlsSecretName": "unused", "ignorable": True}},
 }
 CLAIM_OF_ANOTHER = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": "claim"}
 

@@ -15,6 +15,8 @@ places: its tenant gets nothing, so it is always the next in the order. The rule
   them fail or take long, and equal places for all would put the tenants of great weight back. `Outcomes` compares: of
   as many attempts, others had `WORSE` times as many that went well in time. Where others try too little to compare
   with, a namespace counts as worse.
+* A binding that waits for the claims of its pod has no place meanwhile, and says nothing about its namespace: how many
+  of a tenant may wait so, the books say (`cache.volume_plans`).
 * What is decided beyond that is withheld: the pod is out of the scheduling order. After a hold of 1 to 5 s, twice as
   long each time, as many pods return as may begin. After the first success all of them do.
 """
@@ -48,15 +50,16 @@ MAX_REMEMBERED = 10_000
 
 @dataclass(slots=True)
 class _Namespace:
-    """under_way, stalled: its bindings. failures: in a row. withheld: UIDs, in the order of decisions.
+    """under_way, stalled, awaiting: its bindings. failures: in a row. withheld: UIDs, in the order of decisions.
 
     places: how many bindings that are not stalled it may have under way; `RELEASED_AT_ONCE`: as many as it likes.
     hold_seconds: of the next hold. release_at: when withheld pods return. unanswered: releases since a binding began.
-    tried, went_well: its last attempts.
+    tried, went_well: its last attempts. Bindings that await claims are not under way.
     """
 
     under_way: int = 0
     stalled: int = 0
+    awaiting: int = 0
     failures: int = 0
     places: int = RELEASED_AT_ONCE
     withheld: deque[str] = field(default_factory=deque)
@@ -132,6 +135,7 @@ class BindLimits:
         self._namespaces: dict[str, _Namespace] = {}
         self._under_way: dict[str, str] = {}
         self._stalled: set[str] = set()
+        self._awaiting: set[str] = set()
 
     def begin(self, uid: str, namespace: str, now: float) -> bool:
         """Let the binding of a decided pod begin; False: it is withheld until `release` returns it."""
@@ -162,6 +166,17 @@ class BindLimits:
         known.stalled += 1
         return True
 
+    def follow_claims(self, uid: str, *, awaits: bool) -> int:
+        """Note that a binding waits for claims, or not any more; return how many places more are taken, 1, 0 or -1."""
+        namespace = self._under_way.get(uid)
+        if namespace is None or uid in self._stalled or awaits == (uid in self._awaiting):
+            return 0
+        self._awaiting.symmetric_difference_update({uid})
+        change, known = -1 if awaits else 1, self._namespaces[namespace]
+        known.under_way += change
+        known.awaiting -= change
+        return change
+
     def may_send(self, uid: str) -> bool:
         """Tell whether a binding that has begun and was not sent yet may be sent; if not, it ends as not sent."""
         namespace = self._under_way.get(uid)
@@ -174,6 +189,7 @@ class BindLimits:
 
     def end(self, uid: str, now: float, *, bound: bool = False, failed: bool = False) -> bool:
         """Note that a binding is over, or does not begin after all; True when it still had its place."""
+        was_awaiting = self.follow_claims(uid, awaits=False) > 0
         namespace = self._under_way.pop(uid, None)
         if namespace is None:
             return True
@@ -191,9 +207,9 @@ class BindLimits:
             known.hold_seconds = FIRST_HOLD_SECONDS
             if known.withheld:
                 known.release_at = min(known.release_at, now)
-        if not known.under_way and not known.withheld:
+        if not (known.under_way or known.awaiting or known.withheld):
             self._drop(namespace, known)
-        return had_place
+        return had_place and not was_awaiting
 
     def _drop(self, namespace: str, known: _Namespace) -> None:
         del self._namespaces[namespace]

@@ -20,6 +20,7 @@ The rules:
   `MAX_EXPLAINED`, one cycle after the other, so that none of these takes long.
 * **Failed bindings.** A binding that was not sent gives its capacity back, and its pod waits on as before. After any
   other failure the pod is postponed for 1 to 10 seconds, twice as long each time until it is bound.
+* **Claims.** A binding that waits for the claims of its pod leaves its place to others until they are bound.
 * **Limits of a namespace.** A binding that failed once or takes long leaves its place to others. A namespace whose
   bindings fail has few under way, and the rest of its pods is withheld for a while; see `bind_limits`.
 * **Gates.** Of pods that take turns, a decision opens the gate, and another scheduler places the pod. Until then it is
@@ -44,6 +45,7 @@ from fairbind.cluster.pacing_events import (
     NOT_SENT,
     Announce,
     Beat,
+    BindAwaits,
     BindEnded,
     BindResult,
     BindStalled,
@@ -193,7 +195,7 @@ class Pacing:
         """Return what is to be done after the event, in this order. now: the time of the event."""
         if isinstance(event, BindEnded):
             return self._end_bind(event.uid, event.result, now)
-        if isinstance(event, BindStalled):
+        if isinstance(event, BindStalled | BindAwaits):
             return self._stall_bind(event, now)
         if isinstance(event, Changed):
             self._has_changed = True
@@ -420,8 +422,11 @@ class Pacing:
 
     # --- bindings ---
 
-    def _stall_bind(self, event: BindStalled, now: float) -> list[Instruction]:
-        self._outstanding -= self._limits.stall(event.uid, failed=event.failed)
+    def _stall_bind(self, event: BindStalled | BindAwaits, now: float) -> list[Instruction]:
+        if isinstance(event, BindAwaits):
+            self._outstanding += self._limits.follow_claims(event.uid, awaits=event.awaits)
+        else:
+            self._outstanding -= self._limits.stall(event.uid, failed=event.failed)
         self._end_with_room(event.uid)
         self._wake_at_low_water()
         instructions: list[Instruction] = []

@@ -17,7 +17,8 @@ class BindResult(enum.StrEnum):
     is gated or being deleted. gone: it does not exist any more. invalid: the API server will never take this binding.
     fenced: we may not bind any more; nothing more was sent. stale: its node is gone meanwhile, or closed to it; nothing
     was sent. crowded: another scheduler took its room meanwhile; nothing was sent. deferred: bindings of its namespace
-    came to take long; nothing was sent. failed: not bound, although it might be later; the reason was logged.
+    came to take long, or its claims could not be bound and rest; nothing was sent. failed: not bound, although it might
+    be later; the reason was logged.
     """
 
     BOUND = "bound"
@@ -101,6 +102,13 @@ class BindStalled(msgspec.Struct, frozen=True):
     failed: bool
 
 
+class BindAwaits(msgspec.Struct, frozen=True):
+    """A binding that began waits for the claims of its pod, which is nothing of the API server's, or not any more."""
+
+    uid: str
+    awaits: bool
+
+
 class BindEnded(msgspec.Struct, frozen=True):
     """A binding that began has ended."""
 
@@ -149,6 +157,7 @@ Event = (
     | CycleEnded
     | CycleFailed
     | BindStalled
+    | BindAwaits
     | BindEnded
     | PodOnItsWay
     | PodPromised

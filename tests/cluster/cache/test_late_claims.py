@@ -9,7 +9,7 @@ import pytest
 
 from cluster.builders import make_node
 from cluster.volumes import DRIVER, ZONE, VolumeCluster, claiming
-from fairbind.cluster.cache import volumes
+from fairbind.cluster.cache import claim_troubles, volume_plans
 from fairbind.cluster.filters.volume_offers import NO_SPACE, NO_VOLUME
 from fairbind.model import Rejection
 from fairbind.scheduling import run_cycle
@@ -217,14 +217,15 @@ def test_a_pod_that_is_gone_gives_its_volume_back(cluster: VolumeCluster) -> Non
 
 
 def test_only_so_many_pods_wait_on_nodes_for_volumes(cluster: VolumeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(volumes, "MOST_PLANS", 2)
+    monkeypatch.setattr(volume_plans, "MOST_PLANS", 2)
+    monkeypatch.setattr(volume_plans, "FEW_PLANS", 1)
     for number in range(3):
         cluster.add_late_claim(f"claim-{number}")
     cluster.add_pods(*(claiming(f"p{number}", f"claim-{number}") for number in range(3)))
     bound = decide(cluster)
     assert len(bound) == 2
     (last,) = {f"uid-p{number}" for number in range(3)} - bound.keys()
-    assert cluster.get_class(last).blocked == volumes.MANY
+    assert cluster.get_class(last).blocked == claim_troubles.MANY
 
     first, second = bound
     cluster.cache.forget(first, postponed=True)
@@ -238,7 +239,8 @@ def test_a_pod_that_runs_counts_no_longer_as_one_that_waits_for_volumes(
     cluster: VolumeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a simulation, which binds no claims."""
-    monkeypatch.setattr(volumes, "MOST_PLANS", 1)
+    monkeypatch.setattr(volume_plans, "MOST_PLANS", 1)
+    monkeypatch.setattr(volume_plans, "FEW_PLANS", 0)
     set_class(cluster)
     for name in ("first", "second"):
         cluster.add_late_claim(f"claim-{name}")
@@ -246,7 +248,7 @@ def test_a_pod_that_runs_counts_no_longer_as_one_that_waits_for_volumes(
     cluster.add_pods(claiming("first", "claim-first"), claiming("second", "claim-second"))
     (winner,) = decide(cluster)
     (loser,) = {"uid-first", "uid-second"} - {winner}
-    assert cluster.get_class(loser).blocked == volumes.MANY
+    assert cluster.get_class(loser).blocked == claim_troubles.MANY
 
     name = winner.removeprefix("uid-")
     cluster.add_pods(claiming(name, f"claim-{name}", node="a"))

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod
 from cluster.volumes import DRIVER, ZONE, VolumeCluster, claiming
-from fairbind.cluster.cache.volumes import IN_USE
+from fairbind.cluster.cache.claim_troubles import IN_USE
 from fairbind.cluster.filters.attach_limits import FULL
 from fairbind.model import LimitRule, RejectionKind, TaskClass
 from fairbind.scheduling import run_cycle

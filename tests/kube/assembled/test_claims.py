@@ -31,12 +31,14 @@ VOLUME_WRITES, CLAIM_WRITES = "/persistentvolumes/", "/persistentvolumeclaims/"
 class Controllers:
     """What controllers and a provisioner do about claims, a moment later.
 
-    fails_on: nodes for which no volume can be made. is_away: nothing is done.
+    fails_on: nodes for which no volume can be made. ignores: namespaces whose claims are left alone. is_away: nothing
+    is done.
     """
 
     def __init__(self, server: ApiServer) -> None:
         self.server = server
         self.fails_on: set[str] = set()
+        self.ignores: set[str] = set()
         self.is_away = False
         self.asked: list[str] = []
 
@@ -54,7 +56,7 @@ class Controllers:
                 self.bind(key, volume["metadata"]["name"])
         for key, claim in list(self.server.kinds["persistentvolumeclaims"].objects.items()):
             node = (claim["metadata"].get("annotations") or {}).get(SELECTED)
-            if node is not None and not is_bound(claim):
+            if node is not None and not is_bound(claim) and claim["metadata"]["namespace"] not in self.ignores:
                 self.asked.append(node)
                 if node in self.fails_on:
                     self.server.change("persistentvolumeclaims", key, lambda it: it["metadata"]["annotations"].clear())
@@ -104,9 +106,9 @@ def add_class(server: ApiServer, provisioner: str = "disk.example.com") -> None:
 
 
 @asynccontextmanager
-async def providing(replicas: int = 1) -> AsyncIterator[tuple[Scene, Controllers]]:
-    """Play with two nodes, a storage class and controllers; a replica leads."""
-    async with playing(replicas, solves=False) as scene:
+async def providing(replicas: int = 1, **mode: Any) -> AsyncIterator[tuple[Scene, Controllers]]:
+    """Play with two nodes, a storage class and controllers; a replica leads. mode: as `playing` takes it."""
+    async with playing(replicas, solves=False, **mode) as scene:
         names = ("n1", "n2")
         scene.server.put("nodes", *(make_node(name, labels={"kubernetes.io/hostname": name}) for name in names))
         add_class(scene.server)
@@ -201,13 +203,12 @@ async def test_where_no_volume_can_be_made_another_node_is_tried() -> None:
         await scene.pass_until(lambda: find_nominated(scene.server) == first)
         controllers.fails_on = {first}
         controllers.is_away = False
-        scene.server.change("nodes", first, lambda it: it["spec"].update(unschedulable=True))
-        await scene.pass_until_bound("team/p", patience=60.0)
-
-        assert scene.server.find_node("team/p") not in {None, first}
         await scene.pass_until(
             lambda: is_told(scene, "no volume could be made for the persistentvolumeclaim team/claim")
         )
+        scene.server.change("nodes", first, lambda it: it["spec"].update(unschedulable=True))
+        await scene.pass_until_bound("team/p", patience=60.0)
+        assert scene.server.find_node("team/p") not in {None, first}
 
 
 @in_virtual_time

@@ -77,13 +77,16 @@ class Scene:
         self.server.objects[CLAIM] = {"metadata": {"name": "claim", "resourceVersion": "1"}, "spec": {}}
         self.leads = True
         self.stalls: list[bool] = []
+        self.waits: list[bool] = []
         self.looks = 0
         self.binder = ClaimBinder(
             Binder(self.server, CountingObserver(), may_bind=lambda: self.leads),  # type: ignore[arg-type]  # requests only
             self.cluster.cache.queries,
+            self.cluster.cache.rest_claim,
             clock=lambda: 0.0,
             sleep=self.sleep,
         )
+        self.binder.on_wait = lambda _uid, awaits: self.waits.append(awaits)
 
     async def sleep(self, _seconds: float) -> None:
         """The first look finds nothing; before the second one the claim is bound."""
@@ -104,7 +107,7 @@ def scene() -> Scene:
 async def test_a_pod_that_waits_for_its_claim_leaves_its_place_to_others(scene: Scene) -> None:
     assert await scene.bind() is BindResult.BOUND
 
-    assert scene.stalls == [False]
+    assert (scene.waits, scene.stalls) == ([True, False], [])
     assert scene.looks == 1
     assert scene.server.find_writes() == [CLAIM, "/api/v1/namespaces/team/pods/pod/binding"]
     assert scene.server.objects[CLAIM]["metadata"]["annotations"] == {SELECTED: "a"}
@@ -137,5 +140,5 @@ async def test_what_others_changed_meanwhile_is_not_overwritten(scene: Scene) ->
         scene.server.before_write = lambda: None
 
     scene.server.before_write = change  # after the claim was read
-    assert await scene.bind() is BindResult.FAILED
+    assert await scene.bind() is BindResult.DEFERRED
     assert claim["annotations"] == {SELECTED: "b"}

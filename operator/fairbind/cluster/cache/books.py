@@ -111,7 +111,7 @@ class Books:
         self.anti_affinity = AntiAffinity(self._find_namespace_labels)
         self.turns = WishTurns()
         self.topology = Topology(self.eligibility, self.anti_affinity, self._find_namespace_labels)
-        self.volumes = Volumes()
+        self.volumes = Volumes(directory.tenant_of)
         self.devices = Devices(self._is_placed)
         self.servers = Servers(self.eligibility)
         self.settings = PolicySettings()

@@ -234,6 +234,11 @@ class ClusterCache:
             if self.books.move(entry):
                 self._touch()
 
+    def rest_claim(self, claim: str, *, rests: bool) -> None:
+        """Let a claim rest because it could not be bound, or not any more. claim: `namespace/name`."""
+        if self.books.volumes.rest(claim, rests=rests):
+            self._touch()
+
     def note_waits(self, waits: Sequence[Wait], *, turns: bool = True) -> bool:
         """Take why classes wait, as the last cycle saw it; those it does not mention have not had their turn yet.
 

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fairbind.cluster.cache.books import Books
+from fairbind.cluster.cache.claim_troubles import UNBOUND
 from fairbind.cluster.cache.host_names import HostNames
 from fairbind.cluster.cache.narrowing import find_narrowed
 from fairbind.cluster.cache.nominations import NominationChange
 from fairbind.cluster.cache.overview import build_overview, compute_pending_reasons, find_counting
 from fairbind.cluster.cache.pending import QueueKey
 from fairbind.cluster.cache.pods import Held, PodEntry, find_tenant
-from fairbind.cluster.cache.volumes import VolumePlan
+from fairbind.cluster.cache.volume_plans import VolumePlan
 from fairbind.cluster.objects.facts import PODS, PodFacts
 from fairbind.cluster.objects.volume_facts import ClaimFacts
 from fairbind.cluster.tenancy.tenants import TenantState
@@ -50,16 +51,28 @@ class Queries:
         entry = self._books.entries.get(uid)
         if entry is None:
             return True  # the API server will say what became of it
-        facts, volumes = entry.facts, self._books.volumes
+        facts = entry.facts
         if self.asks(uid) and find_tenant(facts, self._books.directory, self._books.scheduler_name) is None:
             return True  # nothing is decided for it, so only its scheduler says where it goes
         if facts.pin not in {None, node}:
             return False
         if not facts.claims or facts.gated or facts.scheduler in self._books.asking:  # who places it sees to them
             return self._books.servers.may_use(node, facts.constraints)
+        volumes = self._books.volumes
         if volumes.find_claim_trouble(facts) is not None or volumes.find_wanted(facts):
             return False
         return self._books.servers.may_use(node, volumes.constrain(facts))
+
+    def may_await(self, uid: str, node: str) -> bool:
+        """Whether a decided pod may go to its node still once its claims are bound: all else that `may_use` asks."""
+        entry = self._books.entries.get(uid)
+        if entry is None:
+            return True  # its plan is gone, too
+        facts, volumes = entry.facts, self._books.volumes
+        trouble = volumes.find_claim_trouble(facts)
+        if facts.pin not in {None, node} or (trouble is not None and trouble[0] is not UNBOUND):
+            return False
+        return self._books.servers.may_use(node, volumes.constrain(facts)) and self.has_room(uid, node)
 
     def has_room(self, uid: str, node: str) -> bool:
         """Whether a pod that is decided to go to a node fits there still, given what others bound there since."""
@@ -131,7 +144,7 @@ class Queries:
 
     def find_plan(self, uid: str) -> VolumePlan | None:
         """Return how the claims of a pod get volumes; None when they have them, or it is not to have any."""
-        return self._books.volumes.plans.get(uid)
+        return self._books.volumes.plans.by_uid.get(uid)
 
     def find_claim(self, key: str) -> ClaimFacts | None:
         """Return a claim by `namespace/name`."""
@@ -140,6 +153,15 @@ class Queries:
     def has_volume(self, name: str) -> bool:
         """Whether a volume is there."""
         return name in self._books.volumes.volumes
+
+    def find_claims_to_free(self) -> dict[str, str]:
+        """Return the node that is gone by the claim for which a volume is to be made there, where all pods are ours.
+
+        Some replica of ours has named the node. Of others' pods, who places them sees to it.
+        """
+        name = self._books.scheduler_name
+        stray = self._books.volumes.list_claims_of_gone_nodes()
+        return {key: node for key, node, pods in stray if pods and all(pod.scheduler == name for pod in pods)}
 
     def find_nomination_changes(self) -> list[NominationChange]:
         """Return which of our own pods should be nominated to another node than they say, or to none; sorted.
@@ -152,7 +174,7 @@ class Queries:
         for uid in self._books.own_nominated:
             if entries[uid].assumed != entries[uid].facts.nominated_node:
                 wanted[uid] = None
-        for uid, plan in self._books.volumes.plans.items():
+        for uid, plan in self._books.volumes.plans.by_uid.items():
             facts = entries[uid].facts
             if facts.node is None and not facts.terminating and facts.nominated_node != plan.node:
                 wanted[uid] = plan.node

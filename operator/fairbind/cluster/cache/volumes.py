@@ -4,25 +4,28 @@ A pod's claims are resolved when it is put in its place in the books, and again 
 claim, its volume, its storage class, or another pod with the same claim. Only the pods of that claim are looked at
 (`take_stale`). What comes of it is one of these:
 
-* **Trouble.** A claim is missing, lost, being deleted or not bound yet, or another pod uses it and may be the only one.
-  The pod waits with kube-scheduler's words, and no node could help.
+* **Trouble** (`claim_troubles`). A claim is missing, lost, being deleted, not bound yet or for a node that does not
+  exist, or another pod uses it and may be the only one. The pod waits, and no node could help.
 * **Constraints.** Of claims that are bound, the nodes that reach all volumes, as part of the pod's constraints. Pods
   whose volumes are reached from everywhere have the constraints of pods without claims.
 * **Wanted volumes.** What claims ask for that are bound once their pod has a node (`volume_offers`).
 * **A load.** How many volumes the pod brings, where a driver limits them (`attach_limits`).
 
 When a pod gets a node, a **plan** says which volume each unbound claim gets, and which must be made. No other pod gets
-these volumes meanwhile. The plan ends when all its claims are bound, or when the pod gives its place up or is gone.
+these volumes meanwhile. The plan ends when all its claims are bound, or when the pod gives its place up or is gone. A
+claim that could not be bound **rests** for a while, and so do the pods that use it.
 
 Pods without claims are not in these books at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from fairbind.cluster.cache import claim_troubles as troubles
+from fairbind.cluster.cache.claim_troubles import LOST, Trouble
+from fairbind.cluster.cache.volume_plans import VolumePlan, VolumePlans
 from fairbind.cluster.filters.attach_limits import AttachLimits, VolumeLoad
 from fairbind.cluster.filters.volume_offers import VolumeOffers, Wanted
 from fairbind.cluster.objects.constraints import add_volumes
@@ -42,54 +45,24 @@ from fairbind.cluster.objects.volume_facts import (
 )
 from fairbind.model import Rejection, RejectionKind
 
-MISSING = Rejection(RejectionKind.VOLUME_CLAIM, "pod claims a volume by a PersistentVolumeClaim that is not there")
-LOST = Rejection(RejectionKind.VOLUME_CLAIM, "pod has a PersistentVolumeClaim whose volume is gone")
-DELETED = Rejection(RejectionKind.VOLUME_CLAIM, "pod has a PersistentVolumeClaim that is being deleted")
-NOT_OWN = Rejection(RejectionKind.VOLUME_CLAIM, "pod has an ephemeral volume whose claim was not created for it")
-UNBOUND = Rejection(RejectionKind.VOLUME_CLAIM, "pod has unbound immediate PersistentVolumeClaims")
-IN_USE = Rejection(
-    RejectionKind.VOLUME_CLAIM,
-    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod",
-)
-SHARED = Rejection(RejectionKind.VOLUME_CLAIM, "pod has a PersistentVolumeClaim that is being bound for another pod")
-MANY = Rejection(RejectionKind.VOLUME_CLAIM, "pod waits until the claims of other pods are bound")
-
-MOST_PLANS = 128
-"""So many pods at most have a node and wait there for volumes: a provisioner that does not answer must not stop others,
-whose bindings have the rest of `MAX_OUTSTANDING`."""
-
 Facts = TypeVar("Facts")
-
-Trouble = tuple[Rejection, str]
-"""Why a pod waits, as thousands may have it in common, and the very thing."""
-
-
-@dataclass(frozen=True, slots=True)
-class VolumePlan:
-    """How the claims of a pod whose place is decided get volumes.
-
-    volumes: for each claim, by `name_claim`, the volume that it gets; empty: one must be made. They stay with the pod
-    until all of them are bound.
-    """
-
-    uid: str
-    node: str
-    volumes: tuple[tuple[str, str], ...]
 
 
 class Volumes:
     """See the module. Facts that are given to `put_` methods are never written to.
 
-    limits: what nodes take. offers: the volumes that claims may have. plans: by the pod's UID.
+    limits: what nodes take. offers: the volumes that claims may have. plans: of pods with a place.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, find_tenant: Callable[[str], str]) -> None:
+        """find_tenant: by namespace."""
+        self._find_tenant = find_tenant
         self.limits = AttachLimits()
         self.offers = VolumeOffers()
-        self.plans: dict[str, VolumePlan] = {}
+        self.plans = VolumePlans()
         self.capacities: dict[str, StorageCapacityFacts] = {}
-        self._planned: dict[str, str] = {}
-        self._unresolved: set[str] = set()
+        self._resting: set[str] = set()
+        self._selecting: dict[str, set[str]] = {}
         self.claims: dict[str, ClaimFacts] = {}
         self.volumes: dict[str, VolumeFacts] = {}
         self.classes: dict[str, StorageClassFacts] = {}
@@ -113,11 +86,16 @@ class Volumes:
         before = self.claims.pop(key, None)
         if before is not None:
             _discard(self._claims_of, before.volume, key)
+            _discard(self._selecting, _find_selected(before), key)
         if claim is not None:
             self.claims[key] = claim
             self._claims_of.setdefault(claim.volume, set()).add(key)
+            if node := _find_selected(claim):
+                self._selecting.setdefault(node, set()).add(key)
+        else:
+            self._resting.discard(key)
         self._note_claim(key, is_other_volume=_find_volume(before) != _find_volume(claim))
-        if (planner := self._planned.get(key)) is not None:
+        if (planner := self.plans.planners.get(key)) is not None:
             self._follow_plan(planner)
 
     def put_volume(self, name: str, volume: VolumeFacts | None) -> None:
@@ -191,7 +169,7 @@ class Volumes:
     # --- nodes and pods ---
 
     def set_node(self, name: str, *, is_there: bool) -> None:
-        """Note that a node came or went: a pod that is on no node keeps no claim for itself."""
+        """Note that a node came or went: without it, its pods keep no claim for themselves, and no volume is made."""
         if is_there == (name in self._known_nodes):
             return
         if is_there:
@@ -201,6 +179,8 @@ class Volumes:
         for facts in self._pods_on.get(name, {}).values():
             for use in facts.claims:
                 self._note_others(name_claim(facts.namespace, use.name))
+        for key in self._selecting.get(name, ()):
+            self._note_others(key)
 
     def add_pod(self, facts: PodFacts) -> None:
         """Take a pod; its claims never change."""
@@ -278,28 +258,46 @@ class Volumes:
             return trouble
         unbound = [key for key, _ in self._list_wanted(facts)]
         for key in unbound:
-            if self._planned.get(key, facts.uid) != facts.uid:
-                return SHARED, f'persistentvolumeclaim "{self.claims[key].name}" is being bound for another pod'
-        if unbound and len(self._unresolved) >= MOST_PLANS:
-            return MANY, MANY.subject
+            if (trouble := self._find_unbound_trouble(key, facts.uid)) is not None:
+                return trouble
+        if unbound and self.plans.is_full(self._find_tenant(facts.namespace)):
+            return troubles.MANY, troubles.MANY.subject
         for key in self._list_exclusive(facts):
             if any(uid != facts.uid for uid in self._list_holders(key)):  # it may be about to give its place up
-                return IN_USE, IN_USE.subject
+                return troubles.IN_USE, troubles.IN_USE.subject
         return None
+
+    def _find_unbound_trouble(self, key: str, uid: str) -> Trouble | None:
+        """Return why no plan can be made for a claim that waits for the pod with this UID."""
+        claim = self.claims[key]
+        if self.plans.planners.get(key, uid) != uid:
+            return troubles.describe_shared(claim)
+        node = _find_selected(claim)
+        if node and node not in self._known_nodes:
+            return troubles.describe_node_gone(claim, node)
+        return troubles.describe_rest(claim) if key in self._resting else None
+
+    def list_claims_of_gone_nodes(self) -> Iterator[tuple[str, str, Iterable[PodFacts]]]:
+        """Yield claims for which a volume is to be made on a node that is gone, that node, and the claim's pods."""
+        for node, keys in self._selecting.items():
+            if node not in self._known_nodes:
+                for key in keys:
+                    if key not in self.plans.planners:
+                        yield key, node, self._users.get(key, {}).values()
 
     def find_claim_trouble(self, facts: PodFacts) -> Trouble | None:
         """Return why a pod must wait for its claims, even if no other pod uses them; or None."""
         found = list(self._list_claims(facts))
         for use, claim in found:
             if claim is None and not use.is_ephemeral:
-                return MISSING, f'persistentvolumeclaim "{use.name}" not found'
+                return troubles.MISSING, f'persistentvolumeclaim "{use.name}" not found'
         for use, claim in found:
-            trouble = _find_claim_trouble(facts, use, claim)
+            trouble = troubles.find_claim_trouble(facts, use, claim)
             if trouble is not None:
                 return trouble
         unbound = [claim for _, claim in found if claim is not None and not claim.is_bound]
         if any(not self._waits_for_consumer(claim) for claim in unbound):
-            return UNBOUND, UNBOUND.subject
+            return troubles.UNBOUND, troubles.UNBOUND.subject
         return self._find_volume_trouble([(use, claim) for use, claim in found if claim is not None and claim.is_bound])
 
     def constrain(self, facts: PodFacts) -> Constraints:
@@ -333,26 +331,25 @@ class Volumes:
         if volumes is None or self.find_trouble(facts) is not None:
             return False
         keys = [key for key, _ in wanted]
-        self._begin_plan(VolumePlan(facts.uid, node, tuple(zip(keys, volumes, strict=True))))
+        self._begin_plan(VolumePlan(facts.uid, node, tuple(zip(keys, volumes, strict=True))), facts.namespace)
         return True
 
-    def _begin_plan(self, plan: VolumePlan) -> None:
-        self.plans[plan.uid] = plan
-        self._unresolved.add(plan.uid)
+    def _begin_plan(self, plan: VolumePlan, namespace: str) -> None:
+        tenant = self._find_tenant(namespace)
+        is_full = self.plans.begin(plan, tenant)
         for key, volume in plan.volumes:
-            self._planned[key] = plan.uid
             self._note_others(key)
             if volume:
                 self.offers.take(volume)
-        self._note_many(MOST_PLANS)
+        if is_full:
+            self._note_tenant(tenant)
 
     def end_plan(self, uid: str) -> None:
         """Let a pod's plan go, if it has one."""
-        plan = self.plans.pop(uid, None)
+        plan = self.plans.end(uid)
         if plan is None:
             return
         for key, volume in plan.volumes:
-            del self._planned[key]
             self._note_others(key)
             if volume:
                 self.offers.give_back(volume)
@@ -363,21 +360,29 @@ class Volumes:
 
         It keeps the volumes until they are bound, which in a simulation never happens.
         """
-        if uid in self._unresolved:
-            self._unresolved.discard(uid)
-            self._note_many(MOST_PLANS - 1)
+        if (tenant := self.plans.resolve(uid)) is not None:
+            self._note_tenant(tenant)
 
     def _follow_plan(self, uid: str) -> None:
         """End a plan when all its claims are bound."""
-        claims = (self.claims.get(key) for key, _ in self.plans[uid].volumes)
+        claims = (self.claims.get(key) for key, _ in self.plans.by_uid[uid].volumes)
         if all(claim is not None and claim.is_bound for claim in claims):
             self.end_plan(uid)
 
-    def _note_many(self, limit: int) -> None:
-        """Ask all pods with unbound claims again when the number of plans has come to where the answers change."""
-        if len(self._unresolved) == limit:
-            for key in [key for key in self._users if (claim := self.claims.get(key)) and claim.request is not None]:
+    def _note_tenant(self, tenant: str) -> None:
+        """Ask all pods of a tenant with unbound claims again: it may have no more plans, or may have some again."""
+        for key in list(self._users):
+            claim = self.claims.get(key)
+            if claim is not None and claim.request is not None and self._find_tenant(claim.namespace) == tenant:
                 self._note_others(key)
+
+    def rest(self, key: str, *, rests: bool) -> bool:
+        """Let a claim rest, so that no plan is made for it, or not any more; False when nothing changes."""
+        if rests == (key in self._resting):
+            return False
+        self._resting.symmetric_difference_update({key})
+        self._note_others(key)
+        return True
 
     def find_load(self, facts: PodFacts) -> VolumeLoad | None:
         """Return the volumes that a pod brings to a node, of drivers that are looked at; None when there is none."""
@@ -439,9 +444,8 @@ class Volumes:
         """Return what is known of pods and nodes, as comparable values."""
         held = {key: dict(sorted(pods.items())) for key, pods in self._held.items()}
         users = {key: sorted(pods) for key, pods in self._users.items()}
-        plans, planned = dict(sorted(self.plans.items())), dict(sorted(self._planned.items()))
-        described = self.limits.describe(), self.offers.describe()
-        return held, users, self._nodes, self._known_nodes, self._counted, plans, planned, described
+        described = self.limits.describe(), self.offers.describe(), self.plans.describe()
+        return held, users, self._nodes, self._known_nodes, self._counted, self._selecting, self._resting, described
 
     def copy_objects(self, other: Volumes) -> None:
         """Take all objects and plans of another one, which has pods and nodes besides; for tests."""
@@ -459,26 +463,14 @@ class Volumes:
             self.put_attachment(name, attachment)
         for key, capacity in other.capacities.items():
             self.put_capacity(key, capacity)
-        for plan in other.plans.values():
-            self._begin_plan(plan)
-            if plan.uid not in other._unresolved:
-                self.resolve_plan(plan.uid)
+        self._resting = set(other._resting)
+        for taken in self.plans.copy(other.plans):
+            self.offers.take(taken)
 
 
-def _find_claim_trouble(facts: PodFacts, use: ClaimUse, claim: ClaimFacts | None) -> Trouble | None:
-    if claim is None:
-        text = f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{use.name}"'
-        return MISSING, text
-    name = f'persistentvolumeclaim "{use.name}"'
-    if claim.is_lost:
-        return LOST, f'{name} bound to non-existent persistentvolume "{claim.volume}"'
-    if claim.is_deleted:
-        return DELETED, f"{name} is being deleted"
-    if use.is_ephemeral and claim.owner != facts.uid:
-        namespace = facts.namespace
-        owner = f"pod {namespace}/{facts.name} (pod is not owner)"
-        return NOT_OWN, f"PVC {namespace}/{use.name} was not created for {owner}"
-    return None
+def _find_selected(claim: ClaimFacts) -> str:
+    """Return for which node a volume is being made; empty: for none."""
+    return "" if claim.request is None else claim.request.selected_node
 
 
 def _find_volume(claim: ClaimFacts | None) -> tuple[str, str] | None:

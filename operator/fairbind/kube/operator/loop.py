@@ -25,6 +25,7 @@ from fairbind.cluster.pacing import Pacing, PacingState
 from fairbind.cluster.pacing_events import (
     Announce,
     Beat,
+    BindAwaits,
     BindEnded,
     BindResult,
     BindStalled,
@@ -169,6 +170,10 @@ class SchedulingLoop:
     def may_send(self, uid: str) -> bool:
         """Tell whether a binding that has begun may still be sent for the first time."""
         return self._pacing.may_send(uid)
+
+    def note_awaits(self, uid: str, awaits: bool) -> None:  # noqa: FBT001 - the claim binder's callback
+        """A binding waits for the claims of its pod, or not any more."""
+        self._obey(self._pacing.handle(BindAwaits(uid, awaits), self._clock()))
 
     def note_on_its_way(self, uid: str, tenant: str, has_room: bool) -> None:  # noqa: FBT001 - as `Gates.recover` asks
         """Note a pod whose gate is open and that has no node, at the beginning of a time as leader."""

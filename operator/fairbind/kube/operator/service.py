@@ -130,6 +130,7 @@ class Operator:
         self.custom_resources = self._make_follower(credentials, surroundings, reinstall_signals)
         self.elector = self._make_elector(settings, surroundings)
         self.binder = self._make_binder(surroundings)
+        self.claim_binder = self._make_claim_binder(clocks)
         self.recorder = self._make_recorder(settings, clocks)
         self.nominator = Nominator(
             api, self.cache.queries, self.elector.may_bind, self.may_decide, self._failures, clocks.monotonic
@@ -162,16 +163,10 @@ class Operator:
         )
 
     def _make_loop(self, clocks: Clocks, journal: Journal | None) -> SchedulingLoop:
-        carrier = ClaimBinder(
-            self.binder,
-            self.cache.queries,
-            on_refused=self._note_refused,
-            on_result=self._observer.binding_finished,
-            clock=clocks.monotonic,
-        )
+        carrier = self.claim_binder if self._turning is None else self._turning.make_carrier(self.claim_binder)
         return SchedulingLoop(
             self.cache,
-            carrier if self._turning is None else self._turning.make_carrier(carrier),
+            carrier,
             self.recorder,
             observer=self._observer,
             health=self._health,
@@ -182,6 +177,13 @@ class Operator:
             failures=self._failures,
             on_bound=self.unconfirmed.accepted,
             turns=None if self._turning is None else self._turning.rules,
+        )
+
+    def _make_claim_binder(self, clocks: Clocks) -> ClaimBinder:
+        cache, count = self.cache, self._observer.binding_finished
+        refused, clock = self._note_refused, clocks.monotonic
+        return ClaimBinder(
+            self.binder, cache.queries, cache.rest_claim, on_refused=refused, on_result=count, clock=clock
         )
 
     def _make_extender(self, settings: ExtenderSettings, clocks: Clocks) -> ExtenderMode:
@@ -295,6 +297,8 @@ class Operator:
         self._start_reporting("fair_shares", self.fair_shares.run)
         self._start_reporting("recorder", self.recorder.run)
         self._start_reporting("nominator", self.nominator.run)
+        self.claim_binder.on_wait = self.loop.note_awaits
+        self._start_reporting("claims", partial(self.claim_binder.run, self.may_decide))
         self._start_reporting("status", self.status.run)
         self._start("elector", self.elector.run())
         if (turning := self._turning) is not None:

@@ -6,11 +6,14 @@ needs a new volume the node is named in the annotation that provisioners look fo
 when all claims are bound is the pod bound, by the `Binder`.
 
 A provisioner that fails takes the annotation away, and the pod is decided again, as it is when its claims are not bound
-after `CLAIM_SECONDS`. When the pod goes meanwhile, what was written and had no effect yet is taken back. Every write
-names the version of the object that it was decided on, so what others changed is never overwritten. A replica that does
-not lead any more writes nothing; the next one finds the annotation and the `claimRef` and goes on from there.
+after `CLAIM_SECONDS`; the claim rests before that (`claim_rests`). While claims are awaited, all else on which the
+decision depends is looked at again and again. When the pod goes, or may not use its node any more, it gives its place
+up, and what was written and had no effect yet is taken back. Every write names the version of the object that it was
+decided on, so what others changed is never overwritten. A replica that does not lead any more writes nothing; the next
+one finds the annotation and the `claimRef` and goes on from there. An annotation that names a node that is gone, it
+takes away.
 
-A pod that waits for its claims leaves its place to others (`on_stall`), and `MOST_PLANS` bounds how many may.
+A pod that waits for its claims leaves its place to others (`on_wait`), and `volume_plans` bounds how many may.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from fairbind.cluster.cache.volumes import VolumePlan
+from fairbind.cluster.cache.volume_plans import VolumePlan
+from fairbind.cluster.claim_rests import ClaimRests
 from fairbind.cluster.objects.volume_facts import SELECTED_NODE, ClaimFacts, name_claim
 from fairbind.cluster.pacing_events import BindResult
 from fairbind.kube.client.api import NotAllowedError
@@ -35,7 +39,13 @@ from fairbind.kube.writers.binder import LOOK_TIMEOUT_SECONDS, MOST_ATTEMPTS, Bi
 CLAIM_SECONDS = 600.0
 """A pod whose claims are not bound by then gives its room back, as with kube-scheduler."""
 LOOK_SECONDS = 0.25
-"""Between two looks at the claims of a pod; they are in memory."""
+SLOW_LOOK_SECONDS = 1.0
+"""Between two looks at the claims of a pod, and between later ones, after `QUICK_SECONDS`; they are in memory."""
+QUICK_SECONDS = 20.0
+KEEP_SECONDS = 1.0
+"""Between two looks for claims whose rest is over, and for those of nodes that are gone."""
+MOST_FREED = 10
+"""So many of the latter are freed at a look."""
 
 _BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 _FREE = frozenset({"Available", "Pending"})
@@ -48,6 +58,8 @@ _FINAL = frozenset(
 
 Json = dict[str, Any]
 Compute = Callable[[Json], Json | None]
+Trouble = tuple[tuple[str, ...], str]
+"""The claims that will not be bound, and why."""
 
 
 class _ImpossibleError(Exception):
@@ -66,14 +78,30 @@ class Claims(Protocol):
     def has_volume(self, name: str) -> bool:
         """Whether a volume is there."""
 
+    def may_await(self, uid: str, node: str) -> bool:
+        """Whether a pod may go to its node still once its claims are bound."""
+
+    def find_claims_to_free(self) -> dict[str, str]:
+        """Return nodes that are gone by the claims for which volumes were to be made there for our pods."""
+
+
+class RestClaim(Protocol):
+    """Takes note that a claim rests, or not any more."""
+
+    def __call__(self, claim: str, *, rests: bool) -> None: ...  # noqa: D102
+
 
 class ClaimBinder:
-    """See the module. It is asked in the place of the `Binder` that it uses."""
+    """See the module. It is asked in the place of the `Binder` that it uses.
+
+    on_wait: called with the UID of a pod when it begins to wait for its claims (True), and when that is over.
+    """
 
     def __init__(
         self,
         binder: Binder,
         claims: Claims,
+        rest_claim: RestClaim,
         *,
         on_refused: Callable[[str, str, str, str], None] = lambda _namespace, _uid, _deed, _answer: None,
         on_result: Callable[[str], None] = lambda _result: None,
@@ -83,6 +111,9 @@ class ClaimBinder:
         """on_refused: as the binder's. on_result: counts what ends before the binder has it."""
         self._binder = binder
         self._claims = claims
+        self._rest_claim = rest_claim
+        self._rests = ClaimRests()
+        self.on_wait: Callable[[str, bool], None] = lambda _uid, _awaits: None
         self._on_refused = on_refused
         self._on_result = on_result
         self._clock = clock
@@ -99,12 +130,16 @@ class ClaimBinder:
         """Bind the claims of a pod, then the pod, and say what became of it. Raises nothing but CancelledError."""
         plan = self._claims.find_plan(uid)
         if plan is not None:
-            on_stall(False)
             answer: list[str] = []
-            result = await self._bind_claims(plan, answer)
+            self.on_wait(uid, True)
+            try:
+                result = await self._bind_claims(plan, answer)
+            finally:
+                self.on_wait(uid, False)
             if result is not None:
-                self._on_result(result.value)
-                if result is BindResult.FAILED and answer:
+                has_failed = result in {BindResult.FAILED, BindResult.DEFERRED}
+                self._on_result(BindResult.FAILED if has_failed else result)
+                if has_failed and answer:
                     self._on_refused(namespace, uid, name_binding(node), answer[-1])
                 return result
         return await self._binder.bind(namespace, name, uid, node, on_stall)
@@ -113,54 +148,68 @@ class ClaimBinder:
         """Have the claims bound; None when all of them are. answer: gets why not, in words."""
         for key, volume in plan.volumes:
             claim = self._claims.find_claim(key)
-            if claim is None:
-                return self._fail(answer, f"the persistentvolumeclaim {key} is gone")
+            if (lost := await self._give_up_lost(plan)) is not None:
+                return lost
+            assert claim is not None  # else the plan is lost
             if volume:
                 result = await self._write(_path_volume(volume), partial(_name_claim, claim=claim), answer)
             else:
                 result = await self._write(_path_claim(claim), partial(_select_node, node=plan.node), answer)
+            if result is BindResult.DEFERRED:
+                return self._fail(answer, ((key,), answer[-1]))
             if result is not None:
                 return result
         return await self._wait(plan, answer)
 
     async def _wait(self, plan: VolumePlan, answer: list[str]) -> BindResult | None:
         """Wait until all claims of a plan are bound, or will not be."""
-        give_up_at = self._clock() + CLAIM_SECONDS
+        began = self._clock()
         seen: set[str] = set()
         while True:
             if not self._binder.is_open():
                 return BindResult.FENCED
             claims = {key: self._claims.find_claim(key) for key, _ in plan.volumes}
-            if all(claim is not None and claim.is_bound for claim in claims.values()):
+            unbound = tuple(key for key, claim in claims.items() if claim is None or not claim.is_bound)
+            if not unbound:
+                for key in claims:
+                    self._rests.succeed(key)
                 return None
-            if self._claims.find_plan(plan.uid) is not plan:
-                await self._take_back(plan)
-                return BindResult.GONE
-            trouble = self._find_trouble(plan, claims, seen)
-            if trouble is None and self._clock() >= give_up_at:
-                trouble = f"its persistentvolumeclaims were not bound within {CLAIM_SECONDS:.0f} s"
+            if (lost := await self._give_up_lost(plan)) is not None:
+                return lost
+            trouble, waited = self._find_trouble(plan, claims, seen), self._clock() - began
+            if trouble is None and waited >= CLAIM_SECONDS:
+                trouble = unbound, f"its persistentvolumeclaims were not bound within {CLAIM_SECONDS:.0f} s"
             if trouble is not None:
                 return self._fail(answer, trouble)
-            await self._sleep(LOOK_SECONDS)
+            await self._sleep(LOOK_SECONDS if waited < QUICK_SECONDS else SLOW_LOOK_SECONDS)
 
-    def _find_trouble(self, plan: VolumePlan, claims: dict[str, ClaimFacts | None], seen: set[str]) -> str | None:
+    async def _give_up_lost(self, plan: VolumePlan) -> BindResult | None:
+        """Take back what was written for a pod that is gone, or that may not use its node any more; else None."""
+        if self._claims.find_plan(plan.uid) is not plan:
+            result = BindResult.GONE
+        elif not self._claims.may_await(plan.uid, plan.node):
+            result = BindResult.STALE
+        else:
+            return None
+        await self._take_back(plan)
+        return result
+
+    def _find_trouble(self, plan: VolumePlan, claims: dict[str, ClaimFacts | None], seen: set[str]) -> Trouble | None:
         """Return why claims will not be bound. seen: those of which the watch has shown that a node is named."""
         for key, volume in plan.volumes:
             claim = claims[key]
-            if claim is None or claim.is_deleted or claim.is_lost:
-                return f"the persistentvolumeclaim {key} is gone"
             if volume and not self._claims.has_volume(volume):
-                return f"the persistentvolume {volume} is gone"
-            if volume or claim.request is None:
+                return (key,), f"the persistentvolume {volume} is gone"
+            if volume or claim is None or claim.request is None:
                 continue
             if claim.request.selected_node == plan.node:
                 seen.add(key)
             elif key in seen:
-                return f"no volume could be made for the persistentvolumeclaim {key} on this node"
+                return (key,), f"no volume could be made for the persistentvolumeclaim {key} on this node"
         return None
 
     async def _take_back(self, plan: VolumePlan) -> None:
-        """Undo for claims that are not bound what was written for a pod that is gone, as far as it still can be."""
+        """Undo for claims that are not bound what was written for a pod, as far as it still can be."""
         for key, volume in plan.volumes:
             claim = self._claims.find_claim(key)
             if claim is not None and claim.is_bound:
@@ -170,14 +219,37 @@ class ClaimBinder:
             elif claim is not None:
                 await self._write(_path_claim(claim), partial(_unselect_node, node=plan.node), [])
 
-    def _fail(self, answer: list[str], words: str) -> BindResult:
+    def _fail(self, answer: list[str], trouble: Trouble) -> BindResult:
+        """Let claims rest; their pods wait on as before, and others of their namespace do not wait for them."""
+        keys, words = trouble
+        for key in keys:
+            if self._claims.find_claim(key) is not None:
+                self._rests.fail(key, self._clock())
+                self._rest_claim(key, rests=True)
         answer.append(words)
-        return BindResult.FAILED
+        return BindResult.DEFERRED
+
+    async def run(self, may_decide: Callable[[], bool]) -> None:
+        """End the rests of claims, and free those of nodes that are gone, until cancelled.
+
+        Those of a node are freed when two looks in a row find it gone.
+        """
+        seen: dict[str, str] = {}
+        while True:
+            await self._sleep(KEEP_SECONDS)
+            for key in self._rests.take_due(self._clock()):
+                self._rest_claim(key, rests=False)
+            before, seen = seen, self._claims.find_claims_to_free() if may_decide() else {}
+            gone = [(key, node) for key, node in sorted(seen.items()) if before.get(key) == node]
+            for key, node in gone[:MOST_FREED]:
+                if (claim := self._claims.find_claim(key)) is not None:
+                    await self._write(_path_claim(claim), partial(_unselect_node, node=node), [])
 
     async def _write(self, path: str, compute: Compute, answer: list[str]) -> BindResult | None:
         """Change one object behind the fence; None when it is done, or was done before.
 
-        compute: returns the change for the object as it is now, or None; raises _ImpossibleError.
+        compute: returns the change for the object as it is now, or None; after an _ImpossibleError the answer is
+        DEFERRED.
         """
         binder = self._binder
         for attempt in range(MOST_ATTEMPTS):
@@ -190,7 +262,8 @@ class ClaimBinder:
             except NotAllowedError:
                 return BindResult.FENCED
             except _ImpossibleError as error:
-                return self._fail(answer, str(error))
+                answer.append(str(error))
+                return BindResult.DEFERRED
             except ApiError as error:
                 answer.append(str(error))
                 if error.status == HTTPStatus.TOO_MANY_REQUESTS:
