@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import json
+import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -20,6 +23,11 @@ contexts: [{name: only, context: {cluster: only, user: only}}]
 clusters: [{name: only, cluster: {server: "http://127.0.0.1:1"}}]
 users: [{name: only, user: {}}]
 """
+PROBLEM = {
+    "resources": ["cpu"],
+    "servers": [{"name": "s", "capacity": {"cpu": 9}}],
+    "tenants": [{"name": "a", "demand": {"cpu": 1}}],
+}
 SLOW_MODULES = ("numpy", "aiohttp", "kopf", "kubernetes", "msgspec", "prometheus_client")
 
 EXTENDER = ["operator", "--mode", "extender", "--extender-tls", "/nowhere"]
@@ -132,7 +140,8 @@ def test_a_traceback_is_shown_only_with_debug(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
 @pytest.mark.parametrize("word", ["--version", "mechanisms"])
-def test_output_that_does_not_fit_is_no_bug(word: str) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_does_not_fit_is_no_bug(word: str, unbuffered: str) -> None:
     with Path("/dev/full").open("w", encoding="ascii") as full:
         done = subprocess.run(
             [sys.executable, "-m", "fairbind", word],
@@ -141,6 +150,7 @@ def test_output_that_does_not_fit_is_no_bug(word: str) -> None:
             text=True,
             timeout=300,
             check=False,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
         )
     assert (done.returncode, done.stderr) == (1, "fairbind: No space left on device\n")
 
@@ -162,3 +172,45 @@ def test_the_namespace_is_the_pods_own(tmp_path: Path, monkeypatch: pytest.Monke
 def test_no_command_shows_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "operator" in capsys.readouterr().err
+
+
+LOUD = """
+import ctypes, os, sys, highspy
+
+libc = ctypes.CDLL(None)
+quiet = highspy.Highs.__init__
+
+def print_first(self):
+    os.write(1, b"banner of a library\\n")
+    libc.puts(b"banner in a buffer of C")
+    quiet(self)
+
+highspy.Highs.__init__ = print_first
+sys.argv = ["fairbind", *sys.argv[1:]]
+from fairbind.cli import main
+sys.exit(main())
+"""
+"""The command, with a solver that prints through C where it is made."""
+
+
+def test_standard_output_has_the_answer_alone_whatever_a_library_prints(tmp_path: Path) -> None:
+    problem = tmp_path / "problem.json"
+    problem.write_text(json.dumps(PROBLEM))
+    for words in (["allocate", "--mechanism", "drfh"], ["check", "--mechanism", "drfh"]):
+        done = subprocess.run(
+            [sys.executable, "-c", LOUD, *words, str(problem), "--output", "json"],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)
+        assert "banner of a library" in done.stderr
+        assert "banner in a buffer of C" in done.stderr
+
+
+def test_a_command_without_standard_error_answers() -> None:
+    command = [sys.executable, "-m", "fairbind", "--version"]
+    done = subprocess.run(["sh", "-c", f"{shlex.join(command)} 2>&-"], stdout=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"fairbind {fairbind.__version__}\n")

@@ -32,6 +32,7 @@ from fairbind.cli.options import debug_option, output_option
 from fairbind.cli.reproduce_command import reproduce
 from fairbind.cli.simulate import simulate
 from fairbind.cli.snapshot_commands import replay, snapshot
+from fairbind.cli.standard_output import drop_unwritten_output, reserve_standard_output
 from fairbind.cli.sweep_command import sweep
 from fairbind.cli.trace_command import trace
 from fairbind.cli.what_if_command import advise, what_if
@@ -227,8 +228,19 @@ def problem(*, kubeconfig: Path | None, context: str | None, namespace: str, sch
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit status. arguments: None means those of the process."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    """Run one command and return the exit status.
+
+    arguments: None means those of the process, whose standard output is then for the command's answer alone.
+    """
+    if arguments is not None:
+        return _run(list(arguments))
+    reserve_standard_output()
+    status = _run(sys.argv[1:])
+    drop_unwritten_output()
+    return status
+
+
+def _run(words: list[str]) -> int:
     try:
         result = commands.main(words, prog_name="fairbind", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -174,3 +174,36 @@ def test_a_worker_whose_parent_is_gone_before_the_answer_says_nothing() -> None:
         worker.stdin.close()
         assert worker.stderr.read() == b""
         assert worker.wait(300) == 0
+
+
+LOUD = """
+import ctypes, os, sys
+from fairbind.kube.fair_shares import worker
+
+solve = worker.solve_exactly
+
+def print_and_solve(*question, **options):
+    print("of Python", flush=True)
+    os.write(1, b"of a library")
+    ctypes.CDLL(None).puts(b"in a buffer of C")
+    return solve(*question, **options)
+
+worker.solve_exactly = print_and_solve
+sys.exit(worker.main())
+"""
+"""The worker, with a solver that prints."""
+
+
+def test_whatever_a_library_prints_is_not_between_the_answers() -> None:
+    body = pickle.dumps(PAPER)
+    question = LENGTH.pack(len(body)) + body
+    done = subprocess.run([sys.executable, "-c", LOUD], input=question * 2, capture_output=True, check=True)
+    answers = done.stdout
+    for _ in range(2):
+        (length,) = LENGTH.unpack(answers[: LENGTH.size])
+        answer = pickle.loads(answers[LENGTH.size : LENGTH.size + length])
+        assert answer.error is None
+        answers = answers[LENGTH.size + length :]
+    assert answers == b""
+    for said in (b"of Python", b"of a library", b"in a buffer of C"):
+        assert done.stderr.count(said) == 2

@@ -21,6 +21,7 @@ from fairbind.fairness.properties.witness import (
     find_first_largest,
     number,
 )
+from fairbind.fairness.solvers.highs import make_silent_highs
 from fairbind.model.errors import SolverError
 
 
@@ -110,8 +111,7 @@ def _solve(
     program.a_matrix_.start_ = np.arange(variables + 1) * entries
     program.a_matrix_.index_ = row_ve.ravel()
     program.a_matrix_.value_ = value_ve.ravel()
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]  # highspy has no types here
-    solver.setOptionValue("output_flag", False)
+    solver = make_silent_highs()
     solver.setOptionValue("primal_feasibility_tolerance", 1e-10)
     solver.setOptionValue("dual_feasibility_tolerance", 1e-10)
     solver.passModel(program)

@@ -27,8 +27,7 @@ def main() -> int:
     """Answer until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICENESS)
-    answers = sys.stdout.buffer
-    sys.stdout = sys.stderr  # whatever prints must not end up between two answers
+    answers = _reserve_standard_output()
     warm = WarmStart()
     while (question := _read_question(sys.stdin.buffer)) is not None:
         body = pickle.dumps(answer(question, warm))
@@ -52,6 +51,15 @@ def answer(question: ExactProblem | AuditQuestion, warm: WarmStart | None = None
     except Exception as error:  # noqa: BLE001 - a bug must not end the worker; the parent reports it
         return Answer(time.perf_counter() - started, error=f"{type(error).__name__}: {error}")
     return Answer(time.perf_counter() - started, shares)
+
+
+def _reserve_standard_output() -> IO[bytes]:
+    """Return a stream to the parent; what else is printed, by Python or a library in C, goes to standard error."""
+    answers = os.fdopen(os.dup(1), "wb")
+    if sys.stderr is not None:
+        os.dup2(sys.stderr.fileno(), 1)
+    sys.stdout = sys.stderr
+    return answers
 
 
 def _read_question(questions: IO[bytes]) -> ExactProblem | AuditQuestion | None:

@@ -15,6 +15,7 @@ import numpy as np
 from fairbind.fairness.mechanisms.dynamic_drf import compute_arrivals
 from fairbind.fairness.problems.instance import Instance, reduce_problem
 from fairbind.fairness.problems.problem import FloatArray, make_problem
+from fairbind.fairness.solvers.highs import make_silent_highs
 from fairbind.simulator.reproduction.outcome import Comparison, Lab, Outcome, Panel, Series
 
 SEED: Final = 2019
@@ -85,13 +86,10 @@ def solve_by_programs(demand_ir: FloatArray) -> FloatArray:
 
     demand_ir: positive, the largest of each agent 1; agents arrive in this order.
     """
-    import highspy  # noqa: PLC0415 - takes long
-
     agents, resources = demand_ir.shape
     share_i: FloatArray = np.zeros(agents)
     for present in range(1, agents + 1):
-        solver = highspy.Highs()  # type: ignore[no-untyped-call]  # highspy has no types here
-        solver.setOptionValue("output_flag", False)
+        solver = make_silent_highs()
         level = solver.addVariable(lb=0.0, obj=-1.0)
         taken = [solver.addVariable(lb=float(share)) for share in share_i[:present]]
         for share in taken:

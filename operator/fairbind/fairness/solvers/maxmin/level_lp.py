@@ -22,6 +22,7 @@ import numpy as np
 
 from fairbind.fairness.problems.instance import Instance, IntArray
 from fairbind.fairness.problems.problem import BoolArray, FloatArray
+from fairbind.fairness.solvers.highs import make_silent_highs
 from fairbind.fairness.solvers.maxmin.tolerances import (
     ACCEPTED_INFEASIBILITY,
     DUAL_FEASIBILITY,
@@ -171,11 +172,8 @@ def _find_largest(rank_ik: FloatArray, most: int, axis: int) -> BoolArray:
 
 def make_highs() -> highspy.Highs:
     """Return a silent HiGHS with the tightest tolerances, for primal simplex from a given basis."""
-    import highspy  # noqa: PLC0415  # see fairbind.fairness: imported by who uses it
-
-    highs = highspy.Highs()  # type: ignore[no-untyped-call]  # highspy has no types here
+    highs = make_silent_highs()
     for option, value in (
-        ("output_flag", False),
         ("presolve", "off"),
         ("solver", "simplex"),
         ("simplex_strategy", PRIMAL),
@@ -198,7 +196,7 @@ def make_model(
     part_i: FloatArray,
 ) -> highspy.HighsLp:
     """Return the program for HiGHS: columns t and the pairs, rows (class, resource) and the levels of the groups."""
-    import highspy  # noqa: PLC0415
+    import highspy  # noqa: PLC0415  # see fairbind.fairness: imported by who uses it
 
     (groups, resources), rows, pairs = need_ir.shape, inverse_kr.size, group_p.size
     free = np.flatnonzero(is_free_i)
@@ -223,7 +221,7 @@ def make_model(
 
 def make_first_basis(group_p: IntArray, class_p: IntArray, use_ir: FloatArray, inverse_kr: FloatArray) -> Basis:
     """Each group on its cheapest class, levels equal, the first row to fill full: feasible."""
-    import highspy  # noqa: PLC0415
+    import highspy  # noqa: PLC0415  # see fairbind.fairness: imported by who uses it
 
     status = highspy.HighsBasisStatus
     cost_p = (use_ir[group_p] * inverse_kr[class_p]).max(axis=1)
@@ -241,7 +239,7 @@ def make_first_basis(group_p: IntArray, class_p: IntArray, use_ir: FloatArray, i
 
 def make_highs_basis(basis: Basis, pairs: int) -> highspy.HighsBasis:
     """Return HiGHS' form of a basis, with pairs that are newer than it at 0."""
-    import highspy  # noqa: PLC0415
+    import highspy  # noqa: PLC0415  # see fairbind.fairness: imported by who uses it
 
     new = [highspy.HighsBasisStatus.kLower] * (pairs - len(basis.pairs))
     made = highspy.HighsBasis()
@@ -277,7 +275,7 @@ def is_optimal(highs: highspy.Highs) -> bool:
     It does the latter when its own rounding exceeds its tolerance. `lp_refinement` takes that out, and the certificate
     decides.
     """
-    import highspy  # noqa: PLC0415
+    import highspy  # noqa: PLC0415  # see fairbind.fairness: imported by who uses it
 
     status, reached = highs.getModelStatus(), highs.getInfo()
     is_near = (
