@@ -130,7 +130,7 @@ def test_the_index_finds_what_asking_every_term_finds(drawn: list[list[Json]], s
         world.index.release(*place)
     for pod in world.waiting:
         world.index.stop_waiting(*pod)
-    assert not any((world.index._domains, world.index._terms, world.index._groups, world.index._groups_by_pair))
+    assert not any((world.index._domains, world.index._terms, world.index._groups, world.index._groups_by_key))
     assert not world.index._noted
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.filters.test_anti_affinity import NAMESPACES, NODES, POD_LABELS, World, read_terms, terms
-from fairbind.cluster.filters.anti_affinity import covers
 from fairbind.cluster.filters.placed_pods import PlacedPods
+from fairbind.cluster.filters.term_index import covers
 from fairbind.cluster.objects.facts import PodTerm
 
 Pod = tuple[str, tuple[tuple[str, str], ...], str, bool]
@@ -69,7 +69,7 @@ def test_counts_equal_what_asking_each_pod_gives(drawn: list[list[dict[str, obje
         placed.hold(namespace, labels, node, -1, is_leaving=is_leaving)
     placed.unwatch(watched)
     world.index.unwatch(watched)
-    assert not any((placed._groups, placed._selected, placed._new, world.index._watched, world.index._terms))
+    assert not any((placed._groups, placed._selected, placed._new, world.index._uses, world.index._terms))
 
 
 def test_a_term_changes_only_when_pods_change_that_it_selects() -> None:

@@ -151,4 +151,4 @@ def test_nothing_is_kept_of_pods_that_are_gone() -> None:
 
     books = cluster.cache.books
     assert not any((books.topology._waiting_carry, books.topology._placed_carry._pods, books.topology._users))
-    assert not any((books.anti_affinity._watched, books.anti_affinity._terms))
+    assert not any((books.anti_affinity._uses, books.anti_affinity._terms))

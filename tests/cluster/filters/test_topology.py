@@ -223,7 +223,7 @@ def test_nothing_is_kept_when_all_pods_are_gone() -> None:
 
     books = cluster.cache.books
     assert not any((books.topology._watched, books.topology._users, books.topology._carried))
-    assert not any((books.topology.placed._groups, books.topology.placed._selected, books.anti_affinity._watched))
+    assert not any((books.topology.placed._groups, books.topology.placed._selected, books.anti_affinity._uses))
     assert not books.anti_affinity._terms
 
 

@@ -125,12 +125,6 @@ class Books:
         entry = self.entries.get(uid)
         return entry is not None and isinstance(entry.position, Held) and entry.facts.namespace == namespace
 
-    def note_labels(self, namespace: str) -> None:
-        """A namespace's labels changed; terms that select namespaces by label may see it differently."""
-        self.anti_affinity.note_labels(namespace)
-        self.topology.placed.note_labels(namespace)
-        self.topology.promised.note_labels(namespace)
-
     def add_entry(self, facts: PodFacts) -> PodEntry:
         """Take a pod that is not in the books yet; `move` counts it."""
         entry = self.entries[facts.uid] = PodEntry(facts)
@@ -177,6 +171,7 @@ class Books:
             del self.by_namespace[namespace]
         if entry.position is not None:
             self._leave(entry.facts, entry.position)
+            self._note_terms(entry.position, None)
         if isinstance(entry.position, Waiting):
             self.anti_affinity.stop_waiting(uid, namespace, entry.position.labels)
             self._note_wishes(uid, entry.position, None)
@@ -208,6 +203,7 @@ class Books:
         both = isinstance(before, Waiting) and isinstance(now, Waiting) and before.labels == now.labels
         if before is not None:
             self._leave(entry.facts, before)
+        self._note_terms(before, now)
         if isinstance(before, Waiting) and not both:
             self.anti_affinity.stop_waiting(entry.facts.uid, entry.facts.namespace, before.labels)
         if now is not None:
@@ -242,12 +238,18 @@ class Books:
             if wanted is not None:
                 self.turns.add(*wanted, uid)
 
+    def _note_terms(self, before: Position | None, now: Position | None) -> None:
+        """Note what a placed pod says of others; that costs nothing where it goes on saying the same."""
+        was, is_ = before if isinstance(before, Held) else None, now if isinstance(now, Held) else None
+        if was is not None and (is_ is None or not was.says_the_same_of_others(is_)):
+            self.topology.release(was.repels, was.carries, was.node, was.tenant)
+        if is_ is not None and (was is None or not was.says_the_same_of_others(is_)):
+            self.topology.hold(is_.repels, is_.carries, is_.node, is_.tenant)
+
     def _enter(self, facts: PodFacts, position: Position) -> None:
         match position:
-            case Held(tenant, node, demand, constraints, repels, labels, is_leaving, carries):
-                self.anti_affinity.hold(repels, node)
+            case Held(tenant, node, demand, constraints, _, labels, is_leaving):
                 self.topology.placed.hold(facts.namespace, labels, node, is_leaving=is_leaving)
-                self.topology.hold(carries, node)
                 if facts.claims:
                     self.volumes.hold(facts, node)
                 exclusive_keys = constraints.exclusive_keys.taken
@@ -277,10 +279,8 @@ class Books:
 
     def _leave(self, facts: PodFacts, position: Position) -> None:
         match position:
-            case Held(tenant, node, demand, constraints, repels, labels, is_leaving, carries):
-                self.anti_affinity.release(repels, node)
+            case Held(tenant, node, demand, constraints, _, labels, is_leaving):
                 self.topology.placed.hold(facts.namespace, labels, node, -1, is_leaving=is_leaving)
-                self.topology.release(carries, node)
                 if facts.claims:
                     self.volumes.release(facts)
                 self.servers.release(node, facts.uid, demand, system=tenant is None)

@@ -354,6 +354,7 @@ class ClusterCache:
         )
         rebuilt.books.directory = self.books.directory.copy()
         rebuilt.books.turns = self.books.turns.copy()
+        rebuilt.books.anti_affinity.copy_choice(self.books.anti_affinity)
         rebuilt.set_policy(self.books.settings)
         for book in self.books.servers.books.values():
             if book.node is not None:
@@ -444,7 +445,7 @@ class ClusterCache:
     def _set_namespace(self, name: str, labels: dict[str, str] | None) -> None:
         if self.books.directory.namespaces.get(name) != labels:
             self.books.directory.set_labels(name, labels)
-            self.books.note_labels(name)
+            self.books.topology.note_labels(name)
             if name not in self.books.by_namespace:
                 self.books.directory.forget(name)
             self._touch()

@@ -23,8 +23,9 @@ from fairbind.cluster.cache.pending import QueueKey
 from fairbind.cluster.cache.pod_images import PodImages
 from fairbind.cluster.cache.volumes import Volumes
 from fairbind.cluster.cache.wish_turns import NOT_YET, WishTurns
-from fairbind.cluster.filters.anti_affinity import NO_TERMS, AntiAffinity, Labels
+from fairbind.cluster.filters.anti_affinity import AntiAffinity
 from fairbind.cluster.filters.promised_pods import Nomination
+from fairbind.cluster.filters.term_index import NO_TERMS, Labels
 from fairbind.cluster.filters.volume_offers import Wanted
 from fairbind.cluster.objects.constraints import FEATURES, set_images
 from fairbind.cluster.objects.facts import (
@@ -56,6 +57,11 @@ class Held(Struct, frozen=True, gc=False):
     labels: Labels = ()
     is_leaving: bool = False
     carries: tuple[WeightedTerm, ...] = ()
+
+    def says_the_same_of_others(self, other: Held) -> bool:
+        """Whether it keeps away and draws other pods to the same node as in another position."""
+        mine, theirs = (self.tenant, self.node, self.repels, self.carries), (other.tenant, other.node)
+        return mine == (*theirs, other.repels, other.carries)
 
 
 class Waiting(Struct, frozen=True, gc=False):
@@ -192,7 +198,7 @@ def locate(
     if node is None and facts.terminating:
         return None
     if node is None and (is_on_its_way or not (takes_turns or asks or facts.scheduler == scheduler_name)):
-        return _locate_unplaced(facts, tenant if is_on_its_way else None)
+        return _locate_unplaced(facts, tenant, is_on_its_way=is_on_its_way)
     if node is not None:
         constraints = volumes.constrain(facts) if facts.claims else facts.constraints
         demand = devices.add_held(facts.uid, facts.demand)
@@ -216,7 +222,7 @@ def locate(
         blocked = NOT_YET
     if blocked is None:
         constraints = set_images(constraints, images.find(facts))
-    nomination = find_nomination(facts) if blocked is None else None
+    nomination = find_nomination(facts, tenant) if blocked is None else None
     key = QueueKey(
         tenant,
         facts.demand,
@@ -243,20 +249,21 @@ def _find_unsupported(facts: PodFacts, devices: Devices | None, *, asks: bool) -
     return unsupported or (None if devices is None else devices.find_unserved(facts.demand))
 
 
-def _locate_unplaced(facts: PodFacts, tenant: str | None) -> Position | None:
-    """Return where a pod stands that another scheduler will place. tenant: of one whose gate is open."""
-    if tenant is not None:
+def _locate_unplaced(facts: PodFacts, tenant: str | None, *, is_on_its_way: bool) -> Position | None:
+    """Return where a pod stands that another scheduler will place. is_on_its_way: its gate is open."""
+    if tenant is not None and is_on_its_way:
         return Opened(tenant, facts.demand, facts.constraints)
-    nomination = find_nomination(facts)
+    nomination = find_nomination(facts, tenant)
     return None if nomination is None else Promised(nomination)
 
 
-def find_nomination(facts: PodFacts) -> Nomination | None:
+def find_nomination(facts: PodFacts, tenant: str | None) -> Nomination | None:
     """Return the room that is kept for a pod that is not bound yet, or None."""
-    if facts.nominated_node is None or facts.gated:
+    node = facts.nominated_node
+    if node is None or facts.gated:
         return None
     return Nomination(
-        facts.uid, facts.nominated_node, facts.priority, facts.demand, facts.namespace, facts.labels, facts.repels
+        facts.uid, node, facts.priority, facts.demand, facts.namespace, facts.labels, facts.repels, tenant
     )
 
 

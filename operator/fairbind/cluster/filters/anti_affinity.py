@@ -9,35 +9,37 @@ key, it closes nothing; without a waiting pod that asks, such a term is only not
 
 Both sides are indexed, because one tenant writes the terms and all tenants' pods wait. Waiting pods are kept in groups
 of one namespace and equal labels, and each group knows the terms that select it. Terms that come or go ask only the
-groups that have a label pair without which they select nothing, and all of them at once (`SelectorBits`): a group costs
-a look-up for each of its labels, however many terms there are. A new group asks only the terms that wait for one of its
-label pairs, and those few that wait for none, of its own namespace and of those that choose namespaces by label.
+groups that have a label pair or a key without which they select nothing, and all of them at once (`SelectorBits`): a
+group costs a look-up for each of its labels, however many terms there are. A new group asks only the terms that wait
+for one of its label pairs or keys, and those few that wait for none (`TermIndex`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, product
+from itertools import chain
 
 import numpy as np
 
 from fairbind.cluster.filters.node_eligibility import Eligibility
-from fairbind.cluster.filters.selector_bits import SelectorBits
+from fairbind.cluster.filters.term_index import (
+    ANY_PAIR,
+    AskedTerms,
+    Labels,
+    Pair,
+    TermIndex,
+    Use,
+    find_pairs,
+)
 from fairbind.cluster.objects.facts import NodeFacts, PodTerm
 from fairbind.model import Placement, Rejection, RejectionKind
 from fairbind.model.servers import BoolArray
 
 REPELLED = Rejection(RejectionKind.ANTI_AFFINITY)
-NO_TERMS: frozenset[PodTerm] = frozenset()
-
-Labels = tuple[tuple[str, str], ...]
-_Pair = tuple[str, str]
-_ANY_PAIR = ("", "")
-"""Stands for the label pair of terms that none can be looked up by; no label has an empty key."""
-_WIDE = ""
-"""Stands for the namespace of terms that select namespaces by label; none has an empty name."""
+NO_TENANT = ""
+"""Brings the terms of pods into use that belong to no tenant."""
 
 
 class _Group:
@@ -52,52 +54,6 @@ class _Group:
         self.uids: set[str] = set()
 
 
-def find_pairs(term: PodTerm) -> tuple[_Pair, ...]:
-    """Return label pairs of which each pod that the term selects has one; `_ANY_PAIR` when none can be named."""
-    listing = [requirement for requirement in term.labels.requirements if requirement.operator == "In"]
-    if not listing:
-        return (_ANY_PAIR,)
-    shortest = min(listing, key=lambda requirement: (len(requirement.values), requirement.key))
-    return tuple((shortest.key, value) for value in shortest.values)
-
-
-class AskedTerms:
-    """Terms that are asked about many groups, one after the other."""
-
-    def __init__(self, terms: Sequence[PodTerm], find_namespace_labels: Callable[[str], Mapping[str, str]]) -> None:
-        self._terms = terms
-        self._find_namespace_labels = find_namespace_labels
-        self._by_labels = SelectorBits([term.labels for term in terms])
-        self._by_namespace_labels = SelectorBits([term.namespace_selector for term in terms])
-        self._naming: dict[str, int] = {}
-        for number, term in enumerate(terms):
-            for namespace in term.namespaces:
-                self._naming[namespace] = self._naming.get(namespace, 0) | 1 << number
-        self._narrowed = [(number, term) for number, term in enumerate(terms) if term.also]
-        self._covering: dict[str, int] = {}
-
-    @property
-    def label_keys(self) -> Iterable[str]:
-        """The keys of pods' labels that the terms ask about: pods of a namespace without any of these are one."""
-        return self._by_labels.keys
-
-    def find_selecting(self, namespace: str, labels: Labels) -> int:
-        """Return which terms select pods of a namespace with these labels: bit n for number n."""
-        covering = self._covering.get(namespace)
-        if covering is None:
-            of_namespace = tuple(self._find_namespace_labels(namespace).items())
-            covering = self._by_namespace_labels.find_met(of_namespace) | self._naming.get(namespace, 0)
-            for number, term in self._narrowed:
-                if not covers(term, namespace, dict(of_namespace)):
-                    covering &= ~(1 << number)
-            self._covering[namespace] = covering
-        return covering & self._by_labels.find_met(labels) if covering else 0
-
-    def list_terms(self, selecting: int) -> Iterator[PodTerm]:
-        """Return the terms of these bits."""
-        return (term for number, term in enumerate(self._terms) if selecting >> number & 1)
-
-
 class AntiAffinity:
     """The terms of placed pods, and the waiting pods that they may select.
 
@@ -108,35 +64,39 @@ class AntiAffinity:
     def __init__(self, find_namespace_labels: Callable[[str], Mapping[str, str]]) -> None:
         self._find_namespace_labels = find_namespace_labels
         self._nodes: dict[str, NodeFacts] = {}
-        self._noted: dict[str, Counter[PodTerm]] = {}
+        self._noted: dict[str, Counter[Use]] = {}
         self._domains: dict[PodTerm, Counter[str]] = {}
-        self._watched: Counter[PodTerm] = Counter()
-        self._terms: dict[str, dict[_Pair, dict[PodTerm, None]]] = {}
+        self._uses: Counter[Use] = Counter()
+        self._terms = TermIndex(find_namespace_labels)
         self._groups: dict[str, dict[Labels, _Group]] = {}
-        self._groups_by_pair: dict[_Pair, dict[_Group, None]] = {}
+        self._groups_by_key: dict[str, dict[str | None, dict[_Group, None]]] = {}
         self._stale: dict[_Group, None] = {}
         self.version = 0
         self.changed: set[PodTerm] = set()
 
+    def copy_choice(self, other: AntiAffinity) -> None:
+        """Let those terms wait for a place that do so in another one, which may have come first here."""
+        self._terms.copy_choice(other._terms)
+
     # --- placed pods and their nodes ---
 
-    def hold(self, terms: Iterable[PodTerm], node: str) -> None:
-        """Note that a pod with these terms is on a node."""
-        terms = tuple(terms)
-        if terms:
-            self._noted.setdefault(node, Counter()).update(terms)
-            self._index([term for term in terms if self._open(term, self._find_domain(term, node))])
+    def hold(self, terms: Iterable[PodTerm], node: str, tenant: str | None = None) -> None:
+        """Note that a pod of a tenant with these terms is on a node."""
+        uses = [(tenant or NO_TENANT, term) for term in terms]
+        if uses:
+            self._noted.setdefault(node, Counter()).update(uses)
+            self._index([use for use in uses if self._open(use, self._find_domain(use[1], node))])
 
-    def release(self, terms: Iterable[PodTerm], node: str) -> None:
+    def release(self, terms: Iterable[PodTerm], node: str, tenant: str | None = None) -> None:
         """Take back what `hold` noted."""
         noted = self._noted.get(node, Counter())
         closed = []
-        for term in terms:
-            noted[term] -= 1
-            if not noted[term]:
-                del noted[term]
-            if self._close(term, self._find_domain(term, node)):
-                closed.append(term)
+        for use in [(tenant or NO_TENANT, term) for term in terms]:
+            noted[use] -= 1
+            if not noted[use]:
+                del noted[use]
+            if self._close(use, self._find_domain(use[1], node)):
+                closed.append(use)
         if not noted:
             self._noted.pop(node, None)
         self._unindex(closed)
@@ -144,15 +104,15 @@ class AntiAffinity:
     def set_node(self, name: str, node: NodeFacts | None) -> None:
         """Take a node, new or changed; None: it is gone."""
         noted = self._noted.get(name, Counter())
-        before = {term: self._find_domain(term, name) for term in noted}
+        before = {use: self._find_domain(use[1], name) for use in noted}
         if node is None:
             self._nodes.pop(name, None)
         else:
             self._nodes[name] = node
-        moved = [(term, domain, self._find_domain(term, name)) for term, domain in before.items()]
-        moved = [(term, old, new) for term, old, new in moved if old != new]
-        self._index([term for term, _, new in moved if self._open(term, new, noted[term])])
-        self._unindex([term for term, old, _ in moved if self._close(term, old, noted[term])])
+        moved = [(use, domain, self._find_domain(use[1], name)) for use, domain in before.items()]
+        moved = [(use, old, new) for use, old, new in moved if old != new]
+        self._index([use for use, _, new in moved if self._open(use, new, noted[use])])
+        self._unindex([use for use, old, _ in moved if self._close(use, old, noted[use])])
 
     def find_closed(self, term: PodTerm) -> Collection[str]:
         """Return the domains that a term closes, as values of its topology key."""
@@ -163,50 +123,57 @@ class AntiAffinity:
         node = self._nodes.get(name)
         return dict(node.labels).get(term.topology_key) if node is not None else None
 
-    def _open(self, term: PodTerm, domain: str | None, pods: int = 1) -> bool:
-        """Count more pods in a domain; True when the term was not in use before."""
+    def _open(self, use: Use, domain: str | None, pods: int = 1) -> bool:
+        """Count more pods in a domain; True when the use is new."""
         if domain is None:
             return False
-        is_new = term not in self._domains and term not in self._watched
-        domains = self._domains.setdefault(term, Counter())
+        domains = self._domains.setdefault(use[1], Counter())
         if not domains[domain]:
             self.version += 1
-            self.changed.add(term)
+            self.changed.add(use[1])
         domains[domain] += pods
-        return is_new
+        self._uses[use] += pods
+        return self._uses[use] == pods
 
-    def _close(self, term: PodTerm, domain: str | None, pods: int = 1) -> bool:
-        """Count fewer pods in a domain; True when the term is not in use any more."""
+    def _close(self, use: Use, domain: str | None, pods: int = 1) -> bool:
+        """Count fewer pods in a domain; True when the use ends."""
         if domain is None:
             return False
+        term = use[1]
         domains = self._domains[term]
         domains[domain] -= pods
         if not domains[domain]:
             del domains[domain]
             self.version += 1
             self.changed.add(term)
-        if domains:
+        if not domains:
+            del self._domains[term]
+        return self._end(use, pods)
+
+    def _end(self, use: Use, times: int = 1) -> bool:
+        """Count a use less often; True when it ends."""
+        self._uses[use] -= times
+        if self._uses[use]:
             return False
-        del self._domains[term]
-        return term not in self._watched
+        del self._uses[use]
+        return True
 
-    # --- terms of waiting pods ---
+    # --- terms of others ---
 
-    def watch(self, terms: Iterable[PodTerm]) -> None:
-        """Keep terms in use, whether they close a domain or not, for one more who asks about them."""
-        terms = dict.fromkeys(terms)
-        new = [term for term in terms if term not in self._watched and term not in self._domains]
-        self._watched.update(terms.keys())
+    def watch(self, terms: Iterable[PodTerm], tenant: str | None = None) -> None:
+        """Keep terms in use, whether they close a domain or not, for one more who asks about them.
+
+        tenant: whose placed or nominated pod it is; None: a waiting pod asks, and the terms count in any case.
+        """
+        uses = [(tenant, term) for term in dict.fromkeys(terms)]
+        new = [use for use in uses if use not in self._uses]
+        self._uses.update(uses)
         self._index(new)
 
-    def unwatch(self, terms: Iterable[PodTerm]) -> None:
+    def unwatch(self, terms: Iterable[PodTerm], tenant: str | None = None) -> None:
         """Take back what `watch` did."""
-        terms = dict.fromkeys(terms)
-        self._watched.subtract(terms.keys())
-        gone = [term for term in terms if not self._watched[term]]
-        for term in gone:
-            del self._watched[term]
-        self._unindex([term for term in gone if term not in self._domains])
+        uses = [(tenant, term) for term in dict.fromkeys(terms)]
+        self._unindex([use for use in uses if self._end(use)])
 
     # --- waiting pods ---
 
@@ -216,8 +183,8 @@ class AntiAffinity:
         if group is None:
             group = _Group(namespace, labels, self.select(namespace, labels))
             self._groups.setdefault(namespace, {})[labels] = group
-            for pair in _list_pairs(labels):
-                self._groups_by_pair.setdefault(pair, {})[group] = None
+            for key, value in dict.fromkeys((*labels, ANY_PAIR)):
+                self._groups_by_key.setdefault(key, {}).setdefault(value, {})[group] = None
         group.uids.add(uid)
 
     def stop_waiting(self, uid: str, namespace: str, labels: Labels) -> None:
@@ -229,15 +196,19 @@ class AntiAffinity:
         del self._groups[namespace][labels]
         if not self._groups[namespace]:
             del self._groups[namespace]
-        for pair in _list_pairs(labels):
-            del self._groups_by_pair[pair][group]
-            if not self._groups_by_pair[pair]:
-                del self._groups_by_pair[pair]
+        for key, value in dict.fromkeys((*labels, ANY_PAIR)):
+            by_value = self._groups_by_key[key]
+            del by_value[value][group]
+            if not by_value[value]:
+                del by_value[value]
+            if not by_value:
+                del self._groups_by_key[key]
         self._stale.pop(group, None)
 
     def note_labels(self, namespace: str) -> None:
         """A namespace's labels changed; terms that select namespaces by label may see it differently."""
-        if _WIDE in self._terms:
+        if self._terms:
+            self._terms.note_labels(namespace)
             for group in self._groups.get(namespace, {}).values():
                 self._set_terms(group, self.select(namespace, group.labels))
 
@@ -256,17 +227,7 @@ class AntiAffinity:
 
     def select(self, namespace: str, labels: Labels) -> frozenset[PodTerm]:
         """Return the terms in use that select pods of a namespace with these labels, by asking them."""
-        indexes = [index for index in (self._terms.get(namespace), self._terms.get(_WIDE)) if index is not None]
-        if not indexes:
-            return NO_TERMS
-        pod_labels, of_namespace = dict(labels), self._find_namespace_labels(namespace)
-        return frozenset(
-            term
-            for index in indexes
-            for pair in _list_pairs(labels)
-            for term in index.get(pair, ())
-            if term.labels.is_met_by(pod_labels) and covers(term, namespace, of_namespace)
-        )
+        return self._terms.select(namespace, labels)
 
     # --- both ---
 
@@ -282,11 +243,24 @@ class AntiAffinity:
             closed_k |= eligibility.match_values(topology_key, domains)
         return close(base, closed_k, REPELLED)
 
-    def _index(self, terms: Sequence[PodTerm]) -> None:
-        """Let terms that close a domain now be found, and note which groups they select."""
-        for term in terms:
-            for namespace, pair in _find_places(term):
-                self._terms.setdefault(namespace, {}).setdefault(pair, {})[term] = None
+    def _index(self, uses: Iterable[Use]) -> None:
+        """Let terms that are in use now be found, and note which groups they select."""
+        self._note_added(self._terms.add(uses))
+
+    def _unindex(self, uses: Iterable[Use]) -> None:
+        """Take back what `_index` did; terms that waited for a place may count now."""
+        removed, added = self._terms.remove(uses)
+        differences: dict[frozenset[PodTerm], frozenset[PodTerm]] = {}
+        for group in self._find_candidates(removed):
+            if group.terms:
+                difference = differences.get(group.terms)
+                if difference is None:
+                    difference = differences[group.terms] = group.terms.difference(removed)
+                self._set_terms(group, difference)
+        self._note_added(added)
+
+    def _note_added(self, terms: Sequence[PodTerm]) -> None:
+        """Note which groups terms select that count now."""
         asked = AskedTerms(terms, self._find_namespace_labels)
         unions: dict[tuple[frozenset[PodTerm], int], frozenset[PodTerm]] = {}
         for group in self._find_candidates(terms):
@@ -297,49 +271,31 @@ class AntiAffinity:
                     union = unions[group.terms, selecting] = group.terms.union(asked.list_terms(selecting))
                 self._set_terms(group, union)
 
-    def _unindex(self, terms: Collection[PodTerm]) -> None:
-        """Take back what `_index` did."""
-        for term in terms:
-            for namespace, pair in _find_places(term):
-                index = self._terms[namespace]
-                del index[pair][term]
-                if not index[pair]:
-                    del index[pair]
-                if not index:
-                    del self._terms[namespace]
-        differences: dict[frozenset[PodTerm], frozenset[PodTerm]] = {}
-        for group in self._find_candidates(terms):
-            if group.terms:
-                difference = differences.get(group.terms)
-                if difference is None:
-                    difference = differences[group.terms] = group.terms.difference(terms)
-                self._set_terms(group, difference)
-
     def _find_candidates(self, terms: Iterable[PodTerm]) -> Iterable[_Group]:
         """Find the groups that terms may select: by label pair, or by namespace where those are fewer."""
         found: dict[int, Collection[_Group]] = {}  # terms share pairs and namespaces
-        for term in terms:
-            by_pair = [groups for pair in find_pairs(term) if (groups := self._groups_by_pair.get(pair))]
-            if term.namespace_selector is None:
-                near = [pods for namespace in term.namespaces if (pods := self._groups.get(namespace))]
-                if sum(map(len, near)) < sum(map(len, by_pair)):
-                    found.update((id(pods), pods.values()) for pods in near)
-                    continue
-            found.update((id(groups), groups) for groups in by_pair)
+        for pairs, of_pairs in _group_by_pairs(terms).items():
+            by_pair = [groups for pair in pairs for groups in self._list_with(*pair)]
+            for term in of_pairs:
+                if term.namespace_selector is None:
+                    near = [pods for namespace in term.namespaces if (pods := self._groups.get(namespace))]
+                    if sum(map(len, near)) < sum(map(len, by_pair)):
+                        found.update((id(pods), pods.values()) for pods in near)
+                        continue
+                found.update((id(groups), groups) for groups in by_pair)
         return dict.fromkeys(chain.from_iterable(found.values()))
+
+    def _list_with(self, key: str, value: str | None) -> Iterable[Collection[_Group]]:
+        """Return the groups with a label. value: None stands for any."""
+        by_value = self._groups_by_key.get(key, {})
+        if value is None:
+            return by_value.values()
+        return (by_value[value],) if value in by_value else ()
 
     def _set_terms(self, group: _Group, terms: frozenset[PodTerm]) -> None:
         if terms != group.terms:
             group.terms = terms
             self._stale[group] = None
-
-
-def covers(term: PodTerm, namespace: str, labels: Mapping[str, str]) -> bool:
-    """Whether a term is about pods of a namespace with these labels."""
-    return all(
-        namespace in names or (selector is not None and selector.is_met_by(labels))
-        for names, selector in ((term.namespaces, term.namespace_selector), *term.also)
-    )
 
 
 def close(base: Placement, closed_k: BoolArray, rejection: Rejection) -> Placement:
@@ -354,11 +310,9 @@ def close(base: Placement, closed_k: BoolArray, rejection: Rejection) -> Placeme
     return replace(base, eligible_k=eligible_k, rejections=tuple(sorted(counts.items())))
 
 
-def _list_pairs(labels: Labels) -> Iterable[_Pair]:
-    return dict.fromkeys((*labels, _ANY_PAIR))
-
-
-def _find_places(term: PodTerm) -> Iterator[tuple[str, _Pair]]:
-    """Find where a term is in the index: none for one that selects nothing."""
-    namespaces = term.namespaces if term.namespace_selector is None else (_WIDE,)
-    return product(namespaces, find_pairs(term))
+def _group_by_pairs(terms: Iterable[PodTerm]) -> Mapping[tuple[Pair, ...], Collection[PodTerm]]:
+    """Return terms by the pairs that they are looked up by."""
+    grouped: dict[tuple[Pair, ...], list[PodTerm]] = {}
+    for term in terms:
+        grouped.setdefault(find_pairs(term), []).append(term)
+    return grouped

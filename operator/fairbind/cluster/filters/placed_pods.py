@@ -16,7 +16,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from fairbind.cluster.filters.anti_affinity import NO_TERMS, AskedTerms, Labels
+from fairbind.cluster.filters.term_index import NO_TERMS, AskedTerms, Labels
 from fairbind.cluster.objects.facts import PodTerm
 from fairbind.model.topology import CountArray
 

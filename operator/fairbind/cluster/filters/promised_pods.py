@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairbind.cluster.filters.anti_affinity import REPELLED, AntiAffinity, Labels, close, covers
+from fairbind.cluster.filters.anti_affinity import NO_TENANT, REPELLED, AntiAffinity, close
 from fairbind.cluster.filters.node_eligibility import Eligibility
+from fairbind.cluster.filters.term_index import Labels, covers
 from fairbind.cluster.objects.facts import Demand, PodTerm, TopologyWishes
 from fairbind.model import NO_DOMAIN, Domains, Placement, Rejection, RejectionKind
 
@@ -24,7 +25,10 @@ OWN_ANTI_AFFINITY = Rejection(RejectionKind.OWN_ANTI_AFFINITY)
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
-    """Room on a node for a pod that waits. repels, labels: what other pods' wishes may ask about it."""
+    """Room on a node for a pod that waits.
+
+    repels, labels: what other pods' wishes may ask about it. tenant: None when it belongs to no tenant.
+    """
 
     uid: str
     node: str
@@ -33,6 +37,7 @@ class Nomination:
     namespace: str
     labels: Labels = ()
     repels: tuple[PodTerm, ...] = ()
+    tenant: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +72,14 @@ class PromisedPods:
     def add(self, nomination: Nomination) -> None:
         """Note that a pod is nominated."""
         self._pods[nomination.uid] = nomination
-        self._terms.watch(nomination.repels)
+        self._terms.watch(nomination.repels, nomination.tenant or NO_TENANT)
         self._note(nomination)
 
     def remove(self, nomination: Nomination) -> None:
         """Take back what `add` noted."""
         self._note(nomination)
         del self._pods[nomination.uid]
-        self._terms.unwatch(nomination.repels)
+        self._terms.unwatch(nomination.repels, nomination.tenant or NO_TENANT)
 
     def note_labels(self, namespace: str) -> None:
         """A namespace's labels changed; terms that select namespaces by label may see its pods differently."""

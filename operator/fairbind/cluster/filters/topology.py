@@ -26,7 +26,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from fairbind.cluster.filters.anti_affinity import REPELLED, AntiAffinity, close
+from fairbind.cluster.filters.anti_affinity import NO_TENANT, REPELLED, AntiAffinity, close
 from fairbind.cluster.filters.carried_terms import CarriedTerms
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.filters.placed_pods import PlacedPods
@@ -81,6 +81,13 @@ class Holders:
     term: PodTerm
 
 
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """A subject of counters: what pods that carry a term are worth. No task is one."""
+
+    term: PodTerm
+
+
 class Topology:
     """Wishes of waiting pods, and the rules that follow from them."""
 
@@ -117,19 +124,35 @@ class Topology:
             each.clear()
         return changed
 
+    def note_labels(self, namespace: str) -> None:
+        """A namespace's labels changed; terms that select namespaces by label may see it differently."""
+        self._terms.note_labels(namespace)
+        self.placed.note_labels(namespace)
+        self.promised.note_labels(namespace)
+
     # --- placed pods ---
 
-    def hold(self, carries: Iterable[WeightedTerm], node: str) -> None:
-        """Note that a pod that carries these terms is on a node."""
+    def hold(
+        self, repels: Iterable[PodTerm], carries: Iterable[WeightedTerm], node: str, tenant: str | None = None
+    ) -> None:
+        """Note that a pod of a tenant is on a node, which repels others by terms and would like others by terms."""
+        self._terms.hold(repels, node, tenant)
         if carries:
-            self._terms.watch(self._placed_carry.hold(carries, node))
-            self._changed.update(term for _, term in carries)
+            terms = [term for _, term in carries]
+            self._placed_carry.hold(carries, node)
+            self._terms.watch(terms, tenant or NO_TENANT)
+            self._changed.update(terms)
 
-    def release(self, carries: Iterable[WeightedTerm], node: str) -> None:
+    def release(
+        self, repels: Iterable[PodTerm], carries: Iterable[WeightedTerm], node: str, tenant: str | None = None
+    ) -> None:
         """Take back what `hold` noted."""
+        self._terms.release(repels, node, tenant)
         if carries:
-            self._changed.update(term for _, term in carries)
-            self._terms.unwatch(self._placed_carry.release(carries, node))
+            terms = [term for _, term in carries]
+            self._changed.update(terms)
+            self._placed_carry.release(carries, node)
+            self._terms.unwatch(terms, tenant or NO_TENANT)
 
     # --- waiting pods ---
 
@@ -240,9 +263,9 @@ class Topology:
         found: list[SoftWish] = []
         likes = wishes.likes if wishes is not None else ()
         pulls = [(self._count_all(term), weight) for weight, term in likes]
-        weighted = {*self._placed_carry.list_weighted(selected_by)}
-        weighted.update((weight, term) for term in selected_by for weight in self._waiting_carry.get(term, ()))
-        pulls.extend((self._count_carriers(each), each[0]) for each in weighted)
+        pulls.extend((self._count_worth(term), 1) for term in selected_by if term in self._placed_carry)
+        coming = ((weight, term) for term in selected_by for weight in self._waiting_carry.get(term, ()))
+        pulls.extend((self._count_carriers(*each), each[0]) for each in coming)
         if pulls:
             pull = PullWish(tuple(sorted(pulls, key=lambda pair: (id(pair[0]), pair[1]))), PULL_WEIGHT)
             found.append(self._wishes.setdefault(("pull", pull.pulls), pull))
@@ -307,11 +330,15 @@ class Topology:
 
     def _count_holders(self, term: PodTerm) -> DomainCounter:
         """Return the counter of pods that carry a term: of those that are placed from now on."""
+        return self._count_coming(Holders(term), term, "holders")
+
+    def _count_coming(self, subject: Holders | Carriers, term: PodTerm, which: str) -> DomainCounter:
+        """Return a counter that begins at 0, by the term's topology key."""
         domains = self._find_domains(term.topology_key)
-        known = self._counters.get((term, domains, "holders"))
+        known = self._counters.get((term, domains, which))
         if known is None:
-            counter = DomainCounter(Holders(term), domains, np.zeros(domains.size, dtype=np.int64))
-            known = self._counters[term, domains, "holders"] = 0, counter
+            counter = DomainCounter(subject, domains, np.zeros(domains.size, dtype=np.int64))
+            known = self._counters[term, domains, which] = 0, counter
         return known[1]
 
     def _count_held(self, term: PodTerm) -> DomainCounter:
@@ -324,19 +351,19 @@ class Topology:
             known = self._counters[term, domains, "held"] = version, DomainCounter(Holders(term), domains, count_d)
         return known[1]
 
-    def _count_carriers(self, weighted: WeightedTerm) -> DomainCounter:
-        """Return the counter of pods that carry a term with a weight."""
-        weight, term = weighted
-        domains, pods = self._find_domains(term.topology_key), self._placed_carry.get(weighted)
-        version, key = -1 if pods is None else pods.version, (term, domains, f"carriers {weight}")
-        known = self._counters.get(key)
-        if known is None or known[0] != version:
-            if pods is None:
-                count_d = np.zeros(domains.size, dtype=np.int64)
-            else:
-                count_d = _sum_by_domain(domains, pods.count_all(self._eligibility.index))
-            known = self._counters[key] = version, DomainCounter(Carriers(weight, term), domains, count_d)
+    def _count_worth(self, term: PodTerm) -> DomainCounter:
+        """Return the counter of what placed pods that carry a term are worth; no pod that is placed later counts."""
+        domains, worth = self._find_domains(term.topology_key), self._placed_carry.get_worth(term)
+        known = self._counters.get((term, domains, "worth"))
+        if known is None or known[0] != worth.version:
+            count_d = _sum_by_domain(domains, worth.count_all(self._eligibility.index))
+            counter = DomainCounter(Worth(term), domains, count_d)
+            known = self._counters[term, domains, "worth"] = worth.version, counter
         return known[1]
+
+    def _count_carriers(self, weight: int, term: PodTerm) -> DomainCounter:
+        """Return the counter of pods that carry a term with a weight: of those that are placed from now on."""
+        return self._count_coming(Carriers(weight, term), term, f"carriers {weight}")
 
     # --- domains ---
 
