@@ -12,6 +12,8 @@ from fairbind.cli import main
 from fairbind.cli.audit import MOST_ROWS, describe_report, format_report
 from fairbind.model.overview import ClusterOverview, TenantOverview
 from fairbind.scheduling.fair_shares.audit import AuditReport, Cause, Finding
+from fairbind.simulator.snapshot_file import format_snapshot
+from simulator.snapshots import make_two_tenants
 
 ENVY = Finding("b", "a", 0.0, 0.75, Cause.HISTORY)
 ALONE = Finding("b", None, 0.0, 0.5, Cause.INDIVISIBLE)
@@ -76,7 +78,8 @@ def test_json_of_a_policy_without_fairness_says_null() -> None:
         (["--kubeconfig", "/nonexistent/config"], "/nonexistent/config"),
         (["--output", "xml"], "xml"),
         (["--namespace", "No Such Name"], "--namespace"),
-        (["more"], "more"),
+        (["more"], "more: no such file"),
+        (["one", "more"], "more"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line_and_status_2(
@@ -110,6 +113,22 @@ def test_a_context_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.Cap
 
     assert main(["audit", "--kubeconfig", str(kubeconfig), "--context", "elsewhere"]) == 2
     assert re.fullmatch(r"fairbind: kubeconfig [^\n]*elsewhere[^\n]*\n", capsys.readouterr().err)
+
+
+def test_a_snapshot_is_audited_as_a_cluster_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "cluster.json"
+    path.write_text(format_snapshot(make_two_tenants()), encoding="utf-8")
+
+    assert main(["audit", str(path), "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["policy"], found["tenants"].keys()) == ("best-fit-drfh", {"a", "b"})
+    assert found["sharingIncentiveViolations"]
+    assert main(["audit", str(path), "--scheduler-name", "other", "-o", "json"]) == 0
+    assert not json.loads(capsys.readouterr().out)["sharingIncentiveViolations"]  # nothing waits for that one
+    assert main(["audit", str(path), "--context", "x"]) == 2
+    assert "FILE: must be left out beside --context" in capsys.readouterr().err
+    assert main(["problem", str(path), "-o", "json"]) == 0
+    assert [tenant["name"] for tenant in json.loads(capsys.readouterr().out)["tenants"]] == ["a", "b"]
 
 
 def test_it_does_not_load_the_library_that_runs_the_operator() -> None:

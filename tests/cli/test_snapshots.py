@@ -39,8 +39,27 @@ def test_the_table_has_the_order_the_reasons_and_who_waits(file: Path, capsys: p
     assert main(["replay", str(file)]) == 0
     shown = capsys.readouterr().out
 
-    assert re.search(r"^1 +a/a-0 +n-[12] +a comes next: its weighted share is 0,", shown, flags=re.MULTILINE)
-    assert re.search(r"^b/b-5 +b +0/2 nodes are available", shown, flags=re.MULTILINE)
+    assert re.search(r"^1 +a/a-0 and 3 more +n-[12] +a comes next: its weighted share is 0,", shown, flags=re.MULTILINE)
+    assert re.search(r"^b/b-4 and 1 more +b +0/2 nodes are available", shown, flags=re.MULTILINE)
+
+
+def test_a_scheduler_may_be_named_beside_the_file(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What kubectl lists names no scheduler, and a snapshot may have been written for another one."""
+    assert main(["replay", str(file), "--scheduler-name", "default-scheduler", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"decisions": [], "waiting": []}
+
+
+def test_a_table_has_a_line_for_each_class(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "cluster.json"
+    path.write_text(format_snapshot(make_two_tenants(count=500, cpu="200")), encoding="utf-8")
+
+    assert main(["replay", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert len(shown.splitlines()) < 20
+    assert sum(int(more) + 1 for more in re.findall(r"^\d+ +[ab]/\S+ and (\d+) more", shown, re.MULTILINE)) == 32
+    assert main(["replay", str(path), "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["decisions"]) + len(found["waiting"]) == 1000
 
 
 def test_a_journal_is_equal_or_the_first_difference_is_status_1(
@@ -122,7 +141,7 @@ def list_nothing_real(*_: Any, **__: Any) -> ListedObjects:
 def test_a_snapshot_goes_to_a_file_or_to_standard_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(snapshots, "list_objects", list_nothing_real)
+    monkeypatch.setattr(snapshots, "read_objects", list_nothing_real)
     target = tmp_path / "out.json"
 
     assert main(["snapshot", "-o", str(target)]) == 0

@@ -1,14 +1,21 @@
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from fairbind.cli import main
+from fairbind.cluster.objects.dry_run import DryRun
 from fairbind.simulator.snapshot_file import format_snapshot
+from fairbind.simulator.submission import ONE_POD, Manifests, make_trial_pod
 from simulator.snapshots import make_two_tenants
+
+if TYPE_CHECKING:
+    from fairbind.cli.cluster_listing import Source
 
 JOB = """
 apiVersion: batch/v1
@@ -43,7 +50,7 @@ def test_json_has_before_after_and_the_submission(file: str, job: str, capsys: p
     assert found.keys() == {"before", "after", "submit"}
     assert found["before"].keys() == found["after"].keys() == {"starts", "waits", "tenants"}
     assert found["submit"].keys() == {
-        *("starts_now", "pods", "starting", "nodes", "reason", "change", "wait_seconds"),
+        *("starts_now", "pods", "starting", "nodes", "reason", "change", "wait_seconds", "not_applied"),
     }
     assert (found["before"]["tenants"]["a"]["weight"], found["after"]["tenants"]["a"]["weight"]) == (1.0, 2.0)
     assert (found["before"]["tenants"]["a"]["pending"], found["after"]["tenants"]["a"]["pending"]) == (6, 9)
@@ -72,8 +79,8 @@ def test_the_table_says_what_changes(file: str, job: str, capsys: pytest.Capture
 
     assert "Now 8 pods start and 4 wait; after the changes 8 pods start and 7 wait." in shown
     assert re.search(r"^a +1 -> 3 +0 +6 -> 9 +0\.500 -> 0\.750 ", shown, flags=re.MULTILINE)
-    assert re.search(r"^a/a-4 +a +n-[12]$", shown, flags=re.MULTILINE)
-    assert re.search(r"^b/b-3 +b +0/2 nodes are available", shown, flags=re.MULTILINE)
+    assert re.search(r"^a/a-4 and 1 more +a +n-[12](, n-[12])?$", shown, flags=re.MULTILINE)
+    assert re.search(r"^b/b-2 and 1 more +b +0/2 nodes are available", shown, flags=re.MULTILINE)
     assert "Submitted: 0 of 3 pods of tenant a start now." in shown
 
 
@@ -88,7 +95,7 @@ def test_a_job_that_starts_is_one_line(file: str, job: str, capsys: pytest.Captu
     ("words", "said"),
     [
         (["--set", "tenant.a=2"], r"tenant\.a=2.* must be as tenant\.a\.weight=2"),
-        (["--set", "tenant.c.weight=2"], r'--set: "c" is no Tenant here'),
+        (["--set", "tenant.c.weight=2"], r'--set: "c" is no Tenant and no namespace without one here'),
         (["--set", "tenant.a.weight=-1"], r"tenant\.a\.weight must be"),
         (["--add-nodes", "n-1"], r"n-1.* must be as like=gpu-1,count=10"),
         (["--add-nodes", "like=n-1,count=-3"], r"must be as like="),
@@ -117,3 +124,84 @@ def test_a_manifest_without_pods_is_one_line(file: str, tmp_path: Path, capsys: 
 
     assert main(["what-if", file, "--submit", str(manifest)]) == 2
     assert re.fullmatch(r"fairbind: manifest: must have a pod template[^\n]*\n", capsys.readouterr().err)
+
+
+MORE = """
+---
+apiVersion: v1
+kind: Service
+metadata: {name: train, namespace: a}
+---
+apiVersion: v1
+kind: LimitRange
+metadata: {name: bounds, namespace: c}
+spec: {limits: [{type: Container, defaultRequest: {cpu: 3}}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: c}
+spec: {replicas: 2, template: {spec: {containers: [{name: main, image: secret}]}}}
+---
+"""
+
+
+def test_a_file_of_several_documents_is_submitted_whole(
+    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "all.yaml"
+    path.write_text(JOB + MORE, encoding="utf-8")
+
+    assert main(["what-if", file, "--add-nodes", "like=n-1,count=9", "--submit", str(path), "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["submit"]["pods"], found["submit"]["starts_now"]) == (5, True)
+    starts = [start["node"] for start in found["after"]["starts"] if start["namespace"] == "c"]
+    assert len(set(starts)) == len(starts) == 2  # three of four cores each
+    assert main(["what-if", file, "--add-nodes", "like=n-1,count=9", "--submit", str(path)]) == 0
+    assert "Submitted: all 5 pods of tenants a, ns/c start now, on " in capsys.readouterr().out
+
+
+def test_the_table_names_what_was_not_applied(file: str, job: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["what-if", file, "--submit", job]) == 0
+    assert (
+        "Not applied to the pods: admission webhooks, admission policies and ResourceQuotas; defaults and bounds of "
+        in (capsys.readouterr().out)
+    )
+
+
+def test_on_a_cluster_a_pod_of_each_template_is_tried(
+    job: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that the API server gives four cores: one a node, and two nodes are full of others' pods by then."""
+    asked: list[dict[str, Any]] = []
+
+    def ask(source: Source, manifests: Manifests) -> list[DryRun]:
+        assert source.file is None
+        pods = [make_trial_pod(template) for template in manifests.templates]
+        asked.extend(pods)
+        spec = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "5"}}}]}
+        return [DryRun(pod={"metadata": {}, "spec": spec}) for _ in pods]
+
+    what_if = importlib.import_module("fairbind.cli.what_if")  # beside the command of this name
+    monkeypatch.setattr(what_if, "read_objects", lambda _source: make_two_tenants())
+    monkeypatch.setattr(what_if, "create_on_cluster_trial", ask)
+
+    assert main(["what-if", "--submit", job, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["submit"]
+    assert len(asked) == 1
+    assert (found["pods"], found["starting"], found["not_applied"]) == (3, 0, [ONE_POD])
+
+
+def test_a_namespace_without_a_tenant_is_set_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    listed = make_two_tenants()
+    listed.tenants = []
+    path = tmp_path / "cluster.json"
+    path.write_text(format_snapshot(listed), encoding="utf-8")
+
+    assert main(["what-if", str(path), "--set", "tenant.ns/a.weight=3", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["after"]["tenants"]["ns/a"]["weight"] == 3.0
+
+
+def test_a_scheduler_may_be_named_beside_a_file(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["what-if", file, "--scheduler-name", "other", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["before"]["waits"] == []

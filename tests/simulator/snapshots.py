@@ -8,6 +8,7 @@ from typing import Any
 from cluster.builders import Json, make_namespace, make_node, make_pod
 from fairbind.cluster.listed_objects import ListedObjects
 from fairbind.simulator.snapshot_file import parse_snapshot
+from fairbind.simulator.submission import Submitted, read_manifests, submit
 
 
 def kind(name: str, *objects: Json) -> list[Json]:
@@ -26,8 +27,12 @@ def make_list(
     tenants: Iterable[Json] = (),
     policy: Json | None = None,
     namespaces: Iterable[Json] | None = None,
+    others: Iterable[Json] = (),
 ) -> Json:
-    """A list as kubectl prints it; the namespaces are those of the pods where none are given."""
+    """A list as kubectl prints it; the namespaces are those of the pods where none are given.
+
+    others: objects of any kind, which they name.
+    """
     pods = list(pods)
     if namespaces is None:
         namespaces = [make_namespace(name) for name in sorted({pod["metadata"]["namespace"] for pod in pods})]
@@ -36,6 +41,7 @@ def make_list(
         *kind("Pod", *pods),
         *kind("Namespace", *namespaces),
         *kind("Tenant", *tenants),
+        *others,
     ]
     if policy is not None:
         items += kind("SchedulingPolicy", {"metadata": {"name": "default"}, "spec": policy})
@@ -44,6 +50,11 @@ def make_list(
 
 def make_snapshot(**objects: Any) -> ListedObjects:
     return parse_snapshot(make_list(**objects))
+
+
+def submit_to(listed: ListedObjects, *documents: Json) -> Submitted:
+    """The pods of manifests in a cluster that is only known by its snapshot."""
+    return submit(read_manifests(documents), listed)
 
 
 def make_two_tenants(*, policy: str = "best-fit-drfh", count: int = 6, cpu: str = "4") -> ListedObjects:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cluster.builders import Json, make_namespace, make_node, make_pod
 from fairbind.cluster.listed_objects import ListedObjects
+from fairbind.cluster.objects.captured import belongs_to_node
 from fairbind.scheduling import POLICIES
 from fairbind.simulator.anonymise import anonymise, number_words
 from fairbind.simulator.replay import describe_replay, replay
@@ -144,6 +145,42 @@ def test_amounts_times_and_well_known_keys_stay() -> None:
     assert kept.metadata.creation_timestamp == "2026-01-01T00:00:00Z"
     assert (after.policies, after.scheduler_name, after.time) == (before.policies, "fairbind", before.time)
     assert "quota" not in json.dumps(format_snapshot(after))
+
+
+def test_what_completes_pods_does_so_under_other_names() -> None:
+    """Bounds stay, names of namespaces and classes are others; the kind of a pod's owner is no name."""
+    owner = {"kind": "DaemonSet", "name": "acme-agent", "uid": "u", "controller": True}
+    agent = make_pod("acme-agent-1", node="n")
+    agent["metadata"]["ownerReferences"] = [owner]
+    item = {"type": "Container", "defaultRequest": {"cpu": "3"}, "max": {"acme.example/gpu": "4"}}
+    others: list[Json] = [
+        {"kind": "LimitRange", "metadata": {"name": "acme", "namespace": "team"}, "spec": {"limits": [item]}},
+        {
+            "kind": "RuntimeClass",
+            "metadata": {"name": "acme"},
+            "overhead": {"podFixed": {"cpu": "1"}},
+            "scheduling": {"nodeSelector": {"acme.example/pool": "red"}},
+        },
+        {"kind": "PriorityClass", "metadata": {"name": "acme"}, "value": 7, "globalDefault": True},
+        {
+            "kind": "StorageClass",
+            "metadata": {"name": "acme", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+            "provisioner": "acme.example",
+            "volumeBindingMode": "WaitForFirstConsumer",
+        },
+    ]
+    before = make_snapshot(nodes=[make_node("n")], pods=[agent], others=others)
+    after = anonymise(before)
+    (bounds,), (runtime,), (priority,) = (after.admission[name] for name in before.admission)
+
+    assert bounds.metadata.namespace == after.pods[0].metadata.namespace != "team"
+    assert bounds.spec == before.admission["limitranges"][0].spec
+    assert (runtime.overhead.pod_fixed, priority.value, priority.global_default) == ({"cpu": "1"}, 7, True)
+    assert belongs_to_node(after.pods[0])
+    assert after.storage["storageclasses"][0].metadata.annotations
+    text = format_snapshot(after).replace("acme.example/gpu", "")  # a resource
+    assert "acme" not in text
+    assert "red" not in text
 
 
 WORDS = st.text(alphabet="aklmnoprstuz019", min_size=1, max_size=4) | st.sampled_from(["kube", "ns", "system", "node"])

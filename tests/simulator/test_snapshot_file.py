@@ -70,10 +70,20 @@ STATUS = {
     *below("containerStatuses", {"name", "allocatedResources", "allocatedResources.*", *AMOUNTS}),
     *below("initContainerStatuses", {"name", "allocatedResources", "allocatedResources.*", *AMOUNTS}),
 }
+LIMIT_ITEM = {"type", *(f"{name}{part}" for name in ("min", "max", "default", "defaultRequest") for part in ("", ".*"))}
 ALLOWED = {
     *("kind", "formatVersion", "time", "schedulerName", "operatorNamespace"),
     *below("runTimes", {"namespace", "seconds"}),
     *below("pods", {"fault", *below("metadata", META), *below("spec", SPEC), *below("status", STATUS)}),
+    *below("pods.metadata.ownerReferences", {"kind", "controller"}),
+    *below("limitRanges", {*below("metadata", META), "spec", *below("spec.limits", LIMIT_ITEM)}),
+    *below("runtimeClasses", below("metadata", META)),
+    *below("runtimeClasses.overhead", {"podFixed", "podFixed.*"}),
+    *below(
+        "runtimeClasses.scheduling",
+        {"nodeSelector", "nodeSelector.*", *below("tolerations", {"key", "operator", "value", "effect"})},
+    ),
+    *below("priorityClasses", {*below("metadata", META), "value", "globalDefault"}),
     *below("namespaces", {"fault", *below("metadata", META)}),
     *below("nodes", {"fault", *below("metadata", META)}),
     *below("nodes.spec", {"unschedulable", *below("taints", {"key", "value", "effect"})}),
@@ -94,7 +104,9 @@ def find_fields(value: Any, where: str = "") -> Iterator[str]:
     if isinstance(value, dict):
         for name, part in value.items():
             free = where.rpartition(".")[2] in {"labels", "matchLabels", "nodeSelector", "requests", "limits"}
+            free |= where.rpartition(".")[2] in {"min", "max", "default", "defaultRequest", "podFixed"}
             free |= where.rpartition(".")[2] in {"allocatable", "overhead", "allocatedResources", "resourceWeights"}
+            free &= where not in {"limitRanges.spec.limits", "runtimeClasses.overhead"}  # objects, not amounts
             path = f"{where}.{'*' if free else name}".lstrip(".")
             yield path
             yield from find_fields(part, path)
@@ -111,7 +123,7 @@ def poison(value: Any, fields: int = 3) -> Any:
     return [poison(part) for part in value] if isinstance(value, list) else value
 
 
-FREE = {"labels", "matchLabels", "nodeSelector", "requests", "limits", "allocatable"}
+FREE = {"labels", "matchLabels", "nodeSelector", "requests", "limits", "allocatable", "podFixed"}
 
 
 def make_hostile_list() -> Json:
@@ -167,17 +179,38 @@ def make_hostile_list() -> Json:
     node["status"]["conditions"][0] |= {"message": SECRET, "reason": SECRET}
     node["spec"] |= {"providerID": SECRET, "podCIDR": SECRET}
     document = make_list(
-        nodes=[node], pods=pods, namespaces=[make_namespace("team")], tenants=[make_tenant("team")], policy={}
+        nodes=[node],
+        pods=pods,
+        namespaces=[make_namespace("team")],
+        tenants=[make_tenant("team")],
+        policy={},
+        others=make_hostile_defaults(),
     )
     for item in document["items"]:
         item["metadata"] |= {
             "annotations": {"kubectl.kubernetes.io/last-applied-configuration": SECRET},
             "managedFields": [{"manager": SECRET}],
-            "ownerReferences": [{"kind": "Job", "name": SECRET, "uid": SECRET, "controller": True}],
+            "ownerReferences": [{"kind": "DaemonSet", "name": SECRET, "uid": SECRET, "controller": True}],
             "finalizers": [SECRET],
             "generateName": SECRET,
         }
     return {**document, "items": [poison(item) | {"kind": item["kind"]} for item in document["items"]]}
+
+
+def make_hostile_defaults() -> list[Json]:
+    """Objects that complete pods at their creation."""
+    item = {"type": "Container", "default": {"cpu": "1"}, "maxLimitRequestRatio": {"cpu": "2"}}
+    return [
+        {"kind": "LimitRange", "metadata": {"name": "l", "namespace": "team"}, "spec": {"limits": [item]}},
+        {
+            "kind": "RuntimeClass",
+            "metadata": {"name": "r"},
+            "handler": SECRET,
+            "overhead": {"podFixed": {"cpu": "1"}},
+            "scheduling": {"nodeSelector": {"pool": "r"}, "tolerations": [{"key": "k"}]},
+        },
+        {"kind": "PriorityClass", "metadata": {"name": "p"}, "value": 7, "description": SECRET},
+    ]
 
 
 def test_a_snapshot_has_only_fields_that_decide() -> None:
@@ -206,6 +239,25 @@ def test_the_file_is_read_as_it_was_written() -> None:
     assert [convert_node(node) for node in again.nodes] == [convert_node(node) for node in listed.nodes]
     assert build_cache(again).settings.policy == "ps-dsf"
     assert again.tenants[0]["spec"]["namespaceSelector"] == {}  # selects all, where none would select nothing
+
+
+def test_what_completes_pods_is_read_as_it_was_written() -> None:
+    listed = make_snapshot(nodes=[make_node()], pods=[make_pod()], others=make_hostile_defaults())
+    again = parse_snapshot(json.loads(format_snapshot(listed)))
+
+    assert again.admission == listed.admission
+    assert again.admission.keys() == {"limitranges", "runtimeclasses", "priorityclasses"}
+
+
+def test_none_and_not_known_differ() -> None:
+    """A file that is older has no such fields; a cluster may have no such objects."""
+    listed = make_snapshot(nodes=[make_node()], pods=[make_pod()])
+    older = json.loads(format_snapshot(listed))
+
+    assert "limitRanges" not in older
+    assert parse_snapshot(older).admission == {}
+    listed.admission = {"limitranges": []}
+    assert parse_snapshot(json.loads(format_snapshot(listed))).admission == {"limitranges": []}
 
 
 def test_a_file_is_no_longer_than_it_needs_to_be() -> None:

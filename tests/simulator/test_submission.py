@@ -7,23 +7,23 @@ import pytest
 
 from cluster.builders import Json, make_node, make_pod
 from fairbind.cluster.listed_objects import ListedObjects
-from fairbind.cluster.objects.captured import RunTime, format_time
+from fairbind.cluster.objects.captured import LIMIT_RANGES, RunTime, format_time
 from fairbind.cluster.objects.convert import convert_pod, parse_time
 from fairbind.model import InvalidProblemError
+from fairbind.simulator.admission import UNASKED, UNKNOWN
 from fairbind.simulator.answers import Submission, answer
 from fairbind.simulator.changes import add_nodes, cordon, set_weight
 from fairbind.simulator.remedies import find_change as search_change
-from fairbind.simulator.submission import make_pods
 from fairbind.simulator.trial import Trial
 from fairbind.simulator.what_if import compute_state
-from simulator.snapshots import make_snapshot, make_tenant, make_two_tenants
+from simulator.snapshots import make_snapshot, make_tenant, make_two_tenants, submit_to
 from simulator.test_what_if import make_job
 
 EMPTY = make_snapshot(nodes=[make_node()], pods=[])
 
 
 def submit(listed: ListedObjects, manifest: Json, **run_times: list[float]) -> Submission:
-    found = answer(listed, listed, manifest, run_times).submission
+    found = answer(listed, listed, submit_to(listed, manifest), run_times).submission
     assert found is not None
     return found
 
@@ -35,51 +35,8 @@ def make_template(**requests: Any) -> Json:
 # --- manifests ---
 
 
-@pytest.mark.parametrize(
-    ("manifest", "count"),
-    [
-        ({"kind": "Pod", "metadata": {"name": "p"}, **make_template()}, 1),
-        ({"kind": "Deployment", "spec": {"replicas": 4, "template": make_template()}}, 4),
-        ({"kind": "Deployment", "spec": {"template": make_template()}}, 1),
-        ({"kind": "StatefulSet", "spec": {"replicas": 3, "template": make_template()}}, 3),
-        ({"kind": "Job", "spec": {"parallelism": 5, "completions": 9, "template": make_template()}}, 5),
-        ({"kind": "Job", "spec": {"parallelism": 5, "completions": 2, "template": make_template()}}, 2),
-        ({"kind": "CronJob", "spec": {"jobTemplate": {"spec": {"parallelism": 2, "template": make_template()}}}}, 2),
-        (
-            {
-                "kind": "PyTorchJob",
-                "spec": {
-                    "pytorchReplicaSpecs": {
-                        "Master": {"replicas": 1, "template": make_template()},
-                        "Worker": {"replicas": 3, "template": make_template()},
-                    }
-                },
-            },
-            4,
-        ),
-        (
-            {
-                "kind": "RayCluster",
-                "spec": {
-                    "headGroupSpec": {"template": make_template()},
-                    "workerGroupSpecs": [{"replicas": 2, "template": make_template()}],
-                },
-            },
-            3,
-        ),
-    ],
-    ids=lambda value: value["kind"] if isinstance(value, dict) else str(value),
-)
-def test_every_pod_template_counts_with_its_replicas(manifest: Json, count: int) -> None:
-    pods = make_pods(manifest, EMPTY)
-
-    assert len(pods) == count
-    assert len({pod.metadata.uid for pod in pods}) == len({pod.metadata.name for pod in pods}) == count
-    assert {pod.spec.scheduler_name for pod in pods} == {"fairbind"}
-
-
 def test_amounts_may_be_numbers() -> None:
-    (pod,) = make_pods({"kind": "Pod", **make_template(cpu=2, memory="1Gi")}, EMPTY)
+    (pod,) = submit_to(EMPTY, {"kind": "Pod", **make_template(cpu=2, memory="1Gi")}).pods
 
     assert dict(convert_pod(pod).demand.real) == {"cpu": 2000, "memory": 2**30, "pods": 1}
 
@@ -113,7 +70,7 @@ def test_what_was_there_before_comes_first() -> None:
 )
 def test_a_manifest_that_makes_no_sense_is_named(manifest: Any, said: str) -> None:
     with pytest.raises(InvalidProblemError, match=f"^{said}") as caught:
-        make_pods(manifest, EMPTY)
+        submit_to(EMPTY, manifest)
     assert "\n" not in str(caught.value)
 
 
@@ -131,6 +88,7 @@ def test_a_job_that_fits_starts() -> None:
         "reason": None,
         "change": None,
         "wait_seconds": {"median": 0.0, "p10": 0.0, "p90": 0.0},
+        "not_applied": [UNASKED, UNKNOWN[LIMIT_RANGES]],
     }
 
 
@@ -202,6 +160,28 @@ def test_a_weight_that_brings_the_turn_is_found() -> None:
     assert not submit(set_weight(listed, "a", str(int(change["weight"]) - 1)), job).starts_now
 
 
+def test_the_weight_of_a_namespace_without_a_tenant_is_found_too() -> None:
+    listed = make_two_tenants(count=4)
+    listed.tenants = []
+    listed.pods = [pod for pod in listed.pods if pod.metadata.namespace == "b" or pod.metadata.name == "a-0"]
+    listed = add_waiting(listed, "b", 6)
+    change = find_change(listed, make_job("a", count=5))
+
+    assert change["option"] == f"--set tenant.ns/a.weight={change['weight']}"
+    assert submit(set_weight(listed, "ns/a", change["weight"]), make_job("a", count=5)).starts_now
+
+
+def test_new_nodes_that_help_have_the_pods_that_belong_to_a_node() -> None:
+    """Three of four cores of each are left beside the DaemonSet's pod: two pods of two cores need two nodes."""
+    owner = {"kind": "DaemonSet", "name": "agent", "uid": "u", "controller": True}
+    agent = make_pod("agent", node="node", requests={"cpu": "1"})
+    agent["metadata"]["ownerReferences"] = [owner]
+    full = make_pod("full", node="node", requests={"cpu": "3"})
+    listed = make_snapshot(nodes=[make_node()], pods=[agent, full])
+
+    assert find_change(listed, make_job(count=2, cpu="2"))["option"] == "--add-nodes like=node,count=2"
+
+
 def add_waiting(listed: ListedObjects, namespace: str, count: int) -> ListedObjects:
     more = make_snapshot(
         pods=[make_pod(f"more-{n}", namespace=namespace, requests={"cpu": "1", "memory": "1Gi"}) for n in range(count)]
@@ -255,8 +235,8 @@ def test_a_search_leaves_no_trace() -> None:
     listed.nodes = [*listed.nodes, *make_snapshot(nodes=odd).nodes]
     job = make_job("a", count=30, cpu="3", nodeSelector={"no": "where"})
     job["spec"]["template"]["spec"]["containers"][0]["ports"] = [{"hostPort": 80}]
-    pods = make_pods(job, listed)
-    listed.pods = [*listed.pods, *pods]
+    submitted = submit_to(listed, job)
+    listed, pods = submitted.listed, submitted.pods
     trial = Trial(listed)
     before = compute_state(trial, listed)
     wait = next(pod.wait for pod in before.waits if pod.uid == pods[0].metadata.uid)
@@ -327,7 +307,7 @@ def test_where_nothing_is_known_there_is_no_estimate() -> None:
 def test_the_admin_may_say_how_long_pods_run() -> None:
     listed = make_busy(0, 0, 0, 0)
     listed.run_times = [RunTime("a", 900.0)]
-    found = answer(listed, listed, make_job("b"), {"a": [60.0]}).submission
+    found = answer(listed, listed, submit_to(listed, make_job("b")), {"a": [60.0]}).submission
 
     assert found is not None
     assert found.wait is not None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -11,10 +12,10 @@ from fairbind.model import InvalidProblemError
 from fairbind.scheduling import POLICIES
 from fairbind.simulator.answers import answer
 from fairbind.simulator.changes import add_nodes, cordon, remove_node, set_policy, set_weight
-from fairbind.simulator.snapshot_file import format_snapshot
+from fairbind.simulator.snapshot_file import format_snapshot, parse_snapshot
 from fairbind.simulator.trial import Trial
 from fairbind.simulator.what_if import State, compute_state
-from simulator.snapshots import make_snapshot, make_tenant, make_two_tenants
+from simulator.snapshots import make_snapshot, make_tenant, make_two_tenants, submit_to
 
 
 def look(listed: ListedObjects) -> State:
@@ -86,7 +87,7 @@ def test_what_a_tenant_could_run_more_is_what_starts_when_it_is_submitted(policy
     assert more == 1 + 4
     job = make_job(count=more + 1, cpu="1500m", nodeSelector={"pool": "p"})
     job["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"].pop("memory")
-    submission = answer(listed, listed, job, {}).submission
+    submission = answer(listed, listed, submit_to(listed, job), {}).submission
     assert submission is not None
     assert len(submission.nodes) == more
 
@@ -98,6 +99,17 @@ def test_a_host_port_is_had_once_a_node() -> None:
     listed = make_snapshot(nodes=[make_node(f"n{n}") for n in range(4)], pods=[pod])
 
     assert look(listed).tenants["ns/a"].could_run_more == 3
+
+
+def test_claims_of_one_pod_are_not_those_of_its_likes() -> None:
+    """A claim of its own would be made for each; that of the pod that runs is not there for others."""
+    pod = make_pod("runs-0", namespace="a", node="n0", requests={"cpu": "1"})
+    pod["spec"]["volumes"] = [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data-runs-0"}},
+        {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
+    ]
+
+    assert look(make_snapshot(nodes=[make_node("n0")], pods=[pod])).tenants["ns/a"].could_run_more == 3
 
 
 # --- changes ---
@@ -144,6 +156,67 @@ def test_pods_of_a_node_that_goes_wait_again() -> None:
     assert (state.tenants["a"].running, state.tenants["a"].pending) == (1, 1)
 
 
+def make_node_pod(name: str, node: str, *, kind: str = "DaemonSet", waits: bool = False, cpu: str = "1") -> Json:
+    """A pod that belongs to its node; its controller pins it there."""
+    fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": fields}]}}
+    pod = make_pod(name, namespace="a", node=None if waits else node, requests={"cpu": cpu})
+    pod["spec"]["affinity"] = {"nodeAffinity": required}
+    pod["metadata"]["ownerReferences"] = [{"kind": kind, "name": "agent", "uid": "u", "controller": True}]
+    return pod
+
+
+def test_pods_that_belong_to_a_node_go_with_it() -> None:
+    """One of a DaemonSet, one that is still on its way, and a static pod; the others of the DaemonSet stay."""
+    own = [
+        make_node_pod("agent-1", "n-1"),
+        make_node_pod("late-1", "n-1", waits=True),
+        make_node_pod("static-1", "n-1", kind="Node"),
+        make_node_pod("agent-2", "n-2"),
+        make_node_pod("late-2", "n-2", waits=True),
+    ]
+    web = make_pod("web", namespace="a", node="n-1", requests={"cpu": "1"})
+    listed = make_snapshot(nodes=[make_node("n-1"), make_node("n-2")], pods=[*own, web])
+    again = parse_snapshot(json.loads(format_snapshot(listed)))  # the file says so, too
+
+    for one in (listed, again):
+        after = remove_node(one, "n-1")
+        assert {pod.metadata.name for pod in after.pods} == {"agent-2", "late-2", "web"}
+        assert {bind.task.name for bind in look(after).starts} == {"a/late-2", "a/web"}
+
+
+def test_new_nodes_have_the_pods_that_belong_to_each_node() -> None:
+    own = [make_node_pod("agent-1", "n-1"), make_node_pod("static-1", "n-1", kind="Node")]
+    full = make_pod("web", namespace="a", node="n-1", requests={"cpu": "2"})
+    waiting = [make_pod(f"w-{n}", namespace="a", requests={"cpu": "1"}) for n in range(9)]
+    listed = make_snapshot(nodes=[make_node("n-1")], pods=[*own, full, *waiting])
+    after = add_nodes(listed, "n-1", 2)
+
+    assert len({pod.metadata.uid for pod in after.pods}) == len(after.pods) == len(listed.pods) + 4
+    assert len(look(after).starts) == 2 * 2  # of four cores, two are taken on each
+
+
+def test_a_namespace_without_a_tenant_gets_one_with_the_weight() -> None:
+    listed = make_two_tenants()
+    listed.tenants = [tenant for tenant in listed.tenants if tenant["metadata"]["name"] == "b"]
+    for name in ("a", "ns/a"):
+        after = look(set_weight(listed, name, "3"))
+
+        assert count_starts(after) == {"b": 2, "ns/a": 6}
+        assert (after.tenants["ns/a"].weight, sorted(after.tenants)) == (3.0, ["b", "ns/a"])
+
+
+def test_a_namespace_of_all_without_a_tenant_gets_out_of_them() -> None:
+    listed = make_two_tenants()
+    listed.tenants, listed.policies = (
+        [],
+        [{"metadata": {"name": "default"}, "spec": {"policy": "best-fit-drfh", "unclaimedNamespaces": "together"}}],
+    )
+
+    assert count_starts(look(listed)) == {"ns/*": 8}
+    assert count_starts(look(set_weight(listed, "a", "3"))) == {"ns/*": 2, "ns/a": 6}
+
+
 def test_a_cordoned_node_takes_nothing_new() -> None:
     listed = cordon(make_two_tenants(), "n-1", is_cordoned=True)
 
@@ -174,7 +247,8 @@ def test_changes_leave_the_objects_as_they_are() -> None:
     text, kept = format_snapshot(listed), copy.deepcopy(listed)
     changed = set_weight(listed, "a", "2")
     changed = cordon(remove_node(add_nodes(changed, "n-1", 3), "n-2"), "n-1", is_cordoned=True)
-    answer(listed, set_policy(changed, "ps-dsf"), make_job(count=20), {})
+    changed = set_policy(changed, "ps-dsf")
+    answer(listed, changed, submit_to(changed, make_job(count=20)), {})
 
     assert format_snapshot(listed) == text
     assert listed == kept
@@ -183,7 +257,10 @@ def test_changes_leave_the_objects_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda listed: set_weight(listed, "aa", "2"), r'--set: "aa" is no Tenant here.*\ba\b'),
+        (
+            lambda listed: set_weight(listed, "aa", "2"),
+            r'--set: "aa" is no Tenant and no namespace without one here.*\ba\b',
+        ),
         (lambda listed: set_weight(listed, "a", "0"), r"--set: tenant\.a\.weight must be .* not '0'"),
         (lambda listed: set_weight(listed, "a", "nan"), r"--set: tenant\.a\.weight must be .* not 'nan'"),
         (lambda listed: set_policy(listed, "ps-dfs"), r'--policy: "ps-dfs" is no policy here.*ps-dsf'),
@@ -203,7 +280,7 @@ def test_two_tenants_with_namespaces_that_do_not_exist_yet() -> None:
     listed = make_snapshot(
         nodes=[make_node()], pods=[make_pod()], namespaces=[make_namespace("team")], tenants=[make_tenant("new")]
     )
-    submission = answer(listed, listed, make_job("new"), {}).submission
+    submission = answer(listed, listed, submit_to(listed, make_job("new")), {}).submission
 
     assert submission is not None
-    assert (submission.tenant, submission.starts_now) == ("new", True)
+    assert (submission.tenants, submission.starts_now) == (("new",), True)

@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,8 +19,10 @@ from fairbind import __version__
 from fairbind.cli.cluster_options import (
     context_option,
     extender_options,
+    file_argument,
     gate_options,
     kubeconfig_option,
+    listed_scheduler_name_option,
     namespace_option,
     own_namespace_option,
     scheduler_name_option,
@@ -184,47 +187,51 @@ def operator(
     )
 
 
-@commands.command(short_help="Say who envies whom in a cluster, and who would do better alone.")
+@commands.command(
+    short_help="Say who envies whom in a cluster, and who would do better alone.",
+    epilog="\b\nExample:\n  $ fairbind audit cluster.json",
+)
+@file_argument
 @kubeconfig_option
 @context_option
 @own_namespace_option
-@scheduler_name_option("Pods wait for fairbind when their spec.schedulerName is this.")
+@listed_scheduler_name_option("Pods wait for fairbind when their spec.schedulerName is this.")
 @output_option("table", "json", "yaml")
 @debug_option
-def audit(*, kubeconfig: Path | None, context: str | None, namespace: str, scheduler_name: str, output: str) -> None:
+def audit(*, file: str | None, output: str, **given: Any) -> None:
     """Say who envies whom in a cluster, and who would do better in a cluster of their own, as things stand now.
 
-    It only looks: it needs to list what the operator watches. The operator and its CRDs
-    need not be installed: with --scheduler-name default-scheduler it audits any cluster. Each finding says what it
-    comes from: tasks that cannot be divided, pods that run on, a demand that is missing, or the policy's own idea of
-    fairness.
+    FILE is from `fairbind snapshot`, - for standard input; without it the cluster of the kubeconfig is listed. The
+    operator and its CRDs need not be installed: with --scheduler-name default-scheduler it audits any cluster. Each
+    finding says what it comes from: tasks that cannot be divided, pods that run on, a demand that is missing, or the
+    policy's own idea of fairness.
     """
     from fairbind.cli.audit import print_audit  # noqa: PLC0415 - imports what speaks to clusters
+    from fairbind.cli.cluster_listing import Source  # noqa: PLC0415 - as above
 
-    print_audit(
-        kubeconfig=kubeconfig, context=context, namespace=namespace, scheduler_name=scheduler_name, output=output
-    )
+    print_audit(Source("audit", file, **given), output)
 
 
 @commands.command(short_help="Write a cluster as a problem file.")
+@file_argument
 @kubeconfig_option
 @context_option
 @own_namespace_option
-@scheduler_name_option("Pending pods count when their spec.schedulerName is this.")
+@listed_scheduler_name_option("Pending pods count when their spec.schedulerName is this.")
 @output_option("yaml", "json", "csv")
 @debug_option
-def problem(*, kubeconfig: Path | None, context: str | None, namespace: str, scheduler_name: str, output: str) -> None:
+def problem(*, file: str | None, output: str, **given: Any) -> None:
     """Write the cluster as it is now as a problem that `fairbind allocate`, `check` and `compare` read.
 
-    Servers are the classes of equal nodes with their counts. Tenants have the demand, the number of tasks, the
-    eligibility and the weight of their running and schedulable pending pods. A tenant whose pods differ becomes several
-    (ada, ada#2, ...), which share its weight. It only lists: the operator and its CRDs need not be installed.
+    FILE is from `fairbind snapshot`, - for standard input; without it the cluster of the kubeconfig is listed. Servers
+    are the classes of equal nodes with their counts. Tenants have the demand, the number of tasks, the eligibility and
+    the weight of their running and schedulable pending pods. A tenant whose pods differ becomes several (ada, ada#2,
+    ...), which share its weight. The operator and its CRDs need not be installed.
     """
-    from fairbind.cli.problem import print_problem  # noqa: PLC0415 - imports what speaks to clusters
+    from fairbind.cli.cluster_listing import Source  # noqa: PLC0415 - imports what speaks to clusters
+    from fairbind.cli.problem import print_problem  # noqa: PLC0415 - as above
 
-    print_problem(
-        kubeconfig=kubeconfig, context=context, namespace=namespace, scheduler_name=scheduler_name, output=output
-    )
+    print_problem(Source("problem", file, **given), output)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

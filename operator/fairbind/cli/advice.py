@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from fairbind.cli.cluster_listing import Source, read_objects
 from fairbind.cli.documents import format_document
 from fairbind.cli.mechanisms.tables import find_width, lay_out, lay_out_columns, write_text
-from fairbind.cli.what_if import read_objects
 from fairbind.simulator.advice import Advice, advise
 
 MOST_TENANTS = 30
 """A table shows so many tenants; JSON and YAML have all."""
 
 
-def print_advice(
-    file: str | None, output: str, *, kubeconfig: Path | None, context: str | None, namespace: str, scheduler_name: str
-) -> None:
+def print_advice(source: Source, output: str) -> None:
     """Advise and print. Raises InvalidProblemError for an invalid file, FairbindError when nothing can be listed."""
-    listed = read_objects(
-        "advise", file, kubeconfig=kubeconfig, context=context, namespace=namespace, scheduler_name=scheduler_name
-    )
-    found = advise(listed)
+    found = advise(read_objects(source))
     if output in {"json", "yaml"}:
         write_text(format_document(found.describe(), output))
     else:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
-from fairbind.cli.cluster_listing import list_cluster
+from fairbind.cli.cluster_listing import Source, read_cluster
 from fairbind.cli.documents import format_document
 from fairbind.cli.mechanisms.tables import lay_out
 from fairbind.cluster.cache.cache import ClusterCache
@@ -20,16 +19,9 @@ MOST_ROWS = 20
 """A table shows so many findings of a kind; JSON and YAML have all."""
 
 
-def print_audit(
-    *, kubeconfig: Path | None, context: str | None, namespace: str, scheduler_name: str, output: str
-) -> None:
-    """Look at a cluster and print the audit.
-
-    Raises FairbindError when it cannot be listed, PermanentClusterError for an invalid kubeconfig.
-    """
-    cache = list_cluster(
-        "audit", kubeconfig=kubeconfig, context=context, namespace=namespace, scheduler_name=scheduler_name
-    )
+def print_audit(source: Source, output: str) -> None:
+    """Look at a cluster and print the audit. Raises as `read_objects` does."""
+    cache = read_cluster(source)
     policy, overview, report = compute_report(cache)
     if output in {"json", "yaml"}:
         click.echo(format_document(describe_report(policy, overview, report), output))

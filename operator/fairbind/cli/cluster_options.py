@@ -12,6 +12,7 @@ import click
 from fairbind.cli.options import Command
 
 DEFAULT_NAMESPACE = "fairbind-system"
+DEFAULT_SCHEDULER_NAME = "fairbind"
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -37,6 +38,8 @@ check_namespace = _check_name(63, re.compile(_LABEL))
 check_scheduler_name = _check_name(253, re.compile(rf"{_LABEL}(\.{_LABEL})*"))
 
 
+file_argument = click.argument("file", required=False)
+
 kubeconfig_option = click.option(
     "--kubeconfig",
     type=click.Path(path_type=Path),
@@ -61,14 +64,24 @@ def namespace_option(about: str) -> Callable[[Command], Command]:
 
 def scheduler_name_option(about: str) -> Callable[[Command], Command]:
     """Return the option --scheduler-name with this help."""
+    return _make_scheduler_name_option(about, default=DEFAULT_SCHEDULER_NAME, show_default=True)
+
+
+def listed_scheduler_name_option(about: str) -> Callable[[Command], Command]:
+    """Return the option --scheduler-name of a command that may read a file, which names a scheduler itself."""
+    return _make_scheduler_name_option(
+        about, default=None, show_default=f"what FILE says, else {DEFAULT_SCHEDULER_NAME}"
+    )
+
+
+def _make_scheduler_name_option(about: str, **attributes: Any) -> Callable[[Command], Command]:
     return click.option(
         "--scheduler-name",
-        callback=check_scheduler_name,
+        callback=lambda context, parameter, name: name and check_scheduler_name(context, parameter, name),
         envvar="FAIRBIND_SCHEDULER_NAME",
-        default="fairbind",
-        show_default=True,
         show_envvar=True,
         help=about,
+        **attributes,
     )
 
 

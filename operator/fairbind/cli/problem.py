@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import click
 import numpy as np
 
-from fairbind.cli.cluster_listing import list_cluster
+from fairbind.cli.cluster_listing import Source, read_cluster
 from fairbind.cli.documents import format_document
 from fairbind.cli.mechanisms.csv_problem import format_csv
 from fairbind.cli.mechanisms.writing import describe_problem
@@ -22,17 +21,12 @@ MOST_GENERAL_POLICY = "best-fit-drfh"
 MILLI = 1000
 
 
-def print_problem(
-    *, kubeconfig: Path | None, context: str | None, namespace: str, scheduler_name: str, output: str
-) -> None:
+def print_problem(source: Source, output: str) -> None:
     """Look at a cluster and print it as a problem.
 
-    Raises FairbindError when it cannot be listed or no tenant has demand, PermanentClusterError for a kubeconfig that
-    is invalid.
+    Raises FairbindError when it cannot be listed or no tenant has demand, and as `read_objects` does.
     """
-    cache = list_cluster(
-        "problem", kubeconfig=kubeconfig, context=context, namespace=namespace, scheduler_name=scheduler_name
-    )
+    cache = read_cluster(source)
     problem = make_problem_of_cluster(cache.build_detailed_snapshot(), cache.settings)
     document = describe_problem(problem)
     click.echo(format_csv(document) if output == "csv" else format_document(document, output))

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import click
 
-from fairbind.cli.cluster_options import context_option, kubeconfig_option, own_namespace_option, scheduler_name_option
+from fairbind.cli.cluster_options import (
+    context_option,
+    kubeconfig_option,
+    listed_scheduler_name_option,
+    own_namespace_option,
+    scheduler_name_option,
+)
 from fairbind.cli.options import debug_option, output_option
 
 
@@ -39,16 +45,11 @@ def snapshot(
     It has the fields that decisions depend on: no environment, no image, no annotation, no Secret. `fairbind replay`,
     `what-if`, `advise` and `simulate --from` read it. It only lists: the operator and its CRDs need not be installed.
     """
-    from fairbind.cli.snapshots import write_snapshot  # noqa: PLC0415 - imports what speaks to clusters
+    from fairbind.cli.cluster_listing import Source  # noqa: PLC0415 - imports what speaks to clusters
+    from fairbind.cli.snapshots import write_snapshot  # noqa: PLC0415 - as above
 
-    write_snapshot(
-        output,
-        kubeconfig=kubeconfig,
-        context=context,
-        namespace=namespace,
-        scheduler_name=scheduler_name,
-        is_anonymous=anonymise,
-    )
+    source = Source("snapshot", None, kubeconfig, context, namespace, scheduler_name)
+    write_snapshot(source, output, is_anonymous=anonymise)
 
 
 @click.command(
@@ -61,15 +62,17 @@ def snapshot(
     metavar="FILE",
     help="Compare with what an operator has recorded (`fairbind operator --journal`). A difference is exit status 1.",
 )
+@listed_scheduler_name_option("Pods wait for fairbind when their spec.schedulerName is this.")
 @output_option("table", "json", "yaml")
 @debug_option
-def replay(*, file: str, journal: str | None, output: str) -> int:
+def replay(*, file: str, journal: str | None, scheduler_name: str | None, output: str) -> int:
     """Say what the operator decides about a snapshot, in order, with reasons, and which pods wait and why.
 
     FILE is from `fairbind snapshot`, or what kubectl prints as JSON of nodes, pods, namespaces, tenants and
     schedulingpolicies; - is standard input. With a journal the cycles run as it says that they ran; the comparison ends
     where the cluster had changed.
     """
-    from fairbind.cli.snapshots import print_replay  # noqa: PLC0415 - numpy and the scheduler
+    from fairbind.cli.cluster_listing import Source  # noqa: PLC0415 - numpy and the scheduler
+    from fairbind.cli.snapshots import print_replay  # noqa: PLC0415 - as above
 
-    return print_replay(file, journal, output)
+    return print_replay(Source("replay", file, None, None, "", scheduler_name), journal, output)

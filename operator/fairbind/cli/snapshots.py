@@ -6,37 +6,27 @@ from pathlib import Path
 
 import click
 
-from fairbind.cli.cluster_listing import list_objects
+from fairbind.cli.cluster_listing import Source, read_objects
 from fairbind.cli.documents import format_document
 from fairbind.cli.exit_status import EXIT_FAILURE
-from fairbind.cli.mechanisms.reading import STANDARD_INPUT, read_document, read_text
+from fairbind.cli.mechanisms.reading import STANDARD_INPUT, read_text
 from fairbind.cli.mechanisms.tables import find_width, lay_out_wrapped, write_text
+from fairbind.cli.pod_groups import group_equal, name_first, name_some
 from fairbind.cluster.journal import CycleRecord, parse_journal
-from fairbind.cluster.listed_objects import ListedObjects
 from fairbind.model import InvalidProblemError
 from fairbind.scheduling import POLICIES
 from fairbind.simulator.anonymise import anonymise
 from fairbind.simulator.replay import Comparison, compare_with_journal, describe_replay, replay
-from fairbind.simulator.snapshot_file import format_snapshot, parse_snapshot
-from fairbind.simulator.trial import Trial
+from fairbind.simulator.snapshot_file import format_snapshot
+from fairbind.simulator.trial import Trial, explain_turn
 
 
-def write_snapshot(
-    target: str,
-    *,
-    kubeconfig: Path | None,
-    context: str | None,
-    namespace: str,
-    scheduler_name: str,
-    is_anonymous: bool,
-) -> None:
+def write_snapshot(source: Source, target: str, *, is_anonymous: bool) -> None:
     """List a cluster and write it. target: a path, or - for standard output.
 
     Raises FairbindError when it cannot be listed, PermanentClusterError for an invalid kubeconfig.
     """
-    listed = list_objects(
-        "snapshot", kubeconfig=kubeconfig, context=context, namespace=namespace, scheduler_name=scheduler_name
-    )
+    listed = read_objects(source)
     text = format_snapshot(anonymise(listed) if is_anonymous else listed)
     if target == STANDARD_INPUT:
         click.echo(text, nl=False)
@@ -48,14 +38,9 @@ def write_snapshot(
         raise InvalidProblemError(f"--output: {target!r} must be a file that can be written: {reason}") from error
 
 
-def read_snapshot(source: str) -> ListedObjects:
-    """Return the objects of a snapshot file. Raises InvalidProblemError."""
-    return parse_snapshot(read_document(source))
-
-
-def print_replay(source: str, journal: str | None, output: str) -> int:
+def print_replay(source: Source, journal: str | None, output: str) -> int:
     """Replay and print; return the exit status. Raises InvalidProblemError for invalid input."""
-    listed = read_snapshot(source)
+    listed = read_objects(source)
     records = None if journal is None else _read_journal(journal)
     trial = replay(listed)
     comparison = None if records is None else compare_with_journal(listed, records)
@@ -79,15 +64,20 @@ def _read_journal(source: str) -> list[CycleRecord]:
 
 
 def _format_replay(trial: Trial, comparison: Comparison | None) -> list[str]:
-    document = describe_replay(trial)
     policy = trial.cache.settings.policy
     lines = [f"Policy {policy}. Node: {POLICIES[policy].server}.", ""]
-    decisions = [
-        [str(number), f"{one['namespace']}/{one['pod']}", one["node"], one["reason"]]
-        for number, one in enumerate(document["decisions"], start=1)
-    ]
+    numbered = list(enumerate(trial.turns, start=1))
+    decisions = []
+    for group in group_equal(numbered, lambda pair: trial.find_kind(pair[1].bind.task.uid)):
+        number, first = group[0]
+        names = name_first([turn.bind.task.name for _, turn in group])
+        nodes = name_some(turn.bind.server for _, turn in group)
+        decisions.append([str(number), names, nodes, explain_turn(first)])
     lines += _lay_out(["", "pod", "node", "why now"], decisions, "Nothing that waits fits anywhere.")
-    waiting = [[f"{one['namespace']}/{one['pod']}", one["tenant"], one["reason"]] for one in document["waiting"]]
+    waiting = [
+        [name_first([f"{pod.namespace}/{pod.name}" for pod in group]), group[0].tenant, group[0].reason]
+        for group in group_equal(trial.list_waiting(), lambda pod: (trial.find_kind(pod.uid), pod.reason))
+    ]
     lines += ["", *_lay_out(["waits", "tenant", "why"], waiting, "No pod waits.")]
     return lines if comparison is None else [*lines, "", *_format_comparison(comparison)]
 

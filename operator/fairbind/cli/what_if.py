@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from fairbind.cli.cluster_listing import list_objects
+from fairbind.cli.cluster_listing import Source, create_on_cluster_trial, read_objects
 from fairbind.cli.documents import format_document
-from fairbind.cli.mechanisms.reading import read_document
+from fairbind.cli.mechanisms.reading import read_documents
 from fairbind.cli.mechanisms.tables import find_width, lay_out, lay_out_wrapped, write_text
 from fairbind.cli.options import gather_run_times
-from fairbind.cli.snapshots import read_snapshot
+from fairbind.cli.pod_groups import group_equal, name_first, name_some
 from fairbind.cluster.listed_objects import ListedObjects
-from fairbind.model import InvalidProblemError
 from fairbind.simulator.answers import Answer, Submission, answer
 from fairbind.simulator.changes import add_nodes, cordon, remove_node, set_policy, set_weight
+from fairbind.simulator.submission import read_manifests
+from fairbind.simulator.submission import submit as submit_manifests
 from fairbind.simulator.what_if import State
 
 MOST_NAMED = 5
 MOST_ROWS = 20
-"""A table shows so many pods; JSON and YAML have all."""
+"""A table shows so many kinds of pods; JSON and YAML have all."""
 
 
 def print_answer(
-    file: str | None,
+    source: Source,
     output: str,
     *,
-    kubeconfig: Path | None,
-    context: str | None,
-    namespace: str,
-    scheduler_name: str,
     settings: Sequence[tuple[str, str]],
     add_nodes: Sequence[tuple[str, str | None]],
     remove_node: Sequence[str],
@@ -40,29 +36,17 @@ def print_answer(
     run_times: Sequence[tuple[str, str]],
 ) -> None:
     """Answer and print. Raises InvalidProblemError for invalid input, FairbindError when a cluster cannot be listed."""
-    manifest = None if submit is None else read_document(submit)
-    before = read_objects(
-        "what-if", file, kubeconfig=kubeconfig, context=context, namespace=namespace, scheduler_name=scheduler_name
-    )
-    changes = _Changes(settings, add_nodes, remove_node, cordon, uncordon, policy)
-    found = answer(before, changes.apply(before), manifest, gather_run_times(run_times))
+    manifests = None if submit is None else read_manifests(read_documents(submit))
+    before = read_objects(source)
+    after = _Changes(settings, add_nodes, remove_node, cordon, uncordon, policy).apply(before)
+    submitted = None
+    if manifests is not None:
+        submitted = submit_manifests(manifests, after, create_on_cluster_trial(source, manifests))
+    found = answer(before, after, submitted, gather_run_times(run_times))
     if output in {"json", "yaml"}:
         write_text(format_document(found.describe(), output))
     else:
         write_text("\n".join(format_answer(found)))
-
-
-def read_objects(
-    command: str, file: str | None, *, kubeconfig: Path | None, context: str | None, namespace: str, scheduler_name: str
-) -> ListedObjects:
-    """Return the objects of a file, or of the cluster of a kubeconfig."""
-    if file is None:
-        return list_objects(
-            command, kubeconfig=kubeconfig, context=context, namespace=namespace, scheduler_name=scheduler_name
-        )
-    if context is not None:
-        raise InvalidProblemError(f"FILE: must be left out beside --context, but is {file!r}")
-    return read_snapshot(file)
 
 
 class _Changes:
@@ -106,13 +90,17 @@ def format_answer(found: Answer) -> list[str]:
     lines = [f"Policy {policy}. Now {_count(before)}; after the changes {_count(after)}.", ""]
     lines += [*lay_out(_compute_rows(before, after)), ""]
     started = {bind.task.name for bind in before.starts}
-    starts = [[bind.task.name, bind.tenant, bind.server] for bind in after.starts if bind.task.name not in started]
+    starting = [bind for bind in after.starts if bind.task.name not in started]
+    starts = [
+        [name_first([bind.task.name for bind in group]), group[0].tenant, name_some(bind.server for bind in group)]
+        for group in group_equal(starting, lambda bind: after.kinds[bind.task.uid])
+    ]
     lines += [*_list_rows(["starts only after the changes", "tenant", "node"], starts), ""]
     waited = {(pod.namespace, pod.name) for pod in before.waits}
+    waiting = [pod for pod in after.waits if (pod.namespace, pod.name) not in waited]
     waits = [
-        [f"{pod.namespace}/{pod.name}", pod.tenant, pod.reason]
-        for pod in after.waits
-        if (pod.namespace, pod.name) not in waited
+        [name_first([f"{pod.namespace}/{pod.name}" for pod in group]), group[0].tenant, group[0].reason]
+        for group in group_equal(waiting, lambda pod: (after.kinds[pod.uid], pod.reason))
     ]
     lines += _list_rows(["waits only after the changes", "tenant", "why"], waits)
     return lines if found.submission is None else [*lines, "", *_format_submission(found.submission)]
@@ -151,7 +139,13 @@ def _list_rows(headings: list[str], rows: list[list[str]]) -> list[str]:
 
 
 def _format_submission(found: Submission) -> list[str]:
-    whose = f"{found.pods} pods of tenant {found.tenant}"
+    left_out = [f"Not applied to the pods: {'; '.join(found.not_applied)}."] if found.not_applied else []
+    return [*_format_start(found), *left_out]
+
+
+def _format_start(found: Submission) -> list[str]:
+    word = "tenant" if len(found.tenants) == 1 else "tenants"
+    whose = f"{found.pods} pods of {word} {', '.join(found.tenants)}"
     if found.starts_now:
         return [f"Submitted: all {whose} start now, on {', '.join(sorted(set(found.nodes)))}."]
     lines = [f"Submitted: {len(found.nodes)} of {whose} start now. The others wait: {found.reason}"]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
-from fairbind.cli.cluster_options import context_option, kubeconfig_option, own_namespace_option, scheduler_name_option
+from fairbind.cli.cluster_options import (
+    context_option,
+    file_argument,
+    kubeconfig_option,
+    listed_scheduler_name_option,
+    own_namespace_option,
+)
 from fairbind.cli.options import Words, debug_option, output_option, run_time_option
 
 _SETTING = Words("setting", r"tenant\.(.+)\.weight=(.+)", "tenant.a.weight=2")
 _NEW_NODES = Words("nodes", r"like=([^,=]+)(?:,count=([0-9]{1,9}))?", "like=gpu-1,count=10")
-
-file_argument = click.argument("file", required=False)
 
 
 @click.command(
@@ -25,24 +30,28 @@ file_argument = click.argument("file", required=False)
 @kubeconfig_option
 @context_option
 @own_namespace_option
-@scheduler_name_option("Pods wait for fairbind when their spec.schedulerName is this.")
+@listed_scheduler_name_option("Pods wait for fairbind when their spec.schedulerName is this.")
 @click.option(
     "--set",
     "settings",
     metavar="tenant.NAME.weight=WEIGHT",
     type=_SETTING,
     multiple=True,
-    help="Give a tenant a weight.",
+    help="Give a tenant a weight. A namespace without a Tenant gets one.",
 )
 @click.option(
     "--add-nodes",
     metavar="like=NODE,count=N",
     type=_NEW_NODES,
     multiple=True,
-    help="Add empty nodes with the capacity, the labels and the taints of a node, named NODE-new-0 and so on.",
+    help="Add nodes with the capacity, the labels and the taints of a node, named NODE-new-0 and so on. They are empty "
+    "but for such pods of DaemonSets and static pods as the node has.",
 )
 @click.option(
-    "--remove-node", metavar="NODE", multiple=True, help="Take a node away; its pods wait again, with no work done."
+    "--remove-node",
+    metavar="NODE",
+    multiple=True,
+    help="Take a node away; its pods wait again, with no work done. Pods of DaemonSets and static pods go with it.",
 )
 @click.option("--cordon", metavar="NODE", multiple=True, help="Let a node take no new pods.")
 @click.option("--uncordon", metavar="NODE", multiple=True, help="Let a cordoned node take pods again.")
@@ -50,21 +59,32 @@ file_argument = click.argument("file", required=False)
 @click.option(
     "--submit",
     metavar="MANIFEST",
-    help="Submit the pods of a manifest, JSON or YAML: a Pod, or anything with a pod template.",
+    help="Submit the pods of a file with manifests, JSON or YAML: of a Pod, or anything with a pod template.",
 )
 @run_time_option
 @output_option("table", "json", "yaml")
 @debug_option
-def what_if(*, file: str | None, output: str, **given: Any) -> None:
+def what_if(
+    *,
+    file: str | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str,
+    scheduler_name: str | None,
+    output: str,
+    **given: Any,
+) -> None:
     """Say what the operator would do now, before and after changes: who starts, who waits and why, and shares.
 
     FILE is from `fairbind snapshot`, - for standard input; without it the cluster of the kubeconfig is listed. Nothing
     is written to the cluster. Each option but --policy and --submit may be given several times. For --submit it also
-    says what stands in the way, the smallest single change that would let it start, and an estimate of the wait.
+    says what stands in the way, the smallest single change that would let it start, and an estimate of the wait. On a
+    cluster --submit asks for the right to create pods, for a dry run; without it defaults come from what is listed.
     """
-    from fairbind.cli.what_if import print_answer  # noqa: PLC0415 - numpy and the scheduler
+    from fairbind.cli.cluster_listing import Source  # noqa: PLC0415 - numpy and the scheduler
+    from fairbind.cli.what_if import print_answer  # noqa: PLC0415 - as above
 
-    print_answer(file, output, **given)
+    print_answer(Source("what-if", file, kubeconfig, context, namespace, scheduler_name), output, **given)
 
 
 @click.command(
@@ -75,7 +95,7 @@ def what_if(*, file: str | None, output: str, **given: Any) -> None:
 @kubeconfig_option
 @context_option
 @own_namespace_option
-@scheduler_name_option("Pods wait for fairbind when their spec.schedulerName is this.")
+@listed_scheduler_name_option("Pods wait for fairbind when their spec.schedulerName is this.")
 @output_option("table", "json", "yaml")
 @debug_option
 def advise(*, file: str | None, output: str, **given: Any) -> None:
@@ -85,5 +105,6 @@ def advise(*, file: str | None, output: str, **given: Any) -> None:
     is written to the cluster.
     """
     from fairbind.cli.advice import print_advice  # noqa: PLC0415 - numpy and the solvers
+    from fairbind.cli.cluster_listing import Source  # noqa: PLC0415 - as above
 
-    print_advice(file, output, **given)
+    print_advice(Source("advise", file, **given), output)

@@ -27,6 +27,7 @@ class ListedObjects(msgspec.Struct, kw_only=True):
     time: when they were listed, seconds since the epoch. scheduler_name: pods wait for fairbind when their
     schedulerName is this. operator_namespace: its pods belong to no tenant. tenants, policies: as the API has them.
     run_times: of pods that have succeeded. storage: objects about volumes and devices, by the resource's name.
+    admission: those by which pods are completed when they are created, too; of a kind that is not there none are known.
     """
 
     time: float
@@ -39,6 +40,7 @@ class ListedObjects(msgspec.Struct, kw_only=True):
     policies: list[dict[str, Any]] = msgspec.field(default_factory=list)
     run_times: list[RunTime] = msgspec.field(default_factory=list)
     storage: dict[str, list[Any]] = msgspec.field(default_factory=dict)
+    admission: dict[str, list[Any]] = msgspec.field(default_factory=dict)
 
 
 class SilentAdministration:

@@ -39,7 +39,7 @@ KEPT_TEXTS: Final = frozenset({
 """Texts that name nothing. A field that is in no list here is replaced, so a new one cannot tell a name by mistake."""
 KEPT_PARTS: Final = frozenset({
     "requests", "limits", "overhead", "allocatable", "allocatedResources", "resourceWeights", "fairnessResources",
-    "accessModes", "capacity", "counters",
+    "accessModes", "capacity", "counters", "podFixed",
 })  # fmt: skip
 """Amounts by resource, and lists of resources."""
 LABEL_MAPS: Final = frozenset({"labels", "matchLabels", "nodeSelector"})
@@ -109,7 +109,8 @@ class _Renaming:
     def _walk_member(self, part: Any, field: str, owner: Mapping[str, Any]) -> Any:
         if field == "values":
             return [self._rename_value(text, owner.get("key", "")) for text in part]
-        return self._rename_value(part, owner.get("key", "")) if field == "value" else self._walk(part, field)
+        is_label = field == "value" and isinstance(part, str)  # a PriorityClass has a number there
+        return self._rename_value(part, owner.get("key", "")) if is_label else self._walk(part, field)
 
     def _rename_text(self, text: str, field: str) -> str:
         if field in KEPT_TEXTS or (field == "schedulerName" and text in self._kept):

@@ -6,12 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from fairbind.cluster.listed_objects import ListedObjects
-from fairbind.cluster.objects import wire
 from fairbind.simulator.remedies import Change, find_change
-from fairbind.simulator.submission import make_pods
+from fairbind.simulator.submission import Submitted
 from fairbind.simulator.trial import Trial
 from fairbind.simulator.wait_estimate import AT_ONCE, RunTimes, WaitEstimate, estimate_wait
 from fairbind.simulator.what_if import State, compute_state
@@ -19,19 +16,21 @@ from fairbind.simulator.what_if import State, compute_state
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What becomes of a manifest's pods. pods: how many. nodes: of those that start now.
+    """What becomes of a file's pods. tenants: theirs. pods: how many. nodes: of those that start now.
 
-    reason: why the first of the others waits. change: the smallest one that would let all start now. known_run_times:
-    how many the estimate of the wait had, by tenant.
+    reason: why the first of the others waits, or is not created at all. change: the smallest one that would let all
+    start now. known_run_times: how many the estimate of the wait had, by tenant. not_applied: what the API server or
+    controllers may add to the pods, and is not known here.
     """
 
-    tenant: str
+    tenants: tuple[str, ...]
     pods: int
     nodes: tuple[str, ...]
     reason: str | None
     change: Change | None
     wait: WaitEstimate | None
     known_run_times: Mapping[str, int]
+    not_applied: tuple[str, ...]
 
     @property
     def starts_now(self) -> bool:
@@ -48,6 +47,7 @@ class Submission:
             "reason": self.reason,
             "change": None if self.change is None else self.change.describe(),
             "wait_seconds": None if self.wait is None else self.wait.describe(),
+            "not_applied": list(self.not_applied),
         }
 
 
@@ -69,43 +69,43 @@ class Answer:
 
 
 def answer(
-    before: ListedObjects, after: ListedObjects, manifest: object, given_run_times: Mapping[str, Sequence[float]]
+    before: ListedObjects,
+    after: ListedObjects,
+    submitted: Submitted | None,
+    given_run_times: Mapping[str, Sequence[float]],
 ) -> Answer:
-    """Return the answer. manifest: to submit after the changes; None: none. given_run_times: seconds, by tenant.
-
-    Raises InvalidProblemError for a manifest without a pod template that can be read.
-    """
-    pods = [] if manifest is None else make_pods(manifest, after)
+    """Return the answer. submitted: to the cluster after the changes; None: nothing. given_run_times: in seconds."""
     state_before = compute_state(Trial(before), before)
-    if pods:
-        after = msgspec.structs.replace(after, pods=[*after.pods, *pods])
+    if submitted is not None:
+        after = submitted.listed
     trial = Trial(after)
     state_after = compute_state(trial, after)
-    submission = _judge(trial, after, state_after, pods, given_run_times) if pods else None
+    submission = None if submitted is None else _judge(trial, state_after, submitted, given_run_times)
     return Answer(state_before, state_after, submission)
 
 
-def _judge(
-    trial: Trial, listed: ListedObjects, state: State, pods: Sequence[wire.Pod], given: Mapping[str, Sequence[float]]
-) -> Submission:
-    uids = {pod.metadata.uid for pod in pods}
-    nodes = tuple(bind.server for bind in state.starts if bind.task.uid in uids)
-    waits = [wait for wait in state.waits if wait.uid in uids]
-    run_times = RunTimes(listed, trial.cache.books.directory, given)
-    change, wait = None, AT_ONCE if not waits else None
-    if waits:
+def _judge(trial: Trial, state: State, submitted: Submitted, given: Mapping[str, Sequence[float]]) -> Submission:
+    places = {pod.metadata.uid: place for place, pod in enumerate(submitted.pods)}
+    nodes = tuple(bind.server for bind in state.starts if bind.task.uid in places)
+    first = min((wait for wait in state.waits if wait.uid in places), key=lambda wait: places[wait.uid], default=None)
+    run_times = RunTimes(submitted.listed, trial.cache.books.directory, given)
+    change, wait = None, AT_ONCE if first is None and not submitted.refused else None
+    if first is not None and not submitted.refused:
         trial.undo()
-        first = min(waits, key=lambda one: one.uid)
         if first.wait is not None and first.wait.blocked is None:
             others_start = any(bind.tenant != first.tenant for bind in state.starts)
-            change = find_change(trial, listed, pods, first.wait, others_start=others_start)
-            wait = estimate_wait(trial, listed, pods, run_times)
+            change = find_change(trial, submitted.listed, submitted.pods, first.wait, others_start=others_start)
+            wait = estimate_wait(trial, submitted.listed, submitted.pods, run_times)
+    reason = None if first is None else first.reason
+    if submitted.refusal is not None:
+        reason = f"the API server refuses {submitted.refused} of the pods: {submitted.refusal}"
     return Submission(
-        tenant=trial.cache.books.directory.tenant_of(pods[0].metadata.namespace),
-        pods=len(pods),
+        tenants=tuple(dict.fromkeys(map(trial.cache.books.directory.tenant_of, submitted.namespaces))),
+        pods=len(submitted.pods) + submitted.refused,
         nodes=nodes,
-        reason=min(waits, key=lambda one: one.uid).reason if waits else None,
+        reason=reason,
         change=change,
         wait=wait,
         known_run_times=run_times.counts,
+        not_applied=submitted.not_applied,
     )

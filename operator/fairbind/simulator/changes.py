@@ -5,19 +5,20 @@ Each function returns other objects and leaves those that it was given as they a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NoReturn
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
 
 import msgspec
 
 from fairbind.cluster.filters.refusals import READINESS_KEYS, UNSCHEDULABLE_TAINT
-from fairbind.cluster.listed_objects import ListedObjects
+from fairbind.cluster.listed_objects import ListedObjects, build_cache
 from fairbind.cluster.objects import wire
-from fairbind.cluster.objects.captured import READY
+from fairbind.cluster.objects.captured import READY, belongs_to_node
+from fairbind.cluster.objects.constraints import find_pin
 from fairbind.cluster.objects.facts import HOSTNAME
 from fairbind.cluster.tenancy.policies import APPLIED_NAME, GROUPS
 from fairbind.cluster.tenancy.spec_fields import read_quantity
-from fairbind.cluster.tenancy.tenants import WEIGHTS
+from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX, WEIGHTS
 from fairbind.fairness.problems.fields import show_value, suggest_name
 from fairbind.model import InvalidProblemError
 from fairbind.scheduling import POLICIES
@@ -27,16 +28,33 @@ _STATE_KEYS = READINESS_KEYS | {UNSCHEDULABLE_TAINT.key}
 
 
 def set_weight(listed: ListedObjects, tenant: str, weight: str) -> ListedObjects:
-    """Return the objects with another weight of a Tenant."""
+    """Return the objects with another weight of a tenant. A namespace that no Tenant claims gets a Tenant of its own.
+
+    tenant: the name of a Tenant, or of a namespace, as it is or as the implicit tenant is called.
+    """
     names = [str(one["metadata"]["name"]) for one in listed.tenants]
-    if tenant not in names:
-        _refuse_name(tenant, names, "--set", "Tenant")
     read_quantity(weight, f"--set: tenant.{tenant}.weight", WEIGHTS)
+    if tenant not in names:
+        made = _make_tenant_of_namespace(listed, tenant, names)
+        return msgspec.structs.replace(
+            listed, tenants=[*listed.tenants, {**made, "spec": {**made["spec"], "weight": weight}}]
+        )
     tenants = [
         {**one, "spec": {**one["spec"], "weight": weight}} if name == tenant else one
         for name, one in zip(names, listed.tenants, strict=True)
     ]
     return msgspec.structs.replace(listed, tenants=tenants)
+
+
+def _make_tenant_of_namespace(listed: ListedObjects, tenant: str, names: Sequence[str]) -> dict[str, Any]:
+    """Return a Tenant for a namespace that has none; its name is that of the implicit tenant, which it replaces."""
+    namespace = tenant.removeprefix(IMPLICIT_PREFIX)
+    directory = build_cache(listed).books.directory
+    known = {*directory.namespaces, *(pod.metadata.namespace for pod in listed.pods)}
+    free = sorted(name for name in known if directory.owner_of(name) is None)
+    if namespace not in free:
+        _refuse_name(tenant, [*names, *free], "--set", "Tenant and no namespace without one")
+    return {"metadata": {"name": f"{IMPLICIT_PREFIX}{namespace}"}, "spec": {"namespaces": [namespace]}}
 
 
 def set_policy(listed: ListedObjects, policy: str) -> ListedObjects:
@@ -50,15 +68,37 @@ def set_policy(listed: ListedObjects, policy: str) -> ListedObjects:
 
 
 def add_nodes(listed: ListedObjects, like: str, count: int) -> ListedObjects:
-    """Return the objects with so many empty nodes more that have a node's capacity, labels and taints."""
+    """Return the objects with so many nodes more that have a node's capacity, labels and taints.
+
+    They are empty but for the pods that belong to a node: such as its model has.
+    """
     if not 1 <= count <= MOST_NEW_NODES:
         raise InvalidProblemError(f"--add-nodes: count must be a whole number from 1 to {MOST_NEW_NODES}, not {count}")
     model = _find_node(listed, like, "--add-nodes")
     taken = {node.metadata.name for node in listed.nodes}
     free = (name for number in range(count + len(taken)) if (name := f"{like}-new-{number}") not in taken)
+    names = [name for name, _ in zip(free, range(count), strict=False)]
+    own = find_node_pods(listed.pods, like)
     return msgspec.structs.replace(
         listed,
-        nodes=[*listed.nodes, *(make_node_like(model, name) for name, _ in zip(free, range(count), strict=False))],
+        nodes=[*listed.nodes, *(make_node_like(model, name) for name in names)],
+        pods=[*listed.pods, *(move_node_pod(pod, name) for name in names for pod in own)],
+    )
+
+
+def find_node_pods(pods: Iterable[wire.Pod], node: str) -> list[wire.Pod]:
+    """Return the pods on a node that belong to it: those of DaemonSets, and static pods."""
+    return [pod for pod in pods if pod.spec.node_name == node and belongs_to_node(pod)]
+
+
+def move_node_pod(pod: wire.Pod, node: str) -> wire.Pod:
+    """Return the pod that another node has in place of one that belongs to a node."""
+    meta = pod.metadata
+    name, uid = f"{meta.name}-{node}", f"{meta.uid}/{node}"
+    return msgspec.structs.replace(
+        pod,
+        metadata=msgspec.structs.replace(meta, name=name, uid=uid),
+        spec=msgspec.structs.replace(pod.spec, node_name=node),
     )
 
 
@@ -75,12 +115,18 @@ def make_node_like(model: wire.Node, name: str) -> wire.Node:
 
 
 def remove_node(listed: ListedObjects, name: str) -> ListedObjects:
-    """Return the objects without a node. Its pods that the scheduler placed wait again; others go with it."""
+    """Return the objects without a node. Its pods that the scheduler placed wait again; others go with it.
+
+    Those that belong to the node go with it too, also such as still wait for it.
+    """
     _find_node(listed, name, "--remove-node")
     pods = []
     for pod in listed.pods:
         if pod.spec.node_name != name:
-            pods.append(pod)
+            if not (belongs_to_node(pod) and find_pin(pod.spec) == name):
+                pods.append(pod)
+        elif belongs_to_node(pod):
+            continue
         elif pod.spec.scheduler_name == listed.scheduler_name and pod.metadata.deletion_timestamp is None:
             pods.append(release(pod))
     nodes = [node for node in listed.nodes if node.metadata.name != name]

@@ -23,9 +23,9 @@ from fairbind.cluster.objects.convert import convert_node, convert_pod
 from fairbind.cluster.objects.facts import HOSTNAME, PODS, NodeFacts, Taint
 from fairbind.cluster.objects.quantity import find_unit, format_quantity
 from fairbind.cluster.objects.requests import make_demand
-from fairbind.cluster.tenancy.tenants import WEIGHTS
+from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX, WEIGHTS, TenantSpec
 from fairbind.model import RejectionKind, Wait
-from fairbind.simulator.changes import make_node_like, set_cordon
+from fairbind.simulator.changes import find_node_pods, make_node_like, move_node_pod, set_cordon
 from fairbind.simulator.trial import Trial
 
 MOST_NODES_TRIED: Final = 20
@@ -65,6 +65,7 @@ class _Search:
         self, trial: Trial, listed: ListedObjects, pods: Sequence[wire.Pod], wait: Wait, *, others_start: bool
     ) -> None:
         self._trial = trial
+        self._listed = listed
         self._nodes = listed.nodes
         self._pods = pods
         self._wait = wait
@@ -118,15 +119,20 @@ class _Search:
 
     def _try_weights(self) -> Change | None:
         tenant = self._wait.task_class.tenant
-        spec = self._trial.cache.books.directory.specs.get(tenant)
-        if spec is None:
-            return None  # a namespace that no Tenant claims has no weight of its own
+        declared = self._trial.cache.books.directory.specs.get(tenant)
+        namespace = self._pods[0].metadata.namespace
+        if declared is None and tenant != f"{IMPLICIT_PREFIX}{namespace}":
+            return None  # the tenant of all namespaces without one has no weight of its own
+        spec = declared or TenantSpec(tenant, namespaces=frozenset({namespace}))
 
         def starts_with(factor: int) -> bool:
             weight = min(spec.weight * factor, WEIGHTS[1])
             self._trial.cache.set_tenant(replace(spec, weight=weight))
             is_enough = self._starts()
-            self._trial.cache.set_tenant(spec)
+            if declared is None:
+                self._trial.cache.delete_tenant(tenant)
+            else:
+                self._trial.cache.set_tenant(declared)
             return is_enough
 
         most = int(WEIGHTS[1] / spec.weight)
@@ -144,10 +150,17 @@ class _Search:
         for node in _find_models(self._nodes)[:MOST_MODELS_TRIED]:
 
             def starts_with(count: int, model: wire.Node = node) -> bool:
-                new = [convert_node(make_node_like(model, REMEDY_NODE.format(number))) for number in range(count)]
+                names = [REMEDY_NODE.format(number) for number in range(count)]
+                new = [convert_node(make_node_like(model, name)) for name in names]
+                own = find_node_pods(self._listed.pods, model.metadata.name)
+                pods = [convert_pod(move_node_pod(pod, name)) for name in names for pod in own]
                 for one in new:
                     self._trial.cache.nodes.apply(one)
+                for pod in pods:
+                    self._trial.cache.pods.apply(pod)
                 is_enough = self._starts()
+                for pod in pods:
+                    self._trial.cache.pods.delete(pod)
                 for one in new:
                     self._trial.cache.nodes.delete(one)
                 return is_enough

@@ -3,7 +3,8 @@
 It has Kubernetes' own names for everything inside an object, so it reads as the objects do. What `kubectl get
 nodes,pods,namespaces,tenants,schedulingpolicies -A -o json` prints is read too, also with objects about volumes
 (persistentvolumeclaims, persistentvolumes, storageclasses, csinodes, csidrivers, csistoragecapacities,
-volumeattachments) and devices (resourceclaims, deviceclasses, resourceslices).
+volumeattachments), devices (resourceclaims, deviceclasses, resourceslices), and what completes a pod at its creation
+(limitranges, runtimeclasses, priorityclasses).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import msgspec
 from fairbind.cluster.listed_objects import DEFAULT_NAMESPACE, DEFAULT_SCHEDULER_NAME, ListedObjects
 from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.captured import (
+    CAPTURED_ADMISSION,
     CAPTURED_NAMESPACES,
     CAPTURED_NODES,
     CAPTURED_PODS,
@@ -56,9 +58,15 @@ STORAGE_FIELDS: Final = {
     "resourceSlices": "resourceslices",
 }
 """Fields for objects about volumes and devices, and what Kubernetes calls these. What there is none of is left out."""
+ADMISSION_FIELDS: Final = {
+    "limitRanges": "limitranges",
+    "runtimeClasses": "runtimeclasses",
+    "priorityClasses": "priorityclasses",
+}
+"""Fields for objects that complete a pod at its creation. One that is left out is not known; one without objects is."""
 FIELDS: Final = (
     "kind", "formatVersion", "time", "schedulerName", "operatorNamespace", "nodes", "pods", "namespaces", "tenants",
-    "schedulingPolicies", "runTimes", *STORAGE_FIELDS,
+    "schedulingPolicies", "runTimes", *STORAGE_FIELDS, *ADMISSION_FIELDS,
 )  # fmt: skip
 KINDS: Final = {
     "Node": "nodes",
@@ -76,8 +84,12 @@ KINDS: Final = {
     "ResourceClaim": "resourceClaims",
     "DeviceClass": "deviceClasses",
     "ResourceSlice": "resourceSlices",
+    "LimitRange": "limitRanges",
+    "RuntimeClass": "runtimeClasses",
+    "PriorityClass": "priorityClasses",
 }
 STORAGE: Final = {kind.name: kind for kind in CAPTURED_STORAGE}
+ADMISSION: Final = {kind.name: kind for kind in CAPTURED_ADMISSION}
 
 Item = TypeVar("Item")
 
@@ -104,6 +116,11 @@ def describe_snapshot(listed: ListedObjects) -> dict[str, Any]:
             for field, name in STORAGE_FIELDS.items()
             if listed.storage.get(name)
         },
+        **{
+            field: [_describe(item) for item in sorted(listed.admission[name], key=_identify)]
+            for field, name in ADMISSION_FIELDS.items()
+            if name in listed.admission
+        },
     }
 
 
@@ -125,7 +142,11 @@ def _identify(item: Any) -> tuple[str, str, str]:
 
 def _describe(item: wire.Wire) -> dict[str, Any]:
     described: dict[str, Any] = _prune(msgspec.to_builtins(item))
-    described["metadata"] = {name: part for name, part in described["metadata"].items() if part != ""}
+    meta = {name: part for name, part in described["metadata"].items() if part != ""}
+    if "ownerReferences" in meta:
+        owners = meta["ownerReferences"]
+        meta["ownerReferences"] = [{name: part for name, part in one.items() if part != ""} for one in owners]
+    described["metadata"] = meta
     return described
 
 
@@ -162,6 +183,11 @@ def parse_snapshot(document: object) -> ListedObjects:
             for field, name in STORAGE_FIELDS.items()
             if field in members
         },
+        admission={
+            name: _read_all(members, field, ADMISSION[name].wire_type)
+            for field, name in ADMISSION_FIELDS.items()
+            if field in members
+        },
     )
     return _complete(listed, members.get("time"))
 
@@ -188,6 +214,11 @@ def _parse_list(document: Mapping[str, object]) -> ListedObjects:
             for field, name in STORAGE_FIELDS.items()
             if found[field]
         },
+        admission={
+            name: [ADMISSION[name].decode_item(msgspec.json.encode(item)) for item in found[field]]
+            for field, name in ADMISSION_FIELDS.items()
+            if found[field]
+        },
     )
     return _complete(listed, None)
 
@@ -199,8 +230,9 @@ def _complete(listed: ListedObjects, time: object) -> ListedObjects:
     _check_unique("nodes", [node.metadata.name for node in listed.nodes], ("metadata", "name"))
     _check_unique("namespaces", [one.metadata.name for one in listed.namespaces], ("metadata", "name"))
     _check_unique("pods", [pod.metadata.uid for pod in listed.pods], ("metadata", "uid"))
-    for field, name in STORAGE_FIELDS.items():
-        names = ["/".join(_identify(item)[:2]).lstrip("/") for item in listed.storage.get(name, ())]
+    others = {**listed.storage, **listed.admission}
+    for field, name in {**STORAGE_FIELDS, **ADMISSION_FIELDS}.items():
+        names = ["/".join(_identify(item)[:2]).lstrip("/") for item in others.get(name, ())]
         _check_unique(field, names, ("metadata", "name"))
     _check_unique("tenants", [str(one["metadata"]["name"]) for one in listed.tenants], ("metadata", "name"))
     if time is None:

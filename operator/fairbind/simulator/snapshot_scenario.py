@@ -16,6 +16,7 @@ import numpy as np
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.listed_objects import ListedObjects, build_cache
 from fairbind.cluster.objects import wire
+from fairbind.cluster.objects.captured import belongs_to_node
 from fairbind.cluster.objects.convert import convert_node, convert_pod, parse_time
 from fairbind.cluster.objects.facts import HOSTNAME, NodeFacts
 from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX, TenantSpec
@@ -75,9 +76,12 @@ def make_scenario(
 
 
 def _find_task_tenant(cache: ClusterCache, pod: wire.Pod, nodes: set[str]) -> str | None:
-    """Return whose task a pod is; None for one that only takes room or does not wait for this scheduler."""
+    """Return whose task a pod is; None for one that only takes room or does not wait for this scheduler.
+
+    One that belongs to its node takes room as long as the node is there: it neither ends nor moves.
+    """
     record = cache.find_pod(pod.metadata.uid)
-    if record is None or not record.tenant:
+    if record is None or not record.tenant or belongs_to_node(pod):
         return None
     if record.node is None:
         return record.tenant if record.is_waiting else None

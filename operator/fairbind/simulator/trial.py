@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -100,6 +100,11 @@ class Trial:
         facts = convert_pod(pod)
         demand = self._demands.get(uid)
         return facts if demand is None else msgspec.structs.replace(facts, demand=demand)
+
+    def find_kind(self, uid: str) -> Hashable:
+        """Return what a pod has in common with those of which the operator says the same."""
+        facts = self.make_facts(uid)
+        return facts.namespace, facts.priority, facts.demand, facts.constraints, facts.wishes, facts.gated
 
     def _start(self, bind: Bind) -> None:
         self.binds.append(bind)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from fairbind.cluster.listed_objects import ListedObjects
 from fairbind.cluster.objects import wire
+from fairbind.cluster.objects.captured import belongs_to_node
 from fairbind.cluster.objects.convert import convert_pod
 from fairbind.cluster.objects.facts import Constraints, Demand
 from fairbind.cluster.task_names import split_task_name
@@ -41,12 +43,16 @@ class TenantState:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What happens now. starts: in the order of the decisions. tenants: by name."""
+    """What happens now.
+
+    starts: in the order of the decisions. tenants: by name. kinds: equal for pods that differ by name only, by UID.
+    """
 
     policy: str
     starts: tuple[Bind, ...]
     waits: tuple[WaitingPod, ...]
     tenants: Mapping[str, TenantState]
+    kinds: Mapping[str, Hashable]
 
     def describe(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -90,7 +96,10 @@ def compute_state(trial: Trial, listed: ListedObjects) -> State:
             pending=sum(first.pending.values()),
             could_run_more=more.get(tenant.name),
         )
-    return State(trial.cache.settings.policy, tuple(trial.binds), tuple(trial.list_waiting()), tenants)
+    waits = tuple(trial.list_waiting())
+    uids = (*(bind.task.uid for bind in trial.binds), *(pod.uid for pod in waits))
+    kinds = {uid: trial.find_kind(uid) for uid in uids}
+    return State(trial.cache.settings.policy, tuple(trial.binds), waits, tenants, kinds)
 
 
 def count_more(trial: Trial, listed: ListedObjects) -> dict[str, int]:
@@ -105,7 +114,7 @@ def _find_most_frequent(trial: Trial, listed: ListedObjects) -> dict[str, wire.P
     for pod in listed.pods:
         record = trial.cache.find_pod(pod.metadata.uid)
         is_ours = pod.spec.scheduler_name == listed.scheduler_name
-        if record is None or not record.tenant or not (is_ours or record.node):
+        if record is None or not record.tenant or not (is_ours or record.node) or belongs_to_node(pod):
             continue
         waiting = release(pod)
         facts = convert_pod(waiting)
@@ -117,7 +126,7 @@ def _find_most_frequent(trial: Trial, listed: ListedObjects) -> dict[str, wire.P
 def _count_fitting(trial: Trial, pod: wire.Pod) -> int:
     """Return how many pods like this one the operator's cycle would place beside what runs, if none else waited."""
     uid = f"{ONE_MORE}/{pod.metadata.uid}"
-    spec = replace_scheduling(pod, trial.cache.books.scheduler_name)
+    spec = make_like(pod.spec, trial.cache.books.scheduler_name)
     facts = convert_pod(wire.Pod(metadata=_rename(pod.metadata, uid), spec=spec, status=pod.status))
     trial.cache.pods.apply(facts)
     snapshot = trial.cache.build_snapshot()
@@ -134,10 +143,10 @@ def _count_fitting(trial: Trial, pod: wire.Pod) -> int:
     return 0
 
 
-def replace_scheduling(pod: wire.Pod, scheduler_name: str) -> wire.PodSpec:
-    """Return a pod's spec as it would be if it asked for this scheduler and had no gates."""
-    parts = {field: getattr(pod.spec, field) for field in pod.spec.__struct_fields__}
-    return wire.PodSpec(**{**parts, "scheduler_name": scheduler_name, "scheduling_gates": None})
+def make_like(spec: wire.PodSpec, scheduler_name: str) -> wire.PodSpec:
+    """Return the spec of one pod more that asks for this scheduler. It would have claims of its own, not those."""
+    volumes = [one for one in spec.volumes or () if one.persistent_volume_claim is None and one.ephemeral is None]
+    return msgspec.structs.replace(spec, scheduler_name=scheduler_name, scheduling_gates=None, volumes=volumes or None)
 
 
 def _rename(meta: wire.ObjectMeta, uid: str) -> wire.ObjectMeta:

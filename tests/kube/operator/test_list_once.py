@@ -29,6 +29,11 @@ ABOUT_VOLUMES = (
 ABOUT_DEVICES = tuple(
     f"/apis/resource.k8s.io/v1/{name}" for name in ("resourceclaims", "deviceclasses", "resourceslices")
 )
+ABOUT_ADMISSION = (
+    "/api/v1/limitranges",
+    "/apis/node.k8s.io/v1/runtimeclasses",
+    "/apis/scheduling.k8s.io/v1/priorityclasses",
+)
 
 
 class Lists:
@@ -39,7 +44,7 @@ class Lists:
             "/api/v1/pods": list(pods.values()),
             "/api/v1/nodes": [make_node("n")],
             "/api/v1/namespaces": [make_namespace("team")],
-            **{path: [] for path in (*ABOUT_VOLUMES, *ABOUT_DEVICES)},
+            **{path: [] for path in (*ABOUT_VOLUMES, *ABOUT_DEVICES, *ABOUT_ADMISSION)},
             TENANTS: [make_object("Tenant", "a", weight=2, namespaces=["team"])],
             POLICIES: [make_object("SchedulingPolicy", "default", policy="tsf")],
         }
@@ -121,6 +126,19 @@ async def test_what_cannot_be_listed_is_named_with_the_reason(path: str, trouble
     assert "\n" not in str(caught.value)
     if isinstance(trouble, ApiError):
         assert trouble.message in str(caught.value)
+
+
+async def test_what_completes_pods_is_listed_as_far_as_the_right_goes() -> None:
+    """The operator's own account has no use for these objects, and so no right to list them."""
+    lists = Lists()
+    lists.items["/apis/node.k8s.io/v1/runtimeclasses"] = ApiError(403, "Forbidden", 'User "bob" cannot list it')
+    lists.items["/api/v1/limitranges"] = [make_object("LimitRange", "bounds", limits=[{"type": "Container"}])]
+    listed = await list_cluster_once(cast("ApiClient", lists), "fairbind", "fairbind-system", 0.0)
+
+    assert {name: len(found) for name, found in listed.admission.items()} == {"limitranges": 1, "priorityclasses": 0}
+    lists.items["/api/v1/limitranges"] = ApiError(500, "InternalError", "no")
+    with pytest.raises(FairbindError, match=r"^limitranges cannot be listed: 500"):
+        await list_cluster_once(cast("ApiClient", lists), "fairbind", "fairbind-system", 0.0)
 
 
 async def test_a_server_that_says_too_early_is_asked_again_after_the_time_that_it_names() -> None:

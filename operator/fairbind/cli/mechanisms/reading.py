@@ -27,12 +27,26 @@ _YAML_SUFFIXES = (".yaml", ".yml")
 def read_document(source: str) -> object:
     """Return what the file holds, or standard input for "-". Raises InvalidProblemError."""
     text = read_text(source)
-    suffix = Path(source).suffix.lower()
-    if suffix in _YAML_SUFFIXES or (suffix != ".json" and text.lstrip()[0] not in "{["):
+    if _is_yaml(source, text):
         from fairbind.cli.mechanisms.yaml_text import read_yaml  # noqa: PLC0415 - only YAML needs its reader
 
         return read_yaml(text)
     return read_json(text)
+
+
+def read_documents(source: str) -> list[object]:
+    """Return all documents of a file, or of standard input for "-": several of YAML, one of JSON."""
+    text = read_text(source)
+    if _is_yaml(source, text):
+        from fairbind.cli.mechanisms.yaml_text import read_yaml_documents  # noqa: PLC0415 - as above
+
+        return read_yaml_documents(text)
+    return [read_json(text)]
+
+
+def _is_yaml(source: str, text: str) -> bool:
+    suffix = Path(source).suffix.lower()
+    return suffix in _YAML_SUFFIXES or (suffix != ".json" and text.lstrip()[0] not in "{[")
 
 
 def read_text(source: str) -> str:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NoReturn
 
 import yaml
@@ -34,18 +36,37 @@ _NOT_A_NUMBER = re.compile(r"\.(nan|NaN|NAN)")
 
 
 def read_yaml(text: str) -> object:
-    """Return what the YAML text says. Raises InvalidProblemError.
+    """Return what the YAML text says, which is one document. Raises InvalidProblemError.
 
     >>> read_yaml("demand: {cpu: 1e3, memory: 010, gpu: '2'}")
     {'demand': {'cpu': 1000.0, 'memory': 10, 'gpu': '2'}}
     """
+    documents = list(islice(_read_all(text), 2))
+    if len(documents) > 1:
+        raise InvalidProblemError("problem: must be one YAML document, but a second one begins")
+    return documents[0] if documents else None
+
+
+def read_yaml_documents(text: str) -> list[object]:
+    r"""Return all documents of the YAML text but the empty ones. Raises InvalidProblemError.
+
+    >>> read_yaml_documents("kind: Service\n---\n---\nkind: Job\n")
+    [{'kind': 'Service'}, {'kind': 'Job'}]
+    """
+    return [document for document in _read_all(text) if document is not None]
+
+
+def _read_all(text: str) -> Iterator[object]:
     builder = _Builder()
     try:
         for event in yaml.parse(text, Loader=_LOADER):
+            if isinstance(event, yaml.DocumentStartEvent):
+                builder = _Builder()
             builder.take(event)
+            if isinstance(event, yaml.DocumentEndEvent):
+                yield builder.document
     except yaml.YAMLError as error:
         raise InvalidProblemError(f"problem: must be YAML, but {_describe(error)}") from error
-    return builder.document
 
 
 @dataclass(slots=True)
@@ -64,14 +85,9 @@ class _Builder:
         self.document: object = None
         self._frames: list[_Frame] = []
         self._anchored: dict[str, object] = {}
-        self._documents = 0
 
     def take(self, event: yaml.Event) -> None:
         match event:
-            case yaml.DocumentStartEvent():
-                self._documents += 1
-                if self._documents > 1:
-                    raise InvalidProblemError("problem: must be one YAML document, but a second one begins")
             case yaml.MappingStartEvent():
                 self._open({}, event)
             case yaml.SequenceStartEvent():

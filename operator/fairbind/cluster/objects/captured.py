@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fairbind.cluster.objects import device_wire, storage_wire, wire
+from fairbind.cluster.objects import admission_wire, device_wire, storage_wire, wire
 from fairbind.cluster.objects.convert import FINISHED_PHASES, parse_time
 from fairbind.cluster.objects.declared_features import RESTART_ALL_ACTION, keep_needed
 from fairbind.cluster.objects.decode import (
@@ -41,6 +41,16 @@ SUCCEEDED = "Succeeded"
 RESIZE_PENDING = "PodResizePending"
 READY = "Ready"
 
+LIMIT_RANGES = "limitranges"
+RUNTIME_CLASSES = "runtimeclasses"
+PRIORITY_CLASSES = "priorityclasses"
+DEFAULT_CLASS_ANNOTATIONS = (
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+)
+NODE_OWNERS = ("DaemonSet", "Node")
+"""Kinds of owners whose pods belong to their node: a DaemonSet has one for each, a static pod is the node's own."""
+
 TENANT_FIELDS = ("weight", "resourceWeights", "namespaces", "namespaceSelector")
 POLICY_FIELDS = (
     "policy", "fairnessResources", "serverClassTolerance", "nodeSelector", "unclaimedNamespaces",
@@ -50,12 +60,14 @@ POLICY_FIELDS = (
 
 Named = TypeVar(
     "Named",
-    storage_wire.StorageClass,
     storage_wire.CsiNode,
     storage_wire.CsiDriver,
     storage_wire.CsiStorageCapacity,
     storage_wire.VolumeAttachment,
     device_wire.ResourceSlice,
+    admission_wire.LimitRange,
+    admission_wire.RuntimeClass,
+    admission_wire.PriorityClass,
 )
 
 
@@ -64,6 +76,12 @@ class RunTime(msgspec.Struct, frozen=True, gc=False):
 
     namespace: str
     seconds: float
+
+
+class StorageClass(storage_wire.StorageClass):
+    """A storage class, with the annotation that it is the default one."""
+
+    metadata: storage_wire.AnnotatedMeta = msgspec.field(default_factory=storage_wire.AnnotatedMeta)
 
 
 class _Terminated(wire.Wire):
@@ -100,7 +118,7 @@ def _capture_pod(pod: _Pod) -> wire.Pod | RunTime | None:
         field: _keep_resized(getattr(status, field)) for field in ("container_statuses", "init_container_statuses")
     }
     return wire.Pod(
-        metadata=_keep_meta(pod.metadata),
+        metadata=_keep_meta(pod),
         spec=_strip_spec(pod.spec),
         status=wire.PodStatus(
             phase=status.phase,
@@ -162,7 +180,19 @@ def _find_run_time(pod: _Pod) -> RunTime | None:
     return RunTime(pod.metadata.namespace, max(ends) - start)
 
 
-def _keep_meta(meta: wire.ObjectMeta) -> wire.ObjectMeta:
+def belongs_to_node(pod: wire.Pod) -> bool:
+    """Whether a pod comes and goes with its node: one of a DaemonSet, or a static pod."""
+    return any(owner.controller and owner.kind in NODE_OWNERS for owner in pod.metadata.owner_references or ())
+
+
+def _keep_meta(pod: wire.Pod) -> wire.ObjectMeta:
+    """Return what is kept of a pod's metadata. Of its owner that is the kind, if the pod belongs to its node."""
+    meta = pod.metadata
+    owners = [
+        wire.OwnerReference(kind=owner.kind, controller=True)
+        for owner in meta.owner_references or ()
+        if owner.controller and owner.kind in NODE_OWNERS
+    ]
     return wire.ObjectMeta(
         name=meta.name,
         namespace=meta.namespace,
@@ -170,6 +200,7 @@ def _keep_meta(meta: wire.ObjectMeta) -> wire.ObjectMeta:
         creation_timestamp=meta.creation_timestamp,
         deletion_timestamp=meta.deletion_timestamp,
         labels=meta.labels,
+        owner_references=owners or None,
     )
 
 
@@ -235,6 +266,14 @@ def _capture_volume(volume: storage_wire.PersistentVolume) -> storage_wire.Persi
     return storage_wire.PersistentVolume(meta, spec, volume.status, volume.fault)
 
 
+def _capture_storage_class(item: StorageClass) -> StorageClass:
+    annotations = item.metadata.annotations or {}
+    kept = {key: "true" for key in DEFAULT_CLASS_ANNOTATIONS if annotations.get(key) == "true"}
+    created = item.metadata.creation_timestamp if kept else None  # of several default classes the newest counts
+    meta = storage_wire.AnnotatedMeta(name=item.metadata.name, creation_timestamp=created, annotations=kept or None)
+    return msgspec.structs.replace(item, metadata=meta)
+
+
 def _capture_named(item: Named) -> Named:
     """Return an object of which only the name and what follows the metadata are read."""
     meta = wire.ObjectMeta(name=item.metadata.name, namespace=item.metadata.namespace)
@@ -283,14 +322,14 @@ CAPTURED_STORAGE: tuple[ResourceType[Any], ...] = tuple(
     ResourceType(
         resource_type.name,
         resource_type.path,
-        resource_type.wire_type,
+        StorageClass if resource_type is STORAGE_CLASSES else resource_type.wire_type,
         capture,
         is_optional=resource_type.is_optional,
     )
     for resource_type, capture in (
         (CLAIMS, _capture_claim),
         (VOLUMES, _capture_volume),
-        (STORAGE_CLASSES, _capture_named),
+        (STORAGE_CLASSES, _capture_storage_class),
         (CSI_NODES, _capture_named),
         (CSI_DRIVERS, _capture_named),
         (STORAGE_CAPACITIES, _capture_named),
@@ -301,6 +340,18 @@ CAPTURED_STORAGE: tuple[ResourceType[Any], ...] = tuple(
     )
 )
 """All kinds of objects about volumes and devices."""
+
+CAPTURED_ADMISSION: tuple[ResourceType[Any], ...] = (
+    ResourceType(LIMIT_RANGES, "/api/v1/limitranges", admission_wire.LimitRange, _capture_named),
+    ResourceType(
+        RUNTIME_CLASSES, "/apis/node.k8s.io/v1/runtimeclasses", admission_wire.RuntimeClass, _capture_named,
+        is_optional=True,
+    ),
+    ResourceType(
+        PRIORITY_CLASSES, "/apis/scheduling.k8s.io/v1/priorityclasses", admission_wire.PriorityClass, _capture_named
+    ),
+)  # fmt: skip
+"""Objects by which the API server completes a pod that is created. Who may not list them does without."""
 
 
 def format_time(seconds: float) -> str:

@@ -19,6 +19,7 @@ from fairbind.cluster.cache.feeds import Feed
 from fairbind.cluster.listed_objects import ListedObjects
 from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.captured import (
+    CAPTURED_ADMISSION,
     CAPTURED_NAMESPACES,
     CAPTURED_NODES,
     CAPTURED_PODS,
@@ -72,7 +73,8 @@ async def list_cluster_once(
 ) -> ListedObjects:
     """Return all objects of the cluster as it is now. FairbindError says what could not be listed, and why.
 
-    now: seconds since the epoch.
+    now: seconds since the epoch. What completes pods at their creation is left out where the right to list it is
+    missing: the operator, as which this may run, has no use for it.
     """
     listed = ListedObjects(time=now, scheduler_name=scheduler_name, operator_namespace=operator_namespace)
     kinds = ((TENANTS, TENANT_FIELDS, listed.tenants), (POLICIES, POLICY_FIELDS, listed.policies))
@@ -90,6 +92,12 @@ async def list_cluster_once(
     listed.nodes = await list_captured(api, CAPTURED_NODES)
     listed.namespaces = await list_captured(api, CAPTURED_NAMESPACES)
     listed.storage = {kind.name: await list_captured(api, kind) for kind in CAPTURED_STORAGE}
+    for resource_type in CAPTURED_ADMISSION:
+        try:
+            listed.admission[resource_type.name] = await list_captured(api, resource_type)
+        except FairbindError as error:
+            if not isinstance(error.__cause__, ApiError) or error.__cause__.status != HTTPStatus.FORBIDDEN:
+                raise
     return listed
 
 
