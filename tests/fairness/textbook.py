@@ -10,6 +10,9 @@ from scipy.optimize import linprog  # type: ignore[import-untyped]
 from fairbind.fairness.problems.problem import FloatArray
 
 Row = tuple[FloatArray, float]
+TOLERANCE = 1e-10
+SLACK = 10 * TOLERANCE
+"""How much less than reached is asked for, as a part: with less than the tolerance some versions see no solution."""
 
 
 def maximize(
@@ -27,7 +30,7 @@ def maximize(
         b_ub=np.array([bound for _, bound in rows]),
         bounds=np.stack([lower, upper], axis=1),
         method="highs-ds",
-        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+        options={"primal_feasibility_tolerance": TOLERANCE, "dual_feasibility_tolerance": TOLERANCE},
     )
     assert answer.status == 0, answer.message
     return np.asarray(answer.x, dtype=np.float64)
@@ -46,13 +49,13 @@ def compute_max_min_levels(use_ri: FloatArray, room_r: FloatArray, least: FloatA
         rows += [(np.append(-_unit(count, i), 1.0), 0.0) for i in free]  # t <= level of i
         bounds = {"least": np.append(lower, 0.0), "most": np.append(upper, np.inf)}
         reached = maximize(_unit(count + 1, count), rows, **bounds)[-1]
-        bounds["least"][-1] = reached * (1 - 1e-11)
+        bounds["least"][-1] = reached * (1 - SLACK)
         stuck = [i for i in free if maximize(_unit(count + 1, i), rows, **bounds)[i] <= reached * (1 + 1e-7)]
         assert stuck
         levels[stuck] = reached
         lower[stuck] = upper[stuck] = reached
         # What rounding let them exceed must not make the next program infeasible.
-        lower[stuck] *= 1 - 1e-11
+        lower[stuck] *= 1 - SLACK
         free = [i for i in free if i not in stuck]
     return levels
 

@@ -20,6 +20,7 @@ from fairbind.model.errors import InvalidProblemError
 STANDARD_INPUT = "-"
 MAX_BYTES = 2**28  # a million tenants take about a third of it; endless devices end here
 MAX_DEPTH = 100
+DEEP_MESSAGE = f"problem: must not be nested deeper than {MAX_DEPTH} levels"
 
 _YAML_SUFFIXES = (".yaml", ".yml")
 
@@ -74,7 +75,7 @@ def read_json(text: str) -> object:
         where = f"line {error.lineno} column {error.colno}"
         raise InvalidProblemError(f"problem: must be JSON, but {where}: {_lower(error.msg)}") from error
     except RecursionError as error:
-        raise InvalidProblemError(f"problem: must not be nested deeper than {MAX_DEPTH} levels") from error
+        raise InvalidProblemError(DEEP_MESSAGE) from error
     if repeats:
         _refuse_repeated(document)
     return document

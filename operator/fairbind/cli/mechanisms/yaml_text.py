@@ -17,11 +17,14 @@ from typing import Any, NoReturn
 import yaml
 
 from fairbind.cli.mechanisms.out_of_range_numbers import read_float, read_whole
-from fairbind.cli.mechanisms.reading import MAX_DEPTH
+from fairbind.cli.mechanisms.reading import DEEP_MESSAGE, MAX_DEPTH
 from fairbind.fairness.problems.fields import Path, show_path
 from fairbind.model.errors import InvalidProblemError
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+TOO_DEEP = "exceeded maximum nesting depth"
+"""What newer versions of libyaml say before an event of the level is seen."""
 
 _WORDS = {"": None, "~": None, "null": None, "Null": None, "NULL": None} | {
     spelled: meant
@@ -66,6 +69,8 @@ def _read_all(text: str) -> Iterator[object]:
             if isinstance(event, yaml.DocumentEndEvent):
                 yield builder.document
     except yaml.YAMLError as error:
+        if TOO_DEEP in str(error):
+            raise InvalidProblemError(DEEP_MESSAGE) from error
         raise InvalidProblemError(f"problem: must be YAML, but {_describe(error)}") from error
 
 
@@ -104,7 +109,7 @@ class _Builder:
         self._check_tag(event.tag)
         self._check_is_no_key()
         if len(self._frames) >= MAX_DEPTH:
-            raise InvalidProblemError(f"problem: must not be nested deeper than {MAX_DEPTH} levels")
+            raise InvalidProblemError(DEEP_MESSAGE)
         self._frames.append(_Frame(container, event.anchor))
 
     def _take_scalar(self, event: yaml.ScalarEvent) -> None:
