@@ -51,13 +51,18 @@ quick: install ## what to run after each change: most tests of the packages, wit
 unit: install ## the tests that need no control plane and no Go program, on the source tree
 	@exec $(PYTEST) -n auto -m "not needs_tools and not nightly" $(UNIT)
 
+.PHONY: ranges
+ranges: install ## the unit tests on the newest versions that pyproject.toml allows and on the oldest (ONLY=newest or oldest; NEWEST=path, OLDEST=path of a Python)
+	@exec $(VENV)/python deploy/tools/ranges.py $(if $(ONLY),--only "$(ONLY)") $(if $(NEWEST),--newest "$(NEWEST)") $(if $(OLDEST),--oldest "$(OLDEST)")
+
 .PHONY: nightly
-nightly: install ## what takes minutes: tests that CI leaves out, unit tests with new seeds and many examples, fuzz-cost, gaps, Kubernetes' own specs, e2e on the oldest Kubernetes (SEED=number repeats a night)
+nightly: install ## what takes minutes: tests that CI leaves out, unit tests with new seeds and many examples, both ends of the ranges, fuzz-cost, gaps, Kubernetes' own specs, e2e on the oldest Kubernetes (SEED=number repeats a night)
 	@seed="$${SEED:-$$(date +%s)}"; echo "to try the same once more: make nightly SEED=$$seed"; status=0; \
 	export FAIRBIND_TEST_SEED="$$seed"; \
 	$(PYTEST) -n 2 -m nightly --timeout=3600 || status=1; \
 	HYPOTHESIS_PROFILE=nightly $(PYTEST) -n auto -m "not needs_tools" --timeout=3600 --hypothesis-seed="$$seed" \
 	  --randomly-seed="$$seed" $(UNIT) || status=1; \
+	$(MAKE) --no-print-directory ranges || status=1; \
 	$(MAKE) --no-print-directory fuzz-cost SEED="$$seed" || status=1; \
 	$(MAKE) --no-print-directory gaps || status=1; \
 	$(VENV)/python tests/exam/exam.py --output build/exam/result.json || status=1; \
@@ -169,13 +174,13 @@ sbom: install ## write what the image consists of as CycloneDX to dist (IMAGE=na
 	@exec $(VENV)/python deploy/tools/sbom.py $(if $(IMAGE),--image "$(IMAGE)")
 
 .PHONY: release
-release: install ## build all parts of a release twice into dist/release and compare (KEY=file signs, PLATFORMS=linux/amd64 leaves out arm64, IMAGES="a b" takes built images, IMAGES=none leaves them out)
-	@exec $(VENV)/python deploy/tools/release/main.py $(if $(KEY),--key "$(KEY)") \
+release: install ## build all parts of a release twice into dist/release and compare (KEY=file signs, BUILDER=URI says who builds, BASE=NAME@sha256:... another base of the image, PLATFORMS=linux/amd64 leaves out arm64, IMAGES="a b" takes built images, IMAGES=none leaves them out)
+	@exec $(VENV)/python deploy/tools/release/main.py $(if $(KEY),--key "$(KEY)") $(if $(BUILDER),--builder "$(BUILDER)") $(if $(BASE),--base "$(BASE)") \
 	  $(if $(filter none,$(IMAGES)),--without-image,$(if $(IMAGES),--layouts $(IMAGES),$(addprefix --platform ,$(PLATFORMS))))
 
 .PHONY: release-image
 release-image: install ## the image alone, for this machine's processor, into dist/release-image
-	@exec $(VENV)/python deploy/tools/release/main.py --image-only --output dist/release-image
+	@exec $(VENV)/python deploy/tools/release/main.py $(if $(BASE),--base "$(BASE)") --image-only --output dist/release-image
 
 .PHONY: kind-up
 kind-up: install ## make a kind cluster that stays, with fairbind's image in its nodes; needs a Docker engine

@@ -20,7 +20,18 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fairbind import __version__
 from localplane.tools import ensure_tools
-from release import archives, images, layouts, notices, program, signatures, sources
+from release import (
+    archives,
+    bases,
+    image_signatures,
+    images,
+    layouts,
+    notices,
+    program,
+    provenance,
+    signatures,
+    sources,
+)
 from release.failures import ReleaseError
 
 ROOT = Path(__file__).parents[2]
@@ -261,6 +272,76 @@ class TestSignatures:
             signatures.load_key(write_key(tmp_path / "key.pem", ec.generate_private_key(ec.SECP256R1())))
 
 
+class TestProvenance:
+    def finish(self, tmp_path: Path, key: Ed25519PrivateKey | None) -> Path:
+        """Put together what was built: one file, and an image that names its base."""
+        tree, made = tmp_path / "first-tree", tmp_path / "first"
+        (tree / "deploy").mkdir(parents=True)
+        (tree / "deploy" / "requirements.txt").write_text("yarl==1.2", encoding="utf-8")
+        made.mkdir()
+        (made / "fairbind.tgz").write_text("chart", encoding="utf-8")
+        layout = layouts.Layout(tmp_path / "layout")
+        labels = bases.parse_base(f"python:3.13@sha256:{'5' * 64}").labels
+        config = {"os": "linux", "architecture": "amd64", "config": {"Labels": labels}}
+        images.write_layout(layout, make_export(tmp_path / "exported.tar"), config, EPOCH, version="1.2.3")
+        layouts.pack(layout, made / "fairbind-image.oci.tar", EPOCH)
+        plan = program.Plan(
+            root=tmp_path, commit=sources.Commit("c0ffee", EPOCH), base=None, builder="https://example.com/builder",
+            with_packages=True, with_image=True, platforms=(), layouts=(),
+        )  # fmt: skip
+        program.finish(plan, made, tmp_path, key)
+        return made
+
+    def test_it_names_every_file_the_image_and_what_they_were_made_of(self, tmp_path: Path) -> None:
+        key = Ed25519PrivateKey.generate()
+        made = self.finish(tmp_path, key)
+
+        file = made / f"fairbind-{__version__}.intoto.jsonl"
+        statement = provenance.read(file, key.public_key())
+        assert statement is not None
+        assert (statement["_type"], statement["predicateType"]) == (provenance.STATEMENT, provenance.PREDICATE)
+        index = layouts.unpack(made / "fairbind-image.oci.tar", tmp_path / "read").find_index()
+        subjects = {subject["name"]: subject["digest"]["sha256"] for subject in statement["subject"]}
+        names = ("fairbind-image-signature.tar", "fairbind-image.oci.tar", "fairbind.tgz")
+        digests = {name: archives.compute_digest(made / name) for name in names}
+        assert subjects == digests | {"fairbind": index.removeprefix("sha256:")}
+        definition = statement["predicate"]["buildDefinition"]
+        assert definition["externalParameters"]["platforms"] == ["linux/amd64"]
+        commit, base, lock = definition["resolvedDependencies"]
+        assert commit["digest"] == {"gitCommit": "c0ffee"}
+        assert base == {"uri": "pkg:docker/python@3.13", "digest": {"sha256": "5" * 64}}
+        assert lock["name"] == "deploy/requirements.txt"
+        assert statement["predicate"]["runDetails"] == {"builder": {"id": "https://example.com/builder"}}
+        listed = {line.split()[1] for line in (made / "SHA256SUMS").read_text(encoding="utf-8").splitlines()}
+        assert listed == {*names, file.name}
+
+    def test_another_key_or_another_text_is_refused(self, tmp_path: Path) -> None:
+        key = Ed25519PrivateKey.generate()
+        file = self.finish(tmp_path, key) / f"fairbind-{__version__}.intoto.jsonl"
+
+        assert provenance.read(file, Ed25519PrivateKey.generate().public_key()) is None
+        envelope = json.loads(file.read_bytes())
+        envelope["payload"] = base64.b64encode(b"{}").decode()
+        file.write_text(json.dumps(envelope), encoding="utf-8")
+        assert provenance.read(file, key.public_key()) is None
+
+    def test_the_image_is_signed_beside_its_archive(self, tmp_path: Path) -> None:
+        key = Ed25519PrivateKey.generate()
+        made = self.finish(tmp_path / "signed", key)
+        unsigned = self.finish(tmp_path / "unsigned", None)
+
+        image = "fairbind-image.oci.tar"
+        assert (made / image).read_bytes() == (unsigned / image).read_bytes()
+        assert {path.name for path in unsigned.iterdir()} == {image, "fairbind.tgz", "SHA256SUMS"}
+        digest = layouts.unpack(made / image, tmp_path / "image").find_index()
+        layout = layouts.unpack(made / "fairbind-image-signature.tar", tmp_path / "signature")
+        (entry,) = json.loads((layout.folder / "index.json").read_bytes())["manifests"]
+        assert entry["annotations"] == {layouts.REFERENCE: f"sha256-{digest[7:]}.sig"}
+        payload, signature = image_signatures.read_payload(layout)
+        key.public_key().verify(signature, payload)
+        assert json.loads(payload)["critical"]["image"] == {"docker-manifest-digest": digest}
+
+
 class TestSources:
     def test_a_release_is_of_a_commit(self, tmp_path: Path) -> None:
         repository = tmp_path / "repository"
@@ -286,7 +367,7 @@ def git(*words: str, folder: Path | None = None) -> None:
 def commit(repository: Path, name: str, text: str) -> None:
     (repository / name).write_text(text, encoding="utf-8")
     git("add", "--all", folder=repository)
-    git("commit", "--quiet", "--message=more", folder=repository)
+    git("commit", "--quiet", "--allow-empty", "--message=more", folder=repository)
 
 
 @pytest.fixture
@@ -343,11 +424,14 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("engine")
 class TestPlatforms:
+    base = f"python:3.13@sha256:{'5' * 64}"
+
     def build(self, tmp_path: Path, *options: str) -> int:
         """Build the image of a repository of one file."""
         repository = tmp_path / "repository"
         git("init", "--quiet", str(repository))
-        commit(repository, "a.txt", "first")
+        (repository / "deploy" / "base").mkdir(parents=True, exist_ok=True)
+        commit(repository, "deploy/base/Dockerfile", f"FROM {self.base}\n")
         return program.main([f"--root={repository}", f"--output={tmp_path / 'release'}", "--image-only", *options])
 
     def test_one_layout_has_the_images_of_all_platforms(self, tmp_path: Path) -> None:
@@ -376,6 +460,25 @@ class TestPlatforms:
         assert found == ["--platform=linux/arm64", "--platform=linux/amd64"] * 2
         revision = sources.find_commit(tmp_path / "repository").revision
         assert all(f"--build-arg=REVISION={revision}" in words and "--no-cache" in words for words in builds)
+
+    def test_the_base_is_named_by_its_digest(
+        self, tmp_path: Path, engine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert self.build(tmp_path, "--platform=linux/amd64") == 0
+        assert self.build(tmp_path, "--platform=linux/amd64", "--base=mine:1") == 0
+        calls = (engine / "calls").read_text(encoding="utf-8").splitlines()
+        builds = [call.split() for call in calls if call.startswith("build --tag")]
+        assert [f"--build-arg=BASE={self.base}" in words for words in builds] == [True, True, False, False]
+        labels = {
+            f"--label=org.opencontainers.image.base.name={self.base.partition('@')[0]}",
+            f"--label=org.opencontainers.image.base.digest={self.base.partition('@')[2]}",
+        }
+        assert labels <= set(builds[0])
+        assert "--build-arg=BASE=mine:1" in builds[2]
+
+        monkeypatch.setattr(TestPlatforms, "base", "python:3.13")
+        assert self.build(tmp_path, "--platform=linux/amd64") == 1
+        assert "must name the image's base by its digest" in capsys.readouterr().err
 
     def test_without_a_platform_the_image_is_for_the_engines_own(self, tmp_path: Path, engine: Path) -> None:
         (engine / "built").write_text("amd64", encoding="utf-8")
@@ -425,9 +528,14 @@ class TestBuilding:
 
         version = __version__
         packages = {f"fairbind-{version}-py3-none-any.whl", f"fairbind-{version}.tar.gz", f"fairbind-{version}.tgz"}
-        described = {f"fairbind-{version}.cdx.json", "LICENSE"}
+        described = {f"fairbind-{version}.cdx.json", f"fairbind-{version}.intoto.jsonl", "LICENSE"}
         assert {path.name for path in output.iterdir()} == packages | described | {"SHA256SUMS", "SHA256SUMS.sig"}
         assert signatures.is_signed(output / "SHA256SUMS", output / "SHA256SUMS.sig", key.public_key())
+        statement = provenance.read(output / f"fairbind-{version}.intoto.jsonl", key.public_key())
+        assert statement is not None
+        named = {subject["name"]: subject["digest"]["sha256"] for subject in statement["subject"]}
+        assert named == {name: archives.compute_digest(output / name) for name in packages | described if name in named}
+        assert packages <= set(named)
         with zipfile.ZipFile(output / f"fairbind-{version}-py3-none-any.whl") as wheel:
             assert "fairbind/cli/operator.py" in wheel.namelist()
         with tarfile.open(output / f"fairbind-{version}.tar.gz") as archive:

@@ -67,7 +67,8 @@ def test_jobs_are_limited(path: Path) -> None:
     for job in workflow["jobs"].values():
         assert 0 < job["timeout-minutes"] <= (360 if path.stem == "nightly" else 120)
         assert set(job.get("needs", [])) <= set(workflow["jobs"])
-        assert job.get("permissions", {}).keys() <= {"contents"}
+        more = {"attestations", "id-token"} if path.stem == "release" else set()
+        assert job.get("permissions", {}).keys() <= {"contents"} | more
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
@@ -114,6 +115,14 @@ def test_no_command_contains_what_others_may_write(path: Path) -> None:
     assert [step["run"] for step in find_steps(path) if "${{" in step.get("run", "")] == []
 
 
+def test_a_release_trusts_no_cache() -> None:
+    """What other runs have put there would become part of the release, as helm was."""
+    (release,) = (path for path in WORKFLOWS if path.stem == "release")
+
+    assert [step["uses"] for step in find_steps(release) if "cache" in step.get("uses", "")] == []
+    assert not any("cache" in step.get("with", {}) for step in find_steps(release))
+
+
 def test_a_release_is_a_draft_of_what_make_built() -> None:
     (release,) = (path for path in WORKFLOWS if path.stem == "release")
     jobs = read(release)["jobs"]
@@ -122,4 +131,7 @@ def test_a_release_is_a_draft_of_what_make_built() -> None:
 
     assert processors == {"amd64", "arm64"}
     assert "dist/release/* --draft" in commands
+    assert "CHANGELOG.md | sed '1d; /^## /d'" in commands  # the notes are those of this version alone
+    attested = [step["with"] for step in jobs["release"]["steps"] if "attest-build" in step.get("uses", "")]
+    assert attested == [{"subject-path": "dist/release/*"}]
     assert not re.search(r"docker push|twine|helm push|skopeo", commands)

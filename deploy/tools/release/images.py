@@ -15,6 +15,7 @@ from kindcluster import engine
 from kindcluster.commands import KindError
 from kindcluster.images import compute_clone, remove_stages
 from release.archives import rewrite_tar
+from release.bases import Base
 from release.failures import ReleaseError
 from release.layouts import Layout, add_image
 from release.sources import Commit
@@ -29,17 +30,20 @@ NOT_RUN = "exec format error"
 TAKEN = ("Cmd", "Entrypoint", "Env", "ExposedPorts", "Labels", "User", "WorkingDir")
 
 
-def build_layout(tree: Path, layout: Layout, commit: Commit, *, platform: str | None) -> None:
+def build_layout(tree: Path, layout: Layout, commit: Commit, *, base: Base, platform: str | None) -> None:
     """Build the image of a tree by its deploy/Dockerfile, reusing nothing, and write it as a layout.
 
-    platform: such as linux/arm64; None: the engine's own. Raises ReleaseError when the engine cannot run programs for
-    this platform, or when the programs in the image are for another processor than the image says.
+    base: what it stands on, which its labels name. platform: such as linux/arm64; None: the engine's own. Raises
+    ReleaseError when the engine cannot run programs for this platform, or when the programs in the image are for
+    another processor than the image says.
     """
     engine.check_engine()
     tag = f"fairbind-release-{compute_clone(tree)}:{__version__}"
     labels = {"version": __version__, "revision": commit.revision}
     words = [f"--label=org.opencontainers.image.{name}={value}" for name, value in labels.items()]
-    words += [f"--build-arg=REVISION={commit.revision}", f"--build-arg=STAGE_OF={tag}", "--no-cache"]
+    words += [f"--label={name}={value}" for name, value in base.labels.items()]
+    words += [f"--build-arg=BASE={base.reference}", f"--build-arg=REVISION={commit.revision}"]
+    words += [f"--build-arg=STAGE_OF={tag}", "--no-cache"]
     words += [f"--file={tree / 'deploy' / 'Dockerfile'}", *([f"--platform={platform}"] if platform else [])]
     try:
         engine.build(tag, [*words, str(tree)])

@@ -65,6 +65,12 @@ class Layout:
         index = json.loads((self.folder / "index.json").read_bytes())
         return [image for entry in index["manifests"] for image in self.read(entry)["manifests"]]
 
+    def find_index(self) -> str:
+        """Return the digest of the index of all images, which is what a tag names."""
+        (entry,) = json.loads((self.folder / "index.json").read_bytes())["manifests"]
+        digest: str = entry["digest"]
+        return digest
+
     def list_layers(self) -> Iterator[Path]:
         """Yield the layers of all images."""
         for image in self.list_images():
@@ -74,7 +80,10 @@ class Layout:
         """Write what makes the folder a layout. images: descriptors, each with its platform; reference: a version."""
         ordered = sorted(images, key=lambda image: name_platform(image["platform"]))
         index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": ordered}
-        entry = self.add_json(index, INDEX) | {"annotations": {REFERENCE: reference}}
+        self.write_top(self.add_json(index, INDEX) | {"annotations": {REFERENCE: reference}})
+
+    def write_top(self, entry: Mapping[str, Any]) -> None:
+        """Write what makes the folder a layout, of one entry."""
         top = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]}
         (self.folder / "index.json").write_text(json.dumps(top, sort_keys=True), encoding="utf-8")
         (self.folder / "oci-layout").write_text('{"imageLayoutVersion":"1.0.0"}', encoding="utf-8")

@@ -12,18 +12,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import chart
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 import sbom
 from fairbind import __version__
 from kindcluster.commands import KindError
-from release import images, layouts, notices, packages, signatures, sources
+from localplane.failures import ToolError
+from localplane.tools import ensure_tools
+from release import bases, image_signatures, images, layouts, notices, packages, provenance, signatures, sources
 from release.archives import compute_digest
+from release.bases import Base
 from release.failures import ReleaseError
-from release.layouts import Layout
+from release.layouts import Json, Layout
 
 ROOT = Path(__file__).resolve().parents[3]
 OUTPUT = ROOT / "dist" / "release"
 PLATFORMS = ("linux/amd64", "linux/arm64")
+IMAGE_SIGNATURE = "-signature.tar"
 PASSWORD = "FAIRBIND_RELEASE_KEY_PASSWORD"  # noqa: S105  the name of a variable
 # The second build differs in what must not matter: the folder's name, the time zone, the order of sets.
 SURROUNDINGS = ({"TZ": "UTC", "PYTHONHASHSEED": "1"}, {"TZ": "Asia/Tokyo", "PYTHONHASHSEED": "2"})
@@ -31,11 +36,15 @@ SURROUNDINGS = ({"TZ": "UTC", "PYTHONHASHSEED": "1"}, {"TZ": "Asia/Tokyo", "PYTH
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is built. platforms: of the image, none for the engine's own. layouts: images that were built elsewhere."""
+    """What is built. base: of the image, None for the one that the commit names. builder: who builds, as a URI.
+
+    platforms: of the image, none for the engine's own. layouts: images that were built elsewhere.
+    """
 
     root: Path
     commit: sources.Commit
-    helm: str
+    base: Base | None
+    builder: str
     with_packages: bool
     with_image: bool
     platforms: tuple[str, ...]
@@ -52,13 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plan = make_plan(options)
         with tempfile.TemporaryDirectory(prefix="fairbind-release-") as name:
             made = build_twice(plan, Path(name))
+            if plan.with_packages:
+                finish(plan, made, Path(name), key)
             shutil.rmtree(options.output, ignore_errors=True)
             shutil.copytree(made, options.output)
-        if not options.image_only:
-            checksums = signatures.write_checksums(options.output)
-            if key is not None:
-                signatures.sign(checksums, key)
-    except (ReleaseError, KindError) as error:
+    except (ReleaseError, KindError, ToolError) as error:
         print(f"no release: {error}", file=sys.stderr)
         return 1
     report(options.output, is_signed=key is not None, with_packages=not options.image_only)
@@ -78,6 +85,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="build the image for this one (may be repeated); the engine must run its programs. Default: its own",
     )
     parser.add_argument("--layouts", type=Path, nargs="*", default=[], help="take these images instead of building one")
+    parser.add_argument("--base", help="another base of the image than the commit names in deploy/base/Dockerfile")
+    parser.add_argument("--builder", default=provenance.BY_HAND, help="who builds, as the provenance names it: a URI")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--image-only", action="store_true", help="build the image alone, for a release put together elsewhere"
@@ -89,14 +98,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def make_plan(options: argparse.Namespace) -> Plan:
-    """Return what is to be built, of which commit; ReleaseError when something for it is missing."""
-    helm = chart.find_helm()
-    if helm is None and not options.image_only:
-        raise ReleaseError("the chart is packaged by helm, and there is none: `make tools` builds one")
+    """Return what is to be built, of which commit."""
     return Plan(
         root=options.root,
         commit=sources.find_commit(options.root, allow_changes=options.allow_changes),
-        helm=helm or "",
+        base=bases.parse_base(options.base) if options.base else None,
+        builder=options.builder,
         with_packages=not options.image_only,
         with_image=not options.without_image,
         platforms=tuple(options.platform),
@@ -105,25 +112,29 @@ def make_plan(options: argparse.Namespace) -> Plan:
 
 
 def build_twice(plan: Plan, folder: Path) -> Path:
-    """Build everything twice; return the folder with the first, or raise ReleaseError that names what differs."""
+    """Build everything twice; return the folder with the first, or raise ReleaseError that names what differs.
+
+    Helm is built for this release alone: what lies in the cache, or in PATH, others may have put there.
+    """
     made = [folder / "first", folder / "other" / "second"]
+    helm = ensure_tools(["helm"], cache=folder / "tools").path("helm") if plan.with_packages else None
     for number, (target, settings) in enumerate(zip(made, SURROUNDINGS, strict=True), start=1):
         print(f"building the release of {plan.commit.revision[:12]}, time {number} of 2", flush=True)
-        build(plan, target, **settings)
+        build(plan, target, helm, **settings)
     differing = find_differences(*made)
     if differing:
         raise ReleaseError(f"a second build of the same commit differs in {', '.join(differing)}")
     return made[0]
 
 
-def build(plan: Plan, target: Path, **settings: str) -> None:
-    """Build everything once, into a folder that does not exist yet."""
+def build(plan: Plan, target: Path, helm: Path | None, **settings: str) -> None:
+    """Build everything once, into a folder that does not exist yet. helm: what packages the chart, if it is wanted."""
     tree = target.parent / f"{target.name}-tree"
     sources.export_tree(plan.root, tree, plan.commit)
     target.mkdir()
-    if plan.with_packages:
+    if helm is not None:
         packages.build_distributions(tree, target, plan.commit.epoch, **settings)
-        packages.build_chart(tree, target, plan.commit.epoch, plan.helm, **settings)
+        packages.build_chart(tree, target, plan.commit.epoch, str(helm), **settings)
         shutil.copy(tree / "LICENSE", target)
     layout = build_image(plan, tree) if plan.with_image else None
     if layout is not None:
@@ -138,10 +149,11 @@ def build_image(plan: Plan, tree: Path) -> Layout:
     """Build the image for each platform, or take those that were built elsewhere; put them together."""
     layout = Layout(tree.parent / f"{tree.name}-image")
     if not plan.layouts:
+        base = plan.base or bases.read_base(tree)
         platforms: list[str | None] = [*images.order_platforms(plan.platforms)] or [None]
         built = [Layout(tree.parent / f"{tree.name}-image-{number}") for number in range(len(platforms))]
         for platform, part in zip(platforms, built, strict=True):
-            images.build_layout(tree, part, plan.commit, platform=platform)
+            images.build_layout(tree, part, plan.commit, base=base, platform=platform)
         layouts.unite(built, layout, __version__)
         return layout
     given = [
@@ -157,6 +169,35 @@ def build_image(plan: Plan, tree: Path) -> Layout:
                 )
     layouts.unite(given, layout, __version__)
     return layout
+
+
+def finish(plan: Plan, folder: Path, scratch: Path, key: Ed25519PrivateKey | None) -> None:
+    """Add what is there once: with a key the image's signature and the provenance; the checksums, and their signature.
+
+    folder: with all that was built. scratch: a folder for what does not stay.
+    """
+    if key is not None:
+        index, made = None, list[Json]()
+        for archive in folder.glob("*.oci.tar"):
+            layout = layouts.unpack(archive, scratch / "signed")
+            index, made = (
+                layout.find_index(),
+                [layout.read(layout.read(image)["config"]) for image in layout.list_images()],
+            )
+            target = folder / archive.name.replace(".oci.tar", IMAGE_SIGNATURE)
+            image_signatures.write_signature(index, key, target, scratch / "signature", plan.commit.epoch)
+        build = provenance.Build(
+            commit=plan.commit,
+            builder=plan.builder,
+            platforms=[layouts.name_platform(configuration) for configuration in made],
+            bases=[base for base in map(bases.find_base, made) if base is not None],
+            index=index,
+        )
+        statement = provenance.describe(folder, scratch / "first-tree", build)
+        provenance.write(folder / f"fairbind-{__version__}.intoto.jsonl", statement, key)
+    checksums = signatures.write_checksums(folder)
+    if key is not None:
+        signatures.sign(checksums, key)
 
 
 def describe(tree: Path, layout: Layout | None, target: Path) -> None:
@@ -194,4 +235,4 @@ def report(folder: Path, *, is_signed: bool, with_packages: bool) -> None:
     if missing and with_packages:
         print(f"no image for {' and '.join(missing)}: docs/release.md says how to add one", file=sys.stderr)
     if with_packages and not is_signed:
-        print("not signed: no key was given", file=sys.stderr)
+        print("not signed, and without provenance: no key was given", file=sys.stderr)

@@ -99,14 +99,19 @@ def find_cache() -> Path:
 
 
 def ensure_tools(
-    names: Iterable[str] = DEFAULT, report: Callable[[str], None] = print_line, *, kubernetes: str | None = None
+    names: Iterable[str] = DEFAULT,
+    report: Callable[[str], None] = print_line,
+    *,
+    kubernetes: str | None = None,
+    cache: Path | None = None,
 ) -> Tools:
     """Return the binaries; build those that are not in the cache, reporting what is done and how long it may take.
 
     kubernetes: the minor version of an older control plane, "1.34"; None for the one that everything else runs on.
+    cache: another folder than the one that clones share, as for a release, which trusts nothing that lies there.
     Raises ToolError with one line that says what is missing and what to do.
     """
-    cache = find_cache()
+    cache = cache or find_cache()
     pinned = find_pins(kubernetes)
     modules = sorted({tool.module for tool in pinned.values()})
     tools = Tools({module: _compute_folder(cache, module) for module in modules}, pinned)
