@@ -19,6 +19,7 @@ from fairbind.simulator.snapshot_scenario import make_scenario
 from fairbind.simulator.workload import draw_workload
 from simulator.scenarios import Json, find_attempts, make_entry
 from simulator.snapshots import make_list, make_snapshot, make_tenant, make_two_tenants
+from simulator.test_what_if import make_node_pod
 
 LATER = make_entry("later", tasks=3, duration=20, arrival={"at": 10})
 
@@ -55,6 +56,40 @@ def test_who_arrived_first_starts_first_though_a_snapshot_is_years_after_the_epo
 
     assert {one[0][1] for name, one in attempts.items() if "/" in name} == {0.0, 60.0}
     assert attempts["later-0"][0][1] == 120.0
+
+
+def test_pods_that_arrive_get_what_the_api_server_adds() -> None:
+    """A LimitRange of three cores a container on four: one of three runs at a time; a host port is had once a node."""
+    item = {"type": "Container", "defaultRequest": {"cpu": "3"}, "max": {"memory": "2Gi"}}
+    bounds = {"kind": "LimitRange", "metadata": {"name": "l", "namespace": "a"}, "spec": {"limits": [item]}}
+    listed = make_snapshot(nodes=[make_node("n-1")], pods=[make_pod("w", namespace="a")], tenants=[make_tenant("a")])
+    bounded = make_snapshot(
+        nodes=[make_node("n-1")], pods=[make_pod("w", namespace="a")], tenants=[make_tenant("a")], others=[bounds]
+    )
+    plain = make_entry("later", tasks=3, duration=20, pod={"containers": [{"name": "main"}]})
+    network = {"hostNetwork": True, "containers": [{"name": "main", "ports": [{"containerPort": 80}]}]}
+
+    def find_starts(listed: ListedObjects, entry: Json) -> list[float]:
+        attempts = find_attempts(run(listed, {"workload": [entry]}, "fifo"))
+        return sorted(attempts[f"later-{n}"][0][1] or 0.0 for n in range(3))
+
+    assert find_starts(listed, plain) == [0.0, 0.0, 0.0]
+    assert find_starts(bounded, plain) == [0.0, 20.0, 40.0]
+    assert find_starts(listed, {**plain, "pod": network}) == [0.0, 20.0, 40.0]
+    large = {**plain, "pod": {"requests": {"memory": "3Gi"}}}
+    with pytest.raises(InvalidProblemError, match=r"^workload\[0\]\.pod: the API server would refuse it: "):
+        run(bounded, {"workload": [large]})
+
+
+def test_nodes_that_come_have_their_own_pods_of_daemon_sets() -> None:
+    """Three of four cores are taken on the model by one: a node like it has one core for the tasks."""
+    agent = make_node_pod("agent", "n-1", cpu="3")
+    listed = make_snapshot(nodes=[make_node("n-1")], pods=[agent], tenants=[make_tenant("a")])
+    wide = make_entry("later", tasks=4, duration=20, pod={"requests": {"cpu": "1"}})
+    later = {"workload": [wide], "events": [{"at": 0, "addNodes": {"shape": "n-1", "count": 1}}]}
+    attempts = find_attempts(run(listed, later, "fifo"))
+
+    assert sorted(one[0][1] or 0.0 for one in attempts.values()) == [0.0, 0.0, 20.0, 20.0]
 
 
 def test_events_name_nodes_of_the_snapshot() -> None:

@@ -19,6 +19,7 @@ from fairbind.simulator.workload import draw_workload
 from simulator.scenarios import SECOND, find_attempts
 from simulator.snapshots import make_snapshot, make_tenant, make_two_tenants
 from simulator.test_anonymise import make_varied
+from simulator.test_what_if import make_node_pod
 
 
 def run(listed: ListedObjects, *, seed: int = 0, **given: list[float]) -> Run:
@@ -109,6 +110,18 @@ def test_pods_of_others_hold_their_room_for_ever() -> None:
     attempts = find_attempts(run(listed, a=[10.0]))
 
     assert sorted(one[0][1] or 0.0 for one in attempts.values()) == [0.0, 10.0, 20.0]
+
+
+def test_pods_that_belong_to_a_node_neither_end_nor_move() -> None:
+    """They name the scheduler too, as in a snapshot for kube-scheduler; still only web is a task."""
+    agents = [make_node_pod(f"agent-{n}", f"n-{n}") for n in (1, 2)]
+    web = make_pod("web", namespace="a", node="n-1", requests={"cpu": "1"})
+    listed = make_snapshot(nodes=[make_node("n-1"), make_node("n-2")], pods=[*agents, web], tenants=[make_tenant("a")])
+    scenario = make_scenario(listed, 0, {"a": [60.0]})
+
+    assert [pod.waiting.name for entry in scenario.workload for pod in entry.pods or ()] == ["web"]
+    assert scenario.start is not None
+    assert {pod.metadata.name for pod in scenario.start.pods} == {"agent-1", "agent-2"}
 
 
 @pytest.mark.parametrize("policy", ["ps-dsf", "fifo", "drf"])

@@ -10,13 +10,15 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from fairbind.cluster.objects import wire
+from fairbind.cluster.listed_objects import ListedObjects
+from fairbind.cluster.objects import manifest_wire, wire
 from fairbind.cluster.objects.convert import UNREADABLE
 from fairbind.cluster.objects.decode import PODS
 from fairbind.cluster.objects.facts import PodFacts
 from fairbind.cluster.objects.quantity import QuantityError, to_base_units
 from fairbind.fairness.problems.fields import Path, show_path
 from fairbind.model import MAX_AMOUNT, InvalidProblemError
+from fairbind.simulator.admission import PodRefusedError, admit, complete
 from fairbind.simulator.reading import check_known, complain, read_mapping, read_object, read_whole, refuse
 
 SCHEDULER: Final = "fairbind"
@@ -77,8 +79,13 @@ KNOWN_TYPES: Final = 64
 _LEAST_PRIORITY, _MOST_PRIORITY = -(2**31), 2**31 - 1
 
 
-def read_pod(value: object, path: Path, namespace: str) -> tuple[PodFacts, PodFacts]:
-    """Return a pod before and after it is bound, as the operator reads it."""
+def read_pod(
+    value: object, path: Path, namespace: str, listed: ListedObjects | None = None
+) -> tuple[PodFacts, PodFacts]:
+    """Return a pod before and after it is bound, as the operator reads it: with what an API server adds to it.
+
+    listed: a cluster whose LimitRanges and default priority count; None: there are none.
+    """
     members = read_object(value, path, POD_FIELDS)
     requests = read_amounts(members["requests"], (*path, "requests"), least=0) if "requests" in members else {}
     spec = {field: part for field, part in members.items() if field not in {"requests", "labels"}}
@@ -89,14 +96,21 @@ def read_pod(value: object, path: Path, namespace: str) -> tuple[PodFacts, PodFa
         read_whole(spec["priority"], (*path, "priority"), _LEAST_PRIORITY, _MOST_PRIORITY)
     _check_names(spec, wire.PodSpec, path)
     try:
-        msgspec.convert(spec, wire.PodSpec)
+        made = msgspec.convert(spec, manifest_wire.PodSpec)
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `$")
         shown = f"{show_path(path)}{place.removesuffix('`')}"
         raise InvalidProblemError(f"{shown}: {message[:1].lower()}{message[1:]}") from error
     labels = read_labels(members["labels"], (*path, "labels")) if "labels" in members else {}
-    return _decode_pod(spec, labels, namespace, path), _decode_pod(
-        {**spec, "nodeName": "node"}, labels, namespace, path
+    complete(made, labels)
+    if listed is not None:
+        try:
+            admit(made, namespace, listed)
+        except PodRefusedError as error:
+            complain(path, f"the API server would refuse it: {error}")
+    completed = msgspec.to_builtins(made)
+    return _decode_pod(completed, labels, namespace, path), _decode_pod(
+        {**completed, "nodeName": "node"}, labels, namespace, path
     )
 
 

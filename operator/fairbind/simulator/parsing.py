@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from fairbind.cluster.listed_objects import ListedObjects
 from fairbind.cluster.objects.decode import NODES
 from fairbind.cluster.objects.facts import PODS as SLOTS
 from fairbind.cluster.objects.facts import NodeFacts
@@ -210,19 +211,30 @@ def _read_tenants(value: object) -> list[TenantSpec]:
 # --- the workload ---
 
 
-def read_workload(value: object, tenants: Mapping[str, Sequence[str]], horizon: int | None) -> tuple[Entry, ...]:
-    """Return the entries. tenants: the namespaces of each. horizon: nanoseconds."""
+def read_workload(
+    value: object,
+    tenants: Mapping[str, Sequence[str]],
+    horizon: int | None,
+    listed: ListedObjects | None = None,
+) -> tuple[Entry, ...]:
+    """Return the entries. tenants: the namespaces of each. horizon: nanoseconds. listed: see `read_pod`."""
     names: dict[str, Path] = {}
     entries = []
     for place, document in enumerate(read_list(value, ("workload",), "entries")):
         path: Path = ("workload", place)
-        entry = _read_entry(document, path, tenants, horizon)
+        entry = _read_entry(document, path, tenants, horizon, listed)
         add_name(f"{entry.waiting.namespace}/{entry.name}", (*path, "name"), names)
         entries.append(entry)
     return tuple(entries)
 
 
-def _read_entry(value: object, path: Path, tenants: Mapping[str, Sequence[str]], horizon: int | None) -> Entry:
+def _read_entry(
+    value: object,
+    path: Path,
+    tenants: Mapping[str, Sequence[str]],
+    horizon: int | None,
+    listed: ListedObjects | None,
+) -> Entry:
     """Return an entry. tenants: the namespaces of each."""
     members = read_object(value, path, ENTRY_FIELDS, required=("tenant", "name", "duration", "pod"))
     tenant = read_text(members["tenant"], (*path, "tenant"))
@@ -239,7 +251,7 @@ def _read_entry(value: object, path: Path, tenants: Mapping[str, Sequence[str]],
             f"{show_value(namespace)} is no namespace of the tenant",
         )
     arrival = _read_arrival(members.get("arrival", {"at": 0}), (*path, "arrival"))
-    waiting, placed = read_pod(members["pod"], (*path, "pod"), namespace)
+    waiting, placed = read_pod(members["pod"], (*path, "pod"), namespace, listed)
     tasks = _read_tasks(members, path, arrival, horizon)
     return Entry(
         tenant=tenant,

@@ -61,7 +61,7 @@ def add_to_snapshot(base: Scenario, document: object) -> Scenario:
     tenants.update((change.spec.name, change.spec) for change in changes)
     placed = _name_kinds(base, read_events(members["events"])) if "events" in members else []
     namespaces = _find_namespaces(base, [*tenants.values(), *(_find_spec(event) for _, event in placed)])
-    added = read_workload(members["workload"], namespaces, horizon) if "workload" in members else ()
+    added = read_workload(members["workload"], namespaces, horizon, base.start) if "workload" in members else ()
     workload = *base.workload, *(_give_scheduler(entry, base) for entry in added)
     if not workload:
         complain(("workload",), "must have an entry, as no pod of the snapshot runs or waits for fairbind")

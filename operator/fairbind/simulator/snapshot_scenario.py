@@ -6,6 +6,7 @@ Pods that run go on until their run time is over, pods that wait are decided abo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Final
@@ -21,7 +22,7 @@ from fairbind.cluster.objects.convert import convert_node, convert_pod, parse_ti
 from fairbind.cluster.objects.facts import HOSTNAME, NodeFacts
 from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX, TenantSpec
 from fairbind.model import Snapshot
-from fairbind.simulator.changes import make_node_like, release
+from fairbind.simulator.changes import find_node_pods, make_node_like, release
 from fairbind.simulator.parsing import DEFAULT_MEASURE_EVERY
 from fairbind.simulator.reading import MOST_SECONDS, NANOSECONDS, complain
 from fairbind.simulator.scenario import AllAt, Each, Entry, ListedPod, Scenario, Shape
@@ -117,16 +118,29 @@ def _make_entry(namespace: str, tenant: str, pods: Sequence[tuple[ListedPod, flo
 
 
 def _make_shapes(listed: ListedObjects) -> dict[str, Shape]:
-    """Return the nodes by kind; a kind has the name of its first node."""
+    """Return the nodes by kind; a kind has the name of its first node.
+
+    A node that comes later has what the first one has besides its own pods of DaemonSets and static pods.
+    """
     kinds: dict[object, list[NodeFacts]] = {}
     models: dict[object, NodeFacts] = {}
     for node in sorted(listed.nodes, key=lambda node: node.metadata.name):
         model = convert_node(make_node_like(node, ""))
         labels = tuple(pair for pair in model.labels if pair[0] != HOSTNAME)
         kind = model.allocatable, labels, model.taints
-        models.setdefault(kind, model)
+        if kind not in models:
+            models[kind] = _take_node_pods(model, find_node_pods(listed.pods, node.metadata.name))
         kinds.setdefault(kind, []).append(convert_node(node))
     return {nodes[0].name: Shape(nodes[0].name, 0, models[kind], present=tuple(nodes)) for kind, nodes in kinds.items()}
+
+
+def _take_node_pods(model: NodeFacts, pods: Sequence[wire.Pod]) -> NodeFacts:
+    """Return a node without what the pods take that belong to each such node."""
+    taken: Counter[str] = Counter()
+    for pod in pods:
+        taken.update(dict(convert_pod(pod).demand.real))
+    left = tuple((resource, max(0, amount - taken[resource])) for resource, amount in model.allocatable)
+    return msgspec.structs.replace(model, allocatable=left) if taken else model
 
 
 def _make_tenants(cache: ClusterCache, snapshot: Snapshot) -> Iterator[TenantSpec]:
