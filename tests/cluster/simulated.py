@@ -101,7 +101,6 @@ class Simulation:
                     self._world.beat()
                 case Withhold(uid):
                     self._world.withhold(uid)
-                    self._unschedulable.forget()
                 case Resume(uid):
                     self._world.resume(uid)
                 case Forget(uid, postponed):
@@ -146,7 +145,6 @@ class Simulation:
                 world.note_waits(report.waits)
                 self._noted = report.waits
         except RuntimeError:
-            self._unschedulable.forget()
             world.cycle_failed()
             return self._pacing.handle(CycleFailed(classes), self.now)
         world.cycle_finished(self.now - started)
@@ -155,7 +153,6 @@ class Simulation:
     def _assume(self, bind: Bind) -> None:
         pod = self._world.find_pod(bind.task.uid)
         if pod is None or not self._world.assume(bind.task.uid, bind.server):
-            self._unschedulable.forget()
             self._obey(self._pacing.handle(BindWithdrawn(bind.task.uid), self.now))
         else:
             self._decided += 1

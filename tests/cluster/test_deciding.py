@@ -19,8 +19,7 @@ def apart(app: str) -> dict[str, Any]:
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
-@pytest.mark.parametrize("forgets", [True, False])
-def test_what_a_decision_closed_is_open_again_when_it_is_not_carried_out(*, forgets: bool) -> None:
+def test_what_a_decision_closed_is_open_again_when_it_is_not_carried_out() -> None:
     """The second pod may not share a zone with the first, whose binding is withheld; no server gains capacity."""
     cluster, decider = Cluster(), Decider()
     cluster.add_nodes(*(make_node(name, labels={"zone": "z", "name": name}) for name in ("a", "b")))
@@ -37,10 +36,8 @@ def test_what_a_decision_closed_is_open_again_when_it_is_not_carried_out(*, forg
 
     assert decide() == ["uid-first"]
     cluster.cache.withhold("uid-first")
-    if forgets:
-        decider.forget()
 
-    assert decide() == (["uid-second"] if forgets else [])
+    assert decide() == ["uid-second"]
 
 
 @pytest.mark.parametrize(("classes", "most", "cycles"), [(12, 4, 3), (10, 4, 3), (9, 8, 2), (6, 9, 1)])

@@ -454,3 +454,23 @@ def test_a_mark_ends_when_the_draft_goes_back_beyond_it() -> None:
         with pytest.raises(InvariantError, match="not this draft's, or ended"):
             draft.rollback(mark)
     draft.rollback(early)
+
+
+def test_a_draft_that_holds_classes_only_decides() -> None:
+    servers = build_servers({"x": (8, 8)})
+    draft = Draft(
+        build_snapshot(servers, [build_class("a", (1, 1), build_placement(servers))]), POLICIES["drfh"], holds=True
+    )
+    running = RunningTask("u", "a", "x", 0, 0.0, None, (1, 1), (1, 1))
+    placement = draft.queues[0].task_class.placement
+
+    for change in (
+        lambda: draft.place(draft.queues[0], 0),
+        lambda: draft.evict(running),
+        lambda: draft.restrict(placement, [0]),
+        lambda: draft.reopen([0]),
+        draft.checkpoint,
+    ):
+        with pytest.raises(InvariantError, match="does nothing but decide"):
+            change()
+    assert fill(draft) == [("a-1-1-0000", "x")]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
+from random import Random
 
 import numpy as np
 import pytest
@@ -197,6 +199,23 @@ def test_what_fitted_nowhere_is_forgotten_when_counts_change(snapshot: Snapshot,
                       for bind in alone.bindings]  # fmt: skip
             classes = tuple(count_placed([*snapshot.task_classes], placed)) if placed else snapshot.task_classes
             snapshot = replace(snapshot, task_classes=classes)
+
+
+@given(snapshot=snapshots().flatmap(add_rules), order=st.randoms(use_true_random=False), explains=st.booleans())
+@settings(max_examples=2 * settings().max_examples)
+def test_what_decisions_closed_is_open_again_when_none_is_carried_out(
+    snapshot: Snapshot, order: Random, *, explains: bool
+) -> None:
+    """Each cycle sees the same world, but for who comes first; nothing need be told that decisions were lost."""
+    unschedulable, policy = UnschedulableCache(), PolicySettings(order.choice(POLICY_IDS))
+    for _ in range(4):
+        weights = [Fraction(order.choice([1, 10, 1000])) for _ in snapshot.tenants]
+        tenants = [replace(each, weight=weight) for each, weight in zip(snapshot.tenants, weights, strict=True)]
+        now = replace(snapshot, tenants=tuple(tenants))
+        remembering = run_cycle(now, policy, 0.0, unschedulable=unschedulable, explains=explains)
+        afresh = run_cycle(now, policy, 0.0)
+        assert remembering.bindings == afresh.bindings
+        assert [wait.first.uid for wait in remembering.waits] == [wait.first.uid for wait in afresh.waits]
 
 
 def test_a_domain_that_opens_while_classes_are_held_has_all_looked_at() -> None:

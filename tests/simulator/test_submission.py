@@ -10,6 +10,7 @@ from fairbind.cluster.listed_objects import ListedObjects
 from fairbind.cluster.objects.captured import LIMIT_RANGES, RunTime, format_time
 from fairbind.cluster.objects.convert import convert_pod, parse_time
 from fairbind.model import InvalidProblemError
+from fairbind.scheduling import MANY_CLASSES
 from fairbind.simulator.admission import UNASKED, UNKNOWN
 from fairbind.simulator.answers import Submission, answer
 from fairbind.simulator.changes import add_nodes, cordon, set_weight
@@ -247,6 +248,35 @@ def test_a_search_leaves_no_trace() -> None:
     after = compute_state(trial, listed)
     assert after.describe() == before.describe()
     trial.cache.check_consistent()
+
+
+def make_separated(others: int) -> ListedObjects:
+    """Two nodes of one zone. On the left b keeps so many pods of a away, and they keep b away from the right."""
+    nodes = [make_node(name, labels={"zone": "z", "side": name}) for name in ("left", "right")]
+    running = [make_pod(f"b{n}", namespace="b", node="right", requests={"cpu": "1"}) for n in range(3)]
+    running.append(make_pod("a", namespace="a", node="left", requests={"cpu": "1"}))
+    waiting = [
+        make_pod(
+            f"a{n:03}",
+            namespace="a",
+            labels={"app": "web"},
+            nodeSelector={"side": "left"},
+            requests={"cpu": "1", "memory": f"{1000 + n}Mi"},
+        )
+        for n in range(others)
+    ]
+    return make_snapshot(nodes=nodes, pods=[*running, *waiting], tenants=[make_tenant("a"), make_tenant("b")])
+
+
+@pytest.mark.parametrize("others", [MANY_CLASSES // 2, MANY_CLASSES + 1])
+def test_what_a_try_decided_leaves_no_trace_however_many_kinds_wait(others: int) -> None:
+    """A weight above 3 lets b come first. What b's pod closed to a's in one try is open in the next."""
+    apart = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "zone", "namespaces": ["a"]}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    found = submit(make_separated(others), make_job("b", nodeSelector={"side": "right"}, affinity=affinity))
+
+    assert found.change is not None
+    assert (found.change.text, found.wait) == ("weight 4 of tenant b in place of 1", None)
 
 
 # --- the wait ---

@@ -1,8 +1,7 @@
 """Runs one cycle after the other as pacing orders them, each with what it may recall of those before it.
 
-The operator's loop and the simulator both decide by this. What is recalled changes no decision, provided that all
-decisions of a cycle are carried out, or `forget` is called: what fitted nowhere beside them may fit without them, on
-servers that gained no capacity.
+The operator's loop and the simulator both decide by this. What is recalled changes no decision, whether those of the
+cycles before are carried out or not.
 """
 
 from __future__ import annotations
@@ -25,10 +24,6 @@ class Decider:
         self._explains = explains
         self._unschedulable = UnschedulableCache()
         self._state = CycleState()
-
-    def forget(self) -> None:
-        """A decision was not carried out: look at everything next time."""
-        self._unschedulable.forget()
 
     def decide(self, snapshot: Snapshot, settings: PolicySettings, now: float, order: RunCycle) -> CycleReport:
         """Return what the ordered cycle decides. now: seconds since the epoch, for the report."""

@@ -281,7 +281,6 @@ class SchedulingLoop:
             self._begin(binds)
             is_next_different = self._note_waits(report, snapshot, turns=order.turns)
         except Exception:  # noqa: BLE001 - whatever it was, the loop goes on
-            self._decider.forget()  # some of its decisions may be lost
             self._observer.cycle_failed()
             _log.exception("a scheduling cycle failed; the next one is in %s s", pacing.FAILED_CYCLE_SECONDS)
             return self._pacing.handle(CycleFailed(classes), self._clock())
@@ -339,7 +338,6 @@ class SchedulingLoop:
         for instruction in instructions:
             if isinstance(instruction, Withhold):
                 self._world.withhold(instruction.uid)
-                self._decider.forget()
 
     def _take(self, bind: Bind) -> bool:
         """Let a pod hold its room from now on, or count without any; False when it waits no more."""
@@ -348,7 +346,6 @@ class SchedulingLoop:
         return self._turns.scale_up(bind.task.uid)
 
     def _withdraw(self, bind: Bind) -> None:
-        self._decider.forget()
         self._obey(self._pacing.handle(BindWithdrawn(bind.task.uid), self._clock()))
 
     async def _carry_out(self, bind: Bind, pod: PodToBind) -> None:

@@ -129,7 +129,7 @@ class _Cycle:
         listed = remembered.list_with(others)
         if self.unschedulable is not None:
             classes = [queue.task_class for queue in self.draft.queues]
-            self.unschedulable.keep(self.snapshot, self.draft.room, classes + self.draft.unseen)
+            self.unschedulable.keep(self.snapshot, self.draft.room, self.draft.topology, classes + self.draft.unseen)
         return listed
 
     def _build_rivals(self, waiting: list[ClassQueue]) -> Rivals:

@@ -103,7 +103,7 @@ class Draft:
         """Begin where the snapshot is, which `check_snapshot` must have passed. seed: of the policy's draws.
 
         unschedulable: what the cycle before saw fit nowhere. state: what has not changed since; no other draft may use
-        it at the same time. holds: whether classes are held; then nothing but `find_choice` and `take` may be done.
+        it at the same time. holds: whether classes are held; then all but to decide and take raises InvariantError.
         """
         self.snapshot = snapshot
         self.policy = policy
@@ -116,6 +116,7 @@ class Draft:
         looked_at: Sequence[TaskClass] = snapshot.task_classes
         self._few: dict[int, Sequence[int]] = {}
         self._unschedulable = unschedulable
+        self._holds = holds
         if unschedulable is None:
             self.remembered = Remembered(self.rule)
         else:
@@ -183,6 +184,7 @@ class Draft:
 
         queue: one of `queues`, with tasks. server: its index. Raises InvalidProblemError when the task does not fit.
         """
+        self._check_free()
         if queue.turn is None or not self.fits(queue.task_class, server):
             name = self.snapshot.servers.names[server]
             raise InvalidProblemError(f"no task of this class of {queue.task_class.tenant!r} fits on {name!r}")
@@ -216,6 +218,7 @@ class Draft:
 
         Raises InvalidProblemError when it is none of the snapshot's running tasks, or went already.
         """
+        self._check_free()
         if running not in self.snapshot.running.get(running.server, ()) or running.uid in self._evicted:
             raise InvalidProblemError(f"task {running.uid!r} does not run on {running.server!r}")
         progress = self.progress_of.get(running.tenant)
@@ -241,12 +244,14 @@ class Draft:
 
     def restrict(self, placement: Placement, servers: Iterable[int]) -> None:
         """Close servers to the tasks of a placement, whatever room there is, until `reopen`. servers: their indices."""
+        self._check_free()
         arrangement = self._shapes.get_arrangement(placement)
         changed = self._restrict(arrangement, servers)
         self._journal.append(partial(self._lift, arrangement, changed))
 
     def reopen(self, servers: Sequence[int]) -> None:
         """Ask servers again, by all tasks: those that `restrict` closed to some are eligible again."""
+        self._check_free()
         lifted = self._shapes.lift(servers)
         for server in servers:
             self.room.note_gain(server)
@@ -258,10 +263,15 @@ class Draft:
 
         self._journal.append(undo)
 
+    def _check_free(self) -> None:
+        if self._holds:
+            raise InvariantError("a draft that holds classes does nothing but decide")
+
     # --- going back ---
 
     def checkpoint(self) -> Mark:
         """Return a mark to which the draft can be rolled back, more than once."""
+        self._check_free()
         mark = Mark(len(self._journal))
         self._marks.append(mark)
         return mark

@@ -16,7 +16,7 @@ from operator import is_not
 
 import numpy as np
 
-from fairbind.model import ServerTable, Snapshot, TaskClass, Tenant
+from fairbind.model import InvariantError, ServerTable, Snapshot, TaskClass, Tenant
 from fairbind.model.servers import FloatArray, IndexArray, IntArray
 from fairbind.scheduling.cycle.checks import CheckedTenants, check_snapshot
 from fairbind.scheduling.cycle.layouts import Layouts
@@ -212,8 +212,13 @@ class CycleState:
         return self._left_rk.copy()
 
     def get_scores(self, policy: Policy, snapshot: Snapshot) -> KeptScores:
-        """Return what makes scores by the policy's rule, with those it knows; `get_left` must have been called."""
+        """Return what makes scores by the policy's rule, with those it knows.
+
+        Raises InvariantError when `get_left`, which follows what is free, was not asked about these servers.
+        """
         servers, axes, known = snapshot.servers, (_get_axes(snapshot), snapshot.fits_r), self._scored
+        if servers.free_kr is not self._free_kr:
+            raise InvariantError("scores are asked for servers of which nothing is known to be left")
         if known is None or known[0] is not policy or known[1] is not servers.capacity_kr or known[2] != axes:
             scores = KeptScores(policy.build_fit(snapshot), servers.free_kr, MAX_KEPT)
             known = self._scored = policy, servers.capacity_kr, axes, scores

@@ -322,6 +322,18 @@ class TopologyState:
                 counter.version += 1
                 yield from _follow(counter, domain)
 
+    def find_newly_closed(self) -> dict[DomainRules, BoolArray]:
+        """Return which servers the placements so far closed to classes with the same rules, shape (K,), where any."""
+        counted = [counter for counter in self._counters.values() if counter.version]
+        followed = {each.rules for counter in counted for rule in counter.rules for each in rule.filters}
+        start, closed = TopologyState(()), dict[DomainRules, BoolArray]()
+        for rules in followed:
+            at_start, now = start.get_filter(rules), self._filters[rules]
+            closed_k = now.closed_k & ~at_start.closed_k if at_start is not None else now.closed_k
+            if closed_k.any():
+                closed[rules] = closed_k
+        return closed
+
     def get_counters(self, wishes: SoftWishes) -> list[WorkingCounter]:
         """Return the counters of soft wishes."""
         return [self.get_counter(counter) for counter in wishes.counters]

@@ -8,6 +8,10 @@ Many kinds may fit where servers have room again, and the first of them takes it
 others are asked about them only, and unless the cycle is to explain, when their tenant's turn comes: what does not fit
 any more then keeps its explanation, too.
 
+Nothing of this depends on what becomes of the decisions. Room and keys are compared as they were after them. A kind
+that only rules about what they placed keep from a server is looked at again, whether they were carried out, taken back,
+or have ended meanwhile.
+
 A node that is cordoned, or has another label, gives thousands of kinds another placement. Where nothing else about a
 kind changes, it can fit on the servers only that its new placement opens.
 """
@@ -15,6 +19,7 @@ kind changes, it can fit on the servers only that its new placement opens.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from operator import gt
 from typing import NamedTuple
 
@@ -27,6 +32,7 @@ from fairbind.scheduling.cycle.remembered import Remembered, has_limits_only, is
 from fairbind.scheduling.cycle.room import Room
 from fairbind.scheduling.cycle.scored_demands import FEW
 from fairbind.scheduling.cycle.task_queues import TurnRule, compute_turn
+from fairbind.scheduling.cycle.topology import TopologyState
 
 MANY_CLASSES = 200
 """With fewer classes everything is looked at in every cycle: explanations are those of now."""
@@ -104,21 +110,46 @@ class UnschedulableCache:
         self._remembered.change(went=gone)
         self._others.update((id(task_class), task_class) for task_class in gone)
 
-    def keep(self, snapshot: Snapshot, room: Room, others: Iterable[TaskClass]) -> None:
+    def keep(self, snapshot: Snapshot, room: Room, topology: TopologyState, others: Iterable[TaskClass]) -> None:
         """End a cycle, in which what was recalled was changed to what fits nowhere now.
 
-        room: at its end. others: all classes that are not remembered; those that are may be among them.
+        room, topology: at its end. others: all classes that are not remembered; those that are may be among them.
         """
+        passing = self._find_passing(snapshot.servers, room, topology)
         self._seen = snapshot.task_classes
         self._resources, self._names = snapshot.resources, snapshot.servers.names
         self._accepting_k = snapshot.servers.accepting_k
         self._left_rk, self._taken_keys = room.left_rk, room.taken_keys
         remembered = self._remembered
-        self._others = {id(task_class): task_class for task_class in others if task_class not in remembered}
+        remembered.change(went=passing)
+        self._others = {id(each): each for each in chain(others, passing) if each not in remembered}
+
+    def _find_passing(self, servers: ServerTable, room: Room, topology: TopologyState) -> list[TaskClass]:
+        """Return the remembered classes that only rules about what this cycle placed keep from some server."""
+        closed, found = topology.find_newly_closed(), list[TaskClass]()
+        most: dict[tuple[int, DomainRules], Sequence[float] | None] = {}
+        for wait in self._remembered.waits if closed else ():
+            task_class = wait.task_class
+            rules, placement, pin = task_class.rules, task_class.placement, task_class.pin
+            if rules is None or rules not in closed:
+                continue
+            if pin is not None:
+                is_kept = pin.server is not None and bool(closed[rules][pin.server])
+                most_r = room.left_rk[:, pin.server].tolist() if is_kept else None
+            else:
+                key = id(placement), rules
+                if key not in most:
+                    kept_k = closed[rules] & placement.eligible_k & servers.accepting_k
+                    most[key] = room.left_rk[:, kept_k].max(axis=1).tolist() if kept_k.any() else None
+                most_r = most[key]
+            if most_r is not None and not any(map(gt, task_class.demand_r, most_r)):
+                found.append(task_class)
+        return found
 
     def recall(self, snapshot: Snapshot, room: Room, rule: TurnRule, *, holds: bool = False) -> Recalled:
-        """Return what still fits nowhere, and all others; `keep` must follow. room: before any decision.
+        """Return what still fits nowhere, and all others. room: before any decision.
 
+        Where no `keep` follows, the next cycle looks at everything.
         holds: whether what may fit on few servers is held where it can be.
         """
         before, self._seen = self._seen, None

@@ -155,7 +155,7 @@ class _Answers:
         self._reached: dict[int, BoolArray] = {}
         self._usable: dict[tuple[int, tuple[int, ...]], BoolArray] = {}
         self._picked: dict[tuple[int, ...], FloatArray] = {}
-        self._alone: dict[tuple[int, int], float] = {}
+        self._alone: dict[tuple[int, int], tuple[DemandGroup, float]] = {}
 
     def find_usable(self, placement: Placement, demand_r: tuple[int, ...]) -> BoolArray:
         """Return which classes have an eligible server and one that is large enough, shape (P,)."""
@@ -178,16 +178,13 @@ class _Answers:
         return known
 
     def count_alone(self, demand_group: DemandGroup) -> float:
-        """Return how many tasks of a group would run if nothing else did.
-
-        The result is stored by the identity of the group's arrays, so the caller must keep them alive.
-        """
+        """Return how many tasks of a group would run if nothing else did."""
         key = id(demand_group.demand_r), id(demand_group.usable_p)
         known = self._alone.get(key)
         if known is None:
             tasks_p = _compute_tasks_alone(self._groups, demand_group, self._axes)
-            known = self._alone[key] = float(tasks_p.sum())
-        return known
+            known = self._alone[key] = demand_group, float(tasks_p.sum())  # the group keeps its arrays' identities
+        return known[1]
 
 
 def _count_alike(snapshot: Snapshot) -> Iterator[tuple[TaskClass, int]]:
