@@ -230,3 +230,38 @@ def test_only_classes_that_may_use_it_are_made_anew(cluster: Cluster) -> None:
         urgent = cluster.get_class("uid-urgent")
         assert cluster.get_class("uid-low") is low
         assert urgent.placement.reserved[0][0] == 1000 * (n + 1)
+
+
+LIKES_PODS = {
+    "podAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "weight": 100,
+                "podAffinityTerm": {"topologyKey": "disk", "labelSelector": {"matchLabels": {"app": "cache"}}},
+            }
+        ]
+    }
+}
+LIKES_NODES = {
+    "nodeAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 100, "preference": {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["fast"]}]}}
+        ]
+    }
+}
+
+
+@pytest.mark.parametrize("likes", [{}, LIKES_NODES, LIKES_PODS], ids=["nothing", "other nodes", "other pods"])
+@pytest.mark.parametrize("nominated", ["a", "b", "c"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_nominated_pod_goes_to_its_node_where_it_fits(policy: str, nominated: str, likes: Json) -> None:
+    """It goes elsewhere when it does not fit, and one that is nominated nowhere goes where it likes."""
+    cluster = Cluster()
+    cluster.add_nodes(*(make_node(name, labels={"disk": "fast" if name == "a" else name}) for name in "abc"))
+    cluster.add_pods(make_pod("cache", node="a", requests={"cpu": "1"}, labels={"app": "cache"}))
+    pod = nominate("own", nominated, cpu="3", scheduler="fairbind", affinity=likes)
+    cluster.add_pods(pod)
+    assert decide(cluster, policy) == {"own": nominated}
+    cluster.add_pods(make_pod("large", node=nominated, requests={"cpu": "3"}))
+    assert decide(cluster, policy).get("own") not in {nominated, None}
+    cluster.cache.check_consistent()

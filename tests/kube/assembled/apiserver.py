@@ -287,7 +287,7 @@ class ApiServer:
             case "POST", ["binding"]:
                 return self._bind(request, key)
             case "PATCH", ["status"]:
-                return self._patch_pod_status(key, request.body)
+                return self._patch_pod_status(key, request.body, request.query.get("fieldManager", "fairbind"))
             case "PATCH", []:
                 return self._open_gate(request, key)
         assert (request.method, sub) == ("GET", [])
@@ -382,10 +382,25 @@ class ApiServer:
             if name and (claim is None or not is_bound(claim)):
                 self.broken.append(f"{self.now:.2f}: {who} binds {find_key(pod)}, whose claim {name} is not bound")
 
-    def _patch_pod_status(self, key: str, patch: Json) -> bytes:
+    def nominate(self, key: str, node: str | None, manager: str) -> None:
+        """Write the node to which a pod is nominated, and note who did, as the API server does."""
+
+        def write(pod: Json) -> None:
+            pod["status"].pop("nominatedNodeName", None)
+            pod["metadata"].pop("managedFields", None)
+            if node is not None:
+                fields: Json = {"f:status": {"f:nominatedNodeName": {}}}
+                pod["status"]["nominatedNodeName"] = node
+                pod["metadata"]["managedFields"] = [{"manager": manager, "operation": "Update", "fieldsV1": fields}]
+
+        self.change("pods", key, write)
+
+    def _patch_pod_status(self, key: str, patch: Json, manager: str) -> bytes:
         self._check_preconditions(self._find("pods", key), patch["metadata"])
         written = dict(patch["status"])
         conditions = written.pop("conditions", [])
+        if "nominatedNodeName" in written:
+            self.nominate(key, written.pop("nominatedNodeName"), manager)
 
         def write(pod: Json) -> None:
             if conditions:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cluster.builders import make_pod
 from cluster.volumes import VolumeCluster, claiming
 from fairbind.cluster.cache.nominations import NominationChange
 from fairbind.kube.client.api import NotAllowedError
@@ -21,13 +22,15 @@ Json = dict[str, Any]
 class Scene:
     """Pods that say something else than they should, and an API server that remembers what is written.
 
-    fails: what the server answers in a namespace.
+    fails: what the server answers in a namespace. wrote: who has written the nominated node of all pods, or None.
     """
 
     def __init__(self) -> None:
         self.changes: list[NominationChange] = []
         self.writes: list[tuple[str, Json]] = []
         self.fails: dict[str, ApiError] = {}
+        self.wrote: str | None = None
+        self.reads = 0
         self.leads = self.decides = True
         self.now = 0.0
         self.nominator = Nominator(
@@ -45,6 +48,13 @@ class Scene:
         return self.changes
 
     async def request(self, method: str, path: str, **rest: Any) -> bytes:
+        if method == "GET":
+            self.reads += 1
+            fields: Json = {"f:status": {"f:nominatedNodeName": {}, "f:conditions": {}}}
+            managed = [] if self.wrote is None else [{"manager": self.wrote, "fieldsV1": fields}]
+            others = {"manager": "kubelet", "fieldsV1": {"f:status": {"f:phase": {}}}}
+            return msgspec.json.encode({"metadata": {"managedFields": [others, *managed]}})
+        assert rest["query"] == {"fieldManager": "fairbind-nominator"}
         if not rest["guard"]():
             raise NotAllowedError(path)
         if (error := self.fails.get(path.split("/")[4])) is not None:
@@ -78,9 +88,14 @@ def scene() -> Scene:
 
 
 def change(
-    name: str = "p", node: str | None = "n1", *, namespace: str = "team", version: str = "7"
+    name: str = "p",
+    node: str | None = "n1",
+    *,
+    namespace: str = "team",
+    version: str = "7",
+    said: str | None = None,
 ) -> NominationChange:
-    return NominationChange(f"uid-{name}", namespace, name, version, node)
+    return NominationChange(f"uid-{name}", namespace, name, version, node, said)
 
 
 async def test_what_two_looks_ask_for_is_written_once(scene: Scene) -> None:
@@ -98,6 +113,26 @@ async def test_what_is_asked_for_in_one_look_only_is_not_written(scene: Scene) -
         scene.changes = [change(node=node)]
         assert await scene.look() == []
     assert [write[1]["status"] for write in await scene.look()] == [{"nominatedNodeName": None}]
+
+
+@pytest.mark.parametrize(
+    "writer", ["fairbind-nominator", "fairbind", None], ids=["ours", "an earlier version's", "unknown"]
+)
+async def test_what_we_have_written_is_cleared(scene: Scene, writer: str | None) -> None:
+    scene.wrote = writer
+    scene.changes = [change(node=None, said="n1")]
+    assert [write[1]["status"] for write in await scene.look(4)] == [{"nominatedNodeName": None}]
+
+
+async def test_what_others_have_written_is_left_and_asked_about_once(scene: Scene) -> None:
+    scene.wrote = "cluster-autoscaler"
+    for version in ("7", "8", "9"):
+        scene.changes = [change(node=None, version=version, said="n1")]
+        assert await scene.look(4) == []
+    assert scene.reads == 1
+    scene.wrote = "fairbind-nominator"
+    scene.changes = [change(node=None, version="10", said="n2")]
+    assert len(await scene.look(4)) == 1
 
 
 async def test_who_may_not_decide_looks_at_nothing_and_who_lost_the_lease_writes_nothing(scene: Scene) -> None:
@@ -180,6 +215,12 @@ class TestWhatPodsShouldSay:
         assert self.find(cluster) == [("pod", "b")]
         self.say(cluster, None)
         assert self.find(cluster) == [("pod", "b")]
+
+    def test_of_pods_without_claims_we_say_nothing(self, cluster: VolumeCluster) -> None:
+        pod = make_pod("plain")
+        pod["status"]["nominatedNodeName"] = "a"
+        cluster.add_pods(pod)
+        assert self.find(cluster) == []
 
     def test_what_another_leader_wrote_is_stale_without_a_place(self, cluster: VolumeCluster) -> None:
         self.say(cluster, "a")

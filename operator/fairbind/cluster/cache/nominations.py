@@ -3,7 +3,8 @@
 kube-scheduler evicts pods for one of higher priority, writes the node's name into `status.nominatedNodeName` and binds
 the pod when the evicted ones have gone. Until then it is the nominated pod's, under any scheduler: a pod of its
 priority or a lower one that takes it undoes the eviction. A pod of higher priority may take it, and of course the
-nominated pod itself. That is how kube-scheduler reads the field, and so do we.
+nominated pod itself. That is how kube-scheduler reads the field, and so do we. Autoscalers and queueing controllers
+write the field, too: the pod goes to that node when it fits there, whatever it would like of nodes.
 
 So what is promised comes off what is free on the node, and classes whose pods may use some of it all the same get it
 back as `Placement.reserved`. Which promises those are depends on a pod's priority only by which promised priorities are
@@ -20,24 +21,34 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fairbind.cluster.cache.node_books import Axes
 from fairbind.cluster.cache.pending import QueueKey, compute_vector
 from fairbind.cluster.filters.promised_pods import Nomination
 from fairbind.model import Placement
+from fairbind.model.wishes import ServerWish, SoftWishes
 
+NOMINATED_WEIGHT = 1_000_000
+"""Of the wish of a nominated pod for its node; all other weights together are far below."""
 MOST_KNOWN = 4_096
 """So many placements are remembered at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class NominationChange:
-    """What the field of one of our own pods should say. version: of the pod. node: None: nothing any more."""
+    """What the field of one of our own pods should say.
+
+    version: of the pod. node: None: nothing any more, unless others have written it. said: what it says.
+    """
 
     uid: str
     namespace: str
     name: str
     version: str
     node: str | None
+    said: str | None = None
 
 
 class Nominations:
@@ -48,7 +59,7 @@ class Nominations:
         self._by_uid: dict[str, Nomination] = {}
         self._priorities: Counter[int] = Counter()
         self._least_changed: int | None = None
-        self._placements: dict[tuple[int, int | None, str | None], tuple[Placement, Placement]] = {}
+        self._placements: dict[tuple[int, int | None, str | None, bool], tuple[Placement, Placement]] = {}
         self._made_for: tuple[int, Axes, Mapping[str, int]] = -1, (), {}
 
     def add(self, nomination: Nomination) -> None:
@@ -70,10 +81,13 @@ class Nominations:
         least, self._least_changed = self._least_changed, None
         return least
 
-    def reserve(self, base: Placement, key: QueueKey, axes: Axes, index: Mapping[str, int]) -> Placement:
+    def reserve(
+        self, base: Placement, key: QueueKey, axes: Axes, index: Mapping[str, int], *, prefers: bool = True
+    ) -> Placement:
         """Return a placement with the promised room that pods of a class may use; the same while nothing changes.
 
-        index: of each node by its name; another object when it changes.
+        index: of each node by its name; another object when it changes. prefers: whether the placement says which nodes
+        they like best; then a nominated pod likes its node best of all.
         """
         if not key.has_reserved:
             return base
@@ -82,11 +96,30 @@ class Nominations:
         if not is_known or len(self._placements) > MOST_KNOWN:
             self._made_for = self.version, axes, index
             self._placements.clear()
-        known = self._placements.get((id(base), key.overtaken, key.nominee))
+        asked = id(base), key.overtaken, key.nominee, prefers
+        known = self._placements.get(asked)
         if known is None:
-            known = base, replace(base, reserved=self._find_room(key, axes, index))
-            self._placements[id(base), key.overtaken, key.nominee] = known
+            made = replace(base, reserved=self._find_room(key, axes, index))
+            server = self._find_server(key, index) if prefers else None
+            if server is not None:
+                made = replace(made, preference_k=_prefer(base, server))
+            known = self._placements[asked] = base, made
         return known[1]
+
+    def add_wish(self, wishes: SoftWishes, key: QueueKey, index: Mapping[str, int]) -> SoftWishes:
+        """Return the soft wishes of a class with that of a nominated pod for its node, which outweighs the others."""
+        server = self._find_server(key, index)
+        if server is None:
+            return wishes
+        amount_k = np.zeros(len(index), dtype=np.int64)
+        amount_k[server] = 1
+        amount_k.flags.writeable = False
+        return SoftWishes((*wishes.wishes, ServerWish(amount_k, NOMINATED_WEIGHT, most=1)))
+
+    def _find_server(self, key: QueueKey, index: Mapping[str, int]) -> int | None:
+        """Return the server to which the pod of a class is nominated; None: to none that is there."""
+        nomination = None if key.nominee is None else self._by_uid.get(key.nominee)
+        return None if nomination is None else index.get(nomination.node)
 
     def _find_room(self, key: QueueKey, axes: Axes, index: Mapping[str, int]) -> dict[int, tuple[int, ...]]:
         rank, room = key.rank, dict[int, tuple[int, ...]]()
@@ -107,3 +140,14 @@ class Nominations:
             self._least_changed = priority if least is None else min(least, priority)
         if not self._priorities[priority]:
             del self._priorities[priority]
+
+
+def _prefer(base: Placement, server: int) -> NDArray[np.int64]:
+    """Return the preferences of a placement with one server above all others, shape (K,)."""
+    if base.preference_k is None:
+        preference_k = np.zeros(len(base.eligible_k), dtype=np.int64)
+    else:
+        preference_k = base.preference_k.copy()
+    preference_k[server] = int(preference_k.max()) + 1
+    preference_k.flags.writeable = False
+    return preference_k

@@ -166,13 +166,14 @@ class Queries:
     def find_nomination_changes(self) -> list[NominationChange]:
         """Return which of our own pods should be nominated to another node than they say, or to none; sorted.
 
-        A pod is nominated while it has a node and waits there for its volumes. What else says so is stale, whichever
-        replica wrote it: the pod waits again, or it has another node.
+        A pod is nominated while it has a node and waits there for its volumes. What else we say is stale, whichever
+        replica wrote it: the pod waits again, or it has another node. Of pods without claims we say nothing.
         """
         entries = self._books.entries
         wanted: dict[str, str | None] = {}
         for uid in self._books.own_nominated:
-            if entries[uid].assumed != entries[uid].facts.nominated_node:
+            entry = entries[uid]
+            if entry.facts.claims and entry.assumed != entry.facts.nominated_node:
                 wanted[uid] = None
         for uid, plan in self._books.volumes.plans.by_uid.items():
             facts = entries[uid].facts
@@ -232,4 +233,4 @@ class Queries:
 
 def _make_change(entry: PodEntry, node: str | None) -> NominationChange:
     facts = entry.facts
-    return NominationChange(facts.uid, facts.namespace, facts.name, facts.version, node)
+    return NominationChange(facts.uid, facts.namespace, facts.name, facts.version, node, facts.nominated_node)

@@ -363,7 +363,10 @@ class SnapshotBuilder:
         if ruling.wishes is not None and placement.preference_k is not None:
             placement = eligibility.share(replace(placement, preference_k=None))  # `Ruling.wishes` has it all
         # Last, as what is shared above must not say what is promised: not all classes that share it may use that.
-        placement = self._books.nominations.reserve(placement, key, servers.axes, servers.index)
+        nominations, prefers = self._books.nominations, ruling.wishes is None
+        if ruling.wishes is not None and key.nominee is not None:
+            ruling = ruling._replace(wishes=nominations.add_wish(ruling.wishes, key, servers.index))
+        placement = nominations.reserve(placement, key, servers.axes, servers.index, prefers=prefers)
         return queue.build_task_class(servers.axes, placement, eligibility, pin, ruling, servers.claimed_only)
 
     def _find_placement(self, key: QueueKey, simple: Constraints) -> Placement:

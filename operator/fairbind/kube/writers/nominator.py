@@ -5,6 +5,8 @@ field: they neither remove that node nor buy another one for the pod. The bindin
 place up, or gets another one, the field is stale and is written again.
 
 The cache alone says what the field should be, so a new leader also sets right what the leader before it left behind.
+Autoscalers and queueing controllers write the field, too (KEP-5278), and they clear it. So it is cleared only where the
+API server says that we have written it: it notes for each field who has.
 Twice a second all pods are looked at whose field should say something else. A change is written when two looks in a row
 ask for it: many volumes come sooner, and a replica that has just begun to lead decides first. At most
 `WRITES_PER_LOOK` go out at a time, namespaces take turns, and a namespace where a write failed rests (`write_limits`).
@@ -18,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Protocol
 from urllib.parse import quote
@@ -30,18 +32,70 @@ from fairbind.cluster.write_limits import WriteLimits
 from fairbind.kube.client.api import NotAllowedError
 from fairbind.kube.client.errors import ApiError, TransientClusterError, is_right_missing
 from fairbind.kube.part_failures import PartFailures
+from fairbind.kube.writers.binder import LOOK_TIMEOUT_SECONDS
 from fairbind.kube.writers.complaints import Complaints
 from fairbind.kube.writers.fair_queue import FairQueue
-from fairbind.kube.writers.recorder import WRITE_TIMEOUT_SECONDS, WriteApi
+from fairbind.kube.writers.recorder import WRITE_TIMEOUT_SECONDS
 
 LOOK_SECONDS = 0.5
 WRITES_PER_LOOK = 10
 COMPLAINT_SECONDS = 300.0
 
 _MERGE = "application/merge-patch+json"
+_FIELD_MANAGER = "fairbind-nominator"
+_OUR_MANAGERS = "fairbind"
+"""How the names of managers begin that are ours, of earlier versions, too."""
 _OUTDATED = frozenset({HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND})
 """Answers about a pod that is another one by now: the watch will show it, and it is looked at again."""
 _log = logging.getLogger(__name__)
+
+
+class NominationApi(Protocol):
+    """The part of `ApiClient` that the nominator needs."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = ...,
+        timeout_seconds: float = ...,
+        guard: Callable[[], bool] | None = None,
+    ) -> bytes:
+        """Send one request; raises ApiError, NotAllowedError or TransientClusterError."""
+
+
+class _StatusFields(msgspec.Struct):
+    nominated: msgspec.Raw | msgspec.UnsetType = msgspec.field(name="f:nominatedNodeName", default=msgspec.UNSET)
+
+
+class _Fields(msgspec.Struct):
+    status: _StatusFields = msgspec.field(name="f:status", default_factory=_StatusFields)
+
+
+class _Managed(msgspec.Struct):
+    manager: str = ""
+    fieldsV1: _Fields = msgspec.field(default_factory=_Fields)  # noqa: N815 - as the API spells it
+
+
+class _Metadata(msgspec.Struct):
+    managedFields: list[_Managed] = []  # noqa: N815 - the same
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata
+
+
+_decode_pod = msgspec.json.Decoder(_Pod).decode
+
+
+def _is_ours(body: bytes) -> bool:
+    """Whether we have written the nominated node of a pod, or who has is not noted."""
+    fields = _decode_pod(body).metadata.managedFields
+    writers = [it.manager for it in fields if it.fieldsV1.status.nominated is not msgspec.UNSET]
+    return all(manager.startswith(_OUR_MANAGERS) for manager in writers)
 
 
 class Nominees(Protocol):
@@ -56,7 +110,7 @@ class Nominator:
 
     def __init__(
         self,
-        api: WriteApi,
+        api: NominationApi,
         nominees: Nominees,
         is_leading: Callable[[], bool],
         may_decide: Callable[[], bool],
@@ -75,6 +129,7 @@ class Nominator:
         self._limits = WriteLimits()
         self._seen: dict[str, str | None] = {}
         self._written: dict[str, str] = {}
+        self._theirs: dict[str, str | None] = {}
         self._rests_until = 0.0
         self._complaints = Complaints(COMPLAINT_SECONDS, clock)
 
@@ -100,14 +155,15 @@ class Nominator:
         changes = self._nominees.find_nomination_changes()
         before, self._seen = self._seen, {change.uid: change.node for change in changes}
         self._written = {uid: version for uid, version in self._written.items() if uid in self._seen}
+        self._theirs = {uid: node for uid, node in self._theirs.items() if uid in self._seen}
         now = self._clock()
         if now < self._rests_until:
             return []
         queue: FairQueue[str, NominationChange] = FairQueue(WRITES_PER_LOOK)
         for change in changes:
             is_asked_again = change.uid in before and before[change.uid] == change.node
-            is_written = self._written.get(change.uid) == change.version
-            if is_asked_again and not is_written and queue.has_room(change.namespace):
+            is_done = self._written.get(change.uid) == change.version or self._is_of_others(change)
+            if is_asked_again and not is_done and queue.has_room(change.namespace):
                 queue.add(change.namespace, change)
         taken: list[NominationChange] = []
         while len(taken) < WRITES_PER_LOOK:
@@ -118,13 +174,16 @@ class Nominator:
             taken.append(found)
         return taken
 
+    def _is_of_others(self, change: NominationChange) -> bool:
+        return change.node is None and change.said is not None and self._theirs.get(change.uid) == change.said
+
     async def _write(self, change: NominationChange) -> None:
         namespace = change.namespace
         try:
             await self._send(change)
         except NotAllowedError:
             self._limits.leave(namespace)
-        except (ApiError, TransientClusterError) as error:
+        except (ApiError, TransientClusterError, msgspec.MsgspecError) as error:
             if isinstance(error, ApiError) and error.status in _OUTDATED:
                 self._written[change.uid] = change.version
                 self._limits.leave(namespace)
@@ -138,20 +197,27 @@ class Nominator:
             self._limits.succeed(namespace, self._clock())
 
     async def _send(self, change: NominationChange) -> None:
+        pod = f"/api/v1/namespaces/{quote(change.namespace)}/pods/{quote(change.name)}"
+        if change.node is None and not _is_ours(
+            await self._api.request("GET", pod, timeout_seconds=LOOK_TIMEOUT_SECONDS)
+        ):
+            self._theirs[change.uid] = change.said
+            return
         patch = {
             "metadata": {"uid": change.uid, "resourceVersion": change.version},
             "status": {"nominatedNodeName": change.node},
         }
         await self._api.request(
             "PATCH",
-            f"/api/v1/namespaces/{quote(change.namespace)}/pods/{quote(change.name)}/status",
+            f"{pod}/status",
+            query={"fieldManager": _FIELD_MANAGER},
             body=msgspec.json.encode(patch),
             content_type=_MERGE,
             timeout_seconds=WRITE_TIMEOUT_SECONDS,
             guard=self._is_leading,
         )
 
-    def _note_failure(self, namespace: str, error: ApiError | TransientClusterError) -> None:
+    def _note_failure(self, namespace: str, error: ApiError | TransientClusterError | msgspec.MsgspecError) -> None:
         now = self._clock()
         asked_seconds = error.retry_after if isinstance(error, ApiError) else None
         self._rests_until = max(self._rests_until, now + self._limits.fail(namespace, now, asked_seconds))
