@@ -228,3 +228,19 @@ async def test_claims_that_are_never_bound_take_turns_with_others_of_their_tenan
         await asyncio.sleep(CLAIM_SECONDS / 2)
         assert "of other pods of its tenant" in find_message(scene, key)["message"]
         await scene.pass_until_bound(key, patience=CLAIM_SECONDS)
+
+
+@in_virtual_time
+async def test_a_claim_that_cannot_be_bound_rests_also_when_its_pod_is_made_again() -> None:
+    async with providing() as (scene, controllers):
+        controllers.fails_on = {"n1", "n2"}
+        scene.server.put("persistentvolumeclaims", make_claim())
+        for number in range(60):
+            pod = claiming(f"p-{number}")
+            scene.server.put("pods", pod)
+            await asyncio.sleep(1.0)
+            scene.server.delete("pods", f"team/p-{number}")
+        assert 4 <= len(controllers.asked) <= 8, "after 1, 2, 4, 8, 16 and 32 seconds"
+        scene.server.put("pods", claiming())
+        controllers.fails_on = set()
+        await scene.pass_until_bound("team/p", patience=60.0)
