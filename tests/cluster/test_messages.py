@@ -65,7 +65,7 @@ def test_a_wait_that_no_node_could_end_has_a_reason_of_its_own(kind: RejectionKi
         (
             [(lack("cpu"), 12), (taint("gpu: true"), 48)],
             60,
-            "0/60 nodes are available: 12 Insufficient cpu, 48 node(s) had untolerated taint {gpu: true}.",
+            "0/60 nodes are available: 12 Insufficient cpu, 48 node(s) had untolerated taint(s).",
         ),
         # sorted as texts, the count included: so it is done by kube-scheduler
         (
@@ -94,6 +94,21 @@ def test_a_message_names_the_reasons_of_most_nodes_and_counts_the_rest() -> None
     message = format_unschedulable(make_wait(TASKS, *lacks, (lack("cpu"), 7)), 9)
     assert message.startswith("0/9 nodes are available: 1 Insufficient a.io/00, ")
     assert message.endswith(", 1 Insufficient a.io/14, 7 Insufficient cpu and 25 more.")
+
+
+def test_what_the_pods_own_nodes_lack_is_never_cut_for_the_taints_of_others() -> None:
+    taints = [(taint(f"pool: tenant-{n}"), 3) for n in range(20)]
+    message = format_unschedulable(make_wait(TASKS, *taints, (lack("cpu"), 1)), 61)
+    assert message == "0/61 nodes are available: 1 Insufficient cpu, 60 node(s) had untolerated taint(s)."
+    lacks = [(lack(f"a.io/{n:02}"), 1) for n in range(16)]
+    mismatch = Rejection(RejectionKind.SELECTOR)
+    message = format_unschedulable(make_wait(TASKS, (mismatch, 99), *taints, *lacks), 120)
+    assert message.endswith("1 Insufficient a.io/15 and 2 more.")
+
+
+def test_other_taints_make_no_other_message() -> None:
+    one, other = (make_wait(TASKS, (taint(f"pool: {name}"), 2)) for name in "ab")
+    assert compute_signature(one) == compute_signature(other)
 
 
 @pytest.mark.parametrize("count", [1, 2, 64, 5_000])

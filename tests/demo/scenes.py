@@ -9,7 +9,7 @@ from demo.view import Scene
 from demo.workload import CAST, GPU
 
 LONG_REASON = (
-    "0/60 nodes are available: 52 Insufficient cpu, 8 node(s) had untolerated taint {gpu: true}. "
+    "0/60 nodes are available: 52 Insufficient cpu, 8 node(s) had untolerated taint(s). "
     "tenant web waits: its weighted share 0.194 is above 0.187 of analytics, which takes the next free capacity."
 )
 RESOURCES = {"analytics": "memory", "web": "cpu", "vision": GPU, "research": "cpu"}

@@ -54,8 +54,8 @@ PLACES: dict[str, tuple[Json, str]] = {
     ),
 }
 NOWHERE: dict[str, tuple[Json, str]] = {
-    "not tolerated": ({"nodeSelector": {"place": "three"}}, "node(s) had untolerated taint {spot: true}"),
-    "NoExecute": ({"nodeSelector": {"place": "four"}}, "node(s) had untolerated taint {draining: }"),
+    "not tolerated": ({"nodeSelector": {"place": "three"}}, "node(s) had untolerated taint(s)"),
+    "NoExecute": ({"nodeSelector": {"place": "four"}}, "node(s) had untolerated taint(s)"),
     "cordoned": ({"nodeSelector": {"place": "five"}}, "1 node(s) were unschedulable"),
     "no such label": ({"nodeSelector": {"place": "nine"}}, "node(s) didn't match Pod's node affinity/selector"),
     "required pod affinity": (

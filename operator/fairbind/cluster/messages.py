@@ -1,8 +1,9 @@
 """Reasons in words: why a pod waits, in the words and the order of kube-scheduler, then the reason of fairness.
 
-"0/60 nodes are available: 12 Insufficient cpu, 48 node(s) had untolerated taint {gpu: true}. tenant a waits: its
-weighted share 0.31 is above 0.12 of b, which takes the next free capacity." Users, dashboards and autoscalers have read
-the first part for years, so it is theirs to the letter: the parts sorted as texts, their counts included.
+"0/60 nodes are available: 12 Insufficient cpu, 48 node(s) had untolerated taint(s). tenant a waits: its weighted share
+0.31 is above 0.12 of b, which takes the next free capacity." Users, dashboards and autoscalers have read the first part
+for years, so it is theirs to the letter: the parts sorted as texts, their counts included. Taints are one reason
+without keys and values, as kube-scheduler has it since 1.34: they may say what other tenants keep to themselves.
 """
 
 from __future__ import annotations
@@ -15,16 +16,31 @@ from fairbind.model import FairnessReason, Rejection, RejectionKind, Rejections,
 MAX_CHARACTERS = 1024
 """No message is longer: it is stored in each of the pods, and events have no room for more."""
 MAX_REASONS = 16
-"""A message gives at most so many reasons, those of the most nodes, and counts the rest."""
+"""A message gives at most so many reasons and counts the rest."""
+
+_NOT_FOR_THIS_POD = frozenset(
+    {
+        RejectionKind.TAINT,
+        RejectionKind.SELECTOR,
+        RejectionKind.OUTSIDE,
+        RejectionKind.CORDONED,
+        RejectionKind.NOT_READY,
+    }
+)
+"""Why a node is not for the pod at all. What other nodes lack comes first: there the pod, or time, can help."""
 
 _MAX_SHARE_DIGITS = 6
 UNSCHEDULABLE = "Unschedulable"
 """Autoscalers add a node for each pod whose condition has this reason."""
+_TAINTS = Rejection(RejectionKind.TAINT)
 _TOO_MANY_PODS = Rejection(RejectionKind.INSUFFICIENT, "pods")
+_WORDS_OF_ONE: Mapping[Rejection, str] = {
+    _TOO_MANY_PODS: "Too many pods",
+    _TAINTS: "node(s) had untolerated taint(s)",
+}
 _WORDS: Mapping[RejectionKind, str] = {
     RejectionKind.INSUFFICIENT: "Insufficient {}",
     RejectionKind.PORT_CONFLICT: "node(s) didn't have free ports for the requested pod ports",
-    # as kube-scheduler said it up to 1.36; later it leaves out which taint
     RejectionKind.TAINT: "node(s) had untolerated taint {{{}}}",
     RejectionKind.SELECTOR: "node(s) didn't match Pod's node affinity/selector",
     RejectionKind.ANTI_AFFINITY: "node(s) didn't satisfy existing pods anti-affinity rules",
@@ -66,7 +82,7 @@ def word_rejection(rejection: Rejection) -> str:
     >>> word_rejection(Rejection(RejectionKind.TAINT, "gpu: true"))
     'node(s) had untolerated taint {gpu: true}'
     """
-    return "Too many pods" if rejection == _TOO_MANY_PODS else _WORDS[rejection.kind].format(rejection.subject)
+    return _WORDS_OF_ONE.get(rejection) or _WORDS[rejection.kind].format(rejection.subject)
 
 
 def compute_condition_reason(wait: Wait) -> str:
@@ -120,7 +136,7 @@ def compute_signature(wait: Wait) -> Hashable:
 
     The reason of fairness is left out: whose turn comes next alternates among tenants that are served fairly.
     """
-    return wait.blocked, frozenset(rejection for rejection, _ in wait.rejections)
+    return wait.blocked, frozenset(rejection for rejection, _ in _merge_taints(wait.rejections))
 
 
 def compute_gist(message: str) -> str:
@@ -138,13 +154,16 @@ def compute_gist(message: str) -> str:
 
 
 def _format_rejections(rejections: Rejections, most_characters: int) -> str:
-    """Return the reasons of the most nodes, sorted as texts, and how many more there are.
+    """Return the first reasons, sorted as texts, and how many more there are.
+
+    What nodes lack that are for the pod comes before why others are not; then come those of the most nodes.
 
     >>> lacks = [(Rejection(RejectionKind.INSUFFICIENT, f"a.b/{n:02}"), n) for n in range(1, 19)]
     >>> _format_rejections(tuple(lacks), 62)
     '17 Insufficient a.b/17, 18 Insufficient a.b/18 and 16 more'
     """
-    ranked = sorted(rejections, key=lambda pair: (-pair[1], pair[0])) if len(rejections) > 1 else rejections
+    rejections = _merge_taints(rejections)
+    ranked = sorted(rejections, key=lambda pair: (pair[0].kind in _NOT_FOR_THIS_POD, -pair[1], pair[0]))
     parts: list[str] = []
     left = most_characters
     for rejection, count in ranked[:MAX_REASONS]:
@@ -157,6 +176,18 @@ def _format_rejections(rejections: Rejections, most_characters: int) -> str:
     if not parts:
         return f"{rest} reasons" if rest else ""
     return f"{', '.join(sorted(parts))} and {rest} more" if rest else ", ".join(sorted(parts))
+
+
+def _merge_taints(rejections: Rejections) -> Rejections:
+    """Return the rejections with one for all taints.
+
+    >>> one, other = (Rejection(RejectionKind.TAINT, subject) for subject in ("gpu: true", "pool: a"))
+    >>> [(str(rejection.kind), count) for rejection, count in _merge_taints(((one, 2), (other, 3)))]
+    [('taint', 5)]
+    """
+    tainted = sum(count for rejection, count in rejections if rejection.kind is RejectionKind.TAINT)
+    others = tuple(pair for pair in rejections if pair[0].kind is not RejectionKind.TAINT)
+    return (*others, (_TAINTS, tainted)) if tainted else others
 
 
 def shorten(message: str) -> str:
