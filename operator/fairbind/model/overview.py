@@ -43,8 +43,8 @@ class TenantOverview:
 class ServerClassOverview:
     """One server class now, or with the name `OTHER_CLASSES` the many small ones together.
 
-    servers: how many. capacity: of the usable ones, by resource. allocated: what tenants hold there, and what is kept
-    for tasks that wait. A resource of which the class has nothing is left out.
+    servers: how many. capacity: of the usable ones, by resource, and what tenants hold on the others. allocated: what
+    tenants hold there, and what is kept for tasks that wait. A resource of which the class has nothing is left out.
     """
 
     name: str
@@ -67,8 +67,9 @@ class AuditCounts:
 
 @dataclass(frozen=True, slots=True)
 class ClusterOverview:
-    """The cluster now. capacity, allocated: by resource, base units; capacity over Ready, not cordoned nodes.
+    """The cluster now. capacity, allocated: by resource, base units.
 
+    capacity: of nodes that are Ready and not cordoned, and what tenants hold on the others.
     jain_index: of the weighted shares of backlogged tenants; 1.0 when there are none.
     share_error: how far the worst backlogged tenant is below its fair share, as a dominant share; None without any.
     audit: how many findings of the last audit come from what; None before the first one. counting: the resources that

@@ -33,7 +33,7 @@ class Snapshot:
     resources: the R names of the axes; all vectors and the arrays' last axes follow this order.
     counts_r: which of them count for shares ("fairness resources"); feasibility uses all.
     fits_r: which of them say how well a task suits a server; None: those that count.
-    total_r: C, the sum of capacities over usable servers, length R, Python integers.
+    total_r: C, the sum of capacities over usable servers and of what tenants hold on others, length R.
     servers: all servers. tenants: sorted by name. task_classes: in any order; a class's tenant is in `tenants`.
     targets: what the exact mechanism would give, for policies that follow targets; None before the first answer.
     running: what tenants hold, task by task, by the server's name, each server's in the order of their uids. Servers

@@ -228,10 +228,11 @@ def test_a_list_wins_even_when_the_cluster_went_back_in_time(cluster: Cluster) -
     assert cluster.cache.find_pod("uid-q") is not None
 
 
-def test_a_pod_on_a_node_that_we_do_not_know_yet_counts_for_its_tenant_and_then_for_the_node(cluster: Cluster) -> None:
+def test_a_pod_on_a_node_that_is_not_there_counts_when_the_node_comes(cluster: Cluster) -> None:
     cluster.add_pods(make_pod("p", node="later", requests={"cpu": "1"}))
-    assert cluster.get_allocated("ns/team")["cpu"] == 1000
+    assert cluster.get_allocated("ns/team") == {}
     cluster.add_nodes(make_node("later"))
+    assert cluster.get_allocated("ns/team")["cpu"] == 1000
     assert cluster.get_free("later")["cpu"] == 3000
     cluster.cache.check_consistent()
 
@@ -242,8 +243,9 @@ def test_a_node_that_goes_and_comes_back_has_its_pods_still(cluster: Cluster) ->
     cluster.add_pods(make_pod("p", node="c", requests={"cpu": "1"}))
     cluster.cache.nodes.replace([read_node(make_node("a")), read_node(make_node("b"))])
     assert cluster.cache.build_snapshot().servers.names == ("a", "b")
-    assert cluster.get_allocated("ns/team")["cpu"] == 1000
+    assert cluster.get_allocated("ns/team") == {}
     cluster.add_nodes(make_node("c"))
+    assert cluster.get_allocated("ns/team")["cpu"] == 1000
     assert cluster.get_free("c")["cpu"] == 3000
     cluster.cache.check_consistent()
 
@@ -299,11 +301,52 @@ def test_a_node_whose_pods_ask_for_more_than_64_bits_is_overcommitted_and_nothin
     assert cluster.cache.queries.build_overview().tenants[0].dominant_share == 1.0
 
 
-def test_totals_and_classes_leave_unusable_nodes_out_and_allocations_on_them_in(cluster: Cluster) -> None:
+def test_of_nodes_that_are_not_usable_what_is_held_there_counts_in_shares_and_totals(cluster: Cluster) -> None:
+    """A node that is cordoned under a running pod changes no share of the others, and its pods are not free."""
     cluster.add_nodes(make_node("c", unschedulable=True), make_node("d", ready=False))
-    cluster.add_pods(make_pod("p", node="c", requests={"cpu": "1"}))
-    assert cluster.cache.build_snapshot().total_r[0] == 8000
-    assert cluster.get_allocated("ns/team")["cpu"] == 1000
+    assert find_totals(cluster) == (8000, 0)
+    pod = make_pod("p", node="c", requests={"cpu": "1"})
+    cluster.add_pods(pod)
+    assert find_totals(cluster) == (9000, 1000)
+    cluster.add_pods(make_pod("more", node="c", requests={"cpu": "100"}))
+    assert find_totals(cluster) == (12_000, 101_000)  # and never more than the node has
+    cluster.delete_pod(pod)
+    cluster.add_nodes(make_node("c"))
+    assert find_totals(cluster) == (12_000, 100_000)
+    cluster.cache.check_consistent()
+
+
+@pytest.mark.parametrize("away", ["it is not there", "it is outside"])
+def test_what_is_held_where_fairbind_does_not_place_counts_nowhere(cluster: Cluster, away: str) -> None:
+    """Shares, totals, Jain's index and the classes are about the same nodes."""
+    cluster.cache.set_policy(PolicySettings(server_selector=(("pool", "shared"),)))
+    cluster.add_nodes(*(make_node(name, labels={"pool": "shared"}) for name in "ab"))
+    if away == "it is outside":
+        cluster.add_nodes(make_node("far", labels={"pool": "other"}))
+    for team in ("x", "y"):
+        cluster.add_pods(make_pod(f"{team}-near", namespace=team, node="a", requests={"cpu": "1"}))
+        cluster.add_pods(make_pod(f"{team}-waits", namespace=team, requests={"cpu": "3"}))
+    cluster.add_pods(*(make_pod(f"g{i}", namespace="x", node="far", requests={"cpu": "3"}) for i in range(5)))
+    overview = cluster.cache.queries.build_overview()
+    assert (overview.capacity["cpu"], overview.allocated["cpu"], overview.jain_index) == (8.0, 2.0, 1.0)
+    assert sum(each.allocated.get("cpu", 0.0) for each in overview.classes) == 2.0
+    assert {tenant.name: (tenant.dominant_share, tenant.running) for tenant in overview.tenants} == {
+        "ns/x": (1 / 8, 6),
+        "ns/y": (1 / 8, 1),
+    }
+    cluster.cache.check_consistent()
+    cluster.add_nodes(make_node("far", labels={"pool": "shared"}))
+    assert cluster.get_allocated("ns/x")["cpu"] == 16_000
+    cluster.cache.set_policy(PolicySettings())
+    assert cluster.get_allocated("ns/x")["cpu"] == 16_000
+    cluster.cache.check_consistent()
+
+
+def find_totals(cluster: Cluster) -> tuple[int, int]:
+    """The cluster's CPUs that count, and those that the team holds."""
+    total = cluster.cache.build_snapshot().total_r[0]
+    assert cluster.cache.skip_snapshot().total_r[0] == total
+    return total, cluster.get_allocated("ns/team").get("cpu", 0)
 
 
 def test_totals_hold_nodes_that_are_ready_and_that_no_waiting_pod_may_use(cluster: Cluster) -> None:
@@ -467,13 +510,13 @@ def test_the_overview_counts_in_units_that_people_read(cluster: Cluster) -> None
     cluster.add_pods(make_pod("p", node="a", requests={"cpu": "1500m", "memory": "1Gi"}), make_pod("q", node="gone"))
     overview = cluster.cache.queries.build_overview()
     assert overview.capacity == {"cpu": 8.0, "memory": 16 * 2.0**30, "ephemeral-storage": 0.0, "pods": 220.0}
-    assert overview.allocated == {"cpu": 1.5, "memory": 2.0**30, "ephemeral-storage": 0.0, "pods": 2.0}
+    assert overview.allocated == {"cpu": 1.5, "memory": 2.0**30, "ephemeral-storage": 0.0, "pods": 1.0}
     tenant = overview_of(cluster, "ns/team")
-    assert tenant.allocated == {"cpu": 1.5, "memory": 2.0**30, "pods": 2.0}
+    assert tenant.allocated == {"cpu": 1.5, "memory": 2.0**30, "pods": 1.0}
     assert (tenant.running, tenant.pending, tenant.backlogged) == (2, {}, False)
     assert tenant.dominant_resource == "cpu"
-    assert tenant.dominant_share == pytest.approx(1510 / 8000)
-    assert tenant.virtual_dominant_shares == {"a": pytest.approx(1510 / 8000)}
+    assert tenant.dominant_share == pytest.approx(1500 / 8000)
+    assert tenant.virtual_dominant_shares == {"a": pytest.approx(1500 / 8000)}
     assert overview.server_classes == 1
 
 

@@ -307,7 +307,7 @@ def test_whatever_happens_the_books_equal_those_that_are_made_anew(seed: int) ->
     cluster, dice = DeviceCluster(), random.Random(seed)
     pods: dict[str, Json] = {}
     counted = 0
-    for step in range(160):
+    for step in range(240):
         name = f"p{dice.randrange(5)}"
         if dice.random() < 0.6:
             change_something(cluster, dice)

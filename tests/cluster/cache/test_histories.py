@@ -35,6 +35,7 @@ from cluster.builders import (
 )
 from fairbind.cluster.cache import books, consistency, due
 from fairbind.cluster.cache.cache import ClusterCache
+from fairbind.cluster.filters.refusals import is_inside
 from fairbind.cluster.objects.facts import PodFacts
 from fairbind.cluster.tenancy.tenants import TenantSpec, parse_tenant
 from fairbind.model import MAX_AMOUNT, PolicySettings, Snapshot, Unclaimed, Wait
@@ -97,6 +98,7 @@ class Histories(RuleBasedStateMachine):
         self.heard: dict[ResourceType, int] = dict.fromkeys(KINDS, 0)
         self.assumed: dict[str, str] = {}
         self.postponed: set[str] = set()
+        self.selector: tuple[tuple[str, str], ...] = ()
         self.tenants: dict[str, TenantSpec] = {}
         self.unclaimed = Unclaimed.TENANT
         self.created = 0
@@ -222,7 +224,7 @@ class Histories(RuleBasedStateMachine):
         unclaimed=st.sampled_from(Unclaimed),
     )
     def set_policy(self, selector: Any, tolerance: float, resources: Any, unclaimed: Unclaimed) -> None:
-        self.unclaimed = unclaimed
+        self.unclaimed, self.selector = unclaimed, selector
         self.cache.set_policy(
             PolicySettings(
                 server_selector=selector,
@@ -389,7 +391,7 @@ class Histories(RuleBasedStateMachine):
                         sorted(facts.constraints.exclusive_keys.taken),
                     )
                     expected.running[tenant] += 1
-                    expected.tenant_cpu[tenant] += cpu
+                    expected.tenant_cpu[tenant] += cpu if self.is_counting(node) else 0
             elif is_ours_to_place(facts) and uid not in self.postponed:
                 assert tenant is not None
                 expected.waiting[uid] = tenant
@@ -399,6 +401,10 @@ class Histories(RuleBasedStateMachine):
             elif facts.scheduler != SCHEDULER and not facts.terminating and not facts.gated:
                 expected.node_cpu[facts.nominated_node] += dict(facts.demand.real).get("cpu", 0)
         return expected
+
+    def is_counting(self, name: str) -> bool:
+        node = self.server.objects["nodes"].get(name)
+        return node is not None and is_inside(read_node(node), self.selector)
 
     def find_tenant(self, facts: PodFacts) -> str | None:
         namespace = facts.namespace

@@ -17,6 +17,7 @@ from fairbind.cluster.tenancy.tenants import TenantSpec
 from fairbind.model import CycleReport, PolicySettings, Unclaimed
 from fairbind.model.overview import OTHER_CLASSES
 from fairbind.scheduling import run_cycle
+from fairbind.scheduling.fair_shares.problem import make_exact_problem, solve_exactly
 
 
 def make_cluster() -> Cluster:
@@ -104,11 +105,28 @@ def test_classes_show_what_they_have_and_what_is_held_there() -> None:
     shown = {each.name: each for each in overview.classes}
     assert list(shown) == sorted(shown)
     assert {name: each.servers for name, each in shown.items()} == {"away": 4, "gpu": 1}
-    assert shown["away"].capacity == {"cpu": 48.0, "memory": 3 * 2.0**32, "pods": 30.0}  # of those that are usable
+    # Of those that are usable, and what is held on the other one.
+    assert shown["away"].capacity == {"cpu": 50.0, "memory": 3 * 2.0**32, "pods": 31.0}
     assert shown["away"].allocated == {"cpu": 3.5, "memory": 0.0, "pods": 2.0}
     assert (shown["gpu"].capacity["x.io/gpu"], shown["gpu"].allocated["x.io/gpu"]) == (4.0, 3.0)
     for resource, total in overview.capacity.items():
         assert sum(each.capacity.get(resource, 0.0) for each in overview.classes) == total
+
+
+def test_fair_shares_are_parts_of_the_same_totals() -> None:
+    """All want what they hold, some of it on a cordoned node, so nothing is unfair."""
+    cluster = Cluster()
+    cluster.add_nodes(make_node("a"), make_node("b"), make_node("c", unschedulable=True))
+    cluster.add_pods(
+        make_pod("p", namespace="x", node="c", requests={"cpu": "2"}),
+        make_pod("q", namespace="y", node="a", requests={"cpu": "3"}),
+    )
+    problem = make_exact_problem(cluster.cache.build_detailed_snapshot(), PolicySettings())
+    assert problem is not None
+    fair_shares = solve_exactly(problem).fair_shares
+    assert fair_shares == pytest.approx({"ns/x": 2 / 10, "ns/y": 3 / 10})
+    shown = cluster.cache.queries.build_overview(fair_shares)
+    assert {tenant.name: tenant.dominant_share for tenant in shown.tenants} == pytest.approx(fair_shares)
 
 
 def test_small_classes_are_shown_together() -> None:
@@ -156,8 +174,8 @@ def test_names_that_no_node_offers_are_shown_nowhere() -> None:
     )
     overview = cluster.cache.queries.build_overview()
     (tenant,) = overview.tenants
-    assert dict(tenant.allocated) == {"cpu": 1.0, "pods": 2.0}
-    assert dict(overview.allocated) == {"cpu": 1.0, "memory": 0.0, "ephemeral-storage": 0.0, "pods": 2.0}
+    assert dict(tenant.allocated) == {"cpu": 1.0, "pods": 1.0}
+    assert dict(overview.allocated) == {"cpu": 1.0, "memory": 0.0, "ephemeral-storage": 0.0, "pods": 1.0}
     cluster.add_nodes(make_node("b", allocatable={"made.up/thing": "8"}))
     (tenant,) = cluster.cache.queries.build_overview().tenants
     assert tenant.allocated["made.up/thing"] == 5.0

@@ -97,8 +97,8 @@ class Books:
         self.waiting_constraints: Counter[Constraints] = Counter()
         self.queues_about_volumes = 0
         self.changed_queues: dict[QueueKey, None] = {}
-        self.usage = Usage()
         self.wanted = WantedPods()
+        self.usage = Usage(self.wanted)
         self.nominations = Nominations()
         self.forecast = Forecast()
         self.own_nominated: set[str] = set()
@@ -252,12 +252,10 @@ class Books:
                 self.topology.placed.hold(facts.namespace, labels, node, is_leaving=is_leaving)
                 if facts.claims:
                     self.volumes.hold(facts, node)
-                exclusive_keys = constraints.exclusive_keys.taken
-                self.servers.hold(node, facts.uid, demand, exclusive_keys, system=tenant is None)
+                self.servers.hold(node, facts.uid, demand, constraints.exclusive_keys.taken, system=tenant is None)
                 self.devices.note_placed(facts.uid)
                 if tenant is not None:
                     self.usage.hold(tenant, node, (demand, constraints))
-                    self.wanted.hold(tenant, demand)
                     self.running.hold(tenant, node, demand, facts)
                     self.usage.note_pod(tenant, facts.created)
             case Waiting(key, task, _, nomination):
@@ -272,7 +270,6 @@ class Books:
                 self.usage.note_pod(tenant, facts.created)
             case Opened(tenant, demand, constraints):
                 self.usage.hold(tenant, None, (demand, constraints))
-                self.wanted.hold(tenant, demand)
                 self.usage.note_pod(tenant, facts.created)
             case Promised(nomination):
                 self._promise(nomination)
@@ -287,7 +284,6 @@ class Books:
                 self.devices.note_placed(facts.uid)
                 if tenant is not None:
                     self.usage.hold(tenant, node, (demand, constraints), -1)
-                    self.wanted.hold(tenant, demand, -1)
                     self.running.release(node, facts.uid)
             case Waiting(key, task, _, nomination):
                 if nomination is not None:
@@ -302,7 +298,6 @@ class Books:
                 self.usage.idle(tenant, -1, gated=gated)
             case Opened(tenant, demand, constraints):
                 self.usage.hold(tenant, None, (demand, constraints), -1)
-                self.wanted.hold(tenant, demand, -1)
             case Promised(nomination):
                 self._withdraw(nomination)
 
@@ -336,7 +331,6 @@ class Books:
             del self.queues_by_tenant[key.tenant]
 
     def _count_constraints(self, constraints: Constraints, sign: int) -> None:
-        """Count one queue more with these constraints, or one less."""
         self.waiting_constraints[constraints] += sign
         if not self.waiting_constraints[constraints]:
             del self.waiting_constraints[constraints]
@@ -348,6 +342,7 @@ class Books:
         `selected_stale`.
         """
         self._resolve_tenants()
+        self._resolve_counting()
         self._resolve_volumes()
         self._resolve_devices()
         self.move_all(self.turns.take_turned())
@@ -363,6 +358,12 @@ class Books:
         for namespace in self.directory.resolve():
             self.move_all(sorted(self.by_namespace.get(namespace, ())))
         self.usage.declare(self.directory.specs)
+
+    def _resolve_counting(self) -> None:
+        for node, counts in self.servers.take_counting():
+            held = [p for uid in self.running.list_uids(node) if isinstance(p := self.entries[uid].position, Held)]
+            pods = [(p.tenant, (p.demand, p.constraints)) for p in held if p.tenant]
+            self.usage.set_counting(node, pods, counts=counts)
 
     def _resolve_anti_affinity(self, *, whole: bool) -> None:
         """Bring waiting pods to the queues of the terms that select them now: one placed pod may select thousands."""
@@ -496,5 +497,4 @@ class Books:
 
     def find_queue(self, uid: str) -> QueueKey | None:
         """Return where a pod waits for its turn."""
-        entry = self.entries.get(uid)
-        return None if entry is None else entry.queue
+        return None if (entry := self.entries.get(uid)) is None else entry.queue

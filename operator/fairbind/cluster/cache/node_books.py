@@ -143,6 +143,19 @@ def compute_rows(books: Sequence[ServerBook], axes: Axes) -> Rows:
     return rows
 
 
+def sum_held(books: Iterable[ServerBook], axes: Axes) -> list[int]:
+    """Return what tenants' pods hold on some nodes, and of each node no more than it has, length R."""
+    total, number = [0] * len(axes), number_axes(axes)
+    for book in books:
+        (capacity_r,), _ = compute_rows([book], axes)
+        held: dict[int, int] = {}
+        _add_by_axis(held, book.held.items(), 1, number)
+        _add_by_axis(held, book.claimed.items(), 1, number)
+        for r, amount in held.items():
+            total[r] += min(amount, int(capacity_r[r]))
+    return total
+
+
 def carry_over(before: Rows, axes_before: Axes, kept_n: IndexArray, axes: Axes) -> Rows:
     """Return rows along other axes of nodes that had some before; zeros where a node had none, or no such axis.
 

@@ -1,5 +1,8 @@
 """The nodes' books: what each can give, what is held there, and the arrays that a cycle reads.
 
+Shares are parts of the totals, so both are about the same nodes: those that are there and that the operator was told to
+use. Of one that is cordoned or not ready, what tenants hold there is all that counts: nothing of it is free for others.
+
 Arrays are written only for nodes whose books (`node_books`) changed since the last snapshot. When nodes or resources
 come or go there are new ones, and what has not changed is carried over. A pod may be bound to a node that we have not
 heard of yet: its book exists all the same and waits for the node.
@@ -20,9 +23,9 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from fairbind.cluster.cache.node_books import Axes, Rows, ServerBook, carry_over, compute_rows, number_axes
+from fairbind.cluster.cache.node_books import Axes, Rows, ServerBook, carry_over, compute_rows, number_axes, sum_held
 from fairbind.cluster.filters.node_eligibility import Eligibility
-from fairbind.cluster.filters.refusals import find_refusal, is_usable
+from fairbind.cluster.filters.refusals import find_refusal, is_inside, is_usable
 from fairbind.cluster.objects.facts import BASE_RESOURCES, Amounts, Constraints, Demand, NodeFacts
 from fairbind.model import FreeChanges
 from fairbind.model.servers import BoolArray, IntArray, sum_exactly
@@ -49,7 +52,7 @@ class Servers:
     After `flush`: axes, left_out (resources that nodes offer and that are no axes), claimed_k (by axis the nodes that
     have it as devices only), claimed_only (axes that no node has otherwise), claimed_version (of these two), names,
     capacity_kr, free_kr, free_changes (as of the last flush that changed it), usable_k, open_k, taken_keys, fixed_keys,
-    total_r. Arrays that were handed out are never written again.
+    total_r, resting (nodes that count and are not usable). Arrays that were handed out are never written again.
     """
 
     def __init__(self, eligibility: Eligibility) -> None:
@@ -71,6 +74,7 @@ class Servers:
         self.usable_k: BoolArray = np.zeros(0, dtype=np.bool_)
         self.open_k: BoolArray = self.usable_k
         self.total_r: tuple[int, ...] = (0,) * len(self.axes)
+        self.resting: frozenset[str] = frozenset()
         self.taken_keys: Mapping[int, frozenset[str]] = {}
         self.fixed_keys: Mapping[int, frozenset[str]] = {}
         self.capacity_version = 0
@@ -79,6 +83,7 @@ class Servers:
         self._selector: tuple[tuple[str, str], ...] = ()
         self._changed_nodes: set[str] = set()
         self._changed_books: set[str] = set()
+        self._maybe_counting: set[str] = set()
         self._is_list_changed = False
         self._is_everything_changed = True
         self._are_ports_changed = False
@@ -89,13 +94,15 @@ class Servers:
     def is_total_stale(self) -> bool:
         """Whether `total_r` and `axes` may be others since the last flush."""
         is_list_stale = self._is_list_changed or self._is_everything_changed
-        return is_list_stale or bool(self._changed_nodes) or self._is_system_changed or self._are_devices_changed
+        is_node_stale = bool(self._changed_nodes) or not self.resting.isdisjoint(self._changed_books)
+        return is_list_stale or is_node_stale or self._is_system_changed or self._are_devices_changed
 
     def set_selector(self, selector: tuple[tuple[str, str], ...]) -> None:
         """Take the labels that a node must carry to count at all."""
         if selector != self._selector:
             self._selector = selector
             self._is_everything_changed = True
+            self._maybe_counting.update(self.books)
 
     def put_node(self, node: NodeFacts) -> bool:
         """Take a node; False when nothing changed that lets a pod go where it could not go before."""
@@ -111,6 +118,7 @@ class Servers:
             _count(self._published, book.devices, 1)
         book.node = node
         self._changed_nodes.add(node.name)
+        self._maybe_counting.add(node.name)
         self._is_list_changed |= known is None
         return True
 
@@ -124,9 +132,19 @@ class Servers:
         self.images.set_images(name, book.node.images, ())
         self._note_fault(name, None)
         book.node = None
+        self._maybe_counting.add(name)
         self._is_list_changed = True
         self._drop_if_empty(name)
         return True
+
+    def take_counting(self) -> list[tuple[str, bool]]:
+        """Return the nodes of which it may be new whether what is held there counts, and whether it does now."""
+        names, self._maybe_counting = sorted(self._maybe_counting), set()
+        return [(name, self._is_counting(name)) for name in names]
+
+    def _is_counting(self, name: str) -> bool:
+        book = self.books.get(name)
+        return book is not None and book.node is not None and is_inside(book.node, self._selector)
 
     def set_devices(self, name: str, devices: Mapping[str, int]) -> None:
         """Take which devices a node has of those that are held through claims, by resource."""
@@ -191,6 +209,7 @@ class Servers:
 
     def flush(self) -> None:
         """Bring the arrays up to date."""
+        is_total_stale = self.is_total_stale
         axes, self.left_out = self._compute_axes()
         are_devices_changed = self._are_devices_changed or bool(self._published and self._changed_nodes)
         if self._is_everything_changed or self._is_list_changed or axes != self.axes:
@@ -199,6 +218,8 @@ class Servers:
             self._rewrite()
         if are_devices_changed or self._is_list_changed:
             self._follow_devices()
+        if is_total_stale:
+            self._sum_totals()
         self.eligibility.follow_images()
         if self._are_ports_changed or self._is_list_changed or self._is_everything_changed:
             self.taken_keys, self.fixed_keys = self._compute_taken_keys()
@@ -270,7 +291,7 @@ class Servers:
         (self.capacity_kr, self.free_kr), self.free_changes = rows, None
         if is_all_new or self._is_list_changed:
             self.open_k = np.ones(len(self.names), dtype=np.bool_)  # a pod that tolerates it may go to a cordoned node
-        self._note_capacity()
+        self.capacity_version += 1
 
     def _rewrite(self) -> None:
         """Write the rows of nodes that changed, or of which other pods hold something."""
@@ -297,8 +318,7 @@ class Servers:
         if is_capacity_changed:
             self.capacity_kr = self.capacity_kr.copy()
             self.capacity_kr[rows] = capacity_nr
-        if is_capacity_changed or is_usable_changed:
-            self._note_capacity()
+        self.capacity_version += is_capacity_changed or is_usable_changed
 
     def _find_changed_nodes(self) -> Iterable[tuple[str, NodeFacts]]:
         for name in sorted(self._changed_nodes):
@@ -337,10 +357,20 @@ class Servers:
                     unclaimed_kr[k, r] = book.find_devices(resource) - book.claimed.get(resource, 0)
         return unclaimed_kr
 
-    def _note_capacity(self) -> None:
-        """Sum the capacities."""
-        self.capacity_version += 1
-        self.total_r = tuple(sum_exactly(self.capacity_kr[self.usable_k]))
+    def compute_counted(self) -> IntArray:
+        """Return what counts of each node in the totals, shape (K, R). As of the last `flush`."""
+        counted_kr = np.where(self.usable_k[:, None], self.capacity_kr, 0)
+        for name in self.resting:
+            counted_kr[self.index[name]] = sum_held([self.books[name]], self.axes)
+        return counted_kr
+
+    def _sum_totals(self) -> None:
+        """Sum what usable nodes have and what is held on the others that count."""
+        others = [self.names[k] for k in np.flatnonzero(~self.usable_k).tolist()]
+        self.resting = frozenset(name for name in others if self._is_counting(name))
+        held_r = sum_held([self.books[name] for name in sorted(self.resting)], self.axes)
+        usable_r = sum_exactly(self.capacity_kr[self.usable_k])
+        self.total_r = tuple(usable + held for usable, held in zip(usable_r, held_r, strict=True))
 
     def _compute_taken_keys(self) -> tuple[Mapping[int, frozenset[str]], Mapping[int, frozenset[str]]]:
         """Return the keys that are taken on each node, and those that system pods take there."""

@@ -1,8 +1,8 @@
 """The overview: shares and counts that people read, made from the cache's books.
 
 Shares are the ones that decide: they count a small default where a request is missing, and their totals are the
-capacities of usable nodes. What is shown as allocated is the requests and the devices themselves, wherever the pods
-are; a resource that no node offers is left out, for its name is a pod author's free text.
+capacities of usable nodes and what is held on others. What is shown as allocated is the requests and the devices
+themselves, on the same nodes; a resource that no node offers is left out, for its name is a pod author's free text.
 """
 
 from __future__ import annotations
@@ -85,11 +85,13 @@ def build_overview(
     reasons: Mapping[QueueKey, str],
     fair_shares: Mapping[str, float] | None = None,
     unclaimed_kr: IntArray | None = None,
+    counted_kr: IntArray | None = None,
 ) -> ClusterOverview:
     """Return the overview of a snapshot and the books that it was made from.
 
     reasons: what the tasks of each queue count as. fair_shares: by tenant, as of the last exact solve; None when there
-    is none. unclaimed_kr: devices that no pod holds, shape (K, R), or None.
+    is none. unclaimed_kr: devices that no pod holds, shape (K, R), or None. counted_kr: what of each server is in the
+    totals; None: what usable ones have.
     """
     pending: dict[str, Counter[str]] = {name: Counter() for name in usage}
     oldest: dict[str, float] = {}
@@ -128,15 +130,17 @@ def build_overview(
         tenants=tuple(tenants),
         jain_index=compute_jain_index(tuple(t.weighted_share for t in tenants if t.backlogged)),
         share_error=compute_share_error(tenants),
-        classes=describe_classes(snapshot, unclaimed_kr),
+        classes=describe_classes(snapshot, unclaimed_kr, counted_kr),
     )
 
 
-def describe_classes(snapshot: Snapshot, unclaimed_kr: IntArray | None = None) -> tuple[ServerClassOverview, ...]:
+def describe_classes(
+    snapshot: Snapshot, unclaimed_kr: IntArray | None = None, counted_kr: IntArray | None = None
+) -> tuple[ServerClassOverview, ...]:
     """Return what the largest server classes have and what is held there; the others together are one.
 
     Which classes there are follows from who waits, so there may be as many as servers for a while.
-    unclaimed_kr: devices that no pod holds, shape (K, R), or None.
+    unclaimed_kr, counted_kr: see `build_overview`.
     """
     servers, class_count = snapshot.servers, len(snapshot.servers.class_names)
     servers_c = np.bincount(servers.class_k, minlength=class_count)
@@ -147,10 +151,13 @@ def describe_classes(snapshot: Snapshot, unclaimed_kr: IntArray | None = None) -
     names = [servers.class_names[number] for number in largest.tolist()]
     if class_count > len(names):
         names.append(OTHER_CLASSES)
-    capacity_cr = _sum_rows(np.where(servers.usable_k[:, None], servers.capacity_kr, 0), place_k, len(names))
+    if counted_kr is None:
+        counted_kr = np.where(servers.usable_k[:, None], servers.capacity_kr, 0)
+    capacity_cr = _sum_rows(counted_kr, place_k, len(names))
     held_kr = servers.capacity_kr - servers.free_kr
     if unclaimed_kr is not None:
         held_kr -= unclaimed_kr
+    held_kr = np.where(servers.usable_k[:, None], held_kr, counted_kr)
     allocated_cr = _sum_rows(held_kr, place_k, len(names))
     counts = np.bincount(place_k, minlength=len(names)).tolist()
     described = []

@@ -219,9 +219,15 @@ class Queries:
         queues, waits = self._books.queues.values(), self._books.noted_waits
         if self._reasons is None or self._reasons[0] is not snapshot or self._reasons[1] is not waits:
             self._reasons = snapshot, waits, compute_pending_reasons(queues, waits, self._books.find_queue)
-        unclaimed_kr = self._books.servers.compute_unclaimed()
+        servers = self._books.servers
         overview = build_overview(
-            snapshot, self._books.usage.by_name, queues, self._reasons[2], fair_shares, unclaimed_kr
+            snapshot,
+            self._books.usage.by_name,
+            queues,
+            self._reasons[2],
+            fair_shares,
+            servers.compute_unclaimed(),
+            servers.compute_counted(),
         )
         return replace(
             overview,

@@ -8,7 +8,7 @@ demands are shared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -127,6 +127,10 @@ class RunningTasks:
         if not pods:
             del self._pods[node]
         self._changed.add(node)
+
+    def list_uids(self, node: str) -> Iterable[str]:
+        """Return the UIDs of the pods on a node."""
+        return self._pods.get(node, ())
 
     def follow(self, node: str, facts: PodFacts) -> bool:
         """Take newer facts of a pod that stays where it is; False when a running task is no other by them."""

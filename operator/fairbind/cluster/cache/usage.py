@@ -7,7 +7,7 @@ hold something or wait for us.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -15,6 +15,7 @@ from functools import lru_cache
 from fairbind.cluster.cache.holdings import FindPlacement, HeldKind, build_holdings, find_least_count
 from fairbind.cluster.cache.node_books import Axes, add_amounts
 from fairbind.cluster.cache.pending import compute_vector
+from fairbind.cluster.cache.slots import WantedPods
 from fairbind.cluster.objects.facts import Amounts, Constraints
 from fairbind.cluster.tenancy.tenants import TenantSpec
 from fairbind.model import Placement, Tenant
@@ -30,8 +31,9 @@ class TenantUsage:
     """One tenant's book. real: requests and devices. share: what counts in shares.
 
     nodes: how many of its pods are on each node. kinds: how many of its pods are of each kind. share_by_node: what
-    counts in shares, node by node; equal ones are the same object as a rule. since: when the tenant came, seconds since
-    the epoch: its Tenant object, or the oldest pod that it has had since it has one.
+    counts in shares, node by node; equal ones are the same object as a rule. All these are of pods on nodes that count.
+    since: when the tenant came, seconds since the epoch: its Tenant object, or the oldest pod that it has had since it
+    has one. running: how many of its pods hold something, wherever.
     """
 
     name: str
@@ -58,13 +60,19 @@ class TenantUsage:
 class Usage:
     """All books.
 
-    _tenants: what was built last, by name. _places: where each of them stands in it. _changed: whose tenants are out of
-    date. _is_list_changed: whether a book came or went since. _detailed: what `build_detailed_tenants` built last, of
-    tenants that have not changed since, and of what.
+    A pod on a node that is not there, or that the operator was told to leave alone, holds nothing of what is shared. So
+    it is in no share and no total until its node counts (`set_counting`).
+
+    _counting: the nodes that count. _tenants: what was built last, by name. _places: where each of them stands in it.
+    _changed: whose tenants are out of date. _is_list_changed: whether a book came or went since. _detailed: what
+    `build_detailed_tenants` built last, of tenants that have not changed since, and of what.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: WantedPods) -> None:
+        """wanted: is told of pods that count, too."""
+        self._wanted = wanted
         self.by_name: dict[str, TenantUsage] = {}
+        self._counting: set[str] = set()
         self._made_for: tuple[Axes, bool] = (), False
         self._specs: Mapping[str, TenantSpec] = {}
         self._tenants: tuple[Tenant, ...] = ()
@@ -76,11 +84,29 @@ class Usage:
 
     def hold(self, name: str, node: str | None, kind: HeldKind, sign: int = 1) -> None:
         """Add a pod that holds something on a node, or take it away. node: None when it counts in the share only."""
-        demand, _ = kind
         tenant_usage = self._get(name)
+        tenant_usage.running += sign
+        if node is None or node in self._counting:
+            self._count(tenant_usage, node, kind, sign)
+        self._drop_if_over(tenant_usage)
+
+    def set_counting(self, node: str, pods: Iterable[tuple[str, HeldKind]], *, counts: bool) -> None:
+        """Take whether what is held on a node counts. pods: the tenants' pods there."""
+        if counts == (node in self._counting):
+            return
+        if counts:
+            self._counting.add(node)
+        else:
+            self._counting.remove(node)
+        for name, kind in pods:
+            self._count(self.by_name[name], node, kind, 1 if counts else -1)
+
+    def _count(self, tenant_usage: TenantUsage, node: str | None, kind: HeldKind, sign: int) -> None:
+        """Count a pod in what its tenant holds, or take it away."""
+        demand, _ = kind
+        self._wanted.hold(tenant_usage.name, demand, sign)
         add_amounts(tenant_usage.real, demand.held, sign)
         add_amounts(tenant_usage.share, demand.share, sign)
-        tenant_usage.running += sign
         tenant_usage.kinds[kind] += sign
         if node is not None:
             tenant_usage.nodes[node] += sign
@@ -89,8 +115,7 @@ class Usage:
                 del tenant_usage.nodes[node], tenant_usage.share_by_node[node]
         if not tenant_usage.kinds[kind]:
             del tenant_usage.kinds[kind]
-        self._note_change(name)
-        self._drop_if_over(tenant_usage)
+        self._note_change(tenant_usage.name)
 
     def note_pod(self, name: str, created: float) -> None:
         """Take when one of an implicit tenant's pods was made; a declared tenant came with its object."""

@@ -56,8 +56,11 @@ def reject_taint(taint: Taint) -> Rejection:
 
 def is_usable(node: NodeFacts, server_selector: Sequence[tuple[str, str]]) -> bool:
     """Whether the node's capacity counts: tasks that tolerate it may go to others, too."""
-    if node.unschedulable or not node.ready:
-        return False
+    return not node.unschedulable and node.ready and is_inside(node, server_selector)
+
+
+def is_inside(node: NodeFacts, server_selector: Sequence[tuple[str, str]]) -> bool:
+    """Whether the node is one of those that the scheduler was told to use."""
     return not server_selector or set(server_selector) <= set(node.labels)
 
 

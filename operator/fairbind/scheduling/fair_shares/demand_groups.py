@@ -10,6 +10,7 @@ know one demand vector a tenant, so a tenant whose tasks differ becomes several 
   that stops when the CPUs are used up. Only mechanisms to which a tenant is one bidder take one average of all.
 
 Server classes are those of the snapshot, split further where a task that runs now could use only some of their servers.
+What is held on servers that take no tasks now, and how much of them counts in the totals, is a class by itself.
 A class counts for a task when one server of it could run the task if it was empty. A task that is pinned to one server,
 as a DaemonSet's are, counts as it would without that: each would have a server class of its own, and what is asked is
 how much of such work there is and where its template lets it run.
@@ -25,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairbind.model import Placement, Snapshot, TaskClass, Tenant
-from fairbind.model.servers import BoolArray, FloatArray
+from fairbind.model.servers import BoolArray, FloatArray, sum_exactly
 
 MAX_PARTS = 2_000
 
@@ -37,9 +38,12 @@ GRIDS = (64, 16, 4, 1)
 class ServerGroups:
     """The server classes, P of them, in the order of their first servers' names.
 
+    Where something is held on servers that are not usable, there is one class more, the last one: all of these
+    together, with what is held there for their capacity. Only tenants that hold it can run tasks there.
+
     names: of the classes, after their first server. group_k: class of each server, -1 for one that is not usable.
-    group_of: the class of each usable server by its name. count_p: servers in each. capacity_pr: of all its servers,
-    base units, shape (P, R). most_pr: of its largest one.
+    group_of: the class of each server by its name. count_p: servers in each. capacity_pr: of all its servers, base
+    units, shape (P, R). most_pr: of its largest one. resting: the class of what is not usable; None: there is none.
     """
 
     names: tuple[str, ...]
@@ -48,6 +52,7 @@ class ServerGroups:
     count_p: FloatArray
     capacity_pr: FloatArray
     most_pr: FloatArray
+    resting: int | None = None
 
     def find_reached(self, eligible_k: BoolArray) -> BoolArray:
         """Return which classes have an eligible server, shape (P,)."""
@@ -94,7 +99,27 @@ def group_servers(snapshot: Snapshot) -> ServerGroups:
     names = tuple(servers.names[usable[n]] for n in np.sort(first).tolist())
     count_p = np.bincount(group_k[usable], minlength=len(first)).astype(np.float64)
     group_of = {servers.names[k]: p for k, p in zip(usable.tolist(), group_k[usable].tolist(), strict=True)}
-    return ServerGroups(names, group_k, group_of, count_p, capacity_pr, most_pr)
+    groups = ServerGroups(names, group_k, group_of, count_p, capacity_pr, most_pr)
+    resting = [servers.names[k] for k in np.flatnonzero(group_k < 0).tolist()]
+    if not resting:
+        return groups
+    usable_r = sum_exactly(servers.capacity_kr[usable])
+    held_r = [max(total - amount, 0) for total, amount in zip(snapshot.total_r, usable_r, strict=True)]
+    return _add_resting(groups, resting, np.array(held_r, dtype=np.float64)) if any(held_r) else groups
+
+
+def _add_resting(groups: ServerGroups, servers: Sequence[str], held_r: FloatArray) -> ServerGroups:
+    """Return the classes with one more. servers: that are not usable. held_r: what is held on all of them."""
+    resting = len(groups.names)
+    return ServerGroups(
+        names=(*groups.names, servers[0]),
+        group_k=groups.group_k,
+        group_of={**groups.group_of, **dict.fromkeys(servers, resting)},
+        count_p=np.append(groups.count_p, 1.0),
+        capacity_pr=np.vstack([groups.capacity_pr, held_r]),
+        most_pr=np.vstack([groups.most_pr, held_r]),
+        resting=resting,
+    )
 
 
 def _find_placements(snapshot: Snapshot) -> Iterator[Placement]:
@@ -127,10 +152,11 @@ def find_demand_groups(snapshot: Snapshot, groups: ServerGroups, axes: Sequence[
         anywhere_p: BoolArray = np.zeros(0, dtype=np.bool_)
         if has_rest or any(holding.placement is None for holding in tenant.holdings):
             anywhere_p = _find_known_places(tenant, demand_groups, groups)
+        rests = groups.resting is not None and groups.resting in map(groups.group_of.get, tenant.allocated_by_server)
         for holding in tenant.holdings:
             usable_p = anywhere_p
             if holding.placement is not None:
-                usable_p = answers.find_usable(holding.placement, holding.demand_r)
+                usable_p = answers.find_usable(holding.placement, holding.demand_r, rests=rests)
             demand_r = answers.pick(holding.share_demand_r)
             demand_groups.append(DemandGroup(i, demand_r, float(holding.count), usable_p))
         if has_rest:
@@ -153,20 +179,26 @@ class _Answers:
         self._groups = groups
         self._axes = axes
         self._reached: dict[int, BoolArray] = {}
-        self._usable: dict[tuple[int, tuple[int, ...]], BoolArray] = {}
+        self._usable: dict[tuple[int, tuple[int, ...], bool], BoolArray] = {}
         self._picked: dict[tuple[int, ...], FloatArray] = {}
         self._alone: dict[tuple[int, int], tuple[DemandGroup, float]] = {}
 
-    def find_usable(self, placement: Placement, demand_r: tuple[int, ...]) -> BoolArray:
-        """Return which classes have an eligible server and one that is large enough, shape (P,)."""
-        key = id(placement), demand_r
+    def find_usable(self, placement: Placement, demand_r: tuple[int, ...], *, rests: bool = False) -> BoolArray:
+        """Return which classes have an eligible server and one that is large enough, shape (P,).
+
+        rests: whether some of the tasks may be on servers that are not usable.
+        """
+        key = id(placement), demand_r, rests
         known = self._usable.get(key)
         if known is None:
             reached_p = self._reached.get(id(placement))
             if reached_p is None:
                 reached_p = self._reached[id(placement)] = self._groups.find_reached(placement.eligible_k)
-            fits_p = (np.array(demand_r, dtype=np.float64) <= self._groups.most_pr).all(axis=1)
-            known = self._usable[key] = reached_p & fits_p
+            fits_p: BoolArray = np.all(np.array(demand_r, dtype=np.float64) <= self._groups.most_pr, axis=1)
+            usable_p = reached_p & fits_p
+            if rests and self._groups.resting is not None:
+                usable_p[self._groups.resting] = fits_p[self._groups.resting]
+            known = self._usable[key] = usable_p
         return known
 
     def pick(self, amount_r: Sequence[int]) -> FloatArray:
