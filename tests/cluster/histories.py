@@ -36,7 +36,7 @@ class Pod:
 
     namespace: str
     name: str
-    created: float
+    ready_since: float
     kind: int
     tenant: str = "t"
 
@@ -174,7 +174,7 @@ class HistoricWorld:
         by_kind: dict[int, list[Task]] = {}
         for uid, pod in sorted(self._pods.items()):
             if uid not in self._held and uid not in self._postponed:
-                by_kind.setdefault(pod.kind, []).append(Task(uid, f"ns/{uid}", 0, pod.created))
+                by_kind.setdefault(pod.kind, []).append(Task(uid, f"ns/{uid}", 0, pod.ready_since))
         for kind, tasks in by_kind.items():
             known = self._classes.get(kind)
             if known is None or known.tasks != tuple(tasks):  # the same object as long as nothing changes

@@ -165,7 +165,7 @@ class Simulation:
     def _end_bind(self, uid: str, pod: Pod, result: BindResult) -> None:
         for instruction in self._pacing.handle(BindEnded(uid, result), self.now):
             if isinstance(instruction, Announce):
-                self._world.pod_scheduled(pod.tenant, EPOCH + self.now - pod.created)
+                self._world.pod_scheduled(pod.tenant, EPOCH + self.now - pod.ready_since)
                 self._world.scheduled(pod.namespace, pod.name, uid, "only")
             else:
                 self._obey([instruction])

@@ -224,8 +224,9 @@ OWN_METRICS = (
         "fairbind_pod_scheduling_duration_seconds",
         "histogram",
         ("tenant",),
-        "From the creation of a pod, which Kubernetes keeps in whole seconds, until it was bound. Of pods that another "
-        "scheduler places: until their gate was opened, or until they got a turn, each time.",
+        "From the creation of a pod, which Kubernetes keeps in whole seconds, or from when the last gate of others was "
+        "seen gone, until it was bound. Of pods that another scheduler places: until their gate was opened, or until "
+        "they got a turn, each time.",
     ),
     MetricSpec("fairbind_bindings_total", "counter", ("result",), "Bindings that came to their end, by result."),
     MetricSpec(
@@ -440,7 +441,7 @@ class Metrics:
         self._bindings.labels(result).inc()
 
     def pod_scheduled(self, tenant: str, seconds: float) -> None:
-        """Time a pod from its creation to its binding; a clock that differs from the server's may say below 0."""
+        """Time a pod until its binding; a clock that differs from the server's may say below 0."""
         self._timed_tenants.add(tenant)
         self._pod_seconds.labels(tenant).observe(max(0.0, seconds))
 

@@ -6,6 +6,7 @@ import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod, read_node, read_pod
 from fairbind.cluster.cache.window import MAX_TENANT_PLACEMENTS
+from fairbind.cluster.objects.facts import TURN_GATE
 from fairbind.cluster.objects.requests import DEFAULT_SHARE, make_demand
 from fairbind.model import MAX_AMOUNT, InvariantError, PolicySettings, Targets
 from fairbind.scheduling import run_cycle
@@ -340,6 +341,26 @@ def test_what_is_held_where_fairbind_does_not_place_counts_nowhere(cluster: Clus
     cluster.cache.set_policy(PolicySettings())
     assert cluster.get_allocated("ns/x")["cpu"] == 16_000
     cluster.cache.check_consistent()
+
+
+def test_time_behind_the_gates_of_others_is_no_time_of_ours() -> None:
+    """A pod's scheduling begins when the last gate of another was seen gone; time behind our own gate is our time."""
+    now = 1_767_225_600.0
+    cluster = Cluster(wall_clock=lambda: now)
+    other, own = {"name": "example.com/quota"}, {"name": TURN_GATE}
+    pod = make_pod("p", schedulingGates=[other, own])
+    cluster.add_pods(pod, make_pod("q"))
+
+    def find_ready(uid: str) -> float:
+        record = cluster.cache.find_pod(uid)
+        assert record is not None
+        return record.ready_since - 1_767_225_600.0
+
+    now += 8.0
+    pod = cluster.change_pod(pod, lambda pod: pod["spec"].update(schedulingGates=[own]))
+    now += 8.0
+    pod = cluster.change_pod(pod, lambda pod: pod["spec"].update(schedulingGates=[]))
+    assert (find_ready("uid-p"), find_ready("uid-q")) == (8.0, 0.0)
 
 
 def find_totals(cluster: Cluster) -> tuple[int, int]:

@@ -24,7 +24,7 @@ PATIENCE = 60.0
 class Pod:
     namespace: str
     name: str
-    created: float = 0.0
+    ready_since: float = 0.0
     tenant: str = "t"
 
 

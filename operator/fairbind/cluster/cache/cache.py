@@ -43,7 +43,7 @@ class ClusterCache:
     on_arrival: called with the UID of a pod of those schedulers that has come to a node (True), or is gone (False).
     on_opened: called with the UID of such a pod whose gate was opened. on_promised: called with the UID of such a pod
     that is promised other room than was decided for it (True), or none (False).
-    on_rejection: called with what for, when a kubelet refused one of our pods.
+    on_rejection: called with what for, when a kubelet refused one of our pods. wall_clock: seconds since the epoch.
     volume_feeds, device_feeds: for each kind of object about volumes, and about devices, where it goes.
     queries: what others ask. books: the state, to be changed by the cache only.
     """
@@ -62,9 +62,11 @@ class ClusterCache:
         on_opened: Callable[[str], None] = lambda _uid: None,
         on_promised: Callable[[str, bool], None] = lambda _uid, _has_room: None,
         on_rejection: Callable[[str], None] = lambda _rejection: None,
+        wall_clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._on_change = on_change
         self._on_rejection = on_rejection
+        self._wall_clock = wall_clock
         self._on_arrival = on_arrival
         self._on_opened = on_opened
         self._on_promised = on_promised
@@ -278,7 +280,7 @@ class ClusterCache:
             uid=uid,
             namespace=facts.namespace,
             name=facts.name,
-            created=facts.created,
+            ready_since=facts.created if entry.ungated is None else entry.ungated,
             priority=facts.priority,
             tenant=tenant or "",
             node=facts.node,
@@ -386,6 +388,7 @@ class ClusterCache:
         if entry is None:
             entry = self.books.add_entry(facts)
         self._note_arrival(entry.facts, facts)
+        entry.note_gates(facts, self._wall_clock)
         self.books.update_entry(entry, facts)
         self.books.note_nominated(facts)
         self.books.note_gate(entry)

@@ -13,6 +13,7 @@ count a pod twice.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -109,16 +110,23 @@ class PodEntry:
     """One pod in the cache.
 
     assumed: the node that we have decided and the API has not confirmed. scales_up: its gate is opened without room.
+    ungated: when the last gate of others was seen gone, seconds since the epoch; None: it was never seen behind one.
     """
 
-    __slots__ = ("assumed", "facts", "position", "postponed", "scales_up")
+    __slots__ = ("assumed", "facts", "position", "postponed", "scales_up", "ungated")
 
     def __init__(self, facts: PodFacts) -> None:
         self.facts = facts
         self.assumed: str | None = None
         self.postponed = False
         self.scales_up = False
+        self.ungated: float | None = None
         self.position: Position | None = None
+
+    def note_gates(self, now: PodFacts, wall_clock: Callable[[], float]) -> None:
+        """Note when the last gate of others is gone. now: newer facts than its own."""
+        if self.facts.gated_by_others and not now.gated_by_others:
+            self.ungated = wall_clock()
 
     @property
     def queue(self) -> QueueKey | None:
@@ -130,7 +138,8 @@ class PodEntry:
 class PodRecord:
     """A pod as others ask for it.
 
-    node: where the API says it is bound. assumed: where we have decided to bind it. created: seconds since the epoch.
+    node: where the API says it is bound. assumed: where we have decided to bind it. ready_since: since when no gate of
+    others keeps it back, seconds since the epoch.
     tenant: empty when it belongs to no tenant. is_waiting: for a node, also while its turn is postponed.
     unsupported: the very thing that it carries and that is not honoured yet.
     scheduled_message: what its condition PodScheduled=False says, or None when it has none. owner: its controller.
@@ -140,7 +149,7 @@ class PodRecord:
     uid: str
     namespace: str
     name: str
-    created: float
+    ready_since: float
     priority: int
     tenant: str
     node: str | None

@@ -256,6 +256,11 @@ class PodFacts(Struct, frozen=True, gc=False):
     generation: int = 0
     scheduled_generation: int = 0
 
+    @property
+    def gated_by_others(self) -> bool:
+        """Whether it has a scheduling gate that is not ours."""
+        return self.gated and not self.awaits_turn
+
 
 class NodeFacts(Struct, frozen=True, gc=False):
     """A node. allocatable: never negative. fault: what could not be read. images: those that are on it.

@@ -63,14 +63,14 @@ _log = logging.getLogger(__name__)
 
 
 class PodToBind(Protocol):
-    """What the loop must know of a pod. created: seconds since the epoch."""
+    """What the loop must know of a pod. ready_since: since when it could be placed, seconds since the epoch."""
 
     @property
     def namespace(self) -> str: ...  # noqa: D102
     @property
     def name(self) -> str: ...  # noqa: D102
     @property
-    def created(self) -> float: ...  # noqa: D102
+    def ready_since(self) -> float: ...  # noqa: D102
     @property
     def tenant(self) -> str: ...  # noqa: D102
 
@@ -361,7 +361,7 @@ class SchedulingLoop:
             _log.exception("binding %s/%s to %s failed", pod.namespace, pod.name, bind.server, extra=fields)
             result = BindResult.FAILED
         if result is BindResult.BOUND:
-            self._observer.pod_scheduled(pod.tenant, self._wall_clock() - pod.created)
+            self._observer.pod_scheduled(pod.tenant, self._wall_clock() - pod.ready_since)
         for instruction in self._pacing.handle(BindEnded(uid, result), self._clock()):
             if isinstance(instruction, Announce):
                 self._on_bound(uid)

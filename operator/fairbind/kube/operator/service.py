@@ -104,9 +104,7 @@ class Operator:
         self._health = health
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._failures = PartFailures(observer)
-        self._is_caught_up = False
-        self._is_ending = False
-        self._is_put_off = False
+        self._is_caught_up = self._is_ending = self._is_put_off = False
         self._clock = clocks.monotonic
         self._on_listed = surroundings.on_listed
         self._serve_extender = surroundings.serve_extender
@@ -121,6 +119,7 @@ class Operator:
             on_opened=self._note_opened,
             on_promised=self._note_promise,
             on_rejection=self._note_rejection,
+            wall_clock=clocks.wall,
         )
         self.administration = Administration(self.cache, self._note_change, AdministrationLog())
         self._node_fault_log = NodeFaultLog()
