@@ -6,8 +6,11 @@ after: of two who take theirs at the same moment at least one sees the other. Wh
 
 A lease says what it is held for by annotations: the scheduler name, and the service account of its namespace that holds
 it. A tenant may write such a lease into a namespace of its own. So one counts only if the API server says that this
-service account may bind pods in every namespace. A lease that is not renewed any more, of an installation that is gone,
-does not count after `GONE_SECONDS`, measured on our own clock.
+service account may bind pods in every namespace. It is asked about many leases side by side, and each no is
+remembered for a while, so forged leases make a look neither long nor dear. Where the API server is too slow all the
+same, fairbind goes on after `MOST_UNFINISHED` looks and warns: that another installation leads is unlikely, and that no
+replica leads would be certain. A lease that is not renewed any more, of an installation that is gone, does not count
+after `GONE_SECONDS`, measured on our own clock.
 
 The looks need rights that the chart gives. Without them nothing is found, which is logged.
 """
@@ -36,7 +39,12 @@ LOOK_SECONDS = 4.0
 CALL_SECONDS = 2.0
 MOST_LEASES = 500
 MOST_REVIEWS = 64
-"""Of so many leases it is asked whether their holders may bind: who writes thousands cannot make a look long."""
+"""A look asks of so many leases whether their holders may bind: who writes thousands cannot make it long."""
+AT_ONCE = 16
+REFUSED_SECONDS = 60.0
+MOST_UNFINISHED = 2
+SHORT_LOOK_SECONDS = 0.5
+"""So long may a look take after these: it must leave most of the lease's time."""
 
 _PREFIX = "system:serviceaccount:"
 _log = logging.getLogger(__name__)
@@ -97,6 +105,14 @@ class _Sighting:
     seen_at: float
 
 
+class _UnansweredError(Exception):
+    """The API server did not say of some holder whether it may bind."""
+
+
+def _find_user(lease: _Lease) -> str:
+    return f"{_PREFIX}{lease.metadata.namespace}:{lease.read(SERVICE_ACCOUNT)}"
+
+
 class OtherInstallations:
     """Looks for them, for an elector of this namespace and scheduler name. clock: in seconds, never set."""
 
@@ -116,6 +132,8 @@ class OtherInstallations:
         self._clock = clock
         self._service_account: str | None = None
         self._sightings: dict[str, _Sighting] = {}
+        self._refused: dict[str, float] = {}
+        self._unfinished = 0
         self._is_warned = False
 
     async def make_annotations(self) -> dict[str, str]:
@@ -130,11 +148,17 @@ class OtherInstallations:
 
         Raises ApiError, TransientClusterError or DecodeError when that cannot be found out.
         """
+        is_late = self._unfinished >= MOST_UNFINISHED
+        limit = SHORT_LOOK_SECONDS if is_late else LOOK_SECONDS
         try:
-            async with asyncio.timeout(LOOK_SECONDS):
-                return await self._look()
+            async with asyncio.timeout(limit):
+                found = await self._look()
         except TimeoutError:
-            raise TransientClusterError(f"no look at other installations' leases within {LOOK_SECONDS:.0f} s") from None
+            self._note_unfinished(f"it took more than {limit:g} s")
+            return None
+        except _UnansweredError as error:
+            self._note_unfinished(str(error))
+            return None
         except ApiError as error:
             if error.status != HTTPStatus.FORBIDDEN:
                 raise
@@ -147,6 +171,21 @@ class OtherInstallations:
                     error.message,
                 )
             return None
+        self._unfinished = 0
+        return found
+
+    def _note_unfinished(self, why: str) -> None:
+        """Count a look that did not come to its end; raise TransientClusterError while one more may help."""
+        self._unfinished += 1
+        if self._unfinished < MOST_UNFINISHED:
+            raise TransientClusterError(f"could not look at other installations' leases: {why}")
+        if self._unfinished == MOST_UNFINISHED:
+            _log.warning(
+                "leading without knowing whether another installation binds for the scheduler name %r: the API server "
+                "did not say in time who holds the leases of that name (%s)",
+                self._scheduler_name,
+                why,
+            )
 
     async def _look(self) -> str | None:
         query = {"fieldSelector": f"metadata.name={self._lease_name}", "limit": str(MOST_LEASES)}
@@ -155,13 +194,36 @@ class OtherInstallations:
         present = {lease.metadata.namespace for lease in found}
         self._sightings = {name: seen for name, seen in self._sightings.items() if name in present}
         living = [lease for lease in found if self._is_renewed(lease)]
-        for lease in living[:MOST_REVIEWS]:
-            if await self._may_bind(lease):
-                return (
-                    f"another fairbind, in namespace {lease.metadata.namespace!r} (its lease is held by "
-                    f"{lease.spec.holder_identity}), binds for the scheduler name {self._scheduler_name!r}. Uninstall "
-                    f"one of the two, or give one another scheduler name (schedulerName in the chart)."
-                )
+        self._refused = {user: until for user, until in self._refused.items() if until > self._clock()}
+        rival = await self._find_rival([lease for lease in living if _find_user(lease) not in self._refused])
+        if rival is None:
+            return None
+        return (
+            f"another fairbind, in namespace {rival.metadata.namespace!r} (its lease is held by "
+            f"{rival.spec.holder_identity}), binds for the scheduler name {self._scheduler_name!r}. Uninstall "
+            f"one of the two, or give one another scheduler name (schedulerName in the chart)."
+        )
+
+    async def _find_rival(self, leases: list[_Lease]) -> _Lease | None:
+        """Return the first of the leases whose holder may bind. Raises _UnansweredError when that is not known."""
+        slots = asyncio.Semaphore(AT_ONCE)
+
+        async def ask(lease: _Lease) -> bool:
+            async with slots:
+                return await self._may_bind(lease)
+
+        asked = leases[:MOST_REVIEWS]
+        answers = await asyncio.gather(*map(ask, asked), return_exceptions=True)
+        for lease, answer in zip(asked, answers, strict=True):
+            if answer is True:
+                return lease
+        for answer in answers:
+            if isinstance(answer, ApiError) and answer.status == HTTPStatus.FORBIDDEN:
+                raise answer
+            if isinstance(answer, ApiError | TransientClusterError):
+                raise _UnansweredError(str(answer))
+            if isinstance(answer, BaseException):
+                raise answer
         return None
 
     def _is_alike(self, lease: _Lease) -> bool:
@@ -180,13 +242,16 @@ class OtherInstallations:
         return now - seen.seen_at < GONE_SECONDS
 
     async def _may_bind(self, lease: _Lease) -> bool:
-        namespace = lease.metadata.namespace
+        namespace, user = lease.metadata.namespace, _find_user(lease)
         spec = {
-            "user": f"{_PREFIX}{namespace}:{lease.read(SERVICE_ACCOUNT)}",
+            "user": user,
             "groups": ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
             "resourceAttributes": {"verb": "create", "resource": "pods", "subresource": "binding"},
         }
-        return await is_allowed(self._api, spec, timeout_seconds=CALL_SECONDS)
+        is_binder = await is_allowed(self._api, spec, timeout_seconds=CALL_SECONDS)
+        if not is_binder:
+            self._refused[user] = self._clock() + REFUSED_SECONDS
+        return is_binder
 
     async def _find_own_account(self) -> str:
         """Return the name of the service account of our own namespace that we are; empty when we are another user."""
