@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.builders import Cluster, Json, make_node, make_pod
-from fairbind.cluster.cache.holdings import HeldKind, build_holdings, find_least_count
+from fairbind.cluster.cache.holdings import HeldKind, build_holdings, find_tenants_part
 from fairbind.cluster.objects.facts import Constraints, Demand
 from fairbind.model import RunningTask, Snapshot
 from fairbind.scheduling.fair_shares.audit import make_audit_scene
@@ -105,23 +105,28 @@ kinds_of_a_tenant = st.lists(st.tuples(amounts, st.integers(1, 5)), max_size=12)
 )
 
 
-@given(st.lists(kinds_of_a_tenant, max_size=4), st.integers(0, 20))
+@given(st.lists(st.integers(0, 30), max_size=6), st.integers(6, 60))
 @settings(max_examples=200)
-def test_no_more_kinds_are_told_apart_than_allowed_and_those_have_most_pods(
-    tenants: list[Mapping[HeldKind, int]], most: int
-) -> None:
-    least = find_least_count(tenants, most)
-    counts = [count for kinds in tenants for count in kinds.values()]
+def test_no_more_kinds_are_told_apart_than_allowed_and_of_each_tenant_as_many(sizes: list[int], most: int) -> None:
+    part = find_tenants_part(sizes, most)
+    told = sum(min(size, part) for size in sizes)
 
-    assert sum(count >= least for count in counts) <= most
-    assert least == 1 or sum(count >= least - 1 for count in counts) > most
+    assert told <= most
+    assert told == sum(sizes) or told > most - len(sizes), "what one does not need is the others'"
 
 
-@given(kinds_of_a_tenant, st.integers(1, 6))
+def test_a_tenant_with_thousands_of_kinds_takes_none_from_another() -> None:
+    assert find_tenants_part([100_000, 100], most=4_000) >= 100
+
+
+@given(kinds_of_a_tenant, st.integers(1, 12))
 @settings(max_examples=200)
-def test_averages_tell_of_all_pods_and_of_no_less_than_they_hold(kinds: Mapping[HeldKind, int], least: int) -> None:
-    holdings = build_holdings(kinds, AXES, lambda _: None, least)
+def test_averages_tell_of_all_pods_and_of_no_less_than_they_hold(kinds: Mapping[HeldKind, int], part: int) -> None:
+    holdings = build_holdings(kinds, AXES, lambda _: None, part)
+    counts = sorted(kinds.values(), reverse=True)
+    least = counts[part] + 1 if len(counts) > part else 1
 
+    assert sum(count >= least for count in kinds.values()) <= part
     assert sum(holding.count for holding in holdings) == sum(kinds.values())
     for r, resource in enumerate(AXES):
         told = sum(holding.count * holding.share_demand_r[r] for holding in holdings)

@@ -2,14 +2,13 @@
 
 They are told kind by kind: how many pods of equal demand and equal constraints there are. To pose their questions costs
 some ten microseconds a kind, during which nothing is decided, and a tenant can make each of its pods another kind. So
-no more than some thousands of kinds are told apart, those with most pods; of the rest of its kinds a tenant tells one
-for each set of resources that they ask for, with the average demand.
+no more than some thousands of kinds are told apart, of each tenant as many, those with most pods; of the rest of its
+kinds a tenant tells one for each set of resources that they ask for, with the average demand.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from itertools import chain
 
 from fairbind.cluster.cache.node_books import Axes, add_amounts
 from fairbind.cluster.cache.pending import compute_vector
@@ -26,20 +25,29 @@ MAX_KINDS = 4_000
 FindPlacement = Callable[[Constraints], Placement | None]
 
 
-def find_least_count(kinds: Iterable[Mapping[HeldKind, int]], most: int = MAX_KINDS) -> int:
-    """Return how many pods a kind must have to be told apart, so that at most so many kinds are. kinds: by tenant.
+def find_tenants_part(sizes: Iterable[int], most: int = MAX_KINDS) -> int:
+    """Return how many kinds each tenant may tell apart, so that all together tell at most `most`, or one each.
 
-    >>> find_least_count([{"a": 5, "b": 1}, {"c": 2}], most=2)
-    2
+    sizes: how many each tenant has; what one does not need is divided among the others.
+
+    >>> find_tenants_part([1, 2, 9, 9], most=9), find_tenants_part([1, 2], most=9)
+    (3, 9)
     """
-    counts = sorted(chain.from_iterable(each.values() for each in kinds), reverse=True)
-    return counts[most] + 1 if len(counts) > most else 1
+    ascending, left = sorted(sizes), most
+    for n, size in enumerate(ascending):
+        equal = left // (len(ascending) - n)
+        if size > equal:
+            return max(equal, 1)
+        left -= size
+    return most
 
 
 def build_holdings(
-    kinds: Mapping[HeldKind, int], axes: Axes, get_placement: FindPlacement, least_count: int = 1
+    kinds: Mapping[HeldKind, int], axes: Axes, get_placement: FindPlacement, part: int = MAX_KINDS
 ) -> tuple[Holding, ...]:
-    """Return a tenant's holdings. least_count: kinds with fewer pods are told as averages."""
+    """Return a tenant's holdings. part: so many kinds are told apart at most, the others as averages."""
+    counts = sorted(kinds.values(), reverse=True)
+    least_count = counts[part] + 1 if len(counts) > part else 1
     told = [
         Holding(compute_vector(demand.held, axes), compute_vector(demand.share, axes), count, get_placement(place))
         for (demand, place), count in kinds.items()

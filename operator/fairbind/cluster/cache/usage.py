@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 
-from fairbind.cluster.cache.holdings import FindPlacement, HeldKind, build_holdings, find_least_count
+from fairbind.cluster.cache.holdings import FindPlacement, HeldKind, build_holdings, find_tenants_part
 from fairbind.cluster.cache.node_books import Axes, add_amounts
 from fairbind.cluster.cache.pending import compute_vector
 from fairbind.cluster.cache.slots import WantedPods
@@ -184,23 +184,24 @@ class Usage:
         return self._tenants
 
     def _build_tenant(self, name: str, axes: Axes, *, detailed: bool) -> Tenant:
-        tenant = _make_tenant(self.by_name[name], axes)
-        return _add_detail(tenant, self.by_name[name], axes, lambda _: None, 1) if detailed else tenant
+        tenant_usage = self.by_name[name]
+        tenant = _make_tenant(tenant_usage, axes)
+        return _add_detail(tenant, tenant_usage, axes, lambda _: None, len(tenant_usage.kinds)) if detailed else tenant
 
     def build_detailed_tenants(self, axes: Axes, placements: Mapping[Constraints, Placement]) -> tuple[Tenant, ...]:
         """Return all tenants by name with what they hold; what did not change is the same object as before.
 
         placements: where tasks with these constraints could run; of others it is not told.
         """
-        least_count = find_least_count(tenant_usage.kinds for tenant_usage in self.by_name.values())
-        known_axes, known_count, known_placements = self._detailed_for
-        if (axes, least_count) != (known_axes, known_count) or not _are_same(placements, known_placements):
-            self._detailed_for = axes, least_count, placements
+        part = find_tenants_part(len(tenant_usage.kinds) for tenant_usage in self.by_name.values())
+        known_axes, known_part, known_placements = self._detailed_for
+        if (axes, part) != (known_axes, known_part) or not _are_same(placements, known_placements):
+            self._detailed_for = axes, part, placements
             self._detailed.clear()
         for name, tenant_usage in self.by_name.items():
             if name not in self._detailed:
                 tenant = _make_tenant(tenant_usage, axes)
-                self._detailed[name] = _add_detail(tenant, tenant_usage, axes, placements.get, least_count)
+                self._detailed[name] = _add_detail(tenant, tenant_usage, axes, placements.get, part)
         return tuple(self._detailed[name] for name in sorted(self.by_name))
 
     def _get(self, name: str) -> TenantUsage:
@@ -234,13 +235,13 @@ def _make_tenant(tenant_usage: TenantUsage, axes: Axes) -> Tenant:
 
 
 def _add_detail(
-    tenant: Tenant, tenant_usage: TenantUsage, axes: Axes, get_placement: FindPlacement, least_count: int
+    tenant: Tenant, tenant_usage: TenantUsage, axes: Axes, get_placement: FindPlacement, part: int
 ) -> Tenant:
     share_by_node = tenant_usage.share_by_node
     vector_of = {share: compute_vector(share, axes) for share in set(share_by_node.values())}
     return replace(
         tenant,
-        holdings=build_holdings(tenant_usage.kinds, axes, get_placement, least_count),
+        holdings=build_holdings(tenant_usage.kinds, axes, get_placement, part),
         allocated_by_server={node: vector_of[share] for node, share in share_by_node.items()},
     )
 
