@@ -60,6 +60,7 @@ OPERATOR = {
     ("Deployment", "fairbind"),
     ("Service", "fairbind"),
     ("PodDisruptionBudget", "fairbind"),
+    ("ResourceQuota", "fairbind"),
     ("NetworkPolicy", "fairbind"),
     ("Pod", "fairbind-test"),
 }
@@ -186,7 +187,7 @@ class TestRendering:
         assert (arguments["--log-level"], arguments["--log-format"]) == ("debug", "console")
         assert (container["image"], container["imagePullPolicy"]) == ("example.com/fairbind:1.2.3", "Always")
         assert container["resources"] == values["resources"]
-        assert pod["nodeSelector"] == values["nodeSelector"]
+        assert pod["nodeSelector"] == {"kubernetes.io/os": "linux"} | values["nodeSelector"]
         assert pod["tolerations"] == [*DEAD_NODE, {"operator": "Exists"}]
         assert pod["imagePullSecrets"] == values["imagePullSecrets"]
         assert not {"topologySpreadConstraints", "affinity", "priorityClassName"} & set(pod)
@@ -485,6 +486,20 @@ class TestLifecycle:
 
         upgrade(fresh, "--set=policy.name=ps-dsf", "--force-conflicts")
         assert fresh.api.get(f"{POLICIES}/default")["spec"]["policy"] == "ps-dsf"
+
+    def test_an_upgrade_about_something_else_keeps_what_was_edited_by_hand(self, fresh: Cluster) -> None:
+        tenants = '--set-json=tenants=[{"name":"team-a","weight":0.5}]'
+        install(fresh, tenants)
+        edit = ("--type=merge", '--patch={"spec":{"policy":"fifo"}}')
+        fresh.kubectl("patch", "schedulingpolicy", "default", *edit)
+        fresh.kubectl("patch", "tenants.fairbind.io", "team-a", "--type=merge", '--patch={"spec":{"weight":3}}')
+
+        for level in ("debug", "info"):  # also once the release has taken the edit over
+            upgrade(fresh, tenants, f"--set=log.level={level}")
+            assert fresh.api.get(f"{POLICIES}/default")["spec"]["policy"] == "fifo"
+            assert fresh.api.get(f"{TENANTS}/team-a")["spec"]["weight"] == 3
+        with pytest.raises(PlaneError, match=r"conflict.*\.spec\.policy"):  # values that contradict an edit
+            upgrade(fresh, tenants, "--set=policy.name=ps-dsf")
 
     def test_a_wrong_value_changes_nothing(self, fresh: Cluster) -> None:
         install(fresh)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -219,6 +220,13 @@ def test_a_service_monitor_takes_the_usual_options(render: Render) -> None:
         ({"topologySpreadConstraints": [{"maxSkew": 1}]}, "/topologySpreadConstraints/0"),
         ({"serviceMonitor.scrapeTimeout": "soon"}, "/serviceMonitor/scrapeTimeout"),
         ({"serviceMonitor.relabelings": [{"target": "a"}]}, "/serviceMonitor/relabelings/0"),
+        ({"policy.alphaPfVds": {"alpha": 2}}, "/policy/alphaPfVds"),
+        ({"policy": {"name": "alpha-pf-vds", "dynamicDrf": {"expectedTenants": 2}}}, "/policy/dynamicDrf"),
+        ({"policy": {"name": "dynamic-drf", "twoChoicesDrfh": {"seed": 2}}}, "/policy/twoChoicesDrfh"),
+        ({"tenants": [{"weight": 2}]}, "/tenants/0"),
+        ({"tenants": [{"name": "a", "weight": 0}]}, "/tenants/0/weight"),
+        ({"strategy": {"type": "Sudden"}}, "/strategy/type"),
+        ({"dnsPolicy": "None!"}, "/dnsPolicy"),
     ],
 )
 def test_wrong_values_are_refused_by_path(render: Render, value: Json, path: str) -> None:
@@ -228,12 +236,82 @@ def test_wrong_values_are_refused_by_path(render: Render, value: Json, path: str
     assert path in str(refusal.value)
 
 
+def test_a_chart_that_this_one_is_part_of_may_leave_it_out(helm: Callable[..., str], tmp_path: Path) -> None:
+    parent = tmp_path / "parent"
+    shutil.copytree(CHART, parent / "charts" / "fairbind")
+    dependency = {"name": "fairbind", "version": "*", "condition": "fairbind.enabled"}
+    described = {"apiVersion": "v2", "name": "parent", "version": "1.0.0", "dependencies": [dependency]}
+    (parent / "Chart.yaml").write_text(yaml.safe_dump(described), encoding="utf-8")
+
+    assert "kind: Deployment" in helm("template", "x", parent, "--set=fairbind.enabled=true")
+    assert "kind: Deployment" not in helm("template", "x", parent, "--set=fairbind.enabled=false")
+
+
+def test_the_deployment_takes_what_others_take(render: Render) -> None:
+    given = {
+        "deploymentAnnotations": {"reloader": "yes"},
+        "strategy": {"type": "Recreate"},
+        "revisionHistoryLimit": 0,
+        "hostNetwork": True,
+        "envFrom": [{"configMapRef": {"name": "proxy"}}],
+    }
+    usual, other = find(render(), "Deployment"), find(render(*give(given)), "Deployment")
+
+    assert usual["spec"]["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1}}
+    assert usual["spec"]["revisionHistoryLimit"] == 3
+    pod = usual["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == {"kubernetes.io/os": "linux"}
+    assert not {"hostNetwork", "dnsPolicy", "schedulerName"} & pod.keys()
+    assert other["metadata"]["annotations"] == {"reloader": "yes"}
+    assert (other["spec"]["strategy"], other["spec"]["revisionHistoryLimit"]) == ({"type": "Recreate"}, 0)
+    pod, container = find_pod([other])
+    assert (pod["hostNetwork"], pod["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    assert container["envFrom"] == given["envFrom"]
+    assert find_pod(render("--set=dnsPolicy=Default"))[0]["dnsPolicy"] == "Default"
+
+
+def test_a_quota_lets_pods_have_a_priority_class_of_the_system(render: Render) -> None:
+    quota = find(render(), "ResourceQuota")
+
+    assert quota["metadata"]["namespace"] == HOME
+    scope = {"scopeName": "PriorityClass", "operator": "In", "values": ["system-cluster-critical"]}
+    assert quota["spec"]["scopeSelector"] == {"matchExpressions": [scope]}
+    for values in (
+        ("--set=resourceQuota.enabled=false",),
+        ("--set=priorityClassName=mine",),
+        ("--set=operator.enabled=false",),
+        ("--namespace=kube-system",),
+    ):
+        assert not [thing for thing in render(*values) if thing["kind"] == "ResourceQuota"]
+
+
+def test_tenants_are_part_of_the_release(render: Render) -> None:
+    """Numbers become quantities: the CRD takes no fractions as numbers."""
+    tenants = [
+        {"name": "team-a", "weight": 0.5, "namespaces": ["a", "b"]},
+        {"name": "team-b", "weight": 2, "namespaceSelector": {"matchLabels": {"team": "b"}}},
+        {"name": "team-c", "weight": "500m", "resourceWeights": {"cpu": 0.25}},
+    ]
+    made = {
+        thing["metadata"]["name"]: thing["spec"]
+        for thing in render(*give({"tenants": tenants}))
+        if thing["kind"] == "Tenant"
+    }
+
+    assert made == {
+        "team-a": {"weight": "0.5", "namespaces": ["a", "b"]},
+        "team-b": {"weight": "2", "namespaceSelector": {"matchLabels": {"team": "b"}}},
+        "team-c": {"weight": "500m", "resourceWeights": {"cpu": "0.25"}},
+    }
+
+
 def test_the_api_server_takes_what_is_made_of_all_values(
     cluster: Cluster, render: Render, namespace: Callable[..., str], tmp_path: Path
 ) -> None:
     home = namespace(labels={"pod-security.kubernetes.io/enforce": "restricted"})
     extra: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "more"}}
     given: dict[str, Any] = {"extraObjects": [extra], "policy.create": False, "dashboards.enabled": True}
+    given["tenants"] = [{"name": "team-a", "weight": 0.5, "resourceWeights": {"cpu": 0.25}}]
     names = {"nameOverride": "sharing", "fullnameOverride": "sharing", "serviceAccount": {"name": "ours"}}
     objects = render(f"--namespace={home}", *give(POD_VALUES | given | names))
     pod = find(objects, "Deployment", "sharing")["spec"]["template"]

@@ -132,3 +132,25 @@ toleration that fits a taint counts, so these come first; one of `tolerations` t
 {{- end }}
 {{- with $constraints }}{{ toYaml . }}{{ end }}
 {{- end }}
+
+{{/* Which values an object of ours was made of, so that an upgrade can tell whether they have changed since. */}}
+{{- define "fairbind.valuesAnnotation" -}}
+fairbind.io/values: {{ toJson . | sha256sum | trunc 16 | quote }}
+{{- end }}
+
+{{/*
+The spec of an object, as (list context kind name spec). Where its values are those of the last upgrade, what the cluster has stays: an
+administrator may have edited it, and an upgrade about something else must neither undo that nor fail because of it. Changed values
+count; where they contradict an edit, Helm reports the conflict.
+*/}}
+{{- define "fairbind.keptSpec" -}}
+{{- $spec := index . 3 }}
+{{- $found := lookup "fairbind.io/v1alpha1" (index . 1) "" (index . 2) | default dict }}
+{{- $made := include "fairbind.valuesAnnotation" $spec | fromYaml }}
+{{- $noted := dig "metadata" "annotations" dict $found }}
+{{- if eq (get $noted "fairbind.io/values") (get $made "fairbind.io/values") }}
+{{- toYaml $found.spec }}
+{{- else }}
+{{- toYaml $spec }}
+{{- end }}
+{{- end }}
