@@ -61,7 +61,7 @@ def test_whose_token_is_held_to_it_follows_the_release(render: Render) -> None:
 
 
 def test_in_extender_mode_pods_of_the_schedulers_that_ask_may_be_bound_too(render: Render) -> None:
-    extender = {"tlsSecretName": "certificates", "schedulerNames": ["one", "two"]}
+    extender = {"tlsSecretName": "certificates", "schedulerNames": ["one", "two"], "ignorable": True}
     values = ["--set=mode=extender", f"--set-json=extender={json.dumps(extender)}"]
     objects = render(*values, "--set=admission.protect.lookUpPods=true")
     (policy,) = (
@@ -125,7 +125,7 @@ def test_names_follow_the_release_and_its_own_namespace_is_exempt(render: Render
     assert [policy["metadata"]["name"] for policy in policies] == ["fairbind-pods", "fairbind-namespaces"]
     assert [binding["spec"]["policyName"] for binding in bindings] == ["fairbind-pods", "fairbind-namespaces"]
     assert NAMESPACE in conditions[0]
-    assert "== 'fair'" in policies[0]["spec"]["validations"][0]["expression"]
+    assert policies[0]["spec"]["validations"][0]["expression"].endswith('schedulerName in ["fair"]')
 
 
 def test_a_network_policy_closes_the_port_but_for_those_who_are_named(render: Render, api: Api) -> None:
@@ -320,7 +320,11 @@ def test_gate_mode_refuses_what_would_not_work(render: Render, values: tuple[str
     assert complaint in str(refusal.value)
 
 
-EXTENDER = ("--set=mode=extender", "--set=extender.tlsSecretName=pair")
+EXTENDER = (
+    "--set=mode=extender",
+    "--set=extender.tlsSecretName=pair",
+    "--set=extender.operatorSchedulerName=system-scheduler",
+)
 
 
 def test_in_extender_mode_the_operator_is_told_so(render: Render) -> None:
@@ -352,6 +356,8 @@ def test_the_example_of_a_configuration_is_the_charts(render: Render) -> None:
         (("admission.protect.enabled=false",), "only admission.protect.enabled confines"),
         (("extender.schedulerNames={default-scheduler,fairbind}",), "must name other schedulers"),
         (("extender.tlsSecretName=",), "needs extender.tlsSecretName"),
+        (("extender.operatorSchedulerName=",), "extender.ignorable=false: once all operators are gone"),
+        (("extender.operatorSchedulerName=default-scheduler",), "a scheduler that does not ask fairbind"),
         (("extender.httpTimeout=soon",), "/extender/httpTimeout"),
         (("extender.clientNames={}",), "/extender/clientNames"),
     ],
@@ -362,3 +368,88 @@ def test_extender_mode_refuses_what_would_not_work(render: Render, values: tuple
         render(*EXTENDER, *(f"--set={value}" for value in values))
 
     assert complaint in str(refusal.value)
+
+
+class TestBothReplicasAreGone:
+    """In extender mode kube-scheduler asks about the operator's own new pods, and there is none to answer."""
+
+    def test_a_scheduler_that_does_not_ask_places_them(self, render: Render) -> None:
+        objects = render(*EXTENDER)
+        (deployment,) = (thing for thing in objects if thing["kind"] == "Deployment")
+        (configured,) = (thing for thing in objects if thing["kind"] == "ConfigMap")
+        configuration = yaml.safe_load(configured["data"]["config.yaml"])
+
+        assert configuration["extenders"][0]["ignorable"] is False
+        asking = {profile["schedulerName"] for profile in configuration["profiles"]}
+        assert deployment["spec"]["template"]["spec"]["schedulerName"] == "system-scheduler"
+        assert "system-scheduler" not in asking
+
+    def test_or_kube_scheduler_goes_on_without_an_answer(self, render: Render) -> None:
+        objects = render(*EXTENDER[:2], "--set=extender.ignorable=true")
+        (deployment,) = (thing for thing in objects if thing["kind"] == "Deployment")
+        (configured,) = (thing for thing in objects if thing["kind"] == "ConfigMap")
+
+        assert yaml.safe_load(configured["data"]["config.yaml"])["extenders"][0]["ignorable"] is True
+        assert "schedulerName" not in deployment["spec"]["template"]["spec"]
+
+    def test_otherwise_the_chart_refuses(self, render: Render) -> None:
+        with pytest.raises(PlaneError, match=r"extender\.ignorable=false.*extender\.operatorSchedulerName"):
+            render(*EXTENDER[:2])
+        render(*EXTENDER[:2], "--set=operator.enabled=false")  # its pods are placed elsewhere
+
+
+MODES = {"bind": (), "gate": ("--set=mode=gate",), "extender": EXTENDER}
+ALL_POLICIES = {
+    "forbid": {"enabled": True, "priorityClassNames": ["low"]},
+    "assign": {"enabled": True},
+    "constraintBudget": {"enabled": True},
+    "protect": {"enabled": True, "lookUpPods": True},
+    "protectedLabels": ["team"],
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_api_server_takes_every_policy_in_every_mode(render: Render, api: Api, mode: str) -> None:
+    """Written with dryRun, the API server compiles every expression."""
+    values = ["--set=fullnameOverride=every", f"--set-json=admission={json.dumps(ALL_POLICIES)}"]
+    objects = render(*MODES[mode], *values, SERVED)
+    policies = [thing for thing in objects if "AdmissionPolicy" in thing["kind"]]
+
+    found = {thing["metadata"]["name"].removeprefix("every-") for thing in policies}
+    everywhere = {"pods", "namespaces", "constraints", *(f"own-{what}" for what in (*OWN, "pods"))}
+    gates = {"gate", "gate-removal", "own-gate", "priorities"}
+    assert found == everywhere | (gates if mode == "gate" else set())
+    for policy in policies:
+        group, _, version = policy["apiVersion"].partition("/")
+        plural = policy["kind"].lower().removesuffix("y") + "ies" if policy["kind"].endswith("y") else ""
+        path = f"/apis/{group}/{version}/{plural or policy['kind'].lower() + 's'}"
+        assert api.post(path, policy, dryRun="All", fieldValidation="Strict")["spec"]
+
+
+def test_in_extender_mode_pods_may_name_the_schedulers_that_ask(render: Render) -> None:
+    given = ["--set=admission.forbid.enabled=true", "--set=extender.schedulerNames={one,two}"]
+    (policy,) = (
+        thing
+        for thing in render(*EXTENDER, *given)
+        if (thing["kind"], thing["metadata"]["name"]) == (POLICY, "fairbind-pods")
+    )
+
+    validation = policy["spec"]["validations"][0]
+    assert validation["expression"].endswith('object.spec.schedulerName in ["fairbind","one","two"]')
+    assert validation["message"].endswith("must be fairbind or one or two")
+
+
+def test_in_gate_mode_priorities_are_limited_where_pods_take_turns(render: Render) -> None:
+    given = ["--set=admission.forbid.enabled=true", "--set=admission.forbid.priorityClassNames={low,mid}"]
+    found = {
+        (thing["kind"], thing["metadata"]["name"]): thing["spec"]
+        for thing in render("--set=mode=gate", *given, SERVED)
+        if thing["metadata"]["name"] == "fairbind-priorities"
+    }
+
+    assert found.keys() == {(POLICY, "fairbind-priorities"), (f"{POLICY}Binding", "fairbind-priorities")}
+    (validation,) = found[POLICY, "fairbind-priorities"]["validations"]
+    assert validation["expression"].endswith('object.spec.priorityClassName in ["low","mid"]')
+    selector = found[f"{POLICY}Binding", "fairbind-priorities"]["matchResources"]["namespaceSelector"]
+    assert selector["matchExpressions"] == [{"key": "fairbind.io/mode", "operator": "NotIn", "values": ["bind"]}]
+    assert not any(thing["metadata"]["name"] == "fairbind-priorities" for thing in render(*given))

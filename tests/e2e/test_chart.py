@@ -187,7 +187,7 @@ class TestRendering:
         assert (arguments["--log-level"], arguments["--log-format"]) == ("debug", "console")
         assert (container["image"], container["imagePullPolicy"]) == ("example.com/fairbind:1.2.3", "Always")
         assert container["resources"] == values["resources"]
-        assert pod["nodeSelector"] == {"kubernetes.io/os": "linux"} | values["nodeSelector"]
+        assert pod["nodeSelector"] == {"kubernetes.io/os": "linux", "pool": "system"}
         assert pod["tolerations"] == [*DEAD_NODE, {"operator": "Exists"}]
         assert pod["imagePullSecrets"] == values["imagePullSecrets"]
         assert not {"topologySpreadConstraints", "affinity", "priorityClassName"} & set(pod)

@@ -65,3 +65,15 @@ podTerms: 32
 !(has(request.userInfo.groups) && 'system:nodes' in request.userInfo.groups)
 && request.userInfo.username != 'system:serviceaccount:kube-system:daemon-set-controller'
 {{- end }}
+
+{{/* That a pod has one of these PriorityClasses, as a validation. */}}
+{{- define "fairbind.priorityValidation" -}}
+- expression: >-
+    !has(object.spec.priorityClassName) || object.spec.priorityClassName == ''
+    || object.spec.priorityClassName in {{ toJson . }}
+  messageExpression: >-
+    'pods in namespace ' + request.namespace + ' may not have the priority class '
+    + object.spec.priorityClassName + '; allowed are {{ join ", " . }}'
+  message: pods in this namespace may not have this priority class; allowed are {{ join ", " . }}
+  reason: Forbidden
+{{- end }}
