@@ -173,6 +173,12 @@ image: install ## build the operator's image, fairbind:VERSION (IMAGE=name:tag f
 sbom: install ## write what the image consists of as CycloneDX to dist (IMAGE=name:tag adds its Debian packages)
 	@exec $(VENV)/python deploy/tools/sbom.py $(if $(IMAGE),--image "$(IMAGE)")
 
+.PHONY: vulnerabilities
+vulnerabilities: install ## known vulnerabilities of the packages in both locks, as the package index knows them
+	@status=0; for lock in deploy tests; do \
+	  $(VENV)/uv tool run --from pip-audit==2.10.1 pip-audit --disable-pip --requirement "$$lock/requirements.txt" || status=1; \
+	done; exit $$status
+
 .PHONY: release
 release: install ## build all parts of a release twice into dist/release and compare (KEY=file signs, BUILDER=URI says who builds, BASE=NAME@sha256:... another base of the image, PLATFORMS=linux/amd64 leaves out arm64, IMAGES="a b" takes built images, IMAGES=none leaves them out)
 	@exec $(VENV)/python deploy/tools/release/main.py $(if $(KEY),--key "$(KEY)") $(if $(BUILDER),--builder "$(BUILDER)") $(if $(BASE),--base "$(BASE)") \

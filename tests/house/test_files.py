@@ -21,6 +21,8 @@ SHELL = re.compile(rb"^#!.*\b(sh|bash|dash)\b")
 # The command `fairbind operator`, Kubernetes' word for its selectors, and what Python itself asks for.
 NAMED_ON_PURPOSE = {"__main__.py", "cli/operator.py", "cluster/objects/selectors.py"}
 # The methods of a Protocol need no words of their own, and a number beside its meaning needs no name.
+MOST_CHANGES = 25
+"""Lines of one part of a version in the changelog."""
 SELF_EVIDENT = {": D102", ": PLR2004"}
 SUPPRESSION = re.compile(
     r"#\s*(noqa|type: ignore)(?P<code>\s*:\s*[A-Z]+\d+(,\s*[A-Z]+\d+)*|\[[a-z, -]+\])?(?P<reason>.*)"
@@ -139,6 +141,17 @@ def test_versions_agree() -> None:
 
     assert released is not None
     assert released[1] == __version__
+
+
+def test_the_changelog_has_what_breaks_what_is_new_and_what_was_wrong() -> None:
+    """People read it before an upgrade: three parts for each version, none of which is long."""
+    versions = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ")[1:]
+
+    assert [text.splitlines()[0] for text in versions[:2]] == ["Unreleased", __version__]
+    for text in versions:
+        parts = [part.splitlines() for part in text.split("\n### ")[1:]]
+        assert [part[0] for part in parts] == ["Breaking", "New", "Fixed"]
+        assert [part[0] for part in parts if sum(line.startswith("- ") for line in part) > MOST_CHANGES] == []
 
 
 @pytest.mark.parametrize("module", ["kubernetes", "kubernetes-1.34", "cluster", "kind", "prometheus", "workflows"])

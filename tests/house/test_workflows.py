@@ -53,8 +53,18 @@ def test_they_are_sound(tmp_path: Path, say: Callable[[str], None]) -> None:
     assert lint(*WORKFLOWS, say=say) == ""
 
 
-def test_there_is_one_for_nights_one_for_releases_and_one_for_changes() -> None:
-    assert [path.stem for path in WORKFLOWS] == ["nightly", "release", "test"]
+def test_there_is_one_for_nights_for_releases_for_changes_and_for_what_becomes_known() -> None:
+    assert [path.stem for path in WORKFLOWS] == ["nightly", "release", "test", "vulnerabilities"]
+
+
+def test_every_folder_with_pins_is_looked_at_by_the_bot() -> None:
+    updates = read(ROOT / ".github" / "dependabot.yml")["updates"]
+    found = {(each["package-ecosystem"], place) for each in updates for place in each.get("directories", ["/"])}
+
+    modules = {f"/{path.parent.relative_to(ROOT)}" for path in ROOT.glob("deploy/tools/local/go/*/go.mod")}
+    assert found == {("gomod", module) for module in modules} | {
+        ("github-actions", "/"), ("docker", "/deploy/base"), ("pip", "/deploy"), ("pip", "/tests"),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
