@@ -15,8 +15,8 @@ DRIVER = "disk.example.com"
 class VolumeCluster(Cluster):
     """Two nodes in zones a and b, and what is told of volumes."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
         self.add_nodes(*(make_node(zone, labels={ZONE: zone}) for zone in "ab"))
         self.add("storageclasses", "now", provisioner=DRIVER, volumeBindingMode="Immediate")
         self.add("storageclasses", "late", provisioner=DRIVER, volumeBindingMode="WaitForFirstConsumer")

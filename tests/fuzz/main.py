@@ -1,7 +1,8 @@
 """Look for objects that cost too much: `python tests/fuzz/main.py --seconds 600 --seed 1`.
 
 Draws recipes at random, measures each (`fuzz.cost`) and makes what is too slow, too large or an error smaller while it
-stays so. What it found is kept in a folder, one recipe a file; the same seed draws the same recipes again.
+stays so. One in `MULTIPLE_EVERY` is about many objects of one tenant, and what they cost another (`fuzz.many`).
+What it found is kept in a folder, one recipe a file; the same seed draws the same recipes again.
 """
 
 from __future__ import annotations
@@ -17,20 +18,23 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from fuzz.cost import World, judge, time_loop
+from fuzz.many import draw_multiple, find_growth
 from fuzz.recipes import Recipe, draw_recipe, halve
 
 CORPUS = Path(__file__).parent / "corpus"
 WITH_MEMORY_EVERY = 4
 MAX_SMALLER = 60
+MULTIPLE_EVERY = 50
 
 
 @dataclass
 class Summary:
-    """What a run did. slowest: milliseconds by step, with the recipe that took them."""
+    """What a run did. slowest: milliseconds by step, with the recipe that took them. multiples: recipes of many."""
 
     seed: int
     seconds: float = 0.0
     recipes: int = 0
+    multiples: int = 0
     mebibytes: float = 0.0
     loop_milliseconds: float = 0.0
     found: list[str] = field(default_factory=list)
@@ -74,6 +78,10 @@ def run(seed: int, seconds: float, folder: Path) -> Summary:
     summary.loop_milliseconds = round(1000 * time_loop(), 2)
     started = time.monotonic()
     while time.monotonic() - started < seconds:
+        if summary.recipes == MULTIPLE_EVERY * summary.multiples:
+            multiple = draw_multiple(randomness)
+            summary.multiples += 1
+            summary.found.extend(f"{multiple.describe()}: {each}" for each in find_growth(multiple))
         recipe = draw_recipe(randomness)
         costs, excess = judge(world, recipe, with_memory=summary.recipes % WITH_MEMORY_EVERY == 0)
         summary.recipes += 1
