@@ -1,0 +1,48 @@
+"""One scene in each mode: whole operators, and the other scheduler that places pods where fairbind does not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from cluster.builders import Json, make_node, make_pod
+from fairbind.cluster.objects.facts import HOSTNAME
+from fairbind.kube.operator.gates import GateSettings
+from kube.assembled.other_scheduler import OtherScheduler
+from kube.assembled.replicas import Scene, playing
+from kube.assembled.test_extender import SETTINGS, KubeScheduler, make_asking
+from kube.assembled.test_gates import OTHER, make_gated
+
+MODES = ("bind", "gate", "extender")
+NODES = 4
+ROOM = {"cpu": "1000", "memory": "999Gi", "pods": "5000"}
+
+
+def make_waiting(mode: str, name: str, namespace: str, **spec: Any) -> Json:
+    """A pod that is placed as this mode does it."""
+    if mode == "bind":
+        return make_pod(name, namespace=namespace, uid=f"uid-{namespace}-{name}", requests={"cpu": "1"}, **spec)
+    make = make_gated if mode == "gate" else make_asking
+    return make(name, namespace=namespace, **spec)
+
+
+@contextlib.asynccontextmanager
+async def living(mode: str) -> AsyncIterator[Scene]:
+    """A scene with room for thousands of pods, a leader, and in gate and extender mode the other scheduler."""
+    gates = GateSettings(OTHER) if mode == "gate" else None
+    async with playing(solves=False, gates=gates, extender=SETTINGS if mode == "extender" else None) as scene:
+        nodes = (f"n{n}" for n in range(NODES))
+        scene.server.put("nodes", *(make_node(name, allocatable=ROOM, labels={HOSTNAME: name}) for name in nodes))
+        await scene.pass_until_leading()
+        running = None
+        if mode != "bind":
+            other = OtherScheduler(scene, per_second=100.0, latency_seconds=0.05) if gates else KubeScheduler(scene)
+            running = asyncio.get_running_loop().create_task(other.run())
+        try:
+            yield scene
+        finally:
+            if running is not None:
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
