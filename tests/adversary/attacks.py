@@ -119,6 +119,32 @@ def placed_terms(stage: Stage) -> Iterator[Repeated]:
     stage.remove_pods(ATTACKER)
 
 
+@attack("2", "3,000 placed pods with 32 terms each that ask for no value, one of them labelled again and again")
+def placed_terms_without_values(stage: Stage) -> Iterator[Repeated]:
+    """Required and preferred ones, each with a key of its own, that select nothing: no label's value finds them."""
+    placed = []
+    for number in range(stage.size.of(3_000)):
+        terms = [
+            {
+                "topologyKey": "kubernetes.io/hostname",
+                "labelSelector": {"matchExpressions": [{"key": f"k{number}-{place}", "operator": "Exists"}]},
+            }
+            for place in range(32)
+        ]
+        preferred = [{"weight": 1, "podAffinityTerm": term} for term in terms[16:]]
+        affinity = {
+            "requiredDuringSchedulingIgnoredDuringExecution": terms[:16],
+            "preferredDuringSchedulingIgnoredDuringExecution": preferred,
+        }
+        server = f"n{number % stage.size.nodes:05d}"
+        placed.append(make_pod(SMALL, nodeName=server, affinity={"podAntiAffinity": affinity}))
+    stage.make_pods(ATTACKER, placed)
+    numbers = itertools.count()
+    path = f"/api/v1/namespaces/{ATTACKER}/pods/{placed[0]['metadata']['name']}"
+    yield lambda: stage.api.patch(path, {"metadata": {"labels": {"turn": str(next(numbers))}}})
+    stage.remove_pods(ATTACKER)
+
+
 @attack("3", "5,000 waiting pods that differ in one toleration each")
 def many_tolerations(stage: Stage) -> Iterator[Repeated]:
     """No taint has any of these keys."""

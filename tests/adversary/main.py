@@ -10,14 +10,16 @@ import tempfile
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from adversary.attacks import ATTACKS, Attack, Repeater
+from adversary.modes import BIND, MODES
 from adversary.report import renew, write_page
-from adversary.stage import WITHOUT_OPERATOR, Memory, Size, Stage
+from adversary.stage import ATTACKER, Memory, Size, Stage
 from adversary.thefts import THEFTS, Theft, clean_up
 from e2e.api import ApiError
 from e2e.waiting import wait_for
@@ -34,6 +36,7 @@ MOST_MEMORY = 0.8 * LIMIT_MEBIBYTES
 """Of the memory limit that the chart gives the container."""
 SCRAPES, LEAST_SCRAPES = 20, 0.95
 REPEAT_SECONDS = 0.5
+POLICY_REFUSAL = "ValidatingAdmissionPolicy 'fairbind-"
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "reliability" / "results"
 AUTHENTICATED = {"authentication": {"enabled": True}, "tls": {"secretName": "unused-without-the-operator"}}
@@ -65,6 +68,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--nodes", type=int, default=1000, help="how many nodes (1000)")
     parser.add_argument("--tenants", type=int, default=1000, help="how many other tenants (1000)")
     parser.add_argument("--scale", type=float, default=1.0, help="the part of what each attack makes in full (1.0)")
+    parser.add_argument("--mode", choices=MODES, default=BIND, help="the operator's (bind)")
     parser.add_argument("--only", metavar="TEXT", default="", help="what has this in its name or row")
     parser.add_argument("--bearable", type=float, default=0.0, help="a p99 of so many seconds is never too long (0)")
     parser.add_argument("--rounds", type=int, default=2, help="the best of so many counts (2)")
@@ -84,7 +88,8 @@ def find_output(arguments: argparse.Namespace) -> Path:
 
 def find_recorded(arguments: argparse.Namespace) -> Path:
     """Return where the lines of all attacks at this size are."""
-    return RESULTS / ("adversary.jsonl" if arguments.small else f"adversary-{arguments.nodes}.jsonl")
+    mode = "" if arguments.mode == BIND else f"-{arguments.mode}"
+    return RESULTS / (f"adversary{mode}.jsonl" if arguments.small else f"adversary{mode}-{arguments.nodes}.jsonl")
 
 
 def writes_page(arguments: argparse.Namespace) -> bool:
@@ -119,7 +124,7 @@ def run(size: Size, arguments: argparse.Namespace, output: Path) -> list[Outcome
     tools = ensure_tools(DEFAULT)
     with (
         tempfile.TemporaryDirectory() as folder,
-        Stage(tools, size, Path(folder)) as stage,
+        Stage(tools, size, Path(folder), arguments.mode) as stage,
         output.open("w", encoding="utf-8") as lines,
     ):
 
@@ -130,7 +135,7 @@ def run(size: Size, arguments: argparse.Namespace, output: Path) -> list[Outcome
             print(describe(outcome), flush=True)
 
         about = {"day": f"{dt.datetime.now(dt.UTC):%Y-%m-%d}", "commit": read_commit(), "bearable": bearable}
-        lines.write(json.dumps({**about, **asdict(size)}) + "\n")
+        lines.write(json.dumps({**about, "mode": arguments.mode, **asdict(size)}) + "\n")
         for theft in thefts:
             note(try_theft(stage, theft))
         if attacks:
@@ -146,7 +151,7 @@ def try_theft(stage: Stage, theft: Theft) -> Outcome:
     try:
         outcome.found, outcome.figures = theft.attempt(stage)
     except (ApiError, AssertionError) as error:
-        outcome.found = [f"it could not be judged: {error}"]
+        note_error(outcome, error)
     clean_up(stage)
     outcome.seconds = round(time.monotonic() - began_at, 1)
     return outcome
@@ -156,7 +161,7 @@ def try_attack(stage: Stage, attack: Attack, bearable: float) -> Outcome:
     """Time a quiet tenant before, during and after, with an operator that has seen nothing yet."""
     outcome, began_at = Outcome(attack.row, attack.name), time.monotonic()
     is_guarded = "--metrics-authentication" in attack.arguments
-    stage.cluster.install_chart({**WITHOUT_OPERATOR, "metrics": AUTHENTICATED} if is_guarded else WITHOUT_OPERATOR)
+    stage.install_chart({"metrics": AUTHENTICATED} if is_guarded else None)
     operator = stage.start_operator(*attack.arguments)
     leases_before, starts = len(stage.judge.leases), stage.starts
     with Memory(operator.pid) as memory:
@@ -173,7 +178,8 @@ def try_attack(stage: Stage, attack: Attack, bearable: float) -> Outcome:
             is_bearable = outcome.during <= bearable  # then it matters little how long it takes without
             outcome.without = before if is_bearable else max(before, stage.measure())
         except (ApiError, AssertionError) as error:
-            outcome.found.append(f"it could not be judged: {error}")
+            note_error(outcome, error)
+            stage.remove_pods(ATTACKER)
     outcome.memory = round(memory.peak, 1)
     outcome.pause = round(stage.find_longest_pause(leases_before), 2)
     outcome.found += find_broken(outcome, bearable)
@@ -183,6 +189,14 @@ def try_attack(stage: Stage, attack: Attack, bearable: float) -> Outcome:
     outcome.found += [f"{other} took the lease" for other in sorted(others)]
     outcome.seconds = round(time.monotonic() - began_at, 1)
     return outcome
+
+
+def note_error(outcome: Outcome, error: ApiError | AssertionError) -> None:
+    """Note why something ended early: what the chart's own policies refuse in a mode holds there."""
+    if isinstance(error, ApiError) and error.status == HTTPStatus.FORBIDDEN and POLICY_REFUSAL in error.message:
+        outcome.figures["refused by"] = "an admission policy of the chart"
+    else:
+        outcome.found.append(f"it could not be judged: {error}")
 
 
 def find_broken(outcome: Outcome, bearable: float = 0.0) -> list[str]:

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from adversary.modes import BIND
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability" / "adversary.md"
 TEMPLATE = Path(__file__).with_name("page.template")
 Line = dict[str, Any]
@@ -27,7 +29,9 @@ def renew(recorded: Path, tried: Path) -> None:
     (head, *lines), (new_head, *new_lines) = read_lines(recorded), read_lines(tried)
     about = {"day": new_head.pop("day"), "commit": new_head.pop("commit")}
     differing = [
-        f"{name} {new_head[name]} instead of {head.get(name)}" for name in new_head if new_head[name] != head.get(name)
+        f"{name} {new_head[name]} instead of {head.get(name)}"
+        for name in new_head
+        if new_head[name] != head.get(name, BIND if name == "mode" else None)
     ]
     if differing:
         raise ValueError(f"what is recorded in {recorded.name} cannot be renewed: {', '.join(differing)}")
@@ -49,7 +53,10 @@ def read_lines(path: Path) -> list[Line]:
 def make_part(head: Line, lines: list[Line], link: str) -> str:
     """Return what the page says of one run. A note in its first line says how it came about."""
     scale = "" if head["scale"] == 1 else f", each attack at {head['scale']:.0%} of its whole size"
-    title = f"## {head['nodes']:,} nodes, {head['tenants']:,} tenants{scale}"
+    mode = head.get("mode", BIND)
+    title = f"## {head['nodes']:,} nodes, {head['tenants']:,} tenants{scale}" + (
+        f", {mode} mode" if mode != BIND else ""
+    )
     failed = sum(bool(line.get("again", {}).get("before", line["found"])) for line in lines)
     when = f"On {head['day']}, of commit {head['commit']}" if head.get("commit") else f"On {head['day']}"
     text = f"{when}: {len(lines)} tried, {len(lines) - failed} held, {failed} did not ([lines]({link}))."

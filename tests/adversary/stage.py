@@ -15,15 +15,19 @@ from typing import TYPE_CHECKING, Self
 import urllib3
 import yaml
 
+from adversary.modes import BIND, GATE, LABELS, VALUES, TurningApi
 from e2e.api import Api, ApiError, call_many
 from e2e.clusters import Cluster
 from e2e.objects import TENANTS, make_name, make_pod, make_tenant
 from e2e.operators import Operator, start_operator
 from e2e.sampling import Sampling
+from e2e.turns import wait_gated
 from e2e.waiting import wait_for
 from faults.judge import LEASE_SECONDS, Judge, read_token_id
 from faults.world import NotingPlane
+from localplane.extender import Extended
 from localplane.nodes import make_node
+from localplane.ports import find_free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,23 +97,31 @@ def compute_p99(seconds: Sequence[float]) -> float:
 
 @dataclass(slots=True)
 class Stage:
-    """A context manager."""
+    """A context manager. api: the administrator's view. mode: of the operator; see `modes`."""
 
     tools: Tools
     size: Size
     folder: Path
+    mode: str = BIND
     operator: Operator | None = None
     starts: int = 0
     plane: NotingPlane = field(init=False)
     cluster: Cluster = field(init=False)
     judge: Judge = field(init=False)
+    api: Api = field(init=False)
+    _arguments: tuple[str, ...] = ()
     _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
             self.plane = stack.enter_context(NotingPlane(self.tools))
             self.cluster = stack.enter_context(Cluster.connect(self.plane.kubeconfig, self.tools, self.plane))
-            self.cluster.install_chart(WITHOUT_OPERATOR)
+            self.api = self.cluster.api
+            self.install_chart()
+            if self.mode != BIND:
+                self.api = TurningApi.connect(self.plane.kubeconfig)
+                stack.callback(self.api.close)
+                self._start_scheduler()
             self.judge = Judge(self.plane.audit_log)
             stack.callback(self.end_operator)
             self._stack = stack.pop_all()
@@ -120,10 +132,23 @@ class Stage:
     ) -> None:
         self._stack.close()
 
-    @property
-    def api(self) -> Api:
-        """The administrator's view."""
-        return self.cluster.api
+    def install_chart(self, values: Json | None = None) -> None:
+        """Install the chart in the stage's mode, without an operator. values: besides those of the mode."""
+        self.cluster.install_chart({**WITHOUT_OPERATOR, **VALUES[self.mode], **(values or {})})
+
+    def _start_scheduler(self) -> None:
+        """Start kube-scheduler, which places the pods in the other modes."""
+        self._arguments = (f"--mode={self.mode}",)
+        if self.mode == GATE:
+            wait_gated(self.cluster.api, self.make_namespace(make_name("first"), claimed=False))
+            self.plane.start_component("kube-scheduler")
+            return
+        folder = self.folder / "extender"
+        folder.mkdir()
+        extended = Extended.make(self.plane, folder)
+        (port,) = find_free_ports(1)
+        self._arguments = tuple(extended.compute_arguments(port))
+        extended.start_scheduler(port)
 
     def start_operator(self, *arguments: str) -> Operator:
         """End the operator that runs, start another one, with HTTPS as the chart does, and wait until it leads."""
@@ -133,7 +158,7 @@ class Stage:
         token = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))["users"][0]["user"]["token"]
         self.judge.owners[read_token_id(token)] = f"operator {self.starts}"
         log = self.folder / f"operator-{self.starts}.log"
-        self.operator = start_operator(kubeconfig, log, ("--metrics-tls=self-signed", *arguments))
+        self.operator = start_operator(kubeconfig, log, ("--metrics-tls=self-signed", *self._arguments, *arguments))
         self.operator.trust_certificate()
         self.operator.wait_ready()
         wait_for(self.has_led, describe="it to lead")
@@ -170,7 +195,7 @@ class Stage:
 
     def make_namespace(self, name: str, *, claimed: bool = True) -> str:
         """Make a namespace in which pods can be made, and a Tenant of the same name that claims it."""
-        self.api.post("/api/v1/namespaces", {"metadata": {"name": name}})
+        self.api.post("/api/v1/namespaces", {"metadata": {"name": name, "labels": LABELS.get(self.mode, {})}})
         if claimed:
             self.api.post(TENANTS, make_tenant(name, namespaces=[name]))
         account = f"/api/v1/namespaces/{name}/serviceaccounts/default"

@@ -15,10 +15,12 @@ LONGEST_SECONDS = 2400
 @pytest.mark.local_plane
 @pytest.mark.slow
 @pytest.mark.timeout(LONGEST_SECONDS)
-def test_no_theft_pays_and_no_attack_makes_others_wait(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("mode", "only"), [("bind", ""), ("gate", "slots"), ("extender", "slots")])
+def test_no_theft_pays_and_no_attack_makes_others_wait(mode: str, only: str, tmp_path: Path) -> None:
+    """In bind mode all of them; in the others one, so that the programme is known to work there."""
     # Beside other tests half a second may become two. An attack that worked made others wait for a minute or for ever.
     few = ["--rounds=1", "--probes=12", "--bearable=10"]
-    arguments = ["--small", *few, f"--output={tmp_path / 'adversary.jsonl'}"]
+    arguments = ["--small", *few, f"--mode={mode}", f"--only={only}", f"--output={tmp_path / 'adversary.jsonl'}"]
 
     outcome = subprocess.run([sys.executable, str(ADVERSARY), *arguments], capture_output=True, text=True, check=False)
 

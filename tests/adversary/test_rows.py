@@ -14,10 +14,13 @@ from typing import Any
 import pytest
 
 from adversary.attacks import ATTACKS
-from adversary.main import Outcome, find_broken, find_output, make_parser, writes_page
+from adversary.main import Outcome, find_broken, find_output, make_parser, note_error, writes_page
+from adversary.modes import give_to_kube_scheduler
 from adversary.report import make_part, read_lines, renew, write_page
 from adversary.stage import Size, Stage, compute_p99, read_group_memory
 from adversary.thefts import THEFTS, find_unequal
+from e2e.api import ApiError
+from e2e.objects import make_pod
 from faults.judge import Judge, LeaseWrite
 from localplane.tools import Tools
 
@@ -85,6 +88,8 @@ def test_memory_is_that_of_all_processes_of_a_group() -> None:
         (["--page"], "adversary-1000.jsonl", True),
         (["--nodes=5000", "--page"], "adversary-5000.jsonl", True),
         (["--only=row 14", "--page"], "adversary-some.jsonl", False),
+        (["--mode=gate", "--page"], "adversary-gate-1000.jsonl", True),
+        (["--mode=extender", "--small", "--page"], "adversary-extender.jsonl", True),
     ],
 )
 def test_a_run_replaces_only_what_is_recorded_of_its_size(arguments: list[str], name: str, *, has_page: bool) -> None:
@@ -157,6 +162,37 @@ def test_the_page_says_what_did_not_hold() -> None:
     assert "| 3 | x | 100 | 250 | 2.0 | 100.0 | slow |" in part
     assert "| theft | x |  |  |  |  | held (slots 4) |" in part
     assert Size(nodes=1, tenants=1, probes=1, rounds=1, scale=0.1).of(5) == 1
+
+
+def test_the_page_names_a_mode_and_no_mode_is_renewed_by_another(tmp_path: Path) -> None:
+    head = {"day": "2026-01-01", "commit": "c0ffee", "nodes": 200, "tenants": 20, "scale": 1.0}
+    recorded, tried = tmp_path / "recorded.jsonl", tmp_path / "tried.jsonl"
+    recorded.write_text(json.dumps(head) + "\n", encoding="utf-8")  # of a time when there was bind mode only
+    tried.write_text(json.dumps({**head, "mode": "bind"}) + "\n", encoding="utf-8")
+    renew(recorded, tried)
+    tried.write_text(json.dumps({**head, "mode": "gate"}) + "\n", encoding="utf-8")
+
+    with pytest.raises(ValueError, match="mode gate instead of None"):
+        renew(recorded, tried)
+    assert make_part({**head, "mode": "gate"}, [], "r.jsonl").startswith("## 200 nodes, 20 tenants, gate mode\n")
+    assert make_part({**head, "mode": "bind"}, [], "r.jsonl").startswith("## 200 nodes, 20 tenants\n")
+
+
+def test_pods_that_wait_are_kube_schedulers_in_the_other_modes() -> None:
+    waiting, placed, other = make_pod(), make_pod(nodeName="n"), make_pod(scheduler_name="other")
+
+    assert give_to_kube_scheduler(waiting)["spec"] == {**waiting["spec"], "schedulerName": "default-scheduler"}
+    assert [give_to_kube_scheduler(pod) for pod in (placed, other)] == [placed, other]
+
+
+def test_what_the_charts_policies_refuse_holds() -> None:
+    refused, broken = Outcome("2", "x"), Outcome("2", "x")
+    message = "ValidatingAdmissionPolicy 'fairbind-gate' with binding 'fairbind-gate' denied request: no"
+    note_error(refused, ApiError(403, "Forbidden", message))
+    note_error(broken, ApiError(403, "Forbidden", 'User "x" cannot create resource "pods"'))
+
+    assert (refused.found, refused.figures) == ([], {"refused by": "an admission policy of the chart"})
+    assert broken.found[0].startswith("it could not be judged: ")
 
 
 def test_what_is_tried_again_says_its_day_and_commit(tmp_path: Path) -> None:
