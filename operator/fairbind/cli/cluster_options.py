@@ -74,10 +74,14 @@ def listed_scheduler_name_option(about: str) -> Callable[[Command], Command]:
     )
 
 
+def _check_name_if_given(context: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
+    return None if name is None else check_scheduler_name(context, parameter, name)
+
+
 def _make_scheduler_name_option(about: str, **attributes: Any) -> Callable[[Command], Command]:
     return click.option(
         "--scheduler-name",
-        callback=lambda context, parameter, name: name and check_scheduler_name(context, parameter, name),
+        callback=_check_name_if_given,
         envvar="FAIRBIND_SCHEDULER_NAME",
         show_envvar=True,
         help=about,

@@ -6,7 +6,7 @@ tells it of callbacks while it is being made, before any option can be set from 
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def make_silent_highs() -> highspy.Highs:
     return made
 
 
-@cache
+@lru_cache(maxsize=1)
 def _get_silent_class() -> type[highspy.Highs]:
     import highspy  # noqa: PLC0415  # see fairbind.fairness: imported by who uses it
 
