@@ -247,6 +247,7 @@ class HistoricWorld:
         baseline: Policy | None = None,
         explains: bool = True,
         finds_rivals: bool = True,
+        may_have: Callable[[str], bool] = lambda _tenant: True,
     ) -> CycleReport:
         self._spend(self._draw.uniform(0.0, self._history.longest_cycle_seconds))
         report = run_cycle(
@@ -259,6 +260,7 @@ class HistoricWorld:
             baseline=baseline,
             explains=explains,
             finds_rivals=finds_rivals,
+            may_have=may_have,
         )
         how = "all" if unschedulable is None else "by memory"
         end = "complete" if report.complete else "more"

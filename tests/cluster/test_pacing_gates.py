@@ -22,6 +22,7 @@ from fairbind.cluster.pacing_events import (
     Forget,
     GiveBack,
     Instruction,
+    NothingWaits,
     PodArrived,
     PodOnItsWay,
     PodPromised,
@@ -30,10 +31,16 @@ from fairbind.cluster.pacing_events import (
     RunCycle,
     Withhold,
 )
+from fairbind.cluster.place_waits import PLACES_SECONDS
+from fairbind.cluster.places import FLOW_SECONDS
 from fairbind.cluster.turnstile import STUCK_SECONDS, Turnstile
 from fairbind.model import Bind, Task
 
 TIMEOUT = 30.0
+
+
+EVERYTHING = RunCycle(MAX_OUTSTANDING, explains=True)
+OWN_ONLY = RunCycle(MAX_OUTSTANDING, explains=True, opens=False)
 
 
 def make_binds(count: int, tenant: str = "t", first: int = 0) -> list[Bind]:
@@ -45,7 +52,8 @@ class Gates(Machine):
 
     def __init__(self, most: int = 8, most_scale_ups: int = 0) -> None:
         super().__init__()
-        self.pacing = Pacing(Turnstile(most=most, most_scale_ups=most_scale_ups))
+        self.turnstile = Turnstile(most=most, most_scale_ups=most_scale_ups)
+        self.pacing = Pacing(self.turnstile)
         self.tick(0.0)
 
     def find_cycle(self, now: float) -> Sequence[Instruction]:
@@ -71,10 +79,11 @@ def run(gates: Gates, binds: list[Bind], now: float, *, complete: bool = True) -
     return instructions
 
 
-def test_no_more_is_decided_than_places_are_free() -> None:
+def test_a_cycle_is_told_to_decide_pods_without_turns_only_when_no_place_is_free() -> None:
     gates = Gates(most=8)
     run(gates, make_binds(5), 10.0)
-    assert gates.find_cycle(20.0) == [RunCycle(3, explains=True)]
+    assert find(Withhold, run(gates, [*make_binds(1, first=5), *make_binds(2, "other")], 20.0)) == []
+    assert gates.find_cycle(30.0) == [OWN_ONLY]
 
 
 def test_in_bind_mode_the_limit_is_as_it_was() -> None:
@@ -84,34 +93,59 @@ def test_in_bind_mode_the_limit_is_as_it_was() -> None:
     assert machine.tick(2.0) == [RunCycle(MAX_OUTSTANDING, explains=True)]
 
 
-def test_with_all_places_taken_a_change_waits_until_pods_are_bound() -> None:
+def fill(gates: Gates, now: float) -> None:
+    """Let pods of three tenants take all eight places, and others wait for some."""
+    run(gates, [*make_binds(3), *make_binds(3, "u"), *make_binds(2, "v")], now)
+    assert gates.find_cycle(now + 2.0) == [OWN_ONLY]
+    gates.feed(Decided([], complete=True, classes=1, is_rationed=True), now + 3.0)
+    gates.feed(CycleEnded(0.0), now + 3.0)
+
+
+def test_places_that_come_free_are_given_away_together() -> None:
+    gates = Gates(most=16)
+    run(gates, [*make_binds(6), *make_binds(6, "u"), *make_binds(3, "v"), *make_binds(1, "w")], 10.0)
+    assert gates.find_cycle(20.0) == [OWN_ONLY]
+    gates.feed(Decided([], complete=True, classes=1, is_rationed=True), 21.0)
+    gates.feed(CycleEnded(0.0), 21.0)
+    gates.feed(PodArrived("t0", is_bound=True), 21.1)
+    assert gates.wake_at == 21.1 + PLACES_SECONDS
+    gates.feed(PodArrived("t1", is_bound=True), 21.2)
+    assert gates.wake_at == 21.2, "an eighth is free"
+
+
+def test_a_tenant_that_flows_is_waited_for() -> None:
     gates = Gates(most=8)
-    run(gates, make_binds(8), 10.0, complete=False)
-    assert gates.find_cycle(20.0) == []
-    gates.feed(PodArrived("t0", is_bound=True), 21.0)
-    assert gates.find_cycle(21.0) == []
-    for uid in ("t1", "t2"):
-        gates.feed(PodArrived(uid, is_bound=True), 22.0)
-    assert find(RunCycle, gates.tick(22.0)) == [RunCycle(3, explains=True)]
+    turnstile = gates.turnstile
+    run(gates, make_binds(6), 10.0)
+    assert gates.find_cycle(11.2) == [EVERYTHING]
+    assert not turnstile.begin_round(11.5).take("t")
+    gates.feed(Decided([], complete=True, classes=1, is_rationed=True), 11.5)
+    gates.feed(CycleEnded(0.0), 11.5)
+    assert gates.wake_at == 11.0 + FLOW_SECONDS
+    assert find(RunCycle, gates.tick(11.0 + FLOW_SECONDS)) == []
+    assert find(RunCycle, gates.tick(12.1)) == [EVERYTHING]
+    gates.feed(NothingWaits(), 12.2)
+    assert gates.wake_at > 13.0, "nothing waits for places any more"
 
 
 def test_a_pod_that_is_not_bound_in_time_gives_its_room_back_and_leaves_its_place() -> None:
     gates = Gates(most=8)
-    run(gates, make_binds(8), 10.0, complete=False)
+    run(gates, make_binds(6), 10.0)
     while gates.wake_at < 11.0 + TIMEOUT:
         assert find(GiveBack, gates.tick(gates.wake_at)) == []
-    assert find(GiveBack, gates.tick(11.0 + TIMEOUT)) == [GiveBack(f"t{n}") for n in range(8)]
-    assert gates.find_cycle(50.0) == [RunCycle(8, explains=True)]
+    assert find(GiveBack, gates.tick(11.0 + TIMEOUT)) == [GiveBack(f"t{n}") for n in range(6)]
+    assert gates.find_cycle(50.0) == [EVERYTHING]
 
 
 def test_the_places_of_those_whose_time_is_over_are_given_to_others_when_nothing_else_changes() -> None:
     """The room of a pod that the other scheduler has nominated stays taken, so no change wakes anything."""
     gates = Gates(most=8)
-    run(gates, make_binds(8), 10.0, complete=False)
+    fill(gates, 10.0)
     assert find(RunCycle, gates.tick(10.9 + TIMEOUT)) == []
     assert len(find(GiveBack, gates.tick(11.0 + TIMEOUT))) == 8
     assert gates.wake_at == 11.0 + TIMEOUT
-    assert find(RunCycle, gates.tick(gates.wake_at)) == [RunCycle(8, explains=True)]
+    gates.tick(gates.wake_at)
+    assert find(RunCycle, gates.tick(gates.wake_at)) == [EVERYTHING]
 
 
 def test_a_gate_whose_request_outlasts_its_time_is_not_asked_to_open_twice() -> None:
@@ -141,7 +175,7 @@ def test_a_gate_that_did_not_open_leaves_its_place(result: BindResult) -> None:
     assert gates.find_cycle(10.0)
     gates.decide(make_binds(1), 11.0)
     assert find(Forget, gates.feed(BindEnded("t0", result), 11.0))
-    assert gates.find_cycle(20.0) == [RunCycle(1, explains=True)]
+    assert gates.find_cycle(20.0) == [EVERYTHING]
     assert find(GiveBack, gates.tick(11.0 + TIMEOUT)) == []
 
 
@@ -151,7 +185,7 @@ def test_one_that_does_not_begin_leaves_its_place() -> None:
     gates.feed(Decided(make_binds(1), complete=True, classes=1, opens=frozenset({"t0"})), 11.0)
     gates.feed(BindWithdrawn("t0"), 11.0)
     gates.feed(CycleEnded(0.0), 11.0)
-    assert gates.find_cycle(20.0) == [RunCycle(1, explains=True)]
+    assert gates.find_cycle(20.0) == [EVERYTHING]
 
 
 def test_a_stuck_tenant_waits_a_while_beyond_its_part_and_others_do_not() -> None:
@@ -168,7 +202,7 @@ def test_a_stuck_tenant_waits_a_while_beyond_its_part_and_others_do_not() -> Non
 def test_a_pod_that_a_new_leader_finds_on_its_way_has_a_place_and_its_time() -> None:
     gates = Gates(most=8)
     gates.feed(PodOnItsWay("x", "t"), 5.0)
-    assert gates.find_cycle(6.0) == [RunCycle(7, explains=True)]
+    assert gates.find_cycle(6.0) == [EVERYTHING]
     gates.decide([], 7.0)
     assert find(GiveBack, gates.tick(5.0 + TIMEOUT)) == [GiveBack("x")]
 

@@ -8,14 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairbind.cluster.turnstile import (
-    MOST_UNGATED,
-    SCALE_UP_SECONDS,
-    STUCK_PART,
-    TIMEOUT_SECONDS,
-    ScaleUp,
-    Turnstile,
-)
+from fairbind.cluster.places import STUCK_PART
+from fairbind.cluster.turnstile import MOST_UNGATED, SCALE_UP_SECONDS, TIMEOUT_SECONDS, ScaleUp, Turnstile
 
 A, B = "a", "b"
 
@@ -27,17 +21,9 @@ def fill(turnstile: Turnstile, tenant: str, count: int, now: float = 0.0) -> lis
 
 def test_no_more_are_on_their_way_than_there_are_places() -> None:
     turnstile = Turnstile()
-    assert len(fill(turnstile, A, 150)) == 150
-    assert len(fill(turnstile, B, 150)) == MOST_UNGATED - 150
+    opened = [uid for n in range(9) for uid in fill(turnstile, f"tenant-{n}", 200)]
+    assert len(opened) == MOST_UNGATED
     assert turnstile.free == 0
-
-
-def test_deciding_more_can_wait_while_most_places_are_taken() -> None:
-    turnstile = Turnstile(most=8)
-    uids = fill(turnstile, A, 6)
-    assert turnstile.is_busy
-    turnstile.end(uids[0], bound=True)
-    assert not turnstile.is_busy
 
 
 def test_a_gate_that_is_opened_again_takes_no_second_place() -> None:
@@ -64,31 +50,49 @@ def test_the_time_out_ends_a_pods_time_once() -> None:
     assert turnstile.find_next_timeout() == inf
 
 
-def test_pods_that_are_never_placed_stop_the_others_for_no_longer_than_the_time_out() -> None:
-    turnstile = Turnstile(most=3)
-    assert len(fill(turnstile, A, 9)) == 3
-    assert fill(turnstile, B, 9) == []
+def test_pods_that_are_never_placed_leave_places_to_others_at_once_and_all_after_the_time_out() -> None:
+    turnstile = Turnstile(most=8)
+    assert len(fill(turnstile, A, 9)) == 6
+    assert len(fill(turnstile, B, 9)) == 2
     turnstile.expire(TIMEOUT_SECONDS)
-    assert len(fill(turnstile, B, 9, now=TIMEOUT_SECONDS)) == 3
-    assert len(turnstile) == 6
+    assert len(fill(turnstile, B, 9, now=TIMEOUT_SECONDS)) == 6
+    assert len(turnstile) == 14
 
 
-def test_a_tenant_whose_pods_are_stuck_has_a_part_until_one_is_bound() -> None:
+def test_a_tenant_with_a_refused_pod_has_a_small_part_and_one_more_place_for_each_pod_that_is_bound() -> None:
     turnstile = Turnstile()
     uids = fill(turnstile, A, 9)
     turnstile.note_refused(uids[2])
     turnstile.expire(TIMEOUT_SECONDS)
     now = TIMEOUT_SECONDS
-    assert fill(turnstile, A, 30, now - 1) == [f"{A}{n}-{now - 1}" for n in range(30)], "its scheduler may be slow"
-    for uid in [f"{A}{n}-{now - 1}" for n in range(30)]:
-        turnstile.end(uid)
+    again = fill(turnstile, A, 30, now - 1)
+    assert len(again) == 30, "its scheduler may be slow"
+    for uid in again:
+        turnstile.end(uid, now)
     turnstile.note_refused(uids[2])
     assert len(fill(turnstile, A, 100, now)) == MOST_UNGATED // STUCK_PART
     assert len(fill(turnstile, B, 100, now)) == 100, "others have all places that they need"
-    turnstile.end(uids[0])
+    turnstile.end(uids[0], now)
     assert fill(turnstile, A, 100, now + 1) == [], "one that is gone shows nothing"
-    turnstile.end(uids[1], bound=True)
-    assert len(fill(turnstile, A, 20, now + 2)) == 20
+    turnstile.end(uids[1], now, bound=True)
+    assert len(fill(turnstile, A, 20, now + 2)) == 1
+    turnstile.note_refused(uids[2])
+    assert fill(turnstile, A, 20, now + 3) == [], "it begins again"
+
+
+def test_a_pod_is_passed_by_when_one_that_was_opened_later_is_bound() -> None:
+    turnstile = Turnstile()
+    fill(turnstile, A, 2)
+    first, second = f"{A}0-0.0", f"{A}1-0.0"
+    turnstile.note_open(second)
+    turnstile.note_open(first)
+    turnstile.expire(TIMEOUT_SECONDS)
+    turnstile.end(second, TIMEOUT_SECONDS, bound=True)
+    assert not turnstile.was_passed(first), "it was opened before"
+    assert turnstile.open("x", B, TIMEOUT_SECONDS)
+    turnstile.note_open("x")
+    turnstile.end("x", TIMEOUT_SECONDS, bound=True)
+    assert turnstile.was_passed(first)
 
 
 @pytest.mark.parametrize("expires", [False, True])
@@ -97,8 +101,8 @@ def test_who_is_bound_or_gone_leaves_its_place(*, expires: bool) -> None:
     assert turnstile.open("x", A, 0.0)
     if expires:
         turnstile.expire(TIMEOUT_SECONDS)
-    turnstile.end("x")
-    turnstile.end("x")
+    turnstile.end("x", 0.0)
+    turnstile.end("x", 0.0)
     assert "x" not in turnstile
     assert not turnstile.is_overdue("x")
     assert turnstile.find_next_timeout() == inf
@@ -108,7 +112,7 @@ def test_who_is_bound_or_gone_leaves_its_place(*, expires: bool) -> None:
 def test_a_pod_that_comes_back_has_a_time_of_its_own() -> None:
     turnstile = Turnstile()
     assert turnstile.open("x", A, 0.0)
-    turnstile.end("x")
+    turnstile.end("x", 0.0)
     assert turnstile.open("x", A, 10.0)
     assert turnstile.expire(30.0) == []
     assert turnstile.expire(40.0) == ["x"]
@@ -147,7 +151,7 @@ def test_a_tenant_is_passed_over_when_none_of_its_pods_got_room_for_long() -> No
         turnstile.scale_up(uid, A, now)
     assert turnstile.scale_up("z", A, 49.0 + SCALE_UP_SECONDS) is ScaleUp.WAIT
     assert turnstile.scale_up("z", A, 50.0 + SCALE_UP_SECONDS) is ScaleUp.PASS
-    turnstile.end("x", bound=True)
+    turnstile.end("x", 0.0, bound=True)
     assert turnstile.scale_up("z", A, 50.0 + SCALE_UP_SECONDS) is ScaleUp.OPEN
     assert turnstile.scale_up("z", A, 50.0 + SCALE_UP_SECONDS) is ScaleUp.PASS, "it is open"
 
@@ -160,7 +164,7 @@ def test_after_a_restart_pods_without_room_scale_up_where_pods_may(most: int) ->
     assert turnstile.expire(TIMEOUT_SECONDS) == (["y"] if most else ["x", "y"])
     assert turnstile.scale_up("z", A, 0.0) is (ScaleUp.WAIT if most else ScaleUp.PASS)
     assert len(turnstile) == 2
-    turnstile.end("x")
+    turnstile.end("x", 0.0)
     assert turnstile.scale_up("z", A, 0.0) is (ScaleUp.OPEN if most else ScaleUp.PASS)
 
 
@@ -187,7 +191,7 @@ def test_in_any_history_limits_hold_and_time_goes_on(steps: list[tuple[str, int,
             turnstile.recover(uid, tenant, now)
             opened.setdefault(uid, now)
         elif step in {"end", "bound"}:
-            turnstile.end(uid, bound=step == "bound")
+            turnstile.end(uid, now, bound=step == "bound")
             opened.pop(uid, None)
         else:
             turnstile.expire(now)

@@ -6,6 +6,8 @@ cycles before are carried out or not.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fairbind.cluster.pacing import MAX_EXPLAINED, is_recalling
 from fairbind.cluster.pacing_events import RunCycle
 from fairbind.model import CycleReport, PolicySettings, Snapshot
@@ -25,8 +27,16 @@ class Decider:
         self._unschedulable = UnschedulableCache()
         self._state = CycleState()
 
-    def decide(self, snapshot: Snapshot, settings: PolicySettings, now: float, order: RunCycle) -> CycleReport:
-        """Return what the ordered cycle decides. now: seconds since the epoch, for the report."""
+    def decide(
+        self,
+        snapshot: Snapshot,
+        settings: PolicySettings,
+        now: float,
+        order: RunCycle,
+        *,
+        may_have: Callable[[str], bool] = lambda _tenant: True,
+    ) -> CycleReport:
+        """Return what the ordered cycle decides. now: seconds since the epoch, for the report. may_have: see there."""
         recalls = not self._explains or is_recalling(len(snapshot.task_classes))
         unschedulable = self._unschedulable if recalls else None
         if unschedulable is None:
@@ -43,4 +53,5 @@ class Decider:
             baseline=self._baseline,
             explains=order.explains,
             finds_rivals=self._explains,
+            may_have=may_have,
         )

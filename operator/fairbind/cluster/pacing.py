@@ -24,7 +24,9 @@ The rules:
 * **Limits of a namespace.** A binding that failed once or takes long leaves its place to others. A namespace whose
   bindings fail has few under way, and the rest of its pods is withheld for a while; see `bind_limits`.
 * **Gates.** Of pods that take turns, a decision opens the gate, and another scheduler places the pod. Until then it is
-  on its way; how many may be, and for how long a pod keeps its room, is decided in `turnstile`. After a cycle one gate
+  on its way; how many may be, and for how long a pod keeps its room, is decided in `turnstile`. Places that come free
+  are given away together (`place_waits`). Where none may be given away, a cycle decides pods that take no
+  turns (`RunCycle.opens`). After a cycle one gate
   is opened without room where an autoscaler could help, but for `MAX_HELD_SECONDS` not beside gates with room; the next
   cycle sees the shares with it.
 * **Failed cycles.** The next cycle is tried after `FAILED_CYCLE_SECONDS`, followed by the pause for batches.
@@ -70,6 +72,7 @@ from fairbind.cluster.pacing_events import (
     WakeAt,
     Withhold,
 )
+from fairbind.cluster.place_waits import PlaceWaits
 from fairbind.cluster.task_names import split_task_name
 from fairbind.cluster.turnstile import STUCK_SECONDS, ScaleUp, Turnstile
 from fairbind.model import Bind
@@ -149,7 +152,7 @@ class Pacing:
     >>> pacing.handle(Tick(), 2.0)
     [WakeAt(time=2.05)]
     >>> pacing.handle(Tick(), 2.05)
-    [RunCycle(limit=256, explains=True, turns=True)]
+    [RunCycle(limit=256, explains=True, turns=True, opens=True)]
     >>> pacing.handle(NothingWaits(), 2.5)
     [WakeAt(time=7.5), Beat()]
     """
@@ -161,6 +164,7 @@ class Pacing:
         self._opening_with_room: set[str] = set()
         self._holds_scale_up = False
         self._held_since = inf
+        self._place_waits = PlaceWaits(self._turnstile)
         self._phase = _Phase.NEW
         self._phase_ends = inf
         self._is_woken = False
@@ -219,8 +223,8 @@ class Pacing:
         """Note what became of a pod that takes turns."""
         match event:
             case PodArrived(uid, is_bound):
-                self._turnstile.end(uid, bound=is_bound)
-                self._wake_at_low_water()
+                self._turnstile.end(uid, now, bound=is_bound)
+                self._place_waits.free(1, now)
             case PodOnItsWay(uid, tenant, has_room):
                 self._turnstile.recover(uid, tenant, now, has_room=has_room)
             case PodPromised(uid, has_room):
@@ -243,6 +247,7 @@ class Pacing:
         if now >= self._turns_wake_at:
             self._turns_wake_at = inf
             self._is_woken = True
+        self._is_woken |= self._place_waits.is_due(now)
         if self._phase is _Phase.NEW:
             self._swept_at = now
             return self._wait(now)
@@ -270,7 +275,7 @@ class Pacing:
         resumes += [Resume(uid) for uid in self._limits.release(now)]
         expired = self._turnstile.expire(now)
         if expired:  # their places are free, also where one keeps its room because it is nominated, and nothing changes
-            self._wake_at_low_water()
+            self._place_waits.free(len(expired), now)
         resumes += [GiveBack(uid) for uid in expired]
         return resumes
 
@@ -281,7 +286,7 @@ class Pacing:
         if self._phase is _Phase.WAITING and self._is_woken:
             wake_at = min(now, self._announced)
         else:
-            wake_at = min(self._phase_ends, self._explain_wake_at, self._turns_wake_at)
+            wake_at = min(self._phase_ends, self._explain_wake_at, self._turns_wake_at, self._place_waits.wake_at)
             if self._resumes:
                 wake_at = min(wake_at, self._resumes[0][0])
             wake_at = min(wake_at, self._limits.find_next_release(), self._turnstile.find_next_timeout())
@@ -303,18 +308,20 @@ class Pacing:
 
     def _ask_for_cycle(self, now: float) -> list[Instruction]:
         self._is_woken = False
-        limit = min(MAX_OUTSTANDING - self._outstanding, self._turnstile.free)
+        limit = MAX_OUTSTANDING - self._outstanding
         self._has_more |= limit <= 0  # what woke us is not decided yet
-        if self._has_more and self._is_busy:
+        if self._has_more and self._outstanding > LOW_WATER:
             return self._wait(now)  # woken again when enough of them have ended
+        opens = self._place_waits.begin_cycle()
         self._phase, self._phase_ends = _Phase.DECIDING, inf
         self._decides_since = now
         self._follows_change, self._has_changed = self._has_changed, False
-        return [RunCycle(limit, now >= self._explain_at, self._take_turns(now))]
+        return [RunCycle(limit, now >= self._explain_at, self._take_turns(now), opens)]
 
     def _begin_bindings(self, event: Decided, now: float) -> Sequence[Instruction]:
         self._is_complete = event.complete
         self._note_classes(event.classes)
+        self._place_waits.note_rationed(is_rationed=event.is_rationed)
         instructions: list[Instruction] = []
         for bind in event.bindings:
             uid, (namespace, _) = bind.task.uid, split_task_name(bind.task)
@@ -329,7 +336,7 @@ class Pacing:
                     self._opening_with_room.add(uid)
                 instructions.append(bind)
             else:
-                self._turnstile.end(uid)
+                self._turnstile.end(uid, now)
                 instructions.append(Withhold(uid))
         return [*instructions, *self._scale_up(event.scale_ups, now)]
 
@@ -359,7 +366,7 @@ class Pacing:
                 self._opening.add(uid)
                 self._is_woken = True
                 return [*withheld, bind]
-            self._turnstile.end(uid)
+            self._turnstile.end(uid, now)
             withheld.append(Withhold(uid))
         return withheld
 
@@ -371,7 +378,7 @@ class Pacing:
         match event:
             case BindWithdrawn(uid):
                 self._outstanding -= self._limits.end(uid, now)
-                self._end_opening(uid)
+                self._end_opening(uid, now)
                 return []
             case CycleFailed(classes):
                 if classes is not None:
@@ -386,6 +393,7 @@ class Pacing:
                     self._wake_for_turns(now)
             case NothingWaits():
                 self._has_more = False
+                self._place_waits.note_rationed(is_rationed=False)
             case CycleSkipped():
                 return self._wait(now)
         beat = self._wait(now)
@@ -443,13 +451,14 @@ class Pacing:
             is_open = uid in self._opening
             self._opening.discard(uid)
             self._end_with_room(uid)
+            self._turnstile.note_open(uid)
             # Of a pod whose gate is open now, the other scheduler says when it is bound.
             instructions: list[Instruction] = [] if is_open else [Announce(uid)]
         elif result in NOT_SENT:
-            self._end_opening(uid)
+            self._end_opening(uid, now)
             instructions = [Forget(uid, postponed=False)]
         else:
-            self._end_opening(uid)
+            self._end_opening(uid, now)
             self._postpone(uid, now)
             instructions = [Forget(uid, postponed=True)]
             self._plan(now, instructions)
@@ -457,11 +466,13 @@ class Pacing:
             self._plan(now, instructions)
         return instructions
 
-    def _end_opening(self, uid: str) -> None:
+    def _end_opening(self, uid: str, now: float) -> None:
         """Note that a gate did not open after all, if it was one."""
         self._opening.discard(uid)
         self._end_with_room(uid)
-        self._turnstile.end(uid)
+        if uid in self._turnstile:
+            self._turnstile.end(uid, now)
+            self._place_waits.free(1, now)
 
     def _end_with_room(self, uid: str) -> None:
         """Note that a gate is open, or not opened soon; the last of them wakes for what was held back behind them."""
@@ -470,14 +481,9 @@ class Pacing:
             self._holds_scale_up = False
             self._is_woken = True
 
-    @property
-    def _is_busy(self) -> bool:
-        """Whether deciding more can wait until some of what is decided has ended."""
-        return self._outstanding > LOW_WATER or self._turnstile.is_busy
-
     def _wake_at_low_water(self) -> None:
         """Wake for what is left to decide; while a cycle runs it is not known yet, and the cycle's end looks again."""
-        if self._has_more and not self._is_busy and self._phase is not _Phase.DECIDING:
+        if self._has_more and self._outstanding <= LOW_WATER and self._phase is not _Phase.DECIDING:
             self._is_woken = True
 
     def _postpone(self, uid: str, now: float) -> None:

@@ -59,7 +59,8 @@ class Decided(msgspec.Struct, frozen=True):
 
     bindings: in the order of the decisions. complete: False when the limit ended the cycle. classes: how many waited
     before the cycle. opens: the UIDs of those that open a gate. scale_ups: pods behind a gate that one more node could
-    help, in the order of the tenants' shares; without a server.
+    help, in the order of the tenants' shares; without a server. is_rationed: whether pods that fit were passed over,
+    because no more of their tenants may have their turn now.
     """
 
     bindings: Sequence[Bind]
@@ -67,6 +68,7 @@ class Decided(msgspec.Struct, frozen=True):
     classes: int
     opens: frozenset[str] = frozenset()
     scale_ups: Sequence[Bind] = ()
+    is_rationed: bool = False
 
 
 class BindWithdrawn(msgspec.Struct, frozen=True):
@@ -183,12 +185,14 @@ class RunCycle(msgspec.Struct, frozen=True):
 
     limit: how many decisions at most. explains: whether to look also at classes for which no server has gained
     capacity, at `MAX_EXPLAINED` of them (see `is_recalling`), and to explain again what was looked at in vain. turns:
-    whether the cycle after it may look at other waiting tasks.
+    whether the cycle after it may look at other waiting tasks. opens: whether pods may have their turn; if not, only
+    pods that take none are decided, and the cycle is skipped where there are none.
     """
 
     limit: int
     explains: bool
     turns: bool = True
+    opens: bool = True
 
 
 class Announce(msgspec.Struct, frozen=True):

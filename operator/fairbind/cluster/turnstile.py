@@ -5,11 +5,11 @@ tenant's share from the moment its gate is asked to open until it is gone. The r
 
 * **Time.** A pod on its way holds the room that was decided for it until it is bound. When it is not bound within
   `timeout_seconds` it is overdue: the room is given back, and the share is not.
-* **Limits.** At most `most` pods are on their way; no more is decided than may be. Overdue pods do not count here, so
-  pods that the other scheduler cannot place never stop those that it can, but for one time-out.
-* **Stuck tenants.** A tenant one of whose overdue pods was refused by the other scheduler (`note_refused`) has at most
-  a part of `most` on their way until one of its pods is bound. So its next pods do not take all places again. A pod of
-  which the other scheduler has said nothing shows only that it is slow, or away.
+* **Limits.** At most `most` pods are on their way, and of these at most a part of one tenant (`places`). A cycle
+  decides no more pods that take turns than may be (`begin_round`). Overdue pods do not count here.
+* **Refusals.** A tenant one of whose overdue pods the other scheduler refused (`note_refused`) has a smaller part.
+  When the other scheduler has said nothing of a pod for the whole time, and placed one that was opened later
+  (`was_passed`), it has refused it. Otherwise that shows only that it is slow, or away.
 * **Scaling up.** Autoscalers do not see pods behind a gate. So where the next pod fits nowhere and one more node could
   help, its gate is opened without room (`scale_up`), the other scheduler marks it, and a node is bought. At most
   `most_scale_ups` pods of a tenant wait like this. They take no places, and their time begins when they have room
@@ -25,20 +25,18 @@ from __future__ import annotations
 
 import enum
 import heapq
-from collections import Counter
 from dataclasses import dataclass
 from math import inf
 
+from fairbind.cluster.places import Places, Round
+
 TIMEOUT_SECONDS = 30.0
 MOST_UNGATED = 200
-STUCK_PART = 8
-"""A stuck tenant has at most one in so many of the places."""
+BATCH_PART = 8
 STUCK_SECONDS = 5.0
-"""A pod that was decided beyond that part is out of the scheduling order for so long."""
+"""A pod that was decided and cannot have its turn now is out of the scheduling order for so long."""
 SCALE_UP_SECONDS = 600.0
 """Autoscalers take minutes. When no pod of a tenant got room for so long, they do not buy what it needs."""
-BUSY_PARTS = 8, 5
-"""More than five eighths of the places taken are busy, as with `pacing.LOW_WATER`."""
 
 
 class ScaleUp(enum.Enum):
@@ -58,10 +56,11 @@ class _State(enum.Enum):
 
 @dataclass(slots=True)
 class _Opened:
-    """ends_at: when its time is over. scales_up: whether it was opened without room."""
+    """ends_at: when its time is over. number: see `Places`. scales_up: whether it was opened without room."""
 
     tenant: str
     ends_at: float
+    number: int = 0
     state: _State = _State.IN_TIME
     scales_up: bool = False
 
@@ -72,7 +71,7 @@ class Turnstile:
     >>> turnstile = Turnstile(most=2)
     >>> turnstile.open("uid-1", "a", 0.0), turnstile.open("uid-2", "a", 0.0), turnstile.open("uid-3", "a", 0.0)
     (True, True, False)
-    >>> turnstile.end("uid-2", bound=True)
+    >>> turnstile.end("uid-2", 1.0, bound=True)
     >>> turnstile.find_next_timeout()
     30.0
     >>> turnstile.expire(30.0), turnstile.is_overdue("uid-1")
@@ -87,12 +86,11 @@ class Turnstile:
         most_scale_ups: pods of a tenant whose gates are open without room; 0: none.
         """
         self.most_scale_ups = most_scale_ups
-        self._most = most
+        self._places = Places(most)
+        self._round: Round | None = None
         self._timeout_seconds = timeout_seconds
         self._opened: dict[str, _Opened] = {}
-        self._timely: Counter[str] = Counter()
         self._without_room: dict[str, dict[str, float]] = {}
-        self._stuck: set[str] = set()
         self._timeouts: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
@@ -106,17 +104,26 @@ class Turnstile:
     @property
     def free(self) -> int:
         """How many more pods may be on their way; less than 0 after a restart amid many."""
-        return self._most - self._timely.total()
+        return self._places.free
 
     @property
-    def is_busy(self) -> bool:
-        """Whether so many pods are on their way that deciding more can wait until some are bound."""
-        of, parts = BUSY_PARTS
-        return of * self._timely.total() > parts * self._most
+    def batch(self) -> int:
+        """How many places that come free are given away together."""
+        return max(1, self._places.most // BATCH_PART)
+
+    @property
+    def round_ends_at(self) -> float:
+        """When the next round is due, see `Round`; infinite: there was none, or it is not for time to say."""
+        return inf if self._round is None else self._round.ends_at
 
     def is_overdue(self, uid: str) -> bool:
         """Whether the pod's time is over and it is not bound."""
         return uid in self._opened and self._opened[uid].state is _State.OVERDUE
+
+    def begin_round(self, now: float) -> Round:
+        """Return the places that a cycle may give away now."""
+        self._round = Round(self._places, now)
+        return self._round
 
     def open(self, uid: str, tenant: str, now: float) -> bool:
         """Let the gate of a decided pod be opened; False when it must wait, because of the limits.
@@ -125,8 +132,7 @@ class Turnstile:
         """
         if uid in self._opened and not self.is_overdue(uid):
             return True
-        part = max(1, self._most // STUCK_PART) if tenant in self._stuck else self._most
-        if self.free <= 0 or self._timely[tenant] >= part:
+        if not self._places.may_enter(tenant):
             return False
         self._enter(uid, tenant, now)
         return True
@@ -142,6 +148,12 @@ class Turnstile:
         self._lose_room(uid, now)
         return ScaleUp.OPEN
 
+    def note_open(self, uid: str) -> None:
+        """Note that the gate of a pod is open: from now on the other scheduler sees it."""
+        found = self._opened.get(uid)
+        if found is not None and found.state is _State.IN_TIME:
+            found.number = self._places.open(uid, found.tenant)
+
     def recover(self, uid: str, tenant: str, now: float, *, has_room: bool = True) -> None:
         """Note a pod that is found without its gate and without a node; limits do not hold for what has happened.
 
@@ -150,6 +162,7 @@ class Turnstile:
         if uid in self._opened:
             return
         self._enter(uid, tenant, now)
+        self.note_open(uid)
         if not has_room and self.most_scale_ups:
             self._opened[uid].scales_up = True
             self.note_room(uid, now, has_room=False)
@@ -163,22 +176,27 @@ class Turnstile:
             self._leave(uid, found)
             self._enter(uid, found.tenant, now)
             self._opened[uid].scales_up = True
+            self.note_open(uid)
         elif not has_room and found.state is _State.IN_TIME:
             self._leave(uid, found)
             self._lose_room(uid, now)
 
     def note_refused(self, uid: str) -> None:
-        """Note that the other scheduler has looked at an overdue pod and found no node for it."""
+        """Note that the other scheduler has found no node for an overdue pod, or passed it by."""
         if self.is_overdue(uid):
-            self._stuck.add(self._opened[uid].tenant)
+            self._places.note_refused(self._opened[uid].tenant)
 
-    def end(self, uid: str, *, bound: bool = False) -> None:
+    def was_passed(self, uid: str) -> bool:
+        """Whether a pod on its way has no node while one that was opened later has."""
+        return uid in self._opened and self._places.was_passed(self._opened[uid].number)
+
+    def end(self, uid: str, now: float, *, bound: bool = False) -> None:
         """Note that a pod is bound or gone, or that its gate did not open after all."""
         found = self._opened.pop(uid, None)
         if found is None:
             return
         if bound:
-            self._stuck.discard(found.tenant)
+            self._places.note_placed(found.number, found.tenant, now)
         self._leave(uid, found)
 
     def find_next_timeout(self) -> float:
@@ -201,7 +219,7 @@ class Turnstile:
     def _enter(self, uid: str, tenant: str, now: float) -> None:
         ends_at = now + self._timeout_seconds
         self._opened[uid] = _Opened(tenant, ends_at)
-        self._timely[tenant] += 1
+        self._places.enter(tenant, now)
         heapq.heappush(self._timeouts, (ends_at, uid))
 
     def _lose_room(self, uid: str, now: float) -> None:
@@ -212,9 +230,7 @@ class Turnstile:
     def _leave(self, uid: str, found: _Opened) -> None:
         """Take a pod out of what it is counted in."""
         if found.state is _State.IN_TIME:
-            self._timely[found.tenant] -= 1
-            if not self._timely[found.tenant]:
-                del self._timely[found.tenant]
+            self._places.leave(uid, found.tenant)
         elif found.state is _State.WITHOUT_ROOM:
             del self._without_room[found.tenant][uid]
             if not self._without_room[found.tenant]:

@@ -65,7 +65,8 @@ class CycleReport:
     now: the time that the caller gave, seconds since the epoch. policy: its id.
     bindings: in the order in which they were decided. waits: one for each class that could not go on; sorted by tenant
     and turn. complete: False when the limit of decisions ended the cycle before the filling did.
-    weighted_shares: after the bindings, by tenant, sorted by name.
+    weighted_shares: after the bindings, by tenant, sorted by name. is_rationed: whether tasks that fit were passed
+    over, because their tenants may not have more of them decided now.
     """
 
     now: float
@@ -74,3 +75,4 @@ class CycleReport:
     waits: tuple[Wait, ...]
     weighted_shares: tuple[tuple[str, float], ...]
     complete: bool
+    is_rationed: bool = False

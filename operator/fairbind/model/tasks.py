@@ -95,6 +95,7 @@ class TaskClass:
     wishes: which of the servers on which they fit its tasks should take; None: what `Placement.preference_k` says.
     counts_as: the subjects of counters in which its tasks count once they are placed.
     brings: what else each of its tasks adds to counters then: subject and amount.
+    is_rationed: whether so many of its tasks at most are decided as the caller of a cycle lets its tenant have.
     """
 
     tenant: str
@@ -108,6 +109,7 @@ class TaskClass:
     wishes: SoftWishes | None = None
     counts_as: frozenset[Hashable] = frozenset()
     brings: tuple[tuple[Hashable, int], ...] = ()
+    is_rationed: bool = False
 
     @property
     def is_eligible(self) -> bool:

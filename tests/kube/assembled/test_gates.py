@@ -162,7 +162,7 @@ async def test_a_scheduler_so_slow_that_all_pods_are_late_changes_no_shares() ->
         scene.server.put("nodes", *(make_node(f"n{n}") for n in range(6)))
         put_backlog(scene, team=30, other=30, third=30)
         await scene.pass_until_leading()
-        await scene.pass_until(lambda: len(scene.server.opened) == 12)
+        await scene.pass_until(lambda: len(scene.server.opened) >= 9)
         placed = 0
         while sum(count_by_namespace(scene).values()) < 24:
             uid = scene.server.opened[placed][2]

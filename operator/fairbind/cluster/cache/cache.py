@@ -293,6 +293,7 @@ class ClusterCache:
             is_gated=facts.gated,
             generation=facts.generation,
             scheduled_generation=facts.scheduled_generation,
+            nominated_node=facts.nominated_node,
         )
 
     def _find_detail(self, entry: PodEntry) -> str | None:

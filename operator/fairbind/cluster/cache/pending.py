@@ -44,6 +44,7 @@ class QueueKey(NamedTuple):
     nominated pods that its pods are above, or None. nominee: the UID of its only pod, when that one is nominated
     itself. wishes: what its pods require about other pods, or None. load: the volumes that a pod brings to its node, of
     drivers that are looked at, or None. unbound: the volumes that a pod wants for claims that are not bound yet.
+    takes_turns: whether another scheduler places its pods when they have their turn.
     """
 
     tenant: str
@@ -57,6 +58,7 @@ class QueueKey(NamedTuple):
     wishes: TopologyWishes | None = None
     load: VolumeLoad | None = None
     unbound: tuple[Wanted, ...] = ()
+    takes_turns: bool = False
 
     @property
     def is_about_volumes(self) -> bool:
@@ -224,6 +226,7 @@ class TaskQueue:
             key.unsupported,
             self._pin,
             *self._ruling,
+            is_rationed=key.takes_turns,
         )
         self.is_eligible = task_class.is_eligible
         return task_class

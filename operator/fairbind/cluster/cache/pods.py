@@ -143,7 +143,8 @@ class PodRecord:
     tenant: empty when it belongs to no tenant. is_waiting: for a node, also while its turn is postponed.
     unsupported: the very thing that it carries and that is not honoured yet.
     scheduled_message: what its condition PodScheduled=False says, or None when it has none. owner: its controller.
-    is_gated: it has scheduling gates. generation, scheduled_generation: see `PodFacts`.
+    is_gated: it has scheduling gates. nominated_node: where room is promised to it until it is bound. generation,
+    scheduled_generation: see `PodFacts`.
     """
 
     uid: str
@@ -162,6 +163,7 @@ class PodRecord:
     is_gated: bool = False
     generation: int = 0
     scheduled_generation: int = 0
+    nominated_node: str | None = None
 
 
 def is_waiting(position: Position | None) -> bool:
@@ -244,6 +246,7 @@ def locate(
         nominee=None if nomination is None else facts.uid,
         load=load,
         unbound=unbound,
+        takes_turns=takes_turns or asks,
     )
     task = Task(facts.uid, make_task_name(facts.namespace, facts.name), facts.priority, facts.created)
     return Waiting(key, task, facts.labels, nomination, wishes)

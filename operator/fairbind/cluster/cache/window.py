@@ -195,7 +195,7 @@ class _Sorted:
         if key.unsupported is None:
             simple = self._eligibility.simplify(key.constraints)
             look = simple, key.selected_by, key.wishes, key.overtaken, key.nominee, key.load, key.unbound
-            of_look, kind = self.looks.get(look), (key.demand, key.pin)
+            of_look, kind = self.looks.get(look), (key.demand, key.pin, key.takes_turns)
             if of_look is None:
                 of_look = self.looks[look] = LookGroups(look)
             of_look.queues += 1

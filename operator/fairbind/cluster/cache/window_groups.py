@@ -32,8 +32,9 @@ they require about others, which reserved room they may use (`QueueKey.overtaken
 that they bring and want."""
 
 
-GroupKind = tuple[Demand, str | None]
-"""What a class of such a placement is told by: the demand, and the only node that the pods may use (a DaemonSet's)."""
+GroupKind = tuple[Demand, str | None, bool]
+"""What a class of such a placement is told by: the demand, the only node that the pods may use (a DaemonSet's), and
+whether they take turns."""
 
 
 class LookGroups:

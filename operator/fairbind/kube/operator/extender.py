@@ -179,7 +179,7 @@ class ExtenderMode:
         self._loop.note_on_its_way(uid, turn.tenant, has_room=True)
 
     def _give_back(self, uid: str) -> bool:
-        """End the turn of a pod whose time is over; return whether kube-scheduler has found no node for it.
+        """End the turn of a pod whose time is over; return whether kube-scheduler has refused it.
 
         Of a pod whose message still says that it was not its turn, it has said nothing since.
         """
@@ -197,7 +197,9 @@ class ExtenderMode:
         words = pod.scheduled_message or ""
         note = f"The pod had its turn for {self._settings.timeout_seconds:.0f} s, and its scheduler has not placed it."
         self._recorder.tell(pod.namespace, pod.name, uid, "NotPlacedInTime", f"{note} {words}".rstrip())
-        return bool(words) and not any(ours in words for ours in (NOT_ITS_TURN, UNKNOWN))
+        if words and not any(ours in words for ours in (NOT_ITS_TURN, UNKNOWN)):
+            return True
+        return pod.nominated_node is None and self.rules.turnstile.was_passed(uid)
 
     def _postpone(self, uid: str) -> None:
         """Take the room of a pod back, and let it wait for another turn after a while."""

@@ -31,6 +31,8 @@ SCALING_UP = (
     "The pod fits on no node now, and one more node could help. Its gate is open so that cluster autoscalers see it. "
     "Its tenant's share counts it."
 )
+SILENT = "Its scheduler has said nothing about it."
+PASSED_BY = f"{SILENT} It has placed pods whose gates were opened later."
 
 _GATED_MESSAGE = "Scheduling is blocked"
 """How the API server's message about gates begins, which stays until a scheduler has looked at the pod."""
@@ -139,8 +141,9 @@ class Gates:
         if not self._cache.give_back(uid) or pod is None:
             return False
         words = pod.scheduled_message or ""
-        is_refused = bool(words) and not words.startswith(_GATED_MESSAGE)
-        reason = words if is_refused else "Its scheduler has said nothing about it."
+        has_spoken = bool(words) and not words.startswith(_GATED_MESSAGE)
+        is_passed = pod.nominated_node is None and self.rules.turnstile.was_passed(uid)
+        reason = words if has_spoken else PASSED_BY if is_passed else SILENT
         overdue = self._overdue.setdefault(pod.tenant, _Overdue())
         overdue.uids.add(uid)
         overdue.example = f"{pod.namespace}/{pod.name}: {reason}"
@@ -149,7 +152,7 @@ class Gates:
             f"The pod's gate is open, and it has no node after {self._seconds:.0f} s. Its tenant's share counts it on."
         )
         self._recorder.tell(pod.namespace, pod.name, uid, "NotPlacedInTime", f"{note} {reason}")
-        return is_refused
+        return has_spoken or is_passed
 
     def _tell(self, uid: str, reason: str, note: str) -> None:
         pod = self._cache.find_pod(uid)

@@ -247,6 +247,12 @@ class SchedulingLoop:
         if is_refused:
             self._obey(self._pacing.handle(PodRefused(uid), self._clock()))
 
+    def _begin_round(self, *, opens: bool) -> Callable[[str], bool]:
+        """Return what says whether one more pod of a tenant may have its turn in this cycle."""
+        if self._turns is None or not opens:
+            return lambda _tenant: opens
+        return self._turns.turnstile.begin_round(self._clock()).take
+
     def _find_opens(self, bindings: Iterable[Bind]) -> frozenset[str]:
         """Return the UIDs of the pods whose gate opens when they are decided."""
         if self._turns is None:
@@ -273,9 +279,18 @@ class SchedulingLoop:
             if not classes and snapshot.is_current:
                 self._note_nothing_waits(len(snapshot.servers.names))
                 return self._pacing.handle(NothingWaits(), self._clock())
-            report = self._decider.decide(snapshot, self._world.settings, self._wall_clock(), order)
-            opens = self._find_opens(report.bindings)
-            decided = Decided(report.bindings, report.complete, classes, opens, self._find_scale_ups(snapshot, report))
+            if not order.opens and all(each.is_rationed for each in snapshot.task_classes):
+                return self._pacing.handle(CycleSkipped(), self._clock())
+            may_have = self._begin_round(opens=order.opens)
+            report = self._decider.decide(snapshot, self._world.settings, self._wall_clock(), order, may_have=may_have)
+            decided = Decided(
+                report.bindings,
+                report.complete,
+                classes,
+                self._find_opens(report.bindings),
+                self._find_scale_ups(snapshot, report),
+                report.is_rationed,
+            )
             binds = self._pacing.handle(decided, self._clock())
             classes = None  # pacing knows
             self._begin(binds)

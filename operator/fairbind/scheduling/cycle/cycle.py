@@ -10,6 +10,8 @@ costs one look for the least score, and new scores for the servers that changed 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fairbind.model import CycleReport, InvalidProblemError, PolicySettings, Snapshot, Wait
 from fairbind.scheduling.cycle.checks import check_snapshot
 from fairbind.scheduling.cycle.draft import Draft, expect_undefined_scores
@@ -31,6 +33,7 @@ def run_cycle(
     baseline: Policy | None = None,
     explains: bool = True,
     finds_rivals: bool = True,
+    may_have: Callable[[str], bool] = lambda _tenant: True,
 ) -> CycleReport:
     """Return what to place where, in the order of the decisions, and what waits and why.
 
@@ -44,6 +47,8 @@ def run_cycle(
     baseline: decides in place of the policy that the settings name; for simulations. None: nothing does.
     explains: whether classes that were remembered and looked at again in vain are explained again, too.
     finds_rivals: whether waits say which tenant comes before theirs.
+    may_have: asked before each decision about a rationed class whether its tenant may have one more; after a False the
+    rest of the class is left out of this cycle, and of its waits.
     Raises InvalidProblemError for an unknown policy, a negative limit and a snapshot whose parts do not go together.
     """
     if limit is not None and limit < 0:
@@ -60,7 +65,7 @@ def run_cycle(
             state,
             explains=explains,
             finds_rivals=finds_rivals,
-        ).run(now, limit)
+        ).run(now, limit, may_have)
 
 
 class _Cycle:
@@ -82,16 +87,21 @@ class _Cycle:
         self.explains = explains
         self.finds_rivals = finds_rivals
 
-    def run(self, now: float, limit: int | None) -> CycleReport:
+    def run(self, now: float, limit: int | None, may_have: Callable[[str], bool]) -> CycleReport:
         """Decide until nothing fits or the limit is reached, then explain."""
-        draft = self.draft
+        draft, is_rationed = self.draft, False
         bindings = draft.bindings
         while (choice := draft.find_choice()) is not None and (limit is None or len(bindings) < limit):
-            draft.take(choice)
+            task_class = choice.queue.task_class
+            if task_class.is_rationed and not may_have(task_class.tenant):
+                choice.queue.close()
+                is_rationed = True
+            else:
+                draft.take(choice)
         complete = choice is None
         draft.end()
         waits, shares = self._explain(complete=complete), self._compute_shares()
-        return CycleReport(now, draft.policy.id, tuple(bindings), self._remember(waits), shares, complete)
+        return CycleReport(now, draft.policy.id, tuple(bindings), self._remember(waits), shares, complete, is_rationed)
 
     def _explain(self, *, complete: bool) -> list[Wait]:
         """Return the waits of classes that are not remembered, and explain again what may go elsewhere than before."""

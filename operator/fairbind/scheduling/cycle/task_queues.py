@@ -106,6 +106,10 @@ class ClassQueue:
         self.turn = self._rule(self._tasks[self._next]) if self._next < len(self._tasks) else None
         return task
 
+    def close(self) -> None:
+        """Let none of its tasks be decided any more."""
+        self.turn = None
+
     def push_back(self) -> None:
         """Put the task back that was taken out last."""
         self._next -= 1

@@ -1,0 +1,162 @@
+"""Places on the way from a turn to a node, and how many of them each tenant may have.
+
+Another scheduler may say nothing about a tenant's pods, so what is on its way must not be all of one tenant. The rules:
+
+* **Part.** A tenant may take a place while it has fewer than `PART` times as many as are free. So one tenant alone has
+  three quarters of the places, two have three sevenths each, and some are always left for a tenant that comes. Switches
+  share their memory among ports like this: A. K. Choudhury and E. L. Hahne, "Dynamic Queue Length Thresholds for
+  Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking 6(2), 1998.
+* **Waiting.** Where a tenant that has its part is next, no other tenant takes a place in its stead: tenants with small
+  pods need many places, and would fall behind. It is not waited for once its oldest pod was passed by for
+  `FLOW_SECONDS`. While none of its pods came to a node for as long, tenants with nothing on their way take one place
+  each: so it is seen whether the other scheduler passes it by, or is slow, or away.
+* **Refusals.** A tenant with a pod that the other scheduler refused has one in `STUCK_PART` of the places at most, and
+  one more for each of its pods that comes to a node, until it may have all.
+
+A pod was **passed by** when one that was opened later has come to a node: pods have numbers in the order in which they
+were seen open, and 0 before. Times are in seconds, of one clock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import inf
+
+PART = 3
+FLOW_SECONDS = 1.0
+STUCK_PART = 8
+"""A tenant with a refused pod has at first one in so many of the places."""
+
+
+class Places:
+    """The rules of the module.
+
+    >>> places = Places(8)
+    >>> for n in range(5):
+    ...     places.enter("a", 0.0)
+    >>> places.free, places.may_enter("a"), places.may_enter("b")
+    (3, True, True)
+    >>> places.enter("a", 0.0)
+    >>> places.may_enter("a"), places.may_enter("b")
+    (False, True)
+    """
+
+    def __init__(self, most: int) -> None:
+        """most: how many places there are."""
+        self.most = most
+        self._taken: Counter[str] = Counter()
+        self._numbers: dict[str, dict[str, int]] = {}
+        self._progress: dict[str, float] = {}
+        self._passed_since: dict[str, tuple[str, float]] = {}
+        self._parts: dict[str, int] = {}
+        self._opened = 0
+        self._last_placed = 0
+
+    @property
+    def taken(self) -> int:
+        """How many places are taken; more than there are after a restart amid many."""
+        return self._taken.total()
+
+    @property
+    def free(self) -> int:
+        """How many more pods may be on their way; less than 0 after a restart amid many."""
+        return self.most - self.taken
+
+    def may_enter(self, tenant: str, *, beside: Counter[str] | None = None) -> bool:
+        """Whether a tenant may take one more place. beside: places that are given away and not taken yet, by tenant."""
+        promised = beside or Counter[str]()
+        count, free = self._taken[tenant] + promised[tenant], self.free - promised.total()
+        return free > 0 and count < PART * free and count < self._parts.get(tenant, self.most)
+
+    def enter(self, tenant: str, now: float) -> None:
+        """Give a pod of a tenant a place."""
+        if not self._taken[tenant]:
+            self._progress[tenant] = now
+            self._numbers[tenant] = {}
+        self._taken[tenant] += 1
+
+    def open(self, uid: str, tenant: str) -> int:
+        """Return the number of a pod that has a place, and that is seen open now."""
+        self._opened += 1
+        self._numbers[tenant][uid] = self._opened
+        return self._opened
+
+    def leave(self, uid: str, tenant: str) -> None:
+        """Take the place of a pod."""
+        self._taken[tenant] -= 1
+        self._numbers[tenant].pop(uid, None)
+        if not self._taken[tenant]:
+            del self._taken[tenant], self._numbers[tenant], self._progress[tenant]
+            self._passed_since.pop(tenant, None)
+
+    def note_placed(self, number: int, tenant: str, now: float) -> None:
+        """Note that the pod with this number, which may have left its place, has come to a node."""
+        self._last_placed = max(self._last_placed, number)
+        if tenant in self._progress:
+            self._progress[tenant] = now
+        if tenant in self._parts:
+            self._parts[tenant] += 1
+            if self._parts[tenant] >= self.most:
+                del self._parts[tenant]
+
+    def note_refused(self, tenant: str) -> None:
+        """Note that the other scheduler refused a pod of a tenant."""
+        self._parts[tenant] = max(1, self.most // STUCK_PART)
+
+    def was_passed(self, number: int) -> bool:
+        """Whether a pod that was opened later than this number has come to a node."""
+        return 0 < number < self._last_placed
+
+    def is_idle(self, tenant: str) -> bool:
+        """Whether a tenant has nothing on its way."""
+        return not self._taken[tenant]
+
+    def find_wait_end(self, tenant: str, now: float) -> tuple[bool, float]:
+        """Return whether the others wait for a tenant, and when that is another question if nothing happens."""
+        if tenant in self._parts or not self._taken[tenant]:
+            return False, inf
+        flows_until = self._progress[tenant] + FLOW_SECONDS
+        ends_at = flows_until if now < flows_until else inf
+        uid, number = next(iter(self._numbers[tenant].items()), ("", 0))
+        if self.was_passed(number):
+            known, since = self._passed_since.get(tenant, ("", 0.0))
+            if known != uid:
+                since = now
+                self._passed_since[tenant] = uid, now
+            if now >= since + FLOW_SECONDS:
+                return False, inf
+            ends_at = min(ends_at, since + FLOW_SECONDS)
+        return True, ends_at
+
+    def has_stopped(self, tenant: str, now: float) -> bool:
+        """Whether no pod of a tenant that is waited for came to a node lately."""
+        return now >= self._progress[tenant] + FLOW_SECONDS
+
+
+class Round:
+    """The places that one cycle may give away, in the order of its decisions.
+
+    ends_at: when the next round is due, because a tenant that was waited for may be waited for no longer; infinite:
+    none was, or nothing but a pod that comes to a node can change it.
+    """
+
+    def __init__(self, places: Places, now: float) -> None:
+        self._places = places
+        self._now = now
+        self._given: Counter[str] = Counter()
+        self._waits = self._probes = False
+        self.ends_at = inf
+
+    def take(self, tenant: str) -> bool:
+        """Let a tenant have a place; False when it may not now."""
+        places, given = self._places, self._given
+        is_probe = self._probes and places.is_idle(tenant) and not given[tenant]
+        if self._waits and not is_probe:
+            return False
+        if places.may_enter(tenant, beside=given):
+            given[tenant] += 1
+            return True
+        if places.free > given.total() and not self._waits:
+            self._waits, self.ends_at = places.find_wait_end(tenant, self._now)
+            self._probes = self._waits and places.has_stopped(tenant, self._now)
+        return False

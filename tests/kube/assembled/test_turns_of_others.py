@@ -1,0 +1,90 @@
+"""One tenant takes all turns that it can, and its scheduler says nothing about its pods; others wait hardly longer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from cluster.builders import Json, make_namespace, make_node, make_pod
+from kube.assembled.other_scheduler import OtherScheduler
+from kube.assembled.replicas import Scene, in_virtual_time, judging
+from kube.assembled.test_extender import SETTINGS, KubeScheduler, make_asking
+from kube.assembled.test_gates import GATES, make_gated, put_tenants
+
+SECONDS = 60
+NODE = {"cpu": "64", "memory": "256Gi", "pods": "110"}
+
+
+class SilentAbout(OtherScheduler):
+    """Says nothing about the greedy tenant's pods, as kube-scheduler about pods that it keeps out of its queue."""
+
+    def _schedule(self, key: str) -> None:
+        if not key.startswith("greedy/bad"):
+            super()._schedule(key)
+
+
+class SilentAsking(KubeScheduler):
+    """The same in extender mode: it never asks for them."""
+
+    async def _schedule(self, key: str, pod: Json, version: str) -> None:
+        if key.startswith("greedy/"):
+            self._seen[key] = version
+        else:
+            await super()._schedule(key, pod, version)
+
+
+def prepare(scene: Scene, backlog: int, *, asks: bool) -> None:
+    """Put three tenants, of which the greedy one comes first, and its backlog."""
+    scene.server.put("namespaces", *(make_namespace(name) for name in ("greedy", "other", "own")))
+    put_tenants(scene, greedy=1, other=1, own=1)
+    scene.server.put("nodes", *(make_node(f"n{n}", allocatable=NODE) for n in range(10)))
+    for name in ("other", "own"):
+        running = (f"{name}-old{n}" for n in range(60))
+        scene.server.put(
+            "pods",
+            *(
+                make_pod(
+                    key, namespace=name, uid=f"uid-{key}", node=f"n{n % 10}", phase="Running", requests={"cpu": "1"}
+                )
+                for n, key in enumerate(running)
+            ),
+        )
+    make = make_asking if asks else make_gated
+    bad = (make(f"bad{n}", namespace="greedy", requests={"cpu": "10m"}) for n in range(backlog))
+    scene.server.put("pods", *bad)
+
+
+async def measure(backlog: int, *, asks: bool) -> dict[str, float]:
+    """Return how long the slowest but one in a hundred of the others' pods waited, by tenant."""
+    scene = Scene(0, solves=False, extender=SETTINGS) if asks else Scene(0, solves=False, gates=GATES)
+    async with judging(scene):
+        prepare(scene, backlog, asks=asks)
+        scene.start()
+        await scene.pass_until_leading()
+        scheduler = SilentAsking(scene) if asks else SilentAbout(scene, per_second=100.0, latency_seconds=0.2)
+        running = asyncio.get_running_loop().create_task(scheduler.run())
+        await asyncio.sleep(2.0)
+        born: dict[str, float] = {}
+        waits: dict[str, list[float]] = {"other": [], "own": []}
+        make = make_asking if asks else make_gated
+        for n in range(SECONDS):
+            scene.server.put("pods", make(f"new{n}", namespace="other", requests={"cpu": "100m"}))
+            scene.server.put("pods", make_pod(f"own{n}", namespace="own", uid=f"uid-own{n}", requests={"cpu": "100m"}))
+            born |= {f"other/new{n}": scene.now, f"own/own{n}": scene.now}
+            for _ in range(10):
+                await asyncio.sleep(0.1)
+                for key in [key for key in born if scene.server.find_node(key)]:
+                    waits[key.partition("/")[0]].append(scene.now - born.pop(key))
+        for key, since in born.items():
+            waits[key.partition("/")[0]].append(scene.now - since)
+        running.cancel()
+        return {name: sorted(each)[int(0.99 * len(each)) - 1] for name, each in waits.items()}
+
+
+@pytest.mark.parametrize("asks", [False, True], ids=["gate", "extender"])
+@in_virtual_time
+async def test_a_tenant_whose_pods_are_never_placed_at_most_doubles_the_wait_of_others(*, asks: bool) -> None:
+    quiet, busy = await measure(0, asks=asks), await measure(600, asks=asks)
+    for name, seconds in quiet.items():
+        assert busy[name] <= 2 * seconds, (quiet, busy)
