@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import ssl
 from contextlib import asynccontextmanager
@@ -11,7 +12,8 @@ import aiohttp
 import pytest
 
 from fairbind.model.errors import InvalidProblemError
-from fairbind.web.extender import MOST_BYTES, VERBS, ExtenderServer
+from fairbind.web.connections import Connections
+from fairbind.web.extender import LIMITS, MOST_BYTES, VERBS, ExtenderServer
 from fairbind.web.serving import Address
 from fairbind.web.tls import CERTIFICATE, CLIENT_CA, KEY, ServingCertificate
 from localplane.certificates import Authority
@@ -62,6 +64,10 @@ async def serving(certificates: Certificates) -> AsyncIterator[str]:
         await server.stop()
 
 
+async def say_yes(_verb: str, _body: bytes) -> tuple[int, bytes]:
+    return 200, b"yes"
+
+
 async def ask(url: str, context: ssl.SSLContext, *, body: bytes = b"", method: str = "POST") -> tuple[int, str]:
     async with (
         aiohttp.ClientSession() as session,
@@ -92,6 +98,42 @@ async def test_without_a_certificate_of_the_authority_there_is_no_connection(cer
         for client in (certificates.make_client(None), certificates.make_client(NAME, Authority())):
             with pytest.raises(aiohttp.ClientError):
                 await ask(f"{url}/filter", client)
+
+
+async def test_an_authority_that_is_taken_out_is_out_at_once(certificates: Certificates) -> None:
+    certificate = ServingCertificate(certificates.folder, asks_clients=True)
+    server = ExtenderServer(Address("127.0.0.1", 0), say_yes, tls=certificate.context, client_names=[NAME])
+    url = f"https://{await server.start()}/filter"
+    old, other = certificates.make_client(NAME), Authority()
+    async with aiohttp.ClientSession() as session:
+        async with session.post(url, ssl=old) as answer:
+            assert answer.status == 200
+        assert server.open_connections == 1
+        (certificates.folder / CLIENT_CA).write_bytes(other.certificate)
+        assert certificate.reload_if_changed()
+        server.use_tls(certificate.context)
+        with pytest.raises(aiohttp.ClientError):
+            await session.post(url, ssl=old)
+    new = ssl.create_default_context(cadata=certificates.authority.certificate.decode())
+    other.issue_client(NAME).write(certificates.folder / "client.crt", certificates.folder / "client.key")
+    new.load_cert_chain(certificates.folder / "client.crt", certificates.folder / "client.key")
+    assert (await ask(url, new))[0] == 200
+    await server.stop()
+
+
+async def test_who_has_finished_a_handshake_is_not_slowed_by_those_who_have_not(certificates: Certificates) -> None:
+    connections = Connections(
+        asyncio.Protocol, limits=LIMITS, tls=ServingCertificate(certificates.folder, asks_clients=True).context
+    )
+    unknown = connections.find_pace("10.0.0.1")
+    connections.note_opened("10.0.0.2")
+    assert connections.find_pace("10.0.0.2") is not unknown
+    assert connections.find_pace("10.0.0.1") is unknown
+    begun = [unknown.enter(f"10.1.{n}") for n in range(1000)]
+    assert not all(each.done() for each in begun)
+    assert connections.find_pace("10.0.0.2").enter("10.0.0.2").done()
+    for each in begun:
+        each.cancel()
 
 
 def test_a_folder_without_authorities_is_refused(certificates: Certificates) -> None:

@@ -14,8 +14,9 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,15 +99,27 @@ class _ExtenderPages:
     certificate: ServingCertificate
     client_names: tuple[str, ...]
 
-    async def serve(self, answer: Answer) -> None:
-        """Serve answers until cancelled."""
+    async def serve(self, thread: LoopThread, answer: Answer) -> None:
+        """Serve until cancelled: handshakes and requests in this thread, answers in the caller's loop."""
+        deciding = asyncio.get_running_loop()
+
+        async def ask(verb: str, body: bytes) -> tuple[int, bytes]:
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_await(answer(verb, body)), deciding))
+
+        await thread.run(self._serve_here(ask))
+
+    async def _serve_here(self, answer: Answer) -> None:
         server = ExtenderServer(self.address, answer, tls=self.certificate.context, client_names=self.client_names)
         address = await server.start()
         _log.info("kube-scheduler is answered on %s://%s", server.scheme, address)
         try:
-            await self.certificate.keep_fresh()
+            await self.certificate.keep_fresh(server.use_tls)
         finally:
             await server.stop()
+
+
+async def _await(answer: Awaitable[tuple[int, bytes]]) -> tuple[int, bytes]:
+    return await answer
 
 
 def _read_gates(options: GateOptions | None, scheduler_name: str) -> GateSettings | None:
@@ -272,7 +285,7 @@ async def _serve(
                 journal=journal,
                 surroundings=Surroundings(
                     make_election=lambda on_change: ThreadedElector(make_elector, front.thread, on_change),
-                    serve_extender=None if extender is None else extender.serve,
+                    serve_extender=None if extender is None else partial(extender.serve, front.thread),
                 ),
             )
     finally:

@@ -4,7 +4,8 @@ No client is turned away at the door. A newcomer above a limit takes the place o
 that has most, one that waits for nothing of ours before one that is being answered, the oldest first. So a client that
 opens connections without end closes his own ones, and a kubelet or Prometheus always gets in.
 
-Connections begin at a pace, and so do answers (`pace`).
+Connections begin at a pace, and so do answers (`pace`). Where clients must show certificates, an address from which
+one has finished its handshake has a pace of its own, so that others, who have shown none, cannot slow it.
 
 A connection is closed when the whole header of a request (after a TLS handshake, where there is TLS) does not come in
 time, when its reader does not take the answer in time, and when it has been idle for long. Limits are counted on the
@@ -30,6 +31,8 @@ LOOK_SECONDS = 0.5
 """How often it is looked for connections whose time is over."""
 RETRY_SECONDS = 0.1
 BACKLOG = 128
+MOST_PROVEN = 64
+"""Addresses that are known to have finished a handshake, at most."""
 PART_OF_ADDRESS = 0.2
 """Of what may begin in a second."""
 
@@ -40,7 +43,8 @@ class Limits:
 
     header: from the connection, or from the first byte of a later request, until the request's header is complete.
     answer: from there until the answer was taken. idle: from there to the next request. openings, answers: per second,
-    handshakes included; one address may have a fifth (`PART_OF_ADDRESS`). inf: any number.
+    handshakes included; one address may have a fifth (`PART_OF_ADDRESS`). inf: any number. proven_openings: in place of
+    openings for addresses from which a client has finished a handshake; None: these have no pace of their own.
     """
 
     connections: int = 64
@@ -50,6 +54,7 @@ class Limits:
     idle_seconds: float = 75.0
     openings: float = 50.0
     answers: float = 50.0
+    proven_openings: float | None = None
 
 
 class _State(Enum):
@@ -71,6 +76,7 @@ class _Connection(asyncio.Protocol):
         self.ends_at = 0.0
         self._transport: asyncio.Transport | None = None
         self._opening: asyncio.Task[None] | None = None
+        self._is_last_answer = False
         self._turn: asyncio.Future[None] | None = None
 
     def open(self) -> None:
@@ -79,7 +85,7 @@ class _Connection(asyncio.Protocol):
         self._opening.add_done_callback(self._check_opened)
 
     async def _open(self) -> None:
-        await self.wait(self._connections.openings)
+        await self.wait(self._connections.find_pace(self.address))
         tls = self._connections.tls
         seconds = None if tls is None else self._connections.limits.header_seconds
         with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: uvloop's word for a closed connection
@@ -94,6 +100,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._connections.note_opened(self.address)
         self.inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
@@ -138,6 +145,19 @@ class _Connection(asyncio.Protocol):
         if self._turn is not None:
             self._turn.cancel()
 
+    def end(self) -> None:
+        """Close it, after the answer if one is on its way."""
+        if self.state is _State.ANSWERING:
+            self._is_last_answer = True
+        else:
+            self.abort()
+
+    def end_answer(self) -> None:
+        """Wait for the next request, if it may come."""
+        self.enter(_State.IDLE)
+        if self._is_last_answer and self._transport is not None:
+            self._transport.close()
+
     def abort(self) -> None:
         """Close it at once, whatever is on its way."""
         if self._transport is not None:
@@ -156,7 +176,10 @@ class Connections:
         self.make_protocol = make_protocol
         self.limits = limits
         self.tls = tls
-        self.openings = Pace(limits.openings, PART_OF_ADDRESS * limits.openings)
+        self._openings = Pace(limits.openings, PART_OF_ADDRESS * limits.openings)
+        proven = limits.proven_openings
+        self._proven_openings = None if proven is None else Pace(proven, PART_OF_ADDRESS * proven)
+        self._proven: dict[str, None] = {}
         self._answers = Pace(limits.answers, PART_OF_ADDRESS * limits.answers)
         self._open: dict[asyncio.Protocol, _Connection] = {}
         self._listeners: list[socket.socket] = []
@@ -205,6 +228,26 @@ class Connections:
             listener.close()
         self._listeners.clear()
 
+    def find_pace(self, address: str) -> Pace:
+        """Return the pace at which connections from an address begin."""
+        is_proven = self._proven_openings is not None and address in self._proven
+        return self._proven_openings if is_proven and self._proven_openings is not None else self._openings
+
+    def note_opened(self, address: str) -> None:
+        """Note that a client has finished its handshake."""
+        if self._proven_openings is not None:
+            self._proven.pop(address, None)
+            self._proven[address] = None
+            if len(self._proven) > MOST_PROVEN:
+                del self._proven[next(iter(self._proven))]
+
+    def use_tls(self, tls: ssl.SSLContext) -> None:
+        """Serve by another context from now on: what the one before let in ends, after an answer on its way."""
+        self.tls = tls
+        self._proven.clear()
+        for connection in list(self._open.values()):
+            connection.end()
+
     def close_all(self) -> None:
         """Close what is open at once."""
         for connection in list(self._open.values()):
@@ -232,7 +275,7 @@ class Connections:
     def end_answer(self, protocol: asyncio.BaseProtocol) -> None:
         """Note that the answer was taken."""
         if (connection := self._open.get(cast("asyncio.Protocol", protocol))) is not None:
-            connection.enter(_State.IDLE)
+            connection.end_answer()
 
     def _admit(self, newcomer: _Connection) -> None:
         """Take a connection in, for another's place if need be."""

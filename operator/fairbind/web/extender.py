@@ -24,10 +24,13 @@ from fairbind.web.serving import Address, Serving
 VERBS = ("filter", "prioritize", "bind", "preempt")
 MOST_BYTES = 4 << 20
 """A pod has at most 1.5 MiB, and the names of 5,000 nodes a fifth of that; a pod may be written longer in JSON."""
-LIMITS = Limits(connections=1024, per_address=512, answer_seconds=60.0, idle_seconds=120.0, openings=500.0, answers=inf)
+LIMITS = Limits(
+    connections=1024, per_address=512, answer_seconds=60.0, idle_seconds=120.0, answers=inf, proven_openings=500.0
+)
 """A binding goes on for half a minute when the API server is in trouble. kube-scheduler closes idle connections after
 90 s; closed by us, one could take a request with it. It keeps two idle ones, so bindings need a new one each. Who is
-answered has shown a certificate; who opens a connection has not yet."""
+answered has shown a certificate; who opens a connection has not yet, so an address has its pace only after a first
+one."""
 
 Answer = Callable[[str, bytes], Awaitable[tuple[int, bytes]]]
 """Returns status and body for a verb and a request's body."""

@@ -100,6 +100,12 @@ class Serving:
             raise FairbindError(f"cannot listen on {self._address}: {error.strerror or error}") from error
         return Address(self._address.host, port)
 
+    def use_tls(self, tls: SSLContext) -> None:
+        """Serve by another context from now on; connections that the one before let in end."""
+        self._tls = tls
+        if self._connections is not None:
+            self._connections.use_tls(tls)
+
     async def stop(self) -> None:
         """Close the listening socket and the connections."""
         if self._connections is not None:

@@ -3,6 +3,7 @@
 It comes as a folder with `tls.crt` and `tls.key`, as a Secret of type kubernetes.io/tls is mounted; where clients must
 show certificates too, `ca.crt` says who has signed them. A renewed Secret changes the files under us. New connections
 then get the new certificate, and old ones go on. A pair that cannot be used is reported, and the one before stays.
+A context cannot lose an authority, so where clients show certificates each change makes another one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -46,8 +48,7 @@ def make_context() -> ssl.SSLContext:
 class ServingCertificate:
     """A TLS context for a server that follows its files. InvalidProblemError when they cannot be used at the start.
 
-    asks_clients: whether clients must show certificates. An authority that was taken out of `ca.crt` is trusted until
-    the next start.
+    asks_clients: whether clients must show certificates. Then `context` is another one after each change.
     """
 
     def __init__(self, folder: Path, *, asks_clients: bool = False) -> None:
@@ -70,19 +71,23 @@ class ServingCertificate:
             if stamp == self._stamp:
                 return False
             self._stamp = stamp
-            self._make_context()  # first elsewhere: a pair that does not match would leave half of it behind
-            self._load(self.context)
+            made = self._make_context()  # first elsewhere: a pair that does not match would leave half of it behind
+            if self._authorities is None:
+                self._load(self.context)
+            else:
+                self.context = made
         except (OSError, ssl.SSLError) as error:
             _log.warning("%s cannot be used, the certificate before it stays: %s", self._certificate, error)
             return False
         _log.info("%s has changed and is used from now on", self._certificate)
         return True
 
-    async def keep_fresh(self) -> None:
-        """Look at the files for ever."""
+    async def keep_fresh(self, on_change: Callable[[ssl.SSLContext], None] = lambda _context: None) -> None:
+        """Look at the files for ever. on_change: called with the context after each change."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            self.reload_if_changed()
+            if self.reload_if_changed():
+                on_change(self.context)
 
     def _make_context(self) -> ssl.SSLContext:
         context = make_context()
