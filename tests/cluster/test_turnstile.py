@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairbind.cluster.node_waits import SCALE_UP_SECONDS
 from fairbind.cluster.places import STUCK_PART
-from fairbind.cluster.turnstile import MOST_UNGATED, SCALE_UP_SECONDS, TIMEOUT_SECONDS, ScaleUp, Turnstile
+from fairbind.cluster.turnstile import MOST_UNGATED, TIMEOUT_SECONDS, ScaleUp, Turnstile
 
 A, B = "a", "b"
 
@@ -149,11 +150,24 @@ def test_a_tenant_is_passed_over_when_none_of_its_pods_got_room_for_long() -> No
     turnstile = Turnstile(most_scale_ups=2)
     for uid, now in (("x", 0.0), ("y", 50.0)):
         turnstile.scale_up(uid, A, now)
-    assert turnstile.scale_up("z", A, 49.0 + SCALE_UP_SECONDS) is ScaleUp.WAIT
+    assert turnstile.scale_up("z", A, SCALE_UP_SECONDS - 1.0) is ScaleUp.WAIT
     assert turnstile.scale_up("z", A, 50.0 + SCALE_UP_SECONDS) is ScaleUp.PASS
     turnstile.end("x", 0.0, bound=True)
     assert turnstile.scale_up("z", A, 50.0 + SCALE_UP_SECONDS) is ScaleUp.OPEN
     assert turnstile.scale_up("z", A, 50.0 + SCALE_UP_SECONDS) is ScaleUp.PASS, "it is open"
+
+
+def test_a_tenant_that_makes_other_pods_again_and_again_is_waited_for_less_and_less() -> None:
+    turnstile, waited, known = Turnstile(most_scale_ups=2), list[float](), list[str]()
+    for n, now in enumerate(range(0, 40_000, 50)):
+        if len(known) == 2 and n % 10 == 0:
+            turnstile.end(known.pop(0), now)
+        verdict = turnstile.scale_up(uid := f"pod-{n}", A, now)
+        known += [uid] * (verdict is ScaleUp.OPEN)
+        waited += [now] * (verdict is ScaleUp.WAIT)
+    for start, end, part in ((0, 2_000, 0.4), (2_000, 10_000, 0.3), (10_000, 40_000, 0.06)):
+        assert sum(start <= now < end for now in waited) * 50 <= part * (end - start)
+    assert turnstile.is_passed_over(A, 39_000.0), "others come first now, also where it has none"
 
 
 @pytest.mark.parametrize("most", [0, 1])

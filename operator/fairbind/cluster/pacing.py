@@ -354,7 +354,7 @@ class Pacing:
             return _NOTHING
         self._held_since = inf
         withheld: list[Instruction] = []
-        for bind in candidates:
+        for bind in sorted(candidates, key=lambda each: self._turnstile.is_passed_over(each.tenant, now)):
             uid, (namespace, _) = bind.task.uid, split_task_name(bind.task)
             verdict = self._turnstile.scale_up(uid, bind.tenant, now)
             if verdict is ScaleUp.WAIT:

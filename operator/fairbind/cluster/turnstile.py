@@ -13,8 +13,8 @@ tenant's share from the moment its gate is asked to open until it is gone. The r
 * **Scaling up.** Autoscalers do not see pods behind a gate. So where the next pod fits nowhere and one more node could
   help, its gate is opened without room (`scale_up`), the other scheduler marks it, and a node is bought. At most
   `most_scale_ups` pods of a tenant wait like this. They take no places, and their time begins when they have room
-  (`note_room`). No tenant is passed over for having as many as it may, until none of them got room for
-  `SCALE_UP_SECONDS`: otherwise the tenants would get new nodes in equal parts, and not by their shares.
+  (`note_room`). No tenant is passed over for having as many as it may, until none of its pods got room
+  for long (`node_waits`): otherwise the tenants would get new nodes in equal parts, and not by their shares.
 * **Restart.** A pod that is found without the gate and without a node is on its way since the restart (`recover`). One
   for which there is no room scales up.
 
@@ -28,6 +28,7 @@ import heapq
 from dataclasses import dataclass
 from math import inf
 
+from fairbind.cluster.node_waits import NodeWaits
 from fairbind.cluster.places import Places, Round
 
 TIMEOUT_SECONDS = 30.0
@@ -35,8 +36,6 @@ MOST_UNGATED = 200
 BATCH_PART = 8
 STUCK_SECONDS = 5.0
 """A pod that was decided and cannot have its turn now is out of the scheduling order for so long."""
-SCALE_UP_SECONDS = 600.0
-"""Autoscalers take minutes. When no pod of a tenant got room for so long, they do not buy what it needs."""
 
 
 class ScaleUp(enum.Enum):
@@ -87,6 +86,7 @@ class Turnstile:
         """
         self.most_scale_ups = most_scale_ups
         self._places = Places(most)
+        self._node_waits = NodeWaits()
         self._round: Round | None = None
         self._timeout_seconds = timeout_seconds
         self._opened: dict[str, _Opened] = {}
@@ -143,7 +143,8 @@ class Turnstile:
         if uid in self._opened or not self.most_scale_ups:
             return ScaleUp.PASS
         if len(known) >= self.most_scale_ups:
-            return ScaleUp.PASS if max(known.values()) + SCALE_UP_SECONDS <= now else ScaleUp.WAIT
+            return ScaleUp.WAIT if self._node_waits.is_waited_for(tenant, now) else ScaleUp.PASS
+        self._node_waits.begin(tenant, now)
         self._opened[uid] = _Opened(tenant, inf, scales_up=True)
         self._lose_room(uid, now)
         return ScaleUp.OPEN
@@ -153,6 +154,10 @@ class Turnstile:
         found = self._opened.get(uid)
         if found is not None and found.state is _State.IN_TIME:
             found.number = self._places.open(uid, found.tenant)
+
+    def is_passed_over(self, tenant: str, now: float) -> bool:
+        """Whether new nodes go to all other tenants first: they waited for this one for long enough."""
+        return self._node_waits.is_passed_over(tenant, now)
 
     def recover(self, uid: str, tenant: str, now: float, *, has_room: bool = True) -> None:
         """Note a pod that is found without its gate and without a node; limits do not hold for what has happened.
@@ -173,6 +178,7 @@ class Turnstile:
         if found is None or not found.scales_up:
             return
         if has_room and found.state is _State.WITHOUT_ROOM:
+            self._node_waits.end(found.tenant)
             self._leave(uid, found)
             self._enter(uid, found.tenant, now)
             self._opened[uid].scales_up = True
@@ -197,6 +203,8 @@ class Turnstile:
             return
         if bound:
             self._places.note_placed(found.number, found.tenant, now)
+            if found.scales_up:
+                self._node_waits.end(found.tenant)
         self._leave(uid, found)
 
     def find_next_timeout(self) -> float:
