@@ -52,6 +52,7 @@ kube/client/reflector.LINES_AT_ONCE
 """
 MEMORY_OF_ANSWERS = """
 cluster/write_limits.MAX_REMEMBERED cluster/pacing.MAX_REMEMBERED cluster/claim_rests.MAX_REMEMBERED
+cluster/node_waits.MAX_REMEMBERED web/connections.MOST_PROVEN
 cluster/bind_limits.MAX_REMEMBERED cluster/cache/running.MAX_CHANGED cluster/cache/nominations.MOST_KNOWN
 cluster/objects/requests.MAX_SHARED_DEMANDS cluster/objects/requests.MAX_REMEMBERED
 cluster/objects/constraints.MAX_SHARED_PLAIN cluster/objects/image_facts.MAX_SHARED_IMAGES
