@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fairbind.fairness.mechanisms.drf import DRF
-from fairbind.fairness.mechanisms.ps_dsf import PS_DSF, Search, compute_gap, find_division
-from fairbind.fairness.mechanisms.tolerances import ACCEPTED_GAP, CONVERGED_GAP
+from fairbind.fairness.mechanisms.ps_dsf import MOST_FILLS, PS_DSF, Search, compute_gap, find_division
+from fairbind.fairness.mechanisms.tolerances import ACCEPTED_GAP, CONVERGED_GAP, SUFFICIENT_GAP
 from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import reduce_problem
 from fairbind.fairness.problems.problem import FloatArray, Problem, make_problem
@@ -347,3 +347,84 @@ def test_a_division_with_somebody_above_the_level_is_refused() -> None:
     PS_DSF.certify(instance, Solution(np.array([[5.0], [5.0]]) * instance.gamma_ik / 10))
     with pytest.raises(SolverError, match="could get"):
         PS_DSF.certify(instance, Solution(np.array([[5.1], [4.9]]) * instance.gamma_ik / 10))
+
+
+def make_exactly_filling(seed: int) -> Problem:
+    """Half of the tenants have as many tasks as exactly fill a server, or all servers of an entry."""
+    generator = np.random.default_rng(seed)
+    capacity_kr = generator.permutation(2.0 ** np.arange(2, 7))[: generator.integers(2, 6), None] * [1.0, 4.0]
+    count_k = generator.choice([1, 2, 3, 10, 100], capacity_kr.shape[0])
+    tenants = int(generator.integers(3, 13))
+    demand_ir = np.column_stack(
+        [generator.choice([0.1, 0.25, 0.5, 1, 2, 4, 8], tenants), generator.choice([0.5, 1, 2, 4, 8, 16, 32], tenants)]
+    )
+    server_i = generator.integers(capacity_kr.shape[0], size=tenants)
+    tasks_i = (capacity_kr[server_i] / demand_ir).min(axis=1)
+    tasks_i *= np.where(generator.random(tenants) < 0.3, count_k[server_i], 1)
+    is_limited_i = generator.random(tenants) < 0.5
+    eligible_ik = np.ones((tenants, capacity_kr.shape[0]), dtype=bool)
+    for tenant in np.flatnonzero(is_limited_i & (generator.random(tenants) < 0.5)):
+        eligible_ik[tenant] = np.arange(capacity_kr.shape[0]) == server_i[tenant]
+    return make_problem(
+        capacity_kr,
+        demand_ir,
+        count_k=count_k,
+        weight_i=generator.choice([1.0, 2.0, 3.0], tenants),
+        tasks_i=np.where(is_limited_i, tasks_i, np.inf),
+        eligible_ik=eligible_ik,
+    )
+
+
+@pytest.mark.parametrize("mechanism", ["ps-dsf", "alpha-pf-vds"])
+def test_jobs_that_exactly_fill_a_server_are_divided(mechanism: str) -> None:
+    """A job fills its server but for rounding; whoever else needs the server begins at a far higher level."""
+    for seed in range(60):
+        problem = make_exactly_filling(seed)
+        tasks_ik = compute_allocation(problem, mechanism).tasks_ik
+        if mechanism == "ps-dsf":
+            assert compute_best_gain(problem, tasks_ik) < 1e-6
+
+
+def test_a_server_that_a_job_fills_but_for_rounding_is_full() -> None:
+    """The third tenant fills the second slot up to 1e-16; the fourth begins at level 114."""
+    load_ri = np.array([[1, 1, 0.5, 1, 1], [0.25, 0.03125, 0.9999999999999999, 0.625, 0.5]])
+    weight_i = np.array([3, 2, 1, 1, 3]) / 14
+    floor_i = np.array([4.666666666666667, 142.77777777777777, 0, 114.22222222222224, 1.0370370370370372])
+    part_i, level_r = fill_server(load_ri, weight_i, floor_i, np.array([0, np.inf, 1, np.inf, 0]))
+    assert (load_ri @ part_i <= 1 + 1e-12).all()
+    np.testing.assert_allclose(level_r[1], 14.0)
+
+
+def test_a_division_that_is_overfull_or_more_than_wanted_is_no_division() -> None:
+    """Nothing is left of an overfull server, so no tenant could get more of it."""
+    market = make_market_of(make_exactly_filling(0))
+    for part in (2.0, 1 + 1e-6):
+        part_ki = np.where(market.usable_ki, part, 0.0)
+        search = Search(market)
+        search.keep(Division(part_ki, np.zeros(market.load_kri.shape[:2])))
+        assert search.gap == np.inf
+        assert not search.is_done()
+
+
+def test_the_search_counts_how_many_servers_it_fills(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few tenants on few servers, and no division is ever good enough: the sweeps end all the same."""
+    filled: list[int] = []
+    run = Sweeps.run
+
+    def run_counting(sweeps: Sweeps, times: int) -> float:
+        filled.append(times * sweeps.part_ki.shape[0])
+        return run(sweeps, 1)
+
+    monkeypatch.setattr(Sweeps, "run", run_counting)
+    monkeypatch.setattr("fairbind.fairness.mechanisms.ps_dsf.compute_gap", lambda *_: 1.0)
+    find_division(make_market_of(make_exactly_filling(1)))
+    assert 0 < sum(filled) <= MOST_FILLS
+
+
+def test_a_search_that_no_longer_gets_better_ends_where_it_suffices(monkeypatch: pytest.MonkeyPatch) -> None:
+    sweeps: list[int] = []
+    run = Sweeps.run
+    monkeypatch.setattr(Sweeps, "run", lambda self, times: (sweeps.append(times), run(self, 1))[1])
+    monkeypatch.setattr("fairbind.fairness.mechanisms.ps_dsf.compute_gap", lambda *_: SUFFICIENT_GAP / 2)
+    find_division(make_market_of(make_exactly_filling(1)))
+    assert len(sweeps) == 2

@@ -39,12 +39,14 @@ from fairbind.fairness.mechanisms.tolerances import (
     ACCEPTED_GAP,
     CONVERGED_GAP,
     DIVISION_OPTIMALITY_GAP,
+    STALLED,
+    SUFFICIENT_GAP,
     SUMMATION_ERROR,
 )
 from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance
 from fairbind.fairness.problems.problem import FloatArray
-from fairbind.fairness.problems.verify import CertificateError, check_feasible
+from fairbind.fairness.problems.verify import FEASIBILITY, CertificateError, check_feasible
 from fairbind.fairness.solvers.market.market import Market, make_market
 from fairbind.fairness.solvers.psdsf.psdsf_active_set import ROUNDS, Division, compute_shares, solve_active_set
 from fairbind.fairness.solvers.psdsf.psdsf_market_start import find_market_start, make_feasible
@@ -55,6 +57,7 @@ SPARE = 4  # more divisions that are tried when one is accepted
 SWEEP_WORK = 300_000  # tenants x servers x sweeps before a market is asked
 LEAST_SWEEPS, MOST_SWEEPS = 8, 500
 MOST_SWEEP_WORK = 20_000_000  # the same, before giving up
+MOST_FILLS = 20_000  # servers x sweeps before giving up: some ten seconds, however few tenants there are
 MARKETS = 6  # between sweeps
 FIRST_ROUNDS = 4  # of corrections, before a market is asked
 
@@ -95,7 +98,9 @@ def find_division(market: Market, near: Division | None = None) -> tuple[Divisio
         search.sweeps.part_ki = make_feasible(market, near).part_ki
     search.solve_active_set(rough, FIRST_ROUNDS)
     number = 0
-    while not (search.is_done() or search.is_exhausted):
+    is_stalled = False
+    while not (search.is_done() or search.is_exhausted or is_stalled):
+        before = search.gap
         for _ in range(MARKETS):
             rough = find_market_start(market, rough, is_near=number > 0 or near is not None)
             number += 1
@@ -104,6 +109,7 @@ def find_division(market: Market, near: Division | None = None) -> tuple[Divisio
                 return search.best, search.gap
         rough = search.sweep()
         search.solve_active_set(rough, ROUNDS)
+        is_stalled = SUFFICIENT_GAP >= search.gap > STALLED * before
     return search.best, search.gap
 
 
@@ -125,12 +131,18 @@ class Search:
     @property
     def is_exhausted(self) -> bool:
         """Whether the search has used up its work limit."""
-        return self.swept * self.market.gain_ki.size > MOST_SWEEP_WORK
+        return self.swept >= self._most_sweeps
+
+    @property
+    def _most_sweeps(self) -> int:
+        servers, tenants = self.market.gain_ki.shape
+        return max(min(MOST_SWEEP_WORK // max(servers * tenants, 1), MOST_FILLS // max(servers, 1)), LEAST_SWEEPS)
 
     def sweep(self) -> Division:
         """Sweep as often as so far in all; at first, as often as is cheap."""
         cheap = SWEEP_WORK // max(self.market.gain_ki.size, 1)
         times = max(self.swept, min(max(cheap, LEAST_SWEEPS), MOST_SWEEPS))
+        times = min(times, self._most_sweeps - self.swept)
         self.sweeps.run(times)
         self.swept += times
         division = Division(self.sweeps.part_ki.copy(), self.sweeps.level_kr.copy())
@@ -152,7 +164,13 @@ class Search:
 
 
 def compute_gap(market: Market, part_ki: FloatArray) -> float:
-    """Return how much more, as a part of its tasks, the worst tenant could get: 0 in a PS-DSF division."""
+    """Return how much more, as a part of its tasks, the worst tenant could get: 0 in a PS-DSF division.
+
+    Infinity for parts that are more than their servers have or than a tenant can use: these are no division.
+    """
+    is_overfull = (market.get_loads(part_ki) > 1 + FEASIBILITY).any()
+    if is_overfull or (market.get_totals(part_ki) > market.limit_i * (1 + FEASIBILITY)).any():
+        return np.inf
     return float(compute_gaps(market, part_ki).max(initial=0.0))
 
 

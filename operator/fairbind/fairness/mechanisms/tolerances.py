@@ -15,6 +15,8 @@ SUMMATION_ERROR_PER_STEP = 1e-16  # the same, more for each arrival that was add
 
 # The search for a division of servers.
 ACCEPTED_GAP = 1e-8  # of a tenant's own tasks: from where on only few more divisions are tried
+SUFFICIENT_GAP = DIVISION_OPTIMALITY_GAP / 10  # with which a certificate holds: good enough once the search stalls
+STALLED = 0.5  # of the gap one round before: above it, another round hardly helps
 CONVERGED_GAP = 1e-10  # the same, when to stop looking for a better one
 
 # The market in virtual dominant shares.

@@ -15,7 +15,7 @@ import numpy as np
 
 from fairbind.fairness.problems.problem import BoolArray, FloatArray
 from fairbind.fairness.solvers.market.market import Market
-from fairbind.fairness.solvers.psdsf.tolerances import CONVERGED_CHANGE
+from fairbind.fairness.solvers.psdsf.tolerances import CONVERGED_CHANGE, FULL
 
 
 def fill_server(
@@ -48,28 +48,32 @@ def fill_server(
 def _find_full(
     load_ri: FloatArray, weight_i: FloatArray, floor_i: FloatArray, cap_i: FloatArray, room_r: FloatArray
 ) -> FloatArray:
-    """Return the level at which each slot is full, inf if never. Loads are piecewise linear in the level."""
-    last_i = floor_i + cap_i / weight_i
-    ends = np.flatnonzero(np.isfinite(last_i))
-    times = np.concatenate([floor_i, last_i[ends]])
-    rates = load_ri * weight_i
-    order = np.argsort(times, kind="stable")
-    times = times[order]
-    slope_re = np.concatenate([rates, -rates[:, ends]], axis=1)[:, order]
-    rate_re = np.maximum(np.cumsum(slope_re, axis=1), 0.0)
-    load_re = np.zeros_like(rate_re)
-    np.cumsum(rate_re[:, :-1] * np.diff(times), axis=1, out=load_re[:, 1:])
-    levels_r = np.full(room_r.shape, np.inf)
-    for slot in range(room_r.size):
-        piece = max(int(np.searchsorted(load_re[slot], room_r[slot])) - 1, 0)
-        # The piece is found by running sums, which round; the level by pairwise sums over the tenants in it.
-        filling = (floor_i <= times[piece]) & (last_i > times[piece])
-        stopped = last_i <= times[piece]
-        rate = rates[slot, filling].sum()
-        if rate > 0:
-            left = room_r[slot] - load_ri[slot, stopped] @ cap_i[stopped]
-            levels_r[slot] = max((left + rates[slot, filling] @ floor_i[filling]) / rate, times[piece])
-    return levels_r
+    """Return the level at which each slot is full, inf if never. Loads are piecewise linear in the level.
+
+    A slot is full where less than `FULL` of it is left: a tenant with an end of tasks may fill it but for rounding,
+    and the next tenant that needs it may begin at a far higher level.
+    """
+    span_i = cap_i / weight_i
+    last_i = floor_i + span_i
+    rate_ri = load_ri * weight_i
+    times = np.unique(np.concatenate([floor_i, last_i[np.isfinite(last_i)]]))
+    wanted_r = room_r - FULL
+    # Bisect for the first time at which a slot is full; each load is a sum of its own, so nothing adds up its rounding.
+    low_r, high_r = np.zeros(room_r.size, dtype=np.intp), np.full(room_r.size, times.size)
+    while (low_r < high_r).any():
+        middle_r = (low_r + high_r) // 2
+        grown_ri = np.clip(times[np.minimum(middle_r, times.size - 1)][:, None] - floor_i, 0.0, span_i)
+        is_full_r = ((rate_ri * grown_ri).sum(axis=1) >= wanted_r) | (middle_r == times.size)
+        high_r = np.where(is_full_r, middle_r, high_r)
+        low_r = np.where(is_full_r, low_r, np.minimum(middle_r + 1, high_r))
+    begin_r = times[np.maximum(low_r - 1, 0)]
+    end_r = np.append(times, np.inf)[low_r]
+    left_r = room_r - (rate_ri * np.clip(begin_r[:, None] - floor_i, 0.0, span_i)).sum(axis=1)
+    is_filling_ri = (floor_i <= begin_r[:, None]) & (last_i > begin_r[:, None])
+    speed_r = (rate_ri * is_filling_ri).sum(axis=1)
+    rise_r = np.divide(np.maximum(left_r, 0.0), speed_r, out=np.full(room_r.size, np.inf), where=speed_r > 0)
+    level_r: FloatArray = np.minimum(begin_r + rise_r, end_r)
+    return level_r
 
 
 TINY = float(np.finfo(float).tiny)

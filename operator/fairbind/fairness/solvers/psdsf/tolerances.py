@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 # Filling servers in turn.
+FULL = 5e-14  # of a slot: where no more is left, it is full
 CONVERGED_CHANGE = 1e-14  # of a tenant's total: a change that is rounding
 
 # The start by a market.
