@@ -108,7 +108,7 @@ BAD: list[tuple[str, Any, str]] = [
     (
         "tenants.0.weight",
         0,
-        'tenants[0].weight: must be a whole number or a quantity from 0.001 to 1000, such as "0.5" or 500m, not 0',
+        "tenants[0].weight: must be a number or a quantity from 0.001 to 1000, such as 0.5 or 500m, not 0",
     ),
     ("tenants.1.name", "a", 'tenants[1].name: must differ from all others, but "a" is tenants[0].name already'),
     ("tenants.1.namespaces", ["a-more"], 'tenants[1].namespaces: must differ from all others, but "a-more"'),

@@ -53,8 +53,8 @@ def test_weights_may_be_whole_numbers_and_quantities(weight: object) -> None:
         ({"weight": 1001}, "spec.weight"),
         ({"weight": "1000.5"}, "spec.weight"),
         (
-            {"weight": 0.5},
-            'spec.weight must be a whole number or a quantity from 0.001 to 1000, such as "0.5" or 500m, not 0.5',
+            {"weight": 0.0005},
+            "spec.weight must be a number or a quantity from 0.001 to 1000, such as 0.5 or 500m, not 0.0005",
         ),
         ({"weight": "heavy"}, "spec.weight"),
         ({"weight": True}, "spec.weight"),
@@ -322,3 +322,15 @@ def test_system_pods_of_others_stay_nobodys_whatever_happens_to_unclaimed_namesp
         UNCLAIMED,
     )
     assert cluster.get_capacity("n")["cpu"] == 90_000
+
+
+@pytest.mark.parametrize("weight", [0.5, "0.5", "500m"])
+def test_numbers_and_quantities_are_weights_alike(weight: object) -> None:
+    spec = parse_tenant({"metadata": {"name": "a"}, "spec": {"weight": weight, "resourceWeights": {"cpu": weight}}})
+    assert (spec.weight, spec.resource_weights) == (Fraction(1, 2), {"cpu": Fraction(1, 2)})
+
+
+@pytest.mark.parametrize("weight", [float("nan"), float("inf"), -0.5])
+def test_a_number_without_a_value_is_no_weight(weight: float) -> None:
+    with pytest.raises(InvalidProblemError, match=r"spec\.weight must be a number"):
+        parse_tenant({"metadata": {"name": "a"}, "spec": {"weight": weight}})

@@ -1,4 +1,4 @@
-"""Kubernetes quantities in a problem: `500m` and `8Gi` are numbers wherever an amount of a resource stands."""
+"""Kubernetes quantities in a problem: `500m` and `8Gi` are numbers wherever an amount or a weight stands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from fairbind.cluster.objects.quantity import QuantityError, parse_quantity
 
 # Where amounts stand: the list, and the fields of its entries.
-_AMOUNTS = {"servers": ("capacity",), "tenants": ("demand",)}
+_AMOUNTS = {"servers": ("capacity",), "tenants": ("demand", "weight", "resourceWeights")}
 
 
 def read_quantities(document: object) -> object:
@@ -35,7 +35,7 @@ def _read_entries(entries: Any, fields: tuple[str, ...]) -> object:
 
 def _read_amounts(amounts: object) -> object:
     if not isinstance(amounts, Mapping):
-        return amounts
+        return _read_amount(amounts)
     return {resource: _read_amount(amount) for resource, amount in amounts.items()}
 
 

@@ -99,7 +99,11 @@ PROBLEM_SCHEMA: Final[dict[str, Any]] = {
                     "$ref": "#/$defs/amounts",
                     "minProperties": 1,
                 },
-                "weight": {"description": "What share it is entitled to.", **_POSITIVE, "default": 1},
+                "weight": {
+                    "description": "What share it is entitled to: a number or a quantity.",
+                    "anyOf": [_POSITIVE, _QUANTITY],
+                    "default": 1,
+                },
                 "tasks": {"description": "How many it has. Default: no end.", **_AMOUNT},
                 "eligible": {
                     "description": "Names of the servers that it may use. Default: all. []: none.",
@@ -110,7 +114,7 @@ PROBLEM_SCHEMA: Final[dict[str, Any]] = {
                 "resourceWeights": {
                     "description": "Weights of its shares of single resources; what is left out is 1.",
                     "type": "object",
-                    "additionalProperties": _POSITIVE,
+                    "additionalProperties": {"anyOf": [_POSITIVE, _QUANTITY]},
                 },
             },
         },
