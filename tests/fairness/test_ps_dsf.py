@@ -412,7 +412,7 @@ def test_the_search_counts_how_many_servers_it_fills(monkeypatch: pytest.MonkeyP
     run = Sweeps.run
 
     def run_counting(sweeps: Sweeps, times: int) -> float:
-        filled.append(times * sweeps.part_ki.shape[0])
+        filled.append(times * len(sweeps.users))
         return run(sweeps, 1)
 
     monkeypatch.setattr(Sweeps, "run", run_counting)
@@ -424,7 +424,12 @@ def test_the_search_counts_how_many_servers_it_fills(monkeypatch: pytest.MonkeyP
 def test_a_search_that_no_longer_gets_better_ends_where_it_suffices(monkeypatch: pytest.MonkeyPatch) -> None:
     sweeps: list[int] = []
     run = Sweeps.run
-    monkeypatch.setattr(Sweeps, "run", lambda self, times: (sweeps.append(times), run(self, 1))[1])
+
+    def run_once(self: Sweeps, times: int) -> float:
+        sweeps.append(times)
+        return run(self, 1)
+
+    monkeypatch.setattr(Sweeps, "run", run_once)
     monkeypatch.setattr("fairbind.fairness.mechanisms.ps_dsf.compute_gap", lambda *_: SUFFICIENT_GAP / 2)
     find_division(make_market_of(make_exactly_filling(1)))
     assert len(sweeps) == 2

@@ -136,7 +136,8 @@ class Search:
     @property
     def _most_sweeps(self) -> int:
         servers, tenants = self.market.gain_ki.shape
-        return max(min(MOST_SWEEP_WORK // max(servers * tenants, 1), MOST_FILLS // max(servers, 1)), LEAST_SWEEPS)
+        most: int = min(MOST_SWEEP_WORK // max(servers * tenants, 1), MOST_FILLS // max(servers, 1))
+        return max(most, LEAST_SWEEPS)
 
     def sweep(self) -> Division:
         """Sweep as often as so far in all; at first, as often as is cheap."""
