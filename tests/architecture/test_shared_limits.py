@@ -39,6 +39,7 @@ scheduling/policies/server_classes.MAX_TOLERANCE
 OF_ONE_TENANT = """
 cluster/cache/wish_turns.MAX_TENANT_TERMS cluster/cache/volume_plans.MOST_PLANS
 cluster/cache/window.MAX_TENANT_PLACEMENTS
+cluster/cache/kubelet_refusals.MOST_REFUSALS cluster/cache/kubelet_refusals.MOST_KNOWN
 cluster/cache/window.MAX_TENANT_CLASSES cluster/bind_limits.MAX_STALLED_IN_NAMESPACE
 cluster/filters/term_index.MAX_TERMS cluster/filters/term_index.MAX_PARTS
 kube/client/reviews.MOST_WAITING_PER_ADDRESS kube/writers/pod_messages.EVENTS_PER_CLASS

@@ -34,6 +34,7 @@ WORDS = {
     RejectionKind.OUTSIDE: "node(s) didn't match the scheduler's node selector",
     RejectionKind.CORDONED: "node(s) were unschedulable",
     RejectionKind.NOT_READY: "node(s) were not ready",
+    RejectionKind.REFUSED: "node(s) refused such pods a moment ago",
     RejectionKind.UNCLAIMED: "a namespace that no Tenant claims",
     RejectionKind.VOLUME_CLAIM: "{a}",
     RejectionKind.NOT_SUPPORTED: "{a}",

@@ -74,7 +74,8 @@ class ClusterOverview:
     share_error: how far the worst backlogged tenant is below its fair share, as a dominant share; None without any.
     audit: how many findings of the last audit come from what; None before the first one. counting: the resources that
     count for shares now. classes: the largest server classes. namespaces: whose each namespace is.
-    node_faults: by node, what of it could not be read or is left out. left_out: resources that nodes offer and that no
+    refusing_nodes: those whose kubelets refuse pods. node_faults: by node, what of it could not be read or is left out.
+    left_out: resources that nodes offer and that no
     task can be given, because there are too many.
     """
 
@@ -89,6 +90,7 @@ class ClusterOverview:
     classes: tuple[ServerClassOverview, ...] = ()
     namespaces: Mapping[str, str] = field(default_factory=dict)
     node_faults: Mapping[str, str] = field(default_factory=dict)
+    refusing_nodes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 
 
@@ -120,6 +122,7 @@ PENDING_REASON_OF: Mapping[RejectionKind, str] = {
     RejectionKind.OUTSIDE: INELIGIBLE,
     RejectionKind.CORDONED: INELIGIBLE,
     RejectionKind.NOT_READY: INELIGIBLE,
+    RejectionKind.REFUSED: INELIGIBLE,
     RejectionKind.UNCLAIMED: INELIGIBLE,
     RejectionKind.VOLUME_CLAIM: INELIGIBLE,
     RejectionKind.NOT_SUPPORTED: UNSUPPORTED,

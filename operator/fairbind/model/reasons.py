@@ -55,6 +55,8 @@ class RejectionKind(StrEnum):
     """The server takes no new tasks for now."""
     NOT_READY = "not ready", True
     """The server does not work."""
+    REFUSED = "refused", True
+    """The server refused such tasks a moment ago, several in a row."""
     UNCLAIMED = "unclaimed", False
     """No tenant claims the task's namespace, and the policy refuses such tasks; blocks the task."""
     VOLUME_CLAIM = "volume claim", False

@@ -174,6 +174,9 @@ CLUSTER_METRICS = (
         "Nodes of which something cannot be read, or that offer more resources than are counted. The log names them.",
     ),
     MetricSpec(
+        "fairbind_refusing_nodes", "gauge", (), "Nodes whose kubelets refuse pods of a kind. The log names them."
+    ),
+    MetricSpec(
         "fairbind_left_out_resources",
         "gauge",
         (),
@@ -326,6 +329,7 @@ def _cluster_samples(overview: ClusterOverview) -> Iterator[tuple[str, Samples]]
     )
     yield "fairbind_server_classes", [([], float(overview.server_classes))]
     yield "fairbind_nodes_with_faults", [([], float(len(overview.node_faults)))]
+    yield "fairbind_refusing_nodes", [([], float(len(overview.refusing_nodes)))]
     yield "fairbind_left_out_resources", [([], float(len(overview.left_out)))]
     yield "fairbind_fairness_jain_index", [([], overview.jain_index)]
     if (audit := overview.audit) is not None:

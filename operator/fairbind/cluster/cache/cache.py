@@ -21,6 +21,7 @@ from fairbind.cluster.cache.books import Books
 from fairbind.cluster.cache.consistency import check_same, describe
 from fairbind.cluster.cache.feeds import Feed
 from fairbind.cluster.cache.forecast import find_opened
+from fairbind.cluster.cache.kubelet_refusals import Rest, TenantDemand
 from fairbind.cluster.cache.object_feeds import make_device_feeds, make_volume_feeds
 from fairbind.cluster.cache.pods import Held, PodEntry, PodRecord, Waiting, find_tenant, is_waiting
 from fairbind.cluster.cache.queries import Queries
@@ -358,6 +359,7 @@ class ClusterCache:
         rebuilt.books.directory = self.books.directory.copy()
         rebuilt.books.turns = self.books.turns.copy()
         rebuilt.books.anti_affinity.copy_choice(self.books.anti_affinity)
+        rebuilt.books.servers.refusals = self.books.servers.refusals
         rebuilt.set_policy(self.books.settings)
         for book in self.books.servers.books.values():
             if book.node is not None:
@@ -374,12 +376,7 @@ class ClusterCache:
 
     def _put_pod(self, facts: PodFacts) -> None:
         if facts.finished:
-            if (
-                facts.rejection is not None
-                and facts.scheduler == self.books.scheduler_name
-                and facts.uid in self.books.entries
-            ):
-                self._on_rejection(facts.rejection)
+            self._note_rejection(facts)
             self._remove_pod(facts.uid)
             return
         entry = self.books.entries.get(facts.uid)
@@ -388,6 +385,8 @@ class ClusterCache:
             entry = None
         if entry is None:
             entry = self.books.add_entry(facts)
+        elif facts.runs and not entry.facts.runs and isinstance(entry.position, Held):
+            self._follow_kubelet(entry, entry.position, is_refused=False)
         self._note_arrival(entry.facts, facts)
         entry.note_gates(facts, self._wall_clock)
         self.books.update_entry(entry, facts)
@@ -404,6 +403,42 @@ class ClusterCache:
             self._touch()
         elif isinstance(entry.position, Held) and self._follow_running(entry.position, facts):
             self._snapshot = None  # no decision depends on when a pod began to run, so no cycle is woken
+
+    def _note_rejection(self, facts: PodFacts) -> None:
+        """Note that a kubelet refused a pod, if it did."""
+        entry = self.books.entries.get(facts.uid)
+        if facts.rejection is None or entry is None:
+            return
+        if facts.scheduler == self.books.scheduler_name:
+            self._on_rejection(facts.rejection)
+        if isinstance(entry.position, Held):
+            self._follow_kubelet(entry, entry.position, is_refused=True)
+
+    def _follow_kubelet(self, entry: PodEntry, position: Held, *, is_refused: bool) -> None:
+        """Note that a kubelet refused a pod, or runs it."""
+        if position.tenant is not None:
+            kind, refusals = (position.tenant, entry.facts.demand), self.books.servers.refusals
+            note = refusals.refuse if is_refused else refusals.accept
+            if note(kind, position.node):
+                self._reopen(kind)
+
+    def _reopen(self, kind: TenantDemand) -> None:
+        """Have the classes of a tenant with a demand made again: other nodes rest for them than before."""
+        tenant, demand = kind
+        queues = self.books.queues_by_tenant.get(tenant, {})
+        self.books.changed_queues.update(dict.fromkeys(key for key in queues if key.demand is demand))
+        self._touch()
+
+    def advance_rests(self, now: float) -> list[Rest]:
+        """End the rests of nodes that are over; return those that have begun since the last call.
+
+        now: of a clock that never goes back.
+        """
+        news = list(self.books.servers.refusals.advance(now))
+        for kind in news:
+            if not isinstance(kind, Rest):
+                self._reopen(kind)
+        return [rest for rest in news if isinstance(rest, Rest)]
 
     def _follow_running(self, position: Held, facts: PodFacts) -> bool:
         return position.tenant is not None and self.books.running.follow(position.node, facts)

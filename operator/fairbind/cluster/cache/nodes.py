@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from fairbind.cluster.cache.kubelet_refusals import KubeletRefusals
 from fairbind.cluster.cache.node_books import Axes, Rows, ServerBook, carry_over, compute_rows, number_axes, sum_held
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.filters.refusals import find_refusal, is_inside, is_usable
@@ -47,7 +48,7 @@ def _count(counts: Counter[str], resources: Iterable[str], sign: int) -> None:
 class Servers:
     """All books, and the arrays over the nodes that exist, in name order.
 
-    faults: by node, what of it could not be read or is left out.
+    faults: by node, what of it could not be read or is left out. refusals: nodes that some pods do not go to for now.
     offers_version: another number when some resource is in the allocatable of a node and was in none, or the reverse.
     After `flush`: axes, left_out (resources that nodes offer and that are no axes), claimed_k (by axis the nodes that
     have it as devices only), claimed_only (axes that no node has otherwise), claimed_version (of these two), names,
@@ -60,6 +61,7 @@ class Servers:
         self.eligibility = eligibility
         self.images = eligibility.images
         self.faults: dict[str, str] = {}
+        self.refusals = KubeletRefusals()
         self.left_out: tuple[str, ...] = ()
         self.axes: Axes = BASE_RESOURCES
         self.claimed_k: Mapping[str, BoolArray] = {}

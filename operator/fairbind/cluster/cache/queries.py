@@ -54,7 +54,7 @@ class Queries:
         facts = entry.facts
         if self.asks(uid) and find_tenant(facts, self._books.directory, self._books.scheduler_name) is None:
             return True  # nothing is decided for it, so only its scheduler says where it goes
-        if facts.pin not in {None, node}:
+        if facts.pin not in {None, node} or self._is_resting(facts, node):
             return False
         if not facts.claims or facts.gated or facts.scheduler in self._books.asking:  # who places it sees to them
             return self._books.servers.may_use(node, facts.constraints)
@@ -62,6 +62,14 @@ class Queries:
         if volumes.find_claim_trouble(facts) is not None or volumes.find_wanted(facts):
             return False
         return self._books.servers.may_use(node, volumes.constrain(facts))
+
+    def _is_resting(self, facts: PodFacts, node: str) -> bool:
+        """Whether a node rests for such pods, if it is we who place them."""
+        books = self._books
+        tenant = find_tenant(facts, books.directory, books.scheduler_name)
+        if tenant is None or facts.scheduler != books.scheduler_name:
+            return False
+        return books.servers.refusals.is_resting((tenant, facts.demand), node)
 
     def may_await(self, uid: str, node: str) -> bool:
         """Whether a decided pod may go to its node still once its claims are bound: all else that `may_use` asks."""
@@ -234,6 +242,7 @@ class Queries:
             namespaces=self._books.directory.find_tenants(),
             node_faults=dict(self._books.servers.faults),
             left_out=self._books.servers.left_out,
+            refusing_nodes=self._books.servers.refusals.list_refusing(),
         )
 
 

@@ -10,14 +10,18 @@ from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
+import numpy as np
+
 from fairbind.cluster.cache import due
 from fairbind.cluster.cache.books import Books
+from fairbind.cluster.cache.kubelet_refusals import REFUSED
 from fairbind.cluster.cache.node_books import Axes
 from fairbind.cluster.cache.pending import NO_RULING, QueueKey, Ruling, TaskQueue
 from fairbind.cluster.cache.pinning import refuse
 from fairbind.cluster.cache.server_classes import ServerGrouping
 from fairbind.cluster.cache.window import MAX_CLASSES, MAX_PLACEMENTS, Choice, Window
 from fairbind.cluster.cache.window_groups import Group
+from fairbind.cluster.filters.anti_affinity import close
 from fairbind.cluster.filters.promised_pods import Rank
 from fairbind.cluster.objects.constraints import NO_CONSTRAINTS
 from fairbind.cluster.objects.facts import EPHEMERAL_STORAGE, PODS, Constraints, Demand, PodTerm, TopologyWishes
@@ -381,6 +385,9 @@ class SnapshotBuilder:
         if key.load is not None:
             limits = self._books.volumes.limits
             placement = eligibility.share(limits.restrict(placement, key.load, eligibility.index))
+        if resting := servers.refusals.find_resting((key.tenant, key.demand)):
+            closed_k = np.isin(np.array(servers.names), resting)
+            placement = eligibility.share(close(placement, closed_k, REFUSED))
         return placement
 
     def _close_claimed(self, base: Placement, demand: Demand) -> Placement:

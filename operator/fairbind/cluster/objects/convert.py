@@ -154,6 +154,7 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         claims=find_claims(meta.name, spec.volumes) if spec.volumes else (),
         carries=carries,
         images=find_images(spec) if node is None and excess is None and pin is None else NO_IMAGES,
+        runs=status.phase == "Running",
         generation=meta.generation or 0,
         scheduled_generation=scheduled_generation,
     )

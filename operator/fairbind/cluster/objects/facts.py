@@ -217,9 +217,10 @@ class PodFacts(Struct, frozen=True, gc=False):
     budget. wishes: what it requires and would like about other pods, kept only while it waits; None: nothing.
     generation: of its spec; 0: the API server counts none. scheduled_message: what its condition PodScheduled=False
     says, or None. scheduled_generation: of which generation it says so; 0: of none that it names.
-    rejection: for what its kubelet refused it (resources, ports, node, other); None when it did not.
-    start: when its kubelet took it, seconds since the epoch; `created` before that. group: the name of the pod group in
-    its namespace that it belongs to; None: to none. nominated_node: where room is promised to it until it is bound.
+    runs: its kubelet runs it. rejection: for what its kubelet refused it (resources, ports, node, other); None when it
+    did not. start: when its kubelet took it, seconds since the epoch; `created` before that.
+    group: the name of the pod group in its namespace that it belongs to; None: to none. nominated_node: where room is
+    promised to it until it is bound.
     owner: its controller, kept only while it waits. claims: those of its volumes. images: those that it uses, kept only
     while it waits and may choose.
     """
@@ -253,6 +254,7 @@ class PodFacts(Struct, frozen=True, gc=False):
     carries: tuple[WeightedTerm, ...] = ()
     awaits_turn: bool = False
     images: ImageUse = NO_IMAGES
+    runs: bool = False
     generation: int = 0
     scheduled_generation: int = 0
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
+from fairbind.cluster.cache.kubelet_refusals import Rest
+
 MOST_NAMES = 5
 MOST_LINES = 10
 """A fault is often one of thousands of nodes; the metrics count the rest."""
@@ -18,6 +20,17 @@ class NodeFaultLog:
     def __init__(self) -> None:
         self._faults: Mapping[str, str] = {}
         self._left_out: frozenset[str] = frozenset()
+
+    def note_rests(self, rests: Iterable[Rest]) -> None:
+        """Log that nodes rest for pods of tenants, because their kubelets refuse these."""
+        for rest in list(rests)[:MOST_LINES]:
+            _log.warning(
+                "node %s: its kubelet refuses pods of tenant %s; such pods do not go there for %.0f s",
+                rest.node,
+                rest.tenant,
+                rest.seconds,
+                extra={"node": rest.node, "tenant": rest.tenant},
+            )
 
     def follow(self, faults: Mapping[str, str], left_out: Iterable[str]) -> None:
         """Take what is now. faults: by node. left_out: resources that count nowhere."""

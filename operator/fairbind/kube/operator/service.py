@@ -179,10 +179,9 @@ class Operator:
         )
 
     def _make_claim_binder(self, clocks: Clocks) -> ClaimBinder:
-        cache, count = self.cache, self._observer.binding_finished
-        refused, clock = self._note_refused, clocks.monotonic
+        cache, count, clock = self.cache, self._observer.binding_finished, clocks.monotonic
         return ClaimBinder(
-            self.binder, cache.queries, cache.rest_claim, on_refused=refused, on_result=count, clock=clock
+            self.binder, cache.queries, cache.rest_claim, on_refused=self._note_refused, on_result=count, clock=clock
         )
 
     def _make_extender(self, settings: ExtenderSettings, clocks: Clocks) -> ExtenderMode:
@@ -433,6 +432,7 @@ class Operator:
         might_decide = False
         while True:
             self._health.note_turn()
+            self._node_fault_log.note_rests(self.cache.advance_rests(self._clock()))
             self._report_health()
             may_decide = self.may_decide()
             if may_decide and (self._is_put_off or not might_decide):
