@@ -533,6 +533,13 @@ def count_rejections(world: World, task_class: TaskClass) -> Rejections:
     return tuple(sorted((reason, count) for reason, count in counts.items() if count > 0))
 
 
+def find_holding(world: World, task_class: TaskClass) -> list[int]:
+    """Return the servers that could hold a task of a class when they are empty."""
+    capacity_kr = world.snapshot.servers.capacity_kr.tolist()
+    asked = [(r, demand) for r, demand in enumerate(task_class.demand_r) if demand]
+    return [k for k in world.eligible(task_class) if all(capacity_kr[k][r] >= demand for r, demand in asked)]
+
+
 def check_fairness(world: World, task_class: TaskClass, reason: FairnessReason | None) -> None:
     eligible = world.eligible(task_class)
     if world.policy == "fifo" or not eligible:
@@ -542,7 +549,9 @@ def check_fairness(world: World, task_class: TaskClass, reason: FairnessReason |
     level, pool = min(((world.level(task_class.tenant, pool), pool) for pool in pools), key=lambda pair: pair[0])
     rivals = []
     for _, other in world.open_classes():
-        common = [k for k in eligible if k in world.eligible(other) and world.is_in(k, pool)]
+        common = [
+            k for k in find_holding(world, task_class) if k in find_holding(world, other) and world.is_in(k, pool)
+        ]
         other_level = world.level(other.tenant, pool)[:2]
         if other.tenant != task_class.tenant and common and other_level < level[:2]:
             rivals.append((other_level, other.tenant))

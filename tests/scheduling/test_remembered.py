@@ -106,8 +106,10 @@ def test_what_is_remembered_is_in_its_order_and_found_where_it_may_fit(
         assert all(remembered[wait.task_class] is wait for wait in expected)
         assert not any(wait.task_class in remembered for wait in went)
         kinds = {(wait.task_class.tenant, *identify_reach(wait.task_class)) for wait in expected}
-        found_kinds = [(each.tenant, *identify_reach(each)) for each in remembered.list_reaches()]
+        found_kinds = [(each.tenant, *identify_reach(each)) for each, _ in remembered.list_reaches()]
         assert sorted(found_kinds, key=repr) == sorted(kinds, key=repr)
+        asked = {(*key_of(wait.task_class), wait.task_class.demand_r) for wait in expected}
+        assert {(*key_of(each), demand_r) for each, some in remembered.list_reaches() for demand_r in some} == asked
         room, grown = world.make_room(), np.flatnonzero(draw.random(4) < 0.5)
         parts = list(remembered.find_fitting(grown, room))
         found = [each for part in parts for each in part.classes]
@@ -119,6 +121,10 @@ def test_what_is_remembered_is_in_its_order_and_found_where_it_may_fit(
             check_part(part)
     remembered.clear()
     assert (len(remembered), remembered.waits, remembered.list_reaches()) == (0, (), [])
+
+
+def key_of(task_class: TaskClass) -> tuple[str, int, str | None]:
+    return (task_class.tenant, *identify_reach(task_class))
 
 
 def check_part(part: Fitting) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fairbind.model import ExclusiveKeys, FairnessReason, PolicySettings, Tenant
-from fairbind.scheduling import run_cycle
+from fairbind.scheduling import UnschedulableCache, run_cycle
 from rejections import PORT_CONFLICT, lack, taint, unsupported
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot, decide
 
@@ -68,6 +68,35 @@ def test_the_reason_names_who_is_further_below_and_waits_for_the_same_servers() 
 
     assert waits == {"a": FairnessReason(0.3, "b", 0.15), "b": None, "c": None}
     assert all(wait.fairness is None for wait in decide(snapshot, "fifo").waits)
+
+
+@pytest.mark.parametrize("remembers", [True, False])
+@pytest.mark.parametrize(
+    ("rival", "own", "is_named"),
+    [
+        ([(2, 1)], (2, 0), False),  # b needs a GPU, and a must have the node without one
+        ([(2, 0)], (2, 0), True),
+        ([(500, 0)], (2, 0), False),  # no node will ever hold it
+        ([(500, 0), (9, 1), (2, 0)], (2, 0), True),  # the smallest of what b waits with counts
+        ([(2, 0)], (500, 0), False),  # nor a's own task
+    ],
+)
+def test_who_could_never_use_the_server_is_no_rival(
+    rival: list[tuple[int, int]], own: tuple[int, int], *, is_named: bool, remembers: bool
+) -> None:
+    servers = build_servers({"cpu": (8, 0), "gpu": (8, 4)}, free={"cpu": (1, 0), "gpu": (1, 4)})
+    at_cpu, everywhere = build_placement(servers, only=["cpu"]), build_placement(servers)
+    classes = [build_class("a", own, at_cpu), *(build_class("b", each, everywhere) for each in rival)]
+    tenants = [Tenant("a", allocated_r=(9, 0)), Tenant("b", allocated_r=(1, 0))]
+    unschedulable = UnschedulableCache() if remembers else None
+    snapshot = build_snapshot(servers, classes, tenants=tenants)
+    for _ in range(2):
+        report = run_cycle(snapshot, PolicySettings(), 0.0, unschedulable=unschedulable)
+        first = next(wait for wait in report.waits if wait.task_class.tenant == "a")
+        assert (first.fairness is not None) is is_named
+        if unschedulable is not None:
+            unschedulable.forget_some(1)
+            snapshot = build_snapshot(servers, [build_class("a", own, at_cpu), *classes[1:]], tenants=tenants)
 
 
 def test_equal_shares_are_no_reason() -> None:

@@ -21,7 +21,7 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class FairnessReason:
-    """Another tenant is further below and takes the next free capacity that both could use.
+    """Another tenant is further below and takes the next free capacity that both could use on some empty server.
 
     share: where the waiting tenant stands in what the policy measures by, on the cluster or on the server class where
     the tenant is least behind. next_tenant, next_share: who comes before it there, and where that one stands.

@@ -10,15 +10,15 @@ costs one look for the least score, and new scores for the servers that changed 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
-from fairbind.model import CycleReport, InvalidProblemError, PolicySettings, Snapshot, Wait
+from fairbind.model import CycleReport, InvalidProblemError, PolicySettings, Snapshot, TaskClass, Wait
 from fairbind.scheduling.cycle.checks import check_snapshot
 from fairbind.scheduling.cycle.draft import Draft, expect_undefined_scores
 from fairbind.scheduling.cycle.state import CycleState
 from fairbind.scheduling.cycle.task_queues import ClassQueue
 from fairbind.scheduling.cycle.unschedulable_cache import UnschedulableCache
-from fairbind.scheduling.cycle.waits import Refusals, Rivals, explain_stuck, explain_waits, identify_reach
+from fairbind.scheduling.cycle.waits import Contender, Refusals, Rivals, explain_stuck, explain_waits, identify_reach
 from fairbind.scheduling.policies.registry import Policy, get_policy
 
 
@@ -144,11 +144,15 @@ class _Cycle:
 
     def _build_rivals(self, waiting: list[ClassQueue]) -> Rivals:
         """Return those who wait, each once for all servers that are the same to it."""
-        classes = [queue.task_class for queue in waiting]
-        classes.extend(self.draft.remembered.list_reaches())
-        kinds = {(each.tenant, *identify_reach(each)): each for each in classes}
-        pairs = [(self.draft.progress_of[each.tenant], each) for each in kinds.values()]
-        return Rivals(pairs, self.draft.measure, self.snapshot)
+        parts: list[tuple[TaskClass, Collection[tuple[int, ...]]]]
+        parts = [(queue.task_class, [queue.task_class.demand_r]) for queue in waiting]
+        parts.extend(self.draft.remembered.list_reaches())
+        kinds: dict[tuple[str, int, str | None], Contender] = {}
+        for task_class, demands in parts:
+            progress = self.draft.progress_of[task_class.tenant]
+            key = task_class.tenant, *identify_reach(task_class)
+            kinds.setdefault(key, Contender(progress, task_class, set())).demands.update(demands)
+        return Rivals(kinds.values(), self.draft.measure, self.snapshot)
 
     def _compute_shares(self) -> tuple[tuple[str, float], ...]:
         """Return every tenant's weighted dominant share after the placements, by name."""

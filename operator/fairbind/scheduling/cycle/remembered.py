@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import gt, itemgetter
 from typing import NamedTuple
 
@@ -39,7 +39,7 @@ class Remembered:
     """Waits by tenant and turn, one for a class, which is told by its identity. rule: gives the turn.
 
     _index: None: to be made of all when it is asked. _reserved: the classes that may use reserved room.
-    _reaches: for each tenant and reach, how many classes, and one that has it.
+    _reaches: for each tenant and reach, what classes ask for, and one that has it.
     """
 
     __slots__ = ("_index", "_keys", "_ordered", "_reaches", "_reserved", "_wait_of", "_waits", "rule")
@@ -88,9 +88,9 @@ class Remembered:
         entries.sort(key=itemgetter(0))
         return tuple([wait for _, wait in entries])
 
-    def list_reaches(self) -> list[TaskClass]:
-        """Return a class for each tenant and reach that there is; see `identify_reach`."""
-        return [count.example for count in self._reaches.values()]
+    def list_reaches(self) -> list[tuple[TaskClass, Collection[tuple[int, ...]]]]:
+        """Return a class for each tenant and reach that there is (`identify_reach`), and what those like it ask for."""
+        return [(count.example, count.demands.keys()) for count in self._reaches.values()]
 
     def compute_key(self, wait: Wait) -> _Key:
         """Return what orders waits."""
@@ -184,7 +184,7 @@ class Remembered:
         count = self._reaches.get(reach)
         if count is None:
             count = self._reaches[reach] = _Count(task_class)
-        count.classes += 1
+        count.demands[task_class.demand_r] = count.demands.get(task_class.demand_r, 0) + 1
         if task_class.placement.reserved:
             self._reserved[id(task_class)] = task_class
         elif self._index is not None:
@@ -193,8 +193,10 @@ class Remembered:
     def _note_gone(self, task_class: TaskClass) -> None:
         reach = task_class.tenant, *identify_reach(task_class)
         count = self._reaches[reach]
-        count.classes -= 1
-        if not count.classes:
+        count.demands[task_class.demand_r] -= 1
+        if not count.demands[task_class.demand_r]:
+            del count.demands[task_class.demand_r]
+        if not count.demands:
             del self._reaches[reach]
         if task_class.placement.reserved:
             del self._reserved[id(task_class)]
@@ -204,10 +206,10 @@ class Remembered:
 
 @dataclass(slots=True)
 class _Count:
-    """How many classes there are. example: one of them, or one of those that have gone."""
+    """How many classes there are, by demand. example: one of them, or one of those that have gone."""
 
     example: TaskClass
-    classes: int = 0
+    demands: dict[tuple[int, ...], int] = field(default_factory=dict)
 
 
 class Fitting(NamedTuple):

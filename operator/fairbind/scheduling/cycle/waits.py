@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -188,35 +189,49 @@ class _Clear:
         return tuple([pair for pair in counts if pair[1]])
 
 
+class Contender(NamedTuple):
+    """Classes of a tenant that wait for the same servers. task_class: one of them. demands: what they ask for."""
+
+    progress: Progress
+    task_class: TaskClass
+    demands: set[tuple[int, ...]]
+
+
 class Rivals:
     """Finds who comes before a waiting class at the end of a cycle, among those who wait for the same servers.
 
+    A server counts for a class if it could hold a task when it is empty: no other one will ever take it.
     Sets of servers are bits of integers, so that asking a thousand tenants for a common server takes microseconds.
     """
 
-    def __init__(self, waiting: Iterable[tuple[Progress, TaskClass]], measure: Measure, snapshot: Snapshot) -> None:
-        """waiting: who waits for what."""
+    def __init__(self, waiting: Iterable[Contender], measure: Measure, snapshot: Snapshot) -> None:
+        """waiting: who waits for what, each tenant and reach once."""
         self._measure = measure
         self._pools = measure.pools
         self._snapshot = snapshot
         self._bits: dict[int, int] = {}
         self._pools_of: dict[int, IndexArray] = {}
-        self._reasons: dict[tuple[str, int, str | None], FairnessReason | None] = {}
+        self._reasons: dict[tuple[str, tuple[int, ...], int, str | None], FairnessReason | None] = {}
+        self._wants: dict[str, list[tuple[int, set[tuple[int, ...]]]]] = {}
+        self._holding: dict[tuple[int, tuple[int, ...]], int] = {}
+        self._rivalries: dict[tuple[str, int], bool] = {}
         self._rankings: dict[int, list[tuple[int, str, Progress]]] = {}
         self._pool_bits: dict[int, int] = {}
         self._progress_of: dict[str, Progress] = {}
         self._reach: dict[str, int] = {}
         self._shares: dict[tuple[str, int], float] = {}
-        for progress, task_class in waiting:
+        for progress, task_class, demands in waiting:
+            bits = self._get_bits(task_class)
             self._progress_of[progress.name] = progress
-            self._reach[progress.name] = self._reach.get(progress.name, 0) | self._get_bits(task_class)
+            self._reach[progress.name] = self._reach.get(progress.name, 0) | bits
+            self._wants.setdefault(progress.name, []).append((bits, demands))
 
     def find_reason(self, progress: Progress, task_class: TaskClass) -> FairnessReason | None:
         """Return who is next on the pool where this class is least behind, when that is another tenant below.
 
         progress: of the class's tenant.
         """
-        key = progress.name, *identify_reach(task_class)
+        key = progress.name, task_class.demand_r, *identify_reach(task_class)
         if key not in self._reasons:
             self._reasons[key] = self._find_reason(progress, task_class)
         return self._reasons[key]
@@ -228,14 +243,35 @@ class Rivals:
         level, pool = self._measure.find_least_level(progress, pools)
         if level >= INFINITE_LEVEL:
             return None
-        common = self._get_bits(task_class) & self._get_pool_bits(pool)
+        common = self._find_holding(self._get_bits(task_class) & self._get_pool_bits(pool), task_class.demand_r)
         for rival_level, name, rival in self._get_ranking(pool):
             if rival_level >= level:
                 break
-            if self._reach[name] & common:
+            if self._reach[name] & common and self._wants_some(name, common):
                 shares = self._get_share(progress, pool), self._get_share(rival, pool)
                 return FairnessReason(shares[0], name, shares[1], self._measure.label)
         return None
+
+    def _wants_some(self, name: str, servers: int) -> bool:
+        """Whether a tenant waits with something that one of these servers could hold when it is empty."""
+        known = self._rivalries.get((name, servers))
+        if known is None:
+            known = self._rivalries[name, servers] = any(
+                self._find_holding(both, demand_r)
+                for bits, demands in self._wants[name]
+                if (both := bits & servers)
+                for demand_r in demands
+            )
+        return known
+
+    def _find_holding(self, servers: int, demand_r: tuple[int, ...]) -> int:
+        """Return those of some servers that could hold a task when they are empty."""
+        bits = self._holding.get((servers, demand_r))
+        if bits is None:
+            holds_kr = self._snapshot.servers.capacity_kr >= np.array(demand_r, dtype=np.int64)
+            holds_k: BoolArray = np.logical_and.reduce(holds_kr, axis=1)
+            bits = self._holding[servers, demand_r] = servers & compute_bits(holds_k)
+        return bits
 
     def _get_share(self, progress: Progress, pool: int) -> float:
         share = self._shares.get((progress.name, pool))
