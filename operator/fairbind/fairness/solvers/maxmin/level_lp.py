@@ -178,7 +178,6 @@ def make_highs() -> highspy.Highs:
         ("solver", "simplex"),
         ("simplex_strategy", PRIMAL),
         ("simplex_scale_strategy", 0),  # the program is scaled already
-        ("threads", 1),
         ("primal_feasibility_tolerance", PRIMAL_FEASIBILITY),
         ("dual_feasibility_tolerance", DUAL_FEASIBILITY),
         ("small_matrix_value", SMALLEST_COEFFICIENT),
