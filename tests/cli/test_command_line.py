@@ -81,6 +81,7 @@ def test_help_names_every_option_with_its_environment_variable(capsys: pytest.Ca
         (["operator", "--mode", "other"], "--mode"),
         (["operator", "--mode", "extender"], "--extender-tls"),
         ([*EXTENDER, "--extender-scheduler-name", "fairbind"], "--extender-scheduler-name and --scheduler-name"),
+        ([*EXTENDER, "--extender-service", ""], "--extender-service"),
         ([*EXTENDER, "--extender-service", "s", "--extender-pod-ip", "here"], "--extender-pod-ip"),
         ([*EXTENDER, "--extender-address", "here"], "'here' is not HOST:PORT"),
         (EXTENDER, "/nowhere: tls.crt and tls.key are no usable pair"),

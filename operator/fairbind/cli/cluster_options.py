@@ -24,9 +24,11 @@ def find_default_namespace() -> str:
         return DEFAULT_NAMESPACE
 
 
-def _check_name(limit: int, pattern: re.Pattern[str]) -> Callable[[click.Context, click.Parameter, str], str]:
-    def check(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
-        if len(name) > limit or not pattern.fullmatch(name):
+def _check_name(limit: int, pattern: re.Pattern[str]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
+    """Return a callback that refuses what is no name, such as an empty one; None: the option is not given."""
+
+    def check(_context: click.Context, _parameter: click.Parameter, name: str | None) -> str | None:
+        if name is not None and (len(name) > limit or not pattern.fullmatch(name)):
             raise click.BadParameter(f"{name!r} is not a name that Kubernetes takes")
         return name
 
@@ -74,14 +76,10 @@ def listed_scheduler_name_option(about: str) -> Callable[[Command], Command]:
     )
 
 
-def _check_name_if_given(context: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
-    return None if name is None else check_scheduler_name(context, parameter, name)
-
-
 def _make_scheduler_name_option(about: str, **attributes: Any) -> Callable[[Command], Command]:
     return click.option(
         "--scheduler-name",
-        callback=_check_name_if_given,
+        callback=check_scheduler_name,
         envvar="FAIRBIND_SCHEDULER_NAME",
         show_envvar=True,
         help=about,
@@ -191,7 +189,7 @@ def extender_options(function: Command) -> Command:
         _setting(
             "--extender-service",
             metavar="NAME",
-            callback=lambda context, parameter, name: name and check_namespace(context, parameter, name),
+            callback=check_namespace,
             help="In extender mode, the Service without selector that the leader makes lead to itself.",
         ),
         _setting(
