@@ -465,27 +465,6 @@ async def test_an_error_amid_the_decisions_holds_no_place_for_those_that_did_not
         assert bench.loop._pacing.get_state().outstanding == 0
 
 
-async def test_after_a_decision_that_is_not_carried_out_everything_is_looked_at(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with running() as bench:
-        forgotten: list[str] = []
-        monkeypatch.setattr(bench.loop._decider, "forget", lambda: forgotten.append("once"))
-        assume = bench.world.assume
-        bench.world.assume = lambda uid, node: uid != "gone" and assume(uid, node)  # type: ignore[method-assign]
-        bench.add("stays")
-        await bench.until(lambda: len(bench.recorder.bound) == 1)
-        assert forgotten == []
-        bench.add("gone")
-        await bench.until(lambda: bool(forgotten))
-        del bench.world.pods["gone"]
-        forgotten.clear()
-        monkeypatch.setattr(bench.loop._pacing._limits, "begin", lambda *_: False)
-        bench.add("withheld")
-        await bench.until(lambda: bench.world.postponed == {"withheld"})
-        assert forgotten
-
-
 async def test_a_pod_that_cannot_be_resumed_ends_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
