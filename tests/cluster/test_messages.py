@@ -15,6 +15,9 @@ from kube.writers.waiting import make_tasks, make_wait
 from rejections import NOT_READY, PORT_CONFLICT, UNCLAIMED, UNREADABLE, lack, taint, unsupported
 
 TASKS = make_tasks(1)
+IN_USE = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+)
 WORDS = {
     RejectionKind.INSUFFICIENT: "Insufficient {a}",
     RejectionKind.PORT_CONFLICT: "node(s) didn't have free ports for the requested pod ports",
@@ -37,6 +40,7 @@ WORDS = {
     RejectionKind.REFUSED: "node(s) refused such pods a moment ago",
     RejectionKind.UNCLAIMED: "a namespace that no Tenant claims",
     RejectionKind.VOLUME_CLAIM: "{a}",
+    RejectionKind.VOLUME_IN_USE: IN_USE,
     RejectionKind.NOT_SUPPORTED: "{a}",
     RejectionKind.UNREADABLE: "unreadable fields",
     RejectionKind.LATER: "other pods of its tenant, with too many different constraints or requests, come first",
@@ -138,6 +142,12 @@ def test_the_reason_of_fairness_follows(share: float, next_share: float, shown: 
 def test_shares_that_differ_by_less_than_can_be_shown_are_shown_all_the_same() -> None:
     wait = make_wait(TASKS, (lack("cpu"), 1), fairness=FairnessReason(0.1 + 1e-12, "b", 0.1))
     assert "0.100000 is above 0.100000" in format_unschedulable(wait, 1)
+
+
+@pytest.mark.parametrize("detail", [None, ""])
+def test_a_claim_of_one_pod_at_a_time_that_is_in_use_refuses_all_nodes(detail: str | None) -> None:
+    wait = make_wait(TASKS, blocked=Rejection(RejectionKind.VOLUME_IN_USE))
+    assert format_unschedulable(wait, 60, blocked_detail=detail) == f"0/60 nodes are available: 60 {IN_USE}."
 
 
 def test_what_is_not_honoured_is_named_and_the_very_thing_where_it_is_known() -> None:

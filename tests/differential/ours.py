@@ -10,12 +10,14 @@ from typing import Any
 
 from cluster.builders import read_namespace, read_node, read_pod
 from fairbind.cluster.cache.cache import ClusterCache
+from fairbind.cluster.messages import word_rejection
 from fairbind.model import RejectionKind, Snapshot, TaskClass, Wait
 from fairbind.scheduling import run_cycle
 
 Json = dict[str, Any]
 
 FIT = "NodeResourcesFit"
+CLAIM_KINDS = (RejectionKind.VOLUME_CLAIM, RejectionKind.VOLUME_IN_USE)
 OTHER_PODS = "PodTopologySpread or InterPodAffinity"
 """A node may be refused by both, of which fairbind tells the one that no placement can change."""
 PLUGINS: Mapping[RejectionKind, str] = {
@@ -110,10 +112,10 @@ class Ours:
             (bind,) = report.bindings
             closed.add(bind.server)
         (wait,) = report.waits
-        if wait.blocked is not None and wait.blocked.kind == RejectionKind.VOLUME_CLAIM:
+        if wait.blocked is not None and wait.blocked.kind in CLAIM_KINDS:
             pod = self.cache.find_pod(uid)
             assert pod is not None
-            return Opinion(frozenset(closed), {}, claim=pod.unsupported or "?")
+            return Opinion(frozenset(closed), {}, claim=pod.unsupported or word_rejection(wait.blocked))
         return Opinion(
             feasible=frozenset(closed),
             refused=count_refusals(wait),

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from cluster.builders import Json, make_node, make_pod
+from fairbind.cluster.cache.claim_troubles import IN_USE, MISSING
 from fairbind.cluster.listed_objects import ListedObjects, build_cache
 from fairbind.model import InvalidProblemError
 from fairbind.simulator.anonymise import anonymise
@@ -97,11 +98,11 @@ def describe(listed: ListedObjects) -> list[tuple[str, object, list[bool]]]:
 def test_claims_decide_in_a_snapshot_as_in_the_cluster() -> None:
     listed = parse_snapshot(make_document())
 
-    told = {name: (str(getattr(blocked, "subject", "")), eligible) for name, blocked, eligible in describe(listed)}
-    assert told["team/shop"] == ("", [False, True])
-    assert told["team/burst"] == ("", [False, True])
-    assert "not there" in told["team/lost"][0]
-    assert "already in-use" in told["team/web"][0]
+    told = {name: (blocked, eligible) for name, blocked, eligible in describe(listed)}
+    assert told["team/shop"] == (None, [False, True])
+    assert told["team/burst"] == (None, [False, True])
+    assert told["team/lost"][0] == MISSING
+    assert told["team/web"][0] == IN_USE
 
 
 def test_the_file_is_read_as_it_was_written_and_has_only_what_decides() -> None:

@@ -60,6 +60,8 @@ _WORDS: Mapping[RejectionKind, str] = {
     RejectionKind.REFUSED: "node(s) refused such pods a moment ago",
     RejectionKind.UNCLAIMED: "a namespace that no Tenant claims",
     RejectionKind.VOLUME_CLAIM: "{}",
+    RejectionKind.VOLUME_IN_USE: "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
+    "already in-use by another pod",
     RejectionKind.NOT_SUPPORTED: "{}",
     RejectionKind.UNREADABLE: "unreadable fields",
     RejectionKind.LATER: "other pods of its tenant, with too many different constraints or requests, come first",
@@ -71,6 +73,7 @@ SCHEDULER_ERROR = "SchedulerError"
 _BLOCKED_REASONS: Mapping[RejectionKind, str] = {
     RejectionKind.UNCLAIMED: "UnclaimedNamespace",
     RejectionKind.VOLUME_CLAIM: "ClaimNotReady",
+    RejectionKind.VOLUME_IN_USE: "ClaimNotReady",
     RejectionKind.NOT_SUPPORTED: "NotSupported",
     RejectionKind.UNREADABLE: "InvalidSpec",
     RejectionKind.LATER: "Queued",
@@ -126,7 +129,7 @@ def format_unschedulable(wait: Wait, node_count: int, *, blocked_detail: str | N
         return "no nodes available to schedule pods"
     message = f"0/{node_count} nodes are available"
     if wait.blocked is not None:
-        return shorten(f"{message}: {_format_blocked(wait.blocked, blocked_detail)}.")
+        return shorten(f"{message}: {_format_blocked(wait.blocked, blocked_detail, node_count)}.")
     ending = "" if wait.fairness is None else f" {_format_fairness(wait.task_class.tenant, wait.fairness)}"
     reasons = _format_rejections(wait.rejections, MAX_CHARACTERS - len(message) - len(": .") - len(ending))
     return shorten(f"{message}: {reasons}.{ending}" if reasons else f"{message}.{ending}")
@@ -196,19 +199,21 @@ def shorten(message: str) -> str:
     return message if len(message) <= MAX_CHARACTERS else f"{message[: MAX_CHARACTERS - 3]}..."
 
 
-def _format_blocked(blocked: Rejection, detail: str | None) -> str:
-    if blocked.kind == RejectionKind.LATER:
-        return f"pod waits: {word_rejection(blocked)}"
-    if blocked.kind == RejectionKind.VOLUME_CLAIM:
-        return detail or word_rejection(blocked)
-    trouble = f"pod has {detail or word_rejection(blocked)}"
+def _format_blocked(blocked: Rejection, detail: str | None, node_count: int) -> str:
+    words = detail or word_rejection(blocked)
     match blocked.kind:
+        case RejectionKind.LATER:
+            return f"pod waits: {word_rejection(blocked)}"
+        case RejectionKind.VOLUME_CLAIM:
+            return words
+        case RejectionKind.VOLUME_IN_USE:
+            return f"{node_count} {words}"
         case RejectionKind.UNREADABLE:
-            return trouble
+            return f"pod has {words}"
         case RejectionKind.UNCLAIMED:
-            return f"{trouble}, which the SchedulingPolicy refuses (unclaimedNamespaces)"
+            return f"pod has {words}, which the SchedulingPolicy refuses (unclaimedNamespaces)"
         case _:
-            return f"{trouble}, which fairbind does not honour yet"
+            return f"pod has {words}, which fairbind does not honour yet"
 
 
 def _format_fairness(tenant: str, reason: FairnessReason) -> str:

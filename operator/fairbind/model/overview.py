@@ -125,6 +125,7 @@ PENDING_REASON_OF: Mapping[RejectionKind, str] = {
     RejectionKind.REFUSED: INELIGIBLE,
     RejectionKind.UNCLAIMED: INELIGIBLE,
     RejectionKind.VOLUME_CLAIM: INELIGIBLE,
+    RejectionKind.VOLUME_IN_USE: INELIGIBLE,
     RejectionKind.NOT_SUPPORTED: UNSUPPORTED,
     RejectionKind.UNREADABLE: UNSUPPORTED,
     RejectionKind.LATER: QUEUED,

@@ -60,7 +60,9 @@ class RejectionKind(StrEnum):
     UNCLAIMED = "unclaimed", False
     """No tenant claims the task's namespace, and the policy refuses such tasks; blocks the task."""
     VOLUME_CLAIM = "volume claim", False
-    """A volume that the task claims is not there yet, or in use; blocks the task. Subject: what of both."""
+    """A volume that the task claims is not there yet; blocks the task. Subject: what of both."""
+    VOLUME_IN_USE = "volume in use", False
+    """A volume that one task at a time may use is in use: every server refuses the task; blocks the task."""
     NOT_SUPPORTED = "not supported", False
     """The task asks for something that the scheduler does not honour; blocks the task. Subject: the feature."""
     UNREADABLE = "unreadable", False

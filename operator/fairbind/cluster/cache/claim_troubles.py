@@ -11,10 +11,7 @@ LOST = Rejection(RejectionKind.VOLUME_CLAIM, "pod has a PersistentVolumeClaim wh
 DELETED = Rejection(RejectionKind.VOLUME_CLAIM, "pod has a PersistentVolumeClaim that is being deleted")
 NOT_OWN = Rejection(RejectionKind.VOLUME_CLAIM, "pod has an ephemeral volume whose claim was not created for it")
 UNBOUND = Rejection(RejectionKind.VOLUME_CLAIM, "pod has unbound immediate PersistentVolumeClaims")
-IN_USE = Rejection(
-    RejectionKind.VOLUME_CLAIM,
-    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod",
-)
+IN_USE = Rejection(RejectionKind.VOLUME_IN_USE)
 SHARED = Rejection(RejectionKind.VOLUME_CLAIM, "pod has a PersistentVolumeClaim that is being bound for another pod")
 NODE_GONE = Rejection(RejectionKind.VOLUME_CLAIM, "pod has a PersistentVolumeClaim for a node that does not exist")
 RESTING = Rejection(RejectionKind.VOLUME_CLAIM, "pod has a PersistentVolumeClaim that could not be bound")

@@ -264,7 +264,7 @@ class Volumes:
             return troubles.MANY, troubles.MANY.subject
         for key in self._list_exclusive(facts):
             if any(uid != facts.uid for uid in self._list_holders(key)):  # it may be about to give its place up
-                return troubles.IN_USE, troubles.IN_USE.subject
+                return troubles.IN_USE, ""
         return None
 
     def _find_unbound_trouble(self, key: str, uid: str) -> Trouble | None:
