@@ -163,22 +163,23 @@ def fill_names(stage: Stage) -> Found:
     return found, {"condition": longest, "status": status, "metric lines": page}
 
 
-@theft("room that a Deferred resize asks for, without a turn")
+@theft("the whole cluster, by Deferred resizes")
 def resize_deferred(stage: Stage) -> Found:
-    """Small pods are resized to whole servers, which their kubelets put off; then both tenants want more."""
+    """A tiny pod on each server asks for all of it, which its kubelet puts off; then both tenants want more."""
     servers = make_servers(stage, 8, {"cpu": "16", "memory": "64Gi", "pods": "110"})
     thief, honest = stage.make_namespace(make_name("thief")), stage.make_namespace(make_name("honest"))
-    for server in servers[:4]:
+    for server in servers:
         pod = make_pod({"cpu": "1m", "memory": "1Mi"}, nodeName=server)
         stage.make_pods(thief, [pod])
-        defer_resize(stage, thief, pod, {"cpu": "15", "memory": "1Mi"})
+        defer_resize(stage, thief, pod, {"cpu": "16", "memory": "1Mi"})
     for name in (thief, honest):
         stage.make_pods(name, [make_pod({"cpu": "2", "memory": "1Gi"}) for _ in range(64)])
     stage.start_operator()
     held = wait_calm(stage, [thief, honest])
-    cores = {thief: 4 * 15 + 2 * (held[thief] - 4), honest: 2 * held[honest]}
-    most = cores[thief] > cores[honest] * (1 + TOLERANCE) + 2
-    found = [f"with what its resizes hold the thief has {cores[thief]} cores of {cores[honest]}"] if most else []
+    cores, fair = {thief: 2 * (held[thief] - len(servers)), honest: 2 * held[honest]}, 8 * 16 // 2
+    found = []
+    if cores[honest] < fair * (1 - TOLERANCE):
+        found = [f"of {fair} cores that are its fair share the honest tenant has {cores[honest]}"]
     return found, {"thief's cores": cores[thief], "honest cores": cores[honest]}
 
 

@@ -8,7 +8,7 @@ import pytest
 from cluster.builders import Json, make_pod, read_pod
 from fairbind.cluster.objects import requests
 from fairbind.cluster.objects.quantity import to_base_units
-from fairbind.cluster.objects.requests import DEFAULT_SHARE, MAX_RESOURCES
+from fairbind.cluster.objects.requests import DEFAULT_SHARE, MAX_RESOURCES, add_claimed, leave_out_growth
 from fairbind.model import MAX_AMOUNT, Rejection, RejectionKind
 
 MI = 2**20
@@ -170,6 +170,19 @@ def test_a_deferred_resize_counts_in_the_share_of_who_asks_for_it() -> None:
     status = {"containerStatuses": [running], "conditions": conditions}
     demand = read_pod(make_pod(requests={"cpu": "32"}, node="n", phase="Running", status=status)).demand
     assert dict(demand.real)["cpu"] == dict(demand.share)["cpu"] == 32_000
+    assert demand.growth == (("cpu", 31_999),)
+    allocated = leave_out_growth(demand)
+    assert (dict(allocated.real), allocated.share) == ({"cpu": 1, "pods": 1}, demand.share)
+    devices = {"gpu.example.com/devices": 1}
+    assert add_claimed(demand, devices).growth == demand.growth
+
+
+def test_a_deferred_resize_of_the_whole_pod_says_how_much_it_would_grow() -> None:
+    conditions = [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}]
+    status = {"resources": {"requests": {"cpu": "2"}}, "allocatedResources": {"cpu": "2"}, "conditions": conditions}
+    pod = make_pod(requests={"cpu": "1"}, resources={"requests": {"cpu": "5"}}, node="n", status=status)
+    demand = read_pod(pod).demand
+    assert (dict(demand.real)["cpu"], dict(demand.growth)) == (5000, {"cpu": 3000})
 
 
 def test_a_pod_that_asks_for_thousands_of_resources_waits_and_little_of_it_is_read(

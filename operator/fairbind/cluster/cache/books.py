@@ -62,18 +62,18 @@ class Books:
     """See the module.
 
     turn_scheduler: the other scheduler whose pods take turns; None: there is none. asking: schedulers that ask whose
-    turn it is before they place a pod. narrows_to_nodes: see `narrowing`.
-    directory: whose namespace is whose. entries: pods by UID. by_namespace: their UIDs. queues: who waits, by class.
-    queues_by_tenant: the same. waiting_constraints: how many queues have which. queues_about_volumes: how many bring
-    volumes that are counted, or want some. changed_queues: those that changed since the last snapshot. usage: by
-    tenant. wanted: pods that hold or may be placed, the latter as of the last snapshot. nominations: room that is
-    promised to pods that wait. forecast: where pods on their way will be. running: pod by pod. eligibility,
-    anti_affinity, topology: the filters. turns: whose wishes about other pods are looked at. volumes: the claims of
-    pods. devices: those that pods hold. selected_stale: waiting pods that other terms may select than their queue says,
-    in the order in which they are looked at. images: those of pods and nodes. image_stale: queues of which other images
-    may count, in the order in which they are looked at. servers: the nodes. settings, targets: the policy's.
-    own_nominated: those of our own pods that are not bound and say that they are nominated. gated: pods whose only gate
-    is ours. noted_waits: why classes wait, as the last cycle saw it.
+    turn it is before they place a pod. narrows_to_nodes: see `narrowing`. directory: whose namespace is whose. entries:
+    pods by UID. by_namespace: their UIDs. queues: who waits, by class. queues_by_tenant: the same. waiting_constraints:
+    how many queues have which. queues_about_volumes: how many bring volumes that are counted, or want some.
+    changed_queues: those that changed since the last snapshot. usage: by tenant. wanted: pods that hold or may be
+    placed, the latter as of the last snapshot. nominations: room that is promised to pods that wait. forecast: where
+    pods on their way will be. running: pod by pod. above: see `growths`. eligibility, anti_affinity, topology: the
+    filters. turns: whose wishes about other pods are looked at. volumes: the claims of pods. devices: those that pods
+    hold. selected_stale: waiting pods that other terms may select than their queue says, in the order in which they are
+    looked at. images: those of pods and nodes. image_stale: queues of which other images may count, in the order in
+    which they are looked at. servers: the nodes. settings, targets: the policy's. own_nominated: our own unbound pods
+    that say that they are nominated. gated: pods whose only gate is ours. noted_waits: why classes wait, as the last
+    cycle saw it.
     """
 
     def __init__(
@@ -104,6 +104,7 @@ class Books:
         self.own_nominated: set[str] = set()
         self.gated: dict[str, PodEntry] = {}
         self.running = RunningTasks()
+        self.above: frozenset[str] = frozenset()
         self.eligibility = Eligibility()
         self.selected_stale: dict[str, None] = {}
         self.images = PodImages(self.eligibility.images)
@@ -224,6 +225,7 @@ class Books:
             self.volumes,
             self.images,
             self.devices,
+            above=self.above,
             scheduler_name=self.scheduler_name,
             turn_scheduler=self.turn_scheduler,
             asking=self.asking,
@@ -377,14 +379,12 @@ class Books:
 
     def _list_waiting(self, uids: Iterable[str]) -> list[Waiting]:
         """Return where those of some pods stand that wait, in their turn."""
-        positions = (self.entries[uid].position for uid in uids)
-        waiting = [position for position in positions if isinstance(position, Waiting)]
+        waiting = [position for uid in uids if isinstance(position := self.entries[uid].position, Waiting)]
         return sorted(waiting, key=lambda position: compute_turn(position.task))
 
     def list_selected_stale(self) -> Iterable[QueueKey]:
         """Return the queues of which pods may be selected by other terms than the queues say."""
-        entries = map(self.entries.get, self.selected_stale)
-        return dict.fromkeys(key for entry in entries if entry is not None and (key := entry.queue) is not None)
+        return dict.fromkeys(key for uid in self.selected_stale if (key := self.find_queue(uid)) is not None)
 
     def _list_selected_otherwise(self, most: int) -> Iterator[tuple[PodEntry, QueueKey]]:
         """Return pods that wait in queues of other terms than select them now, of so many new queues at most."""

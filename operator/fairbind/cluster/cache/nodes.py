@@ -53,7 +53,8 @@ class Servers:
     After `flush`: axes, left_out (resources that nodes offer and that are no axes), claimed_k (by axis the nodes that
     have it as devices only), claimed_only (axes that no node has otherwise), claimed_version (of these two), names,
     capacity_kr, free_kr, free_changes (as of the last flush that changed it), usable_k, open_k, taken_keys, fixed_keys,
-    total_r, resting (nodes that count and are not usable). Arrays that were handed out are never written again.
+    usable_r (what usable nodes have), total_r, resting (nodes that count and are not usable). Arrays that were handed
+    out are never written again.
     """
 
     def __init__(self, eligibility: Eligibility) -> None:
@@ -75,7 +76,7 @@ class Servers:
         self.free_changes: FreeChanges | None = None
         self.usable_k: BoolArray = np.zeros(0, dtype=np.bool_)
         self.open_k: BoolArray = self.usable_k
-        self.total_r: tuple[int, ...] = (0,) * len(self.axes)
+        self.usable_r = self.total_r = (0,) * len(self.axes)
         self.resting: frozenset[str] = frozenset()
         self.taken_keys: Mapping[int, frozenset[str]] = {}
         self.fixed_keys: Mapping[int, frozenset[str]] = {}
@@ -372,6 +373,7 @@ class Servers:
         self.resting = frozenset(name for name in others if self._is_counting(name))
         held_r = sum_held([self.books[name] for name in sorted(self.resting)], self.axes)
         usable_r = sum_exactly(self.capacity_kr[self.usable_k])
+        self.usable_r = tuple(usable_r)
         self.total_r = tuple(usable + held for usable, held in zip(usable_r, held_r, strict=True))
 
     def _compute_taken_keys(self) -> tuple[Mapping[int, frozenset[str]], Mapping[int, frozenset[str]]]:

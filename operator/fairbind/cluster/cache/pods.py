@@ -13,7 +13,7 @@ count a pod twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -38,6 +38,7 @@ from fairbind.cluster.objects.facts import (
     TopologyWishes,
     WeightedTerm,
 )
+from fairbind.cluster.objects.requests import leave_out_growth
 from fairbind.cluster.task_names import make_task_name
 from fairbind.cluster.tenancy.tenants import Directory
 from fairbind.model import Rejection, Task
@@ -188,14 +189,15 @@ def locate(
     images: PodImages,
     devices: Devices,
     *,
+    above: Container[str | None],
     scheduler_name: str,
     turn_scheduler: str | None = None,
     asking: frozenset[str] = frozenset(),
 ) -> Position | None:
     """Return where the pod stands now; None when it neither holds nor waits for anything of ours.
 
-    turn_scheduler: the other scheduler whose pods of tenants take turns; None: there is none. asking: schedulers that
-    ask whose turn it is before they place a pod.
+    above: tenants for whose deferred growth nothing is reserved. turn_scheduler: the other scheduler whose pods of
+    tenants take turns; None: there is none. asking: schedulers that ask whose turn it is before they place a pod.
     """
     facts = entry.facts
     if facts.finished:
@@ -212,7 +214,7 @@ def locate(
         return _locate_unplaced(facts, tenant, is_on_its_way=is_on_its_way)
     if node is not None:
         constraints = volumes.constrain(facts) if facts.claims else facts.constraints
-        demand = devices.add_held(facts.uid, facts.demand)
+        demand = _find_held(facts, devices, reserves_growth=tenant not in above)
         return Held(tenant, node, demand, constraints, facts.repels, facts.labels, facts.terminating, facts.carries)
     assert tenant is not None
     is_gated = facts.gated and not (takes_turns and facts.awaits_turn)
@@ -250,6 +252,12 @@ def locate(
     )
     task = Task(facts.uid, make_task_name(facts.namespace, facts.name), facts.priority, facts.created)
     return Waiting(key, task, facts.labels, nomination, wishes)
+
+
+def _find_held(facts: PodFacts, devices: Devices, *, reserves_growth: bool) -> Demand:
+    """Return what a pod holds on its node."""
+    demand = devices.add_held(facts.uid, facts.demand)
+    return demand if reserves_growth or not demand.growth else leave_out_growth(demand)
 
 
 def _find_unsupported(facts: PodFacts, devices: Devices | None, *, asks: bool) -> Rejection | None:

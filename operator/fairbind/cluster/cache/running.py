@@ -107,9 +107,13 @@ class _TasksByNode(Mapping[str, tuple[RunningTask, ...]]):
 
 
 class RunningTasks:
-    """All pods that belong to a tenant and hold something, by the name of their node."""
+    """All pods that belong to a tenant and hold something, by the name of their node.
+
+    growing: the UIDs of those with a deferred growth, by tenant.
+    """
 
     def __init__(self) -> None:
+        self.growing: dict[str, set[str]] = {}
         self._pods: dict[str, dict[str, _Pod]] = {}
         self._changed: set[str] = set()
         self._vectors = _Vectors(())
@@ -119,13 +123,19 @@ class RunningTasks:
         """Note that a tenant's pod holds something on a node. demand: of it, with its devices."""
         self._pods.setdefault(node, {})[facts.uid] = _Pod(tenant, demand, facts)
         self._changed.add(node)
+        if demand.growth:
+            self.growing.setdefault(tenant, set()).add(facts.uid)
 
     def release(self, node: str, uid: str) -> None:
         """Take back what `hold` noted."""
         pods = self._pods[node]
-        del pods[uid]
+        pod = pods.pop(uid)
         if not pods:
             del self._pods[node]
+        if pod.facts.demand.growth:
+            self.growing[pod.tenant].remove(uid)
+            if not self.growing[pod.tenant]:
+                del self.growing[pod.tenant]
         self._changed.add(node)
 
     def list_uids(self, node: str) -> Iterable[str]:

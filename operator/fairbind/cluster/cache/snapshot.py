@@ -14,6 +14,7 @@ import numpy as np
 
 from fairbind.cluster.cache import due
 from fairbind.cluster.cache.books import Books
+from fairbind.cluster.cache.growths import follow_growths
 from fairbind.cluster.cache.kubelet_refusals import REFUSED
 from fairbind.cluster.cache.node_books import Axes
 from fairbind.cluster.cache.pending import NO_RULING, QueueKey, Ruling, TaskQueue
@@ -106,6 +107,10 @@ class SnapshotBuilder:
         self._books.resolve(whole=whole)
         self._books.resolve_images()
         self._books.servers.flush()
+        axes = self._books.servers.axes
+        if follow_growths(self._books, self._find_chosen(axes) or frozenset(axes) - _SLOTS):
+            self._books.resolve(whole=whole)
+            self._books.servers.flush()
         axes = self._books.servers.axes
         task_classes, changes = self._make_task_classes(whole=whole)
         class_k, class_names = self._grouping.compute(

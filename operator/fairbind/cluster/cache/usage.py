@@ -20,7 +20,7 @@ from fairbind.cluster.objects.facts import Amounts, Constraints
 from fairbind.cluster.tenancy.tenants import TenantSpec
 from fairbind.model import Placement, Tenant
 
-_ONE = Fraction(1)
+_ZERO, _ONE = Fraction(0), Fraction(1)
 _NEVER = float("inf")
 _MANY_SUMS = 16_384
 """So many sums of amounts are remembered: pods of few kinds come and go on thousands of nodes."""
@@ -33,7 +33,7 @@ class TenantUsage:
     nodes: how many of its pods are on each node. kinds: how many of its pods are of each kind. share_by_node: what
     counts in shares, node by node; equal ones are the same object as a rule. All these are of pods on nodes that count.
     since: when the tenant came, seconds since the epoch: its Tenant object, or the oldest pod that it has had since it
-    has one. running: how many of its pods hold something, wherever.
+    has one. running: how many of its pods hold something, wherever. active_weight: its part of `Usage.active_weight`.
     """
 
     name: str
@@ -50,6 +50,7 @@ class TenantUsage:
     waiting: int = 0
     gated: int = 0
     postponed: int = 0
+    active_weight: Fraction = _ZERO
 
     @property
     def is_empty(self) -> bool:
@@ -63,6 +64,7 @@ class Usage:
     A pod on a node that is not there, or that the operator was told to leave alone, holds nothing of what is shared. So
     it is in no share and no total until its node counts (`set_counting`).
 
+    active_weight: the weights of all tenants that have pods that run or wait.
     _counting: the nodes that count. _tenants: what was built last, by name. _places: where each of them stands in it.
     _changed: whose tenants are out of date. _is_list_changed: whether a book came or went since. _detailed: what
     `build_detailed_tenants` built last, of tenants that have not changed since, and of what.
@@ -72,6 +74,7 @@ class Usage:
         """wanted: is told of pods that count, too."""
         self._wanted = wanted
         self.by_name: dict[str, TenantUsage] = {}
+        self.active_weight = _ZERO
         self._counting: set[str] = set()
         self._made_for: tuple[Axes, bool] = (), False
         self._specs: Mapping[str, TenantSpec] = {}
@@ -88,7 +91,7 @@ class Usage:
         tenant_usage.running += sign
         if node is None or node in self._counting:
             self._count(tenant_usage, node, kind, sign)
-        self._drop_if_over(tenant_usage)
+        self._follow_pods(tenant_usage)
 
     def set_counting(self, node: str, pods: Iterable[tuple[str, HeldKind]], *, counts: bool) -> None:
         """Take whether what is held on a node counts. pods: the tenants' pods there."""
@@ -128,7 +131,7 @@ class Usage:
         """Add a pod that waits for its turn, or take it away."""
         tenant_usage = self._get(name)
         tenant_usage.waiting += sign
-        self._drop_if_over(tenant_usage)
+        self._follow_pods(tenant_usage)
 
     def idle(self, name: str, sign: int = 1, *, gated: bool) -> None:
         """Add a pod that will wait for its turn later, or take it away."""
@@ -137,7 +140,7 @@ class Usage:
             tenant_usage.gated += sign
         else:
             tenant_usage.postponed += sign
-        self._drop_if_over(tenant_usage)
+        self._follow_pods(tenant_usage)
 
     def declare(self, specs: Mapping[str, TenantSpec]) -> None:
         """Take the declared tenants."""
@@ -152,10 +155,11 @@ class Usage:
                     declared
                 )
                 self._note_change(spec.name)
+                self._follow_pods(tenant_usage)
         for tenant_usage in [a for a in self.by_name.values() if a.is_declared and a.name not in specs]:
             tenant_usage.is_declared = False
             self._note_change(tenant_usage.name)
-            self._drop_if_over(tenant_usage)
+            self._follow_pods(tenant_usage)
         self._specs = specs
 
     def build_tenants(self, axes: Axes, *, detailed: bool = False) -> tuple[Tenant, ...]:
@@ -216,7 +220,13 @@ class Usage:
         self._changed[name] = None
         self._detailed.pop(name, None)
 
-    def _drop_if_over(self, tenant_usage: TenantUsage) -> None:
+    def _follow_pods(self, tenant_usage: TenantUsage) -> None:
+        """Bring the active weight up to date, and drop the book of an implicit tenant without pods."""
+        is_active = tenant_usage.running or tenant_usage.waiting or tenant_usage.postponed
+        weight = tenant_usage.weight if is_active else _ZERO
+        if weight is not tenant_usage.active_weight:
+            self.active_weight += weight - tenant_usage.active_weight
+            tenant_usage.active_weight = weight
         if tenant_usage.is_empty and not tenant_usage.is_declared:
             del self.by_name[tenant_usage.name]
             self._detailed.pop(tenant_usage.name, None)

@@ -72,11 +72,14 @@ class Demand:
 
     real: its requests, and one of `pods`; what it takes of its node's allocatable. share: what counts in shares.
     claimed: the devices that it holds through claims, which are in `share` and take nothing of the allocatable.
+    growth: what a deferred resize asks for beyond what is allocated. It is in `share`, and in `real` unless the pod's
+    tenant is above its fair share (`cache.growths`).
     """
 
     real: Amounts
     share: Amounts
     claimed: Amounts = ()
+    growth: Amounts = ()
 
     @property
     def held(self) -> Amounts:

@@ -12,8 +12,9 @@ the spec drops out when the node has declared the resize infeasible. (Kubernetes
 sums, earlier ones the sum of the maxima; they differ only when two containers of a pod are resized in opposite
 directions at the same time, and then the sum of the maxima, taken here, is the one that never promises too much.)
 
-A resize that its node has deferred is no exception: kube-scheduler keeps the room for it, and so do we, for the
-kubelet takes it the moment that it is there. So it counts in the share of who asks for it from the moment of the wish.
+A resize that its node has deferred is no exception: kube-scheduler reserves the capacity for it, and so do we, for the
+kubelet grants it as soon as the node has the capacity. So it counts in the tenant's share from the request on. Nothing
+is reserved for the growth of a tenant that is above its fair share; see `cache.growths`.
 
 For shares, not for feasibility, a pod counts with `DEFAULT_SHARE` of cpu and memory at least, whether it asks for less
 or for nothing: a tenant of thousands of such pods would otherwise hold nothing, and a request of 1m would pay.
@@ -74,17 +75,23 @@ def make_demand(amounts: Mapping[str, int]) -> Demand:
     return _DEMANDS.get(tuple(real))
 
 
-def _make_claiming(key: tuple[Amounts, Amounts]) -> Demand:
-    real, claimed = key
-    return Demand(real, join_amounts(_DEMANDS.get(real).share, claimed), claimed)
-
-
-_CLAIMING: Interner[tuple[Amounts, Amounts], Demand] = Interner(_make_claiming)
+_OTHERS: Interner[tuple[Amounts, Amounts, Amounts, Amounts], Demand] = Interner(lambda parts: Demand(*parts))
+"""Demands with claimed devices or growth, by real, share, claimed and growth."""
 
 
 def add_claimed(demand: Demand, devices: Mapping[str, int]) -> Demand:
     """Return the shared demand of a pod that also holds these devices through claims; none of them is zero."""
-    return _CLAIMING.get((demand.real, tuple(sorted(devices.items()))))
+    claimed = tuple(sorted(devices.items()))
+    return _OTHERS.get((demand.real, join_amounts(demand.share, claimed), claimed, demand.growth))
+
+
+def leave_out_growth(demand: Demand) -> Demand:
+    """Return the shared demand that takes only what is allocated, and counts in shares as before."""
+    real = dict(demand.real)
+    for resource, amount in demand.growth:
+        real[resource] -= amount
+    allocated = tuple((resource, amount) for resource, amount in real.items() if amount)
+    return _OTHERS.get((allocated, demand.share, demand.claimed, demand.growth))
 
 
 class DemandReader:
@@ -174,10 +181,26 @@ def _compute_plain(written: tuple[tuple[tuple[str, str] | None, ...], ...]) -> P
 
 def _compute_demand(pod: wire.Pod) -> PodDemand:
     reader = DemandReader(MAX_RESOURCES)
+    total = _compute_total(pod, reader, allocated_only=_is_resize_pending(pod, "Infeasible"))
+    is_over = reader.is_over or len(total) > MAX_RESOURCES
+    demand = make_demand(keep_first(total, MAX_RESOURCES) if is_over else total)
+    if _is_resize_pending(pod, "Deferred"):
+        demand = _add_growth(demand, _compute_total(pod, reader, allocated_only=True))
+    return PodDemand(demand, reader.fault, is_over)
+
+
+def _add_growth(demand: Demand, allocated: Mapping[str, int]) -> Demand:
+    """Return the shared demand that says what of it is more than what is allocated."""
+    growth = tuple((r, amount - allocated.get(r, 0)) for r, amount in demand.real if amount > allocated.get(r, 0))
+    return _OTHERS.get((demand.real, demand.share, (), growth)) if growth else demand
+
+
+def _compute_total(pod: wire.Pod, reader: DemandReader, *, allocated_only: bool) -> dict[str, int]:
+    """Return all that a pod asks for. allocated_only: without what its resize asks for beyond what it has."""
     spec = pod.spec
-    total = _compute_containers_total(pod, reader)
+    total = _compute_containers_total(pod, reader, allocated_only=allocated_only)
     if spec.resources is not None:
-        total |= _compute_pod_level(pod, reader)
+        total |= _compute_pod_level(pod, reader, allocated_only=allocated_only)
     for resource, amount in reader.read(spec.overhead, "spec.overhead").items():
         total[resource] = total.get(resource, 0) + amount
     if pod.status.extended_resource_claim_status is not None:
@@ -185,8 +208,7 @@ def _compute_demand(pod: wire.Pod) -> PodDemand:
             if served.resource_name not in BASE_RESOURCES:
                 total.pop(served.resource_name, None)
     total[PODS] = 1
-    is_over = reader.is_over or len(total) > MAX_RESOURCES
-    return PodDemand(make_demand(keep_first(total, MAX_RESOURCES) if is_over else total), reader.fault, is_over)
+    return total
 
 
 def keep_first(amounts: Mapping[str, Amount], count: int) -> dict[str, Amount]:
@@ -195,21 +217,20 @@ def keep_first(amounts: Mapping[str, Amount], count: int) -> dict[str, Amount]:
     return {resource: amounts[resource] for resource in islice(dict.fromkeys([*base, *amounts]), count)}
 
 
-def _compute_containers_total(pod: wire.Pod, reader: DemandReader) -> dict[str, int]:
+def _compute_containers_total(pod: wire.Pod, reader: DemandReader, *, allocated_only: bool) -> dict[str, int]:
     statuses = _find_resized(pod)
-    infeasible = bool(statuses) and _is_resize_infeasible(pod)
     running: dict[str, int] = {}
     for number, container in enumerate(pod.spec.containers or ()):
         requests = reader.read_requests(container.resources, f"spec.containers[{number}]")
         if container.name in statuses:
-            requests = _compute_resized(requests, statuses[container.name], reader, infeasible=infeasible)
+            requests = _compute_resized(requests, statuses[container.name], reader, allocated_only=allocated_only)
         _add(running, requests)
     starting: dict[str, int] = {}
     sidecars: dict[str, int] = {}
     for number, container in enumerate(pod.spec.init_containers or ()):
         requests = reader.read_requests(container.resources, f"spec.initContainers[{number}]")
         if container.name in statuses:
-            requests = _compute_resized(requests, statuses[container.name], reader, infeasible=infeasible)
+            requests = _compute_resized(requests, statuses[container.name], reader, allocated_only=allocated_only)
         if container.restart_policy == "Always":
             _add(running, requests)
             _add(sidecars, requests)
@@ -220,13 +241,13 @@ def _compute_containers_total(pod: wire.Pod, reader: DemandReader) -> dict[str, 
     return running
 
 
-def _compute_pod_level(pod: wire.Pod, reader: DemandReader) -> dict[str, int]:
+def _compute_pod_level(pod: wire.Pod, reader: DemandReader, *, allocated_only: bool) -> dict[str, int]:
     stated = pod.spec.resources.requests if pod.spec.resources is not None else None
     requests = reader.read(stated, "spec.resources.requests")
     levels = {r: amount for r, amount in requests.items() if r in _POD_LEVEL or r.startswith("hugepages-")}
     held = pod.status.resources
     if levels and held is not None:
-        if _is_resize_infeasible(pod):
+        if allocated_only:
             levels = dict.fromkeys(levels, 0)
         for amounts in (held.requests, pod.status.allocated_resources):
             present = reader.read(amounts, "status")
@@ -251,19 +272,19 @@ def _find_resized(pod: wire.Pod) -> dict[str, wire.ContainerStatus]:
 
 
 def _compute_resized(
-    requests: dict[str, int], status: wire.ContainerStatus, reader: DemandReader, *, infeasible: bool
+    requests: dict[str, int], status: wire.ContainerStatus, reader: DemandReader, *, allocated_only: bool
 ) -> dict[str, int]:
     running = status.resources.requests if status.resources is not None else None
     held = reader.read(running, "status.containerStatuses.resources.requests")
     _raise_to(held, reader.read(status.allocated_resources, "status.containerStatuses.allocatedResources"))
-    if held and infeasible:
+    if held and allocated_only:
         return held
     _raise_to(held, requests)
     return held
 
 
-def _is_resize_infeasible(pod: wire.Pod) -> bool:
-    return any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in pod.status.conditions or ())
+def _is_resize_pending(pod: wire.Pod, reason: str) -> bool:
+    return any(c.type == "PodResizePending" and c.reason == reason for c in pod.status.conditions or ())
 
 
 def _add(total: dict[str, int], amounts: Mapping[str, int]) -> None:
