@@ -5,8 +5,11 @@ import pytest
 from fairbind.model import SolverError
 from fairbind.scheduling import POLICIES
 from fairbind.simulator import fair_shares
+from fairbind.simulator.driver import simulate
 from fairbind.simulator.measuring import TimeMean
-from simulator.scenarios import SECOND, find_starts, make_entry, make_scenario, run
+from fairbind.simulator.parsing import parse_scenario
+from fairbind.simulator.workload import draw_workload
+from simulator.scenarios import SECOND, Json, find_starts, make_entry, make_scenario, run
 
 
 def test_a_mean_over_time_leaves_out_times_without_a_value() -> None:
@@ -106,7 +109,9 @@ def test_the_summary_counts_and_averages() -> None:
     summary = run(make_scenario(*entries, tenants="abc", horizon=40, measureEvery=1)).summary
 
     assert (summary["decisions"], summary["completed"], summary["unfinished"]) == (3, 3, 1)
-    assert summary["makespan_seconds"] == 35
+    assert summary["makespan_seconds"] == 35, "the horizon cut nothing: no task could still end"
+    assert summary["wait_seconds"] == {"mean": pytest.approx((0 + 10 + 20 + 40) / 4), "p95": pytest.approx(37)}
+    assert summary["slowdown"] == {"mean": pytest.approx((1 + 2 + 3 + 5) / 4)}
     assert summary["utilisation"] == {"cpu": pytest.approx(30 / 40), "memory": 0, "pods": pytest.approx(30 / 40 / 110)}
     assert summary["tenants"]["a"] == {
         "arrived": 3,
@@ -116,6 +121,8 @@ def test_the_summary_counts_and_averages() -> None:
         "dominant_share": {"mean": pytest.approx(0.75)},
         "fair_share": {"worst_part": 1},
     }
+    assert summary["tenants"]["b"]["wait_seconds"] == {"mean": 40, "p95": 40}
+    assert summary["tenants"]["b"]["slowdown"] == {"mean": 5}
     assert summary["tenants"]["c"] == {
         "arrived": 0,
         "completed": 0,
@@ -152,3 +159,57 @@ def test_waits_count_up_to_the_first_start() -> None:
     tenant = run(make_scenario(events=events)).summary["tenants"]["a"]
 
     assert (tenant["wait_seconds"]["mean"], tenant["slowdown"]["mean"]) == (0, 1.6)
+
+
+def test_tasks_that_never_start_have_waited_until_the_end_of_the_run() -> None:
+    """One task of 10 s after the other: at 25 s two of 20 have ended, one runs and 17 have waited all the time."""
+    summary = run(make_scenario(make_entry(tasks=20, cpu=4, duration=10), horizon=25)).summary
+
+    waits = [0, 10, 20, *[25] * 17]
+    assert summary["wait_seconds"] == {"mean": pytest.approx(sum(waits) / 20), "p95": 25}
+    slowdowns = [1, 2, 3, *[3.5] * 17]
+    assert summary["slowdown"] == {"mean": pytest.approx(sum(slowdowns) / 20)}
+    assert summary["tenants"]["a"]["wait_seconds"] == summary["wait_seconds"]
+    assert summary["tenants"]["a"]["slowdown"] == summary["slowdown"]
+    assert (summary["completed"], summary["tenants"]["a"]["completed"]) == (2, 2)
+
+
+def test_who_starves_a_tenant_does_not_wait_less() -> None:
+    """Tenant a's tasks come first and hold all: the one of b that waits to the end weighs as much as any other."""
+    late = make_entry("late", tenant="b", cpu=4, arrival={"at": 1})
+    document = make_scenario(make_entry(tasks=11, cpu=4, duration=10), late, count=2, tenants="ab", horizon=45)
+    starved, served = (run(document, policy) for policy in ("fifo", "best-fit-drfh"))
+
+    assert starved.summary["tenants"]["b"]["wait_seconds"]["mean"] == 44
+    assert served.summary["tenants"]["b"]["wait_seconds"]["mean"] == 9
+    for result in (starved, served):
+        tenants = result.summary["tenants"].values()
+        waits = sum(tenant["wait_seconds"]["mean"] * tenant["arrived"] for tenant in tenants)
+        assert result.summary["wait_seconds"]["mean"] == pytest.approx(waits / 12)
+
+
+@pytest.mark.parametrize(("horizon", "makespan"), [(None, 30), (30, 30), (99, 30), (29, None), (5, None)])
+def test_a_run_that_the_horizon_cut_has_no_makespan(horizon: int | None, makespan: int | None) -> None:
+    more: Json = {} if horizon is None else {"horizon": horizon}
+    forever = make_entry("service", cpu=0.5, duration="forever")
+    summary = run(make_scenario(make_entry(tasks=3, cpu=3, duration=10), forever, **more)).summary
+
+    assert summary["makespan_seconds"] == makespan
+    assert summary["slowdown"]["mean"] is not None
+
+
+def test_an_interrupted_run_has_no_makespan() -> None:
+    scenario = parse_scenario(make_scenario(make_entry(tasks=3, cpu=3, duration=10)))
+    result = simulate(scenario, draw_workload(scenario), "fifo", lambda part: part > 0.5)
+
+    assert result.interrupted
+    assert result.summary["completed"] > 0
+    assert result.summary["makespan_seconds"] is None
+
+
+def test_a_task_that_lost_its_node_and_waits_ends_as_early_as_it_still_may() -> None:
+    """It starts at once, loses its node at 4 and waits until the run ends at 30; 10 s of its own are still to come."""
+    events = [{"at": 4, "removeNodes": ["n-0"]}]
+    summary = run(make_scenario(make_entry(duration=10), events=events, horizon=30)).summary
+
+    assert (summary["wait_seconds"]["mean"], summary["slowdown"]["mean"]) == (0, pytest.approx(4))

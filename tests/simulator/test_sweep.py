@@ -245,6 +245,16 @@ def test_values_without_an_average_do_not_count() -> None:
     assert intervals["a", "wait_seconds.p95"] == Interval(2.0, 2.0, 2.0, 3)
 
 
+@pytest.mark.parametrize(("makespans", "mean"), [([40.0, None, 60.0], None), ([40.0, 50.0, 60.0], 50.0)])
+def test_a_makespan_that_some_seeds_lack_has_no_mean(makespans: list[float | None], mean: float | None) -> None:
+    sweep = parse_sweep({**GOOD, "policies": ["fifo"], "seeds": [1, 2, 3], "weights": [{}], "sizes": [{}]})
+    summaries: list[Json] = [{"makespan_seconds": makespan, "tenants": {}} for makespan in makespans]
+    (row,) = compute_intervals(list_values(list(zip(sweep.list_cells(), summaries, strict=True))), 0.9)
+
+    assert (row.mean, row.seeds) == (mean, sum(makespan is not None for makespan in makespans))
+    assert (row.low is None) == (mean is None)
+
+
 def test_tables_say_what_the_cells_say(tmp_path: Path) -> None:
     sweep = parse_sweep({**GOOD, "scenario": {**SCENARIO, "composite": "two sources", "notes": ["assumed"]}})
     listed = [(cell, compute(cell)) for cell in sweep.list_cells()]

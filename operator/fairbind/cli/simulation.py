@@ -275,19 +275,12 @@ def compute_table(runs: Sequence[Run]) -> list[list[str]]:
     rows = [["policy", "completed", "unfinished", "makespan s", "cpu used", "jain", "share error", "mean wait s"]]
     for run in runs:
         summary = run.summary
-        waits = [
-            (tenant["wait_seconds"]["mean"], tenant["arrived"])
-            for tenant in summary["tenants"].values()
-            if tenant["wait_seconds"]["mean"] is not None
-        ]
-        total = sum(count for _, count in waits)
-        mean_wait = sum(mean * count for mean, count in waits) / total if total else None
         numbers = (
             summary["makespan_seconds"],
             summary["utilisation"].get("cpu"),
             summary["jain"],
             summary["share_error"]["mean"],
-            mean_wait,
+            summary["wait_seconds"]["mean"],
         )
         shown = ["-" if number is None else f"{number:.3f}" for number in numbers]
         rows.append([run.policy, str(summary["completed"]), str(summary["unfinished"]), *shown])

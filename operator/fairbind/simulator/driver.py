@@ -109,6 +109,7 @@ class Simulation:
         self._watch = watch
         self._now = 0
         self._is_stopped = False
+        self._is_cut = True
         # Plain numbers: taking them one by one out of an array costs ten times as much.
         self._arrival = workload.arrival_t.tolist()
         self._duration = workload.duration_t.tolist()
@@ -168,6 +169,7 @@ class Simulation:
                 self._live_through_instant()
                 at = self._find_next()
             if not self._is_stopped:  # else the last instant may have been cut short
+                self._is_cut = at is not None and self._is_work_left()
                 self._now = self._now if horizon is None else horizon
                 self._measure(self._now)
         except StopRun:
@@ -181,15 +183,18 @@ class Simulation:
 
     def _find_next(self) -> int | None:
         """Return when something happens next; None when nothing waits or runs, or nothing can change any more."""
-        is_arrival_left = self._arrived < len(self._arrival)
-        if self._scenario.horizon is None and not is_arrival_left and not self._number_of:
+        if self._scenario.horizon is None and not self._is_work_left():
             return None
         times = [heap[0][0] for heap in (self._ends, self._deliveries) if heap]
-        if is_arrival_left:
+        if self._arrived < len(self._arrival):
             times.append(self._arrival[self._arrived])
         if self._happened < len(self._scenario.events):
             times.append(self._scenario.events[self._happened].at)
         return min(times, default=None)
+
+    def _is_work_left(self) -> bool:
+        """Whether a task is still to arrive, waits or runs."""
+        return self._arrived < len(self._arrival) or bool(self._number_of)
 
     def _measure(self, until: int) -> None:
         while self._next_measure <= until:
@@ -390,7 +395,7 @@ class Simulation:
         """Return what was decided, in order."""
         attempts = [*self._over, *((number, running, None) for number, running in self._running.items())]
         attempts.sort(key=lambda each: (each[0], each[1].attempt))
-        times = TaskTimes(self._measures.tenants)
+        times = TaskTimes(self._measures.tenants, self._now)
         rows: list[TaskRow] = []
         place = 0
         for number in range(self._arrived):
@@ -399,9 +404,9 @@ class Simulation:
                 _, running, end = attempts[place]
                 own.append(self._make_row(number, running, end))
                 place += 1
-            for row in own or [self._make_row(number, None, None)]:
-                times.add(row, self._duration[number])
-                rows.append(row)
+            own = own or [self._make_row(number, None, None)]
+            times.add(own, self._duration[number], is_running=number in self._running)
+            rows += own
         return Run(
             policy=self._policy,
             end=self._now,
@@ -409,7 +414,7 @@ class Simulation:
             tasks=tuple(rows),
             shares=tuple(self._measures.shares),
             utilisation=tuple(self._measures.utilisation),
-            summary=compute_summary(self._measures, times, self._now),
+            summary=compute_summary(self._measures, times, is_cut=self._is_cut),
             findings=None if self._measures.audits is None else self._measures.audits.list_rows(),
             closeness=self._measures.compute_closeness(self._now),
         )

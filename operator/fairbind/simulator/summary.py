@@ -1,4 +1,9 @@
-"""The numbers of a run: how long tasks waited and took, and how much each tenant had."""
+"""The numbers of a run: how long tasks waited and took, and how much each tenant had.
+
+Means of waits and slowdowns are over all tasks that arrived: without those that never start, a policy would look better
+that lets tasks starve. What the end of the run hides counts as little as it can: such a task has waited until then, and
+ends as early as it still may.
+"""
 
 from __future__ import annotations
 
@@ -10,62 +15,76 @@ import numpy as np
 from fairbind.simulator.measuring import Measures, TenantMeasures
 from fairbind.simulator.reading import NANOSECONDS
 from fairbind.simulator.results import TaskRow
+from fairbind.simulator.workload import FOREVER
 
 TAIL_PERCENT = 95.0
 
 
 class TaskTimes:
-    """Waiting times and slowdowns by tenant, in nanoseconds and as ratios. durations: of the tasks, in their order."""
+    """Waiting times and slowdowns by tenant, in nanoseconds and as ratios, censored at the end of the run.
 
-    def __init__(self, tenants: Iterable[str]) -> None:
+    end: of the run. completed: tasks that ended, by tenant. starts: of tasks, each attempt counts.
+    """
+
+    def __init__(self, tenants: Iterable[str], end: int) -> None:
+        self.end = end
         self.waits: dict[str, list[int]] = {tenant: [] for tenant in tenants}
         self.slowdowns: dict[str, list[float]] = {tenant: [] for tenant in self.waits}
-        self.completed = 0
+        self.completed: dict[str, int] = dict.fromkeys(self.waits, 0)
         self.starts = 0
         self.first_arrival: int | None = None
         self.last_end: int | None = None
 
-    def add(self, row: TaskRow, duration: int) -> None:
-        """Take a row of the table of tasks."""
-        if self.first_arrival is None or row.arrival < self.first_arrival:
-            self.first_arrival = row.arrival
-        if row.start is None:
-            return
-        self.starts += 1
-        if row.attempts == 1:
-            self.waits[row.tenant].append(row.start - row.arrival)
-        if row.end is not None:
-            self.completed += 1
-            self.slowdowns[row.tenant].append((row.end - row.arrival) / duration)
-            self.last_end = row.end if self.last_end is None else max(self.last_end, row.end)
+    def add(self, attempts: Sequence[TaskRow], duration: int, *, is_running: bool) -> None:
+        """Take a task: its rows of the table of tasks. duration: FOREVER for one that has no slowdown."""
+        first, last = attempts[0], attempts[-1]
+        if self.first_arrival is None or first.arrival < self.first_arrival:
+            self.first_arrival = first.arrival
+        self.starts += last.attempts
+        self.waits[first.tenant].append((self.end if first.start is None else first.start) - first.arrival)
+        if last.end is not None:
+            self.completed[last.tenant] += 1
+            self.last_end = last.end if self.last_end is None else max(self.last_end, last.end)
+        if duration != FOREVER:
+            until = last.end
+            if until is None:
+                until = (last.start if is_running and last.start is not None else self.end) + duration
+            self.slowdowns[last.tenant].append((until - last.arrival) / duration)
 
 
-def compute_summary(measures: Measures, times: TaskTimes, end: int) -> dict[str, Any]:
-    """Return the summary of one policy's run."""
+def compute_summary(measures: Measures, times: TaskTimes, *, is_cut: bool) -> dict[str, Any]:
+    """Return the summary of one policy's run. is_cut: it ended while something was still to come."""
     arrived = sum(tenant.arrived for tenant in measures.tenants.values())
+    completed = sum(times.completed.values())
     makespan = None
-    if times.last_end is not None and times.first_arrival is not None:
+    if times.last_end is not None and times.first_arrival is not None and not is_cut:
         makespan = (times.last_end - times.first_arrival) / NANOSECONDS
     return {
         "decisions": times.starts,
-        "completed": times.completed,
-        "unfinished": arrived - times.completed,
+        "completed": completed,
+        "unfinished": arrived - completed,
         "makespan_seconds": makespan,
-        **measures.compute_means(end),
-        "tenants": {name: _describe(name, tenant, times, end) for name, tenant in measures.tenants.items()},
+        "wait_seconds": _describe_waits([wait for waits in times.waits.values() for wait in waits]),
+        "slowdown": {"mean": _mean([slowdown for some in times.slowdowns.values() for slowdown in some])},
+        **measures.compute_means(times.end),
+        "tenants": {name: _describe(name, tenant, times) for name, tenant in measures.tenants.items()},
     }
 
 
-def _describe(name: str, tenant: TenantMeasures, times: TaskTimes, end: int) -> Mapping[str, Any]:
-    waits = [wait / NANOSECONDS for wait in times.waits[name]]
+def _describe(name: str, tenant: TenantMeasures, times: TaskTimes) -> Mapping[str, Any]:
     return {
         "arrived": tenant.arrived,
-        "completed": len(times.slowdowns[name]),
-        "wait_seconds": {"mean": _mean(waits), "p95": float(np.percentile(waits, TAIL_PERCENT)) if waits else None},
+        "completed": times.completed[name],
+        "wait_seconds": _describe_waits(times.waits[name]),
         "slowdown": {"mean": _mean(times.slowdowns[name])},
-        "dominant_share": {"mean": tenant.mean_share.compute(end)},
+        "dominant_share": {"mean": tenant.mean_share.compute(times.end)},
         "fair_share": {"worst_part": tenant.worst_part},
     }
+
+
+def _describe_waits(nanoseconds: Sequence[int]) -> Mapping[str, float | None]:
+    waits = [wait / NANOSECONDS for wait in nanoseconds]
+    return {"mean": _mean(waits), "p95": float(np.percentile(waits, TAIL_PERCENT)) if waits else None}
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -8,11 +8,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from fairbind.simulator.sweep.confidence import RESAMPLES, compute_interval
+from fairbind.simulator.sweep.confidence import RESAMPLES, Interval, compute_interval
 from fairbind.simulator.sweep.grid import Cell, Sweep
 from fairbind.simulator.tables import write_table
 
 TENANTS: Final = "tenants"
+CUT: Final = frozenset({"makespan_seconds"})
+"""Measures that a seed lacks because its run was cut; the others' mean would be of the runs that were quickest."""
 
 
 class ValueRow(NamedTuple):
@@ -28,7 +30,7 @@ class ValueRow(NamedTuple):
 
 
 class IntervalRow(NamedTuple):
-    """A measure's mean over the seeds that have a value, and its interval."""
+    """A measure's mean over the seeds that have a value, and its interval. seeds: how many have one."""
 
     policy: str
     weights: str
@@ -65,15 +67,15 @@ def compute_intervals(values: Sequence[ValueRow], confidence: float) -> list[Int
     """Return means and intervals over seeds. values: cell by cell, as the grid lists them."""
     rows = []
     for (policy, weights, sizes), group in groupby(values, key=lambda row: row[:3]):
-        found: dict[tuple[str | None, str], list[float]] = {}
+        found: dict[tuple[str | None, str], list[float | None]] = {}
         for row in group:
-            known = found.setdefault((row.tenant, row.measure), [])
-            if row.value is not None:
-                known.append(row.value)
-        rows += [
-            IntervalRow(policy, weights, sizes, tenant, measure, *compute_interval(known, confidence))
-            for (tenant, measure), known in found.items()
-        ]
+            found.setdefault((row.tenant, row.measure), []).append(row.value)
+        for (tenant, measure), each in found.items():
+            known = [value for value in each if value is not None]
+            interval = compute_interval(known, confidence)
+            if measure in CUT and len(known) < len(each):
+                interval = Interval(None, None, None, len(known))
+            rows.append(IntervalRow(policy, weights, sizes, tenant, measure, *interval))
     return rows
 
 
