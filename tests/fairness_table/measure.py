@@ -54,7 +54,6 @@ def describe(run: Run, workload: Workload) -> Row:
     row["jain"] = run.summary["jain"]
     row["utilisation"] = dict(run.summary["utilisation"])
     row["slowdown_mean"], row["slowdown_p95"] = _find_slowdowns(run, workload)
-    row["makespan_seconds"] = run.summary["makespan_seconds"]
     row["completed"], row["unfinished"] = run.summary["completed"], run.summary["unfinished"]
     row["gpus_unallocated"] = _find_idle_gpus(run)
     return row

@@ -26,7 +26,6 @@ COLUMNS: Final = (
     ("Jain", "jain", "most"),
     ("slowdown", "slowdown_mean", "least"),
     ("slowdown, p95", "slowdown_p95", "least"),
-    ("makespan, s", "makespan_seconds", "least"),
     ("completed", "completed", "most"),
     ("GPUs idle", "gpus_unallocated", "least"),
 )
