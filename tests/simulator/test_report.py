@@ -6,11 +6,12 @@ from html.parser import HTMLParser
 
 import pytest
 
+from fairbind.cli.simulation import compute_table
 from fairbind.simulator.charts import COLOURS, MOST_POINTS, Line, draw_chart, thin_out
 from fairbind.simulator.parsing import parse_scenario
 from fairbind.simulator.report import compute_report
 from fairbind.simulator.results import FindingRow
-from simulator.scenarios import Json, make_entry, make_scenario, run
+from simulator.scenarios import SECOND, Json, make_entry, make_scenario, run
 
 VOID = {"meta"}
 DOCUMENT = make_scenario(
@@ -68,7 +69,7 @@ def test_the_main_numbers_are_in_tables() -> None:
 
     for expected in ("best-fit-drfh", "fifo", "72", "1", "a", "b", "Jobs by size", "11 to 50", "51 to 100"):
         assert expected in page.texts
-    assert sum(tag == "table" for tag, _ in page.tags) == 4 + 2, "the findings of both policies among them"
+    assert sum(tag == "table" for tag, _ in page.tags) == 5 + 2, "the findings of both policies among them"
 
 
 def test_shares_have_a_line_for_what_is_held_and_a_dashed_one_for_what_is_fair() -> None:
@@ -109,13 +110,93 @@ def test_a_page_without_runs_is_a_page() -> None:
 def test_many_tenants_are_drawn_and_told_in_part() -> None:
     document = make_scenario(make_entry(duration="forever"), horizon=5)
     document["tenants"] = [{"name": f"t{number}"} for number in range(65)]
-    document["workload"][0]["tenant"] = "t59"
+    document["workload"] = [make_entry("holds", tenant="t1", cpu=4, duration="forever")]
+    document["workload"] += [make_entry(f"w{n}", tenant=f"t{n}", arrival={"at": 5 - n / 64}) for n in range(54, 64)]
     _, page = make_page(document, ("fifo",))
 
-    assert " t59" in page.texts
-    assert "And 15 more in summary.json." in page.texts
-    assert "Not made: too many tenants to compare each with each other." in page.texts
-    assert any("the 7 tenants that hold most, of 65" in text for text in page.texts)
+    shown = {text.strip() for text in page.texts}
+    assert "Dominant shares and fair shares (7 of 65 tenants, those that are worst off)" in shown
+    legends = [text.strip() for text in page.texts if text.startswith(" t")]
+    assert legends == [f"t{number}" for number in range(57, 64)], "those that have waited longest"
+    assert "Tenants (50 of 65, those that are worst off; all are in summary.json)" in shown
+    assert {"t1", "t54", "t63"} <= shown, "those that want something are in the table"
+    assert "t53" not in shown, "one that wants nothing is left out"
+    assert "Not made: too many tenants to compare each with each other." in shown
+
+
+def test_of_many_policies_those_are_drawn_under_which_tasks_wait_longest() -> None:
+    found = run(DOCUMENT)
+    waits = {f"p{number}": float(number % 5) for number in range(9)}
+    runs = [
+        replace(found, policy=name, summary={**found.summary, "wait_seconds": {"mean": wait, "p95": wait}})
+        for name, wait in waits.items()
+    ]
+    page = Page(compute_report(parse_scenario(DOCUMENT), runs))
+
+    title = "Part of all tasks that {} within a time (7 of 9 policies, those under which tasks wait longest)"
+    assert all(title.format(verb) in page.texts for verb in ("started", "ended"))
+    legends = [text.strip() for text in page.texts if re.fullmatch(r" p\d", text)]
+    assert legends == ["p1", "p2", "p3", "p4", "p6", "p7", "p8"] * 2
+    assert all(page.texts.count(name) >= 3 for name in waits), "the tables have all"
+
+
+def test_of_many_shapes_those_are_drawn_of_which_most_is_unused() -> None:
+    document = make_scenario(make_entry(cpu=7, duration="forever"), horizon=5)
+    document["cluster"] = [{"shape": f"s{n}", "count": 1, "capacity": {"cpu": n, "pods": 9}} for n in range(1, 10)]
+    document["policies"] = ["best-fit-drfh"]
+    _, page = make_page(document, ("best-fit-drfh",))
+
+    assert "Part of cpu that is used, by shape of node (7 of 9 shapes, those with most of it unused)" in page.texts
+    assert [text.strip() for text in page.texts if re.fullmatch(r" s\d", text)] == [
+        f"s{n}" for n in (2, 3, 4, 5, 6, 8, 9)
+    ]
+
+
+def test_terminal_report_and_summary_have_the_same_numbers() -> None:
+    found = [run(DOCUMENT, policy) for policy in ("best-fit-drfh", "fifo")]
+    page = Page(compute_report(parse_scenario(DOCUMENT), found))
+    headings, *rows = compute_table(found)
+
+    for result, row in zip(found, rows, strict=True):
+        wait = f"{result.summary['wait_seconds']['mean']:.3f}"
+        assert row[headings.index("mean wait s")] == wait
+        first = page.texts.index(result.policy)
+        assert page.texts[first : first + 10][4] == wait
+        waits = [(row.start if row.start is not None else result.end) - row.arrival for row in result.tasks]
+        assert float(wait) == pytest.approx(sum(waits) / len(waits) / SECOND, abs=1e-3), "over all that arrived"
+
+
+def test_share_errors_stand_where_a_narrow_page_shows_them_and_resources_have_a_table_of_their_own() -> None:
+    document = {**DOCUMENT, "cluster": [*DOCUMENT["cluster"], {"shape": "m", "capacity": {"cpu": 1, "x.com/gpu": 3}}]}
+    _, page = make_page(document)
+    starts = [place for place, text in enumerate(page.texts) if text == "policy"]
+
+    assert page.texts[starts[0] : starts[0] + 3] == ["policy", "share error", "worst share error"]
+    used = ["policy", "cpu used", "memory used", "x.com/gpu used"]
+    assert page.texts[starts[1] : starts[1] + 4] == used
+
+
+def test_lines_of_waiting_and_completion_are_of_all_tasks_that_arrived() -> None:
+    """Of four tasks two start, and one of these ends: the lines end at 1/2 and at 1/4 of the height."""
+    entries = [
+        make_entry("short", cpu=2, duration=5),
+        make_entry("long", tasks=3, cpu=4, duration=50, arrival={"at": 1}),
+    ]
+    text, _ = make_page(make_scenario(*entries, horizon=20), ("fifo",))
+    started, ended = re.findall(r'<path d="(M56[^"]*)" stroke="#0072B2"', text)[:2]
+
+    bottom, height = 204.0, 192.0
+    assert started.rpartition("V")[2] == f"{bottom - height / 2:.1f}"
+    assert ended.rpartition("V")[2] == f"{bottom - height / 4:.1f}"
+    assert "H708.0V" in started, "up to the longest wait"
+
+
+def test_jobs_that_have_not_ended_count_up_to_the_end_of_the_run() -> None:
+    entries = [make_entry("short", duration=10), make_entry("never", cpu=9, arrival={"at": 20})]
+    _, page = make_page(make_scenario(*entries, horizon=50), ("fifo",))
+    first = page.texts.index("tasks")
+
+    assert page.texts[first : first + 4] == ["tasks", "fifo", "1", f"{(10 + 30) / 2:.3f}"]
 
 
 def test_findings_of_the_audit_are_told() -> None:
@@ -142,7 +223,7 @@ def test_no_more_findings_are_shown_than_anybody_reads() -> None:
     rows = tuple(FindingRow(f"t{number}", None, "history", 1, 0.0, 0.5) for number in range(32))
     page = Page(compute_report(parse_scenario(make_scenario()), [replace(result, findings=rows)]))
 
-    assert "And 2 less frequent ones." in page.texts
+    assert any("(30 of 32 findings, the most frequent ones)" in text for text in page.texts)
     assert "t29" in page.texts
     assert "t30" not in page.texts
 

@@ -7,7 +7,7 @@ so a chart suits light and dark pages. Each chart has a title that screen reader
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Final
@@ -103,11 +103,14 @@ def find_ticks(top: float) -> list[float]:
     return [float(f"{step * count:.12g}") for count in range(int(top / step * (1 + 1e-9)) + 1)]
 
 
-def make_distribution(values: Iterable[float]) -> Points:
-    """Return the part of the values that is not above each of them.
+def make_distribution(values: Sequence[float], total: int, longest: float) -> Points:
+    """Return the part of a total that is not above each of the values, up to the longest time that any of it took.
 
-    >>> make_distribution([3.0, 1.0])
-    [(0.0, 0.0), (1.0, 0.5), (3.0, 1.0)]
+    What has no value, as it is not there yet, counts in the total, so the line stays below 1.
+
+    >>> make_distribution([3.0, 1.0], 4, 5.0)
+    [(0.0, 0.0), (1.0, 0.25), (3.0, 0.5), (5.0, 0.5)]
     """
     ordered = sorted(values)
-    return [(0.0, 0.0), *((value, (place + 1) / len(ordered)) for place, value in enumerate(ordered))]
+    points = [(0.0, 0.0), *((value, (place + 1) / total) for place, value in enumerate(ordered))]
+    return points if longest <= points[-1][0] else [*points, (longest, points[-1][1])]

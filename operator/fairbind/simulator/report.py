@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
-from itertools import groupby
+from itertools import groupby, zip_longest
+from math import inf
 from typing import Any, Final
 
-from fairbind.simulator.charts import COLOURS, MOST_LINES, Line, draw_chart, make_distribution
+from fairbind.simulator.charts import COLOURS, MOST_LINES, Line, Points, draw_chart, make_distribution
 from fairbind.simulator.reading import NANOSECONDS
 from fairbind.simulator.results import Run, TaskRow
 from fairbind.simulator.scenario import Scenario
@@ -17,6 +18,12 @@ JOB_SIZES: Final = (1, 10, 50, 100, 500)
 """Jobs, which are workload entries, are grouped by how many tasks they have, up to each of these."""
 MOST_TABLE_TENANTS: Final = 50
 MOST_TABLE_FINDINGS: Final = 30
+CENSORED: Final = (
+    "Waits and slowdowns are means over all tasks that arrived. "
+    "A task that has not started has waited until the end of the run, "
+    "and one that has not ended ends as early as it still may. "
+    "There is no makespan where the run ended before its tasks."
+)
 
 STYLE: Final = """
 :root { color-scheme: light dark; --text: #1b1b1b; --quiet: #595959; --page: #ffffff; --rule: #d0d0d0; }
@@ -29,6 +36,7 @@ p, figcaption { color: var(--quiet); } figure { margin: 1rem 0; } figcaption { f
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--rule); text-align: right; }
 th:first-child, td:first-child { text-align: left; }
+tbody th { white-space: nowrap; }
 svg { width: 100%; height: auto; } svg path { fill: none; stroke-width: 2; }
 svg .grid { stroke: var(--rule); stroke-width: 1; } svg text { fill: var(--text); font-size: 12px; }
 .legend span { white-space: nowrap; margin-right: 1rem; color: var(--text); }
@@ -51,7 +59,7 @@ def compute_report(scenario: Scenario, runs: Sequence[Run]) -> str:
         parts.append(f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in scenario.notes)}</ul>")
     if any(run.interrupted for run in runs):
         parts.append("<p><strong>The simulation was interrupted; here is what was decided until then.</strong></p>")
-    parts += ["<h2>Policies</h2>", _format_policies(runs)]
+    parts += ["<h2>Policies</h2>", *_format_policies(runs)]
     parts += ["<h2>Waiting and completion</h2>", *_draw_distributions(runs), *_format_jobs(runs)]
     for run in runs:
         parts += _describe_run(run)
@@ -70,76 +78,82 @@ def _describe_scenario(scenario: Scenario) -> str:
 # --- all policies ---
 
 
-def _format_policies(runs: Sequence[Run]) -> str:
-    headings = ["policy", "completed", "unfinished", "makespan s", "wait s", "95 % of waits s", "slowdown"]
-    resources = sorted({resource for run in runs for resource in run.summary["utilisation"]} - {"pods"})
-    headings += [*(f"{resource} used" for resource in resources), "Jain's index", "share error", "worst share error"]
+def _format_policies(runs: Sequence[Run]) -> Iterator[str]:
+    """Return how fair the policies were and how long tasks waited, and below it what was used of each resource."""
+    headings = ["policy", "share error", "worst share error", "Jain's index", "wait s", "95 % of waits s", "slowdown"]
     rows = []
     for run in runs:
         summary = run.summary
-        waits = list(_find_times(run.tasks, is_wait=True))
-        slowdowns = [
-            (tenant["slowdown"]["mean"], tenant["completed"])
-            for tenant in summary["tenants"].values()
-            if tenant["completed"]
-        ]
-        numbers = [
-            summary["makespan_seconds"],
-            sum(waits) / len(waits) if waits else None,
-            _find_percentile(waits, 0.95),
-            sum(mean * count for mean, count in slowdowns) / sum(n for _, n in slowdowns) if slowdowns else None,
-            *(summary["utilisation"].get(resource) for resource in resources),
-            summary["jain"],
+        numbers = (
             summary["share_error"]["mean"],
             summary["share_error"]["max"],
-        ]
+            summary["jain"],
+            summary["wait_seconds"]["mean"],
+            summary["wait_seconds"]["p95"],
+            summary["slowdown"]["mean"],
+        )
         counts = [str(summary["completed"]), str(summary["unfinished"])]
-        rows.append([run.policy, *counts, *map(_format_number, numbers)])
-    return _format_table(headings, rows)
-
-
-def _find_percentile(values: Sequence[float], part: float) -> float | None:
-    """Return a percentile by linear interpolation."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    place = part * (len(ordered) - 1)
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (place - low) * (ordered[high] - ordered[low])
+        rows.append([run.policy, *map(_format_number, numbers), *counts, _format_number(summary["makespan_seconds"])])
+    yield _format_table([*headings, "completed", "unfinished", "makespan s"], rows)
+    yield f"<p>{CENSORED}</p>"
+    resources = sorted({resource for run in runs for resource in run.summary["utilisation"]} - {"pods"})
+    yield _format_table(
+        ["policy", *(f"{resource} used" for resource in resources)],
+        [[run.policy, *(_format_number(run.summary["utilisation"].get(name)) for name in resources)] for run in runs],
+    )
 
 
 def _draw_distributions(runs: Sequence[Run]) -> Iterator[str]:
-    shown = list(zip(runs, COLOURS, strict=False))
-    waits = [Line(run.policy, make_distribution(_find_times(run.tasks, is_wait=True)), colour) for run, colour in shown]
-    yield draw_chart("Part of the tasks that started within a time", "seconds from arrival to start", waits)
-    completions = [
-        Line(run.policy, make_distribution(_find_times(run.tasks, is_wait=False)), colour) for run, colour in shown
-    ]
-    yield draw_chart("Part of the tasks that ended within a time", "seconds from arrival to end", completions)
+    """Return how soon tasks started and ended. Of many policies those are drawn under which tasks wait longest."""
+    ranked = sorted(runs, key=lambda run: -(run.summary["wait_seconds"]["mean"] or 0.0))
+    chosen = [run for run in runs if run in ranked[:MOST_LINES]]
+    which = _tell_part(len(chosen), len(runs), " policies, those under which tasks wait longest")
+    for is_wait, verb, axis in ((True, "started", "arrival to start"), (False, "ended", "arrival to end")):
+        lines = [
+            Line(run.policy, _find_distribution(run, is_wait=is_wait), colour)
+            for run, colour in zip(chosen, COLOURS, strict=False)
+        ]
+        title = f"Part of all tasks that {verb} within a time{which}"
+        yield draw_chart(title, f"seconds from {axis}", lines, least_top=1.0)
 
 
-def _find_times(rows: Iterable[TaskRow], *, is_wait: bool) -> Iterator[float]:
-    """Return how long tasks waited for their first start, or took to their end, in seconds."""
-    for row in rows:
-        until = row.start if is_wait else row.end
-        if until is not None and (row.attempts == 1 or not is_wait):
-            yield (until - row.arrival) / NANOSECONDS
+def _find_distribution(run: Run, *, is_wait: bool) -> Points:
+    """Return which part of the tasks that arrived started, or ended, within a time."""
+    known: list[float] = []
+    longest, total = 0.0, 0
+    for first, last in _pair_attempts(run.tasks):
+        total += 1
+        until = first.start if is_wait else last.end
+        seconds = ((run.end if until is None else until) - first.arrival) / NANOSECONDS
+        longest = max(longest, seconds)
+        if until is not None:
+            known.append(seconds)
+    return make_distribution(known, total, longest)
+
+
+def _pair_attempts(rows: Sequence[TaskRow]) -> Iterator[tuple[TaskRow, TaskRow]]:
+    """Return the first and the last attempt of each task."""
+    for row, after in zip_longest(rows, rows[1:]):
+        if row.attempts <= 1:
+            first = row
+        if after is None or after.attempts <= 1:
+            yield first, row
 
 
 def _format_jobs(runs: Sequence[Run]) -> Iterator[str]:
-    """Return how long jobs took, by how many tasks they have: those that ended whole."""
+    """Return how long jobs took, by how many tasks they have."""
     sizes: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
-        for _, attempts in groupby(sorted(run.tasks, key=_find_job), key=_find_job):
-            job = list(attempts)
-            ends = [row.end for row in job if row.end is not None]
-            if ends and len(ends) == len({row.task for row in job}):
-                arrival = min(row.arrival for row in job)
-                sizes[_find_size(len(ends))][run.policy].append((max(ends) - arrival) / NANOSECONDS)
+        tasks = sorted((last for _, last in _pair_attempts(run.tasks)), key=_find_job)
+        for _, each in groupby(tasks, key=_find_job):
+            job = list(each)
+            until = max(run.end if row.end is None else row.end for row in job)
+            arrival = min(row.arrival for row in job)
+            sizes[_find_size(len(job))][run.policy].append((until - arrival) / NANOSECONDS)
     if not sizes:
         return
-    yield "<h3>Jobs by size</h3><p>Mean seconds from a job's first arrival to its last end, of jobs that ended.</p>"
+    yield "<h3>Jobs by size</h3><p>Mean seconds from a job's first arrival to its last end, over all jobs. "
+    yield "A job that has not ended counts up to the end of the run.</p>"
     headings = ["tasks", *(run.policy for run in runs)]
     rows = []
     for place in sorted(sizes):
@@ -175,10 +189,25 @@ def _describe_run(run: Run) -> Iterator[str]:
     yield from _format_findings(run)
 
 
+def _choose_worst_off(tenants: Mapping[str, Any], most: int) -> list[str]:
+    """Return so many tenants, in their own order: those that had the least part of their fair share, then by waits."""
+
+    def rank(name: str) -> tuple[float, float]:
+        part, wait = tenants[name]["fair_share"]["worst_part"], tenants[name]["wait_seconds"]["mean"]
+        return inf if part is None else part, inf if wait is None else -wait
+
+    worst = set(sorted(tenants, key=rank)[:most])
+    return [name for name in tenants if name in worst]
+
+
+def _tell_part(shown: int, there: int, of: str) -> str:
+    """Return what a heading adds where not all is shown."""
+    return f" ({shown} of {there}{of})" if shown < there else ""
+
+
 def _draw_shares(run: Run) -> str:
     tenants: Mapping[str, Any] = run.summary["tenants"]
-    ranked = sorted(tenants, key=lambda name: -(tenants[name]["dominant_share"]["mean"] or 0.0))
-    chosen = [name for name in tenants if name in ranked[:MOST_LINES]]
+    chosen = _choose_worst_off(tenants, MOST_LINES)
     held: dict[str, list[tuple[float, float]]] = {name: [] for name in chosen}
     fair: dict[str, list[tuple[float, float]]] = {name: [] for name in chosen}
     for row in run.shares:
@@ -191,26 +220,33 @@ def _draw_shares(run: Run) -> str:
         lines.append(Line(name, held[name], colour))
         if fair[name]:
             lines.append(Line(f"{name}, fair share", fair[name], colour, is_dashed=True))
-    more = len(tenants) - len(chosen)
-    which = f" (the {MOST_LINES} tenants that hold most, of {len(tenants)})" if more else ""
+    which = _tell_part(len(chosen), len(tenants), " tenants, those that are worst off")
     return draw_chart(f"Dominant shares and fair shares{which}", "seconds", lines)
 
 
 def _draw_utilisation(run: Run) -> Iterator[str]:
+    """Return the use of each resource over time. Of many shapes those are drawn of which most stays unused."""
     parts: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+    unused: dict[tuple[str, str], float] = defaultdict(float)
     for row in run.utilisation:
         if row.resource != "pods" and row.capacity:
             parts[row.resource][row.server_class].append((row.time / NANOSECONDS, row.used / row.capacity))
+            unused[row.resource, row.server_class] += row.capacity - row.used
     for resource, by_class in sorted(parts.items()):
-        lines = [Line(name, points, colour) for (name, points), colour in zip(by_class.items(), COLOURS, strict=False)]
-        yield draw_chart(f"Part of {resource} that is used, by shape of node", "seconds", lines, least_top=1.0)
+        most_unused = sorted(by_class, key=lambda name: -unused[resource, name])[:MOST_LINES]
+        chosen = [name for name in by_class if name in most_unused]
+        lines = [Line(name, by_class[name], colour) for name, colour in zip(chosen, COLOURS, strict=False)]
+        which = _tell_part(len(chosen), len(by_class), " shapes, those with most of it unused")
+        yield draw_chart(f"Part of {resource} that is used, by shape of node{which}", "seconds", lines, least_top=1.0)
 
 
 def _format_tenants(tenants: Mapping[str, Any]) -> str:
     headings = ["tenant", "arrived", "completed", "wait s", "95 % of waits s", "slowdown", "dominant share"]
     headings.append("least part of its fair share while it waited")
     rows = []
-    for name, tenant in list(tenants.items())[:MOST_TABLE_TENANTS]:
+    chosen = _choose_worst_off(tenants, MOST_TABLE_TENANTS)
+    for name in chosen:
+        tenant = tenants[name]
         numbers = (
             tenant["wait_seconds"]["mean"],
             tenant["wait_seconds"]["p95"],
@@ -219,9 +255,8 @@ def _format_tenants(tenants: Mapping[str, Any]) -> str:
             tenant["fair_share"]["worst_part"],
         )
         rows.append([name, str(tenant["arrived"]), str(tenant["completed"]), *map(_format_number, numbers)])
-    rest = len(tenants) - MOST_TABLE_TENANTS
-    more = f"<p>And {rest} more in summary.json.</p>" if rest > 0 else ""
-    return _format_table(headings, rows) + more
+    which = _tell_part(len(chosen), len(tenants), ", those that are worst off; all are in summary.json")
+    return f"<h3>Tenants{which}</h3>{_format_table(headings, rows)}"
 
 
 def _format_findings(run: Run) -> Iterator[str]:
@@ -234,7 +269,9 @@ def _format_findings(run: Run) -> Iterator[str]:
     if not run.findings:
         yield f"<p>No tenant envied another or would have had more alone, at any of {looks} measurements.</p>"
         return
-    yield f"<p>Of {looks} measurements, with the dominant shares of the worst one.</p>"
+    shown = min(len(run.findings), MOST_TABLE_FINDINGS)
+    which = _tell_part(shown, len(run.findings), " findings, the most frequent ones")
+    yield f"<p>Of {looks} measurements, with the dominant shares of the worst one{which}.</p>"
     headings = ["tenant", "would have more", "cause", "measurements", "has", "could have"]
     rows = [
         [
@@ -248,9 +285,6 @@ def _format_findings(run: Run) -> Iterator[str]:
         for finding in run.findings[:MOST_TABLE_FINDINGS]
     ]
     yield _format_table(headings, rows)
-    rest = len(run.findings) - MOST_TABLE_FINDINGS
-    if rest > 0:
-        yield f"<p>And {rest} less frequent ones.</p>"
 
 
 def _format_number(number: float | None) -> str:
