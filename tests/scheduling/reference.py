@@ -512,6 +512,7 @@ def check_wait(world: World, n: int, wait: Wait) -> None:
     assert not world.fitting(task_class, None), "it waits although it fits"
     assert wait.rejections == count_rejections(world, task_class)
     check_fairness(world, task_class, wait.fairness)
+    assert wait.is_too_large == is_too_large(world, task_class)
 
 
 def count_rejections(world: World, task_class: TaskClass) -> Rejections:
@@ -538,6 +539,13 @@ def find_holding(world: World, task_class: TaskClass) -> list[int]:
     capacity_kr = world.snapshot.servers.capacity_kr.tolist()
     asked = [(r, demand) for r, demand in enumerate(task_class.demand_r) if demand]
     return [k for k in world.eligible(task_class) if all(capacity_kr[k][r] >= demand for r, demand in asked)]
+
+
+def is_too_large(world: World, task_class: TaskClass) -> bool:
+    if world.eligible(task_class):
+        return not find_holding(world, task_class)
+    reasons = (task_class.pin or task_class.placement).rejections
+    return any(reason.kind == RejectionKind.INSUFFICIENT for reason, _ in reasons)
 
 
 def check_fairness(world: World, task_class: TaskClass, reason: FairnessReason | None) -> None:

@@ -94,6 +94,7 @@ def test_who_could_never_use_the_server_is_no_rival(
         report = run_cycle(snapshot, PolicySettings(), 0.0, unschedulable=unschedulable)
         first = next(wait for wait in report.waits if wait.task_class.tenant == "a")
         assert (first.fairness is not None) is is_named
+        assert first.is_too_large is (own == (500, 0))
         if unschedulable is not None:
             unschedulable.forget_some(1)
             snapshot = build_snapshot(servers, [build_class("a", own, at_cpu), *classes[1:]], tenants=tenants)

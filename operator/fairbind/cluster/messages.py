@@ -32,6 +32,7 @@ _NOT_FOR_THIS_POD = frozenset(
 _MAX_SHARE_DIGITS = 6
 UNSCHEDULABLE = "Unschedulable"
 """Autoscalers add a node for each pod whose condition has this reason."""
+_TOO_LARGE = "no node is large enough, even when empty, among those that admit the pod."
 _TAINTS = Rejection(RejectionKind.TAINT)
 _TOO_MANY_PODS = Rejection(RejectionKind.INSUFFICIENT, "pods")
 _WORDS_OF_ONE: Mapping[Rejection, str] = {
@@ -130,9 +131,16 @@ def format_unschedulable(wait: Wait, node_count: int, *, blocked_detail: str | N
     message = f"0/{node_count} nodes are available"
     if wait.blocked is not None:
         return shorten(f"{message}: {_format_blocked(wait.blocked, blocked_detail, node_count)}.")
-    ending = "" if wait.fairness is None else f" {_format_fairness(wait.task_class.tenant, wait.fairness)}"
+    ending = _format_ending(wait)
     reasons = _format_rejections(wait.rejections, MAX_CHARACTERS - len(message) - len(": .") - len(ending))
     return shorten(f"{message}: {reasons}.{ending}" if reasons else f"{message}.{ending}")
+
+
+def _format_ending(wait: Wait) -> str:
+    """Return what follows the reasons of the nodes, with a space before it."""
+    if wait.is_too_large:
+        return f" {_TOO_LARGE}"
+    return "" if wait.fairness is None else f" {_format_fairness(wait.task_class.tenant, wait.fairness)}"
 
 
 def compute_signature(wait: Wait) -> Hashable:
@@ -140,7 +148,7 @@ def compute_signature(wait: Wait) -> Hashable:
 
     The reason of fairness is left out: whose turn comes next alternates among tenants that are served fairly.
     """
-    return wait.blocked, frozenset(rejection for rejection, _ in _merge_taints(wait.rejections))
+    return wait.blocked, wait.is_too_large, frozenset(rejection for rejection, _ in _merge_taints(wait.rejections))
 
 
 def compute_gist(message: str) -> str:
@@ -154,7 +162,7 @@ def compute_gist(message: str) -> str:
     True
     """
     unfair = message.partition(". tenant ")[0].rstrip(".")
-    return "; ".join(sorted(re.split(r"[,:] ", re.sub(r"\d+", "#", unfair))))
+    return "; ".join(sorted(re.split(r"[,:.] ", re.sub(r"\d+", "#", unfair))))
 
 
 def _format_rejections(rejections: Rejections, most_characters: int) -> str:

@@ -43,6 +43,7 @@ class Wait:
     placement's reason; one with conflicting keys once, as a port conflict; any other once for each resource of which
     it has too little.
     blocked: set when the class may not be placed at all. fairness: set when fairness is why the room went elsewhere.
+    is_too_large: whether none of the servers that the class may use could hold a task of it when empty.
     """
 
     task_class: TaskClass
@@ -51,6 +52,7 @@ class Wait:
     rejections: Rejections
     blocked: Rejection | None = None
     fairness: FairnessReason | None = None
+    is_too_large: bool = False
 
     @property
     def is_whole(self) -> bool:

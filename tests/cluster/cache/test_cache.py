@@ -543,20 +543,22 @@ def test_the_overview_counts_in_units_that_people_read(cluster: Cluster) -> None
 
 def test_the_overview_tells_why_pods_wait(cluster: Cluster) -> None:
     cluster.add_pods(
-        make_pod("large", requests={"cpu": "64"}),
+        *(make_pod(f"running-{node}", node=node, requests={"cpu": "1"}) for node in "ab"),
+        make_pod("large", requests={"cpu": "4"}),
+        make_pod("too-large", requests={"cpu": "64"}),
         make_pod("nowhere", nodeSelector={"no": "such"}),
         make_pod("claims", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]),
         make_pod("gated", schedulingGates=[{"name": "g"}]),
         make_pod("missing", requests={"moon": "1"}),
     )
-    assert overview_of(cluster, "ns/team").pending == {"queued": 3, "ineligible": 1, "gated": 1}
+    assert overview_of(cluster, "ns/team").pending == {"queued": 2, "ineligible": 3, "gated": 1}
     report = run_cycle(cluster.cache.build_snapshot(), cluster.cache.settings, 0.0)
     cluster.cache.note_waits(report.waits)
     tenant = overview_of(cluster, "ns/team")
-    assert tenant.pending == {"insufficient": 2, "ineligible": 2, "gated": 1}
+    assert tenant.pending == {"insufficient": 1, "ineligible": 4, "gated": 1}
     assert tenant.backlogged
     cluster.cache.note_waits(())
-    assert overview_of(cluster, "ns/team").pending == {"queued": 3, "ineligible": 1, "gated": 1}
+    assert overview_of(cluster, "ns/team").pending == {"queued": 2, "ineligible": 3, "gated": 1}
 
 
 def test_only_tenants_with_pods_that_may_go_somewhere_are_backlogged(cluster: Cluster) -> None:
@@ -564,7 +566,8 @@ def test_only_tenants_with_pods_that_may_go_somewhere_are_backlogged(cluster: Cl
         make_pod("nowhere", namespace="x", nodeSelector={"no": "such"}),
         make_pod("claims", namespace="y", volumes=[{"name": "v", "ephemeral": {}}]),
         make_pod("gated", namespace="z", schedulingGates=[{"name": "g"}]),
-        make_pod("large", namespace="w", requests={"cpu": "64"}),
+        make_pod("large", namespace="w", requests={"cpu": "4"}),
+        make_pod("too-large", namespace="v", requests={"cpu": "64"}),
     )
     backlogged = {t.name for t in cluster.cache.queries.build_overview().tenants if t.backlogged}
     assert backlogged == {"ns/w"}

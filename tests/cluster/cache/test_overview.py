@@ -13,6 +13,7 @@ from cluster.cache.test_histories import KINDS, Histories
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.cache.consistency import describe
 from fairbind.cluster.cache.overview import SHOWN_CLASSES
+from fairbind.cluster.messages import compute_condition_reason, format_unschedulable
 from fairbind.cluster.tenancy.tenants import TenantSpec
 from fairbind.model import CycleReport, PolicySettings, Unclaimed
 from fairbind.model.overview import OTHER_CLASSES
@@ -21,11 +22,12 @@ from fairbind.scheduling.fair_shares.problem import make_exact_problem, solve_ex
 
 
 def make_cluster() -> Cluster:
-    """Three pods too large for the only node, one that may go nowhere, one that is not honoured, one that fits."""
+    """Three pods for which too little is free, one that may go nowhere, one that is not honoured, one that fits."""
     cluster = Cluster()
     cluster.add_nodes(make_node("a"))
     cluster.add_pods(
-        *(make_pod(f"large-{n}", requests={"cpu": "64"}) for n in range(3)),
+        make_pod("running", node="a", requests={"cpu": "1"}),
+        *(make_pod(f"large-{n}", requests={"cpu": "4"}) for n in range(3)),
         make_pod("nowhere", nodeSelector={"no": "such"}),
         make_pod("claims", resourceClaims=[{"name": "r"}]),
         make_pod("fits", requests={"cpu": "1"}),
@@ -52,7 +54,7 @@ def test_an_overview_that_is_built_again_is_the_same_and_leaves_the_picture_alon
 
 
 def make_waiting(name: str, second: int, **changes: Any) -> Json:
-    return make_pod(name, created=f"2026-01-01T00:00:{second:02}Z", **{"requests": {"cpu": "64"}, **changes})
+    return make_pod(name, created=f"2026-01-01T00:00:{second:02}Z", **{"requests": {"cpu": "4"}, **changes})
 
 
 def test_the_oldest_pod_is_found_that_could_be_placed() -> None:
@@ -66,6 +68,9 @@ def test_the_oldest_pod_is_found_that_could_be_placed() -> None:
     ]
     cluster.add_pods(
         *pods,
+        make_pod("running", node="a", requests={"cpu": "1"}),
+        make_waiting("too-large", 4, requests={"cpu": "5"}),
+        make_waiting("of-a-kind-that-no-node-has", 5, requests={"cpu": "1", "x.io/gpu": "1"}),
         make_waiting("blocked", 1, resourceClaims=[{"name": "r"}]),
         make_waiting("nowhere", 2, nodeSelector={"no": "such"}),
         make_waiting("gated", 3, schedulingGates=[{"name": "g"}]),
@@ -86,6 +91,31 @@ def test_the_oldest_pod_is_found_that_could_be_placed() -> None:
     for pod in (oldest, pods[0], pods[1], pods[3]):
         cluster.delete_pod(pod)
     assert find_oldest() is None
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_pod_that_no_node_is_large_enough_for_is_not_what_some_node_may_take(*, is_told: bool) -> None:
+    cluster = Cluster()
+    taint = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
+    cluster.add_nodes(make_node("a"), make_node("b", allocatable={"cpu": "64", "pods": "110"}, taints=[taint]))
+    cluster.add_pods(make_waiting("too-large", 4, requests={"cpu": "5"}))
+
+    def look() -> tuple[dict[str, int], bool, str]:
+        (wait,) = decide(cluster.cache).waits
+        cluster.cache.note_waits([wait] if is_told else ())
+        (tenant,) = cluster.cache.queries.build_overview().tenants
+        assert tenant.backlogged == (tenant.oldest_pending is not None)
+        assert compute_condition_reason(wait) == "Unschedulable"  # for which autoscalers add a larger node
+        return dict(tenant.pending), tenant.backlogged, format_unschedulable(wait, 2)
+
+    tainted = "1 node(s) had untolerated taint(s)"
+    enough = "no node is large enough, even when empty, among those that admit the pod."
+    said = f"0/2 nodes are available: 1 Insufficient cpu, {tainted}. {enough}"
+    assert look() == ({"ineligible": 1}, False, said)
+    cluster.add_pods(make_pod("running", node="a", requests={"cpu": "1"}))
+    cluster.add_nodes(make_node("a", allocatable={"cpu": "5", "memory": "8Gi", "pods": "110"}))
+    said = f"0/2 nodes are available: 1 Insufficient cpu, {tainted}."
+    assert look() == ({"insufficient" if is_told else "queued": 1}, True, said)
 
 
 def test_classes_show_what_they_have_and_what_is_held_there() -> None:
@@ -189,7 +219,7 @@ def test_what_the_last_cycle_saw_stays_true_for_the_pods_that_are_left(looks: bo
     if looks:
         cluster.cache.queries.build_overview()
     cluster.delete_pod(make_pod("large-0"))
-    cluster.add_pods(make_pod("new", requests={"cpu": "65"}))
+    cluster.add_pods(make_pod("new", requests={"cpu": "3500m"}))
     assert count_pending(cluster) == {"queued": 2, "insufficient": 2, "ineligible": 1, "unsupported": 1}
     cluster.cache.note_waits(())
     assert count_pending(cluster) == {"queued": 5, "unsupported": 1}
@@ -211,9 +241,9 @@ def test_a_pod_that_may_be_placed_since_has_not_had_its_turn() -> None:
 
 def test_a_pod_that_has_become_unreadable_counts_as_that() -> None:
     cluster = Cluster()
-    large = make_pod("p", requests={"cpu": "64"})
+    large = make_pod("p", requests={"cpu": "4"})
     cluster.add_nodes(make_node("a"))
-    cluster.add_pods(large)
+    cluster.add_pods(large, make_pod("running", node="a", requests={"cpu": "1"}))
     cluster.cache.note_waits(decide(cluster.cache).waits)
     assert count_pending(cluster) == {"insufficient": 1}
     cluster.change_pod(large, lambda pod: pod["spec"].update(tolerations="nonsense"))

@@ -35,6 +35,7 @@ from fairbind.model.overview import (
 )
 from fairbind.model.servers import IndexArray, IntArray
 from fairbind.scheduling import compute_virtual_dominant_shares
+from fairbind.scheduling.cycle.reaches import Reaches
 
 SHOWN_CLASSES = 32
 """Of so many server classes, the largest, capacity and allocation are shown each by itself."""
@@ -52,12 +53,15 @@ def to_people_units(resource: str, amount: float) -> float:
 
 
 def compute_pending_reasons(
-    queues: Iterable[TaskQueue], waits: Iterable[Wait], find_queue: Callable[[str], QueueKey | None]
+    queues: Iterable[TaskQueue],
+    waits: Iterable[Wait],
+    find_queue: Callable[[str], QueueKey | None],
+    snapshot: Snapshot,
 ) -> dict[QueueKey, str]:
     """Return what the tasks of each queue count as.
 
     waits: as a cycle saw them; its tasks may have gone or moved since. A queue that they do not mention has not had its
-    turn yet. find_queue: by a task's UID; None for one that does not wait any more.
+    turn yet. find_queue: by a task's UID; None for one that does not wait any more. snapshot: of now.
     """
     reasons = {queue.key: _find_lasting_reason(queue.key) for queue in queues}
     for wait in waits:
@@ -65,7 +69,17 @@ def compute_pending_reasons(
             key = find_queue(wait.first.uid) or _find_queue_of_any(wait.task_class.tasks, find_queue)
             if key is not None and key.unsupported is None:
                 reasons[key] = find_pending_reason(wait.rejections)
+    for key in _find_too_large(snapshot, find_queue):
+        reasons[key] = INELIGIBLE
     return reasons
+
+
+def _find_too_large(snapshot: Snapshot, find_queue: Callable[[str], QueueKey | None]) -> set[QueueKey]:
+    """Return the queues whose tasks no server could hold when it is empty. A class may have tasks of several queues."""
+    reaches = Reaches(snapshot.servers)
+    too_large = [each for each in snapshot.task_classes if each.blocked is None and reaches.is_too_large(each)]
+    keys = (find_queue(task.uid) for task_class in too_large for task in task_class.tasks)
+    return {key for key in keys if key is not None}
 
 
 def _find_lasting_reason(key: QueueKey) -> str:

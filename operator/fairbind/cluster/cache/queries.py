@@ -226,7 +226,8 @@ class Queries:
         snapshot = self._build_snapshot()
         queues, waits = self._books.queues.values(), self._books.noted_waits
         if self._reasons is None or self._reasons[0] is not snapshot or self._reasons[1] is not waits:
-            self._reasons = snapshot, waits, compute_pending_reasons(queues, waits, self._books.find_queue)
+            reasons = compute_pending_reasons(queues, waits, self._books.find_queue, snapshot)
+            self._reasons = snapshot, waits, reasons
         servers = self._books.servers
         overview = build_overview(
             snapshot,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection
 from fairbind.model import CycleReport, InvalidProblemError, PolicySettings, Snapshot, TaskClass, Wait
 from fairbind.scheduling.cycle.checks import check_snapshot
 from fairbind.scheduling.cycle.draft import Draft, expect_undefined_scores
+from fairbind.scheduling.cycle.reaches import Reaches
 from fairbind.scheduling.cycle.state import CycleState
 from fairbind.scheduling.cycle.task_queues import ClassQueue
 from fairbind.scheduling.cycle.unschedulable_cache import UnschedulableCache
@@ -119,7 +120,7 @@ class _Cycle:
             return list(kept.values())
         refusals = Refusals(self.snapshot, draft.room, draft.topology)
         is_asked = self.finds_rivals and draft.policy.is_fair and bool(stuck or draft.moved)
-        rivals = self._build_rivals(waiting) if is_asked else None
+        rivals = self._build_rivals(waiting, refusals.reaches) if is_asked else None
         waits = explain_waits(stuck=stuck, blocked=blocked, refusals=refusals, rivals=rivals)
         moved = [draft.remembered[each] for each in draft.moved if each in draft.remembered]
         draft.remembered.replace(
@@ -142,7 +143,7 @@ class _Cycle:
             self.unschedulable.keep(self.snapshot, self.draft.room, self.draft.topology, classes + self.draft.unseen)
         return listed
 
-    def _build_rivals(self, waiting: list[ClassQueue]) -> Rivals:
+    def _build_rivals(self, waiting: list[ClassQueue], reaches: Reaches) -> Rivals:
         """Return those who wait, each once for all servers that are the same to it."""
         parts: list[tuple[TaskClass, Collection[tuple[int, ...]]]]
         parts = [(queue.task_class, [queue.task_class.demand_r]) for queue in waiting]
@@ -152,7 +153,7 @@ class _Cycle:
             progress = self.draft.progress_of[task_class.tenant]
             key = task_class.tenant, *identify_reach(task_class)
             kinds.setdefault(key, Contender(progress, task_class, set())).demands.update(demands)
-        return Rivals(kinds.values(), self.draft.measure, self.snapshot)
+        return Rivals(kinds.values(), self.draft.measure, self.snapshot, reaches)
 
     def _compute_shares(self) -> tuple[tuple[str, float], ...]:
         """Return every tenant's weighted dominant share after the placements, by name."""

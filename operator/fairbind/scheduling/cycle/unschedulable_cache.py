@@ -19,6 +19,7 @@ kind changes, it can fit on the servers only that its new placement opens.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import chain
 from operator import gt
 from typing import NamedTuple
@@ -204,7 +205,7 @@ class UnschedulableCache:
             most_r = most[key]
             if most_r is None or any(map(gt, task_class.demand_r, most_r)):
                 wait = self._remembered[former]
-                heirs[former] = Wait(task_class, wait.first, wait.waiting, wait.rejections, fairness=wait.fairness)
+                heirs[former] = replace(wait, task_class=task_class)
         return heirs
 
     def _find_grown(self, servers: ServerTable, room: Room) -> IndexArray:

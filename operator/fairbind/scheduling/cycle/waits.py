@@ -29,6 +29,7 @@ from fairbind.model import (
     Wait,
 )
 from fairbind.model.servers import BoolArray, FloatArray, IndexArray
+from fairbind.scheduling.cycle.reaches import EVERY, Reaches, compute_bits, find_pinned
 from fairbind.scheduling.cycle.room import Room
 from fairbind.scheduling.cycle.task_queues import ClassQueue
 from fairbind.scheduling.cycle.topology import TopologyState
@@ -62,13 +63,18 @@ def explain_stuck(stuck: ClassQueue | Wait, progress: Progress, refusals: Refusa
     task_class = stuck.task_class
     reason = rivals.find_reason(progress, task_class) if rivals is not None else None
     rejections = refusals.compute_rejections(task_class)
-    return Wait(task_class, stuck.first, stuck.waiting, rejections, fairness=reason)
+    is_too_large = refusals.reaches.is_too_large(task_class)
+    return Wait(task_class, stuck.first, stuck.waiting, rejections, fairness=reason, is_too_large=is_too_large)
 
 
 class Refusals:
-    """Counts the servers that refuse a class, at the end of a cycle; classes of equal shape share the answer."""
+    """Counts the servers that refuse a class, at the end of a cycle; classes of equal shape share the answer.
+
+    reaches: of the same servers.
+    """
 
     def __init__(self, snapshot: Snapshot, room: Room, topology: TopologyState) -> None:
+        self.reaches = Reaches(snapshot.servers)
         self._snapshot = snapshot
         self._room = room
         self._topology = topology
@@ -88,7 +94,7 @@ class Refusals:
 
     def _count_pinned(self, task_class: TaskClass, pin: Pin) -> Rejections:
         """Return the pin's rejections and why its server has no room; thousands of pins share one answer."""
-        placement, server = task_class.placement, find_pinned(pin, self._snapshot)
+        placement, server = task_class.placement, find_pinned(pin, self._snapshot.servers)
         if server is None:
             return pin.rejections
         refusal = self._find_closing(task_class.rules, server)
@@ -201,30 +207,34 @@ class Rivals:
     """Finds who comes before a waiting class at the end of a cycle, among those who wait for the same servers.
 
     A server counts for a class if it could hold a task when it is empty: no other one will ever take it.
-    Sets of servers are bits of integers, so that asking a thousand tenants for a common server takes microseconds.
     """
 
-    def __init__(self, waiting: Iterable[Contender], measure: Measure, snapshot: Snapshot) -> None:
+    def __init__(self, waiting: Iterable[Contender], measure: Measure, snapshot: Snapshot, reaches: Reaches) -> None:
         """waiting: who waits for what, each tenant and reach once."""
         self._measure = measure
         self._pools = measure.pools
         self._snapshot = snapshot
-        self._bits: dict[int, int] = {}
+        self._reaches = reaches
         self._pools_of: dict[int, IndexArray] = {}
         self._reasons: dict[tuple[str, tuple[int, ...], int, str | None], FairnessReason | None] = {}
-        self._wants: dict[str, list[tuple[int, set[tuple[int, ...]]]]] = {}
-        self._holding: dict[tuple[int, tuple[int, ...]], int] = {}
-        self._rivalries: dict[tuple[str, int], bool] = {}
         self._rankings: dict[int, list[tuple[int, str, Progress]]] = {}
         self._pool_bits: dict[int, int] = {}
         self._progress_of: dict[str, Progress] = {}
         self._reach: dict[str, int] = {}
         self._shares: dict[tuple[str, int], float] = {}
-        for progress, task_class, demands in waiting:
-            bits = self._get_bits(task_class)
-            self._progress_of[progress.name] = progress
-            self._reach[progress.name] = self._reach.get(progress.name, 0) | bits
-            self._wants.setdefault(progress.name, []).append((bits, demands))
+        for contender in waiting:
+            name = contender.progress.name
+            self._progress_of[name] = contender.progress
+            self._reach[name] = self._reach.get(name, 0) | self._find_reach(contender)
+
+    def _find_reach(self, contender: Contender) -> int:
+        """Return the servers that could hold one of the tasks that wait for them."""
+        admitting, reach = self._reaches.find_admitting(contender.task_class), 0
+        for demand_r in contender.demands:
+            reach |= admitting & self._reaches.find_holding(demand_r)
+            if reach == admitting:
+                break
+        return reach
 
     def find_reason(self, progress: Progress, task_class: TaskClass) -> FairnessReason | None:
         """Return who is next on the pool where this class is least behind, when that is another tenant below.
@@ -243,35 +253,15 @@ class Rivals:
         level, pool = self._measure.find_least_level(progress, pools)
         if level >= INFINITE_LEVEL:
             return None
-        common = self._find_holding(self._get_bits(task_class) & self._get_pool_bits(pool), task_class.demand_r)
+        own = self._reaches.find_admitting(task_class) & self._reaches.find_holding(task_class.demand_r)
+        common = own & self._get_pool_bits(pool)
         for rival_level, name, rival in self._get_ranking(pool):
             if rival_level >= level:
                 break
-            if self._reach[name] & common and self._wants_some(name, common):
+            if self._reach[name] & common:
                 shares = self._get_share(progress, pool), self._get_share(rival, pool)
                 return FairnessReason(shares[0], name, shares[1], self._measure.label)
         return None
-
-    def _wants_some(self, name: str, servers: int) -> bool:
-        """Whether a tenant waits with something that one of these servers could hold when it is empty."""
-        known = self._rivalries.get((name, servers))
-        if known is None:
-            known = self._rivalries[name, servers] = any(
-                self._find_holding(both, demand_r)
-                for bits, demands in self._wants[name]
-                if (both := bits & servers)
-                for demand_r in demands
-            )
-        return known
-
-    def _find_holding(self, servers: int, demand_r: tuple[int, ...]) -> int:
-        """Return those of some servers that could hold a task when they are empty."""
-        bits = self._holding.get((servers, demand_r))
-        if bits is None:
-            holds_kr = self._snapshot.servers.capacity_kr >= np.array(demand_r, dtype=np.int64)
-            holds_k: BoolArray = np.logical_and.reduce(holds_kr, axis=1)
-            bits = self._holding[servers, demand_r] = servers & compute_bits(holds_k)
-        return bits
 
     def _get_share(self, progress: Progress, pool: int) -> float:
         share = self._shares.get((progress.name, pool))
@@ -279,20 +269,10 @@ class Rivals:
             share = self._shares[progress.name, pool] = self._measure.compute_share(progress, pool)
         return share
 
-    def _get_bits(self, task_class: TaskClass) -> int:
-        placement, pin = task_class.placement, task_class.pin
-        if pin is not None:
-            server = find_pinned(pin, self._snapshot)
-            return 0 if server is None else compute_bit(server, len(placement.eligible_k))
-        bits = self._bits.get(id(placement))
-        if bits is None:
-            bits = self._bits[id(placement)] = compute_bits(placement.eligible_k & self._snapshot.servers.accepting_k)
-        return bits
-
     def _get_pools(self, task_class: TaskClass) -> IndexArray:
         placement, pin = task_class.placement, task_class.pin
         if pin is not None:
-            server = find_pinned(pin, self._snapshot)
+            server = find_pinned(pin, self._snapshot.servers)
             return np.array([] if server is None else [self._pools.get_pool(server)], dtype=np.intp)
         pools = self._pools_of.get(id(placement))
         if pools is None:
@@ -306,7 +286,7 @@ class Rivals:
         bits = self._pool_bits.get(pool)
         if bits is None:
             pool_k = self._pools.pool_k
-            bits = -1 if pool_k is None else compute_bits(pool_k == pool)
+            bits = EVERY if pool_k is None else compute_bits(pool_k == pool)
             self._pool_bits[pool] = bits
         return bits
 
@@ -320,30 +300,6 @@ class Rivals:
         return ranking
 
 
-def find_pinned(pin: Pin, snapshot: Snapshot) -> int | None:
-    """Return the server of a pin if tasks may go there."""
-    server = pin.server
-    return server if server is not None and snapshot.servers.accepting_k[server] else None
-
-
 def identify_reach(task_class: TaskClass) -> tuple[int, str | None]:
     """Return what is the same for classes that may use the same servers, while they live."""
     return id(task_class.placement), None if task_class.pin is None else task_class.pin.name
-
-
-def compute_bits(member_k: BoolArray) -> int:
-    """Return the set as an integer with a bit for each server.
-
-    >>> compute_bits(np.array([True, False, True])) & compute_bits(np.array([False, True, False]))
-    0
-    """
-    return int.from_bytes(np.packbits(member_k).tobytes(), "big")
-
-
-def compute_bit(server: int, count: int) -> int:
-    """Return the set of one server of so many, as `compute_bits` does.
-
-    >>> compute_bit(2, 3) == compute_bits(np.array([False, False, True]))
-    True
-    """
-    return 1 << (-(-count // 8) * 8 - 1 - server)
